@@ -1,7 +1,7 @@
 /**
  * Tokens a second and time to the first token of `ragen serve` under a number of concurrent clients, as a share of the same
- * policy called in process with as many sequences at once. Server and clients are processes of their own on this machine and
- * share its cores.
+ * policy called in process with as many sequences at once. The server is a separate process on this machine; server and clients share
+ * its cores.
  *
  *     npm run bench:serving [-- --shape 0.8M --streams 1,8,32,128 --rounds 3]
  *

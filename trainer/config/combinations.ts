@@ -10,6 +10,7 @@ import {
   hasKlLoss,
   lossSettings,
   needsProximal,
+  needsReference,
 } from './derived.ts';
 import type { CoefficientSchedule } from './sections/schedules.ts';
 import type { RunSettings } from './settings.ts';
@@ -115,6 +116,7 @@ function algorithmClashes(settings: RunSettings): SettingConflict[] {
       'is null, and only the distance from it is rewarded (algorithm.reward_scale is 0): a checkpoint folder there names the teacher',
     );
   }
+  found.push(...weightClashes(settings));
   for (const [name, schedule] of Object.entries(settings.schedules)) {
     const fault = schedule && scheduleFault(schedule);
     if (fault) add(`schedules.${name}`, fault);
@@ -131,6 +133,35 @@ function algorithmClashes(settings: RunSettings): SettingConflict[] {
       'algorithm.mini_batch_size',
       `${algorithm.mini_batch_size} is more than the ${episodes} episodes of an iteration`,
     );
+  }
+  return found;
+}
+
+/** Of what is kept next to the weights that learn: their average, and the reference. */
+function weightClashes(settings: RunSettings): SettingConflict[] {
+  const { optimizer, rollout, generation, policy } = settings;
+  const found: SettingConflict[] = [];
+  if (optimizer.ema?.validate && (rollout.asynchronous || generation.engine !== 'local')) {
+    const why = rollout.asynchronous
+      ? 'rollout.asynchronous samples with the weights that learn at the same time'
+      : `${generation.engine} has the weights that learn`;
+    found.push({
+      key: 'optimizer.ema',
+      message: `validates the average of the weights, but ${why}: set optimizer.ema.validate to false`,
+    });
+  }
+  if (policy.reference_refresh_every !== null) {
+    const key = 'policy.reference_refresh_every';
+    if (!needsReference(settings))
+      found.push({
+        key,
+        message: 'refreshes a reference that nothing asks for: give a KL term a coefficient',
+      });
+    if (policy.reference !== null)
+      found.push({
+        key,
+        message: 'refreshes the reference, but policy.reference names one that stays: use one',
+      });
   }
   return found;
 }
@@ -290,6 +321,12 @@ function generationClashes({ generation, policy, rollout }: RunSettings): Settin
     add(
       'policy.lora',
       'vLLM takes whole weights only by NCCL or IPC, not from here: train adapters (recipe=[lora]), or use sglang or ragen',
+    );
+  }
+  if (engine !== 'ragen' && policy.lora?.use_dora) {
+    add(
+      'policy.lora.use_dora',
+      `${engine} loads no DoRA adapters: use plain LoRA, or generation.engine local or ragen`,
     );
   }
   if (engine === 'sglang' && rollout.bad_words.length > 0) {

@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { ConfigError } from '../../shared/config.ts';
-import { LORA_MODULES } from '../models/lora.ts';
+import { LORA_MODULES } from '../models/adapters/lora.ts';
 import { optimizerSettings } from '../training/schedule.ts';
 import { groupsPerTag, levelSeeds, lossSettings } from './derived.ts';
 import { loadRunSettings, RECIPES } from './load.ts';
@@ -140,6 +140,7 @@ t.test('adapters are on all linear layers unless told otherwise', async t => {
     rank: 4,
     alpha: 32,
     rankStabilized: false,
+    dora: false,
     modules: [...LORA_MODULES],
   });
   t.same(settings('policy.lora={}')!.rank, 16);
@@ -234,6 +235,13 @@ t.test('combinations that cannot work are refused with the reason', async t => {
     [
       'rollout.curriculum={stages: [{weights: {Sokoban: 1}}]}',
       /curriculum: stage 0: Sokoban not among train_tags/,
+    ],
+    ['optimizer.ema={} rollout.asynchronous={}', /optimizer\.ema: .*set optimizer\.ema\.validate to false/],
+    ['optimizer.ema.decay=1', /optimizer\.ema/],
+    ['policy.reference_refresh_every=5', /reference_refresh_every: .*give a KL term a coefficient/],
+    [
+      'policy.reference_refresh_every=5 policy.reference=teacher loss.kl.coefficient=0.1',
+      /reference_refresh_every: .*names one that stays/,
     ],
     ['algorithm.filter.fill=repeat', /filter\.fill: got "repeat".*valid: none, refill, copy, delete, pad/],
   ];

@@ -43,7 +43,7 @@ t.test('a response that comes back in other ids begins a new sample, and its tok
   t.same({ merges, retokenized }, { merges: 0, retokenized: 2 });
 });
 
-t.test('roles with prompts of their own are samples of their own', async t => {
+t.test('each role with its prompts is a separate sample', async t => {
   const { samples, places, merges, retokenized } = mergeCalls([
     call([1, 2], [3]),
     call([1, 9], [4]),

@@ -1,5 +1,6 @@
+import { randomUUID } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
-import { copyFile, lstat, mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, lstat, mkdir, rename, symlink, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { isCommit, type ModelName } from './model-name.ts';
 
@@ -52,7 +53,7 @@ export class ModelCache {
     if (isCommit(revision) || this.commitOf(revision) === commit) return;
     const file = join(this.folder, 'refs', revision);
     await mkdir(dirname(file), { recursive: true });
-    const temporary = `${file}.${process.pid}.tmp`;
+    const temporary = temporaryOf(file);
     await writeFile(temporary, commit);
     await rename(temporary, file);
   }
@@ -62,8 +63,7 @@ export class ModelCache {
     const path = join(this.snapshot(commit), name);
     const blob = this.blob(etag);
     await mkdir(dirname(path), { recursive: true });
-    const temporary = `${path}.${process.pid}.tmp`;
-    await rm(temporary, { force: true });
+    const temporary = temporaryOf(path);
     try {
       await symlink(relative(dirname(path), blob), temporary);
     } catch (error) {
@@ -72,6 +72,11 @@ export class ModelCache {
     }
     await rename(temporary, path);
   }
+}
+
+/** A name next to a file that nothing else writes, in this process or another one. */
+function temporaryOf(path: string): string {
+  return `${path}.${randomUUID()}.tmp`;
 }
 
 /** Whether a file of a snapshot is there, blob included. */

@@ -2,8 +2,8 @@ import { createHash, type Hash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { lock } from 'proper-lockfile';
 import type { ModelCache } from './cache.ts';
+import { lockFile } from './download-lock.ts';
 import { type HubAnswer, type HubClient, PassingError } from './hub-client.ts';
 import { HubError } from './hub-error.ts';
 import { type ModelName, shownModelName } from './model-name.ts';
@@ -13,10 +13,6 @@ const SHA256_DIGITS = 64;
 const SHA1_DIGITS = 40;
 const PARTIAL_CONTENT = 206;
 const RANGE_NOT_SATISFIABLE = 416;
-/** A process that has not renewed its lock for so long is gone. */
-const STALE_LOCK_MS = 20_000;
-const LOCK_LOOK_MS = 500;
-const LOCK_LOOKS = 7200;
 
 /** A file of a model, as a hub describes it. */
 export interface RemoteFile {
@@ -67,12 +63,8 @@ export async function downloadBlob(
   const partial = cache.partial(file.etag);
   const lockfilePath = cache.lock(file.etag);
   await Promise.all([blob, lockfilePath].map(path => mkdir(dirname(path), { recursive: true })));
-  const unlock = await lock(blob, {
-    realpath: false,
-    lockfilePath,
-    stale: STALE_LOCK_MS,
-    retries: { retries: LOCK_LOOKS, factor: 1, minTimeout: LOCK_LOOK_MS, maxTimeout: LOCK_LOOK_MS },
-  });
+  const { signal, note } = client;
+  const unlock = await lockFile(blob, { lockfilePath, what, signal, note });
   try {
     if ((await sizeOf(blob)) === file.bytes) {
       progress(file.bytes);

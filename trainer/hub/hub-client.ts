@@ -33,7 +33,7 @@ export interface HubAnswer {
 
 export interface HubClientOptions {
   readonly signal?: AbortSignal;
-  /** Told why something is tried again. */
+  /** Told why something is tried again or waited for. */
   readonly note?: (text: string) => void;
   /** Pause before the second attempt, in milliseconds; doubled before each further one. */
   readonly firstPauseMs?: number;
@@ -47,6 +47,8 @@ export interface HubClientOptions {
  */
 export class HubClient {
   readonly settings: HubSettings;
+  /** Tells what is waited for. */
+  readonly note = (text: string): void => this.#options.note?.(text);
   readonly #options: HubClientOptions;
   readonly #dispatcher: Dispatcher;
 
@@ -76,7 +78,7 @@ export class HubClient {
     });
   }
 
-  /** One request with its redirects, whatever the status of the answer. @throws HubError for a redirect that is refused */
+  /** One request with its redirects; an answer of any status is returned. @throws HubError for a redirect that is refused */
   async send(
     path: string,
     { method = 'GET', headers = {}, body, stay = false }: HubRequest,
@@ -117,7 +119,7 @@ export class HubClient {
 
   /** Does work again that failed by something that may pass. */
   async retried<T>(what: string, work: () => Promise<T>, attempts = DEFAULT_ATTEMPTS): Promise<T> {
-    const { note = () => {}, signal, firstPauseMs = FIRST_PAUSE_MS } = this.#options;
+    const { signal, firstPauseMs = FIRST_PAUSE_MS } = this.#options;
     for (let attempt = 1; ; attempt++) {
       try {
         return await work();
@@ -134,7 +136,7 @@ export class HubClient {
         }
         const asked = error instanceof PassingError ? error.pauseMs : 0;
         const pause = Math.min(MAX_PAUSE_MS, Math.max(asked, firstPauseMs * 2 ** (attempt - 1)));
-        note(`${what}: ${reason}; trying again in ${(pause / 1000).toFixed(1)} s`);
+        this.note(`${what}: ${reason}; trying again in ${(pause / 1000).toFixed(1)} s`);
         await sleep(pause, undefined, { signal });
       }
     }

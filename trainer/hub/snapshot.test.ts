@@ -3,7 +3,8 @@ import { existsSync } from 'node:fs';
 import { lstat, mkdir, mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import { lock } from 'proper-lockfile';
 import t from 'tap';
 import { allowedFiles } from './allowed-files.ts';
 import { cachedSnapshot, ModelCache, modelOfSnapshot } from './cache.ts';
@@ -267,4 +268,31 @@ t.test('two at once download each file once; the lock of a dead process is no ob
   t.equal(hub.log.filter(line => line === `GET store/${oid}`).length, 1);
   t.ok((await lstat(cache.blob(oid))).isFile());
   t.notOk(existsSync(cache.lock(oid)));
+});
+
+t.test('a download that another process has is told once, waited for, and can be aborted', async t => {
+  hub.put('org/model', files);
+  const holding = optionsWith();
+  const cache = new ModelCache(holding.settings.cache, 'org/model');
+  await mkdir(join(cache.folder, 'blobs'), { recursive: true });
+  await mkdir(dirname(cache.lock(oid)), { recursive: true });
+  const unlock = await lock(cache.blob(oid), { realpath: false, lockfilePath: cache.lock(oid) });
+  const aborted = new AbortController();
+  const waiting = (text: string) => text.startsWith('another process is downloading model.safetensors');
+  const abort = (text: string) => {
+    if (waiting(text)) aborted.abort();
+  };
+  await t.rejects(fetchSnapshot(model, { ...holding, signal: aborted.signal, note: abort }), {
+    name: 'AbortError',
+  });
+  const notes: string[] = [];
+  let unlocked: Promise<void> | undefined;
+  const release = (text: string) => {
+    notes.push(text);
+    if (waiting(text)) unlocked = unlock();
+  };
+  const found = await fetchSnapshot(model, { ...holding, note: release });
+  await unlocked;
+  t.ok((await readFile(join(found.folder, 'model.safetensors'))).equals(weights));
+  t.equal(notes.filter(waiting).length, 1);
 });

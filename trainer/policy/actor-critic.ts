@@ -89,6 +89,10 @@ export class ActorCritic implements Policy {
     return this.actor.holdingGeneration(work);
   }
 
+  withAverage<T>(work: () => Promise<T>): Promise<T> {
+    return this.actor.withAverage(work);
+  }
+
   async save(folder: string): Promise<void> {
     await this.actor.save(folder);
     await this.critic.save(join(folder, CRITIC_FOLDER));

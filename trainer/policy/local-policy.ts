@@ -1,14 +1,22 @@
+import { join } from 'node:path';
 import type { GenerateRequest, Generation, StreamedToken } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { countWeights, parameterSpecs } from '../models/parameters.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
-import { readOptimizer, readTrained, saveCheckpoint, saveModel } from './checkpoint/checkpoint.ts';
-import { assertSameModel, type ModelFolders } from './checkpoint/model-folder.ts';
+import {
+  readOptimizer,
+  readTrained,
+  saveCheckpoint,
+  saveModel,
+  saveModelAndHead,
+} from './checkpoint/checkpoint.ts';
+import { assertSameModel, isModelFolder, type ModelFolders } from './checkpoint/model-folder.ts';
 import { clipFactor } from './learning/adamw.ts';
 import { LossGradients } from './learning/loss-gradients.ts';
 import { LossScale } from './learning/loss-scale.ts';
 import { checkContinuations, checkSequence, checkTemperature } from './learning/sequence-checks.ts';
+import { WeightAverage } from './learning/weight-average.ts';
 import {
   type LocalPolicyOptions,
   type ModelState,
@@ -31,6 +39,9 @@ import type {
 import { WorkerPool } from './workers/worker-pool.ts';
 
 export type { LocalPolicyOptions } from './parts.ts';
+
+/** Where a policy's folder holds the average of its weights, as a model. */
+export const AVERAGE_FOLDER = 'ema';
 
 /**
  * A policy on this machine: a decoder in ONNX Runtime on several worker threads, or on the GPU that one thread drives. Sequences are spread over
@@ -67,6 +78,8 @@ export class LocalPolicy implements Policy {
   readonly #gradients: LossGradients;
   /** Null where products are float32. */
   readonly #lossScale: LossScale | null;
+  /** Null where weights are not averaged. */
+  #average: WeightAverage | null = null;
   #version: number;
   #step: number;
   /** Updates, scores, saves and loads run one after the other. */
@@ -118,7 +131,7 @@ export class LocalPolicy implements Policy {
     const { quantization } = this.config;
     const stored = quantization === undefined ? '' : `, the others as ${quantization}`;
     const learned = `${this.trainedCount} of ${this.parameterCount} weights learned${stored}`;
-    return `${where}; LoRA of rank ${lora.rank} on ${lora.modules.join(', ')}, ${learned}`;
+    return `${where}; ${lora.dora ? 'DoRA' : 'LoRA'} of rank ${lora.rank} on ${lora.modules.join(', ')}, ${learned}`;
   }
 
   get vocabularySize(): number {
@@ -194,6 +207,7 @@ export class LocalPolicy implements Policy {
    */
   async update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
     this.#assertLearns();
+    if (this.#average?.swapped) throw new Error('the average of the weights cannot learn');
     const { optimizer } = settings;
     const gradient = this.#gradients.prepared(batch, settings);
     return this.#inTurn(async () => {
@@ -204,6 +218,10 @@ export class LocalPolicy implements Policy {
           await this.#pool.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
           this.#step = step;
           this.#version++;
+          if (this.#average !== null) {
+            await this.#pool.all({ kind: 'download' });
+            this.#average.follow();
+          }
           return { 'actor/lr': optimizer.learningRate };
         });
       } finally {
@@ -267,6 +285,61 @@ export class LocalPolicy implements Policy {
         },
         files: this.#options.files ?? {},
       });
+      if (this.#average === null || this.#average.swapped) return;
+      await saveModelAndHead(join(folder, AVERAGE_FOLDER), {
+        config: this.config,
+        base: this.#place?.base ?? null,
+        weights: this.#average.average,
+        files: this.#options.files ?? {},
+      });
+    });
+  }
+
+  /**
+   * Averages the weights from now on, after every optimizer step: beginning with what they are, or with the average in a
+   * folder that {@link save} wrote.
+   * @param decay share of the average that a step leaves, from 0 to below 1
+   * @throws Error when the folder holds no average
+   */
+  async averageWeights(decay: number, folder?: string): Promise<void> {
+    this.#assertLearns();
+    await this.#inTurn(async () => {
+      await this.#pool.all({ kind: 'download' });
+      const average = new WeightAverage(this.#weights, decay);
+      if (folder !== undefined) {
+        const place = join(folder, AVERAGE_FOLDER);
+        if (!(await isModelFolder(place)))
+          throw new Error(`${folder} holds no average of its weights (${place})`);
+        await assertSameModel(place, this.config);
+        const adapter = this.config.lora === undefined ? null : place;
+        await readTrained({ base: place, adapter }, this.config, average.average);
+      }
+      this.#average = average;
+    });
+  }
+
+  /**
+   * Does the work with the average in place of the weights: what is sampled, scored and saved meanwhile is the average's.
+   * @throws Error where weights are not averaged
+   */
+  async withAverage<T>(work: () => Promise<T>): Promise<T> {
+    const average = this.#average;
+    if (average === null) throw new Error('the weights of this policy are not averaged');
+    await this.#exchange(average);
+    try {
+      return await work();
+    } finally {
+      await this.#exchange(average);
+    }
+  }
+
+  #exchange(average: WeightAverage): Promise<void> {
+    this.#assertOpen();
+    return this.#inTurn(async () => {
+      await this.#pool.all({ kind: 'hold' });
+      await this.#pool.all({ kind: 'download' });
+      average.swap();
+      await this.#resume(true);
     });
   }
 

@@ -57,6 +57,9 @@ export interface Policy {
    */
   holdingGeneration<T>(work: () => Promise<T>): Promise<T>;
 
+  /** Does the work with the moving average of the weights in their place; absent where a policy keeps none. */
+  withAverage?<T>(work: () => Promise<T>): Promise<T>;
+
   /** Writes weights, config and tokenizer in the Hugging Face layout, and the optimizer state. */
   save(folder: string): Promise<void>;
   load(folder: string): Promise<void>;

@@ -145,6 +145,12 @@ export function readCheckpoint(folder: string): Checkpoint {
   return { folder, policy: join(folder, POLICY_FOLDER), state };
 }
 
+/** Iteration of the oldest whole checkpoint; 0 before the first. */
+export function oldestCheckpoint(run: RunFolder): number {
+  const [folder] = checkpointFolders(run);
+  return folder === undefined ? 0 : readCheckpoint(folder).state.step;
+}
+
 /** Whole checkpoints, oldest first. */
 function checkpointFolders(run: RunFolder): string[] {
   if (!existsSync(run.checkpoints)) return [];

@@ -10,6 +10,7 @@ import type { Checkpoint } from './checkpoint.ts';
 import type { RunFolder } from './run-folder.ts';
 import { withCritic } from './setup/open-critic.ts';
 import { openPolicy, openReference } from './setup/open-policy.ts';
+import { referenceFolder } from './setup/refreshed-reference.ts';
 import { agentRollouts, openRunContext, sampledAgent } from './setup/run-context.ts';
 import { PlannedSource } from './sources/planned-source.ts';
 
@@ -40,7 +41,7 @@ export async function diagnoseCheckpoint(
     });
     try {
       const reference = needsReference(settings)
-        ? await openReference(settings, context, actor, run.reference)
+        ? await openReference(settings, context, actor, referenceFolder(run, settings, state.step))
         : undefined;
       try {
         const rollouts = agentRollouts(context, sampledAgent(context, actor), warn);

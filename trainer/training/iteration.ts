@@ -21,6 +21,7 @@ import type { GenerationPort } from './generation-port.ts';
 import { recordIteration, scoresForRecord } from './recording.ts';
 import type { RunFolder } from './run-folder.ts';
 import { optimizerSettings } from './schedule.ts';
+import type { ReferencePolicy } from './setup/open-policy.ts';
 import type { EpisodeSource, PlayedGroups } from './sources/episode-source.ts';
 import { updatePolicy } from './update.ts';
 import { levelHash } from './validation.ts';
@@ -33,7 +34,7 @@ export interface IterationParts {
     'update' | 'score' | 'scoreContinuations' | 'decomposeGradients' | 'estimate' | 'holdingGeneration'
   >;
   /** Whom a KL term compares with; needed where one is on. */
-  readonly reference?: Pick<Policy, 'score'>;
+  readonly reference?: Pick<ReferencePolicy, 'score' | 'refresh'>;
   /** Weights that a token goes through. */
   readonly parameterCount: number;
   readonly source: EpisodeSource;
@@ -167,6 +168,7 @@ const SUMMED = [
   'rollouter/steps',
   'rollouter/replayed_episodes',
   'rollouter/dropped_groups',
+  'rollouter/lost_episodes',
   'rollouter/too_long_groups',
   'errored_rollouts',
 ];

@@ -7,7 +7,7 @@ import type { Policy } from '../policy/policy.ts';
 import { type Progress, shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { Tracker } from '../tracking/tracker.ts';
 import { TrajectoryWriter } from '../tracking/trajectories.ts';
-import { saveBestCheckpoint, saveCheckpoint, type TrainerState } from './checkpoint.ts';
+import { oldestCheckpoint, saveBestCheckpoint, saveCheckpoint, type TrainerState } from './checkpoint.ts';
 import { type IterationParts, runIteration } from './iteration.ts';
 import type { EpisodeSource, Rollouts, SourcePosition } from './sources/episode-source.ts';
 import { PlannedSource } from './sources/planned-source.ts';
@@ -28,7 +28,7 @@ const SHOWN_WINDOW = 5;
 export type StopReason = EarlyStopType | 'plateau' | 'target' | 'time_limit' | 'stop_after';
 
 export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'source' | 'trajectories'> {
-  readonly policy: IterationParts['policy'] & Pick<Policy, 'save'>;
+  readonly policy: IterationParts['policy'] & Pick<Policy, 'save' | 'withAverage'>;
   readonly rollouts: Rollouts;
   /** Opens what episodes come from; absent: `rollouts` play them when they are wanted. */
   readonly openSource?: (start: SourcePosition) => EpisodeSource;
@@ -146,7 +146,15 @@ class TrainingLoop {
     return step !== this.#saved?.step && (step % checkpoint_every === 0 || step === steps);
   }
 
-  async #validate(): Promise<StopReason | null> {
+  /** Validates with the weights that the settings name: those that learn, or their average. */
+  #validate(): Promise<StopReason | null> {
+    const { settings, policy } = this.#parts;
+    if (!settings.optimizer.ema?.validate) return this.#measure();
+    if (!policy.withAverage) throw new Error('the policy does not average its weights');
+    return policy.withAverage(() => this.#measure());
+  }
+
+  async #measure(): Promise<StopReason | null> {
     const { settings, progress, rollouts, stop, tracker, run, policy } = this.#parts;
     const { step } = this.#state;
     const seconds = this.#elapsed();
@@ -193,6 +201,7 @@ class TrainingLoop {
       trajectories: this.#trajectories,
     };
     const done = await runIteration(parts, this.#state, this.#validationLevels);
+    await this.#parts.reference?.refresh?.(done.state.step, oldestCheckpoint(this.#parts.run));
     const early = this.#watch.afterCollection(done.keptGroups, done.groupStd);
     const seconds = this.#elapsed();
     this.#state = { ...done.state, seconds, watch: this.#watch.state };

@@ -27,6 +27,8 @@ export interface RunFolder {
   readonly best: string;
   /** The policy as training found it, kept where a KL term compares with it. */
   readonly reference: string;
+  /** The same as later iterations left it, where it is refreshed. */
+  readonly references: string;
   /** Machine-readable outcome, and the same in words. */
   readonly summary: string;
   readonly report: string;
@@ -48,6 +50,7 @@ export function runFolderAt(path: string): RunFolder {
     checkpoints: join(path, 'checkpoints'),
     best: join(path, 'checkpoints', 'best'),
     reference: join(path, 'reference'),
+    references: join(path, 'references'),
     summary: join(path, RUN_FILES.summary),
     report: join(path, 'report.md'),
     evaluations: join(path, RUN_FILES.evaluations),

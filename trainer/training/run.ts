@@ -25,8 +25,9 @@ import { checkFirstPrompts } from './setup/check-prompts.ts';
 import { withCritic } from './setup/open-critic.ts';
 import { type OpenPrograms, openPrograms } from './setup/open-gateway.ts';
 import { openGeneration } from './setup/open-generation.ts';
-import { openPolicy, openReference } from './setup/open-policy.ts';
+import { openPolicy, openReference, type ReferencePolicy } from './setup/open-policy.ts';
 import { openReward } from './setup/open-reward.ts';
+import { RefreshedReference, referenceFolder } from './setup/refreshed-reference.ts';
 import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './setup/run-context.ts';
 import type { SourcePosition } from './sources/episode-source.ts';
 import { StreamedSource } from './sources/streamed-source.ts';
@@ -132,6 +133,9 @@ async function trainTracked({
       const isFresh = (checkpoint?.state.step ?? 0) === 0;
       if (isFresh && settings.training.steps > 0 && !settings.policy.keep_optimizer)
         await actor.resetOptimizer();
+      const { ema } = settings.optimizer;
+      if (ema && settings.training.steps > 0)
+        await actor.averageWeights(ema.decay, isFresh ? undefined : checkpoint?.policy);
       const state = begun ? await firstCheckpoint(run, settings, policy, begun) : checkpoint!.state;
       const { actionTokens } = context;
       const busy = new IntervalMeter();
@@ -163,7 +167,7 @@ async function trainTracked({
             )
         : undefined;
       const reference = needsReference(settings)
-        ? await openReference(settings, context, actor, run.reference)
+        ? await openRunReference({ run, settings, context, actor }, state.step)
         : undefined;
       try {
         const shown = { tracker, progress, busy, parameterCount: actor.parameterCount };
@@ -205,6 +209,21 @@ async function begin(parts: RunStart): Promise<TrainerState> {
   const seconds = (performance.now() - startedAt) / 1000;
   if (needsReference(settings) && settings.policy.reference === null) await policy.save(run.reference);
   return { ...initialState(levelSeeds(settings).training), validationLevels, seconds };
+}
+
+/** The reference as the iteration finds it. */
+async function openRunReference(
+  {
+    run,
+    settings,
+    context,
+    actor,
+  }: Pick<RunStart, 'run' | 'settings' | 'context'> & { readonly actor: LocalPolicy },
+  step: number,
+): Promise<ReferencePolicy> {
+  const reference = await openReference(settings, context, actor, referenceFolder(run, settings, step));
+  const every = settings.policy.reference_refresh_every;
+  return every === null ? reference : new RefreshedReference(reference, actor, run, every);
 }
 
 async function firstCheckpoint(

@@ -12,6 +12,9 @@ const SESSION_HEADER = 'x-session-id';
 const TOO_MANY = 429;
 const RETRY_AFTER_SECONDS = 1;
 const IMAGE_TYPE = /^image\/[a-z0-9.+-]{1,40}$/;
+/** Each split is counted by one request. */
+const MOST_SPLITS = 64;
+const MAX_SPLIT_NAME_LENGTH = 128;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 
 /** What a call of a tool came to. */
@@ -122,11 +125,13 @@ export class OrsService {
 }
 
 function readSplits(given: unknown): string[] {
-  if (!Array.isArray(given) || given.length === 0) throw new InvalidAnswer('splits must be a list of splits');
+  if (!Array.isArray(given) || given.length === 0 || given.length > MOST_SPLITS) {
+    throw new InvalidAnswer(`splits must be a list of 1 to ${MOST_SPLITS} splits`);
+  }
   return given.map((split, i) => {
     const name = isObject(split) ? split.name : split;
-    if (typeof name !== 'string' || name === '') throw new InvalidAnswer(`splits/${i} must have a name`);
-    return name;
+    if (typeof name === 'string' && name !== '' && name.length <= MAX_SPLIT_NAME_LENGTH) return name;
+    throw new InvalidAnswer(`splits/${i} must have a name of 1 to ${MAX_SPLIT_NAME_LENGTH} characters`);
   });
 }
 

@@ -172,6 +172,16 @@ t.test('definitions that do not fit the service are refused', async t => {
   await t.rejects(made(t, url, { action_tool: undefined }), /go together/);
   await t.rejects(made(t, url, { env_name: 'Nothing' }), /404/);
   await t.rejects(made(t, url, { example_action: 5 }), /must be a text/);
+  for (const [splits, message] of [
+    [Array.from({ length: 65 }, (_, i) => `part ${i}`), /list of 1 to 64 splits/],
+    [[{ name: 'x'.repeat(129) }], /splits\/0 must have a name of 1 to 128/],
+    [[7], /splits\/0 must have a name/],
+  ] as const) {
+    const odd = await guessing(t, ({ path }) =>
+      path === '/Guess/splits' ? { body: splits as unknown as Json } : undefined,
+    );
+    await t.rejects(made(t, odd.url), message);
+  }
 });
 
 t.test('answers that are no answers are remote faults', async t => {

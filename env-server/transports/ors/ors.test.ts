@@ -117,6 +117,12 @@ t.test('tasks are the seeds of splits that never meet', async t => {
 t.test('an environment named by X-Deployment, or by the address', async t => {
   const app = await testApp(t);
   isProblem(t, await app.ask('GET', '/tools'), 'bad_request');
+  const broken = Buffer.from('%zz-v1:').toString('base64');
+  isProblem(
+    t,
+    await app.ask('GET', '/tools', undefined, { authorization: `Basic ${broken}` }),
+    'bad_request',
+  );
   const address = Buffer.from('test%2FCounter-v0:').toString('base64');
   const named: Headers[] = [{ 'x-deployment': 'test/Counter-v0' }, { authorization: `Basic ${address}` }];
   for (const headers of named) {

@@ -123,7 +123,16 @@ export function defaultEnvName({ headers }: FastifyRequest): string | undefined 
   if (typeof deployment === 'string') return deployment;
   const basic = BASIC.exec(headers.authorization ?? '');
   const [user] = basic ? Buffer.from(basic[1], 'base64').toString().split(':', 1) : [''];
-  return ENV_ID.test(user) ? decodeURIComponent(user) : undefined;
+  return ENV_ID.test(user) ? decoded(user) : undefined;
+}
+
+/** What a part of an address says; undefined where its `%` stand for nothing. */
+function decoded(part: string): string | undefined {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return undefined;
+  }
 }
 
 /** A task without what its client left out. */

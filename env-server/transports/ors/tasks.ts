@@ -24,7 +24,7 @@ interface SeedRange {
   readonly count: number;
 }
 
-/** The seeds of each split. They never meet, also where an environment has no splits of its own. */
+/** The seeds of each split. They never meet, also where an environment has no splits itself. */
 const SEEDS: { readonly [type in TaskSplit['type']]: SeedRange } = {
   train: { first: 0, count: 10_000 },
   validation: { first: 1_000_000, count: 1000 },

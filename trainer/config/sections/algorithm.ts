@@ -17,7 +17,18 @@ import {
   OFF_POLICY_KINDS,
 } from '../../algorithms/losses/settings.ts';
 import { REWARD_GROUPINGS, REWARD_METHODS } from '../../algorithms/rewards/normalization.ts';
-import { aboveZero, choice, count, flag, notNegative, orNull, positive, section, share } from './schema.ts';
+import {
+  aboveZero,
+  choice,
+  count,
+  flag,
+  notNegative,
+  orNull,
+  positive,
+  section,
+  share,
+  strict,
+} from './schema.ts';
 
 /** Which groups are trained on, and what makes the batch whole again. */
 const FilterConfig = Type.Object(
@@ -125,6 +136,16 @@ export const LossConfig = Type.Object(
   section,
 );
 
+const AveragedWeights = Type.Object(
+  {
+    /** Share of the average that an optimizer step leaves: 0.99 averages about the last 100 steps. */
+    decay: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: 0.99 }),
+    /** Validations, and with them the best checkpoint, take the average; false: the weights that learn. */
+    validate: flag(true),
+  },
+  strict,
+);
+
 export const OptimizerConfig = Type.Object(
   {
     learning_rate: notNegative(1e-6),
@@ -136,6 +157,8 @@ export const OptimizerConfig = Type.Object(
     warmup_iterations: count(0),
     decay: choice(['constant', 'linear', 'cosine'], 'constant'),
     final_share: share(0.1),
+    /** Exponential moving average of the policy's weights, kept next to them; null: none. */
+    ema: orNull(AveragedWeights),
   },
   section,
 );

@@ -30,6 +30,8 @@ export const PolicySettings = Type.Object(
     lora: orNull(LoraSection),
     /** Whose log-probabilities a KL term compares with: a checkpoint folder; null: the policy as training finds it. */
     reference: orNull(Type.String({ minLength: 1 })),
+    /** Iterations after which the reference becomes the policy as it then is; null: it stays. */
+    reference_refresh_every: orNull(Type.Integer({ minimum: 1 })),
     /** `onnx`: the processor; `webgpu`: the GPU; `auto`: the GPU where there is one and the model is not small. */
     runtime: choice(RUNTIME_CHOICES, 'onnx'),
     /** Of the factors of products: `float16` takes `webgpu` on a GPU that has it; sums, weights and all else stay float32. */

@@ -21,6 +21,28 @@ export interface EngineReply {
   readonly finishReason: 'stop' | 'length';
 }
 
+/** @throws EngineError for a reply that cannot be what was asked for */
+export function checkReply(
+  { tokenIds, logProbs }: EngineReply,
+  { sampling }: EngineCall,
+  vocabularySize: number,
+  url: string,
+): void {
+  const fail = (what: string): never => {
+    throw new EngineError(`${url}: ${what}`);
+  };
+  if (tokenIds.length !== logProbs.length) {
+    fail(`${tokenIds.length} tokens came with ${logProbs.length} log-probabilities`);
+  }
+  if (tokenIds.length === 0 || tokenIds.length > sampling.maxNewTokens) {
+    fail(`${tokenIds.length} tokens came, asked for were up to ${sampling.maxNewTokens}`);
+  }
+  const unknown = tokenIds.find(id => !(Number.isInteger(id) && id >= 0 && id < vocabularySize));
+  if (unknown !== undefined) fail(`token id ${unknown} is outside the vocabulary of ${vocabularySize}`);
+  const wrong = logProbs.find(logProb => !(Number.isFinite(logProb) && logProb <= 1e-6));
+  if (wrong !== undefined) fail(`${wrong} is no log-probability`);
+}
+
 /** An inference engine behind HTTP. */
 export interface EngineClient {
   readonly url: string;

@@ -5,7 +5,8 @@ import type { GenerateRequest, Generation, SamplingSettings } from '../generatio
 import { CompletionsEngine } from './completions-engine.ts';
 import type { EngineClient } from './engine-client.ts';
 import { sglangEngine, vllmEngine } from './engines.test-data.ts';
-import { EnginesAwayError, RemoteGenerator, type RemoteGeneratorOptions } from './remote-generator.ts';
+import { RemoteGenerator, type RemoteGeneratorOptions } from './remote-generator.ts';
+import { EnginesAwayError } from './replica-pool.ts';
 import { SglangEngine } from './sglang-engine.ts';
 
 const ADAPTER = goldenFolder('qwen2-tiny/lora');
@@ -105,6 +106,15 @@ for (const [name, open, client] of [
     t.equal(metrics['generation/engine_0/requests'], 4, 'the engines share the work');
     t.equal(metrics['generation/engine_1/requests'], 4);
     t.equal(metrics['generation/retries'], 0);
+    t.equal(metrics['generation/engine_0/versions'], 1);
+    t.ok(metrics['generation/engine_0/tokens_per_s'] > 0);
+    t.equal(metrics['generation/token_share_0'], 1);
+    await generator.publish(8, 'run-v8', ADAPTER);
+    t.match(generator.takeMetrics(), {
+      'generation/engine_0/versions': 2,
+      'generation/engine_0/tokens_per_s': 0,
+      'generation/token_share_0': 0,
+    });
   });
 
   t.test(`${name}: a folder that shows late is asked for again`, async t => {

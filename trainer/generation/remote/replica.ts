@@ -7,11 +7,15 @@ const LONGEST_PAUSE_MS = 30_000;
 export interface ReplicaCounts {
   requests: number;
   tokens: number;
+  /** Tokens by the name of the weights that they were sampled under. */
+  readonly tokensByWeights: Map<string, number>;
   failures: number;
   /** Requests refused because the engine was full. */
   busy: number;
   /** Sum over requests, queueing in the engine included. */
   seconds: number;
+  /** Time with at least one open request. */
+  busySeconds: number;
 }
 
 /** One engine as the trainer sees it: what it has loaded, what it is doing, and whether it is left alone for a while. */
@@ -28,6 +32,8 @@ export class Replica {
   #counts: ReplicaCounts = emptyCounts();
   #failures = 0;
   #pausedUntil = 0;
+  /** When the first of the open requests began. */
+  #busySince = 0;
   #onIdle: (() => void)[] = [];
 
   constructor(client: EngineClient) {
@@ -50,6 +56,7 @@ export class Replica {
   }
 
   begin(name: string): void {
+    if (this.#open.size === 0) this.#busySince = performance.now();
     this.#open.set(name, this.openOf(name) + 1);
   }
 
@@ -58,6 +65,7 @@ export class Replica {
     if (left > 0) this.#open.set(name, left);
     else this.#open.delete(name);
     if (this.open > 0) return;
+    this.#countBusy();
     for (const resolve of this.#onIdle.splice(0)) resolve();
   }
 
@@ -66,11 +74,14 @@ export class Replica {
     if (this.open > 0) await new Promise<void>(resolve => this.#onIdle.push(resolve));
   }
 
-  succeeded(tokens: number, seconds: number): void {
+  /** @param name of the weights that the tokens were sampled under */
+  succeeded(name: string, tokens: number, seconds: number): void {
     this.#failures = 0;
     this.#counts.requests++;
     this.#counts.tokens += tokens;
     this.#counts.seconds += seconds;
+    const { tokensByWeights } = this.#counts;
+    tokensByWeights.set(name, (tokensByWeights.get(name) ?? 0) + tokens);
   }
 
   /** Leaves it alone, each time longer. It may have been started anew: what it has loaded is not known any more. */
@@ -88,12 +99,27 @@ export class Replica {
   }
 
   takeCounts(): ReplicaCounts {
+    if (this.#open.size > 0) this.#countBusy();
     const counts = this.#counts;
     this.#counts = emptyCounts();
     return counts;
   }
+
+  #countBusy(): void {
+    const now = performance.now();
+    this.#counts.busySeconds += (now - this.#busySince) / 1000;
+    this.#busySince = now;
+  }
 }
 
 function emptyCounts(): ReplicaCounts {
-  return { requests: 0, tokens: 0, failures: 0, busy: 0, seconds: 0 };
+  return {
+    requests: 0,
+    tokens: 0,
+    tokensByWeights: new Map(),
+    failures: 0,
+    busy: 0,
+    seconds: 0,
+    busySeconds: 0,
+  };
 }

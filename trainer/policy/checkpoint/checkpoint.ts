@@ -66,14 +66,19 @@ export async function saveCheckpoint(
   folder: string,
   { optimizer, progress, ...model }: Checkpoint,
 ): Promise<void> {
-  await saveModel(folder, model);
-  const head = toWrite(model.weights, '').filter(isHead);
-  if (head.length > 0) await writeSafetensors(join(folder, VALUE_HEAD_FILE), head);
+  await saveModelAndHead(folder, model);
   await writeSafetensors(join(folder, OPTIMIZER_FILE), [
     ...toWrite(optimizer.first, `${FIRST_MOMENT}.`),
     ...toWrite(optimizer.second, `${SECOND_MOMENT}.`),
   ]);
   await writeWhole(join(folder, OPTIMIZER_STATE_FILE), `${JSON.stringify(progress)}\n`);
+}
+
+/** Writes a model and, where it has one, its value head. */
+export async function saveModelAndHead(folder: string, model: SavedModel): Promise<void> {
+  await saveModel(folder, model);
+  const head = toWrite(model.weights, '').filter(isHead);
+  if (head.length > 0) await writeSafetensors(join(folder, VALUE_HEAD_FILE), head);
 }
 
 /** Writes a model without what only learning needs: optimizer state and value head. */

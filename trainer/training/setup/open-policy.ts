@@ -66,7 +66,9 @@ export function computeOptions({ policy }: RunSettings): ComputeOptions {
 }
 
 /** Whom KL terms compare with. */
-export interface ReferencePolicy extends Pick<Policy, 'score'> {
+export interface ReferencePolicy extends Pick<Policy, 'score' | 'load'> {
+  /** Told of each iteration that is over, where it changes as the run goes on. */
+  refresh?(step: number, oldestCheckpoint: number): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -107,7 +109,11 @@ export async function openReference(
     return openScoring(settings, context, reference ?? found);
   }
   await policy.loadReference(found);
-  return { score: policy.scoreReference.bind(policy), close: async () => {} };
+  return {
+    score: policy.scoreReference.bind(policy),
+    load: policy.loadReference.bind(policy),
+    close: async () => {},
+  };
 }
 
 /** A policy that only scores. Its vocabulary and context must be the trained policy's. */

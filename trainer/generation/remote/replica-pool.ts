@@ -1,0 +1,250 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type EngineClient, EngineError } from './engine-client.ts';
+import { Replica } from './replica.ts';
+
+const SHORTEST_WAIT_MS = 20;
+const LONGEST_WAIT_MS = 1_000;
+/** Attempts at loading a version before an engine is left out: a network disk may show the folder late. */
+const LOAD_ATTEMPTS = 5;
+const FIRST_LOAD_PAUSE_MS = 200;
+
+export interface ReplicaPoolOptions {
+  readonly engines: readonly EngineClient[];
+  /** How long the pool waits when no engine answers. */
+  readonly patienceMs: number;
+  /** Versions before the newest that stay loaded, for requests under way. */
+  readonly olderVersions: number;
+  /** Told of engines that are left out and come back. */
+  readonly note: (text: string) => void;
+}
+
+/** No engine has answered for longer than the run waits. */
+export class EnginesAwayError extends Error {
+  constructor(message: string, cause: unknown) {
+    super(message, { cause });
+    this.name = 'EnginesAwayError';
+  }
+}
+
+/** Weights under the name that engines know them by. */
+export interface WeightVersion {
+  readonly number: number;
+  readonly name: string;
+  /** Where engines read them. */
+  readonly folder: string;
+}
+
+/** Several engines alike: which of them has which weights, and which is well enough to be asked. */
+export class ReplicaPool {
+  /** Aborted by {@link close}. */
+  readonly closed: AbortSignal;
+  readonly #options: ReplicaPoolOptions;
+  readonly #replicas: readonly Replica[];
+  readonly #closing = new AbortController();
+  #versions: WeightVersion[] = [];
+
+  constructor(options: ReplicaPoolOptions) {
+    this.#options = options;
+    this.#replicas = options.engines.map(client => new Replica(client));
+    this.closed = this.#closing.signal;
+  }
+
+  /** What new requests name; undefined before the first was published. */
+  get newest(): WeightVersion | undefined {
+    return this.#versions[0];
+  }
+
+  /**
+   * Asks every engine whether it can do what is needed.
+   * @throws EngineError of the first that lacks something; AggregateError when none answers
+   */
+  async probe(): Promise<void> {
+    const results = await Promise.allSettled(this.#replicas.map(({ client }) => client.probe(this.closed)));
+    const failures = results.flatMap((result, i) =>
+      result.status === 'rejected' ? [{ replica: this.#replicas[i], error: result.reason as Error }] : [],
+    );
+    const lacking = failures.find(({ error }) => error instanceof EngineError && !error.passing);
+    if (lacking !== undefined) throw lacking.error;
+    for (const { replica, error } of failures) this.failed(replica, error);
+    if (failures.length === this.#replicas.length) {
+      throw new AggregateError(
+        failures.map(({ error }) => error),
+        `no engine answers: ${failures.map(({ error }) => error.message).join('; ')}`,
+      );
+    }
+  }
+
+  /**
+   * Has every engine load new weights; new requests name them from then on. Engines that do not take them are left out until
+   * they do.
+   * @throws EnginesAwayError when no engine takes them for longer than the run waits
+   */
+  async publish(version: WeightVersion): Promise<void> {
+    await this.#unloadOld();
+    await Promise.all(
+      this.#replicas.map(async replica => {
+        if (replica.pauseMs > 0) return;
+        try {
+          await this.#ensure(replica, version);
+        } catch (error) {
+          this.failed(replica, error as Error);
+        }
+      }),
+    );
+    this.#versions = [version, ...this.#versions];
+    (await this.take(version, null, performance.now())).end(version.name);
+  }
+
+  /** Folders of versions that no engine will load any more; forgets them. */
+  takeOldFolders(): string[] {
+    const kept = this.#options.olderVersions + 1;
+    const old = this.#versions.slice(kept);
+    this.#versions = this.#versions.slice(0, kept);
+    return old.map(({ folder }) => folder);
+  }
+
+  /**
+   * Takes a place on an engine that has the version: the sequence's own while it is well, else the one with the least to do.
+   * The caller ends it.
+   * @param since when the wait began
+   * @throws EnginesAwayError
+   */
+  async take(
+    version: WeightVersion,
+    home: Replica | null,
+    since: number,
+    signal: AbortSignal = this.closed,
+  ): Promise<Replica> {
+    let last: unknown;
+    for (;;) {
+      signal.throwIfAborted();
+      const well = this.#replicas.filter(({ pauseMs }) => pauseMs === 0);
+      const ready = well.filter(({ loaded }) => loaded.has(version.name));
+      if (home !== null && ready.includes(home)) {
+        home.begin(version.name);
+        return home;
+      }
+      // Engines that are back take the version next to those that have it.
+      const missing = well.filter(replica => !ready.includes(replica));
+      const loads = missing.map(replica =>
+        this.#ensure(replica, version).catch(error => {
+          last = error;
+          this.failed(replica, error as Error);
+        }),
+      );
+      if (ready.length > 0) {
+        const best = ready.reduce((least, one) => (one.open < least.open ? one : least));
+        best.begin(version.name);
+        return best;
+      }
+      if (loads.length > 0) {
+        await Promise.race(loads);
+        continue;
+      }
+      const { patienceMs } = this.#options;
+      if (performance.now() - since > patienceMs) {
+        throw new EnginesAwayError(
+          `no engine of generation.urls has answered for ${Math.round(patienceMs / 1000)} s (generation.patience_s)`,
+          last,
+        );
+      }
+      const pause = Math.min(...this.#replicas.map(({ pauseMs }) => pauseMs));
+      await sleep(Math.min(LONGEST_WAIT_MS, Math.max(SHORTEST_WAIT_MS, pause)), undefined, { signal });
+    }
+  }
+
+  /** Loads a version on an engine that lacks it; several who ask wait for one load. */
+  #ensure(replica: Replica, version: WeightVersion): Promise<void> {
+    if (replica.loaded.has(version.name)) return Promise.resolve();
+    const under = replica.loading.get(version.name);
+    if (under !== undefined) return under;
+    const load = this.#load(replica, version).finally(() => replica.loading.delete(version.name));
+    replica.loading.set(version.name, load);
+    return load;
+  }
+
+  async #load(replica: Replica, { name, folder }: WeightVersion): Promise<void> {
+    const { client, loaded } = replica;
+    const signal = this.closed;
+    // Weights that take the place of others wait for the requests under those.
+    if (!client.versioned) {
+      loaded.clear();
+      await replica.idle();
+    }
+    for (let attempt = 1; ; attempt++) {
+      try {
+        await client.load(name, folder, signal);
+        loaded.add(name);
+        replica.known.add(name);
+        return;
+      } catch (error) {
+        if (attempt >= LOAD_ATTEMPTS) throw error;
+        await sleep(FIRST_LOAD_PAUSE_MS * 2 ** (attempt - 1), undefined, { signal });
+      }
+    }
+  }
+
+  /** Makes room for one more version: unloads those that no request may name then. */
+  async #unloadOld(): Promise<void> {
+    const kept = new Set(this.#versions.slice(0, this.#options.olderVersions).map(({ name }) => name));
+    await Promise.allSettled(
+      this.#replicas.flatMap(replica =>
+        [...replica.known]
+          .filter(name => !kept.has(name) && replica.openOf(name) === 0)
+          .map(async name => {
+            await replica.client.unload(name, this.closed);
+            replica.loaded.delete(name);
+            replica.known.delete(name);
+          }),
+      ),
+    );
+  }
+
+  /** Leaves an engine alone for a while. */
+  failed(replica: Replica, error: Error): void {
+    if (this.closed.aborted) return;
+    const wasWell = replica.pauseMs === 0;
+    replica.failed();
+    if (wasWell) this.#options.note(`generation engine left out for a while: ${error.message}`);
+  }
+
+  /** What the engines did since the last call. */
+  takeMetrics(): Record<string, number> {
+    const metrics: Record<string, number> = {};
+    const version = this.newest;
+    const tokensByWeights = new Map<string, number>();
+    let away = 0;
+    for (const [i, replica] of this.#replicas.entries()) {
+      const counts = replica.takeCounts();
+      const { requests, tokens, failures, busy, seconds, busySeconds } = counts;
+      for (const [name, count] of counts.tokensByWeights) {
+        tokensByWeights.set(name, (tokensByWeights.get(name) ?? 0) + count);
+      }
+      const prefix = `generation/engine_${i}`;
+      metrics[`${prefix}/requests`] = requests;
+      metrics[`${prefix}/tokens`] = tokens;
+      metrics[`${prefix}/tokens_per_s`] = busySeconds === 0 ? 0 : tokens / busySeconds;
+      metrics[`${prefix}/failures`] = failures;
+      metrics[`${prefix}/busy`] = busy;
+      metrics[`${prefix}/request_s`] = requests === 0 ? 0 : seconds / requests;
+      metrics[`${prefix}/versions`] = replica.known.size;
+      if (version !== undefined && !replica.loaded.has(version.name)) away++;
+    }
+    const all = [...tokensByWeights.values()].reduce((sum, count) => sum + count, 0);
+    for (const [age, { name }] of this.#versions.slice(0, this.#options.olderVersions + 1).entries()) {
+      metrics[`generation/token_share_${age}`] = all === 0 ? 0 : (tokensByWeights.get(name) ?? 0) / all;
+    }
+    metrics['generation/engines_away'] = away;
+    return metrics;
+  }
+
+  /** Unloads what was loaded, where the engines still answer. */
+  async close(): Promise<void> {
+    const signal = AbortSignal.timeout(LONGEST_WAIT_MS);
+    await Promise.allSettled(
+      this.#replicas.flatMap(({ client, known }) => [...known].map(name => client.unload(name, signal))),
+    );
+    this.#closing.abort(new Error('the generator was closed'));
+    await Promise.all(this.#replicas.map(({ client }) => client.close()));
+  }
+}

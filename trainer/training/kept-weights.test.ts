@@ -1,0 +1,51 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import type { Json } from '../../shared/json.ts';
+import { AVERAGE_FOLDER } from '../policy/local-policy.ts';
+import { serve } from '../rollout/server.test-data.ts';
+import { latestCheckpoint } from './checkpoint.ts';
+import type { RunFolder } from './run-folder.ts';
+import { tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
+
+/** The whole file takes seconds of processor time; a busy machine may need longer. */
+const MAX_MS = 300_000;
+
+t.test('weights that are kept next to those that learn', { timeout: MAX_MS }, async t => {
+  const [{ name: url }] = (await serve(t)).servers;
+  const folder = t.testdir();
+  const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);
+
+  await t.test('an average changes no training, resumes exactly, and is what the best holds', async t => {
+    const learning = { training: { steps: 4, checkpoint_every: 2, validate_every: 4, keep_best: true } };
+    const averaged = { ...learning, optimizer: { learning_rate: 1e-2, ema: { decay: 0.5 } } };
+    const averageOf = (run: RunFolder) =>
+      readFileSync(join(latestCheckpoint(run)!.policy, AVERAGE_FOLDER, 'model.safetensors'));
+    const whole = await trainTiny(settings('average', averaged));
+    const parted = await trainInTwo(settings('average-parted', averaged), 2);
+    const plain = await trainTiny(settings('plain', { ...learning, optimizer: { learning_rate: 1e-2 } }));
+    t.ok(weightsOf(whole).equals(weightsOf(plain)));
+    t.ok(weightsOf(parted).equals(weightsOf(whole)));
+    t.ok(averageOf(parted).equals(averageOf(whole)));
+    t.notOk(averageOf(whole).equals(weightsOf(whole)));
+    const best = (run: RunFolder) => readFileSync(join(run.best, 'policy', 'model.safetensors'));
+    t.ok(best(whole).equals(averageOf(whole)), 'validated and kept as averaged');
+    t.notOk(existsSync(join(whole.best, 'policy', AVERAGE_FOLDER)));
+    t.ok(best(plain).equals(weightsOf(plain)));
+  });
+
+  await t.test('a refreshed reference is the policy of its iteration, after a resume, too', async t => {
+    const over = {
+      policy: { reference_refresh_every: 2 },
+      loss: { kl: { coefficient: 0.1 } },
+      algorithm: { mini_batch_size: 16 },
+      training: { steps: 6, checkpoint_every: 1 },
+    };
+    const whole = await trainTiny(settings('refreshed', over));
+    const distances = trainingRows(whole).map(row => row['actor/kl_loss'] > 1e-8);
+    t.same(distances, [false, true, false, true, false, true]);
+    t.same(readdirSync(whole.references), ['step-000004', 'step-000006'], 'those of the kept checkpoints');
+    const parted = await trainInTwo(settings('refreshed-parted', over), 3);
+    t.ok(weightsOf(parted).equals(weightsOf(whole)));
+  });
+});

@@ -1,0 +1,80 @@
+import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import type { RunSettings } from '../../config/settings.ts';
+import type { LocalPolicy } from '../../policy/local-policy.ts';
+import type { Policy } from '../../policy/policy.ts';
+import type { RunFolder } from '../run-folder.ts';
+import type { ReferencePolicy } from './open-policy.ts';
+
+const NAME = /^step-(\d+)$/;
+
+/**
+ * The folder of the reference after an iteration: the policy as training found it, or as the last refresh left it. It follows
+ * from the iteration alone, so that a resumed run goes on with the same.
+ */
+export function referenceFolder(
+  run: Pick<RunFolder, 'reference' | 'references'>,
+  { policy }: RunSettings,
+  step: number,
+): string {
+  const every = policy.reference_refresh_every;
+  const refreshed = every === null ? 0 : step - (step % every);
+  return refreshed === 0 ? run.reference : join(run.references, folderName(refreshed));
+}
+
+/** A reference that becomes the policy as it is, every so many iterations. */
+export class RefreshedReference implements ReferencePolicy {
+  readonly #reference: ReferencePolicy;
+  readonly #actor: Pick<LocalPolicy, 'publish'>;
+  readonly #run: Pick<RunFolder, 'references'>;
+  readonly #every: number;
+
+  constructor(
+    reference: ReferencePolicy,
+    actor: Pick<LocalPolicy, 'publish'>,
+    run: Pick<RunFolder, 'references'>,
+    every: number,
+  ) {
+    this.#reference = reference;
+    this.#actor = actor;
+    this.#run = run;
+    this.#every = every;
+  }
+
+  score(...request: Parameters<Policy['score']>): ReturnType<Policy['score']> {
+    return this.#reference.score(...request);
+  }
+
+  load(folder: string): Promise<void> {
+    return this.#reference.load(folder);
+  }
+
+  /**
+   * Takes the policy over where the iteration is one to do so. References of before the oldest checkpoint are removed.
+   * @param oldest iteration of the oldest checkpoint that a run may resume from
+   */
+  async refresh(step: number, oldest: number): Promise<void> {
+    if (step % this.#every !== 0) return;
+    const folder = join(this.#run.references, folderName(step));
+    const partial = `${folder}.partial`;
+    rmSync(partial, { recursive: true, force: true });
+    await this.#actor.publish(partial);
+    rmSync(folder, { recursive: true, force: true });
+    renameSync(partial, folder);
+    await this.#reference.load(folder);
+    const needed = oldest - (oldest % this.#every);
+    for (const name of existsSync(this.#run.references) ? readdirSync(this.#run.references) : []) {
+      const match = NAME.exec(name);
+      if (match && Number(match[1]) < needed)
+        rmSync(join(this.#run.references, name), { recursive: true, force: true });
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#reference.close();
+  }
+}
+
+function folderName(step: number): string {
+  return `step-${String(step).padStart(6, '0')}`;
+}
