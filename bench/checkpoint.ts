@@ -14,7 +14,7 @@ import { parseArgs } from 'node:util';
 import { Random } from '../shared/random.ts';
 import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../trainer/data/sequences/training-sequence.ts';
-import { LORA_MODULES } from '../trainer/models/lora.ts';
+import { LORA_MODULES } from '../trainer/models/adapters/lora.ts';
 import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import type { UpdateSettings } from '../trainer/policy/policy.ts';
 import { QUANTIZATIONS } from '../trainer/tensor/graph/operations/quantized/blockwise.ts';
@@ -81,7 +81,7 @@ const policy = await timed('load', () =>
     quantization,
     ...(rank === null
       ? {}
-      : { lora: { rank, alpha: 2 * rank, rankStabilized: false, modules: LORA_MODULES } }),
+      : { lora: { rank, alpha: 2 * rank, rankStabilized: false, dora: false, modules: LORA_MODULES } }),
   }),
 );
 console.log(`  ${policy.parameterCount.toLocaleString('en')} weights on ${policy.description}`);

@@ -13,8 +13,8 @@ import type { ClusterMembership } from './cluster/membership.ts';
 import { requestHandlers } from './cluster/request-handlers.ts';
 import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
 import { Registrations } from './custom/registrations.ts';
-import { RemoteNetwork } from './custom/remote/endpoint.ts';
 import { NetworkGuard } from './custom/remote/guard.ts';
+import { RemoteNetwork } from './custom/remote/network.ts';
 import { HeaderSecrets } from './custom/remote/secrets.ts';
 import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
@@ -327,7 +327,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     sessionPersistence?.finish();
     sessions.stop();
     registrations.stop();
-    store.close();
+    await store.close();
     lock?.release();
     await Promise.all([scripts.close(), network.close(), tracing?.close(), membership?.channels.close()]);
   });

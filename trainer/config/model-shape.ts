@@ -1,5 +1,5 @@
+import { withLora } from '../models/adapters/peft.ts';
 import type { DecoderConfig } from '../models/config.ts';
-import { withLora } from '../models/peft.ts';
 import { readModelConfig } from '../policy/checkpoint/model-folder.ts';
 import { loraConfig } from './sections/lora.ts';
 import type { RunSettings } from './settings.ts';

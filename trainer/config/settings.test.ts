@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { ConfigError } from '../../shared/config.ts';
-import { LORA_MODULES } from '../models/lora.ts';
+import { LORA_MODULES } from '../models/adapters/lora.ts';
 import { optimizerSettings } from '../training/schedule.ts';
 import { groupsPerTag, levelSeeds, lossSettings } from './derived.ts';
 import { loadRunSettings, RECIPES } from './load.ts';
@@ -70,8 +70,8 @@ t.test('every recipe applies to every config and replaces its algorithm', async 
     rollout: { env_groups: 32, group_size: 4, asynchronous: { max_staleness: 1 } },
   });
   t.throws(
-    () => resolved('quickstart', 'gpro'),
-    /recipe.*there is no "gpro", did you mean `grpo`\?; valid: .*dapo/,
+    () => resolved('quickstart', 'grppo'),
+    /recipe.*there is no "grppo", did you mean `grpo`\?; valid: .*dapo/,
   );
 });
 
@@ -140,6 +140,7 @@ t.test('adapters are on all linear layers unless told otherwise', async t => {
     rank: 4,
     alpha: 32,
     rankStabilized: false,
+    dora: false,
     modules: [...LORA_MODULES],
   });
   t.same(settings('policy.lora={}')!.rank, 16);
@@ -236,6 +237,9 @@ t.test('combinations that cannot work are refused with the reason', async t => {
       /curriculum: stage 0: Sokoban not among train_tags/,
     ],
     ['optimizer.ema={} rollout.asynchronous={}', /optimizer\.ema: .*set optimizer\.ema\.validate to false/],
+    ['recipe=dpo rollout.context_mode=single_turn', /rollout\.context_mode: .* pairs are whole: use full/],
+    ['recipe=dpo loss.aggregation=token_mean', /use seq_mean_token_sum/],
+    ['recipe=dpo rollout.group_size=1', /rollout\.group_size: is 1, and a pair takes two/],
     ['optimizer.ema.decay=1', /optimizer\.ema/],
     ['policy.reference_refresh_every=5', /reference_refresh_every: .*give a KL term a coefficient/],
     [

@@ -14,7 +14,13 @@ t.test('parameters are counted tensor by tensor', async t => {
 });
 
 t.test('with adapters only these and the value head are learned', async t => {
-  const lora = { rank: 2, alpha: 4, rankStabilized: false, modules: ['q_proj', 'down_proj'] as const };
+  const lora = {
+    rank: 2,
+    alpha: 4,
+    rankStabilized: false,
+    dora: false,
+    modules: ['q_proj', 'down_proj'] as const,
+  };
   const adapted = { ...config, lora };
   const whole = runSizes(settingsOf(), config);
   const sizes = runSizes(settingsOf({ policy: { workers: 1 }, loss: { kl: { coefficient: 0.1 } } }), adapted);
@@ -41,7 +47,7 @@ t.test('a separate critic learns as many weights again, and shares the base of a
   t.equal(bytes(apart, 'critic ('), 4 * 5 * whole.parameters);
   t.equal(bytes(apart, "critic's activations"), 4 * 2048 * 2 * (10 * 64 + 4 * 160));
   t.ok(apart.totalBytes > whole.totalBytes + 4 * 5 * whole.parameters - 1000);
-  const lora = { rank: 2, alpha: 4, rankStabilized: false, modules: ['q_proj'] as const };
+  const lora = { rank: 2, alpha: 4, rankStabilized: false, dora: false, modules: ['q_proj'] as const };
   const adapted = { ...config, lora };
   const adapters = 2 * 2 * (64 + 64) + 65;
   t.equal(sizes({}, adapted).critic, adapters);
@@ -71,7 +77,7 @@ t.test('memory grows with workers, open episodes and a reference', async t => {
 
 t.test('a quantized base, logits in pieces and open episodes count as they are', async t => {
   const large = scratchConfig({ vocabularySize: 151_936, hiddenSize: 64, layers: 2, intermediateSize: 160 });
-  const lora = { rank: 2, alpha: 4, rankStabilized: false, modules: ['q_proj'] as const };
+  const lora = { rank: 2, alpha: 4, rankStabilized: false, dora: false, modules: ['q_proj'] as const };
   const part = (over: Parameters<typeof settingsOf>[0], what: string, shape: DecoderConfig = large) =>
     runSizes(settingsOf(over), shape).memory.find(part => part.what.startsWith(what))!.bytes;
   const one = { policy: { workers: 1 } };

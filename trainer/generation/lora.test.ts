@@ -13,7 +13,13 @@ import type { Generation } from './generation.ts';
 const runtime = new OnnxRuntime();
 t.after(() => runtime.close());
 
-const lora = { rank: 2, alpha: 6, rankStabilized: false, modules: ['q_proj', 'o_proj', 'up_proj'] as const };
+const lora = {
+  rank: 2,
+  alpha: 6,
+  rankStabilized: false,
+  dora: false,
+  modules: ['q_proj', 'o_proj', 'up_proj'] as const,
+};
 const shape = scratchConfig({ vocabularySize: 20, hiddenSize: 32, heads: 4, keyValueHeads: 2, layers: 2 });
 const config = { ...shape, lora };
 const base = new ParameterStore(parameterSpecs(shape, false));

@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../shared/json.ts';
 import type { Quantization } from '../tensor/graph/operations/quantized/blockwise.ts';
-import type { LoraConfig } from './lora.ts';
+import type { LoraConfig } from './adapters/lora.ts';
 
 /** How rotary frequencies are stretched beyond the context the model was trained with. */
 export type RopeScaling =

@@ -1,8 +1,9 @@
 import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
 import { activate } from './activation.ts';
+import { doraFactor } from './adapters/dora.ts';
+import { hasAdapter, loraNames, loraScale } from './adapters/lora.ts';
 import type { DecoderConfig } from './config.ts';
 import { mixExperts } from './experts.ts';
-import { hasAdapter, loraNames, loraScale } from './lora.ts';
 import { EMBEDDINGS, expertPrefix, layerPrefix, normNames, routerName } from './parameters.ts';
 import { isQuantizable, quantizedLinear } from './quantized.ts';
 
@@ -163,18 +164,21 @@ function linear(
   { outputs, bias }: { readonly outputs: number; readonly bias: boolean },
 ): Tensor {
   const inputs = x.shape[x.shape.length - 1];
-  const { quantization } = config;
-  const product =
+  const { quantization, lora } = config;
+  const product = (rows: Tensor) =>
     quantization === undefined || !isQuantizable(`${name}.weight`)
-      ? g.matmul(x, g.parameter(`${name}.weight`, [outputs, inputs]), { transposeB: true })
-      : quantizedLinear(g, quantization, x, `${name}.weight`, outputs);
-  const biased = bias ? g.add(product, g.parameter(`${name}.bias`, [outputs])) : product;
-  const { lora } = config;
-  if (!hasAdapter(lora, name)) return biased;
-  const { a, b } = loraNames(name);
-  const low = g.matmul(x, g.parameter(a, [lora.rank, inputs]), { transposeB: true });
-  const up = g.parameter(b, [outputs, lora.rank]);
-  return g.add(biased, g.matmul(g.mul(low, loraScale(lora)), up, { transposeB: true }));
+      ? g.matmul(rows, g.parameter(`${name}.weight`, [outputs, inputs]), { transposeB: true })
+      : quantizedLinear(g, quantization, rows, `${name}.weight`, outputs);
+  const biased = (y: Tensor) => (bias ? g.add(y, g.parameter(`${name}.bias`, [outputs])) : y);
+  if (!hasAdapter(lora, name)) return biased(product(x));
+  const names = loraNames(name);
+  const a = g.parameter(names.a, [lora.rank, inputs]);
+  const b = g.parameter(names.b, [outputs, lora.rank]);
+  const low = g.matmul(x, a, { transposeB: true });
+  const added = g.matmul(g.mul(low, loraScale(lora)), b, { transposeB: true });
+  if (!lora.dora) return g.add(biased(product(x)), added);
+  const factor = doraFactor(g, lora, name, { a, b, projected: product(a) });
+  return biased(g.mul(g.add(product(x), added), factor));
 }
 
 function norm(g: GraphBuilder, config: DecoderConfig, x: Tensor, name: string, size: number): Tensor {

@@ -1,6 +1,6 @@
 import { Random } from '../../shared/random.ts';
+import { hasAdapter, type LoraConfig, loraNames, magnitudeName } from './adapters/lora.ts';
 import type { DecoderConfig } from './config.ts';
-import { hasAdapter, type LoraConfig, loraNames } from './lora.ts';
 
 /** Names of the value head's weights, kept in a file of their own. */
 export const VALUE_HEAD_WEIGHT = 'value_head.weight';
@@ -140,7 +140,7 @@ export function trainedSpecs(config: DecoderConfig, valueHead: boolean): Paramet
   return [...loraSpecs(config, config.lora), ...(valueHead ? valueHeadSpecs(config) : [])];
 }
 
-/** Weights of all adapters in the order they are computed. B starts at 0, so that a fresh adapter changes nothing. */
+/** Weights of all adapters in the order they are computed. B starts at 0, so that a fresh adapter changes nothing; magnitudes are set by {@link startMagnitudes}. */
 export function loraSpecs(config: DecoderConfig, lora: LoraConfig): ParameterSpec[] {
   return parameterSpecs(config, false).flatMap(({ name, shape }): ParameterSpec[] => {
     const linear = name.slice(0, -'.weight'.length);
@@ -150,6 +150,7 @@ export function loraSpecs(config: DecoderConfig, lora: LoraConfig): ParameterSpe
     return [
       { name: a, shape: [lora.rank, inputs], start: 'uniform' },
       { name: b, shape: [outputs, lora.rank], start: 'zeros' },
+      ...(lora.dora ? [{ name: magnitudeName(linear), shape: [outputs], start: 'ones' as const }] : []),
     ];
   });
 }

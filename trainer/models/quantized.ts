@@ -5,13 +5,13 @@ import {
   quantizedLayout,
 } from '../tensor/graph/operations/quantized/blockwise.ts';
 import type { ParameterInfo, ParameterStore } from '../tensor/runtime/parameter-store.ts';
-import { LORA_MODULES } from './lora.ts';
+import { LORA_MODULES } from './adapters/lora.ts';
 import type { ParameterSpec } from './parameters.ts';
 
 export { QUANTIZATIONS } from '../tensor/graph/operations/quantized/blockwise.ts';
 
 /** Names of the two parameters that stand for a quantized weight. */
-function quantizedNames(weight: string): { readonly codes: string; readonly scales: string } {
+export function quantizedNames(weight: string): { readonly codes: string; readonly scales: string } {
   return { codes: `${weight}.codes`, scales: `${weight}.scales` };
 }
 

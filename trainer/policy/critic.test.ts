@@ -6,7 +6,13 @@ import { ActorCritic, CRITIC_FOLDER } from './actor-critic.ts';
 import type { LocalPolicyOptions } from './local-policy.ts';
 import { closing, config, play, policyWith, settingsWith } from './policies.test-data.ts';
 
-const lora = { rank: 2, alpha: 4, rankStabilized: false, modules: ['q_proj', 'up_proj'] as const };
+const lora = {
+  rank: 2,
+  alpha: 4,
+  rankStabilized: false,
+  dora: false,
+  modules: ['q_proj', 'up_proj'] as const,
+};
 const regression = settingsWith({ value: { coefficient: 1, clip: 0 } }, { learningRate: 0.03 });
 const together = { ...settingsWith(), critic: regression.optimizer };
 

@@ -131,7 +131,7 @@ export class LocalPolicy implements Policy {
     const { quantization } = this.config;
     const stored = quantization === undefined ? '' : `, the others as ${quantization}`;
     const learned = `${this.trainedCount} of ${this.parameterCount} weights learned${stored}`;
-    return `${where}; LoRA of rank ${lora.rank} on ${lora.modules.join(', ')}, ${learned}`;
+    return `${where}; ${lora.dora ? 'DoRA' : 'LoRA'} of rank ${lora.rank} on ${lora.modules.join(', ')}, ${learned}`;
   }
 
   get vocabularySize(): number {

@@ -2,9 +2,10 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
+import type { LoraConfig } from '../models/adapters/lora.ts';
 import { SafetensorsReader } from '../models/files/safetensors.ts';
-import type { LoraConfig } from '../models/lora.ts';
 import { WebGpuRuntime } from '../tensor/runtime/webgpu/webgpu-runtime.ts';
+import { mergeAdapter } from './checkpoint/merge-adapter.ts';
 import type { LocalPolicy, LocalPolicyOptions } from './local-policy.ts';
 import { closing, largestDifference, play, policyWith, settingsWith } from './policies.test-data.ts';
 import type { ScoreRequest } from './policy.ts';
@@ -18,6 +19,7 @@ const lora: LoraConfig = {
   rank: 2,
   alpha: 4,
   rankStabilized: false,
+  dora: false,
   modules: ['q_proj', 'v_proj', 'up_proj'],
 };
 const base = join(folder, 'base');
@@ -88,6 +90,37 @@ t.test('four steps are two steps, a save, a load and two steps, bit for bit', as
   for (let i = 0; i < 2; i++) await step(second);
   const [a, b] = [await filesOf(straight, 'straight'), await filesOf(second, 'second')];
   t.ok(a.every((file, i) => file.equals(b[i])));
+});
+
+t.test('DoRA begins as the base, samples what it scores, resumes bit for bit and merges', async t => {
+  const dora = { ...lora, dora: true };
+  const whole = await closing(t, policyWith({ model: base }));
+  for (const quantization of [undefined, 'int8'] as const) {
+    const policy = await closing(t, adapted({ lora: dora, quantization }));
+    const sequences: readonly ScoreRequest[] = await play(policy, 4);
+    const reference = await policy.score(sequences);
+    if (quantization === undefined) {
+      t.ok((await scoresDiffer(policy.score(sequences), whole.score(sequences))) < 1e-5);
+    }
+    for (let i = 0; i < 2; i++) await step(policy);
+    const saved = join(folder, `dora-${quantization}`);
+    await policy.save(saved);
+    const resumed = await closing(t, policyWith({ model: saved, quantization, seed: 99 }));
+    await resumed.load(saved);
+    for (const each of [policy, resumed]) await step(each);
+    const [a, b] = [await filesOf(policy, 'dora-a'), await filesOf(resumed, 'dora-b')];
+    t.ok(a.every((file, i) => file.equals(b[i])));
+    t.ok((await scoresDiffer(policy.scoreReference(sequences), Promise.resolve(reference))) < 1e-5);
+    t.ok((await scoresDiffer(policy.score(sequences), Promise.resolve(reference))) > 1e-3, 'it has learned');
+    const episodes = await play(policy, 4);
+    const played = Promise.resolve(episodes);
+    t.ok((await scoresDiffer(policy.score(episodes), played)) < 1e-4, 'sampled as scored');
+    if (quantization !== undefined) continue;
+    const merged = join(folder, 'dora-merged');
+    t.equal(await mergeAdapter(join(folder, 'dora-a'), merged), 3);
+    const alone = await closing(t, policyWith({ model: merged }));
+    t.ok((await scoresDiffer(policy.score(sequences), alone.score(sequences))) < 1e-5);
+  }
 });
 
 t.test("PEFT's adapter is scored as PEFT scores it", async t => {

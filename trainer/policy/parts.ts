@@ -3,8 +3,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { blockBytes } from '../generation/cache/block-layout.ts';
 import { BLOCK_SIZE } from '../generation/cache/block-table.ts';
 import { compileGrammar, type Grammars } from '../generation/grammar.ts';
+import { squaredNorms, startMagnitudes } from '../models/adapters/dora.ts';
+import type { LoraConfig } from '../models/adapters/lora.ts';
+import { withLora } from '../models/adapters/peft.ts';
 import type { DecoderConfig } from '../models/config.ts';
-import type { LoraConfig } from '../models/lora.ts';
 import {
   initialize,
   loraSpecs,
@@ -12,7 +14,6 @@ import {
   parameterSpecs,
   trainedSpecs,
 } from '../models/parameters.ts';
-import { withLora } from '../models/peft.ts';
 import { storedBytes, storedParameters } from '../models/quantized.ts';
 import type { Quantization } from '../tensor/graph/operations/quantized/blockwise.ts';
 import {
@@ -109,6 +110,8 @@ export interface PolicyParts {
   readonly place: ModelFolders | null;
   /** What stays as it is next to adapters; null where everything is learned. */
   readonly base: ParameterStore | null;
+  /** Squared norms of the rows of its weights, where DoRA adapts them. */
+  readonly norms: ParameterStore | null;
   /** Adapters that a reference is made of; null without adapters. */
   readonly reference: ParameterStore | null;
   /** What is learned. */
@@ -166,8 +169,10 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
     const pages = open * Math.ceil(maxSequenceLength / BLOCK_SIZE);
     refuseWhatNoGpuHolds({ trained, frozen }, pages * blockBytes(config, config.layers), options.gpuMemory);
   }
-  const { base, weights } =
+  const { base, norms, weights } =
     state === null ? await loadWeights(config, place, options) : takenWeights(config, state, options);
+  const reference = config.lora === undefined ? null : new ParameterStore(loraSpecs(config, config.lora));
+  if (norms !== null) startMagnitudes(config, norms, reference!);
   const learned = learnedStore(options, weights);
   const blocks = Math.ceil(learned().flat.length / NORM_BLOCK);
   return {
@@ -177,7 +182,8 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
     maxSequenceLength,
     place,
     base,
-    reference: config.lora === undefined ? null : new ParameterStore(loraSpecs(config, config.lora)),
+    norms,
+    reference,
     weights,
     first: learned(),
     second: learned(),
@@ -212,13 +218,15 @@ function takenWeights(
   config: DecoderConfig,
   { base, weights: given }: ModelState,
   { seed, valueHead }: LocalPolicyOptions,
-): Pick<PolicyParts, 'base' | 'weights'> {
+): Pick<PolicyParts, 'base' | 'norms' | 'weights'> {
   const weights = freshWeights(trainedSpecs(config, valueHead), config, seed);
+  const norms = squaredNorms(config, base);
+  if (norms !== null) startMagnitudes(config, norms, weights);
   const wanted = new Set(weights.layout.map(({ name }) => name));
   for (const { name } of given.layout) {
     if (wanted.has(name)) weights.array(name).set(given.array(name));
   }
-  return { base, weights };
+  return { base, norms, weights };
 }
 
 function freshWeights(specs: readonly ParameterSpec[], config: DecoderConfig, seed: number): ParameterStore {
@@ -268,16 +276,19 @@ async function loadWeights(
   config: DecoderConfig,
   place: ModelFolders | null,
   { seed, valueHead }: LocalPolicyOptions,
-): Promise<Pick<PolicyParts, 'base' | 'weights'>> {
+): Promise<Pick<PolicyParts, 'base' | 'norms' | 'weights'>> {
   const fresh = (specs: readonly ParameterSpec[]) => freshWeights(specs, config, seed);
   const frozen = config.lora === undefined ? [] : parameterSpecs(config, false);
   const trained = trainedSpecs(config, valueHead);
-  if (place === null) return { base: frozen.length > 0 ? fresh(frozen) : null, weights: fresh(trained) };
-  const base = frozen.length > 0 ? new ParameterStore(storedParameters(frozen, config.quantization)) : null;
-  if (base !== null) await readBase(place.base, config, base);
-  const weights = base !== null && place.adapter === null ? fresh(trained) : new ParameterStore(trained);
-  await readTrained(place, config, weights);
-  return { base, weights };
+  const stored = () => new ParameterStore(storedParameters(frozen, config.quantization));
+  const base = frozen.length === 0 ? null : place === null ? fresh(frozen) : stored();
+  if (base !== null && place !== null) await readBase(place.base, config, base);
+  const isFresh = place === null || (base !== null && place.adapter === null);
+  const weights = isFresh ? fresh(trained) : new ParameterStore(trained);
+  const norms = squaredNorms(config, base);
+  if (norms !== null) startMagnitudes(config, norms, weights);
+  if (place !== null) await readTrained(place, config, weights);
+  return { base, norms, weights };
 }
 
 /** @throws RangeError for a number that cannot be one of workers */
@@ -294,6 +305,7 @@ export function workerSetups({
   runtime,
   maxSequenceLength,
   base,
+  norms,
   reference,
   weights,
   first,
@@ -321,6 +333,7 @@ export function workerSetups({
     files: options.files ?? {},
     keepStaleCache: options.keepStaleCache ?? false,
     base: base?.share() ?? null,
+    norms: norms?.share() ?? null,
     reference: reference?.share() ?? null,
     weights: weights.share(),
     firstMoments: first.share(),

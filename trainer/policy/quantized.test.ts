@@ -2,8 +2,8 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
+import { LORA_MODULES, type LoraConfig } from '../models/adapters/lora.ts';
 import { SafetensorsReader, writeSafetensors } from '../models/files/safetensors.ts';
-import { LORA_MODULES, type LoraConfig } from '../models/lora.ts';
 import { parameterSpecs } from '../models/parameters.ts';
 import { isQuantizable, storedBytes } from '../models/quantized.ts';
 import {
@@ -19,7 +19,7 @@ import { closing, config, largestDifference, play, policyWith, settingsWith } fr
 const folder = await mkdtemp(join(tmpdir(), 'ragen-quantized-'));
 t.after(() => rm(folder, { recursive: true }));
 
-const lora: LoraConfig = { rank: 2, alpha: 4, rankStabilized: false, modules: LORA_MODULES };
+const lora: LoraConfig = { rank: 2, alpha: 4, rankStabilized: false, dora: false, modules: LORA_MODULES };
 const base = join(folder, 'base');
 const sizes = { hiddenSize: 64, intermediateSize: 96 };
 const model = { ...config, ...sizes };

@@ -21,6 +21,7 @@ import { Collector } from './collector.ts';
 import { describeTags, promptTask } from './described-tag.ts';
 import type { Episode } from './episode.ts';
 import type { GroupOutcome } from './group.ts';
+import { RewardFault, type RewardHook } from './rewards/reward-hook.ts';
 import { CAPS, serve } from './server.test-data.ts';
 import { serverProcess } from './server-process.test-data.ts';
 import { type GroupPlan, planGroups, type Tag } from './tag.ts';
@@ -250,6 +251,38 @@ t.test('a signal ends a collection', async t => {
   };
   const options = { agent, sampling: SAMPLING, samplingSeed: 1, signal: controller.signal };
   await t.rejects(collector.collect(MIXTURE, options), /stopped by hand/);
+});
+
+t.test('a reward hook that fails costs its episode, and its group where fewer than two are left', async t => {
+  const collector = await collectorOf(await serve(t));
+  const [, , , , ...plans] = MIXTURE.slice(0, 8);
+  const failures = new Map([
+    [plans[0].seed, 1],
+    [plans[1].seed, 3],
+    [plans[2].seed, 2],
+  ]);
+  const reward: RewardHook = {
+    name: 'judge',
+    mode: 'replace',
+    async ask({ seed }) {
+      const left = failures.get(seed) ?? 0;
+      failures.set(seed, left - 1);
+      if (left > 0) throw new RewardFault(this, 'has no idea');
+      return { reward: 5 };
+    },
+    async close() {},
+  };
+  const { episodes, lost, dropped, metrics } = await collector.collect(plans, {
+    agent: random,
+    reward,
+    sampling: SAMPLING,
+    samplingSeed: 3,
+  });
+  const sizes = plans.map(({ seed }) => episodes.filter(episode => episode.seed === seed).length);
+  t.same(sizes, [3, 0, 2, 4]);
+  t.match([lost.length, dropped.length], [3, 1]);
+  t.match(dropped[0].error.message, /rollout\.reward: judge has no idea/);
+  t.match(metrics, { 'rollouter/lost_episodes': 3, 'rollouter/dropped_groups': 1, errored_rollouts: 7 });
 });
 
 t.test("a fault of the environment costs its group; a fault of the agent's ends the collection", async t => {

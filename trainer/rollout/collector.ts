@@ -47,6 +47,8 @@ export interface Collection {
   readonly episodes: readonly Episode[];
   /** Groups that could not be completed, with the reason. */
   readonly dropped: readonly { readonly plan: GroupPlan; readonly error: Error }[];
+  /** Episodes that got no reward and are missing in their groups, with the reason. */
+  readonly lost: readonly { readonly plan: GroupPlan; readonly error: Error }[];
   readonly metrics: CollectionMetrics;
 }
 
@@ -112,13 +114,17 @@ export class Collector {
     const position = new Map(plans.map((plan, i) => [plan, i]));
     const completed: (readonly Episode[] | undefined)[] = plans.map(() => undefined);
     const dropped: { plan: GroupPlan; error: Error }[] = [];
+    const lost: { plan: GroupPlan; error: Error }[] = [];
     let moves = 0;
     await this.play(
       plans,
       options,
       outcome => {
         if ('error' in outcome) dropped.push(outcome);
-        else completed[position.get(outcome.plan)!] = outcome.episodes;
+        else {
+          completed[position.get(outcome.plan)!] = outcome.episodes;
+          lost.push(...outcome.lost.map(error => ({ plan: outcome.plan, error })));
+        }
       },
       waits,
       count => {
@@ -136,6 +142,7 @@ export class Collector {
     return {
       episodes,
       dropped,
+      lost,
       metrics: {
         'timing_s/rollout': seconds,
         'rollouter/episodes_per_second': episodes.length / seconds,
@@ -144,8 +151,9 @@ export class Collector {
         'rollouter/environment_wait_s': share(waits.environment),
         'rollouter/replayed_episodes': moves,
         'rollouter/dropped_groups': dropped.length,
+        'rollouter/lost_episodes': lost.length,
         'rollouter/too_long_groups': dropped.filter(({ error }) => error instanceof EpisodeTooLong).length,
-        errored_rollouts: dropped.reduce((sum, group) => sum + group.plan.size, 0),
+        errored_rollouts: dropped.reduce((sum, group) => sum + group.plan.size, lost.length),
       },
     };
   }

@@ -5,7 +5,7 @@ import { EnvironmentSession, LOST_CODES, ReplayDiverged } from './environment-se
 import type { Episode } from './episode.ts';
 import { type Player, ProgramFault } from './episode-agent.ts';
 import { type PlayContext, playEpisode } from './play.ts';
-import { type RewardHook, withHookRewards } from './rewards/reward-hook.ts';
+import { RewardFault, type RewardHook, withHookRewards } from './rewards/reward-hook.ts';
 import { mixSeed, PURPOSE } from './seeds.ts';
 import type { GroupPlan } from './tag.ts';
 
@@ -19,9 +19,15 @@ export interface GroupSetting extends Omit<PlayContext, 'agent' | 'newSequence' 
   readonly timeoutMs: number | undefined;
 }
 
-/** A group that is over: all its episodes in the order of its members, or why it could not be completed. */
+/** Episodes that are left of a group at least when others got no reward: what is compared needs another. */
+const MIN_COMPARED = 2;
+
+/**
+ * A group that is over: its episodes in the order of its members, and why others of it were lost, or why it could not be
+ * completed.
+ */
 export type GroupOutcome =
-  | { readonly plan: GroupPlan; readonly episodes: readonly Episode[] }
+  | { readonly plan: GroupPlan; readonly episodes: readonly Episode[]; readonly lost: readonly RewardFault[] }
   | { readonly plan: GroupPlan; readonly error: Error };
 
 /** A group that did not end within its time. */
@@ -69,8 +75,8 @@ export async function playGroup(
   try {
     const playing = playMembers(group, setting, check);
     const { timeoutMs } = setting;
-    const episodes = await (timeoutMs === undefined ? playing : within(playing, timeoutMs, plan));
-    return { plan, episodes };
+    const played = await (timeoutMs === undefined ? playing : within(playing, timeoutMs, plan));
+    return { plan, ...played };
   } catch (error) {
     group.failure ??= error as Error;
     if (!costsTheGroup(error)) throw error;
@@ -87,7 +93,15 @@ export async function playGroup(
   }
 }
 
-async function playMembers(group: OpenGroup, setting: GroupSetting, check: () => void): Promise<Episode[]> {
+/**
+ * Plays the members. One that gets no reward costs its episode, and the group where too few are left: advantages compare the
+ * episodes of a group, and any number from two can be compared.
+ */
+async function playMembers(
+  group: OpenGroup,
+  setting: GroupSetting,
+  check: () => void,
+): Promise<{ readonly episodes: Episode[]; readonly lost: RewardFault[] }> {
   const { plan } = group;
   const { tag, seedable, hasDynamicsSeed } = setting.described;
   const sessions = await EnvironmentSession.openGroup(
@@ -119,6 +133,7 @@ async function playMembers(group: OpenGroup, setting: GroupSetting, check: () =>
       try {
         return await playMember(group, member, session, setting, check);
       } catch (error) {
+        if (error instanceof RewardFault) return error;
         group.failure ??= error as Error;
         group.stop.abort();
         throw error;
@@ -126,7 +141,11 @@ async function playMembers(group: OpenGroup, setting: GroupSetting, check: () =>
     }),
   );
   if (group.failure) throw group.failure;
-  return played.flatMap(result => (result.status === 'fulfilled' ? [result.value] : []));
+  const results = played.flatMap(result => (result.status === 'fulfilled' ? [result.value] : []));
+  const lost = results.filter(result => result instanceof RewardFault);
+  const episodes = results.flatMap(result => (result instanceof RewardFault ? [] : [result]));
+  if (lost.length > 0 && episodes.length < MIN_COMPARED) throw lost[0];
+  return { episodes, lost };
 }
 
 async function playMember(

@@ -35,7 +35,7 @@ class HandCollector {
         { length: plan.size },
         () => ({ seed: n, turns: [] }) as Partial<Episode> as Episode,
       );
-      this.#onGroup({ plan, episodes });
+      this.#onGroup({ plan, episodes, lost: [] });
     }
     await settled();
   }

@@ -26,6 +26,8 @@ export interface StreamSettings {
   readonly start: StreamPosition;
   /** Told of groups that could not be completed. */
   readonly onDropped?: (plan: GroupPlan, error: Error) => void;
+  /** Told of episodes that got no reward and are missing in their group. */
+  readonly onLost?: (plan: GroupPlan, error: Error) => void;
 }
 
 /** Where a stream stands: one that starts there plays every group again that this one has not handed out. */
@@ -50,6 +52,8 @@ export interface StreamCounts {
   readonly completedEpisodes: number;
   readonly droppedGroups: number;
   readonly erroredEpisodes: number;
+  /** Those of them that are missing in groups which were completed. */
+  readonly lostEpisodes: number;
   /** Groups that were dropped because an episode did not fit the policy's context. */
   readonly tooLongGroups: number;
   readonly replayedEpisodes: number;
@@ -70,6 +74,7 @@ const emptyCounts = () => ({
   completedEpisodes: 0,
   droppedGroups: 0,
   erroredEpisodes: 0,
+  lostEpisodes: 0,
   tooLongGroups: 0,
   replayedEpisodes: 0,
   staleGroups: 0,
@@ -223,10 +228,13 @@ export class RolloutStream {
       this.#dropsInARow++;
       if (this.#dropsInARow >= this.#settings.batchGroups) this.#fail(outcome.error);
     } else {
-      const { episodes } = outcome;
+      const { episodes, lost } = outcome;
+      this.#counts.erroredEpisodes += lost.length;
+      this.#counts.lostEpisodes += lost.length;
+      for (const error of lost) this.#settings.onLost?.(plan, error);
       this.#dropsInARow = 0;
       this.#accepted += plan.size;
-      this.#counts.completedEpisodes += plan.size;
+      this.#counts.completedEpisodes += plan.size - lost.length;
       for (const { turns } of episodes) for (const turn of turns) this.#counts.actions += turn.actions.length;
       this.#ready.push({ ...started, plan, episodes });
     }

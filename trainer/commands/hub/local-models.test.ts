@@ -46,7 +46,7 @@ t.test('a run keeps the commit of its model, and adapters learned next to it nam
   t.same(withoutRevisions(named), onHub);
   const text = await dryRun(local, new AbortController().signal, named);
   t.match(text, `init: org/tiny@${commit}`);
-  const lora = { rank: 2, alpha: 4, rankStabilized: false, modules: ['q_proj'] as const };
+  const lora = { rank: 2, alpha: 4, rankStabilized: false, dora: false, modules: ['q_proj'] as const };
   const policy = await LocalPolicy.create({ model: snapshot, lora, seed: 1, valueHead: false, workers: 1 });
   const adapter = join(folder, 'adapter');
   await policy.publish(adapter);

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox';
-import { LORA_MODULES, type LoraConfig } from '../../models/lora.ts';
+import { LORA_MODULES, type LoraConfig } from '../../models/adapters/lora.ts';
 import { QUANTIZATIONS } from '../../models/quantized.ts';
 import { aboveZero, flag, notNegative, orNull, positive, strict } from './schema.ts';
 
@@ -11,6 +11,8 @@ export const LoraSection = Type.Object(
     alpha: aboveZero(32),
     /** … or by alpha / √rank. */
     rank_stabilized: flag(false),
+    /** DoRA: learns the norm of each row of a weight apart from its direction. */
+    use_dora: flag(false),
     /** Linear layers that get an adapter, in every layer of the model. */
     target_modules: Type.Array(Type.Enum([...LORA_MODULES]), {
       minItems: 1,
@@ -27,6 +29,6 @@ export const LoraSection = Type.Object(
 export type LoraSection = Static<typeof LoraSection>;
 
 export function loraConfig(section: LoraSection): LoraConfig {
-  const { rank, alpha, rank_stabilized, target_modules } = section;
-  return { rank, alpha, rankStabilized: rank_stabilized, modules: target_modules };
+  const { rank, alpha, rank_stabilized, use_dora, target_modules } = section;
+  return { rank, alpha, rankStabilized: rank_stabilized, dora: use_dora, modules: target_modules };
 }

@@ -21,6 +21,7 @@ const lora = {
   rank: 2,
   alpha: 6,
   rankStabilized: false,
+  dora: false,
   modules: ['q_proj', 'v_proj', 'down_proj'] as const,
 };
 const shape = scratchConfig({ vocabularySize: 20, hiddenSize: 32, heads: 4, keyValueHeads: 2, layers: 2 });

@@ -1,5 +1,13 @@
+import { scaleRows } from '../../models/adapters/dora.ts';
+import {
+  hasAdapter,
+  type LoraConfig,
+  loraNames,
+  loraScale,
+  magnitudeName,
+  mergedWeight,
+} from '../../models/adapters/lora.ts';
 import type { DecoderConfig } from '../../models/config.ts';
-import { hasAdapter, type LoraConfig, loraNames, loraScale, mergedWeight } from '../../models/lora.ts';
 import { layerPrefix } from '../../models/parameters.ts';
 import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
 import type { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
@@ -186,5 +194,6 @@ function adapted(
   if (!hasAdapter(lora, name)) return weight;
   const { a, b } = loraNames(name);
   const matrices = { a: parameters.array(a), b: parameters.array(b) };
-  return mergedWeight(weight, { ...matrices, rank: lora.rank, scale: loraScale(lora) });
+  const merged = mergedWeight(weight, { ...matrices, rank: lora.rank, scale: loraScale(lora) });
+  return lora.dora ? scaleRows(merged, parameters.array(magnitudeName(name))) : merged;
 }

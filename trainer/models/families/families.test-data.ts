@@ -1,8 +1,8 @@
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
+import { PEFT_PREFIX, parsePeftConfig } from '../adapters/peft.ts';
 import { SafetensorsReader } from '../files/safetensors.ts';
 import { folderOf, read } from '../golden.test-data.ts';
 import type { ParameterSpec } from '../parameters.ts';
-import { PEFT_PREFIX, parsePeftConfig } from '../peft.ts';
 
 /** Golden models of the families, made by test/golden/make-families.py, under test/golden/models. */
 export const FAMILY_MODELS: readonly string[] = [
@@ -56,9 +56,13 @@ export function goldenLora(model: string) {
  * The weights of a golden model's adapter.
  * @throws Error when PEFT names them otherwise
  */
-export async function goldenAdapter(model: string, specs: readonly ParameterSpec[]): Promise<ParameterStore> {
+export async function goldenAdapter(
+  model: string,
+  specs: readonly ParameterSpec[],
+  folder = 'lora',
+): Promise<ParameterStore> {
   const store = new ParameterStore(specs);
-  const path = new URL('lora/adapter_model.safetensors', folderOf(model)).pathname;
+  const path = new URL(`${folder}/adapter_model.safetensors`, folderOf(model)).pathname;
   await using file = await SafetensorsReader.open(path);
   const known = new Set(specs.map(({ name }) => PEFT_PREFIX + name));
   const others = [...file.tensors.keys()].filter(name => !known.has(name));

@@ -2,10 +2,15 @@ import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { JsonObject } from '../../../shared/json.ts';
 import { modelOfSnapshot } from '../../hub/cache.ts';
+import {
+  PEFT_PREFIX,
+  type PeftAdapter,
+  parsePeftConfig,
+  peftConfigToJson,
+} from '../../models/adapters/peft.ts';
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { SafetensorsError, SafetensorsReader, writeSafetensors } from '../../models/files/safetensors.ts';
 import { loraSpecs } from '../../models/parameters.ts';
-import { PEFT_PREFIX, type PeftAdapter, parsePeftConfig, peftConfigToJson } from '../../models/peft.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { isThere, writeWhole } from './files.ts';
 

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
+import { mergedWeight } from '../../models/adapters/lora.ts';
 import { SafetensorsReader } from '../../models/files/safetensors.ts';
-import { mergedWeight } from '../../models/lora.ts';
 import { mergeAdapter } from './merge-adapter.ts';
 import { assertSameModel, findModel, findTokenizer, isModelFolder, readModelConfig } from './model-folder.ts';
 

@@ -1,10 +1,11 @@
 import { copyFile, mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { JsonObject } from '../../../shared/json.ts';
+import { scaleRows } from '../../models/adapters/dora.ts';
+import { hasAdapter, loraNames, loraScale, magnitudeName, mergedWeight } from '../../models/adapters/lora.ts';
 import { SafetensorsReader } from '../../models/files/safetensors.ts';
 import { writeShardedSafetensors } from '../../models/files/sharded-safetensors.ts';
 import type { WritableType } from '../../models/files/stored-numbers.ts';
-import { hasAdapter, loraNames, loraScale, mergedWeight } from '../../models/lora.ts';
 import { loraSpecs, parameterSpecs } from '../../models/parameters.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './adapter-folder.ts';
@@ -33,7 +34,8 @@ export interface MergeOptions {
 }
 
 /**
- * Writes a whole model whose weights are those of a base with an adapter added, W + scale · B·A, with tokenizer and value
+ * Writes a whole model whose weights are those of a base with an adapter added, W + scale · B·A (with DoRA its rows scaled to
+ * their magnitudes), with tokenizer and value
  * head next to it.
  * @returns number of matrices that were added to
  * @throws RangeError when the folder holds no adapter, or `out` a model already
@@ -56,7 +58,8 @@ export async function mergeAdapter(folder: string, out: string, options: MergeOp
     const { a, b } = loraNames(linear);
     const array = weights.array(name);
     const parts = { a: matrices.array(a), b: matrices.array(b), rank: lora.rank, scale: loraScale(lora) };
-    array.set(mergedWeight(array, parts));
+    const sum = mergedWeight(array, parts);
+    array.set(lora.dora ? scaleRows(sum, matrices.array(magnitudeName(linear))) : sum);
     merged++;
   }
   const type = options.type ?? (await storedType(base));

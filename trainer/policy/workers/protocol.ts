@@ -29,6 +29,8 @@ export interface WorkerSetup {
   readonly keepStaleCache: boolean;
   /** What stays as it is next to adapters; null where everything is learned. */
   readonly base: SharedParameters | null;
+  /** Squared norms of the rows of its weights, where DoRA adapts them. */
+  readonly norms: SharedParameters | null;
   /** Adapters of the reference policy; null without adapters. */
   readonly reference: SharedParameters | null;
   /** What is learned. */

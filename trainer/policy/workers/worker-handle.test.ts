@@ -42,6 +42,7 @@ function setupWith(change: Partial<WorkerSetup>): WorkerSetup {
     keepStaleCache: false,
     grammars: {},
     base: null,
+    norms: null,
     reference: null,
     weights: store(),
     firstMoments: store(),

@@ -65,7 +65,9 @@ class PolicyWorker {
     this.#setup = setup;
     this.#runtime = runtime;
     this.#weights = ParameterStore.fromShared(setup.weights);
-    const base = setup.base && ParameterStore.fromShared(setup.base);
+    const frozen = [setup.base, setup.norms].flatMap(store =>
+      store ? [ParameterStore.fromShared(store)] : [],
+    );
     const reference = setup.reference && ParameterStore.fromShared(setup.reference);
     this.#moments = {
       first: ParameterStore.fromShared(setup.firstMoments),
@@ -82,7 +84,7 @@ class PolicyWorker {
     const options = {
       ...setup,
       runtime,
-      parameters: base === null ? this.#weights : joinParameters(base, this.#weights),
+      parameters: frozen.length === 0 ? this.#weights : joinParameters(...frozen, this.#weights),
       trained: this.#weights,
       lossScaled: setup.precision === 'float16',
       grammars,
@@ -94,10 +96,9 @@ class PolicyWorker {
     this.#decompositionProgram = new DecompositionProgram(options);
     this.#scoreProgram = new ScoreProgram(options);
     this.#continuationProgram = new ContinuationProgram(options);
-    this.#referenceProgram =
-      base && reference
-        ? new ScoreProgram({ ...options, valueHead: false, parameters: joinParameters(base, reference) })
-        : null;
+    this.#referenceProgram = reference
+      ? new ScoreProgram({ ...options, valueHead: false, parameters: joinParameters(...frozen, reference) })
+      : null;
   }
 
   take(message: ToWorker): void {

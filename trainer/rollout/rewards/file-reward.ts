@@ -82,6 +82,10 @@ export class FileReward implements RewardHook {
       if (worker === this.#worker)
         this.#end(new RewardFault(this, `ended: ${error.message}`, { cause: error }));
     });
+    // A thread may also end by itself: `process.exit` in the file, or in what it imports.
+    worker.on('exit', code => {
+      if (worker === this.#worker) this.#end(new RewardFault(this, `ended its thread with code ${code}`));
+    });
     worker.unref();
     return worker;
   }

@@ -34,7 +34,7 @@ export interface RewardHook {
   close(): Promise<void>;
 }
 
-/** A reward hook failed; it costs the group of its episode. */
+/** A reward hook failed; it costs its episode, and the group where fewer than two episodes are left of that. */
 export class RewardFault extends ProgramFault {
   constructor(hook: Pick<RewardHook, 'name'>, message: string, options?: ErrorOptions) {
     super(`rollout.reward: ${hook.name} ${message}`, options);

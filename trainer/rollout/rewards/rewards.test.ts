@@ -72,6 +72,18 @@ t.test('a loop without end is ended, and the next episode is rewarded', async t 
   t.same(rewardsOf((next as PromiseFulfilledResult<Episode>).value), [1, 3]);
 });
 
+t.test('a thread that ends by itself costs the episode at hand, at once, and no other', async t => {
+  const code =
+    'export const reward = ({ seed }) => { if (seed === 7) process.exit(3); return { reward: 1 }; };';
+  const hook = fileHook(t, code);
+  const [ended, next] = await Promise.allSettled([
+    withHookRewards(EPISODE, hook),
+    withHookRewards({ ...EPISODE, seed: 8 }, hook),
+  ]);
+  t.match((ended as PromiseRejectedResult).reason, /hook\.ts ended its thread with code 3/);
+  t.same(rewardsOf((next as PromiseFulfilledResult<Episode>).value), [1, 3]);
+});
+
 t.test('a service rewards by HTTP, within its bytes and its time', async t => {
   const asked: unknown[] = [];
   const server = createServer(async (request, reply) => {

@@ -174,6 +174,9 @@ export function agentRollouts(
         signal,
       });
       const collection = await orAborted(collecting, signal, CLOSING_GRACE_MS);
+      for (const { plan, error } of collection.lost) {
+        note(`episode of ${plan.tag} with seed ${plan.seed} left out: ${error.message}`);
+      }
       for (const { plan, error } of collection.dropped) {
         note(`group of ${plan.tag} with seed ${plan.seed} given up: ${error.message}`);
       }

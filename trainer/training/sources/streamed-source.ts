@@ -78,6 +78,8 @@ export class StreamedSource implements EpisodeSource {
       },
       onDropped: (plan, error) =>
         parts.note(`group of ${plan.tag} with seed ${plan.seed} given up: ${error.message}`),
+      onLost: (plan, error) =>
+        parts.note(`episode of ${plan.tag} with seed ${plan.seed} left out: ${error.message}`),
     });
     this.#versions.push(parts.policyVersion());
   }
@@ -128,6 +130,7 @@ export class StreamedSource implements EpisodeSource {
       'rollouter/environment_wait_s': perEpisode(counts.waits.environment),
       'rollouter/replayed_episodes': counts.replayedEpisodes,
       'rollouter/dropped_groups': counts.droppedGroups,
+      'rollouter/lost_episodes': counts.lostEpisodes,
       'rollouter/too_long_groups': counts.tooLongGroups,
       errored_rollouts: counts.erroredEpisodes,
       'rollouter/stale_groups_dropped': counts.staleGroups,

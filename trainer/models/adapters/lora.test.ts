@@ -1,14 +1,14 @@
 import t, { type Test } from 'tap';
-import { OnnxRuntime } from '../tensor/runtime/onnx/onnx-runtime.ts';
-import { joinParameters, ParameterStore } from '../tensor/runtime/parameter-store.ts';
-import type { Runtime } from '../tensor/runtime/runtime.ts';
-import { KernelCpuRuntime } from '../tensor/runtime/webgpu/cpu-runtime.ts';
-import { WebGpuRuntime } from '../tensor/runtime/webgpu/webgpu-runtime.ts';
-import { parseConfig } from './config-json.ts';
-import { SafetensorsReader } from './files/safetensors.ts';
-import { buildLoss, folderOf, goldenBatch, goldenWeights, read } from './golden.test-data.ts';
+import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
+import { joinParameters, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
+import type { Runtime } from '../../tensor/runtime/runtime.ts';
+import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.ts';
+import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
+import { parseConfig } from '../config-json.ts';
+import { SafetensorsReader } from '../files/safetensors.ts';
+import { buildLoss, folderOf, goldenBatch, goldenWeights, read } from '../golden.test-data.ts';
+import { initialize, loraSpecs, parameterSpecs } from '../parameters.ts';
 import { hasAdapter, loraNames, loraScale, mergedWeight } from './lora.ts';
-import { initialize, loraSpecs, parameterSpecs } from './parameters.ts';
 import { PEFT_PREFIX, parsePeftConfig } from './peft.ts';
 
 const MODEL = 'qwen2-tiny';

@@ -1,9 +1,9 @@
 import t from 'tap';
-import type { JsonObject } from '../../shared/json.ts';
-import { parseConfig } from './config-json.ts';
-import { read } from './golden.test-data.ts';
+import type { JsonObject } from '../../../shared/json.ts';
+import { parseConfig } from '../config-json.ts';
+import { read } from '../golden.test-data.ts';
+import { loraSpecs } from '../parameters.ts';
 import { LORA_MODULES, type LoraModule, loraScale } from './lora.ts';
-import { loraSpecs } from './parameters.ts';
 import { parsePeftConfig, peftConfigToJson, withLora } from './peft.ts';
 
 const golden: JsonObject = read('qwen2-tiny', 'lora/adapter_config.json');
@@ -13,13 +13,14 @@ t.test(
   async t => {
     const adapter = parsePeftConfig(golden);
     t.same(adapter, {
-      lora: { rank: 4, alpha: 8, rankStabilized: false, modules: LORA_MODULES.slice(0, 7) },
+      lora: { rank: 4, alpha: 8, rankStabilized: false, dora: false, modules: LORA_MODULES.slice(0, 7) },
       base: 'shared/qwen2-tiny',
       revision: null,
     });
     t.same(parsePeftConfig(peftConfigToJson(adapter)), adapter);
     const stabilized = parsePeftConfig({ ...golden, use_rslora: true, target_modules: ['v_proj', 'q_proj'] });
     t.same(stabilized.lora.modules, ['q_proj', 'v_proj']);
+    t.ok(parsePeftConfig(read('qwen2-tiny', 'dora/adapter_config.json')).lora.dora);
     t.equal(loraScale(stabilized.lora), 4);
     t.equal(loraScale(adapter.lora), 2);
     t.same(parsePeftConfig({ ...golden, target_modules: 'all-linear' }).lora.modules, [...LORA_MODULES]);
@@ -37,7 +38,6 @@ t.test('options that would compute something else are refused by name', async t 
   refused({ peft_type: 'IA3' }, /peft_type "IA3" is not supported; supported: LORA/);
   refused({ task_type: 'SEQ_CLS' }, /task_type "SEQ_CLS"/);
   refused({ bias: 'all' }, /bias "all": trained biases are not supported/);
-  refused({ use_dora: true }, /use_dora true is not supported; it must be off/);
   refused({ rank_pattern: { 'mlp.up_proj': 8 } }, /rank_pattern \{"mlp.up_proj":8\} is not supported/);
   refused({ modules_to_save: ['lm_head'] }, /modules_to_save \["lm_head"\] is not supported/);
   refused({ layers_to_transform: [0, 1] }, /layers_to_transform \[0,1\] is not supported/);
@@ -53,13 +53,15 @@ t.test('options that would compute something else are refused by name', async t 
 t.test('adapters are of the linear layers that a family has', async t => {
   const config = (model: string) => parseConfig(read(`families/${model}`, 'config.json'));
   const modules = (model: string, wanted: readonly LoraModule[]) =>
-    withLora(config(model), { rank: 2, alpha: 4, rankStabilized: false, modules: wanted }).lora!.modules;
+    withLora(config(model), { rank: 2, alpha: 4, rankStabilized: false, dora: false, modules: wanted }).lora!
+      .modules;
   t.same(modules('gemma2', LORA_MODULES), LORA_MODULES.slice(0, 7));
   t.same(modules('phi3', LORA_MODULES), ['o_proj', 'down_proj', 'qkv_proj', 'gate_up_proj']);
   const ofExperts = loraSpecs(config('qwen3-moe'), {
     rank: 2,
     alpha: 4,
     rankStabilized: false,
+    dora: false,
     modules: LORA_MODULES,
   });
   t.notOk(

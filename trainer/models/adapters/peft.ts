@@ -1,7 +1,7 @@
-import type { Json, JsonObject } from '../../shared/json.ts';
-import { type DecoderConfig, ModelConfigError } from './config.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { type DecoderConfig, ModelConfigError } from '../config.ts';
+import { parameterSpecs } from '../parameters.ts';
 import { hasAdapter, LORA_MODULES, type LoraConfig, type LoraModule } from './lora.ts';
-import { parameterSpecs } from './parameters.ts';
 
 /** Names of weights in PEFT's files begin with this. */
 export const PEFT_PREFIX = 'base_model.model.';
@@ -22,6 +22,7 @@ const READ = [
   'r',
   'lora_alpha',
   'use_rslora',
+  'use_dora',
   'target_modules',
   'bias',
   'init_lora_weights',
@@ -40,7 +41,7 @@ export interface PeftAdapter {
 }
 
 /**
- * Reads PEFT's `adapter_config.json`: LoRA with one rank on some of {@link LORA_MODULES}, plain or rank-stabilized.
+ * Reads PEFT's `adapter_config.json`: LoRA with one rank on some of {@link LORA_MODULES}, plain, rank-stabilized or with DoRA.
  * @throws ModelConfigError naming an option that is not supported, and what is
  */
 export function parsePeftConfig(json: JsonObject): PeftAdapter {
@@ -70,6 +71,7 @@ export function parsePeftConfig(json: JsonObject): PeftAdapter {
       rank: json.r as number,
       alpha: json.lora_alpha as number,
       rankStabilized: json.use_rslora === true,
+      dora: json.use_dora === true,
       modules: modulesOf(json.target_modules),
     }),
     base: typeof json.base_model_name_or_path === 'string' ? json.base_model_name_or_path : null,
@@ -87,6 +89,7 @@ export function peftConfigToJson({ lora, base, revision }: PeftAdapter): JsonObj
     r: lora.rank,
     lora_alpha: lora.alpha,
     use_rslora: lora.rankStabilized,
+    use_dora: lora.dora,
     lora_dropout: 0,
     target_modules: [...lora.modules],
     bias: 'none',

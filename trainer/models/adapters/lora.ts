@@ -21,6 +21,8 @@ export interface LoraConfig {
   readonly alpha: number;
   /** The scale is alpha / √rank (rsLoRA; Kalajdzievski, 2023) instead of alpha / rank. */
   readonly rankStabilized: boolean;
+  /** Learns the norms of the rows apart from their directions (DoRA), as `dora.ts` has it. */
+  readonly dora: boolean;
   readonly modules: readonly LoraModule[];
 }
 
@@ -32,6 +34,11 @@ export function loraScale({ rank, alpha, rankStabilized }: LoraConfig): number {
 /** Names of the two matrices of a linear layer's adapter, as PEFT has them. */
 export function loraNames(linear: string): { readonly a: string; readonly b: string } {
   return { a: `${linear}.lora_A.weight`, b: `${linear}.lora_B.weight` };
+}
+
+/** Name of the norms [out] that DoRA learns of a linear layer, as PEFT's files have it. */
+export function magnitudeName(linear: string): string {
+  return `${linear}.lora_magnitude_vector`;
 }
 
 /** Whether a linear layer, such as `model.layers.0.mlp.up_proj`, has an adapter. Experts have none, as in PEFT. */

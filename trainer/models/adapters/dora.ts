@@ -1,0 +1,117 @@
+import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
+import { dequantize } from '../../tensor/graph/operations/quantized/blockwise.ts';
+import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
+import type { DecoderConfig } from '../config.ts';
+import { type ParameterSpec, parameterSpecs } from '../parameters.ts';
+import { isQuantizable, quantizedNames } from '../quantized.ts';
+import { hasAdapter, type LoraConfig, loraScale, magnitudeName } from './lora.ts';
+
+/*
+ * Weight-decomposed adapters (DoRA; Liu et al., 2024): y = m ∘ (x·Vᵀ) / ‖V‖ with V = W + scale · B·A, a learned magnitude m
+ * [out] and ‖V‖ [out] of V's rows, through which no gradient flows, as PEFT has it.
+ *
+ * ‖V‖² = ‖W‖² + rows of B ∘ (2 scale · W·Aᵀ + scale² · B·A·Aᵀ): with ‖W‖² known, V is never made, and W may be quantized.
+ */
+
+/** Least square of a norm: rows of zeros stay finite. */
+const LEAST_SQUARE = 1e-30;
+
+/** Name of the squared norms [out] of a frozen linear layer's rows. */
+function squaredNormsName(linear: string): string {
+  return `${linear}.squared_norms`;
+}
+
+/**
+ * Squared norms of the rows of all weights that DoRA adapts, as they are stored; null where nothing is adapted so.
+ * @param base what stays as it is next to the adapters
+ */
+export function squaredNorms(config: DecoderConfig, base: ParameterStore | null): ParameterStore | null {
+  if (!config.lora?.dora || base === null) return null;
+  const adapted = adaptedWeights(config, config.lora);
+  const store = new ParameterStore(
+    adapted.map(({ linear, shape }) => ({ name: squaredNormsName(linear), shape: [shape[0]] })),
+  );
+  for (const { linear, shape } of adapted) {
+    const norms = store.array(squaredNormsName(linear));
+    const weight = weightOf(config, base, `${linear}.weight`, shape);
+    const inputs = shape[1];
+    for (let output = 0; output < norms.length; output++) {
+      let sum = 0;
+      for (let i = output * inputs; i < (output + 1) * inputs; i++) sum += weight[i] * weight[i];
+      norms[output] = sum;
+    }
+  }
+  return store;
+}
+
+/** Sets magnitudes to the norms of the weights, with which a fresh adapter changes nothing. */
+export function startMagnitudes(
+  config: DecoderConfig,
+  norms: ParameterStore,
+  adapters: ParameterStore,
+): void {
+  for (const { linear } of adaptedWeights(config, config.lora!)) {
+    const squares = norms.array(squaredNormsName(linear));
+    adapters.array(magnitudeName(linear)).set(squares.map(Math.sqrt));
+  }
+}
+
+/** What DoRA adapts a linear layer with, as tensors. */
+export interface DoraTensors {
+  readonly a: Tensor;
+  readonly b: Tensor;
+  /** A·Wᵀ [rank, out]: the layer without adapter and bias on the rows of A. */
+  readonly projected: Tensor;
+}
+
+/** m / ‖V‖ [out]: the factor on what a linear layer and its adapter give together, before the bias. */
+export function doraFactor(
+  g: GraphBuilder,
+  lora: LoraConfig,
+  linear: string,
+  { a, b, projected }: DoraTensors,
+): Tensor {
+  const [outputs] = b.shape;
+  const scale = loraScale(lora);
+  const gram = g.matmul(a, a, { transposeB: true });
+  const cross = g.add(g.mul(g.transpose(projected, [1, 0]), 2 * scale), g.mul(g.matmul(b, gram), scale ** 2));
+  const squares = g.add(g.parameter(squaredNormsName(linear), [outputs]), g.sum(g.mul(b, cross), [1]));
+  const inverse = g.stopGradient(g.rsqrt(g.maximum(squares, LEAST_SQUARE)));
+  return g.mul(g.parameter(magnitudeName(linear), [outputs]), inverse);
+}
+
+/** Scales each row of a merged weight [outputs, inputs], V, to its magnitude; in place. */
+export function scaleRows(merged: Float32Array, magnitudes: Float32Array): Float32Array {
+  const inputs = merged.length / magnitudes.length;
+  magnitudes.forEach((magnitude, output) => {
+    const row = merged.subarray(output * inputs, (output + 1) * inputs);
+    let square = 0;
+    for (const x of row) square += x * x;
+    const factor = magnitude / Math.sqrt(Math.max(square, LEAST_SQUARE));
+    for (let i = 0; i < row.length; i++) row[i] *= factor;
+  });
+  return merged;
+}
+
+interface AdaptedWeight {
+  readonly linear: string;
+  readonly shape: ParameterSpec['shape'];
+}
+
+function adaptedWeights(config: DecoderConfig, lora: LoraConfig): AdaptedWeight[] {
+  return parameterSpecs(config, false).flatMap(({ name, shape }) => {
+    const linear = name.slice(0, -'.weight'.length);
+    return name.endsWith('.weight') && hasAdapter(lora, linear) ? [{ linear, shape }] : [];
+  });
+}
+
+function weightOf(
+  { quantization }: DecoderConfig,
+  base: ParameterStore,
+  name: string,
+  shape: ParameterSpec['shape'],
+): Float32Array {
+  if (quantization === undefined || !isQuantizable(name)) return base.array(name);
+  const { codes, scales } = quantizedNames(name);
+  return dequantize(quantization, base.data(codes), base.array(scales), shape);
+}
