@@ -1,6 +1,6 @@
 /**
  * Writes pictures of the site into docs/pictures/site: `npm run docs:screenshots`. It needs Chromium (`CHROMIUM`, or
- * `chromium` in the path) and shows a server of its own with sessions of the reference policies.
+ * `chromium` in the path) and starts a server with sessions of the reference policies.
  */
 import { mkdirSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';

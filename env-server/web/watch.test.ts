@@ -17,10 +17,10 @@ t.setTimeout(300_000);
 type Ask = Playground['ask'];
 
 /** A session in which actions were taken, and the observations that came. */
-async function play(ask: Ask, envId: string, actions: readonly string[], more: object = {}) {
+async function play(ask: Ask, envId: string, actions: readonly (string | number)[], more: object = {}) {
   const session = await ask<Session>('POST', 'v1/sessions', { env_id: envId, seed: 3, ...more });
   const observations = [session.observation];
-  const act = async (action: string) => {
+  const act = async (action: string | number) => {
     const result = await ask<StepResult>('POST', `v1/sessions/${session.session_id}/step`, { action });
     observations.push(result.observation);
   };
@@ -32,7 +32,7 @@ t.test(
   'sessions appear as they open, move as they are stepped, and stay after their end',
   { skip },
   async t => {
-    const { page, ask } = await openPlayground(t, '#/watch');
+    const { page, ask, origin } = await openPlayground(t, '#/watch');
     await page.getByText('No session is open here.').waitFor();
     const first = await play(ask, 'Sokoban-v0', ['Up'], { group_id: 'g-one' });
     const card = page.locator('.card', { hasText: 'Sokoban-v0' });
@@ -40,13 +40,15 @@ t.test(
     await first.act('Left');
     await card.getByText('2 of 100').waitFor();
     t.match(await card.textContent(), /playing.*Return−0\.2Leftgroup g-one/);
-    await play(ask, 'FrozenLake-v0', []);
+    const lake = await play(ask, 'FrozenLake-v0', [3]);
     await page.locator('.card').nth(1).waitFor();
     t.match(
       await page.locator('.card h2').allTextContents(),
       ['FrozenLake-v0', 'Sokoban-v0'],
       'newest first',
     );
+    const numbered = page.locator('.card', { hasText: 'FrozenLake-v0' }).locator('.card-action');
+    await numbered.getByText('Right', { exact: true }).waitFor();
     await page.getByLabel('Environment').selectOption('FrozenLake-v0');
     await card.waitFor({ state: 'detached' });
     await page.getByLabel('Environment').selectOption('');
@@ -68,6 +70,9 @@ t.test(
     await page.keyboard.press('Home');
     await seeFigure(page, 'Step', '0 of');
     t.equal(await observation(page).textContent(), first.observations[0]);
+    await page.goto(`${origin}/#/watch/${lake.id}`);
+    await seeFigure(page, 'Step', '1 of');
+    t.match(await figure(page, 'Action').textContent(), /Right/, 'a number has its name');
   },
 );
 

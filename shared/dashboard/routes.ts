@@ -88,7 +88,7 @@ const READERS: { readonly [name: string]: Reader } = {
     }),
   run: (reader, { id }) => reader.run(id),
   metrics: (reader, { id, names }) => reader.metrics(id, names?.split(',').slice(0, MAX_NAMES)),
-  groups: (reader, { id }) => reader.groups(id),
+  groups: (reader, { id, after }) => reader.groups(id, after === undefined ? undefined : count(after)),
   episodes: (reader, { id, file }) => reader.episodes(id, file),
   episode: (reader, { id, file, index }) => reader.episode(id, file, count(index)),
   search: (reader, { id, q, file }) => reader.search(id, q ?? '', file),

@@ -35,9 +35,9 @@ t.test(
     const stable = ({ metrics }: { metrics: object }) =>
       Object.fromEntries(Object.entries(metrics).filter(([name]) => !name.startsWith('timing_s')));
     t.same(stable(again), stable(newest), 'the same groups every time');
-    const first = JSON.parse(await printed(join(run.checkpoints, 'step-000001'), [], true));
-    t.equal(first.step, 1);
-    const text = await printed(run.path, ['rollout.env_groups=3']);
+    const first = JSON.parse(await printed(join(run.checkpoints, 'step-000001', 'policy'), [], true));
+    t.equal(first.step, 1, 'the policy within a checkpoint stands for it');
+    const text = await printed(run.checkpoints, ['rollout.env_groups=3']);
     t.match(text, /^actions +first turns +any turns$/m);
     t.match(text, /^grad_norm_prefilter +group_rv_count/m);
     t.match(text, /^bucket_3 +1 /m);

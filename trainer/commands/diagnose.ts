@@ -1,4 +1,4 @@
-import { dirname, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { readLogLevel } from '../../shared/log.ts';
 import { overriddenSettings } from '../config/load.ts';
 import type { Metrics } from '../data/metrics.ts';
@@ -18,7 +18,7 @@ export interface DiagnoseOptions {
 
 /**
  * The command `diagnose`: collapse metrics and gradients of a checkpoint, on the groups that training would play next.
- * @param target a run folder, or one of its checkpoints
+ * @param target a run folder, its folder of checkpoints (the newest is meant), or one of them
  * @returns the exit status
  */
 export async function diagnose(
@@ -43,11 +43,13 @@ export async function diagnose(
   return 0;
 }
 
+/** A run and its newest checkpoint, or the one that the path names: its folder, or one within. */
 function readTarget(target: string) {
-  const inner = resolve(target);
-  const isCheckpoint = /^step-\d+$/.test(inner.split('/').at(-1)!);
-  const { run, settings } = openRunFolder(isCheckpoint ? dirname(dirname(inner)) : inner);
-  const checkpoint: Checkpoint | undefined = isCheckpoint ? readCheckpoint(inner) : latestCheckpoint(run);
+  const path = resolve(target);
+  const [, folder, step] = /^(.+)\/checkpoints(?:\/(step-\d+)(?:\/.*)?)?$/.exec(path) ?? [];
+  const { run, settings } = openRunFolder(folder ?? path);
+  const checkpoint: Checkpoint | undefined =
+    step === undefined ? latestCheckpoint(run) : readCheckpoint(join(run.checkpoints, step));
   if (checkpoint === undefined) throw new Error(`${run.path} has no checkpoint yet`);
   return { run, settings, checkpoint };
 }

@@ -25,11 +25,18 @@ const VIEWS = [
   ['#/leaderboard', 'tbody a'],
 ] as const;
 
+/** Measurements of a policy that acts without thinking, in place of those of thoughts. */
+const acting = () => ({
+  'collapse_first_turn_sample/mi_seq_share': undefined,
+  'collapse_first_turn_sample/conditional_entropy_est': undefined,
+  'collapse_action_first_turn_sample/mi_seq_share': 0.4,
+});
+
 /** Two runs that differ by seed, one that failed, one that runs. */
 function sampleRuns(root: string): string {
   const starting = { stage: 'training', state: 'running', eta_s: 12, pid: process.pid } as const;
   writeSampleRun(root, 'lake-1');
-  writeSampleRun(root, 'lake-2', { seed: 2 });
+  writeSampleRun(root, 'lake-2', { seed: 2, more: acting });
   writeSampleRun(root, 'broken', {
     steps: 3,
     status: { state: 'failed', last_error: { time: 'x', text: 'no <b>room</b> on the disk' } },
@@ -71,6 +78,8 @@ t.test(
     await text.getByText('2 of the 4 validation episodes kept at step 30 failed').waitFor();
     await page.getByRole('link', { name: 'Look at it turn by turn' }).click();
     await page.getByText('no success', { exact: true }).waitFor();
+    await page.goto(`${origin}/runs/#/run/lake-2/filter`);
+    await text.getByText('they hold 40 % of what could be told about the prompt').waitFor();
     await page.goto(`${origin}/runs/#/run/broken`);
     await text.getByText('The run failed at step 3 of 3').waitFor();
     await text.getByText('no <b>room</b> on the disk').first().waitFor();

@@ -54,6 +54,15 @@ t.test('open goals stay visible after a rejected tactic', async t => {
   });
 });
 
+t.test('a session that was stored without goals tells those of its feedback', async t => {
+  const { goals: _, ...stored } = await play.reset({}, { statement: STATEMENT });
+  t.match(lean.observe(stored, 'structured'), { goals: ['h : p ∧ q\n⊢ q ∧ p'] });
+  const wrong = (await play.step(stored, 'left')).state;
+  t.match(play.text(wrong), /was rejected\.\n.+\nLeft to prove:\nh : p ∧ q\n⊢ q ∧ p$/);
+  const { goals: __, ...rejected } = wrong;
+  t.match(lean.observe(rejected, 'structured'), { goals: [] });
+});
+
 t.test('the cap costs 2 and cuts the episode', async t => {
   const state = await play.reset({ max_steps: 2 }, { statement: STATEMENT });
   const first = await play.step(state, 'left');

@@ -59,8 +59,11 @@ export type LeanState = {
   readonly steps: number;
   readonly max_steps: number;
   readonly feedback: { readonly status: Verdict['status'] | 'start'; readonly messages: readonly string[] };
-  /** What is left to prove, as it was said last; empty where it was not said. */
-  readonly goals: readonly string[];
+  /**
+   * What is left to prove, as it was said last; empty where it was not said. Absent in sessions that an earlier version
+   * stored: `goalsOf` knows them.
+   */
+  readonly goals?: readonly string[];
 };
 
 /** Lean-v0: proofs tactic by tactic. */
@@ -165,7 +168,8 @@ export const lean = {
   },
 
   observe(state: LeanState, format: ObservationFormat): Json {
-    const { theorem, tactics, steps, max_steps, feedback, goals } = state;
+    const { theorem, tactics, steps, max_steps, feedback } = state;
+    const goals = goalsOf(state);
     const { name, informal, statement } = theorem;
     if (format === 'structured')
       return { name, informal, statement, tactics, steps, max_steps, feedback, goals };
@@ -257,6 +261,12 @@ function backendOf({ checker }: LeanState): Backend {
   }
 }
 
+/** What is left to prove; a state without goals says it in its feedback, unless that complains about a tactic. */
+function goalsOf({ goals, feedback }: Pick<LeanState, 'goals' | 'feedback'>): readonly string[] {
+  if (goals) return goals;
+  return feedback.status === 'start' || feedback.status === 'accepted' ? feedback.messages : [];
+}
+
 function judge(state: LeanState, tactic: string, verdict: Verdict): Transition<LeanState> {
   const { status } = verdict;
   const accepted = status === 'accepted' || status === 'proved';
@@ -279,7 +289,7 @@ function judge(state: LeanState, tactic: string, verdict: Verdict): Transition<L
       tactics: accepted ? [...state.tactics, tactic] : state.tactics,
       steps,
       feedback: verdict,
-      goals: accepted ? verdict.messages : state.goals,
+      goals: accepted ? verdict.messages : goalsOf(state),
     },
     reward,
     terminated: proved,

@@ -160,7 +160,7 @@ function result(
 
 /** Names of what was seen before and is seen now, in the order of the room, so that it tells nothing of when. */
 function withSeen(
-  { room, seen }: SpatialState,
+  { room, seen = [] }: SpatialState,
   things: readonly (RoomThing | undefined)[],
 ): readonly string[] {
   const names = new Set([...seen, ...things.flatMap(thing => thing?.name ?? [])]);

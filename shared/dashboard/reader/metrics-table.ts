@@ -1,9 +1,8 @@
 import { downsampled, Series, type SeriesPoints } from '../compute/series.ts';
 import { RUN_FILES } from '../run-files.ts';
-import { objectOn, readLines } from './lines.ts';
-import { type FoundRun, openRunFile } from './run-folders.ts';
+import { GrowingFile } from './growing-file.ts';
+import type { FoundRun } from './run-folders.ts';
 
-const MAX_ROW_BYTES = 4 * 1024 * 1024;
 /** Points that a series keeps; twice as many are thinned out to as many. */
 const MAX_POINTS = 8192;
 const MAX_NAMES = 4000;
@@ -11,16 +10,18 @@ const MAX_NAME_LENGTH = 300;
 
 /** The metrics of a run, read once and from then on only what was appended. */
 export class MetricsTable {
-  readonly #run: FoundRun;
+  readonly #file: GrowingFile;
   #series = new Map<string, Series>();
   #rows = 0;
-  /** How far the file has been read, and which file that was. */
-  #offset = 0;
-  #inode = 0;
-  #reading: Promise<void> | undefined;
 
   constructor(run: FoundRun) {
-    this.#run = run;
+    this.#file = new GrowingFile(run, RUN_FILES.metrics, {
+      add: row => this.#add(row),
+      clear: () => {
+        this.#series = new Map();
+        this.#rows = 0;
+      },
+    });
   }
 
   get rows(): number {
@@ -29,7 +30,7 @@ export class MetricsTable {
 
   /** First byte of `metrics.jsonl` that has not been read. */
   get offset(): number {
-    return this.#offset;
+    return this.#file.offset;
   }
 
   get names(): string[] {
@@ -44,32 +45,7 @@ export class MetricsTable {
 
   /** Reads what was written since. */
   refresh(): Promise<void> {
-    this.#reading ??= this.#read().finally(() => {
-      this.#reading = undefined;
-    });
-    return this.#reading;
-  }
-
-  async #read(): Promise<void> {
-    const file = await openRunFile(this.#run, RUN_FILES.metrics);
-    if (!file) return this.#clear(0);
-    try {
-      // A run that resumes replaces the file by one without the rows that it will write again.
-      if (file.stats.ino !== this.#inode || file.stats.size < this.#offset) this.#clear(file.stats.ino);
-      this.#offset = await readLines(file.handle, this.#offset, MAX_ROW_BYTES, line => {
-        const row = objectOn(line);
-        if (row) this.#add(row);
-      });
-    } finally {
-      await file.handle.close();
-    }
-  }
-
-  #clear(inode: number): void {
-    this.#series = new Map();
-    this.#rows = 0;
-    this.#offset = 0;
-    this.#inode = inode;
+    return this.#file.refresh();
   }
 
   #add(row: { readonly [key: string]: unknown }): void {

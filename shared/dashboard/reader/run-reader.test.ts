@@ -129,6 +129,28 @@ t.test('episodes are listed, read one by one and searched', async t => {
   t.equal((await reader.groups('a'))!.length, 30);
 });
 
+t.test(
+  'groups of a step that was written since are read alone, and those of a replaced file anew',
+  async t => {
+    const root = t.testdir();
+    writeSampleRun(root, 'a');
+    const reader = new RunReader(root);
+    const file = join(root, 'a/groups.jsonl');
+    const [first] = (await reader.groups('a'))!;
+    const line = (step: number) => `${JSON.stringify({ ...first, step })}\n`;
+    t.same(await reader.groups('a', 30), []);
+    appendFileSync(file, `${line(31)}{"step":32,`);
+    t.same(await reader.groups('a', 30), [{ ...first, step: 31 }]);
+    writeFileSync(`${file}.new`, line(5));
+    renameSync(`${file}.new`, file);
+    t.same(await reader.groups('a'), [{ ...first, step: 5 }]);
+    appendFileSync(file, Array.from({ length: 1000 }, (_, i) => line(i + 6)).join(''));
+    const thinned = (await reader.groups('a'))!;
+    t.ok(thinned.length > 200 && thinned.length <= 401, String(thinned.length));
+    t.match([thinned[0].step, thinned.at(-1)!.step], [5, 1005], 'the last one stays');
+  },
+);
+
 t.test('nothing outside of the folder is read', async t => {
   const outside = t.testdir({
     root: {},

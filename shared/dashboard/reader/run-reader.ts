@@ -1,11 +1,11 @@
 import { parse } from 'yaml';
 import type { SeriesPoints } from '../compute/series.ts';
 import { type GroupsRow, RUN_FILES } from '../run-files.ts';
+import { GroupsTable } from './groups-table.ts';
 import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';
-import { objectOn, readLines } from './lines.ts';
 import { MetricsTable } from './metrics-table.ts';
 import { Recent } from './recent.ts';
-import { type FoundRun, openRunFile, RunFolders, readRunText } from './run-folders.ts';
+import { type FoundRun, RunFolders, readRunText } from './run-folders.ts';
 import { type RunRow, type RunsQuery, type RunsReply, RunsTable } from './runs-table.ts';
 import {
   type EpisodeDigest,
@@ -18,9 +18,6 @@ import {
 /** Runs whose metrics stay in memory. */
 const MAX_TABLES = 8;
 const MAX_CONFIG_BYTES = 1024 * 1024;
-const MAX_ROW_BYTES = 4 * 1024 * 1024;
-/** Iterations whose groups are handed out; the others are thinned out evenly. */
-const MAX_GROUP_ROWS = 400;
 const MAX_HITS = 100;
 /** Points of a metric that are handed out: two for each pixel of a wide chart. */
 const MAX_POINTS = 2048;
@@ -63,6 +60,7 @@ export class RunReader {
   readonly #folders: RunFolders;
   readonly #table: RunsTable;
   readonly #metrics = new Recent<MetricsTable>(MAX_TABLES);
+  readonly #groups = new Recent<GroupsTable>(MAX_TABLES);
   readonly #trajectories = new Trajectories();
   readonly #leaderboard: Leaderboard;
 
@@ -135,29 +133,10 @@ export class RunReader {
     return { names: table.names, rows: table.rows, offset: table.offset, series: Object.fromEntries(series) };
   }
 
-  /** The groups of the iterations. */
-  async groups(id: string): Promise<readonly GroupsRow[] | undefined> {
+  /** The groups of the iterations. @param after only those of later steps */
+  async groups(id: string, after?: number): Promise<readonly GroupsRow[] | undefined> {
     const run = await this.find(id);
-    if (!run) return undefined;
-    const file = await openRunFile(run, RUN_FILES.groups);
-    if (!file) return [];
-    let rows: GroupsRow[] = [];
-    let every = 1;
-    let seen = 0;
-    try {
-      await readLines(file.handle, 0, MAX_ROW_BYTES, line => {
-        if (seen++ % every !== 0) return;
-        const row = objectOn(line) as GroupsRow | undefined;
-        if (!row || typeof row.step !== 'number' || !Array.isArray(row.groups)) return;
-        rows.push(row);
-        if (rows.length <= MAX_GROUP_ROWS) return;
-        rows = rows.filter((_, i) => i % 2 === 0);
-        every *= 2;
-      });
-    } finally {
-      await file.handle.close();
-    }
-    return rows;
+    return run && this.#groups.get(run.path, () => new GroupsTable(run)).rows(after);
   }
 
   async files(id: string): Promise<readonly TrajectoryFile[] | undefined> {

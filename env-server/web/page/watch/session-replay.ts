@@ -1,6 +1,7 @@
 import type { Json } from '../../../../shared/json.ts';
 import { h, newId } from '../../../../shared/web/element.ts';
 import { formatAddress, type PlayAddress } from '../address.ts';
+import { namedAction } from '../client/action-names.ts';
 import { type Client, environmentPath, sessionPath } from '../client/client.ts';
 import { SessionFeed } from '../client/session-feed.ts';
 import type { Environment, Replay } from '../client/wire.ts';
@@ -49,6 +50,7 @@ export class SessionReplay {
   readonly #feed: SessionFeed;
   readonly element: HTMLElement;
   #session: Replay['session'] | undefined;
+  #environment: Environment | undefined;
   #records: ReplayRecord[] = [];
   #position = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
@@ -176,8 +178,8 @@ export class SessionReplay {
   }
 
   async #introduce({ env_id: envId, session_id: id }: Replay['session']): Promise<void> {
-    const environment = await this.#client.json<Environment>('GET', environmentPath(envId), { quiet: true });
-    this.#title.textContent = environment.title;
+    this.#environment = await this.#client.json<Environment>('GET', environmentPath(envId), { quiet: true });
+    this.#title.textContent = this.#environment.title;
     this.#about.replaceChildren(h('code', {}, envId), ' session ', h('code', {}, id));
   }
 
@@ -190,10 +192,15 @@ export class SessionReplay {
 
   #goTo(position: number): void {
     const session = this.#session;
-    if (!session || this.#records.length === 0) return;
+    const environment = this.#environment;
+    if (!session || !environment || this.#records.length === 0) return;
     this.#position = Math.max(0, Math.min(position, this.#last));
     const record = this.#records[this.#position];
-    const moves = this.#records.slice(1, this.#position + 1).map(moveOf);
+    const named = namedAction(environment, record.action);
+    const moves = this.#records
+      .slice(1, this.#position + 1)
+      .map(moveOf)
+      .map(move => ({ ...move, action: namedAction(environment, move.action) }));
     const totalReward = moves.reduce((sum, { reward }) => sum + reward, 0);
     this.#slider.max = String(this.#last);
     this.#slider.value = String(this.#position);
@@ -202,14 +209,14 @@ export class SessionReplay {
       'aria-valuetext',
       isStart
         ? 'the start'
-        : `${this.#position} of ${this.#last}: ${formatValue(record.action)}, reward ${formatNumber(record.reward ?? 0)}`,
+        : `${this.#position} of ${this.#last}: ${formatValue(named)}, reward ${formatNumber(record.reward ?? 0)}`,
     );
-    this.#said.textContent = isStart ? 'The start.' : formatValue(record.action, 2);
-    const { observation, structured, action, reward, terminated, truncated, info, step } = record;
+    this.#said.textContent = isStart ? 'The start.' : formatValue(named, 2);
+    const { observation, structured, reward, terminated, truncated, info, step } = record;
     this.#board.show({
       observation,
       structured,
-      action,
+      action: isStart ? undefined : named,
       reward,
       terminated,
       truncated,

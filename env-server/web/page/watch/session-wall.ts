@@ -3,6 +3,7 @@ import { Board } from '../../../../shared/web/boards/board.ts';
 import { fill, h, newId } from '../../../../shared/web/element.ts';
 import { html } from '../../../../shared/web/html.ts';
 import { formatAddress } from '../address.ts';
+import { ActionNames } from '../client/action-names.ts';
 import type { Client } from '../client/client.ts';
 import { SessionFeed } from '../client/session-feed.ts';
 import type { EnvironmentSummary, Schemas, SessionCard } from '../client/wire.ts';
@@ -20,11 +21,14 @@ export class SessionWall {
   readonly #environments = h('select', { id: newId(), onchange: () => this.#refine() });
   readonly #group: HTMLInputElement;
   readonly #owner: HTMLInputElement;
+  readonly #actionNames: ActionNames;
   readonly element: HTMLElement;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #cards: readonly SessionCard[] = [];
 
   constructor(client: Client) {
     this.#client = client;
+    this.#actionNames = new ActionNames(client, () => this.#show(this.#cards));
     this.#feed = new SessionFeed(
       client,
       cards => this.#show(cards),
@@ -103,6 +107,7 @@ export class SessionWall {
   }
 
   #show(cards: readonly SessionCard[]): void {
+    this.#cards = cards;
     this.#note.hidden = true;
     const open = cards.filter(({ ended }) => ended === null).length;
     this.#status.textContent = `${open} open, ${cards.length - open} ended in the last minute`;
@@ -113,15 +118,21 @@ export class SessionWall {
             end. <a href=${formatAddress({ view: 'play' })}>Play one yourself</a>.
           </p>`
         : html`<ul class="cards">
-            ${cards.map(card => html`<li key=${card.session_id}><${Card} card=${card} /></li>`)}
+            ${cards.map(card => html`<li key=${card.session_id}><${Card} card=${card} action=${this.#actionNames.nameOf(card.env_id, card.action)} /></li>`)}
           </ul>`,
       this.#place,
     );
   }
 }
 
-function Card({ card }: { readonly card: SessionCard }) {
-  const { session_id: id, env_id: envId, step, action, ended, group_id: group } = card;
+interface CardProps {
+  readonly card: SessionCard;
+  /** The last action, by its name. */
+  readonly action: unknown;
+}
+
+function Card({ card, action }: CardProps) {
+  const { session_id: id, env_id: envId, step, ended, group_id: group } = card;
   const status = statusOf(card);
   return html`<article class="card" data-ended=${ended !== null}>
     <div class="card-board" aria-hidden="true" inert>

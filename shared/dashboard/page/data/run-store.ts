@@ -20,6 +20,8 @@ export class RunStore {
   error: string | undefined;
   /** Grows with every change. */
   version = 0;
+  /** Grows when the run's files were replaced: what was read of them counts no more. */
+  replaced = 0;
   readonly #source: Source;
   readonly #series = new Map<string, { readonly points: Series; readonly offset: number }>();
   readonly #wanted = new Set<string>();
@@ -123,6 +125,7 @@ export class RunStore {
     if (name === 'metrics') this.#append(data as { rows: Record<string, unknown>[]; offset: number });
     if (name === 'replaced') {
       this.#series.clear();
+      this.replaced++;
       this.#offset = (data as { offset: number }).offset;
       void this.#read([...this.#wanted]);
     }

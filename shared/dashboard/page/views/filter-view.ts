@@ -3,14 +3,28 @@ import type { GroupsRow } from '../../run-files.ts';
 import { Chart, type Curve } from '../charts/chart.ts';
 import { Histogram } from '../charts/histogram.ts';
 import { Plane } from '../charts/plane.ts';
-import { useData, useMetrics } from '../data/hooks.ts';
+import { useGroups } from '../data/groups.ts';
+import { useMetrics } from '../data/hooks.ts';
 import type { RunStore } from '../data/run-store.ts';
 import { counted, percent, short } from '../format.ts';
 import { choose, Panel, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
-const FIRST_TURN = 'collapse_first_turn_sample';
-const TRAJECTORY = 'collapse_trajectory_sample';
+/** Series of measurements of a part of the responses. */
+interface Measured {
+  readonly firstTurn: string;
+  readonly trajectory: string;
+}
+
+const THOUGHTS: Measured = {
+  firstTurn: 'collapse_first_turn_sample',
+  trajectory: 'collapse_trajectory_sample',
+};
+/** What policies are measured by that do not think. */
+const ACTIONS: Measured = {
+  firstTurn: 'collapse_action_first_turn_sample',
+  trajectory: 'collapse_action_trajectory_sample',
+};
 const COMPONENTS = ['task', 'entropy', 'kl'] as const;
 
 /** What the rollout filter kept, whether the reasoning depends on the prompt, and where the gradient comes from. */
@@ -18,11 +32,7 @@ export function FilterView({ store, address }: RunViewProps) {
   const gradients = store.names(/^grad_norm(_prefilter)?\//);
   const collapse = store.names(/^collapse/);
   useMetrics(store, [...gradients, ...collapse, 'rollout/filter_kept_ratio', 'frac_reward_zero_std']);
-  // A new row is written with every step.
-  const { value: rows, error } = useData<readonly GroupsRow[]>('groups', {
-    id: store.id,
-    step: store.detail!.row.step,
-  });
+  const { value: rows, error } = useGroups(store);
   return html`<div class="filter-view">
     <${Panel} title="Groups and the rollout filter" class="wide">
       <${Status} error=${error} loading=${!rows && !error} />
@@ -58,8 +68,8 @@ function Groups({ rows, step }: { readonly rows: readonly GroupsRow[]; readonly 
 }
 
 function Collapse({ store }: { readonly store: RunStore }) {
-  const entropy = store.series(`${FIRST_TURN}/conditional_entropy_est`);
-  const share = store.series(`${FIRST_TURN}/mi_seq_share`);
+  const entropy = store.series(`${THOUGHTS.firstTurn}/conditional_entropy_est`);
+  const share = store.series(`${THOUGHTS.firstTurn}/mi_seq_share`);
   const shareAt = new Map(share.x.map((step, i) => [step, share.y[i]]));
   const places = entropy.x.flatMap((step, i) => {
     const of = shareAt.get(step);
@@ -68,20 +78,42 @@ function Collapse({ store }: { readonly store: RunStore }) {
       : [{ step, entropy: entropy.y[i], share: of }];
   });
   if (places.length === 0) {
-    return html`<${Panel} title="Collapse of the reasoning" class="wide"><p class="hint">Not measured: it takes thoughts (<code>rollout.think</code>), <code>diagnostics.collapse.every</code> above 0, and a few thoughts that are not empty.</p><//>`;
+    if (store.series(`${ACTIONS.firstTurn}/mi_seq_share`).x.length > 0)
+      return html`<${Actions} store=${store} />`;
+    return html`<${Panel} title="Collapse of the reasoning" class="wide"><p class="hint">Not measured: it takes <code>diagnostics.collapse.every</code> above 0 and a few responses that are not empty.</p><//>`;
   }
-  const curve = (label: string, name: string): Curve => ({ label, ...store.series(name) });
   return html`<${Panel} title="Collapse of the reasoning" class="wide">
     <div class="two-columns">
       <${Plane} places=${places} regime=${store.last('collapse/regime')} />
-      <div>
-        <${Chart} title="Mutual information of thought and prompt, share of log N" range=${[0, 1]} format=${percent} legend=${true} height=${160}
-          curves=${[curve('first turns', `${FIRST_TURN}/mi_seq_share`), curve('any turn', `${TRAJECTORY}/mi_seq_share`)]} />
-        <${Chart} title="H(Z|X), nats per token" legend=${true} height=${160}
-          curves=${[curve('first turns', `${FIRST_TURN}/conditional_entropy_est`), curve('any turn', `${TRAJECTORY}/conditional_entropy_est`)]} />
-      </div>
+      <div><${Dependence} store=${store} what="thought" of=${THOUGHTS} height=${160} /></div>
     </div>
   <//>`;
+}
+
+/** What is known of policies that do not think: whether what they do depends on what they see. */
+function Actions({ store }: { readonly store: RunStore }) {
+  const share = store.last(`${ACTIONS.firstTurn}/mi_seq_share`)!;
+  return html`<${Panel} title="Do the actions depend on what the policy sees?" class="wide">
+    <p>The policy does not think (<code>rollout.think</code>), so its first actions are measured in place of thoughts: they
+      hold ${percent(share)} of what could be told about the prompt. Near 0 % it does the same for every prompt.</p>
+    <div class="two-columns"><${Dependence} store=${store} what="action" of=${ACTIONS} height=${200} /></div>
+  <//>`;
+}
+
+interface DependenceProps {
+  readonly store: RunStore;
+  readonly what: string;
+  readonly of: Measured;
+  readonly height: number;
+}
+
+function Dependence({ store, what, of, height }: DependenceProps) {
+  const curves = (name: string): Curve[] => [
+    { label: 'first turns', ...store.series(`${of.firstTurn}/${name}`) },
+    { label: 'any turn', ...store.series(`${of.trajectory}/${name}`) },
+  ];
+  return html`<${Chart} title=${`Mutual information of ${what} and prompt, share of log N`} range=${[0, 1]} format=${percent} legend=${true} height=${height} curves=${curves('mi_seq_share')} />
+    <${Chart} title=${`Entropy of the ${what} given its prompt, nats per token`} legend=${true} height=${height} curves=${curves('conditional_entropy_est')} />`;
 }
 
 /** Gradient norms, shares and cosines by bucket of reward variance, as last measured. */
