@@ -97,7 +97,7 @@ t.test('with dropout, four steps are two steps, a save, a load and two steps, bi
   const sequences = await play(without, 6);
   t.equal(await scoresDiffer(dropped.score(sequences), without.score(sequences)), 0, 'scores have none');
   for (const policy of [without, dropped]) await policy.update({ sequences }, settingsWith());
-  t.not((await filesOf(dropped, 'dropped'))[0].equals((await filesOf(without, 'without'))[0]));
+  t.notOk((await filesOf(dropped, 'dropped'))[0].equals((await filesOf(without, 'without'))[0]));
 });
 
 t.test('DoRA begins as the base, samples what it scores, resumes bit for bit and merges', async t => {
