@@ -327,7 +327,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     sessionPersistence?.finish();
     sessions.stop();
     registrations.stop();
-    store.close();
+    await store.close();
     lock?.release();
     await Promise.all([scripts.close(), network.close(), tracing?.close(), membership?.channels.close()]);
   });

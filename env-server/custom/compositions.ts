@@ -1,5 +1,5 @@
 import type { AnyEnvironment } from '../environments/core/environment.ts';
-import type { StoredEnvironment } from '../persistence/store.ts';
+import type { StoredEnvironment } from '../persistence/stored-environment.ts';
 import { Problem } from '../problems.ts';
 import { type BuildContext, buildEnvironment } from './builder.ts';
 import type { Definition } from './definition.ts';

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
-import type { StoredEnvironment } from '../persistence/store.ts';
+import type { StoredEnvironment } from '../persistence/stored-environment.ts';
 import { type BuildContext, buildEnvironment } from './builder.ts';
 import { dependentsOf, type StoredEnvironments } from './compositions.ts';
 import type { Definition } from './definition.ts';

@@ -306,11 +306,11 @@ t.test('an environment that no longer builds is logged, left out and kept in the
     sha256: '',
     outcome: 'accepted',
   } as const;
-  store.putEnvironment(
+  await store.putEnvironment(
     { ...stored, envId: 'me/Lost-v0', kind: 'composed', definition: { kind: 'composed', env_id: 'Gone-v0' } },
     entry,
   );
-  store.close();
+  await store.close();
   const lines: string[] = [];
   const again = await server(t, { data }, lines);
   t.equal((await again.ask('GET', at(tabular.env_id))).status, 200);

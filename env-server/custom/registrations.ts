@@ -3,7 +3,9 @@ import type { JsonObject } from '../../shared/json.ts';
 import type { CheckReport } from '../environments/core/checker/report.ts';
 import { ENVIRONMENT_ID } from '../environments/core/environment-id.ts';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
-import type { Store, StoredEnvironment } from '../persistence/store.ts';
+import { storageFaultOf } from '../persistence/storage-problem.ts';
+import type { Store } from '../persistence/store.ts';
+import type { StoredEnvironment } from '../persistence/stored-environment.ts';
 import { Problem } from '../problems.ts';
 import type { Principal } from '../sessions/principal.ts';
 import { type AuditedAttempt, AuditTrail } from './audit-trail.ts';
@@ -86,8 +88,13 @@ export class Registrations {
 
   /** Takes over what other processes on the same database have registered, replaced and removed. */
   refresh(): void {
-    const { store } = this.#parts;
-    if (store.changedElsewhere()) this.#customRegistry.follow(store.environments());
+    const { store, log } = this.#parts;
+    try {
+      if (store.changedElsewhere()) this.#customRegistry.follow(store.environments());
+    } catch (error) {
+      if (!storageFaultOf(error)) throw error;
+      log.warn({ err: error }, 'what other processes have registered cannot be read now');
+    }
   }
 
   /** Names the definition that an id stands for now; another one after every change. */
@@ -144,7 +151,7 @@ export class Registrations {
   async #replace(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
     const known = this.#own(principal, envId);
     if (this.#underWay.has(envId)) {
-      throw new Problem('environment_in_use', `${envId} is being replaced by another request`);
+      throw new Problem('environment_in_use', `${envId} is being replaced or removed by another request`);
     }
     return this.#accept(principal, 'replace', envId, definition, known);
   }
@@ -162,7 +169,7 @@ export class Registrations {
 
   async #remove(principal: Principal, envId: string): Promise<void> {
     this.#own(principal, envId);
-    const { sessionsOf, store } = this.#parts;
+    const { sessionsOf } = this.#parts;
     const sessions = await sessionsOf(envId);
     // It may have been removed meanwhile.
     const known = this.#own(principal, envId);
@@ -175,11 +182,29 @@ export class Registrations {
       throw new Problem('environment_in_use', `${names} is composed from ${envId}; remove that first`);
     }
     if (this.#underWay.has(envId)) {
-      throw new Problem('environment_in_use', `${envId} is being replaced by another request`);
+      throw new Problem('environment_in_use', `${envId} is being replaced or removed by another request`);
     }
-    const { definition } = known;
-    store.removeEnvironment(envId, this.audit.accepted({ principal, action: 'remove', envId, definition }));
+    await this.#withdraw(principal, known);
+  }
+
+  /** From now on nobody opens sessions of it, unless it cannot be removed from the store. */
+  async #withdraw(principal: Principal, known: StoredEnvironment): Promise<void> {
+    const { store, context } = this.#parts;
+    const { envId, definition } = known;
+    const environment = context.registry.find(envId);
+    this.#underWay.add(envId);
     this.#customRegistry.take(envId);
+    try {
+      const entry = this.audit.accepted({ principal, action: 'remove', envId, definition });
+      await store.removeEnvironment(envId, entry);
+      // What was registered elsewhere meanwhile may have brought it back.
+      this.#customRegistry.take(envId);
+    } catch (error) {
+      this.#customRegistry.put(known, environment ? [environment] : []);
+      throw error;
+    } finally {
+      this.#underWay.delete(envId);
+    }
   }
 
   /**
@@ -225,7 +250,7 @@ export class Registrations {
         replacedAt: known ? now() : null,
       };
       const entry = this.audit.accepted({ principal, action, envId, definition });
-      if (!store.putEnvironment(stored, entry)) throw exists(envId);
+      if (!(await store.putEnvironment(stored, entry))) throw exists(envId);
       this.#customRegistry.put(stored, [environment, ...rebuilt]);
       return { stored, report };
     } finally {

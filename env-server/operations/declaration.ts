@@ -1,6 +1,6 @@
 import type { TObject, TProperties, TSchema } from 'typebox';
 import type { JsonObject } from '../../shared/json.ts';
-import type { AuditAction } from '../persistence/store.ts';
+import type { AuditAction } from '../persistence/stored-environment.ts';
 import type { ProblemCode } from '../problems.ts';
 import type { Scope } from '../sessions/principal.ts';
 

@@ -9,8 +9,9 @@ import { openDatabase } from './database.ts';
 import { openJournal as openTestJournal, replayed, systemError } from './journal/journal.test-data.ts';
 import { PersistenceHealth } from './persistence-health.ts';
 import { fill, smallDisk } from './small-disk.test-data.ts';
+import { SqliteStore } from './sqlite-store.ts';
 import { MAZE, REGISTERED } from './store.test-data.ts';
-import { SqliteStore } from './store.ts';
+import type { Store } from './store.ts';
 import { inTransaction } from './transaction.ts';
 
 /** Disks that are full, read-only or broken. */
@@ -32,10 +33,23 @@ function fullStore(folder: string) {
   return {
     database,
     health,
-    store: new SqliteStore(database, true, health),
+    store: new SqliteStore(database, health),
     grow: () => database.exec('PRAGMA max_page_count = 1000000'),
   };
 }
+
+/** What a server asks, answered in its event loop. */
+const served = (store: SqliteStore): Store => ({
+  durable: true,
+  environments: () => store.environments(),
+  putEnvironment: async (...given) => store.putEnvironment(...given),
+  rewriteDefinitions: given => store.rewriteDefinitions(given),
+  removeEnvironment: async (...given) => store.removeEnvironment(...given),
+  note: entry => store.note(entry),
+  audit: () => store.audit(),
+  changedElsewhere: () => store.changedElsewhere(),
+  close: async () => store.close(),
+});
 
 t.test('a full database refuses with storage_full, and the store goes on when there is room', async t => {
   const { store, health, grow } = fullStore(t.testdir());
@@ -102,7 +116,7 @@ t.test(
     const { store, health, grow } = fullStore(t.testdir());
     const app = await createApp(
       { logLevel: 'silent' },
-      { registry: createRegistry(), storage: { store, health } },
+      { registry: createRegistry(), storage: { store: served(store), health } },
     );
     t.teardown(() => app.server.close());
     const ask = async (method: 'GET' | 'POST', url: string, payload?: object) => {
@@ -188,7 +202,7 @@ t.test('a real full disk: journal and database go on when there is room', async 
   }
   const database = openDatabase(folder, 1000);
   const health = new PersistenceHealth();
-  const store = new SqliteStore(database, true, health);
+  const store = new SqliteStore(database, health);
   t.teardown(() => store.close());
   const journalFolder = join(folder, 'journal');
   const { journal, health: journalHealth } = openTestJournal(journalFolder);

@@ -37,10 +37,10 @@ function sessionRow(number: number): SessionRow {
   };
 }
 
-function fill(folder: string): string {
+async function fill(folder: string): Promise<string> {
   const store = openStore(folder);
   for (const name of ['One', 'Two']) {
-    store.putEnvironment(
+    await store.putEnvironment(
       {
         envId: `me/${name}-v0`,
         kind: 'tabular',
@@ -62,7 +62,7 @@ function fill(folder: string): string {
       },
     );
   }
-  store.close();
+  await store.close();
   const rows = new SessionRows(folder);
   rows.write({ put: Array.from({ length: SESSIONS }, (_, i) => sessionRow(i)) });
   rows.close();
@@ -90,7 +90,7 @@ const ids = (folder: string) => {
 t.test('a database without damage is left alone', async t => {
   const folder = t.testdir();
   t.equal(repairDatabase(folder), undefined, 'nor is one made');
-  const path = fill(folder);
+  const path = await fill(folder);
   const before = readFileSync(path);
   t.equal(repairDatabase(folder), undefined);
   t.same(readFileSync(path), before);
@@ -98,7 +98,7 @@ t.test('a database without damage is left alone', async t => {
 
 t.test('flipped bytes: what can be read is kept, what not is counted, the damaged file stays', async t => {
   const folder = t.testdir();
-  const path = fill(folder);
+  const path = await fill(folder);
   spoil(path);
   const damaged = readFileSync(path);
   t.throws(() => checkDatabase(folder), {
@@ -123,7 +123,7 @@ t.test('flipped bytes: what can be read is kept, what not is counted, the damage
 
 t.test('a value that is no JSON any more is damage, too', async t => {
   const folder = t.testdir();
-  const path = fill(folder);
+  const path = await fill(folder);
   const bytes = readFileSync(path);
   bytes[bytes.indexOf('{"title":"Two"}')] = 0x21;
   writeFileSync(path, bytes);
@@ -140,19 +140,19 @@ t.test('a value that is no JSON any more is damage, too', async t => {
 for (const share of [0.5, 0.05, 0]) {
   t.test(`a file cut to ${share} of its length`, async t => {
     const folder = t.testdir();
-    const path = fill(folder);
+    const path = await fill(folder);
     truncateSync(path, Math.floor(readFileSync(path).length * share));
     if (share === 0) {
       // An empty file is an empty database.
       t.equal(repairDatabase(folder), undefined);
-      openStore(folder).close();
+      await openStore(folder).close();
       return;
     }
     t.throws(() => checkDatabase(folder), { name: 'DamagedDatabase' });
     const report = repairDatabase(folder)!;
     t.ok(existsSync(report.aside));
     t.equal(ids(folder).length, report.tables.find(({ table }) => table === 'sessions')!.kept);
-    openStore(folder).close();
+    await openStore(folder).close();
   });
 }
 
@@ -162,13 +162,13 @@ t.test('a file that is no database is set aside and a new database is made', asy
   const report = repairDatabase(folder)!;
   t.ok(report.tables.every(({ kept, cutShort }) => kept === 0 && cutShort !== undefined));
   t.match(readFileSync(report.aside, 'utf8'), /^not a database/);
-  openStore(folder).close();
+  await openStore(folder).close();
 });
 
 /** A folder as a killed server leaves it: the newest sessions are in the log only. */
-function killed(t: Test): string {
+async function killed(t: Test): Promise<string> {
   const source = t.testdir({ source: {}, copy: {} });
-  fill(join(source, 'source'));
+  await fill(join(source, 'source'));
   const rows = new SessionRows(join(source, 'source'));
   rows.write({ put: [sessionRow(SESSIONS)] });
   rows.write({ put: [sessionRow(SESSIONS + 1)] });
@@ -180,7 +180,7 @@ function killed(t: Test): string {
 }
 
 t.test('repair keeps the write-ahead log of a damaged database', async t => {
-  const folder = killed(t);
+  const folder = await killed(t);
   const path = join(folder, DATABASE_FILE);
   spoil(path);
   const report = repairDatabase(folder)!;
@@ -195,9 +195,9 @@ for (const [how, damage] of [
   ['flipped', (wal: string) => patch(wal, readFileSync(wal).length - 100)],
 ] as const) {
   t.test(`a log that was ${how}: the last transaction is gone, the rest is whole`, async t => {
-    const folder = killed(t);
+    const folder = await killed(t);
     damage(join(folder, `${DATABASE_FILE}-wal`));
-    openStore(folder).close();
+    await openStore(folder).close();
     const kept = ids(folder);
     t.equal(kept.at(-1), `s${SESSIONS}`);
     t.equal(kept.length, SESSIONS + 1);
@@ -212,7 +212,7 @@ function patch(path: string, offset: number): void {
 
 t.test('the program names the file and the remedy; --repair mends it and serves', async t => {
   const data = t.testdir();
-  spoil(fill(data));
+  spoil(await fill(data));
   const refused = await output(runServer(t, ['--port', '0', '--data', data]));
   t.equal(refused.code, 1);
   t.match(refused.text, `${join(data, DATABASE_FILE)} is damaged (`);

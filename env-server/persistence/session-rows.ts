@@ -157,9 +157,14 @@ export class SessionRows {
     ).all() as unknown as ReplyRow[];
   }
 
-  /** All of it or nothing. */
-  write(changes: SessionChanges): void {
+  /**
+   * All of it or nothing.
+   * @param permitted asked when no other process can write any more
+   * @throws Problem `storage_full`, `storage_failed`; Error where it is not permitted
+   */
+  write(changes: SessionChanges, permitted: () => boolean = () => true): void {
     inTransaction(this.#database, () => {
+      if (!permitted()) throw new Error('the database takes no more changes from here');
       this.#writeSessions(changes);
       this.#writeReplies(changes);
       if (changes.clock) {

@@ -31,6 +31,7 @@ const SYSTEM_FAULTS: { readonly [code: string]: StorageFault } = {
 
 /** Primary result codes of SQLite (https://www.sqlite.org/rescode.html). */
 const SQLITE_FAULTS: { readonly [code: number]: StorageFault } = {
+  5: { code: 'storage_failed', reason: 'another process holds the database (SQLITE_BUSY)' },
   8: { code: 'storage_failed', reason: 'the database is read-only (SQLITE_READONLY)' },
   10: { code: 'storage_failed', reason: 'the disk reports an error (SQLITE_IOERR)' },
   11: { code: 'storage_failed', reason: 'the database is damaged (SQLITE_CORRUPT)' },

@@ -1,4 +1,4 @@
-import type { AuditEntry, StoredEnvironment } from './store.ts';
+import type { AuditEntry, StoredEnvironment } from './stored-environment.ts';
 
 /** A registered environment that nobody could play. */
 export const MAZE: StoredEnvironment = {

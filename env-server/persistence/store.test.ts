@@ -1,21 +1,26 @@
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
-import { DATABASE_FILE } from './database.ts';
+import { DATABASE_FILE, openDatabase } from './database.ts';
 import { MAZE, REGISTERED } from './store.test-data.ts';
-import { type AuditEntry, openStore } from './store.ts';
+import { openStore } from './store.ts';
+import type { AuditEntry } from './stored-environment.ts';
 
 t.test('environments and the audit log are there when the database is opened again', async t => {
   const folder = join(t.testdir(), 'made', 'on demand');
   const store = openStore(folder);
   t.equal(store.durable, true);
-  store.putEnvironment(MAZE, REGISTERED);
-  store.putEnvironment(
+  await store.putEnvironment(MAZE, REGISTERED);
+  await store.putEnvironment(
     { ...MAZE, envId: 'me/Other-v0', registeredAt: 900 },
     { ...REGISTERED, envId: 'me/Other-v0' },
   );
-  store.putEnvironment({ ...MAZE, revision: 2, replacedAt: 2000 }, { ...REGISTERED, action: 'replace' });
-  store.close();
+  await store.putEnvironment(
+    { ...MAZE, revision: 2, replacedAt: 2000 },
+    { ...REGISTERED, action: 'replace' },
+  );
+  await store.close();
 
   const again = openStore(folder);
   t.teardown(() => again.close());
@@ -24,7 +29,7 @@ t.test('environments and the audit log are there when the database is opened aga
     ['me/Other-v0', 'me/Maze-v0'],
   );
   t.same(again.environments()[1], { ...MAZE, revision: 2, replacedAt: 2000 });
-  again.removeEnvironment('me/Maze-v0', { ...REGISTERED, action: 'remove' });
+  await again.removeEnvironment('me/Maze-v0', { ...REGISTERED, action: 'remove' });
   t.equal(again.environments().length, 1);
   t.same(
     again.audit().map(({ action }) => action),
@@ -35,7 +40,9 @@ t.test('environments and the audit log are there when the database is opened aga
 
 t.test('commits survive without closing the database', async t => {
   const folder = t.testdir();
-  openStore(folder).putEnvironment(MAZE, REGISTERED);
+  const first = openStore(folder);
+  t.teardown(() => first.close());
+  await first.putEnvironment(MAZE, REGISTERED);
   const again = openStore(folder);
   t.teardown(() => again.close());
   t.same(again.environments(), [MAZE]);
@@ -44,29 +51,23 @@ t.test('commits survive without closing the database', async t => {
 t.test('an id is added once', async t => {
   const folder = t.testdir();
   const [one, other] = [openStore(folder), openStore(folder)];
-  t.teardown(() => {
-    one.close();
-    other.close();
-  });
-  t.equal(one.putEnvironment(MAZE, REGISTERED), true);
-  t.equal(other.putEnvironment({ ...MAZE, owner: 'bob' }, REGISTERED), false);
+  t.teardown(() => Promise.all([one.close(), other.close()]));
+  t.equal(await one.putEnvironment(MAZE, REGISTERED), true);
+  t.equal(await other.putEnvironment({ ...MAZE, owner: 'bob' }, REGISTERED), false);
   t.equal(other.environments()[0].owner, 'ann');
   t.equal(other.audit().length, 1);
-  t.equal(other.putEnvironment({ ...MAZE, revision: 2 }, REGISTERED), true);
+  t.equal(await other.putEnvironment({ ...MAZE, revision: 2 }, REGISTERED), true);
 });
 
 t.test('a process sees that another one has written', async t => {
   const folder = t.testdir();
   const [one, other] = [openStore(folder), openStore(folder)];
-  t.teardown(() => {
-    one.close();
-    other.close();
-  });
+  t.teardown(() => Promise.all([one.close(), other.close()]));
   t.equal(one.changedElsewhere(), false);
-  other.putEnvironment(MAZE, REGISTERED);
+  await other.putEnvironment(MAZE, REGISTERED);
   t.equal(one.changedElsewhere(), true);
   t.equal(one.changedElsewhere(), false);
-  one.removeEnvironment(MAZE.envId, REGISTERED);
+  await one.removeEnvironment(MAZE.envId, REGISTERED);
   t.equal(one.changedElsewhere(), false, 'its own writes are none of others');
 });
 
@@ -75,14 +76,45 @@ t.test('a write that fails leaves neither the environment nor its note', async t
   t.teardown(() => store.close());
   t.equal(store.durable, false);
   const broken = { ...REGISTERED, sha256: null } as unknown as AuditEntry;
-  t.throws(() => store.putEnvironment(MAZE, broken), /NOT NULL/);
+  await t.rejects(store.putEnvironment(MAZE, broken), /NOT NULL/);
   t.same(store.environments(), []);
   t.same(store.audit(), []);
 });
 
+t.test('a write waits for another process in a thread, not in the event loop', async t => {
+  const folder = t.testdir();
+  const store = openStore(folder);
+  const holder = openDatabase(folder, 0);
+  t.teardown(async () => {
+    holder.close();
+    await store.close();
+  });
+  holder.exec('BEGIN IMMEDIATE');
+  const order: string[] = [];
+  const put = store.putEnvironment(MAZE, REGISTERED).then(result => order.push(`written: ${result}`));
+  store.note({ ...REGISTERED, outcome: 'check_failed' });
+  await nextTurn();
+  t.same(store.environments(), [], 'reading goes on');
+  order.push('the event loop went on');
+  holder.exec('COMMIT');
+  await put;
+  t.same(order, ['the event loop went on', 'written: true']);
+  t.same(store.environments(), [MAZE]);
+});
+
+t.test('a store that ends has written what it was asked for', async t => {
+  const folder = t.testdir();
+  const store = openStore(folder);
+  store.note(REGISTERED);
+  await store.close();
+  const again = openStore(folder);
+  t.teardown(() => again.close());
+  t.same(again.audit(), [REGISTERED]);
+});
+
 t.test('a database of a newer version is refused', async t => {
   const folder = t.testdir();
-  openStore(folder).close();
+  await openStore(folder).close();
   const database = new DatabaseSync(join(folder, DATABASE_FILE));
   database.exec('PRAGMA user_version = 99');
   database.close();

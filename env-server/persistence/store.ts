@@ -1,51 +1,16 @@
 import { join } from 'node:path';
-import type { DatabaseSync } from 'node:sqlite';
-import type { JsonObject } from '../../shared/json.ts';
 import { DamagedDatabase, damageOf } from './damage.ts';
 import { DATABASE_FILE, openDatabase } from './database.ts';
 import { PersistenceHealth } from './persistence-health.ts';
-import { RetryTimer } from './retry-timer.ts';
-import { storageFaultOf } from './storage-problem.ts';
-import { inTransaction } from './transaction.ts';
+import { SqliteStore } from './sqlite-store.ts';
+import type { AuditEntry, StoredEnvironment } from './stored-environment.ts';
+import { DatabaseThread } from './thread/database-thread.ts';
+import { type HealthNews, type NotedWrite, revivedError } from './thread/protocol.ts';
 
-/** How long a write waits for another process to finish its own. */
-const BUSY_TIMEOUT_MS = 5000;
-/** Oldest entries of the audit log go when there are more. */
-const AUDIT_KEPT = 100_000;
-/** Notes that wait for a disk that takes no writes; the oldest go when there are more. They are in the log as well. */
-const MAX_WAITING_NOTES = 1000;
-const MIN_TRY_BYTES = 4096;
-
-/** A custom environment as it is kept. */
-export interface StoredEnvironment {
-  readonly envId: string;
-  readonly kind: string;
-  readonly definition: JsonObject;
-  /** What was learned at registration and is needed to make the environment again, e.g. a remote server's document. */
-  readonly facts: JsonObject;
-  readonly owner: string;
-  /** Counts replacements, from 1. */
-  readonly revision: number;
-  /** Milliseconds since the epoch. */
-  readonly registeredAt: number;
-  readonly replacedAt: number | null;
-}
-
-export type AuditAction = 'register' | 'replace' | 'remove';
-
-/** Who did, or was refused to do, what to which custom environment. */
-export interface AuditEntry {
-  /** Milliseconds since the epoch. */
-  readonly at: number;
-  readonly principal: string;
-  readonly action: AuditAction;
-  readonly envId: string;
-  readonly kind: string;
-  /** Of the definition's JSON, without the values of headers. */
-  readonly sha256: string;
-  /** `accepted`, or the code of the problem it was refused with. */
-  readonly outcome: string;
-}
+/** How long opening the database waits for another process to finish a write. */
+const START_PATIENCE_MS = 5000;
+/** The same for reading while the server runs; everything else waits with it. */
+const READ_PATIENCE_MS = 20;
 
 /** What a server remembers beyond its process. */
 export interface Store {
@@ -58,23 +23,25 @@ export interface Store {
    * @returns false, with nothing done, when one is to be added whose id is taken
    * @throws Problem `storage_full`, `storage_failed`
    */
-  putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean;
+  putEnvironment(environment: StoredEnvironment, entry: AuditEntry): Promise<boolean>;
   /**
-   * Writes definitions anew, unless they were replaced meanwhile, and leaves nothing of the old ones in the files.
+   * Writes definitions anew, unless they were replaced meanwhile, and leaves nothing of the old ones in the files. For
+   * the start of a server: everything else waits for it.
    */
   rewriteDefinitions(environments: readonly StoredEnvironment[]): void;
   /**
    * Removes an environment and notes it in the audit log; both or neither.
    * @throws Problem `storage_full`, `storage_failed`
    */
-  removeEnvironment(envId: string, entry: AuditEntry): void;
-  /** Notes what changed nothing; where the disk takes no writes, when it does. */
+  removeEnvironment(envId: string, entry: AuditEntry): Promise<void>;
+  /** Notes what changed nothing, soon; where the disk takes no writes, when it does. */
   note(entry: AuditEntry): void;
   /** The audit log, oldest first. */
   audit(): AuditEntry[];
   /** Whether another process has noted anything since this was last asked, or since it was opened. */
   changedElsewhere(): boolean;
-  close(): void;
+  /** Ends when what was asked for is written. */
+  close(): Promise<void>;
 }
 
 /**
@@ -84,9 +51,8 @@ export interface Store {
  * @param health is told how writes fare
  * @throws Error when the database was written by a newer version; DamagedDatabase
  */
-export function openStore(folder?: string, passing = false, health?: PersistenceHealth): Store {
-  const database = openDatabase(folder, BUSY_TIMEOUT_MS);
-  return new SqliteStore(database, folder !== undefined && !passing, health);
+export function openStore(folder?: string, passing = false, health = new PersistenceHealth()): Store {
+  return new DatabaseStore(folder, passing, health);
 }
 
 /**
@@ -95,211 +61,80 @@ export function openStore(folder?: string, passing = false, health?: Persistence
  * @throws Error when the database was written by a newer version; DamagedDatabase
  */
 export function checkDatabase(folder: string): void {
-  const database = openDatabase(folder, BUSY_TIMEOUT_MS);
+  const database = openDatabase(folder, START_PATIENCE_MS);
   const [damage] = damageOf(database);
   database.close();
   if (damage !== undefined) throw new DamagedDatabase(join(folder, DATABASE_FILE), new Error(damage));
 }
 
-interface EnvironmentRow {
-  env_id: string;
-  kind: string;
-  definition: string;
-  facts: string;
-  owner: string;
-  revision: number;
-  registered_at: number;
-  replaced_at: number | null;
-}
-
-/** The store in the embedded database. */
-export class SqliteStore implements Store {
+/** The store in the embedded database. It reads in the event loop and writes in a thread, where there is a file. */
+class DatabaseStore implements Store {
   readonly durable: boolean;
-  readonly #database: DatabaseSync;
+  readonly #local: SqliteStore;
   readonly #health: PersistenceHealth;
-  readonly #retry = new RetryTimer(() => this.#try());
-  #waiting: AuditEntry[] = [];
-  /** Size of the largest write that the disk had no room for; 0 while there is room. */
-  #needed = 0;
-  /** Number of the newest note that is this process's own or known to have been another's. */
-  #noted: number;
+  readonly #thread: DatabaseThread | undefined;
 
-  constructor(database: DatabaseSync, durable: boolean, health = new PersistenceHealth()) {
-    this.#database = database;
+  constructor(folder: string | undefined, passing: boolean, health: PersistenceHealth) {
+    const database = openDatabase(folder, START_PATIENCE_MS);
+    database.exec(`PRAGMA busy_timeout = ${READ_PATIENCE_MS}`);
+    this.#local = new SqliteStore(database, health);
     this.#health = health;
-    this.#noted = lastNote(database);
-    this.durable = durable;
+    this.durable = folder !== undefined && !passing;
+    if (folder !== undefined) {
+      this.#thread = new DatabaseThread({ folder, onHealth: news => this.#hear(news) });
+    }
   }
 
   environments(): StoredEnvironment[] {
-    const rows = this.#database
-      .prepare('SELECT * FROM environments ORDER BY registered_at, env_id')
-      .all() as unknown as EnvironmentRow[];
-    return rows.map(row => ({
-      envId: row.env_id,
-      kind: row.kind,
-      definition: this.#parse(row.definition, row.env_id),
-      facts: this.#parse(row.facts, row.env_id),
-      owner: row.owner,
-      revision: row.revision,
-      registeredAt: row.registered_at,
-      replacedAt: row.replaced_at,
-    }));
+    return this.#local.environments();
   }
 
-  putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean {
-    const definition = JSON.stringify(environment.definition);
-    return this.#write(definition.length, () => {
-      if (environment.revision === 1 && this.#has(environment.envId)) return false;
-      this.#database
-        .prepare(
-          `INSERT INTO environments (env_id, kind, definition, facts, owner, revision, registered_at, replaced_at)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-           ON CONFLICT (env_id) DO UPDATE SET
-             kind = excluded.kind, definition = excluded.definition, facts = excluded.facts,
-             owner = excluded.owner, revision = excluded.revision, replaced_at = excluded.replaced_at`,
-        )
-        .run(
-          environment.envId,
-          environment.kind,
-          definition,
-          JSON.stringify(environment.facts),
-          environment.owner,
-          environment.revision,
-          environment.registeredAt,
-          environment.replacedAt,
-        );
-      this.#note(entry);
-      return true;
-    });
+  async putEnvironment(environment: StoredEnvironment, entry: AuditEntry): Promise<boolean> {
+    if (!this.#thread) return this.#local.putEnvironment(environment, entry);
+    return this.#own(await this.#thread.write('putEnvironment', environment, entry));
   }
 
   rewriteDefinitions(environments: readonly StoredEnvironment[]): void {
-    this.#database.exec('PRAGMA secure_delete = ON');
-    inTransaction(this.#database, () => {
-      const update = this.#database.prepare(
-        'UPDATE environments SET definition = ? WHERE env_id = ? AND revision = ?',
-      );
-      for (const { envId, revision, definition } of environments) {
-        update.run(JSON.stringify(definition), envId, revision);
-      }
-    });
-    this.#database.exec('VACUUM; PRAGMA wal_checkpoint(TRUNCATE)');
+    this.#local.rewriteDefinitions(environments);
   }
 
-  removeEnvironment(envId: string, entry: AuditEntry): void {
-    this.#write(0, () => {
-      this.#database.prepare('DELETE FROM environments WHERE env_id = ?').run(envId);
-      this.#note(entry);
-    });
+  async removeEnvironment(envId: string, entry: AuditEntry): Promise<void> {
+    if (!this.#thread) this.#local.removeEnvironment(envId, entry);
+    else this.#own(await this.#thread.write('removeEnvironment', envId, entry));
   }
 
   note(entry: AuditEntry): void {
-    try {
-      this.#write(0, () => this.#note(entry));
-    } catch (error) {
-      if (!isStorageFault(error)) throw error;
-      this.#waiting = [...this.#waiting, entry].slice(-MAX_WAITING_NOTES);
-      this.#health.waiting('environments', JSON.stringify(this.#waiting).length);
+    if (!this.#thread) this.#local.note(entry);
+    else {
+      this.#thread.write('note', entry).then(
+        written => this.#own(written),
+        error => this.#health.failed('environments', error),
+      );
     }
   }
 
   audit(): AuditEntry[] {
-    return this.#database
-      .prepare('SELECT at, principal, action, env_id AS envId, kind, sha256, outcome FROM audit ORDER BY id')
-      .all()
-      .map(row => ({ ...row }) as unknown as AuditEntry);
+    return this.#local.audit();
   }
 
   changedElsewhere(): boolean {
-    const before = this.#noted;
-    this.#noted = lastNote(this.#database);
-    return this.#noted !== before;
+    return this.#local.changedElsewhere();
   }
 
-  close(): void {
-    this.#retry.stop();
-    if (!this.#database.isOpen) return;
-    if (this.#waiting.length > 0) this.#try();
-    this.#retry.stop();
-    this.#database.close();
+  async close(): Promise<void> {
+    await this.#thread?.close();
+    this.#local.close();
   }
 
-  /**
-   * Writes after what has waited for it.
-   * @param size of what is written, where that may be much: after a full disk a smaller write does not tell that there is room
-   */
-  #write<T>(size: number, work: () => T): T {
-    let result: T;
-    try {
-      result = inTransaction(this.#database, () => {
-        for (const entry of this.#waiting) this.#note(entry);
-        return work();
-      });
-    } catch (error) {
-      if (isStorageFault(error)) {
-        this.#needed = Math.max(this.#needed, size);
-        this.#health.failed('environments', error);
-        this.#retry.failed();
-      }
-      throw error;
-    }
-    this.#waiting = [];
-    this.#health.waiting('environments', 0);
-    if (size >= this.#needed) {
-      this.#needed = 0;
-      this.#retry.succeeded();
-      this.#health.succeeded('environments');
-    }
+  #own<T>({ result, note }: NotedWrite<T>): T {
+    this.#local.knows(note);
     return result;
   }
 
-  /** Tries the disk with as much as there was no room for; the pages stay the database's, for the client's next attempt. */
-  #try(): void {
-    const size = Math.max(this.#needed, MIN_TRY_BYTES);
-    try {
-      this.#write(size, () => {
-        this.#database.exec('DROP TABLE IF EXISTS attempt; CREATE TABLE attempt (bytes BLOB) STRICT');
-        this.#database.prepare('INSERT INTO attempt VALUES (zeroblob(?))').run(size);
-      });
-      this.#write(size, () => this.#database.exec('DROP TABLE IF EXISTS attempt'));
-    } catch (error) {
-      if (isStorageFault(error)) return;
-      // For example another process that holds the database for long.
-      this.#health.failed('environments', error);
-      this.#retry.failed();
-    }
+  #hear(news: HealthNews): void {
+    const health = this.#health;
+    if (news.state === 'succeeded') health.succeeded('environments');
+    else if (news.state === 'failed') health.failed('environments', revivedError(news.error));
+    else health.waiting('environments', news.bytes);
   }
-
-  #note({ at, principal, action, envId, kind, sha256, outcome }: AuditEntry): void {
-    const { lastInsertRowid } = this.#database
-      .prepare(
-        'INSERT INTO audit (at, principal, action, env_id, kind, sha256, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)',
-      )
-      .run(at, principal, action, envId, kind, sha256, outcome);
-    this.#database.prepare('DELETE FROM audit WHERE id <= ?').run(Number(lastInsertRowid) - AUDIT_KEPT);
-    if (Number(lastInsertRowid) === this.#noted + 1) this.#noted++;
-  }
-
-  #parse(text: string, envId: string): JsonObject {
-    try {
-      return JSON.parse(text) as JsonObject;
-    } catch (error) {
-      const fault = `the definition of ${envId} is not JSON: ${(error as Error).message}`;
-      throw new DamagedDatabase(this.#database.location() ?? 'in memory', new Error(fault));
-    }
-  }
-
-  #has(envId: string): boolean {
-    return this.#database.prepare('SELECT 1 FROM environments WHERE env_id = ?').get(envId) !== undefined;
-  }
-}
-
-function isStorageFault(error: unknown): boolean {
-  return storageFaultOf((error as Error).cause) !== undefined;
-}
-
-/** Notes are numbered one after the other. */
-function lastNote(database: DatabaseSync): number {
-  return (database.prepare('SELECT coalesce(max(id), 0) AS id FROM audit').get() as { id: number }).id;
 }

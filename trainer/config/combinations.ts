@@ -9,6 +9,7 @@ import {
   filterSettings,
   hasKlInReward,
   hasKlLoss,
+  hasPreferenceLoss,
   lossSettings,
   needsProximal,
   needsReference,
@@ -117,7 +118,7 @@ function algorithmClashes(settings: RunSettings): SettingConflict[] {
       'is null, and only the distance from it is rewarded (algorithm.reward_scale is 0): a checkpoint folder there names the teacher',
     );
   }
-  found.push(...weightClashes(settings));
+  found.push(...weightClashes(settings), ...preferenceClashes(settings));
   for (const [name, schedule] of Object.entries(settings.schedules)) {
     const fault = schedule && scheduleFault(schedule);
     if (fault) add(`schedules.${name}`, fault);
@@ -165,6 +166,48 @@ function weightClashes(settings: RunSettings): SettingConflict[] {
       });
   }
   return found;
+}
+
+/** Pairs are made of whole episodes of a group. */
+function preferenceClashes(settings: RunSettings): SettingConflict[] {
+  const { algorithm, loss, rollout, diagnostics } = settings;
+  if (!hasPreferenceLoss(settings)) return [];
+  const { filter } = algorithm;
+  const clashes: readonly (readonly [boolean, string, string])[] = [
+    [rollout.group_size < 2, 'rollout.group_size', 'is 1, and a pair takes two: use at least 2'],
+    [rollout.context_mode !== 'full', 'rollout.context_mode', 'cuts episodes, and pairs are whole: use full'],
+    [
+      algorithm.mini_batch_size < 2,
+      'algorithm.mini_batch_size',
+      'is 1, and a pair takes two: use at least 2',
+    ],
+    [algorithm.train_on !== 'all', 'algorithm.train_on', 'leaves out what pairs are made of: use all'],
+    [algorithm.overlong_mask, 'algorithm.overlong_mask', 'would part pairs: use false'],
+    [
+      filter.fill !== 'none' && filter.fill !== 'refill',
+      'algorithm.filter.fill',
+      `is ${filter.fill}, which would part pairs: use none or refill`,
+    ],
+    [
+      filter.loss_scaling !== 'none',
+      'algorithm.filter.loss_scaling',
+      'scales advantages, which pairs have none of: use none',
+    ],
+    [
+      hasKlInReward(settings),
+      'algorithm.kl_in_reward',
+      'has no part in returns, by which pairs are chosen: use 0',
+    ],
+    [loss.entropy_coefficient > 0, 'loss.entropy_coefficient', 'has no term in a preference loss: use 0'],
+    [
+      diagnostics.gradients.every > 0,
+      'diagnostics.gradients',
+      'tells apart parts of a loss that dpo does not have: use every: 0',
+    ],
+  ];
+  return clashes.flatMap(([on, key, why]) =>
+    on ? [{ key, message: `${why} (loss.policy is ${loss.policy})` }] : [],
+  );
 }
 
 /** @returns what is wrong with a schedule, in words; undefined when it can be followed */

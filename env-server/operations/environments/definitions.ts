@@ -3,7 +3,7 @@ import { DEFINITIONS, Definition, KINDS, PROTOCOLS } from '../../custom/definiti
 import type { Registered, Registrations } from '../../custom/registrations.ts';
 import { withoutSecrets } from '../../custom/remote/secrets.ts';
 import { type CheckReport as Report, RULES, type Rule } from '../../environments/core/checker/report.ts';
-import type { AuditAction, StoredEnvironment } from '../../persistence/store.ts';
+import type { AuditAction, StoredEnvironment } from '../../persistence/stored-environment.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { compileCheck, type InputCheck } from '../dispatch/validation.ts';

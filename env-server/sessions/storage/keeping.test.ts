@@ -8,7 +8,7 @@ import { type App, createApp } from '../../app.ts';
 import type { Settings } from '../../config/settings.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import type { Registry } from '../../environments/registry.ts';
-import { DATABASE_FILE } from '../../persistence/database.ts';
+import { DATABASE_FILE, openDatabase } from '../../persistence/database.ts';
 import { ServerClock } from '../limits/server-clock.ts';
 
 /** What is stored of sessions: each by itself, only what is new, and nobody's at the cost of others. */
@@ -273,4 +273,22 @@ t.test('a wall clock that is set by hours expires nothing early and nothing neve
     t.equal(await stands(third), 410, 'its lifetime is over');
     await third.server.close();
   }
+});
+
+t.test('a checkpoint waits for another process in a thread, while clients are answered', async t => {
+  const data = t.testdir();
+  const first = await server(t, data, { checkpointSeconds: 0.01 });
+  const holder = openDatabase(data, 0);
+  holder.exec('BEGIN IMMEDIATE');
+  const id = await first.open('test/Counter-v0');
+  for (let i = 1; i <= 3; i++) {
+    t.match(await step(first, id, 'add'), { status: 200, body: { step: i } });
+    // Time for a checkpoint.
+    await new Promise(resolve => setTimeout(resolve, 20));
+  }
+  holder.exec('COMMIT');
+  holder.close();
+  await first.server.close();
+  const again = await server(t, data);
+  t.match((await again.ask('GET', `/v1/sessions/${id}`)).body, { step: 3 });
 });

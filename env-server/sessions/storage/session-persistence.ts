@@ -13,6 +13,7 @@ import type { PersistenceHealth } from '../../persistence/persistence-health.ts'
 import { RetryTimer } from '../../persistence/retry-timer.ts';
 import { type RowDurability, type SessionChanges, SessionRows } from '../../persistence/session-rows.ts';
 import { storageFaultOf } from '../../persistence/storage-problem.ts';
+import { DatabaseThread } from '../../persistence/thread/database-thread.ts';
 import type { EndedSession } from '../ended.ts';
 import type { SessionManager } from '../manager.ts';
 import type { SessionOwnership } from '../placement.ts';
@@ -86,7 +87,10 @@ export function openSessionPersistence(
  */
 export class SessionPersistence {
   readonly #parts: SessionPersistenceParts;
+  /** For the start, the end, and what cannot wait. */
   readonly #rows: SessionRows;
+  /** For checkpoints. */
+  readonly #thread: DatabaseThread;
   readonly #share: SessionOwnership;
   readonly #folder: string;
   readonly #journal: Journal | undefined;
@@ -117,6 +121,7 @@ export class SessionPersistence {
     const synced = durability === 'fsync';
     this.#standing = synced ? 'synced' : durability === 'journal' ? 'journaled' : 'open';
     if (synced) this.#rows.sync();
+    this.#thread = new DatabaseThread({ folder: data, synced });
     const lostBy = (session: Session) => lostReason(session, parts.catalog);
     this.#items = new StoredItems({
       editionOf,
@@ -234,8 +239,10 @@ export class SessionPersistence {
   }
 
   #noteFailure(error: unknown): void {
+    // At the end everything is written at once.
+    if (this.#finished) return;
     this.#parts.health.failed('checkpoint', error);
-    if (!this.#finished) this.#retry.failed();
+    this.#retry.failed();
   }
 
   /**
@@ -247,6 +254,7 @@ export class SessionPersistence {
     this.#finished = true;
     clearInterval(this.#timer);
     this.#retry.stop();
+    this.#thread.seal();
     const { sessions } = this.#parts;
     if (this.#begun) {
       for (const session of sessions.open()) {
@@ -268,6 +276,7 @@ export class SessionPersistence {
       this.#journal?.close();
     }
     this.#rows.close();
+    void this.#thread.close();
     sessions.onEnd = undefined;
   }
 
@@ -347,19 +356,20 @@ export class SessionPersistence {
     if (this.#finished) return;
     this.#ended.splice(0, ended.length);
     for (const { memory, changes } of replies) memory.stored(changes);
-    const marks = [{ ids: unsavedOf(sessions.open()), standing: 'open' as const }];
-    this.#rows.write({ marks, ...this.#housekeeping() });
+    const marks = [{ ids: [...unsavedOf(sessions.open())], standing: 'open' as const }];
+    await this.#thread.write('writeSessions', { marks, ...this.#housekeeping() });
+    if (this.#finished) return;
     if (mark !== undefined) this.#journal?.release(mark);
     this.#dropInherited();
   }
 
-  /** Writes items a few at a time, as many as take no longer than the slice, with room for others in between. */
+  /** Writes items a few at a time, as many as take no longer than the slice, while others have their turn. */
   async #inSlices(items: Iterable<StoredItem>): Promise<void> {
     for (const batch of batchesOf(items, SLICE_MS)) {
       if (this.#finished) return;
-      this.#put(batch);
-      await new Promise(resolve => setImmediate(resolve));
+      await this.#thread.write('writeSessions', changesOf(batch));
       if (this.#finished) return;
+      for (const { stored } of batch) stored?.();
     }
   }
 

@@ -1,0 +1,239 @@
+import type { DatabaseSync } from 'node:sqlite';
+import type { JsonObject } from '../../shared/json.ts';
+import { DamagedDatabase } from './damage.ts';
+import type { PersistenceHealth } from './persistence-health.ts';
+import { RetryTimer } from './retry-timer.ts';
+import { storageFaultOf } from './storage-problem.ts';
+import type { AuditEntry, StoredEnvironment } from './stored-environment.ts';
+import { inTransaction } from './transaction.ts';
+
+/** Oldest entries of the audit log go when there are more. */
+const AUDIT_KEPT = 100_000;
+/** Notes that wait for a disk that takes no writes; the oldest go when there are more. They are in the log as well. */
+const MAX_WAITING_NOTES = 1000;
+const MIN_TRY_BYTES = 4096;
+
+interface EnvironmentRow {
+  env_id: string;
+  kind: string;
+  definition: string;
+  facts: string;
+  owner: string;
+  revision: number;
+  registered_at: number;
+  replaced_at: number | null;
+}
+
+/** How writes fare, told to {@link PersistenceHealth}. */
+export type StoreHealth = Pick<PersistenceHealth, 'failed' | 'succeeded' | 'waiting'>;
+
+/** Custom environments and the audit log in the embedded database. It writes at once, and the caller waits. */
+export class SqliteStore {
+  readonly #database: DatabaseSync;
+  readonly #health: StoreHealth;
+  readonly #retry = new RetryTimer(() => this.#try());
+  #waiting: AuditEntry[] = [];
+  /** Size of the largest write that the disk had no room for; 0 while there is room. */
+  #needed = 0;
+  /** Number of the newest note that is this process's own or known to have been another's. */
+  #noted: number;
+  #lastNote: number | undefined;
+
+  /** @param health is told how writes fare */
+  constructor(database: DatabaseSync, health: StoreHealth) {
+    this.#database = database;
+    this.#health = health;
+    this.#noted = newestNote(database);
+  }
+
+  /** Number of the note that the last write left; undefined where it left none. */
+  get lastNote(): number | undefined {
+    return this.#lastNote;
+  }
+
+  /** A note is this process's, although it was written through another connection. */
+  knows(note: number | undefined): void {
+    if (note === this.#noted + 1) this.#noted = note;
+  }
+
+  /** Custom environments in the order in which they were first registered. */
+  environments(): StoredEnvironment[] {
+    const rows = this.#database
+      .prepare('SELECT * FROM environments ORDER BY registered_at, env_id')
+      .all() as unknown as EnvironmentRow[];
+    return rows.map(row => ({
+      envId: row.env_id,
+      kind: row.kind,
+      definition: this.#parse(row.definition, row.env_id),
+      facts: this.#parse(row.facts, row.env_id),
+      owner: row.owner,
+      revision: row.revision,
+      registeredAt: row.registered_at,
+      replacedAt: row.replaced_at,
+    }));
+  }
+
+  /** @returns false, with nothing done, when one is to be added whose id is taken */
+  putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean {
+    const definition = JSON.stringify(environment.definition);
+    return this.#write(definition.length, () => {
+      if (environment.revision === 1 && this.#has(environment.envId)) return false;
+      this.#database
+        .prepare(
+          `INSERT INTO environments (env_id, kind, definition, facts, owner, revision, registered_at, replaced_at)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+           ON CONFLICT (env_id) DO UPDATE SET
+             kind = excluded.kind, definition = excluded.definition, facts = excluded.facts,
+             owner = excluded.owner, revision = excluded.revision, replaced_at = excluded.replaced_at`,
+        )
+        .run(
+          environment.envId,
+          environment.kind,
+          definition,
+          JSON.stringify(environment.facts),
+          environment.owner,
+          environment.revision,
+          environment.registeredAt,
+          environment.replacedAt,
+        );
+      this.#note(entry);
+      return true;
+    });
+  }
+
+  /** Leaves nothing of the old ones in the files. */
+  rewriteDefinitions(environments: readonly StoredEnvironment[]): void {
+    this.#database.exec('PRAGMA secure_delete = ON');
+    inTransaction(this.#database, () => {
+      const update = this.#database.prepare(
+        'UPDATE environments SET definition = ? WHERE env_id = ? AND revision = ?',
+      );
+      for (const { envId, revision, definition } of environments) {
+        update.run(JSON.stringify(definition), envId, revision);
+      }
+    });
+    this.#database.exec('VACUUM; PRAGMA wal_checkpoint(TRUNCATE)');
+  }
+
+  removeEnvironment(envId: string, entry: AuditEntry): void {
+    this.#write(0, () => {
+      this.#database.prepare('DELETE FROM environments WHERE env_id = ?').run(envId);
+      this.#note(entry);
+    });
+  }
+
+  /** Notes what changed nothing; where the disk takes no writes, when it does. */
+  note(entry: AuditEntry): void {
+    try {
+      this.#write(0, () => this.#note(entry));
+    } catch (error) {
+      if (!isStorageFault(error)) throw error;
+      this.#waiting = [...this.#waiting, entry].slice(-MAX_WAITING_NOTES);
+      this.#health.waiting('environments', JSON.stringify(this.#waiting).length);
+    }
+  }
+
+  /** Oldest first. */
+  audit(): AuditEntry[] {
+    return this.#database
+      .prepare('SELECT at, principal, action, env_id AS envId, kind, sha256, outcome FROM audit ORDER BY id')
+      .all()
+      .map(row => ({ ...row }) as unknown as AuditEntry);
+  }
+
+  /** Whether another process has noted anything since this was last asked, or since it was opened. */
+  changedElsewhere(): boolean {
+    const before = this.#noted;
+    this.#noted = newestNote(this.#database);
+    return this.#noted !== before;
+  }
+
+  close(): void {
+    this.#retry.stop();
+    if (!this.#database.isOpen) return;
+    if (this.#waiting.length > 0) this.#try();
+    this.#retry.stop();
+    this.#database.close();
+  }
+
+  /**
+   * Writes after what has waited for it.
+   * @param size of what is written, where that may be much: after a full disk a smaller write does not tell that there is room
+   */
+  #write<T>(size: number, work: () => T): T {
+    let result: T;
+    this.#lastNote = undefined;
+    try {
+      result = inTransaction(this.#database, () => {
+        for (const entry of this.#waiting) this.#note(entry);
+        return work();
+      });
+    } catch (error) {
+      if (isStorageFault(error)) {
+        this.#needed = Math.max(this.#needed, size);
+        this.#health.failed('environments', error);
+        this.#retry.failed();
+      }
+      throw error;
+    }
+    this.#waiting = [];
+    this.#health.waiting('environments', 0);
+    if (size >= this.#needed) {
+      this.#needed = 0;
+      this.#retry.succeeded();
+      this.#health.succeeded('environments');
+    }
+    return result;
+  }
+
+  /** Tries the disk with as much as there was no room for; the pages stay the database's, for the client's next attempt. */
+  #try(): void {
+    const size = Math.max(this.#needed, MIN_TRY_BYTES);
+    try {
+      this.#write(size, () => {
+        this.#database.exec('DROP TABLE IF EXISTS attempt; CREATE TABLE attempt (bytes BLOB) STRICT');
+        this.#database.prepare('INSERT INTO attempt VALUES (zeroblob(?))').run(size);
+      });
+      this.#write(size, () => this.#database.exec('DROP TABLE IF EXISTS attempt'));
+    } catch (error) {
+      if (isStorageFault(error)) return;
+      // For example another process that holds the database for long.
+      this.#health.failed('environments', error);
+      this.#retry.failed();
+    }
+  }
+
+  #note({ at, principal, action, envId, kind, sha256, outcome }: AuditEntry): void {
+    const { lastInsertRowid } = this.#database
+      .prepare(
+        'INSERT INTO audit (at, principal, action, env_id, kind, sha256, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)',
+      )
+      .run(at, principal, action, envId, kind, sha256, outcome);
+    const note = Number(lastInsertRowid);
+    this.#database.prepare('DELETE FROM audit WHERE id <= ?').run(note - AUDIT_KEPT);
+    this.#lastNote = note;
+    this.knows(note);
+  }
+
+  #parse(text: string, envId: string): JsonObject {
+    try {
+      return JSON.parse(text) as JsonObject;
+    } catch (error) {
+      const fault = `the definition of ${envId} is not JSON: ${(error as Error).message}`;
+      throw new DamagedDatabase(this.#database.location() ?? 'in memory', new Error(fault));
+    }
+  }
+
+  #has(envId: string): boolean {
+    return this.#database.prepare('SELECT 1 FROM environments WHERE env_id = ?').get(envId) !== undefined;
+  }
+}
+
+function isStorageFault(error: unknown): boolean {
+  return storageFaultOf((error as Error).cause) !== undefined;
+}
+
+/** Notes are numbered one after the other. */
+function newestNote(database: DatabaseSync): number {
+  return (database.prepare('SELECT coalesce(max(id), 0) AS id FROM audit').get() as { id: number }).id;
+}

@@ -1,0 +1,103 @@
+import { Worker } from 'node:worker_threads';
+import {
+  type DatabaseWrites,
+  type HealthNews,
+  revivedError,
+  type ThreadMessage,
+  type ThreadSetup,
+  type WriteName,
+  type WriteRequest,
+} from './protocol.ts';
+
+const WORKER = new URL('./worker.ts', import.meta.url);
+
+interface Waiting {
+  readonly resolve: (result: unknown) => void;
+  readonly reject: (error: Error) => void;
+}
+
+export interface DatabaseThreadSettings {
+  /** Of the database. */
+  readonly folder: string;
+  /** What is written survives the end of the machine. */
+  readonly synced?: boolean;
+  /** Is told how writes to the tables of environments fare. */
+  readonly onHealth?: (news: HealthNews) => void;
+}
+
+/** Writes to the database in a thread, one after the other. The thread is started with the first write. */
+export class DatabaseThread {
+  readonly #settings: DatabaseThreadSettings;
+  readonly #sealed = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+  readonly #waiting = new Map<number, Waiting>();
+  #worker: Worker | undefined;
+  #requests = 0;
+
+  constructor(settings: DatabaseThreadSettings) {
+    this.#settings = settings;
+  }
+
+  /**
+   * Writes; whole or not at all.
+   * @throws Problem `storage_full`, `storage_failed`; Error when the thread ends meanwhile
+   */
+  write<N extends WriteName>(
+    name: N,
+    ...given: Parameters<DatabaseWrites[N]>
+  ): Promise<ReturnType<DatabaseWrites[N]>> {
+    this.#worker ??= this.#start();
+    const worker = this.#worker;
+    const id = ++this.#requests;
+    const request: WriteRequest = { id, name, given };
+    return new Promise<unknown>((resolve, reject) => {
+      worker.postMessage(request);
+      this.#waiting.set(id, { resolve, reject });
+      // The process does not end while somebody waits.
+      worker.ref();
+    }) as Promise<ReturnType<DatabaseWrites[N]>>;
+  }
+
+  #start(): Worker {
+    const { folder, synced = false, onHealth } = this.#settings;
+    const workerData: ThreadSetup = { folder, synced, sealed: this.#sealed };
+    const worker = new Worker(WORKER, { workerData, name: 'database' });
+    worker.on('message', (message: ThreadMessage) => {
+      if ('health' in message) onHealth?.(message.health);
+      else this.#settle(message);
+      if (this.#waiting.size === 0) worker.unref();
+    });
+    worker.on('error', error => this.#lose(worker, error));
+    worker.on('exit', () => this.#lose(worker, new Error('the thread of the database ended')));
+    return worker;
+  }
+
+  #settle(message: Exclude<ThreadMessage, { readonly health: unknown }>): void {
+    const waiting = this.#waiting.get(message.id);
+    this.#waiting.delete(message.id);
+    if ('error' in message) waiting?.reject(revivedError(message.error));
+    else waiting?.resolve(message.result);
+  }
+
+  /** The next write starts another thread. */
+  #lose(worker: Worker, error: Error): void {
+    if (this.#worker !== worker) return;
+    this.#worker = undefined;
+    const waiting = [...this.#waiting.values()];
+    this.#waiting.clear();
+    for (const { reject } of waiting) reject(error);
+  }
+
+  /** From now on no changes of sessions are written, also those that were asked for; at most one is just being written. */
+  seal(): void {
+    Atomics.store(this.#sealed, 0, 1);
+  }
+
+  /** Ends the thread when what was asked for is done. */
+  async close(): Promise<void> {
+    const worker = this.#worker;
+    if (!worker) return;
+    await this.write('close').catch(() => undefined);
+    this.#worker = undefined;
+    await worker.terminate();
+  }
+}

@@ -1,0 +1,88 @@
+import { Problem, type ProblemCode } from '../../problems.ts';
+import type { SessionChanges } from '../session-rows.ts';
+import type { AuditEntry, StoredEnvironment } from '../stored-environment.ts';
+
+/** What a thread is started with. */
+export interface ThreadSetup {
+  /** Of the database. */
+  readonly folder: string;
+  /** What is written survives the end of the machine. */
+  readonly synced: boolean;
+  /** One number, shared: 1 when nothing may be written any more. */
+  readonly sealed: Int32Array;
+}
+
+/** The writes that a thread does, each whole or not at all. */
+export interface DatabaseWrites {
+  writeSessions(changes: SessionChanges): void;
+  putEnvironment(environment: StoredEnvironment, entry: AuditEntry): NotedWrite<boolean>;
+  removeEnvironment(envId: string, entry: AuditEntry): NotedWrite<void>;
+  note(entry: AuditEntry): NotedWrite<void>;
+  /** Writes what has waited, once more, and closes the database. */
+  close(): void;
+}
+
+/** A result, with the number of the note in the audit log that was written with it, if one was. */
+export interface NotedWrite<T> {
+  readonly result: T;
+  readonly note: number | undefined;
+}
+
+export type WriteName = keyof DatabaseWrites;
+
+export interface WriteRequest {
+  readonly id: number;
+  readonly name: WriteName;
+  readonly given: readonly unknown[];
+}
+
+/** What came of a request, or how writing fares. */
+export type ThreadMessage =
+  | { readonly id: number; readonly result: unknown }
+  | { readonly id: number; readonly error: PlainError }
+  | { readonly health: HealthNews };
+
+export type HealthNews =
+  | { readonly state: 'succeeded' }
+  | { readonly state: 'failed'; readonly error: PlainError }
+  | { readonly state: 'waiting'; readonly bytes: number };
+
+/** An error as it crosses from one thread to another. */
+export interface PlainError {
+  readonly name: string;
+  readonly message: string;
+  readonly stack: string | undefined;
+  /** Of the system, of Node or of a problem. */
+  readonly code: string | undefined;
+  /** Of SQLite. */
+  readonly errcode: number | undefined;
+  readonly problem:
+    | { readonly code: ProblemCode; readonly retryAfterSeconds: number | undefined }
+    | undefined;
+  readonly cause: PlainError | undefined;
+}
+
+export function plainError(error: unknown): PlainError {
+  const { name, message, stack, cause } = error as Error;
+  const { code, errcode } = error as { readonly code?: unknown; readonly errcode?: unknown };
+  return {
+    name,
+    message,
+    stack,
+    code: typeof code === 'string' ? code : undefined,
+    errcode: typeof errcode === 'number' ? errcode : undefined,
+    problem:
+      error instanceof Problem ? { code: error.code, retryAfterSeconds: error.retryAfterSeconds } : undefined,
+    cause: cause === undefined ? undefined : plainError(cause),
+  };
+}
+
+export function revivedError({ name, message, stack, code, errcode, problem, cause }: PlainError): Error {
+  const why = cause && revivedError(cause);
+  if (problem) {
+    const { retryAfterSeconds } = problem;
+    return new Problem(problem.code, message, { retryAfterSeconds, cause: why });
+  }
+  const error = Object.assign(new Error(message, why && { cause: why }), { name, stack });
+  return Object.assign(error, code !== undefined && { code }, errcode !== undefined && { errcode });
+}

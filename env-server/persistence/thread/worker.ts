@@ -1,0 +1,65 @@
+import { parentPort, workerData } from 'node:worker_threads';
+import { openDatabase } from '../database.ts';
+import { SessionRows } from '../session-rows.ts';
+import { SqliteStore } from '../sqlite-store.ts';
+import {
+  type DatabaseWrites,
+  type HealthNews,
+  plainError,
+  type ThreadMessage,
+  type ThreadSetup,
+  type WriteRequest,
+} from './protocol.ts';
+
+/** How long a write waits for another process to finish its own; only those who asked for it wait with it. */
+const PATIENCE_MS = 10_000;
+
+const { folder, synced, sealed } = workerData as ThreadSetup;
+const port = parentPort!;
+
+let openedRows: SessionRows | undefined;
+let openedStore: SqliteStore | undefined;
+
+function rows(): SessionRows {
+  if (!openedRows) {
+    openedRows = new SessionRows(folder);
+    if (synced) openedRows.sync();
+  }
+  return openedRows;
+}
+
+function store(): SqliteStore {
+  const tell = (health: HealthNews) => post({ health });
+  openedStore ??= new SqliteStore(openDatabase(folder, PATIENCE_MS), {
+    succeeded: () => tell({ state: 'succeeded' }),
+    failed: (_part, error) => tell({ state: 'failed', error: plainError(error) }),
+    waiting: (_part, bytes) => tell({ state: 'waiting', bytes }),
+  });
+  return openedStore;
+}
+
+const noted = <T>(result: T) => ({ result, note: store().lastNote });
+
+const WRITES: DatabaseWrites = {
+  writeSessions: changes => rows().write(changes, () => Atomics.load(sealed, 0) === 0),
+  putEnvironment: (environment, entry) => noted(store().putEnvironment(environment, entry)),
+  removeEnvironment: (envId, entry) => noted(store().removeEnvironment(envId, entry)),
+  note: entry => noted(store().note(entry)),
+  close() {
+    openedRows?.close();
+    openedStore?.close();
+  },
+};
+
+function post(message: ThreadMessage): void {
+  port.postMessage(message);
+}
+
+port.on('message', ({ id, name, given }: WriteRequest) => {
+  try {
+    const write = WRITES[name] as (...given: readonly unknown[]) => unknown;
+    post({ id, result: write(...given) });
+  } catch (error) {
+    post({ id, error: plainError(error) });
+  }
+});
