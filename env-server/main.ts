@@ -1,7 +1,5 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { VERSION } from '../shared/version.ts';
-import { createApp } from './app.ts';
-import { readConfigFile } from './config/config-file.ts';
 import {
   DECLARATIONS,
   ENVIRONMENT_SETTINGS,
@@ -11,12 +9,8 @@ import {
   type Settings,
   variableOf,
 } from './config/settings.ts';
-import { NO_DATA } from './environments/core/datasets/records.ts';
-import { BUILT_IN } from './environments/registry.ts';
-import { describeRepair, repairDatabase } from './persistence/repair.ts';
-import { stopperOf } from './stopping.ts';
-import { Authenticator, hashToken, refuseOpenServer } from './transports/access/auth.ts';
-import { loadSdk } from './transports/mcp/exchange.ts';
+
+// What serves is imported where it is used: help and wrong settings are told at once.
 
 function command(): Command {
   const program = new Command('ragen-env-server')
@@ -25,15 +19,18 @@ function command(): Command {
     .showHelpAfterError('(ragen-env-server --help lists the settings)');
   program.command('serve', { isDefault: true, hidden: true }).action(async (_options, self: Command) => {
     const { config } = program.opts<{ config?: string }>();
-    if (config !== undefined) takeFrom(config, program);
+    if (config !== undefined) await takeFrom(config, program);
     const settings = self.optsWithGlobals<Settings & EnvironmentSettings & { repair?: boolean }>();
-    if (settings.repair) repair(settings.data);
+    if (settings.repair) await repair(settings.data);
     await serve(settings, program);
   });
   program
     .command('hash-token')
     .description('read a token from standard input and print the sha256 that --tokens wants')
-    .action(async () => console.log(hashToken((await readAll(process.stdin)).trim())));
+    .action(async () => {
+      const { hashToken } = await import('./transports/access/auth.ts');
+      console.log(hashToken((await readAll(process.stdin)).trim()));
+    });
   program.addOption(
     new Option(
       '--config <file>',
@@ -75,7 +72,8 @@ function parseNumber(
 }
 
 /** Takes settings from a file where neither a flag nor a variable gives them. */
-function takeFrom(file: string, program: Command): void {
+async function takeFrom(file: string, program: Command): Promise<void> {
+  const { readConfigFile } = await import('./config/config-file.ts');
   for (const [name, value] of readConfigFile(file)) {
     if (program.getOptionValueSource(name) === 'default') {
       program.setOptionValueWithSource(name, value, 'config');
@@ -87,20 +85,24 @@ function takeFrom(file: string, program: Command): void {
  * Environments read their settings from the variables of the process: those become what flags and files say, also where
  * that is the default. Those whom tokens keep apart share no files.
  */
-function tellEnvironments(settings: EnvironmentSettings, tokens: string): void {
+async function tellEnvironments(settings: EnvironmentSettings, tokens: string): Promise<void> {
   for (const name of Object.keys(ENVIRONMENT_SETTINGS) as (keyof EnvironmentSettings)[]) {
     const value = settings[name];
     if (value === ENVIRONMENT_SETTINGS[name].default) delete process.env[variableOf(name)];
     else process.env[variableOf(name)] = String(value);
   }
-  if (tokens !== '' && settings.dataDir === '') process.env[variableOf('dataDir')] = NO_DATA;
+  if (tokens !== '' && settings.dataDir === '') {
+    const { NO_DATA } = await import('./environments/core/datasets/records.ts');
+    process.env[variableOf('dataDir')] = NO_DATA;
+  }
 }
 
 async function serve(settings: Settings & EnvironmentSettings, program: Command): Promise<void> {
-  tellEnvironments(settings, settings.tokens);
+  await tellEnvironments(settings, settings.tokens);
   const portChosen = program.getOptionValueSource('port') !== 'default';
   const { address, stop } = await (settings.workers === 1 ? serveAlone : serveTogether)(settings, portChosen);
   console.log(`ragen env-server listening on ${address} (playground at /, reference at /docs)`);
+  const { BUILT_IN } = await import('./environments/registry.ts');
   for (const { spec, condition } of BUILT_IN) {
     condition?.().then(
       ({ summary }) => console.log(`${spec.id}: ${summary}`),
@@ -112,8 +114,9 @@ async function serve(settings: Settings & EnvironmentSettings, program: Command)
   if (process.connected) process.once('disconnect', () => stop('parent gone'));
 }
 
-function repair(data: string): void {
+async function repair(data: string): Promise<void> {
   if (data === '') throw new Error('--repair needs --data, the folder of the database');
+  const { describeRepair, repairDatabase } = await import('./persistence/repair.ts');
   const report = repairDatabase(data);
   console.log(report ? describeRepair(report) : `nothing is wrong with the database in ${data}`);
 }
@@ -124,15 +127,22 @@ interface RunningServer {
 }
 
 async function serveAlone(settings: Settings, portChosen: boolean): Promise<RunningServer> {
-  const app = await createApp(settings);
+  const { Authenticator, refuseOpenServer } = await import('./transports/access/auth.ts');
   const { host, port } = settings;
-  refuseOpenServer(host, app.authenticator);
+  refuseOpenServer(host, new Authenticator(settings.tokens));
+  const [{ createApp }, { stopperOf }, { loadSdk }] = await Promise.all([
+    import('./app.ts'),
+    import('./stopping.ts'),
+    import('./transports/mcp/exchange.ts'),
+  ]);
+  const app = await createApp(settings);
   await loadSdk();
   const address = await freePort(port, portChosen, port => app.server.listen({ host, port }));
   return { address, stop: stopperOf(app, settings) };
 }
 
 async function serveTogether(settings: Settings, portChosen: boolean): Promise<RunningServer> {
+  const { Authenticator, refuseOpenServer } = await import('./transports/access/auth.ts');
   const { host } = settings;
   refuseOpenServer(host, new Authenticator(settings.tokens));
   const { Supervisor } = await import('./cluster/supervisor.ts');

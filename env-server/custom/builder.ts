@@ -1,11 +1,13 @@
 import type { JsonObject } from '../../shared/json.ts';
+import { atOnce, inSlices, type Sliced } from '../../shared/slices.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import type { Registry } from '../environments/registry.ts';
 import { composedEnvironment } from './composed.ts';
 import type { Definition } from './definition.ts';
 import { invalidDefinition } from './fault.ts';
 import type { RemoteDefinition } from './remote/definition.ts';
-import { Endpoint, type RemoteNetwork } from './remote/endpoint.ts';
+import { Endpoint } from './remote/endpoint.ts';
+import type { RemoteNetwork } from './remote/network.ts';
 import { learnOpenEnv, type OpenEnvFacts, openEnvEnvironment } from './remote/openenv.ts';
 import { learnOrs, type OrsFacts, orsEnvironment } from './remote/ors.ts';
 import { learnRagen, type RagenFacts, ragenEnvironment } from './remote/ragen.ts';
@@ -13,7 +15,6 @@ import { webhookEnvironment } from './remote/webhook.ts';
 import { MAX_SOURCE_LENGTH, sourceOf } from './script/definition.ts';
 import type { ScriptPool } from './script/pool.ts';
 import { type ScriptFacts, scriptEnvironment } from './script/script.ts';
-import { atOnce, inSlices, type Sliced } from './slices.ts';
 import type { TabularDefinition } from './tabular/definition.ts';
 import { tabularEnvironment } from './tabular/tabular.ts';
 

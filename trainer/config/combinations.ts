@@ -2,12 +2,14 @@ import { ADVANTAGES, advantageEstimator, checkAdvantage } from '../algorithms/ad
 import { checkFilterSettings } from '../algorithms/filters/settings.ts';
 import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
+import { LEAST_DROPOUT } from '../models/adapters/dropout.ts';
 import { curriculumFaults } from '../rollout/curriculum.ts';
 import {
   distributionChange,
   filterSettings,
   hasKlInReward,
   hasKlLoss,
+  hasPreferenceLoss,
   lossSettings,
   needsProximal,
   needsReference,
@@ -110,13 +112,13 @@ function algorithmClashes(settings: RunSettings): SettingConflict[] {
       `${loss.policy} imitates what it is given, failures too: choose algorithm.train_on: successes (recipe=expert_iteration), or a loss that learns from rewards`,
     );
   }
-  if (hasKlInReward(settings) && algorithm.reward_scale === 0 && policy.reference === null) {
+  if (hasKlInReward(settings) && algorithm.reward_scale === 0 && hasOwnReference(policy)) {
     add(
       'policy.reference',
-      'is null, and only the distance from it is rewarded (algorithm.reward_scale is 0): a checkpoint folder there names the teacher',
+      'is null, and only the distance from it is rewarded (algorithm.reward_scale is 0): a checkpoint folder there, or policy.reference_endpoint, names the teacher',
     );
   }
-  found.push(...weightClashes(settings));
+  found.push(...weightClashes(settings), ...preferenceClashes(settings));
   for (const [name, schedule] of Object.entries(settings.schedules)) {
     const fault = schedule && scheduleFault(schedule);
     if (fault) add(`schedules.${name}`, fault);
@@ -157,13 +159,71 @@ function weightClashes(settings: RunSettings): SettingConflict[] {
         key,
         message: 'refreshes a reference that nothing asks for: give a KL term a coefficient',
       });
-    if (policy.reference !== null)
+    if (!hasOwnReference(policy))
       found.push({
         key,
-        message: 'refreshes the reference, but policy.reference names one that stays: use one',
+        message:
+          'refreshes the reference, but policy.reference or policy.reference_endpoint names one that stays: use one',
       });
   }
+  if (policy.reference_endpoint) {
+    const key = 'policy.reference_endpoint';
+    const add = (message: string) => found.push({ key, message });
+    if (!needsReference(settings))
+      add('names a reference that nothing asks for: give a KL term a coefficient');
+    if (policy.reference !== null) add('stands next to policy.reference, which names one, too: use one');
+    if (rollout.temperature !== 1)
+      add(`scores at temperature 1, but rollout.temperature is ${rollout.temperature}: use 1`);
+    if (rollout.constrained) add('does not know the grammar of rollout.constrained: set that to false');
+  }
   return found;
+}
+
+/** Whether the reference is the policy itself, as it was. */
+function hasOwnReference({ reference, reference_endpoint }: RunSettings['policy']): boolean {
+  return reference === null && reference_endpoint === null;
+}
+
+/** Pairs are made of whole episodes of a group. */
+function preferenceClashes(settings: RunSettings): SettingConflict[] {
+  const { algorithm, loss, rollout, diagnostics } = settings;
+  if (!hasPreferenceLoss(settings)) return [];
+  const { filter } = algorithm;
+  const clashes: readonly (readonly [boolean, string, string])[] = [
+    [rollout.group_size < 2, 'rollout.group_size', 'is 1, and a pair takes two: use at least 2'],
+    [rollout.context_mode !== 'full', 'rollout.context_mode', 'cuts episodes, and pairs are whole: use full'],
+    [
+      algorithm.mini_batch_size < 2,
+      'algorithm.mini_batch_size',
+      'is 1, and a pair takes two: use at least 2',
+    ],
+    [algorithm.train_on !== 'all', 'algorithm.train_on', 'leaves out what pairs are made of: use all'],
+    [algorithm.overlong_mask, 'algorithm.overlong_mask', 'would part pairs: use false'],
+    [
+      filter.fill !== 'none' && filter.fill !== 'refill',
+      'algorithm.filter.fill',
+      `is ${filter.fill}, which would part pairs: use none or refill`,
+    ],
+    [
+      filter.loss_scaling !== 'none',
+      'algorithm.filter.loss_scaling',
+      'scales advantages, which pairs have none of: use none',
+    ],
+    [
+      hasKlInReward(settings),
+      'algorithm.kl_in_reward',
+      'has no part in returns, by which pairs are chosen: use 0',
+    ],
+    [loss.entropy_coefficient > 0, 'loss.entropy_coefficient', 'has no term in a preference loss: use 0'],
+    [
+      diagnostics.gradients.every > 0,
+      'diagnostics.gradients',
+      'tells apart parts of a loss that dpo does not have: use every: 0',
+    ],
+  ];
+  return clashes.flatMap(([on, key, why]) =>
+    on ? [{ key, message: `${why} (loss.policy is ${loss.policy})` }] : [],
+  );
 }
 
 /** @returns what is wrong with a schedule, in words; undefined when it can be followed */
@@ -252,10 +312,11 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
       'adapters are learned next to a model that can do something already: name one with policy.init: <folder>',
     );
   }
-  if (policy.lora && policy.lora.dropout !== 0) {
+  const dropout = policy.lora?.dropout ?? 0;
+  if (dropout > 0 && (dropout < LEAST_DROPOUT || dropout > 1 - LEAST_DROPOUT)) {
     add(
       'policy.lora.dropout',
-      `must be 0, got ${policy.lora.dropout}: with dropout the loss would compute other probabilities than the tokens were sampled with`,
+      `is ${dropout}, too close to ${Math.round(dropout)}: take 0, or one from 0.002 to 0.998`,
     );
   }
   if (policy.lora?.quantization && policy.runtime === 'webgpu') {

@@ -109,6 +109,7 @@ export function lossSettings(settings: RunSettings): LossSettings {
     aggregation: loss.aggregation,
     maxResponseLength: loss.max_response_length ?? settings.policy.context,
     entropyCoefficient: loss.entropy_coefficient,
+    beta: loss.beta,
     kl: loss.kl,
     value: {
       coefficient: settings.policy.value_head ? loss.value_coefficient : 0,
@@ -149,9 +150,14 @@ export function baseFolder({ policy: { init } }: RunSettings): string | undefine
   return init === 'scratch' ? undefined : init;
 }
 
-/** Whether a KL term compares with a reference policy. */
+/** Whether the loss learns from pairs of episodes. */
+export function hasPreferenceLoss({ loss }: RunSettings): boolean {
+  return policyLoss(loss.policy).kind === 'preference';
+}
+
+/** Whether a KL term or the loss compares with a reference policy. */
 export function needsReference(settings: RunSettings): boolean {
-  return hasKlLoss(settings) || hasKlInReward(settings);
+  return hasKlLoss(settings) || hasKlInReward(settings) || hasPreferenceLoss(settings);
 }
 
 /** Whether a KL term stands in the loss, now or later. */

@@ -70,8 +70,8 @@ t.test('every recipe applies to every config and replaces its algorithm', async 
     rollout: { env_groups: 32, group_size: 4, asynchronous: { max_staleness: 1 } },
   });
   t.throws(
-    () => resolved('quickstart', 'gpro'),
-    /recipe.*there is no "gpro", did you mean `grpo`\?; valid: .*dapo/,
+    () => resolved('quickstart', 'grppo'),
+    /recipe.*there is no "grppo", did you mean `grpo`\?; valid: .*dapo/,
   );
 });
 
@@ -121,8 +121,8 @@ t.test(
     t.match(first('policy.heads=3'), /policy\.heads: must divide/);
     t.match(first('recipe=lora'), /policy\.lora: .* name one with policy\.init: <folder>/);
     t.match(
-      first('policy.init=here', 'policy.lora.dropout=0.1'),
-      /policy\.lora\.dropout: must be 0, got 0\.1: .* other probabilities/,
+      first('policy.init=here', 'policy.lora.dropout=0.001'),
+      /policy\.lora\.dropout: is 0\.001, too close to 0: take 0, or one from 0\.002/,
     );
     t.match(
       first('policy.init=here', 'policy.lora.quantization=nf4', 'policy.runtime=webgpu'),
@@ -237,6 +237,13 @@ t.test('combinations that cannot work are refused with the reason', async t => {
       /curriculum: stage 0: Sokoban not among train_tags/,
     ],
     ['optimizer.ema={} rollout.asynchronous={}', /optimizer\.ema: .*set optimizer\.ema\.validate to false/],
+    ['recipe=dpo rollout.context_mode=single_turn', /rollout\.context_mode: .* pairs are whole: use full/],
+    ['recipe=dpo loss.aggregation=token_mean', /use seq_mean_token_sum/],
+    ['recipe=dpo rollout.group_size=1', /rollout\.group_size: is 1, and a pair takes two/],
+    [
+      'recipe=distillation policy.reference_endpoint={url: http://t/v1, model: m} rollout.temperature=0.7 policy.reference=t',
+      /reference_endpoint: stands next to[\s\S]*scores at temperature 1/,
+    ],
     ['optimizer.ema.decay=1', /optimizer\.ema/],
     ['policy.reference_refresh_every=5', /reference_refresh_every: .*give a KL term a coefficient/],
     [

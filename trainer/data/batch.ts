@@ -1,9 +1,11 @@
 import { Random } from '../../shared/random.ts';
 import { planFill } from '../algorithms/filters/fill.ts';
 import { lossScale } from '../algorithms/filters/loss-scaling.ts';
+import { hasPreferenceLoss } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
-import { experienceSettings, trainingSequences } from './experience.ts';
+import { type ExperienceSettings, experienceSettings, trainingSequences } from './experience.ts';
 import type { Filtered } from './filtering.ts';
+import { preferencePairs } from './preferences.ts';
 import type { LaterScores } from './scoring.ts';
 import type { TrainingSequence } from './sequences/training-sequence.ts';
 
@@ -18,6 +20,7 @@ export function keptSequences(
   settings: RunSettings,
   parts: BatchParts,
 ): TrainingSequence[] {
+  if (hasPreferenceLoss(settings)) return pairedSequences(filtered, settings, parts);
   const { filter } = settings.algorithm;
   const scale = lossScale(
     filter.loss_scaling,
@@ -26,6 +29,20 @@ export function keptSequences(
   return trainingSequences(filtered.kept.flat(), experienceSettings(settings, parts.actionTokens), parts).map(
     sequence => scaled(sequence, scale),
   );
+}
+
+/** Pairs of kept episodes as sequences, chosen before rejected. A pair with an episode that was cut into several is left out. */
+function pairedSequences({ kept }: Filtered, settings: RunSettings, parts: BatchParts): TrainingSequence[] {
+  // Pairs have no advantages: an episode alone could not be whitened or compared.
+  const experience: ExperienceSettings = {
+    ...experienceSettings(settings, parts.actionTokens),
+    advantage: 'reinforce_pp',
+    whiten: false,
+  };
+  return preferencePairs(kept, settings).flatMap(({ chosen, rejected }) => {
+    const [first, second] = [chosen, rejected].map(one => trainingSequences([one], experience, parts));
+    return first.length === 1 && second.length === 1 ? [first[0], second[0]] : [];
+  });
 }
 
 /**

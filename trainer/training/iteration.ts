@@ -1,4 +1,4 @@
-import { lossSettings } from '../config/derived.ts';
+import { hasPreferenceLoss, lossSettings } from '../config/derived.ts';
 import { settingsAt } from '../config/schedules.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { fillBatch, keptSequences } from '../data/batch.ts';
@@ -107,6 +107,7 @@ export async function runIteration(
       epochs: algorithm.ppo_epochs,
       miniBatch: algorithm.mini_batch_size,
       seed: mixSeed(settings.seed, PURPOSE.order, step),
+      ...(hasPreferenceLoss(settings) ? { pairScorer: policy } : {}),
       ...(algorithm.target_kl === null ? {} : { targetKl: algorithm.target_kl }),
     });
   const update = await busy.during(() => (alongside ? policy.holdingGeneration(learn) : learn()));
@@ -125,6 +126,7 @@ export async function runIteration(
     ...gap,
     ...parts.generation?.takeMetrics(),
     ...update.metrics,
+    ...(hasPreferenceLoss(settings) ? { 'train/pairs': sequences.length / 2 } : {}),
     ...batchStatistics(keptEpisodes(filtered), sequences),
     ...diagnosed.metrics,
     ...scheduled.metrics,

@@ -8,6 +8,7 @@ import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { Policy, UpdateSettings } from '../policy/policy.ts';
 import { mixSeed } from '../rollout/seeds.ts';
 import { dump } from '../tensor/runtime/dump.ts';
+import { shuffledPairs, withPartners } from './preference-batches.ts';
 
 export interface UpdatePlan {
   readonly settings: UpdateSettings;
@@ -17,6 +18,8 @@ export interface UpdatePlan {
   readonly miniBatch: number;
   /** Seeds the orders. */
   readonly seed: number;
+  /** Where sequences stand in pairs, chosen before rejected, that stay together: scores them before each step. */
+  readonly pairScorer?: Pick<Policy, 'score'>;
   /** No step follows one whose `actor/ppo_kl` is above this. */
   readonly targetKl?: number;
 }
@@ -41,8 +44,7 @@ export async function updatePolicy(
   let trainedTokens = 0;
   let stopped = false;
   for (let epoch = 0; epoch < plan.epochs && !stopped; epoch++) {
-    const order = Random.fromSeed(mixSeed(plan.seed, epoch)).shuffle(sequences);
-    for (const batch of splitEvenly(order, plan.miniBatch)) {
+    for await (const batch of miniBatches(sequences, plan, mixSeed(plan.seed, epoch))) {
       if (batch.every(({ weight }) => weight === 0)) continue;
       dump('batch', `epoch-${epoch}`, () => batch.map(sequenceLine).join(''));
       const metrics = await policy.update({ sequences: batch }, plan.settings);
@@ -56,6 +58,22 @@ export async function updatePolicy(
   const whole = rows.length === 0 ? {} : batchMetrics(sequences, plan.settings.loss);
   const kl: Metrics = plan.targetKl === undefined ? {} : { 'actor/kl_stopped': stopped ? 1 : 0 };
   return { metrics: { ...averageRows(rows), ...whole, ...kl }, steps: rows.length, trainedTokens };
+}
+
+/** Mini-batches of an epoch, one made when the one before is learned. */
+async function* miniBatches(
+  sequences: readonly TrainingSequence[],
+  { pairScorer, miniBatch, settings }: UpdatePlan,
+  seed: number,
+): AsyncGenerator<readonly TrainingSequence[]> {
+  if (!pairScorer) {
+    yield* splitEvenly(Random.fromSeed(seed).shuffle(sequences), miniBatch);
+    return;
+  }
+  const pairs = shuffledPairs(sequences, seed);
+  for (const part of splitEvenly(pairs, Math.max(1, Math.floor(miniBatch / 2)))) {
+    yield await withPartners(pairScorer, part, settings.temperature);
+  }
 }
 
 /** A sequence as a line of JSON, its arrays as lists; numbers that are not finite as texts. */

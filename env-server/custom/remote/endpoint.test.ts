@@ -1,8 +1,9 @@
 import { createServer } from 'node:http';
 import t from 'tap';
 import { Problem } from '../../problems.ts';
-import { Endpoint, RemoteNetwork } from './endpoint.ts';
+import { Endpoint } from './endpoint.ts';
 import { NetworkGuard } from './guard.ts';
+import { RemoteNetwork } from './network.ts';
 import { listen, localNetwork, testService } from './service.test-data.ts';
 
 async function problemOf(work: Promise<unknown>): Promise<Problem> {
@@ -133,7 +134,7 @@ t.test('the guard judges every connection, also of a name that changes its addre
   address = '127.0.0.2';
   t.equal((await endpoint.ask('GET', 'x')).status, 200, 'the first address stays');
   network.guard.unpin(new URL('http://service.test/'));
-  await network.agent.close();
+  await network.close();
 
   const fresh = new RemoteNetwork(network.guard);
   t.teardown(() => fresh.close());

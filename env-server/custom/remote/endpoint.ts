@@ -1,22 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { Agent, request as send } from 'undici';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Problem } from '../../problems.ts';
 import { isObject } from '../answer.ts';
 import { CircuitBreaker } from '../breaker.ts';
 import { invalidDefinition } from '../fault.ts';
-import { type JsonLimits, JsonOutOfBounds, jsonLimits, readAnswer } from '../json-limits.ts';
-import { ForbiddenAddress, type NetworkGuard, UnresolvedHost } from './guard.ts';
-import { HeaderSecrets, type Headers, type HeaderValue, NOT_SHOWN, UnknownSecret } from './secrets.ts';
+import { JsonOutOfBounds, readAnswer } from '../json-limits.ts';
+import { ForbiddenAddress, UnresolvedHost } from './guard.ts';
+import type { RemoteNetwork } from './network.ts';
+import { type Headers, type HeaderValue, NOT_SHOWN, UnknownSecret } from './secrets.ts';
 
-const CONNECT_TIMEOUT_MS = 5000;
-/** Shorter than what services usually allow, so that a connection is not closed under a request. */
-const KEEP_ALIVE_MS = 2000;
-const CONNECTIONS_PER_HOST = 128;
-/** Bytes of a state, observation, info or list of valid actions where nothing else is configured. */
-const DEFAULT_VALUE_BYTES = 256 * 1024;
-/** Values that a reply has at most: those four. */
-const VALUES_PER_REPLY = 4;
 /** Pauses before the second and the third attempt. */
 const RETRY_PAUSES_MS = [50, 250];
 const DEFAULT_TIMEOUT_MS = 10_000;
@@ -52,37 +44,6 @@ const OWN_HEADERS = new Set([
   'te',
   'trailer',
 ]);
-
-/** Connections to all remote environments, under one guard. */
-export class RemoteNetwork {
-  readonly guard: NetworkGuard;
-  readonly agent: Agent;
-  readonly secrets: HeaderSecrets;
-  readonly answerLimits: JsonLimits;
-  readonly longestReplyBytes: number;
-
-  /** @param valueBytes of the largest member of a reply */
-  constructor(
-    guard: NetworkGuard,
-    secrets = new HeaderSecrets({ keyFile: undefined, allowedSecretVariables: '' }),
-    valueBytes = DEFAULT_VALUE_BYTES,
-  ) {
-    this.guard = guard;
-    this.secrets = secrets;
-    this.answerLimits = jsonLimits(valueBytes);
-    this.longestReplyBytes = VALUES_PER_REPLY * valueBytes;
-    this.agent = new Agent({
-      connect: { lookup: guard.lookup, timeout: CONNECT_TIMEOUT_MS },
-      connections: CONNECTIONS_PER_HOST,
-      keepAliveTimeout: KEEP_ALIVE_MS,
-      maxResponseSize: this.longestReplyBytes,
-    });
-  }
-
-  close(): Promise<void> {
-    return this.agent.destroy();
-  }
-}
 
 /** How a definition reaches its service. */
 export interface EndpointAccess {
@@ -223,8 +184,7 @@ export class Endpoint {
     return this.attempt(repeatable, async signal => {
       const url = this.url(route);
       this.network.guard.checkUrl(url);
-      const reply = await send(url, {
-        dispatcher: this.network.agent,
+      const reply = await this.network.send(url, {
         method,
         headers: {
           ...this.headers,

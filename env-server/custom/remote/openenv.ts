@@ -10,7 +10,8 @@ import { InvalidAnswer, isObject } from '../answer.ts';
 import { DEFAULT_MAX_STEPS } from '../definition-parts.ts';
 import { invalidDefinition } from '../fault.ts';
 import type { OpenEnvDefinition } from './definition.ts';
-import { Endpoint, type RemoteNetwork } from './endpoint.ts';
+import { Endpoint } from './endpoint.ts';
+import type { RemoteNetwork } from './network.ts';
 import type { OpenEnvReply } from './openenv-protocol.ts';
 import {
   HttpTransport,

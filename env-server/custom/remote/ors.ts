@@ -6,7 +6,8 @@ import { aboutSpec } from '../about.ts';
 import { DEFAULT_MAX_STEPS } from '../definition-parts.ts';
 import { invalidDefinition } from '../fault.ts';
 import type { OrsDefinition } from './definition.ts';
-import { Endpoint, type RemoteNetwork } from './endpoint.ts';
+import { Endpoint } from './endpoint.ts';
+import type { RemoteNetwork } from './network.ts';
 import { OrsService, RefusedCall } from './ors-service.ts';
 import {
   instructionOf,

@@ -8,7 +8,8 @@ import { aboutSpec } from '../about.ts';
 import { type AnsweredObservation, InvalidAnswer, isObject, readOutcome, readSeen } from '../answer.ts';
 import { invalidDefinition } from '../fault.ts';
 import type { RagenDefinition } from './definition.ts';
-import { Endpoint, type RemoteNetwork } from './endpoint.ts';
+import { Endpoint } from './endpoint.ts';
+import type { RemoteNetwork } from './network.ts';
 import { reading } from './reading.ts';
 import { seedOf } from './webhook.ts';
 

@@ -1,8 +1,8 @@
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
-import { RemoteNetwork } from './endpoint.ts';
 import { NetworkGuard } from './guard.ts';
+import { RemoteNetwork } from './network.ts';
 
 /** A request as a service got it. */
 export interface Received {

@@ -5,7 +5,8 @@ import { newId } from '../../sessions/ids.ts';
 import { type AnsweredObservation, readOutcome, readSeen } from '../answer.ts';
 import { compileBehavior } from '../behavior.ts';
 import type { WebhookDefinition } from './definition.ts';
-import { Endpoint, type RemoteNetwork } from './endpoint.ts';
+import { Endpoint } from './endpoint.ts';
+import type { RemoteNetwork } from './network.ts';
 import { reading } from './reading.ts';
 
 interface State extends AnsweredObservation {

@@ -1,4 +1,3 @@
-import { request } from 'undici';
 import { checkServiceAddress } from '../core/datasets/service-address.ts';
 import {
   axiomsCommand,
@@ -68,6 +67,7 @@ async function ask(
   };
   let text: string;
   try {
+    const { request } = await import('undici');
     const { statusCode, body } = await request(`${address}/api/check`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', ...(key && { authorization: `Bearer ${key}` }) },

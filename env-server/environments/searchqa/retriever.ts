@@ -1,4 +1,3 @@
-import { request } from 'undici';
 import type { Json } from '../../../shared/json.ts';
 import { Bm25Index } from '../core/datasets/bm25.ts';
 import { checkServiceAddress } from '../core/datasets/service-address.ts';
@@ -80,6 +79,7 @@ export class HttpRetriever {
   async checkHealth(timeoutMs: number): Promise<void> {
     if (performance.now() < this.#healthyUntil) return;
     try {
+      const { request } = await import('undici');
       const { statusCode, body } = await request(`${this.#url}/health`, {
         signal: AbortSignal.timeout(timeoutMs),
       });
@@ -108,6 +108,7 @@ export class HttpRetriever {
 
   async #post(payload: Json, timeoutMs: number): Promise<string> {
     try {
+      const { request } = await import('undici');
       const { statusCode, body } = await request(`${this.#url}/retrieve`, {
         method: 'POST',
         headers: { 'content-type': 'application/json', accept: 'application/json' },

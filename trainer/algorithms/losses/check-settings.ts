@@ -38,7 +38,7 @@ export function checkLossSettings(settings: LossSettings): void {
 
 function checkOffPolicy({ name, kind }: PolicyLoss, offPolicy: OffPolicySettings): void {
   if (offPolicy.kind === 'none') return;
-  if (kind === 'likelihood') {
+  if (kind !== 'ratio') {
     throw new RangeError(
       `loss.off_policy.kind is ${offPolicy.kind}, but ${name} learns from given tokens and has no behavior policy: use none`,
     );

@@ -30,12 +30,12 @@ export interface AvailableLossInputs {
 }
 
 export function lossStructure(settings: LossSettings, offer: AvailableLossInputs): LossStructure {
-  const supervised = policyLoss(settings.policy).kind === 'likelihood';
-  const value = offer.value && !supervised;
+  const hasAdvantages = policyLoss(settings.policy).kind === 'ratio';
+  const value = offer.value && hasAdvantages;
   const policy = offer.policy ?? true;
   return {
     policy: policy ? settings.policy : null,
-    dualClip: policy && settings.dualClip > 0 && !supervised,
+    dualClip: policy && settings.dualClip > 0 && hasAdvantages,
     kl: policy && settings.kl.coefficient > 0 ? settings.kl.estimator : null,
     entropy: offer.entropy,
     value,
@@ -130,8 +130,17 @@ export function lossInputs(
     returns: () => pick(lossMask, required(sequence, 'returns', 'a value head needs')),
     oldValues: () => pick(lossMask, required(sequence, 'values', 'value clipping needs')),
     meanWeights: () => select(lossMask, () => 1 / own),
+    preferences: () =>
+      select(lossMask, () => (preferenceOf(sequence).chosen ? settings.beta : -settings.beta)),
+    partnerLogRatios: () => select(lossMask, () => preferenceOf(sequence).partnerLogRatio),
   };
   return Object.fromEntries(lossTokenInputs(structure).map(name => [name, makers[name]()]));
+}
+
+function preferenceOf({ preference }: TrainingSequence): NonNullable<TrainingSequence['preference']> {
+  if (!preference)
+    throw new RangeError('a preference loss needs pairs, and a training sequence has no partner');
+  return preference;
 }
 
 /** Whether the ratio is taken against π_prox: where the loss says so, and under any off-policy correction. */

@@ -14,6 +14,8 @@ export const LOG_RATIO_LIMIT = 20;
  *   their terms without the off-policy weight; `valueWeights` sequence weight / tokens of the step
  * - `entropyMask` 1 on tokens whose entropy is rewarded
  * - `meanWeights` 1 / trained tokens of the sequence
+ * - `preferences` β where the sequence is the chosen one of its pair, −β where it is the rejected one; `partnerLogRatios` Σ log π −
+ *   log π_ref over the other one
  */
 export type LossTokenInput =
   | 'lossMask'
@@ -27,7 +29,9 @@ export type LossTokenInput =
   | 'valueWeights'
   | 'returns'
   | 'oldValues'
-  | 'meanWeights';
+  | 'meanWeights'
+  | 'preferences'
+  | 'partnerLogRatios';
 
 /** Scalars that a loss reads; all float32. */
 export type LossScalarInput =
@@ -61,6 +65,8 @@ export interface TokenLosses {
   /** Where the clip decided the loss, and where the dual clip did. */
   readonly clipped?: Tensor;
   readonly clippedLower?: Tensor;
+  /** Further metrics by their logged names, at each token: they are summed with the weights of the losses. */
+  readonly metrics?: ReadonlyMap<string, Tensor>;
 }
 
 /** A policy loss in the form that trains: token losses as nodes of the graph, which differentiates them. */
@@ -68,9 +74,9 @@ export interface PolicyLoss<Name extends string = string> {
   readonly name: Name;
   /**
    * `ratio`: learns from the policy's own tokens by their advantages and the ratio π_θ / π_old. `likelihood`: learns given
-   * tokens as they are, without advantages.
+   * tokens as they are, without advantages. `preference`: learns which episode of a pair is the better one.
    */
-  readonly kind: 'ratio' | 'likelihood';
+  readonly kind: 'ratio' | 'likelihood' | 'preference';
   /** The ratio is taken against π_prox for every off-policy correction. */
   readonly needsProximal?: boolean;
   /** Token inputs besides those of its kind. */

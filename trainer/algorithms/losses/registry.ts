@@ -1,11 +1,12 @@
 import { cispo } from './cispo.ts';
 import { crossEntropy } from './cross-entropy.ts';
+import { dpo } from './dpo.ts';
 import { gspo } from './gspo.ts';
 import type { PolicyLoss } from './policy-loss.ts';
 import { decoupledPpo, ppo } from './ppo.ts';
 
 /** Every policy loss; a new one is a line here. */
-const LOSSES: readonly PolicyLoss[] = [ppo, gspo, cispo, decoupledPpo, crossEntropy];
+const LOSSES: readonly PolicyLoss[] = [ppo, gspo, cispo, decoupledPpo, crossEntropy, dpo];
 
 const BY_NAME: ReadonlyMap<string, PolicyLoss> = new Map(LOSSES.map(loss => [loss.name, loss]));
 

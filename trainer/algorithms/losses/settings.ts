@@ -29,6 +29,8 @@ export interface LossSettings {
   /** L of `dr_grpo`: the longest response in tokens. */
   readonly maxResponseLength: number;
   readonly entropyCoefficient: number;
+  /** β of `dpo`: how much a distance from the reference costs. */
+  readonly beta: number;
   readonly kl: { readonly estimator: KlEstimator; readonly coefficient: number };
   /** `clip` is the largest move of the prediction away from the behavior value; 0 turns clipping off. */
   readonly value: { readonly coefficient: number; readonly clip: number };
@@ -47,6 +49,7 @@ export const DEFAULT_LOSS_SETTINGS: LossSettings = {
   aggregation: 'token_mean',
   maxResponseLength: 400,
   entropyCoefficient: 0.001,
+  beta: 0.1,
   kl: { estimator: 'k3', coefficient: 0 },
   value: { coefficient: 1, clip: 0.5 },
   offPolicy: { kind: 'none' },

@@ -140,8 +140,9 @@ function addPolicyTerm(
   const policy = loss.tokenLosses(g, { logProbs, token, scalar, dualClip, sequenceSum });
   terms.loss = terms.weighted(policy.losses, 'policyWeights');
   terms.components.set('task', terms.loss);
-  if (loss.kind === 'likelihood') {
-    metrics.set('sft/loss', terms.loss);
+  if (loss.kind !== 'ratio') {
+    metrics.set(loss.kind === 'likelihood' ? 'sft/loss' : `${loss.name}/loss`, terms.loss);
+    for (const [name, x] of policy.metrics ?? []) metrics.set(name, terms.weighted(x, 'policyWeights'));
     return;
   }
   metrics.set('actor/pg_loss', terms.loss);

@@ -100,6 +100,8 @@ export const AlgorithmSettings = Type.Object(
     /** Sequences of one optimizer step: episodes, or turns where the context mode cuts them. */
     mini_batch_size: positive(32),
     entropy_on: choice(['all', 'actions'], 'all'),
+    /** With `loss.policy: dpo`: the best and the worst episode of a group are a pair where their returns differ by more. */
+    preference_gap: notNegative(0),
   },
   section,
 );
@@ -114,6 +116,8 @@ export const LossConfig = Type.Object(
     /** L of the aggregation `dr_grpo`, in tokens; null: `policy.context`. */
     max_response_length: orNull(Type.Integer({ minimum: 1 })),
     entropy_coefficient: notNegative(LOSS.entropyCoefficient),
+    /** β of `dpo`: how strongly the policy is kept near its reference. */
+    beta: aboveZero(LOSS.beta),
     value_coefficient: notNegative(LOSS.value.coefficient),
     value_clip: notNegative(LOSS.value.clip),
     kl: Type.Object(

@@ -15,6 +15,8 @@ export interface TrainingSequence {
   readonly proximalLogProbs?: Float32Array;
   /** 1 on tokens whose entropy is rewarded; absent: same as `lossMask`. */
   readonly entropyMask?: Uint8Array;
+  /** Its part in a pair, and Σ log π − log π_ref over the tokens of the other one; of preference losses. */
+  readonly preference?: { readonly chosen: boolean; readonly partnerLogRatio: number };
   /** Weight of the whole sequence in the loss; 1 when absent. */
   readonly weight?: number;
   /** Grammar the trained tokens were sampled under: the loss takes the same mask. Each run of ones in the loss mask is one response. */

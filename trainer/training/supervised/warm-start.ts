@@ -1,4 +1,4 @@
-import type { LossSettings } from '../../algorithms/losses/settings.ts';
+import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../../algorithms/losses/settings.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Demonstration } from '../../data/demonstrations.ts';
 import type { Metrics } from '../../data/metrics.ts';
@@ -20,6 +20,7 @@ const SUPERVISED_LOSS: LossSettings = {
   aggregation: 'token_mean',
   maxResponseLength: 1,
   entropyCoefficient: 0,
+  beta: DEFAULT_LOSS_SETTINGS.beta,
   kl: { estimator: 'k3', coefficient: 0 },
   value: { coefficient: 0, clip: 0 },
   offPolicy: { kind: 'none' },

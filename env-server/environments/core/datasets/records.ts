@@ -1,8 +1,6 @@
 import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { extname, relative, resolve } from 'node:path';
-import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
-import { compressors } from 'hyparquet-compressors';
 import type { Json, JsonObject } from '../../../../shared/json.ts';
 import { InvalidConfig } from '../environment.ts';
 import { jsonParts, NotJson, textLines } from './json-stream.ts';
@@ -160,6 +158,8 @@ function parseRecord(line: string): JsonObject | string {
 
 async function* parquet(pointer: string, path: string, name: string): AsyncGenerator<JsonObject | string> {
   try {
+    const { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } = await import('hyparquet');
+    const { compressors } = await import('hyparquet-compressors');
     const file = await asyncBufferFromFile(name);
     const metadata = await parquetMetadataAsync(file);
     let start = 0;

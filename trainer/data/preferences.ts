@@ -1,0 +1,25 @@
+import type { RunSettings } from '../config/settings.ts';
+import { episodeReturn } from '../rollout/episode.ts';
+import type { KeptEpisode } from './experience.ts';
+
+/** Two episodes from one start, of which one is better. */
+export interface PreferencePair {
+  readonly chosen: KeptEpisode;
+  readonly rejected: KeptEpisode;
+}
+
+/**
+ * The best and the worst episode of each group by their returns, penalties included; the first of those that are alike. Groups
+ * whose returns lie no further apart than `algorithm.preference_gap` have no pair.
+ */
+export function preferencePairs(
+  groups: readonly (readonly KeptEpisode[])[],
+  { algorithm }: Pick<RunSettings, 'algorithm'>,
+): PreferencePair[] {
+  return groups.flatMap(group => {
+    const returns = group.map(({ episode }) => episodeReturn(episode));
+    const [best, worst] = [Math.max(...returns), Math.min(...returns)];
+    if (!(best - worst > algorithm.preference_gap)) return [];
+    return [{ chosen: group[returns.indexOf(best)], rejected: group[returns.indexOf(worst)] }];
+  });
+}

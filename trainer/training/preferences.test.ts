@@ -1,0 +1,43 @@
+import t from 'tap';
+import type { Json } from '../../shared/json.ts';
+import { serve } from '../rollout/server.test-data.ts';
+import { tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
+
+/** The whole file takes seconds of processor time; a busy machine may need longer. */
+const MAX_MS = 300_000;
+
+t.test(
+  'preferences within groups teach which arm pays, and a resumed run goes on the same',
+  { timeout: MAX_MS },
+  async t => {
+    const [{ name: url }] = (await serve(t)).servers;
+    const over = {
+      tags: {
+        Arms: {
+          env_id: 'Bandit-v0',
+          config: { high_probability: 1 },
+          max_turn: 1,
+          max_actions_per_turn: 1,
+          max_actions_per_traj: 1,
+        },
+      },
+      train_tags: ['Arms'],
+      policy: { value_head: false, context: 64, reference_refresh_every: 4 },
+      rollout: { env_groups: 16, group_size: 4 },
+      warm_start: { policy: 'random', episodes: 96, epochs: 30, learning_rate: 1e-2 },
+      algorithm: { advantage: 'reinforce_pp', mini_batch_size: 16 },
+      loss: { policy: 'dpo', beta: 0.1, aggregation: 'seq_mean_token_sum', entropy_coefficient: 0 },
+      optimizer: { learning_rate: 3e-3, weight_decay: 0 },
+      training: { steps: 12, checkpoint_every: 6 },
+    } satisfies Json;
+    const folder = t.testdir();
+    const whole = await trainTiny(tinySettings(url, folder, 'whole', over));
+    const rows = trainingRows(whole);
+    const success = rows.map(row => row['train/success']);
+    const late = success.slice(-4).reduce((sum, share) => sum + share / 4, 0);
+    t.ok(success[0] < 0.6 && late > 0.8, `${success}`);
+    t.ok(rows[0]['train/pairs'] > 4 && rows[0]['train/pairs'] <= 16);
+    const parted = await trainInTwo(tinySettings(url, folder, 'parted', over), 6);
+    t.ok(weightsOf(parted).equals(weightsOf(whole)));
+  },
+);
