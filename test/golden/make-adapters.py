@@ -4,12 +4,13 @@ whose linear weights were rounded as policy.lora.quantization rounds them.
     python3 -m venv venv && venv/bin/pip install torch transformers peft
     venv/bin/python test/golden/make-adapters.py test/golden/models/qwen2-tiny
 
-Writes dora/ as PEFT does, and adapters.json: for each case the loss over valid positions, logits and the gradients of the
+Writes dora/ as PEFT does, and adapters.json: for each case (dropout with masks given) the loss over valid positions, logits and the gradients of the
 adapter. Python's side of trainer/models/adapters/*.test.ts.
 """
 
 import json
 import sys
+import zlib
 from pathlib import Path
 
 import torch
@@ -17,6 +18,8 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM
 
 BLOCK = 64
+PRIME = 509
+DROPOUT = 0.3
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 # QLoRA (Dettmers et al., 2023), appendix E.
 NF4 = [
@@ -83,6 +86,36 @@ def rounded(tensor):
     return [float(f"{x:.7g}") for x in tensor.flatten().tolist()]
 
 
+class Masked(torch.nn.Module):
+    """Dropout by the masks of trainer/models/adapters/dropout.ts, in whole numbers."""
+
+    def __init__(self, linear, inputs):
+        super().__init__()
+        self.columns = torch.empty(2, inputs, dtype=torch.int64)
+        state = zlib.crc32(linear.encode())
+        for column in range(inputs):
+            for index, (first, below) in enumerate(((1, PRIME - 1), (0, PRIME))):
+                state = (state * 1664525 + 1013904223) % 2**32
+                self.columns[index, column] = first + (state >> 8) % below
+
+    def forward(self, x):
+        row = torch.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], 1)
+        first, second = 1 + 37 * row % (PRIME - 1), 101 * row % PRIME
+        mixed = first * self.columns[0] % PRIME
+        mask = (mixed * (mixed + self.columns[1]) + second) % PRIME
+        dropped = round(DROPOUT * PRIME)
+        return x * (mask >= dropped) * (PRIME / (PRIME - dropped))
+
+
+def drop_out(model):
+    """PEFT computes with dropout where its layers are in training; nothing else of Qwen2 depends on that."""
+    for name, module in list(model.named_modules()):
+        if hasattr(module, "lora_dropout"):
+            linear = name.removeprefix("base_model.model.")
+            module.lora_dropout["default"] = Masked(linear, module.in_features)
+    return model.train()
+
+
 def make_dora(folder):
     config = LoraConfig(r=4, lora_alpha=8, target_modules=MODULES, use_dora=True, task_type="CAUSAL_LM")
     model = get_peft_model(base_model(folder, None), config)
@@ -115,4 +148,6 @@ if __name__ == "__main__":
             name = adapter if quantization is None else f"{adapter} over {quantization}"
             found[name] = loss_and_gradients(model, inputs)
             print(f"{name}: loss {found[name]['loss_mean_over_valid']:.6f}")
+        model = drop_out(PeftModel.from_pretrained(base_model(target, None), target / adapter, is_trainable=True))
+        found[f"{adapter} with dropout"] = loss_and_gradients(model, inputs)
     (target / "adapters.json").write_text(json.dumps(found) + "\n")

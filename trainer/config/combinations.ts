@@ -2,6 +2,7 @@ import { ADVANTAGES, advantageEstimator, checkAdvantage } from '../algorithms/ad
 import { checkFilterSettings } from '../algorithms/filters/settings.ts';
 import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
+import { LEAST_DROPOUT } from '../models/adapters/dropout.ts';
 import { curriculumFaults } from '../rollout/curriculum.ts';
 import {
   distributionChange,
@@ -295,10 +296,11 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
       'adapters are learned next to a model that can do something already: name one with policy.init: <folder>',
     );
   }
-  if (policy.lora && policy.lora.dropout !== 0) {
+  const dropout = policy.lora?.dropout ?? 0;
+  if (dropout > 0 && (dropout < LEAST_DROPOUT || dropout > 1 - LEAST_DROPOUT)) {
     add(
       'policy.lora.dropout',
-      `must be 0, got ${policy.lora.dropout}: with dropout the loss would compute other probabilities than the tokens were sampled with`,
+      `is ${dropout}, too close to ${Math.round(dropout)}: take 0, or one from 0.002 to 0.998`,
     );
   }
   if (policy.lora?.quantization && policy.runtime === 'webgpu') {

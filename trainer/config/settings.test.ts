@@ -121,8 +121,8 @@ t.test(
     t.match(first('policy.heads=3'), /policy\.heads: must divide/);
     t.match(first('recipe=lora'), /policy\.lora: .* name one with policy\.init: <folder>/);
     t.match(
-      first('policy.init=here', 'policy.lora.dropout=0.1'),
-      /policy\.lora\.dropout: must be 0, got 0\.1: .* other probabilities/,
+      first('policy.init=here', 'policy.lora.dropout=0.001'),
+      /policy\.lora\.dropout: is 0\.001, too close to 0: take 0, or one from 0\.002/,
     );
     t.match(
       first('policy.init=here', 'policy.lora.quantization=nf4', 'policy.runtime=webgpu'),

@@ -1,6 +1,7 @@
 import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
 import { activate } from './activation.ts';
 import { doraFactor } from './adapters/dora.ts';
+import { type AdapterDropout, dropOut } from './adapters/dropout.ts';
 import { hasAdapter, loraNames, loraScale } from './adapters/lora.ts';
 import type { DecoderConfig } from './config.ts';
 import { mixExperts } from './experts.ts';
@@ -16,6 +17,11 @@ export interface Projections {
   readonly value: Tensor;
 }
 
+/** A decoder's shape, with the dropout of its adapters while they learn. */
+interface SegmentConfig extends DecoderConfig {
+  readonly dropout: AdapterDropout | undefined;
+}
+
 /** A decoder cut at its attentions, for a cache that lives outside of the tensor program. Rows are any tokens. */
 export interface DecoderSegments {
   /** ids int32 [rows] → hidden states [rows, hiddenSize] before the first layer. */
@@ -28,7 +34,9 @@ export interface DecoderSegments {
   finish(g: GraphBuilder, hidden: Tensor): Tensor;
 }
 
-export function decoderSegments(config: DecoderConfig): DecoderSegments {
+/** @param dropout of what adapters read, while they learn */
+export function decoderSegments(shape: DecoderConfig, dropout?: AdapterDropout): DecoderSegments {
+  const config: SegmentConfig = { ...shape, dropout };
   const { hiddenSize } = config;
   /** Rows through a norm of a layer, or as they are where the family has none there. */
   const normed = (g: GraphBuilder, x: Tensor, name: string | null) =>
@@ -70,7 +78,7 @@ export function embeddings(g: GraphBuilder, config: DecoderConfig): Tensor {
 /** Queries, keys and values of rows, or some of them. */
 function projectAll(
   g: GraphBuilder,
-  config: DecoderConfig,
+  config: SegmentConfig,
   x: Tensor,
   prefix: string,
   wanted: 'qkv' | 'q' | 'kv',
@@ -128,7 +136,7 @@ function turnedFirst(g: GraphBuilder, { headDimension, rotaryDimension }: Decode
 
 function feedForward(
   g: GraphBuilder,
-  config: DecoderConfig,
+  config: SegmentConfig,
   x: Tensor,
   prefix: string,
   width = config.intermediateSize,
@@ -148,7 +156,7 @@ function feedForward(
   });
 }
 
-function feedExperts(g: GraphBuilder, config: DecoderConfig, x: Tensor, layer: number): Tensor {
+function feedExperts(g: GraphBuilder, config: SegmentConfig, x: Tensor, layer: number): Tensor {
   const experts = config.experts!;
   const router = linear(g, config, x, routerName(layer), { outputs: experts.count, bias: false });
   return mixExperts(g, experts, router, index =>
@@ -158,13 +166,13 @@ function feedExperts(g: GraphBuilder, config: DecoderConfig, x: Tensor, layer: n
 
 function linear(
   g: GraphBuilder,
-  config: DecoderConfig,
+  config: SegmentConfig,
   x: Tensor,
   name: string,
   { outputs, bias }: { readonly outputs: number; readonly bias: boolean },
 ): Tensor {
   const inputs = x.shape[x.shape.length - 1];
-  const { quantization, lora } = config;
+  const { quantization, lora, dropout } = config;
   const product = (rows: Tensor) =>
     quantization === undefined || !isQuantizable(`${name}.weight`)
       ? g.matmul(rows, g.parameter(`${name}.weight`, [outputs, inputs]), { transposeB: true })
@@ -174,11 +182,13 @@ function linear(
   const names = loraNames(name);
   const a = g.parameter(names.a, [lora.rank, inputs]);
   const b = g.parameter(names.b, [outputs, lora.rank]);
-  const low = g.matmul(x, a, { transposeB: true });
+  const read = dropout === undefined ? x : dropOut(g, dropout, x, name);
+  const low = g.matmul(read, a, { transposeB: true });
   const added = g.matmul(g.mul(low, loraScale(lora)), b, { transposeB: true });
   if (!lora.dora) return g.add(biased(product(x)), added);
   const factor = doraFactor(g, lora, name, { a, b, projected: product(a) });
-  return biased(g.mul(g.add(product(x), added), factor));
+  const changed = g.mul(g.add(product(read), added), factor);
+  return biased(read === x ? changed : g.add(changed, g.sub(product(x), product(read))));
 }
 
 function norm(g: GraphBuilder, config: DecoderConfig, x: Tensor, name: string, size: number): Tensor {

@@ -3,6 +3,7 @@ import { gradients } from '../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../tensor/graph/graph.ts';
 import type { Graph } from '../tensor/graph/tensor.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
+import { declareDropout } from './adapters/dropout.ts';
 import type { DecoderConfig } from './config.ts';
 import { decoderHidden, decoderLogits } from './decoder.ts';
 import { SafetensorsReader } from './files/safetensors.ts';
@@ -37,11 +38,12 @@ export function goldenBatch(model: string): GoldenBatch {
   return { ids: forward.input_ids, mask: forward.attention_mask, positions: forward.position_ids };
 }
 
-/** The golden batch, padded left and right, with its loss over valid positions and the gradients of given weights. */
+/** The golden batch, padded left and right, with its loss over valid positions and the gradients of given weights, with dropout of adapters where it is given. */
 export function buildLoss(
   config: DecoderConfig,
   batch: GoldenBatch,
   trained: readonly ParameterSpec[],
+  dropout?: number,
 ): Graph {
   const g = new GraphBuilder();
   const [rows, time] = [batch.ids.length, batch.ids[0].length];
@@ -49,10 +51,12 @@ export function buildLoss(
   const ids = g.input('ids', 'int32', [rows, time]);
   const mask = g.input('mask', 'float32', [rows, time]);
   const angles = ropeTables(config, batch.positions.flat());
-  const layout = paddedAnywhere(g, mask, {
+  const padded = paddedAnywhere(g, mask, {
     cos: g.constant(angles.cos, [rows, time, width]),
     sin: g.constant(angles.sin, [rows, time, width]),
   });
+  const layout =
+    dropout === undefined ? padded : { ...padded, dropout: declareDropout(g, dropout, rows * time) };
   const logits = decoderLogits(g, config, decoderHidden(g, config, ids, layout));
   const perRow = g.reshape(logits, [rows, time, config.vocabularySize]);
   const predictions = g.slice(g.logSoftmax(perRow), 1, 0, time - 1);

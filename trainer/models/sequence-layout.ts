@@ -1,4 +1,5 @@
 import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
+import type { AdapterDropout } from './adapters/dropout.ts';
 import type { DecoderConfig } from './config.ts';
 import { ropeTables, ropeWidth } from './rope.ts';
 
@@ -16,6 +17,8 @@ export interface SequenceLayout {
   readonly positions?: Tensor;
   /** Tokens come without padding, which only attention puts between them; with it when absent. */
   readonly packing?: PackedLayout;
+  /** Of what adapters read; none when absent. */
+  readonly dropout?: AdapterDropout;
 }
 
 /**

@@ -276,6 +276,7 @@ export class LocalPolicy implements Policy {
       await saveCheckpoint(folder, {
         config: this.config,
         base: this.#place?.base ?? null,
+        loraDropout: this.#options.loraDropout,
         weights: this.#weights,
         optimizer: { first: this.#first, second: this.#second },
         progress: {
@@ -351,6 +352,7 @@ export class LocalPolicy implements Policy {
       await saveModel(folder, {
         config: this.config,
         base: this.#place?.base ?? null,
+        loraDropout: this.#options.loraDropout,
         weights: this.#weights,
         files: this.#options.files ?? {},
       });

@@ -76,20 +76,27 @@ t.test('a fresh adapter changes nothing; what it learns, the reference and the b
   t.equal(await scoresDiffer(policy.scoreReference(sequences), policy.score(sequences)), 0);
 });
 
-t.test('four steps are two steps, a save, a load and two steps, bit for bit', async t => {
-  const straight = await closing(t, adapted({ workers: 2 }));
+t.test('with dropout, four steps are two steps, a save, a load and two steps, bit for bit', async t => {
+  const dropping = { workers: 2, recompute: true, loraDropout: 0.2 };
+  const straight = await closing(t, adapted(dropping));
   for (let i = 0; i < 4; i++) await step(straight);
-  const first = await closing(t, adapted({ workers: 2 }));
+  const first = await closing(t, adapted(dropping));
   for (let i = 0; i < 2; i++) await step(first);
   const saved = join(folder, 'half');
   await first.save(saved);
-  const { lora: _, ...options } = { model: saved, lora, workers: 2, seed: 99 };
-  const second = await closing(t, policyWith(options));
+  const second = await closing(t, policyWith({ model: saved, ...dropping }));
   await second.load(saved);
   t.equal(second.version, 2);
   for (let i = 0; i < 2; i++) await step(second);
   const [a, b] = [await filesOf(straight, 'straight'), await filesOf(second, 'second')];
   t.ok(a.every((file, i) => file.equals(b[i])));
+  t.match(await readFile(join(folder, 'second/adapter_config.json'), 'utf8'), /"lora_dropout": 0\.2/);
+  const without = await closing(t, adapted({ ...dropping, loraDropout: 0 }));
+  const dropped = await closing(t, adapted(dropping));
+  const sequences = await play(without, 6);
+  t.equal(await scoresDiffer(dropped.score(sequences), without.score(sequences)), 0, 'scores have none');
+  for (const policy of [without, dropped]) await policy.update({ sequences }, settingsWith());
+  t.notOk((await filesOf(dropped, 'dropped'))[0].equals((await filesOf(without, 'without'))[0]));
 });
 
 t.test('DoRA begins as the base, samples what it scores, resumes bit for bit and merges', async t => {

@@ -60,6 +60,8 @@ export interface LocalPolicyOptions {
   readonly base?: string;
   /** Adapters to learn next to the model, which then stays as it is; an adapter's folder brings its own. */
   readonly lora?: LoraConfig;
+  /** Share of what adapters read that becomes 0 while they learn; none when absent. Scores and samples have none. */
+  readonly loraDropout?: number;
   /** How the linear weights under adapters are stored; float32 when absent. They are computed with in float32. */
   readonly quantization?: Quantization;
   /** Seeds fresh weights. */
@@ -328,6 +330,7 @@ export function workerSetups({
     tokenBudget: options.tokenBudget ?? DEFAULT_TOKEN_BUDGET,
     packing: options.packing ?? true,
     recompute: options.recompute ?? false,
+    dropout: options.loraDropout ? { probability: options.loraDropout, seed: options.seed } : null,
     threads: options.threads ?? 1,
     grammars: options.grammars ?? {},
     files: options.files ?? {},

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import { LORA_MODULES, type LoraConfig } from '../../models/adapters/lora.ts';
 import { QUANTIZATIONS } from '../../models/quantized.ts';
-import { aboveZero, flag, notNegative, orNull, positive, strict } from './schema.ts';
+import { aboveZero, flag, orNull, positive, strict } from './schema.ts';
 
 /** Adapters that are learned next to a model instead of the model itself. */
 export const LoraSection = Type.Object(
@@ -19,8 +19,8 @@ export const LoraSection = Type.Object(
       uniqueItems: true,
       default: [...LORA_MODULES],
     }),
-    /** Only 0: what is sampled must have the probabilities that the loss computes. */
-    dropout: notNegative(0),
+    /** Share of what adapters read that becomes 0 in updates; samples and log-probabilities are computed without. */
+    dropout: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: 0 }),
     /** Stores the linear weights of the base in blocks of 64: with 8 bits, or the 4 of QLoRA's NF4; null: float32. Computed in float32. */
     quantization: orNull(Type.Enum([...QUANTIZATIONS])),
   },

@@ -11,7 +11,7 @@ const INERT = [
   'auto_mapping',
   'base_model_name_or_path',
   'inference_mode',
-  'lora_dropout', // while training only
+  'lora_dropout', // while training only, where settings say it
   'megatron_core',
   'peft_version',
   'qalora_group_size', // with use_qalora only
@@ -79,8 +79,11 @@ export function parsePeftConfig(json: JsonObject): PeftAdapter {
   };
 }
 
-/** The `adapter_config.json` that {@link parsePeftConfig} and PEFT read back. */
-export function peftConfigToJson({ lora, base, revision }: PeftAdapter): JsonObject {
+/**
+ * The `adapter_config.json` that {@link parsePeftConfig} and PEFT read back.
+ * @param dropout that it was learned with, for those who go on with PEFT
+ */
+export function peftConfigToJson({ lora, base, revision }: PeftAdapter, dropout = 0): JsonObject {
   return {
     peft_type: 'LORA',
     task_type: 'CAUSAL_LM',
@@ -90,7 +93,7 @@ export function peftConfigToJson({ lora, base, revision }: PeftAdapter): JsonObj
     lora_alpha: lora.alpha,
     use_rslora: lora.rankStabilized,
     use_dora: lora.dora,
-    lora_dropout: 0,
+    lora_dropout: dropout,
     target_modules: [...lora.modules],
     bias: 'none',
     fan_in_fan_out: false,

@@ -68,12 +68,14 @@ export async function readAdapterWeights(
  * Writes an adapter as PEFT does: `adapter_config.json` and `adapter_model.safetensors`.
  * @param base what the config names as the base: a folder, whose name and commit on a hub are written where it is of a hub's cache
  * @param weights a store that has the adapter's matrices, among others perhaps
+ * @param dropout that it was learned with
  */
 export async function writeAdapter(
   folder: string,
   config: DecoderConfig,
   base: string | null,
   weights: ParameterStore,
+  dropout = 0,
 ): Promise<void> {
   const { lora } = config;
   if (lora === undefined) throw new RangeError('the model has no adapter to write');
@@ -88,6 +90,7 @@ export async function writeAdapter(
   const onHub = base === null ? undefined : modelOfSnapshot(base);
   // Another process may read it from another folder.
   const named = base !== null && (await isThere(base)) ? resolve(base) : base;
-  const json = peftConfigToJson({ lora, base: onHub?.id ?? named, revision: onHub?.revision ?? null });
+  const found = { lora, base: onHub?.id ?? named, revision: onHub?.revision ?? null };
+  const json = peftConfigToJson(found, dropout);
   await writeWhole(join(folder, ADAPTER_CONFIG_FILE), `${JSON.stringify(json, null, 2)}\n`);
 }

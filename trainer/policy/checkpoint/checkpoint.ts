@@ -45,6 +45,8 @@ export interface SavedModel {
   readonly config: DecoderConfig;
   /** What an adapter's config names as its base. */
   readonly base: string | null;
+  /** Dropout that an adapter is learned with; none when absent. */
+  readonly loraDropout?: number;
   /** What is learned. */
   readonly weights: ParameterStore;
   /** Files by name: a tokenizer's. */
@@ -82,9 +84,12 @@ export async function saveModelAndHead(folder: string, model: SavedModel): Promi
 }
 
 /** Writes a model without what only learning needs: optimizer state and value head. */
-export async function saveModel(folder: string, { config, base, weights, files }: SavedModel): Promise<void> {
+export async function saveModel(
+  folder: string,
+  { config, base, loraDropout, weights, files }: SavedModel,
+): Promise<void> {
   await mkdir(folder, { recursive: true });
-  if (config.lora !== undefined) await writeAdapter(folder, config, base, weights);
+  if (config.lora !== undefined) await writeAdapter(folder, config, base, weights, loraDropout);
   else {
     const tensors = toWrite(weights, '').filter(tensor => !isHead(tensor));
     await writeShardedSafetensors(join(folder, WEIGHTS_FILE), tensors);

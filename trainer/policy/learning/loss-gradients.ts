@@ -14,19 +14,22 @@ import type { WorkerPool } from '../workers/worker-pool.ts';
 import type { LossScale } from './loss-scale.ts';
 import { checkSequence, checkTemperature, haveReturns } from './sequence-checks.ts';
 
+/** What is known of the policy that learns. */
+type LearningPolicy = Parameters<typeof checkSequence>[1] & { readonly version: number };
+
 /** Uses a gradient that was added up; `lossScale` is still in it. */
 export type UseGradient = (norm: number, lossScale: number) => Promise<UpdateMetrics>;
 
 /** Gradients of batches by a policy's workers. Each method checks at once and computes when what it returns is called. */
 export class LossGradients {
-  readonly #policy: Parameters<typeof checkSequence>[1];
+  readonly #policy: LearningPolicy;
   readonly #options: LocalPolicyOptions;
   readonly #pool: WorkerPool;
   /** Null where products are float32. */
   readonly #lossScale: LossScale | null;
 
   constructor(
-    policy: Parameters<typeof checkSequence>[1],
+    policy: LearningPolicy,
     options: LocalPolicyOptions,
     pool: WorkerPool,
     lossScale: LossScale | null,
@@ -55,7 +58,8 @@ export class LossGradients {
       const entropy = !critic && policyLoss(loss.policy).kind === 'ratio';
       const structure = lossStructure(loss, { value, entropy, policy: !critic });
       const lossScale = this.#lossScale?.scale ?? 1;
-      const task = { sequences, loss, structure, counts, temperature, lossScale };
+      const { version } = this.#policy;
+      const task = { sequences, loss, structure, counts, temperature, version, lossScale };
       const { norm: scaledNorm, metrics: parts } = await this.#pool.gradient(task);
       const norm = scaledNorm / lossScale;
       const metrics = { ...parts, ...batchMetrics(sequences, loss) };
@@ -94,9 +98,10 @@ export class LossGradients {
     refuseGradients(batches.length * components.length, weights.size, machineMemory());
     const structure = lossStructure(loss, { value: false, entropy: components.includes('entropy') });
     return async () => {
+      const { version } = this.#policy;
       for (let lossScale = this.#lossScale?.scale ?? 1; ; lossScale /= 2) {
         const tasks = batches.map(({ sequences }, i) => {
-          return { sequences, loss, structure, counts: counts[i], temperature, lossScale };
+          return { sequences, loss, structure, counts: counts[i], temperature, version, lossScale };
         });
         const found = await this.#pool.decompose(tasks, components, () => weights.emptyLike().share());
         const products = found.products.map(product => product / lossScale ** 2);

@@ -98,6 +98,7 @@ for (const [place, runtime] of runtimes) {
         structure: lossStructure(loss, { value: true, entropy: loss.policy !== 'cross_entropy' }),
         counts: countLossTokens(batch),
         temperature: 0.8,
+        version: 0,
         lossScale: 1,
       };
       const [gradient, wanted] = [store.emptyLike().flat, store.emptyLike().flat];

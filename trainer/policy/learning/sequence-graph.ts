@@ -1,4 +1,5 @@
 import type { CompiledGrammar } from '../../generation/grammar.ts';
+import { declareDropout } from '../../models/adapters/dropout.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { decoderHidden, decoderLogits, decoderValues } from '../../models/decoder.ts';
 import {
@@ -70,6 +71,8 @@ export function buildSequenceGraph(
     readonly grammar: CompiledGrammar | null;
     /** Predictions whose logits exist at once; as {@link logitRows} has it when absent. */
     readonly logitRows?: number;
+    /** Share of what adapters read that becomes 0, from numbers of rows in the input `dropoutRows`; none when absent. */
+    readonly dropout?: number;
   },
 ): SequenceGraph {
   const g = new GraphBuilder();
@@ -77,7 +80,12 @@ export function buildSequenceGraph(
   const extents = packed ? [packed.predictions] : [rows, shape.predictions];
   const ids = g.input('ids', 'int32', packed ? [packed.tokens] : [rows, time]);
   const packing = packed && packingInputs(g, { places: rows * time, tokens: packed.tokens });
-  const layout = { ...rightPadded(g, config, rows, time), packing: packing ?? undefined };
+  const tokens = packed ? packed.tokens : rows * time;
+  const layout = {
+    ...rightPadded(g, config, rows, time),
+    packing: packing ?? undefined,
+    dropout: options.dropout ? declareDropout(g, options.dropout, tokens) : undefined,
+  };
   const selection = shape.predictions === time ? undefined : selected(g, config, shape);
   const hidden = decoderHidden(g, config, ids, layout, selection);
   const among = selection?.packing ?? packing;

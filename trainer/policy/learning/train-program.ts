@@ -12,6 +12,7 @@ import type { LossSettings } from '../../algorithms/losses/settings.ts';
 import { buildUpdateLoss, declareLossInputs, lossInputName } from '../../algorithms/losses/update-loss.ts';
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import type { CompiledGrammar } from '../../generation/grammar.ts';
+import { fillDropoutRows } from '../../models/adapters/dropout.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import type { Graph } from '../../tensor/graph/graph.ts';
@@ -37,8 +38,18 @@ export interface ProgramOptions {
   readonly packing: boolean;
   /** Gradient checkpointing: computes each layer again in the backward pass instead of keeping its activations. */
   readonly recompute?: boolean;
+  /** Of what adapters read while they learn; none when null or absent. */
+  readonly dropout?: DropoutSettings | null;
+  /** Of the worker among those that share a step; 0 when absent. */
+  readonly index?: number;
   /** Takes a factor on the loss before its gradients, which are then as many times too large. */
   readonly lossScaled?: boolean;
+}
+
+/** Dropout of adapters; masks follow from the seed, the policy's version, the worker and the micro-batch. */
+export interface DropoutSettings {
+  readonly probability: number;
+  readonly seed: number;
 }
 
 /** What one worker is to add up for an optimizer step. */
@@ -49,6 +60,8 @@ export interface GradientTask {
   /** Counts of the whole step, not of this worker's share. */
   readonly counts: LossCounts;
   readonly temperature: number;
+  /** Of the policy that learns. */
+  readonly version: number;
   /** Factor on the loss, where programs take one. */
   readonly lossScale: number;
 }
@@ -80,9 +93,11 @@ export class GradientProgram {
     const learner = total instanceof Float32Array ? null : total;
     learner?.clear();
     let begun = false;
+    let batches = 0;
     for (const part of gradientBatches(this.#options, task.sequences)) {
       const program = await this.#program(part.batch, task, part.grammarName, part.grammar, learner);
       fillBatch(program.inputs, part, task);
+      this.#fillDropout(program.inputs, task, batches++);
       const outputs = await program.executable.run(program.inputs);
       if (total instanceof Float32Array) {
         const partial = this.#partial.flat;
@@ -94,6 +109,11 @@ export class GradientProgram {
     }
     if (!begun && total instanceof Float32Array) total.fill(0);
     return metrics;
+  }
+
+  #fillDropout({ dropoutRows }: BatchInputs, { version }: GradientTask, batch: number): void {
+    const { dropout, index = 0 } = this.#options;
+    if (dropout && dropoutRows) fillDropoutRows(dropoutRows, dropout.seed, version, index, batch);
   }
 
   async #program(
@@ -121,14 +141,22 @@ export class GradientProgram {
 
 /** Loss and its gradients by the names of the parameters that are learned, and metrics by theirs. */
 export function buildTrainGraph(
-  options: Pick<ProgramOptions, 'config' | 'valueHead' | 'critic' | 'trained' | 'recompute' | 'lossScaled'>,
+  options: Pick<
+    ProgramOptions,
+    'config' | 'valueHead' | 'critic' | 'trained' | 'recompute' | 'lossScaled' | 'dropout'
+  >,
   shape: BatchShape,
   structure: LossStructure,
   entropyRewarded: boolean,
   grammar: CompiledGrammar | null,
 ): { readonly graph: Graph; readonly metrics: readonly string[] } {
   const { config, valueHead, critic, trained } = options;
-  const sequence = buildSequenceGraph(config, shape, { valueHead, critic, grammar });
+  const sequence = buildSequenceGraph(config, shape, {
+    valueHead,
+    critic,
+    grammar,
+    dropout: options.dropout?.probability,
+  });
   const { g, logProbs, entropies, values, sequenceSum } = sequence;
   const outputs = {
     ...(logProbs === null ? {} : { logProbs }),

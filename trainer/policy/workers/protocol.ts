@@ -4,7 +4,7 @@ import type { Grammars } from '../../generation/grammar.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { Precision, RuntimeKind } from '../../tensor/runtime/choice.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
-import type { GradientTask } from '../learning/train-program.ts';
+import type { DropoutSettings, GradientTask } from '../learning/train-program.ts';
 import type { ContinuationRequest, OptimizerSettings, Score, ScoreRequest } from '../policy.ts';
 
 /** What a worker is started with. Weights, moments and gradients are shared memory, seen by all. */
@@ -21,6 +21,8 @@ export interface WorkerSetup {
   readonly tokenBudget: number;
   readonly packing: boolean;
   readonly recompute: boolean;
+  /** Of what adapters read while they learn. */
+  readonly dropout: DropoutSettings | null;
   readonly threads: number;
   readonly grammars: Grammars;
   /** A tokenizer's files by name, where there is one. */

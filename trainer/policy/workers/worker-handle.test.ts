@@ -39,6 +39,7 @@ function setupWith(change: Partial<WorkerSetup>): WorkerSetup {
     threads: 1,
     files: {},
     recompute: false,
+    dropout: null,
     keepStaleCache: false,
     grammars: {},
     base: null,

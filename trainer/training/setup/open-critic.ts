@@ -22,6 +22,7 @@ export async function withCritic(
     ...computeOptions(settings),
     model: own.init ?? (await actor.weightsNow()),
     lora: lora && own.init !== null ? loraConfig(lora) : undefined,
+    loraDropout: lora?.dropout,
     seed: settings.seed,
     valueHead: true,
     critic: true,

@@ -26,6 +26,7 @@ export async function openPolicy(
     model: folder ?? freshModel(settings, tokenizer),
     base: baseFolder(settings),
     lora: sizes.lora ? loraConfig(sizes.lora) : undefined,
+    loraDropout: sizes.lora?.dropout,
     quantization: sizes.lora?.quantization ?? undefined,
     seed,
     ...computeOptions(settings),

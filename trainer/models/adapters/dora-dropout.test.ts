@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import type { Quantization } from '../../tensor/graph/operations/quantized/blockwise.ts';
 import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
 import { joinParameters, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
@@ -11,18 +12,23 @@ import { buildLoss, goldenBatch, goldenWeights, read } from '../golden.test-data
 import { initialize, loraSpecs, parameterSpecs } from '../parameters.ts';
 import { isQuantizable, storedParameters, storeQuantized } from '../quantized.ts';
 import { scaleRows, squaredNorms, startMagnitudes } from './dora.ts';
+import { declareDropout, dropOut, fillDropoutRows } from './dropout.ts';
 import { hasAdapter, loraNames, loraScale, magnitudeName, mergedWeight } from './lora.ts';
 import { parsePeftConfig } from './peft.ts';
 
 /** Cases of test/golden/make-adapters.py on qwen2-tiny. */
 const MODEL = 'qwen2-tiny';
-const CASES: readonly (readonly ['lora' | 'dora', Quantization | undefined])[] = [
+const DROPOUT = 'dropout';
+const CASES: readonly (readonly ['lora' | 'dora', Quantization | typeof DROPOUT | null])[] = [
   ['lora', 'int8'],
   ['lora', 'nf4'],
-  ['dora', undefined],
+  ['lora', DROPOUT],
+  ['dora', null],
   ['dora', 'int8'],
   ['dora', 'nf4'],
+  ['dora', DROPOUT],
 ];
+const PROBABILITY = 0.3;
 
 const onnx = new OnnxRuntime();
 const gpu = await WebGpuRuntime.open();
@@ -34,6 +40,10 @@ const expected = read(MODEL, 'adapters.json');
 const plain = parseConfig(read(MODEL, 'config.json'));
 const batch = goldenBatch(MODEL);
 const inputs = { ids: Int32Array.from(batch.ids.flat()), mask: Float32Array.from(batch.mask.flat()) };
+/** Numbers of rows as the script has them. */
+const dropoutRows = Float32Array.from(
+  [...inputs.ids.keys()].flatMap(i => [1 + ((37 * i) % 508), (101 * i) % 509]),
+);
 
 /** The golden base, with its linear weights rounded where that is asked for. */
 async function frozen(quantization: Quantization | undefined): Promise<ParameterStore> {
@@ -66,16 +76,14 @@ function checkLogits(t: Test, logits: Float32Array, wanted: readonly number[]): 
   t.ok(error < 1e-4, `logits: error ${error}`);
 }
 
-async function checkCase(
-  t: Test,
-  runtime: Runtime,
-  [kind, quantization]: (typeof CASES)[number],
-): Promise<void> {
-  const name = quantization === undefined ? kind : `${kind} over ${quantization}`;
+async function checkCase(t: Test, runtime: Runtime, [kind, variant]: (typeof CASES)[number]): Promise<void> {
+  const dropped = variant === DROPOUT;
+  const name = variant === null ? kind : `${kind} ${dropped ? 'with' : 'over'} ${variant}`;
   const golden = expected[name];
-  const { config, specs, parameters } = await adaptedCase(kind, quantization);
-  const executable = await runtime.compile(buildLoss(config, batch, specs), { parameters });
-  const out = await executable.run(inputs);
+  const { config, specs, parameters } = await adaptedCase(kind, dropped ? undefined : (variant ?? undefined));
+  const graph = buildLoss(config, batch, specs, dropped ? PROBABILITY : undefined);
+  const executable = await runtime.compile(graph, { parameters });
+  const out = await executable.run(dropped ? { ...inputs, dropoutRows } : inputs);
   t.ok(Math.abs(out.loss[0] - golden.loss_mean_over_valid) < 1e-5, `${name}: loss ${out.loss[0]}`);
   checkLogits(t, out.logits as Float32Array, golden.logits_last_valid_row0);
   t.same(Object.keys(golden.grads).sort(), specs.map(spec => spec.name).sort());
@@ -85,14 +93,51 @@ async function checkCase(
   }
 }
 
-t.test('DoRA, and adapters over rounded weights, are what PEFT computes, gradients included', async t => {
-  for (const each of CASES) await checkCase(t, onnx, each);
-});
-t.test('DoRA on gpu.js is what PEFT computes', async t => checkCase(t, kernels, ['dora', undefined]));
 t.test(
-  'DoRA on WebGPU is what PEFT computes',
+  'DoRA, dropout and adapters over rounded weights are what PEFT computes, gradients included',
+  async t => {
+    for (const each of CASES) await checkCase(t, onnx, each);
+  },
+);
+t.test('DoRA and dropout on gpu.js are what PEFT computes', async t => {
+  await checkCase(t, kernels, ['dora', null]);
+  await checkCase(t, kernels, ['lora', DROPOUT]);
+});
+t.test(
+  'DoRA and dropout on WebGPU are what PEFT computes',
   { skip: gpu === null ? 'no GPU here that Dawn can use' : false },
-  async t => checkCase(t, gpu!, ['dora', undefined]),
+  async t => {
+    await checkCase(t, gpu!, ['dora', null]);
+    await checkCase(t, gpu!, ['dora', DROPOUT]);
+  },
+);
+
+t.test(
+  'dropout drops the share that is asked for, of rows and columns alike, and draws by the seed',
+  async t => {
+    const g = new GraphBuilder();
+    const [tokens, inputs] = [256, 96];
+    const x = g.constant(new Float32Array(tokens * inputs).fill(1), [tokens, inputs]);
+    g.output('y', dropOut(g, declareDropout(g, 0.1, tokens), x, 'model.layers.0.self_attn.q_proj'));
+    const executable = await onnx.compile(g.build(), { parameters: new ParameterStore([]) });
+    const draw = async (...seed: number[]) => {
+      const rows = new Float32Array(2 * tokens);
+      fillDropoutRows(rows, ...seed);
+      return Float32Array.from((await executable.run({ dropoutRows: rows })).y as Float32Array);
+    };
+    const y = await draw(1, 2, 3);
+    t.same(await draw(1, 2, 3), y);
+    t.notSame(await draw(1, 3, 3), y);
+    const dropped = (indices: number[]) => indices.filter(i => y[i] === 0).length / indices.length;
+    const all = [...y.keys()];
+    t.ok(Math.abs(dropped(all) - 51 / 509) < 0.01, `${dropped(all)} dropped`);
+    t.ok(Math.abs(y.reduce((sum, value) => sum + value, 0) / y.length - 1) < 0.01, 'the mean stays');
+    const shares = [
+      ...Array.from({ length: tokens }, (_, row) => dropped(all.filter(i => Math.floor(i / inputs) === row))),
+      ...Array.from({ length: inputs }, (_, column) => dropped(all.filter(i => i % inputs === column))),
+    ];
+    t.ok(Math.max(...shares) < 0.3, `at most ${Math.max(...shares)} of a row or column`);
+  },
 );
 
 t.test('merged weights compute what DoRA does, and fresh magnitudes change nothing', async t => {
