@@ -112,10 +112,10 @@ function algorithmClashes(settings: RunSettings): SettingConflict[] {
       `${loss.policy} imitates what it is given, failures too: choose algorithm.train_on: successes (recipe=expert_iteration), or a loss that learns from rewards`,
     );
   }
-  if (hasKlInReward(settings) && algorithm.reward_scale === 0 && policy.reference === null) {
+  if (hasKlInReward(settings) && algorithm.reward_scale === 0 && hasOwnReference(policy)) {
     add(
       'policy.reference',
-      'is null, and only the distance from it is rewarded (algorithm.reward_scale is 0): a checkpoint folder there names the teacher',
+      'is null, and only the distance from it is rewarded (algorithm.reward_scale is 0): a checkpoint folder there, or policy.reference_endpoint, names the teacher',
     );
   }
   found.push(...weightClashes(settings), ...preferenceClashes(settings));
@@ -159,13 +159,29 @@ function weightClashes(settings: RunSettings): SettingConflict[] {
         key,
         message: 'refreshes a reference that nothing asks for: give a KL term a coefficient',
       });
-    if (policy.reference !== null)
+    if (!hasOwnReference(policy))
       found.push({
         key,
-        message: 'refreshes the reference, but policy.reference names one that stays: use one',
+        message:
+          'refreshes the reference, but policy.reference or policy.reference_endpoint names one that stays: use one',
       });
   }
+  if (policy.reference_endpoint) {
+    const key = 'policy.reference_endpoint';
+    const add = (message: string) => found.push({ key, message });
+    if (!needsReference(settings))
+      add('names a reference that nothing asks for: give a KL term a coefficient');
+    if (policy.reference !== null) add('stands next to policy.reference, which names one, too: use one');
+    if (rollout.temperature !== 1)
+      add(`scores at temperature 1, but rollout.temperature is ${rollout.temperature}: use 1`);
+    if (rollout.constrained) add('does not know the grammar of rollout.constrained: set that to false');
+  }
   return found;
+}
+
+/** Whether the reference is the policy itself, as it was. */
+function hasOwnReference({ reference, reference_endpoint }: RunSettings['policy']): boolean {
+  return reference === null && reference_endpoint === null;
 }
 
 /** Pairs are made of whole episodes of a group. */

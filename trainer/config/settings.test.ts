@@ -240,6 +240,10 @@ t.test('combinations that cannot work are refused with the reason', async t => {
     ['recipe=dpo rollout.context_mode=single_turn', /rollout\.context_mode: .* pairs are whole: use full/],
     ['recipe=dpo loss.aggregation=token_mean', /use seq_mean_token_sum/],
     ['recipe=dpo rollout.group_size=1', /rollout\.group_size: is 1, and a pair takes two/],
+    [
+      'recipe=distillation policy.reference_endpoint={url: http://t/v1, model: m} rollout.temperature=0.7 policy.reference=t',
+      /reference_endpoint: stands next to[\s\S]*scores at temperature 1/,
+    ],
     ['optimizer.ema.decay=1', /optimizer\.ema/],
     ['policy.reference_refresh_every=5', /reference_refresh_every: .*give a KL term a coefficient/],
     [

@@ -80,7 +80,9 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
     { what: `the program and ${workers} workers`, bytes: PROGRAM_BYTES + workers * WORKER_BYTES },
     ...(criticSizes?.memory ?? []),
     ...(settings.optimizer.ema ? [{ what: 'average of the weights', bytes: learned }] : []),
-    ...(needsReference(settings) ? [{ what: 'reference policy', bytes: reference }] : []),
+    ...(needsReference(settings) && policy.reference_endpoint === null
+      ? [{ what: 'reference policy', bytes: reference }]
+      : []),
   ];
   return {
     parameters,

@@ -27,7 +27,7 @@ import { type OpenPrograms, openPrograms } from './setup/open-gateway.ts';
 import { openGeneration } from './setup/open-generation.ts';
 import { openPolicy, openReference, type ReferencePolicy } from './setup/open-policy.ts';
 import { openReward } from './setup/open-reward.ts';
-import { RefreshedReference, referenceFolder } from './setup/refreshed-reference.ts';
+import { isRefreshable, RefreshedReference, referenceFolder } from './setup/refreshed-reference.ts';
 import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './setup/run-context.ts';
 import type { SourcePosition } from './sources/episode-source.ts';
 import { StreamedSource } from './sources/streamed-source.ts';
@@ -207,7 +207,12 @@ async function begin(parts: RunStart): Promise<TrainerState> {
   const validationLevels = settings.validation.unseen_levels ? await surveyLevels(parts) : [];
   if (settings.warm_start) await runSupervision(parts, new Set(validationLevels));
   const seconds = (performance.now() - startedAt) / 1000;
-  if (needsReference(settings) && settings.policy.reference === null) await policy.save(run.reference);
+  if (
+    needsReference(settings) &&
+    settings.policy.reference === null &&
+    settings.policy.reference_endpoint === null
+  )
+    await policy.save(run.reference);
   return { ...initialState(levelSeeds(settings).training), validationLevels, seconds };
 }
 
@@ -223,7 +228,9 @@ async function openRunReference(
 ): Promise<ReferencePolicy> {
   const reference = await openReference(settings, context, actor, referenceFolder(run, settings, step));
   const every = settings.policy.reference_refresh_every;
-  return every === null ? reference : new RefreshedReference(reference, actor, run, every);
+  if (every === null) return reference;
+  if (!isRefreshable(reference)) throw new Error('a reference behind an endpoint cannot be refreshed');
+  return new RefreshedReference(reference, actor, run, every);
 }
 
 async function firstCheckpoint(

@@ -1,6 +1,23 @@
 import Type, { type Static } from 'typebox';
 import { aboveZero, choice, flag, notNegative, orNull, positive, section, strict } from './schema.ts';
 
+/** A model behind a text completion interface that repeats prompts with log-probabilities (`echo`, `logprobs`): ragen, vLLM. */
+export const ReferenceEndpoint = Type.Object(
+  {
+    /** Up to and with the version, e.g. `http://127.0.0.1:8000/v1`. */
+    url: Type.String({ pattern: '^https?://' }),
+    model: Type.String({ minLength: 1 }),
+    /** Environment variable that holds the key; null: the endpoint wants none. */
+    api_key_env: orNull(Type.String({ minLength: 1 })),
+    /** Requests in flight at once. */
+    concurrency: positive(16),
+    /** Attempts at a request that fails in a way that may pass. */
+    attempts: positive(6),
+    timeout_s: aboveZero(120),
+  },
+  strict,
+);
+
 /** A chat model behind an OpenAI-compatible interface, to be evaluated. */
 export const EndpointSection = Type.Object(
   {

@@ -3,6 +3,7 @@ import { DEFAULT_LOSS_SCALE } from '../../policy/learning/loss-scale.ts';
 import { DEFAULT_TOKEN_BUDGET } from '../../policy/learning/micro-batches.ts';
 import { PRECISIONS, RUNTIME_CHOICES } from '../../tensor/runtime/choice.ts';
 import { CriticSection } from './critic.ts';
+import { ReferenceEndpoint } from './endpoint.ts';
 import { LoraSection } from './lora.ts';
 import { aboveZero, choice, flag, orNull, positive, section, text } from './schema.ts';
 
@@ -30,6 +31,8 @@ export const PolicySettings = Type.Object(
     lora: orNull(LoraSection),
     /** Whose log-probabilities a KL term compares with: a checkpoint folder; null: the policy as training finds it. */
     reference: orNull(Type.String({ minLength: 1 })),
+    /** The same from a model behind an endpoint, which must have the policy's tokenizer; null: `reference` says who. */
+    reference_endpoint: orNull(ReferenceEndpoint),
     /** Iterations after which the reference becomes the policy as it then is; null: it stays. */
     reference_refresh_every: orNull(Type.Integer({ minimum: 1 })),
     /** `onnx`: the processor; `webgpu`: the GPU; `auto`: the GPU where there is one and the model is not small. */

@@ -4,6 +4,7 @@ import type { RunSettings } from '../../config/settings.ts';
 import { type DecoderConfig, scratchConfig } from '../../models/config.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { isAdapterFolder } from '../../policy/checkpoint/adapter-folder.ts';
+import { EndpointScorer } from '../../policy/endpoint-scorer.ts';
 import { LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
 import type { Policy } from '../../policy/policy.ts';
 import type { RunContext } from './run-context.ts';
@@ -67,7 +68,9 @@ export function computeOptions({ policy }: RunSettings): ComputeOptions {
 }
 
 /** Whom KL terms compare with. */
-export interface ReferencePolicy extends Pick<Policy, 'score' | 'load'> {
+export interface ReferencePolicy extends Pick<Policy, 'score'> {
+  /** Becomes the policy in a folder; absent where it stays as it is. */
+  load?(folder: string): Promise<void>;
   /** Told of each iteration that is over, where it changes as the run goes on. */
   refresh?(step: number, oldestCheckpoint: number): Promise<void>;
   close(): Promise<void>;
@@ -94,7 +97,7 @@ export function freshModel(
 }
 
 /**
- * The reference of a run: the policy of `policy.reference`, or the trained one as training found it. Where that learns
+ * The reference of a run: the policy of `policy.reference`, the model behind `policy.reference_endpoint`, or the trained one as training found it. Where that learns
  * adapters, it scores with those it began with, and there is no second copy of the model.
  * @param found folder that holds the policy as training found it
  * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
@@ -105,7 +108,8 @@ export async function openReference(
   policy: LocalPolicy,
   found: string,
 ): Promise<ReferencePolicy> {
-  const { reference } = settings.policy;
+  const { reference, reference_endpoint } = settings.policy;
+  if (reference_endpoint !== null) return openEndpointReference(reference_endpoint);
   if (reference !== null || policy.config.lora === undefined) {
     return openScoring(settings, context, reference ?? found);
   }
@@ -115,6 +119,27 @@ export async function openReference(
     load: policy.loadReference.bind(policy),
     close: async () => {},
   };
+}
+
+/** @throws Error for a key that is not set */
+function openEndpointReference(
+  endpoint: NonNullable<RunSettings['policy']['reference_endpoint']>,
+): ReferencePolicy {
+  const { url, model, api_key_env, concurrency, attempts, timeout_s } = endpoint;
+  const apiKey = api_key_env === null ? undefined : process.env[api_key_env];
+  if (api_key_env !== null && !apiKey)
+    throw new Error(
+      `policy.reference_endpoint.api_key_env: the environment variable ${api_key_env} is not set`,
+    );
+  const timeoutMs = 1000 * timeout_s;
+  return new EndpointScorer({
+    url,
+    model,
+    concurrency,
+    attempts,
+    timeoutMs,
+    ...(apiKey === undefined ? {} : { apiKey }),
+  });
 }
 
 /** A policy that only scores. Its vocabulary and context must be the trained policy's. */

@@ -22,15 +22,21 @@ export function referenceFolder(
   return refreshed === 0 ? run.reference : join(run.references, folderName(refreshed));
 }
 
+type RefreshableReference = ReferencePolicy & Required<Pick<ReferencePolicy, 'load'>>;
+
+export function isRefreshable(reference: ReferencePolicy): reference is RefreshableReference {
+  return reference.load !== undefined;
+}
+
 /** A reference that becomes the policy as it is, every so many iterations. */
 export class RefreshedReference implements ReferencePolicy {
-  readonly #reference: ReferencePolicy;
+  readonly #reference: RefreshableReference;
   readonly #actor: Pick<LocalPolicy, 'publish'>;
   readonly #run: Pick<RunFolder, 'references'>;
   readonly #every: number;
 
   constructor(
-    reference: ReferencePolicy,
+    reference: RefreshableReference,
     actor: Pick<LocalPolicy, 'publish'>,
     run: Pick<RunFolder, 'references'>,
     every: number,
@@ -43,10 +49,6 @@ export class RefreshedReference implements ReferencePolicy {
 
   score(...request: Parameters<Policy['score']>): ReturnType<Policy['score']> {
     return this.#reference.score(...request);
-  }
-
-  load(folder: string): Promise<void> {
-    return this.#reference.load(folder);
   }
 
   /**
