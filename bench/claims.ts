@@ -1,7 +1,7 @@
 /**
  * Reproduces the claims about learning: `npm run bench:claims -- --claim 1 --seeds 0,1,2`. Trains run after run, each in a separate
  * process; the same command goes on where it was stopped or killed, and leaves alone what is done. After each run it writes
- * docs/results/<claim>.md, its data and its pictures from what there is. Hours on two cores: claim 1 takes 80 minutes a seed.
+ * docs/results/<claim>.md, its data and its pictures from what there is. Hours on two cores: docs/reference/results.md has a table.
  */
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
