@@ -4,7 +4,8 @@
  *
  *     npm run bench:generation [-- --steps 20 --kill --without-local --config configs/quickstart.yaml]
  *
- * Environment server, trainer and both engines share this machine. Success is that of the validation after the last step.
+ * Environment server, trainer and both engines share this machine. Success is that of the validation after the last step:
+ * with --steps 100 as the quickstart's. Standard error shows how far the runs are.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -15,7 +16,7 @@ import { createApp } from '../env-server/app.ts';
 import { mean } from '../trainer/algorithms/statistics.ts';
 import { loadRunSettings } from '../trainer/config/load.ts';
 import { readJsonLines } from '../trainer/tracking/jsonlines.ts';
-import { silentProgress } from '../trainer/tracking/progress.ts';
+import { type Progress, plainProgress } from '../trainer/tracking/progress.ts';
 import { latestCheckpoint } from '../trainer/training/checkpoint.ts';
 import { trainRun } from '../trainer/training/run.ts';
 import { createRunFolder, type RunFolder } from '../trainer/training/run-folder.ts';
@@ -59,7 +60,12 @@ async function train(
     ...over,
   ]);
   const run = createRunFolder(settings, name);
-  await trainRun(run, settings, { ...silentProgress, update: onStep }, new AbortController().signal);
+  const shown = plainProgress(process.stderr);
+  const update: Progress['update'] = (done, numbers) => {
+    shown.update(done, numbers);
+    onStep(done);
+  };
+  await trainRun(run, settings, { ...shown, update }, new AbortController().signal);
   return run;
 }
 

@@ -1,4 +1,5 @@
 import type { JsonObject } from '../../shared/json.ts';
+import { atOnce, inSlices, type Sliced } from '../../shared/slices.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import type { Registry } from '../environments/registry.ts';
 import { composedEnvironment } from './composed.ts';
@@ -14,7 +15,6 @@ import { webhookEnvironment } from './remote/webhook.ts';
 import { MAX_SOURCE_LENGTH, sourceOf } from './script/definition.ts';
 import type { ScriptPool } from './script/pool.ts';
 import { type ScriptFacts, scriptEnvironment } from './script/script.ts';
-import { atOnce, inSlices, type Sliced } from './slices.ts';
 import type { TabularDefinition } from './tabular/definition.ts';
 import { tabularEnvironment } from './tabular/tabular.ts';
 

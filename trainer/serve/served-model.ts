@@ -100,7 +100,7 @@ export class ServedModel implements LanguageModel {
     return logProbs;
   }
 
-  jsonGrammar(schema: JsonObject): TokenGrammar {
+  jsonGrammar(schema: JsonObject): Promise<TokenGrammar> {
     return this.#grammars.of(schema);
   }
 

@@ -1,4 +1,4 @@
-import type { Sliced } from '../slices.ts';
+import type { Sliced } from '../../../shared/slices.ts';
 import type { Tables } from './tables.ts';
 
 /** Just under 1, so that of two equally good ways the shorter one wins. */

@@ -1,5 +1,5 @@
+import type { Sliced } from '../../../shared/slices.ts';
 import { DefinitionFaults, escapePointer } from '../fault.ts';
-import type { Sliced } from '../slices.ts';
 import type { TabularDefinition } from './definition.ts';
 
 /** How far a sum of probabilities may be from 1. */

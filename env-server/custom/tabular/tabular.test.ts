@@ -1,12 +1,12 @@
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
+import { atOnce } from '../../../shared/slices.ts';
 import { checkEnvironment } from '../../environments/core/checker/checker.ts';
 import { InvalidOptions } from '../../environments/core/environment.ts';
 import { resolveConfig, resolveOptions } from '../../environments/core/settings.ts';
 import { Problem } from '../../problems.ts';
 import { EXAMPLES } from '../examples.ts';
-import { atOnce } from '../slices.ts';
 import type { TabularDefinition } from './definition.ts';
 import { tabularEnvironment as building } from './tabular.ts';
 

@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import type { Sliced } from '../../../shared/slices.ts';
 import { namedActions } from '../../environments/core/actions.ts';
 import {
   type AnyEnvironment,
@@ -13,7 +14,6 @@ import type { Space } from '../../environments/core/space.ts';
 import { COUNT, charactersOf, choice, dict, list } from '../../environments/core/spaces.ts';
 import { aboutSpec } from '../about.ts';
 import { DEFAULT_MAX_STEPS } from '../definition-parts.ts';
-import type { Sliced } from '../slices.ts';
 import type { TabularDefinition } from './definition.ts';
 import { planFor } from './planning.ts';
 import { branchOf, compileTables, type TableState, type Tables, warningsOf } from './tables.ts';

@@ -13,8 +13,8 @@ const STOP = 2;
 const grammars = new JsonGrammars(tokenizer, tokenizer.vocabularySize, [STOP]);
 
 /** A random text that the grammar of a schema allows; the shortest way out after some tokens. */
-function randomText(schema: JsonObject, seed: number): string {
-  const { states, start } = grammars.of(schema);
+async function randomText(schema: JsonObject, seed: number): Promise<string> {
+  const { states, start } = await grammars.of(schema);
   const distance = states.map(({ tokens }) => (tokens.length === 0 ? 0 : Number.POSITIVE_INFINITY));
   for (let changed = true; changed; ) {
     changed = false;
@@ -54,7 +54,7 @@ t.test('every text of a grammar is JSON that fits the schema', async t => {
     $defs: { inner: { type: ['object', 'null'], properties: { a: { const: 1 } } } },
   };
   for (let seed = 0; seed < 200; seed++) {
-    const text = randomText(schema, seed);
+    const text = await randomText(schema, seed);
     const value = JSON.parse(text);
     t.ok(['Up', 'Down'].includes(value.go), text);
     t.ok(value.list.length >= 1 && value.list.length <= 2, text);
@@ -65,28 +65,51 @@ t.test('every text of a grammar is JSON that fits the schema', async t => {
 
 t.test('a schema that says nothing allows any JSON', async t => {
   for (let seed = 0; seed < 100; seed++)
-    t.doesNotThrow(() => JSON.parse(randomText({ type: 'object' }, seed)));
+    t.type(JSON.parse(await randomText({ type: 'object' }, seed)), 'object');
 });
 
 t.test('what a grammar cannot keep to is refused by name', async t => {
-  const refused = (schema: JsonObject) => () => grammars.of(schema);
-  t.throws(refused({ type: 'string', pattern: 'a' }), /keyword "pattern" cannot be kept to/);
-  t.throws(refused({ $ref: '#/none' }), /leads nowhere/);
-  t.throws(
+  const refused = (schema: JsonObject) => grammars.of(schema);
+  await t.rejects(refused({ type: 'string', pattern: 'a' }), /keyword "pattern" cannot be kept to/);
+  await t.rejects(refused({ $ref: '#/none' }), /leads nowhere/);
+  await t.rejects(
     refused({ type: 'object', properties: { a: { $ref: '#' } }, required: ['a'] }),
     /refers to itself/,
   );
-  t.throws(refused({ type: 'list' }), /type "list" is not known/);
+  await t.rejects(refused({ type: 'list' }), /type "list" is not known/);
   const large = { type: 'array', maxItems: 256, items: { type: 'string', maxLength: 512 } };
-  t.throws(refused(large), /too many states/);
-  t.throws(refused({ const: '€' }), /can be written with the tokens/);
+  await t.rejects(refused(large), /too many states/);
+  await t.rejects(refused({ const: '€' }), /can be written with the tokens/);
 });
 
 t.test('a schema that takes too long, or a vocabulary that is too large, is refused', async t => {
   const hurried = new JsonGrammars(tokenizer, tokenizer.vocabularySize, [STOP], 10);
   for (let again = 0; again < 2; again++) {
-    t.throws(() => hurried.of({ type: 'object' }), /it takes too long to compile/);
+    await t.rejects(hurried.of({ type: 'object' }), /it takes too long to compile/);
   }
   const large = new JsonGrammars(tokenizer, 150_000, [STOP]);
-  t.throws(() => large.of({ type: 'object' }), /a vocabulary of 150000 tokens is too large for schemas/);
+  await t.rejects(large.of({ type: 'object' }), /a vocabulary of 150000 tokens is too large for schemas/);
+});
+
+t.test('a schema is compiled in slices, those of others behind it', async t => {
+  const others = new JsonGrammars(tokenizer, tokenizer.vocabularySize, [STOP]);
+  const schemas = Array.from({ length: 33 }, (_, n) => ({ enum: [n] }));
+  let turns = 0;
+  const count = setInterval(() => turns++, 0);
+  const ends: number[] = [];
+  const slow = others.of({ type: 'object' }).then(() => ends.push(-1));
+  const results = await Promise.allSettled(
+    schemas.map(async (schema, n) => {
+      await others.of(schema);
+      ends.push(n);
+    }),
+  );
+  await slow;
+  clearInterval(count);
+  t.ok(turns > 0, 'the event loop goes on meanwhile');
+  t.same(ends.slice(0, 3), [-1, 0, 1]);
+  const refused = results.flatMap(({ status }, n) => (status === 'rejected' ? [n] : []));
+  t.same(refused, [31, 32]);
+  t.match((results[32] as PromiseRejectedResult).reason, { status: 429 });
+  t.equal(await others.of(schemas[0]), await others.of(schemas[0]), 'and kept');
 });

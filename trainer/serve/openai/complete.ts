@@ -1,3 +1,4 @@
+import type { TokenGrammar } from '../../generation/grammar.ts';
 import { chatPrompt } from './chat-prompt.ts';
 import { Choice } from './choice.ts';
 import { badRequest } from './errors.ts';
@@ -28,9 +29,17 @@ export interface Work {
   readonly promptOnly: boolean;
 }
 
-/** @throws ApiError 400 */
-export function chatWork(request: ChatRequest, model: LanguageModel, mostChoices: number): Work {
-  const options = chatOptions(request, model);
+/**
+ * @param json the automaton of the JSON that is wanted, if any
+ * @throws ApiError 400
+ */
+export function chatWork(
+  request: ChatRequest,
+  model: LanguageModel,
+  mostChoices: number,
+  json?: TokenGrammar,
+): Work {
+  const options = chatOptions(request, model, json);
   if (options.n > mostChoices)
     throw badRequest(`n is more than the ${mostChoices} choices of this server`, 'n');
   const prompt = checkedPrompt(
@@ -43,9 +52,17 @@ export function chatWork(request: ChatRequest, model: LanguageModel, mostChoices
   return { kind: 'chat', model, options, choices, echo: false, promptOnly: false };
 }
 
-/** @throws ApiError 400 */
-export function completionWork(request: CompletionRequest, model: LanguageModel, mostChoices: number): Work {
-  const options = completionOptions(request, model);
+/**
+ * @param json the automaton of the JSON that is wanted, if any
+ * @throws ApiError 400
+ */
+export function completionWork(
+  request: CompletionRequest,
+  model: LanguageModel,
+  mostChoices: number,
+  json?: TokenGrammar,
+): Work {
+  const options = completionOptions(request, model, json);
   const prompts = promptsOf(request, model);
   const { n } = options;
   if (prompts.length * n > mostChoices) {

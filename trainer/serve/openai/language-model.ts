@@ -44,5 +44,5 @@ export interface LanguageModel {
    * The automaton of the JSON texts that fit a schema; absent where responses cannot be constrained.
    * @throws ApiError 400 for a schema that it cannot hold
    */
-  jsonGrammar?(schema: JsonObject): TokenGrammar;
+  jsonGrammar?(schema: JsonObject): Promise<TokenGrammar>;
 }

@@ -29,8 +29,11 @@ export interface ChoiceOptions {
   readonly skipSpecial: boolean;
 }
 
-/** @throws ApiError 400 for what the model cannot do */
-export function chatOptions(request: ChatRequest, model: LanguageModel): ChoiceOptions {
+/**
+ * @param json what {@link jsonGrammarOf} gives for the request
+ * @throws ApiError 400 for what the model cannot do
+ */
+export function chatOptions(request: ChatRequest, model: LanguageModel, json?: TokenGrammar): ChoiceOptions {
   const { logprobs, top_logprobs, max_tokens, max_completion_tokens, tool_choice, tools } = request;
   if (tool_choice && tool_choice !== 'auto' && tool_choice !== 'none') {
     throw badRequest('tool_choice must be "auto" or "none": calls cannot be forced', 'tool_choice');
@@ -38,20 +41,27 @@ export function chatOptions(request: ChatRequest, model: LanguageModel): ChoiceO
   if (tool_choice === 'auto' && !tools?.length) throw badRequest('tool_choice needs tools', 'tool_choice');
   if (top_logprobs && !logprobs) throw badRequest('top_logprobs needs logprobs: true', 'top_logprobs');
   return {
-    ...commonOptions(request, model, max_completion_tokens ?? max_tokens ?? model.maxSequenceLength),
+    ...commonOptions(request, model, max_completion_tokens ?? max_tokens ?? model.maxSequenceLength, json),
     logProbs: logprobs === true,
     topLogProbs: top_logprobs ?? 0,
   };
 }
 
-/** @throws ApiError 400 for what the model cannot do */
-export function completionOptions(request: CompletionRequest, model: LanguageModel): ChoiceOptions {
+/**
+ * @param json what {@link jsonGrammarOf} gives for the request
+ * @throws ApiError 400 for what the model cannot do
+ */
+export function completionOptions(
+  request: CompletionRequest,
+  model: LanguageModel,
+  json?: TokenGrammar,
+): ChoiceOptions {
   const { logprobs, max_tokens, echo } = request;
   if (max_tokens === 0 && !echo)
     throw badRequest('max_tokens must be at least 1, or 0 with echo', 'max_tokens');
   if (echo && request.stream) throw badRequest('echo does not go with stream', 'echo');
   return {
-    ...commonOptions(request, model, max_tokens ?? COMPLETION_TOKENS),
+    ...commonOptions(request, model, max_tokens ?? COMPLETION_TOKENS, json),
     logProbs: typeof logprobs === 'number',
     topLogProbs: logprobs ?? 0,
   };
@@ -61,6 +71,7 @@ function commonOptions(
   request: ChatRequest | CompletionRequest,
   model: LanguageModel,
   maxNewTokens: number,
+  json: TokenGrammar | undefined,
 ): Omit<ChoiceOptions, 'logProbs' | 'topLogProbs'> {
   const { stop, stop_token_ids, ignore_eos, stream, stream_options, top_k } = request;
   if (stream_options && !stream) throw badRequest('stream_options needs stream: true', 'stream_options');
@@ -83,7 +94,7 @@ function commonOptions(
       ...(stop ? { stopStrings: typeof stop === 'string' ? [stop] : stop } : {}),
     },
     seed: request.seed ?? randomInt(GREATEST_RANDOM_SEED),
-    grammar: grammarOf(request, model),
+    grammar: request.token_grammar ? checkedGrammar(request.token_grammar, model) : json,
     returnTokenIds: request.return_token_ids === true,
     includeStop: request.include_stop_str_in_output === true,
     skipSpecial: request.skip_special_tokens ?? true,
@@ -101,28 +112,19 @@ function biasOf(
   throw badRequest(`token id ${unknown} is outside the vocabulary of ${vocabularySize}`, 'logit_bias');
 }
 
-function grammarOf(
+/**
+ * The automaton of the JSON that a request wants; undefined where it wants none. Compiling it takes a while, so this comes
+ * before the rest of the request is looked at.
+ * @throws ApiError 400 for a schema that the model cannot keep to
+ */
+export async function jsonGrammarOf(
   { response_format, token_grammar }: ChatRequest | CompletionRequest,
   model: LanguageModel,
-): TokenGrammar | undefined {
-  const wantsJson = response_format && response_format.type !== 'text';
+): Promise<TokenGrammar | undefined> {
+  if (!response_format || response_format.type === 'text') return undefined;
   if (token_grammar) {
-    if (wantsJson) throw badRequest('token_grammar and response_format exclude each other', 'token_grammar');
-    const { states } = token_grammar;
-    if (states.length * model.vocabularySize > LARGEST_GRAMMAR) {
-      throw badRequest(
-        `token_grammar: ${states.length} states times ${model.vocabularySize} tokens are more than ${LARGEST_GRAMMAR}`,
-        'token_grammar',
-      );
-    }
-    try {
-      compileGrammar('token_grammar', token_grammar, model.vocabularySize);
-    } catch (error) {
-      throw badRequest((error as Error).message, 'token_grammar');
-    }
-    return token_grammar;
+    throw badRequest('token_grammar and response_format exclude each other', 'token_grammar');
   }
-  if (!wantsJson) return undefined;
   if (model.jsonGrammar === undefined) {
     throw badRequest('responses of this model cannot be constrained', 'response_format');
   }
@@ -132,6 +134,23 @@ function grammarOf(
     throw badRequest('response_format: json_schema needs json_schema.schema', 'response_format');
   }
   return model.jsonGrammar(schema as JsonObject);
+}
+
+/** @throws ApiError 400 for a grammar that does not fit the vocabulary */
+function checkedGrammar(grammar: TokenGrammar, { vocabularySize }: LanguageModel): TokenGrammar {
+  const { length } = grammar.states;
+  if (length * vocabularySize > LARGEST_GRAMMAR) {
+    throw badRequest(
+      `token_grammar: ${length} states times ${vocabularySize} tokens are more than ${LARGEST_GRAMMAR}`,
+      'token_grammar',
+    );
+  }
+  try {
+    compileGrammar('token_grammar', grammar, vocabularySize);
+  } catch (error) {
+    throw badRequest((error as Error).message, 'token_grammar');
+  }
+  return grammar;
 }
 
 /**

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { chatWork, complete, completionWork, stream, type Work } from './complete.ts';
 import { ApiError } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
+import { jsonGrammarOf } from './options.ts';
 import { bodyParser, fieldsWithoutEffect } from './parse.ts';
 import { usageOf } from './responses.ts';
 import { ChatRequestSchema, CompletionRequestSchema } from './schemas.ts';
@@ -49,19 +50,18 @@ const parseCompletion = bodyParser(CompletionRequestSchema);
  * @param prefix path up to and with the version, e.g. `/v1`
  */
 export function completionRoutes(app: FastifyInstance, prefix: string, host: CompletionHost): void {
-  app.post(`${prefix}/chat/completions`, (request, reply) => {
+  // The model is looked for again behind the wait: its adapter may have been unloaded meanwhile.
+  app.post(`${prefix}/chat/completions`, async (request, reply) => {
     const body = parseChat(request.body);
-    return answer(
-      host,
-      request,
-      reply,
-      chatWork(body, host.model(body.model ?? undefined, request), host.mostChoices),
-    );
+    const model = () => host.model(body.model ?? undefined, request);
+    const json = await jsonGrammarOf(body, model());
+    return answer(host, request, reply, chatWork(body, model(), host.mostChoices, json));
   });
-  app.post(`${prefix}/completions`, (request, reply) => {
+  app.post(`${prefix}/completions`, async (request, reply) => {
     const body = parseCompletion(request.body);
-    const model = host.model(body.model ?? undefined, request);
-    return answer(host, request, reply, completionWork(body, model, host.mostChoices));
+    const model = () => host.model(body.model ?? undefined, request);
+    const json = await jsonGrammarOf(body, model());
+    return answer(host, request, reply, completionWork(body, model(), host.mostChoices, json));
   });
 }
 
