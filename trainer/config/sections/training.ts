@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { DEFAULT_EARLY_STOPPING as STOPPING } from '../../algorithms/filters/early-stopping.ts';
+import { WEIGHT_DTYPES } from '../../models/files/stored-numbers.ts';
 import {
   aboveZero,
   choice,
@@ -15,6 +16,8 @@ import {
   text,
 } from './schema.ts';
 
+const DEMONSTRATORS = ['random', 'optimal', 'oracle', 'heuristic'] as const;
+
 export const WarmStart = Type.Object(
   {
     /** JSON Lines files with conversations to learn from; where there are any, nobody plays demonstrations. */
@@ -25,7 +28,9 @@ export const WarmStart = Type.Object(
      * Who plays the demonstrations: `random` shows the format only, `optimal` the way to win; where an environment has no
      * best player it has an `oracle`, who knows the answer, or a `heuristic`.
      */
-    policy: choice(['random', 'optimal', 'oracle', 'heuristic'], 'random'),
+    policy: choice(DEMONSTRATORS, 'random'),
+    /** Who plays those of a tag, where it is another. */
+    policies: Type.Record(Type.String(), Type.Enum([...DEMONSTRATORS]), { default: {} }),
     episodes: positive(200),
     /** Share of turns that take random actions instead. */
     random_turns: share(0),
@@ -84,6 +89,8 @@ export const TrainingSettings = Type.Object(
     validate_first: flag(true),
     checkpoint_every: count(10),
     keep_checkpoints: positive(2),
+    /** Of the weights in checkpoints; bfloat16 takes half the room, and a resumed run goes on from rounded weights. */
+    checkpoint_dtype: choice(WEIGHT_DTYPES, 'float32'),
     /** The validation metric that `keep_best` and `early_stopping.patience` and `target` go by. */
     monitor: Type.Object(
       {
