@@ -231,7 +231,9 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     leaveUpgrade(request.raw);
     done();
   });
-  server.addHook('onSend', (_request, _reply, payload, done) => sessions.deliver(() => done(null, payload)));
+  server.addHook('onSend', (request, _reply, payload, done) =>
+    sessions.deliver(() => done(null, payload), request.method === 'GET'),
+  );
   server.server.on('checkExpectation', server.routing);
   server.server.on('connect', (_request, socket) =>
     problemHandler.refuse(new Error('this is no proxy'), socket),

@@ -1,17 +1,8 @@
 import { Command, Option } from 'commander';
-import { ConfigError } from '../shared/config.ts';
 import { LOG_LEVEL_VARIABLE, LOG_LEVELS } from '../shared/log.ts';
 import { VERSION } from '../shared/version.ts';
-import { dashboard } from './commands/dashboard.ts';
-import { demonstrations } from './commands/demonstrations.ts';
-import { diagnose } from './commands/diagnose.ts';
-import { evaluate } from './commands/evaluate.ts';
-import { push } from './commands/hub/push.ts';
-import { mergeLora } from './commands/merge-lora.ts';
-import { serve } from './commands/serve.ts';
-import { sweep } from './commands/sweep.ts';
-import { supervise, train } from './commands/train.ts';
-import { dumpKinds } from './tensor/runtime/dump.ts';
+
+// A command is imported where it is run: help and wrong options are told at once.
 
 const OVERRIDES_HELP = 'settings to change, e.g. seed=1';
 
@@ -43,6 +34,7 @@ program
   .option('--resume <run>', 'go on with the run in this folder')
   .option('--dry-run', 'print the settings as resolved, sizes and memory, and stop')
   .action(async (config: string | undefined, overrides: string[], options) => {
+    const { train } = await import('./commands/train.ts');
     process.exitCode = await train(config, overrides, options);
   });
 
@@ -56,6 +48,7 @@ program
   .option('--policy <folder>', 'a policy that plays instead, e.g. runs/a-001/checkpoints/step-000100/policy')
   .option('--attempts <k>', 'episodes that the policy plays of each level', Number)
   .action(async (config: string, overrides: string[], options) => {
+    const { demonstrations } = await import('./commands/demonstrations.ts');
     process.exitCode = await demonstrations(config, overrides, options);
   });
 
@@ -71,6 +64,7 @@ program
   )
   .option('--dry-run', 'print the settings as resolved, sizes and memory, and stop')
   .action(async (config: string, overrides: string[], options) => {
+    const { supervise } = await import('./commands/train.ts');
     process.exitCode = await supervise(config, overrides, options);
   });
 
@@ -82,6 +76,7 @@ program
   .option('--base <folder>', 'folder of the base (default: where the adapter says)')
   .option('--type <type>', 'F32 or BF16 (default: as the base has it)')
   .action(async (adapter: string, options) => {
+    const { mergeLora } = await import('./commands/merge-lora.ts');
     process.exitCode = await mergeLora(adapter, options);
   });
 
@@ -94,6 +89,7 @@ program
   .option('--license <id>', 'license for the model card, e.g. apache-2.0')
   .option('--message <text>', 'title of the commit')
   .action(async (target: string, name: string, options) => {
+    const { push } = await import('./commands/hub/push.ts');
     process.exitCode = await push(target, name, options);
   });
 
@@ -122,6 +118,7 @@ program
   .option('--max-adapters <count>', 'most adapters at once', Number, 8)
   .option('--log-level <level>', 'silent, error, warn, info or debug', 'warn')
   .action(async (target: string, options) => {
+    const { serve } = await import('./commands/serve.ts');
     process.exitCode = await serve(target, options);
   });
 
@@ -134,6 +131,7 @@ program
   .argument('[overrides...]', `${OVERRIDES_HELP} training.steps=20, for all runs`)
   .option('--dry-run', 'list the runs and stop')
   .action(async (file: string, overrides: string[], options) => {
+    const { sweep } = await import('./commands/sweep.ts');
     process.exitCode = await sweep(file, overrides, options);
   });
 
@@ -148,6 +146,7 @@ program
   .option('--export <folder>', 'write the pages as files that any web server can serve, and stop')
   .option('--leaderboard <file>', 'YAML or JSON list of published results, each with its source')
   .action(async (runs: string, options) => {
+    const { dashboard } = await import('./commands/dashboard.ts');
     process.exitCode = await dashboard(runs, options);
   });
 
@@ -165,6 +164,7 @@ program
   .option('--output <folder>', 'write table, JSON and every episode there')
   .option('--json', 'print JSON instead of a table')
   .action(async (target: string, overrides: string[], options) => {
+    const { evaluate } = await import('./commands/evaluate.ts');
     process.exitCode = await evaluate(target, overrides, {
       ...options,
       policy: options.policy ?? ['checkpoint'],
@@ -183,6 +183,7 @@ program
   .argument('[overrides...]', `${OVERRIDES_HELP} rollout.env_groups=32 rollout.group_size=8`)
   .option('--json', 'print every metric and table as JSON')
   .action(async (target: string, overrides: string[], options) => {
+    const { diagnose } = await import('./commands/diagnose.ts');
     process.exitCode = await diagnose(target, overrides, options);
   });
 
@@ -200,15 +201,17 @@ for (const command of program.commands.filter(command => PLAYING.includes(comman
         .default('info'),
     );
 }
-program.hook('preAction', (_program, command) => {
+program.hook('preAction', async (_program, command) => {
   const { logLevel } = command.opts();
   if (logLevel !== undefined) process.env[LOG_LEVEL_VARIABLE] = logLevel;
+  const { dumpKinds } = await import('./tensor/runtime/dump.ts');
   dumpKinds();
 });
 
 try {
   await program.parseAsync();
 } catch (error) {
+  const { ConfigError } = await import('../shared/config.ts');
   console.error(error instanceof ConfigError ? error.message : `ragen: ${(error as Error).message}`);
   process.exitCode = 1;
 }

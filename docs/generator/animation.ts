@@ -1,32 +1,47 @@
+import { render } from 'preact-render-to-string';
+import { drawBoard } from '../../shared/web/boards/board.ts';
+import { boardStyle } from './board-style.ts';
 import type { Frame, PlayedFrames } from './episode-frames.ts';
-import { escapeXml, figure, label, rounded } from './svg.ts';
+import { figure, label, rounded } from './svg.ts';
 
 const SECONDS_PER_FRAME = 0.9;
 /** The last frame stays this many times as long. */
 const LAST_FRAMES = 3;
-const PICTURE_HEIGHT = 200;
-const PICTURE_WIDTH = 440;
-const COLUMNS = 84;
-const LINES = 14;
-const CHARACTER_WIDTH = 7.3;
-const LINE_HEIGHT = 16;
+/** Most room of a board that is a drawing. */
+const DRAWING_HEIGHT = 200;
+const DRAWING_WIDTH = 440;
+/** Room of a board made of markup, whose size only a browser knows. */
+const MARKUP_WIDTH = 520;
+const MARKUP_HEIGHT = 200;
 const MARGIN = 16;
 const HEADER = 40;
 const FOOTER = 34;
 const MAX_ACTION_LENGTH = 58;
+/** What holds a board: the site's variables stand on it. */
+const SCOPE = 'b';
 
 /** An animation within a figure: its size, elements and the number of slots that its time is divided into. */
 interface AnimationCard {
   readonly width: number;
   readonly height: number;
   readonly draw: (x: number, y: number, slots: number) => string;
+  readonly frames: number;
   readonly slots: number;
+  /** Markup of its boards. */
+  readonly markup: string;
 }
 
-/** A figure in which a reference policy plays an environment: pictures where there are any, else text as in a terminal. */
+/** A board as an element of a figure. */
+interface DrawnBoard {
+  readonly width: number;
+  readonly height: number;
+  at(x: number, y: number): string;
+}
+
+/** A figure in which a reference policy plays an environment, drawn as the site draws it. */
 export function animation(title: string, played: PlayedFrames): string {
   const card = cardOf(title, played);
-  const style = timing(card.slots);
+  const style = timing(card.slots, [1, LAST_FRAMES]) + styleOf(card.markup);
   return figure(
     card.width,
     card.height,
@@ -40,36 +55,47 @@ export function animation(title: string, played: PlayedFrames): string {
 export function animationRow(title: string, episodes: readonly (readonly [string, PlayedFrames])[]): string {
   const cards = episodes.map(([name, played]) => cardOf(name, played, true));
   const slots = Math.max(...cards.map(card => card.slots));
+  const counts = cards.map(card => slots - card.frames + 1);
+  const style = timing(slots, [1, ...counts]) + styleOf(cards.map(({ markup }) => markup).join());
   let x = 0;
   const drawn = cards.map(card => {
     const body = card.draw(x, 0, slots);
     x += card.width;
     return body;
   });
-  return figure(x, Math.max(...cards.map(card => card.height)), title, drawn.join('\n'), timing(slots));
+  return figure(x, Math.max(...cards.map(card => card.height)), title, drawn.join('\n'), style);
 }
 
-/** Frame `i` is visible in slot `i`; the last one to the end. Readers who want no motion see the last frame. */
-function timing(slots: number): string {
-  const share = rounded(100 / slots);
+/**
+ * A frame is visible from its slot on, for a number of slots: `f1` for one. Readers who want no motion see the last frame.
+ * @param counts numbers of slots that frames are visible for
+ */
+function timing(slots: number, counts: readonly number[]): string {
+  const keyframes = [...new Set(counts)].map(
+    count => `@keyframes f${count} { 0% { opacity: 1 } ${rounded((100 * count) / slots)}% { opacity: 0 } }`,
+  );
   return `
-.f { opacity: 0; animation: ${rounded(slots * SECONDS_PER_FRAME)}s step-end infinite f; }
-@keyframes f { 0% { opacity: 1 } ${share}% { opacity: 0 } }
-@media (prefers-reduced-motion: reduce) { .f { animation: none } .last { opacity: 1 } }`;
+.f { opacity: 0; animation: ${rounded(slots * SECONDS_PER_FRAME)}s step-end infinite f1; }
+${keyframes.join('\n')}
+@media (prefers-reduced-motion: reduce) { .f { animation: none !important } .last { opacity: 1 } }`;
+}
+
+/** The style of boards; they show all that fits, without bars to scroll by. */
+function styleOf(markup: string): string {
+  return `${boardStyle(markup, `.${SCOPE}`)}
+.${SCOPE} { color: var(--ink); font: 14px/1.45 ui-sans-serif, -apple-system, "Segoe UI", "Liberation Sans", Arial, sans-serif; }
+.${SCOPE} * { box-sizing: border-box; }
+.${SCOPE} .board-panel, .${SCOPE} pre { max-height: none; overflow: hidden; }`;
 }
 
 function cardOf(
   title: string,
-  { policy, frames, success, ended }: PlayedFrames,
+  { policy, frames, success, ended, boardHeight }: PlayedFrames,
   narrow = false,
 ): AnimationCard {
-  const image = frames[0].image;
-  const scale = image ? Math.min(PICTURE_HEIGHT / image.height, PICTURE_WIDTH / image.width) : 1;
-  const lines = frames.map(frame => (image ? [] : wrapped(frame.text)));
-  const bodyWidth = image ? Math.round(image.width * scale) : Math.ceil(COLUMNS * CHARACTER_WIDTH);
-  const bodyHeight = image
-    ? Math.round(image.height * scale)
-    : Math.max(...lines.map(each => each.length)) * LINE_HEIGHT;
+  const boards = frames.map(frame => boardOf(frame, boardHeight ?? MARKUP_HEIGHT));
+  const bodyWidth = Math.max(...boards.map(board => board.width));
+  const bodyHeight = Math.max(...boards.map(board => board.height));
   const width = Math.max(bodyWidth, narrow ? 0 : 300) + 2 * MARGIN;
   const height = HEADER + bodyHeight + FOOTER;
   const draw = (x: number, y: number, slots: number): string => {
@@ -79,9 +105,7 @@ function cardOf(
       : label(x + width - MARGIN, y + 25, policy, { kind: 'soft small', anchor: 'end' });
     const drawn = frames.map((frame, i) => {
       const last = i === frames.length - 1;
-      const body = frame.image
-        ? `<image x="${x + Math.round((width - bodyWidth) / 2)}" y="${y + HEADER}" width="${bodyWidth}" height="${bodyHeight}" href="${frame.image.url}"/>`
-        : terminal(lines[i], x + MARGIN, y + HEADER);
+      const body = boards[i].at(x + Math.round((width - boards[i].width) / 2), y + HEADER);
       const ending = last && ended ? (success ? ' · success' : ' · ended') : '';
       const caption = label(x + MARGIN, y + height - 13, captionOf(frame, narrow) + ending, {
         kind: 'soft small',
@@ -90,30 +114,54 @@ function cardOf(
     });
     return [header, player, ...drawn].filter(part => part).join('\n');
   };
-  return { width, height, slots: frames.length + LAST_FRAMES - 1, draw };
+  const markup = boards.map(board => board.at(0, 0)).join('');
+  return { width, height, frames: frames.length, slots: frames.length + LAST_FRAMES - 1, draw, markup };
+}
+
+const DRAWING =
+  /^(?:<div class="board-panel [\w-]+">\s*)?<svg ([^>]*viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>.*<\/svg>)(?:\s*<\/div>)?$/s;
+
+/** The site's drawing of a state: an SVG element, or markup in a box of a fixed size. */
+function boardOf({ structured, text }: Frame, markupHeight: number): DrawnBoard {
+  const board = asXml(render(drawBoard({ state: structured, text })));
+  const [, inner, ratioWidth, ratioHeight] = DRAWING.exec(board) ?? [];
+  if (inner !== undefined && !board.includes('class="arm"')) {
+    const scale = Math.min(DRAWING_HEIGHT / Number(ratioHeight), DRAWING_WIDTH / Number(ratioWidth));
+    const width = Math.round(Number(ratioWidth) * scale);
+    const height = Math.round(Number(ratioHeight) * scale);
+    return {
+      width,
+      height,
+      at: (x, y) =>
+        `<g class="${SCOPE}"><svg x="${x}" y="${y}" width="${width}" height="${height}" ${inner}</g>`,
+    };
+  }
+  const markup = board.replaceAll('<svg ', '<svg xmlns="http://www.w3.org/2000/svg" ');
+  return {
+    width: MARKUP_WIDTH,
+    height: markupHeight,
+    at: (x, y) =>
+      `<foreignObject x="${x}" y="${y}" width="${MARKUP_WIDTH}" height="${markupHeight}"><div xmlns="http://www.w3.org/1999/xhtml" class="${SCOPE}">${markup}</div></foreignObject>`,
+  };
+}
+
+/** Markup that XML takes, smaller; sizes of fonts win over the style of figures. */
+function asXml(markup: string): string {
+  return (
+    markup
+      .replaceAll(/ font-size="([\d.]+)"/g, ' style="font-size:$1px"')
+      .replaceAll(/ data-ratio="[^"]*"/g, '')
+      .replaceAll(/>\s*\n\s*</g, '><')
+      .replaceAll(/<(path|rect|circle|ellipse|polygon|use)([^>]*)><\/\1>/g, '<$1$2/>')
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what XML does not take.
+      .replaceAll(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, '\ufffd')
+  );
 }
 
 /** A frame that is there from a slot on, for some slots. */
 function shown(body: string, from: number, count: number, last: boolean): string {
-  const once = (slot: number): string =>
-    `<g class="f" style="animation-delay:${rounded(slot * SECONDS_PER_FRAME)}s">${body}</g>`;
-  if (count === 1) return once(from);
-  // The same elements in the slots that follow, by reference.
-  const id = `l${hash(body)}`;
-  const others = Array.from(
-    { length: count - 1 },
-    (_, i) =>
-      `<use href="#${id}" class="f" style="animation-delay:${rounded((from + i + 1) * SECONDS_PER_FRAME)}s"/>`,
-  );
-  const first = `<use href="#${id}" class="f${last ? ' last' : ''}" style="animation-delay:${rounded(from * SECONDS_PER_FRAME)}s"/>`;
-  return `<defs><g id="${id}">${body}</g></defs>${first}${others.join('')}`;
-}
-
-/** FNV-1a: a name for an element that is the same in every run. */
-function hash(text: string): string {
-  let value = 0x811c9dc5;
-  for (let i = 0; i < text.length; i++) value = Math.imul(value ^ text.charCodeAt(i), 0x01000193);
-  return (value >>> 0).toString(36);
+  const name = count === 1 ? '' : `;animation-name:f${count}`;
+  return `<g class="${last ? 'f last' : 'f'}" style="animation-delay:${rounded(from * SECONDS_PER_FRAME)}s${name}">${body}</g>`;
 }
 
 function captionOf({ step }: Frame, narrow: boolean): string {
@@ -123,29 +171,4 @@ function captionOf({ step }: Frame, narrow: boolean): string {
   return narrow
     ? `${step.count}: ${written}`
     : `step ${step.count} · ${written} · reward ${Math.round(step.reward * 1000) / 1000}`;
-}
-
-function terminal(lines: readonly string[], x: number, y: number): string {
-  return lines
-    .map(
-      (line, i) =>
-        `<text xml:space="preserve" class="mono" x="${x}" y="${y + 12 + i * LINE_HEIGHT}">${escapeXml(line)}</text>`,
-    )
-    .join('');
-}
-
-/** The last lines of a text, broken at spaces, as a terminal shows them. */
-function wrapped(text: string): string[] {
-  const lines = text.split('\n').flatMap(line => {
-    const parts: string[] = [];
-    let rest = line;
-    while (rest.length > COLUMNS) {
-      const space = rest.lastIndexOf(' ', COLUMNS);
-      const at = space > COLUMNS / 2 ? space : COLUMNS;
-      parts.push(rest.slice(0, at));
-      rest = rest.slice(at).trimStart();
-    }
-    return [...parts, rest];
-  });
-  return lines.length > LINES ? [...lines.slice(0, LINES - 1), '…'] : lines;
 }

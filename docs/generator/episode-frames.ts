@@ -1,4 +1,3 @@
-import { pictureUrl } from '../../env-server/environments/core/drawing/png.ts';
 import type { AnyEnvironment } from '../../env-server/environments/core/environment.ts';
 import { resolveConfig, resolveOptions, stepLimit } from '../../env-server/environments/core/settings.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
@@ -14,8 +13,6 @@ export interface Frame {
   readonly text: string;
   /** The state as plain data. */
   readonly structured: Json;
-  /** The picture as a `data:` URL, where the environment paints one. */
-  readonly image?: { readonly url: string; readonly width: number; readonly height: number };
   /** What led here; absent for the first frame. */
   readonly step?: { readonly count: number; readonly action: string; readonly reward: number };
 }
@@ -26,13 +23,13 @@ export interface PlayedFrames {
   readonly success: boolean;
   /** Whether the episode ended within the frames. */
   readonly ended: boolean;
+  /** Height of a board that is made of markup, in pixels. */
+  readonly boardHeight?: number;
 }
 
 export interface FrameOptions {
   readonly seed: number;
   readonly config: JsonObject;
-  /** Whether frames have the environment's pictures. */
-  readonly pictures: boolean;
   readonly mostSteps: number;
 }
 
@@ -42,7 +39,7 @@ export interface FrameOptions {
  */
 export async function playFrames(
   environment: AnyEnvironment,
-  { seed, config, pictures, mostSteps }: FrameOptions,
+  { seed, config, mostSteps }: FrameOptions,
 ): Promise<PlayedFrames> {
   const policy = PLAYERS.find(name => environment.references?.[name]);
   if (policy === undefined)
@@ -54,12 +51,9 @@ export async function playFrames(
   const show = (step?: Frame['step']): Frame => {
     const observation = environment.observe(state, 'text');
     const text = typeof observation === 'string' ? observation : JSON.stringify(observation);
-    const picture = pictures ? environment.render?.(state) : undefined;
-    const image = picture && { url: pictureUrl(picture), width: picture.width, height: picture.height };
     return {
       text,
       structured: environment.observe(state, 'structured'),
-      ...(image && { image }),
       ...(step && { step }),
     };
   };

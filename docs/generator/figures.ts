@@ -23,15 +23,23 @@ const MAX_STEPS = 16;
 interface Choice {
   readonly seed: number;
   readonly config?: JsonObject;
-  /** Shows the text although the environment paints pictures. */
-  readonly asText?: boolean;
+  /** Height that its board needs, in pixels, where the board is made of markup. */
+  readonly boardHeight?: number;
 }
 /** Episodes that show something; seed 0 and the default configuration for others. */
 const EPISODES: { readonly [id: string]: Choice } = {
   'FrozenLake-v0': { seed: 5 },
   'Sokoban-v0': { seed: 7, config: { preset: 'simple', min_solution: 8 } },
   'RubiksCube-v0': { seed: 2 },
-  'WebShop-v0': { seed: 0, asText: true },
+  'ALFWorld-v0': { seed: 0, boardHeight: 440 },
+  'Bandit-v0': { seed: 0, boardHeight: 215 },
+  'Countdown-v0': { seed: 0, boardHeight: 160 },
+  'DeepCoder-v0': { seed: 0, boardHeight: 240 },
+  'Lean-v0': { seed: 0, boardHeight: 300 },
+  'MetaMathQA-v0': { seed: 0, boardHeight: 150 },
+  'SearchQA-v0': { seed: 0, boardHeight: 110 },
+  'StaticQA-v0': { seed: 0, boardHeight: 150 },
+  'WebShop-v0': { seed: 0, boardHeight: 420 },
 };
 const OVERVIEW = ['FrozenLake-v0', 'Sokoban-v0', 'Sudoku-v0'];
 /** Where the picture of the regimes draws its borders. */
@@ -81,9 +89,10 @@ export async function animations(
 }
 
 /** The episode by which an environment is shown. */
-export function episodeOf(environment: AnyEnvironment): Promise<PlayedFrames> {
-  const { seed, config = {}, asText = false } = EPISODES[environment.spec.id] ?? { seed: 0 };
-  return playFrames(environment, { seed, config, pictures: !asText, mostSteps: MAX_STEPS });
+export async function episodeOf(environment: AnyEnvironment): Promise<PlayedFrames> {
+  const { seed, config = {}, boardHeight } = EPISODES[environment.spec.id] ?? { seed: 0 };
+  const played = await playFrames(environment, { seed, config, mostSteps: MAX_STEPS });
+  return { ...played, boardHeight };
 }
 
 function read<T>(name: string): T {

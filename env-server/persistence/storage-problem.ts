@@ -26,12 +26,13 @@ const SYSTEM_FAULTS: { readonly [code: string]: StorageFault } = {
   EBADF: { code: 'storage_failed', reason: 'the file was closed (EBADF)' },
   EMFILE: { code: 'storage_failed', reason: 'the process has too many open files (EMFILE)' },
   ENFILE: { code: 'storage_failed', reason: 'the system has too many open files (ENFILE)' },
+  ETIMEDOUT: { code: 'storage_failed', reason: 'the disk has taken a write for longer than 1 s (ETIMEDOUT)' },
   ESTALE: { code: 'storage_failed', reason: 'the network file system lost the file (ESTALE)' },
 };
 
 /** Primary result codes of SQLite (https://www.sqlite.org/rescode.html). */
 const SQLITE_FAULTS: { readonly [code: number]: StorageFault } = {
-  5: { code: 'storage_failed', reason: 'another process holds the database (SQLITE_BUSY)' },
+  5: { code: 'storage_failed', reason: 'another write holds the database (SQLITE_BUSY)' },
   8: { code: 'storage_failed', reason: 'the database is read-only (SQLITE_READONLY)' },
   10: { code: 'storage_failed', reason: 'the disk reports an error (SQLITE_IOERR)' },
   11: { code: 'storage_failed', reason: 'the database is damaged (SQLITE_CORRUPT)' },

@@ -263,9 +263,12 @@ export class SessionManager {
     this.recorder?.requireRoom();
   }
 
-  /** Delivers a reply when what was done before it is kept as the settings say. */
-  deliver(reply: () => void): void {
-    if (this.recorder) this.recorder.deliver(reply);
+  /**
+   * Delivers a reply when what was done before it is kept as the settings say.
+   * @param reads it acknowledges nothing: it does not wait for a slow disk
+   */
+  deliver(reply: () => void, reads = false): void {
+    if (this.recorder) this.recorder.deliver(reply, reads);
     else reply();
   }
 

@@ -110,10 +110,21 @@ export async function seeFigure(page: Page, name: string, text: string): Promise
   await figure(page, name).filter({ hasText: text }).waitFor();
 }
 
-/** What axe finds wrong with the page as it is now, a line each. */
-export async function accessibilityProblems(page: Page): Promise<string[]> {
-  await page.evaluate(axe.source);
-  const { violations } = await page.evaluate(() => (window as unknown as { axe: typeof axe }).axe.run());
+/**
+ * What axe finds wrong with the page as it is now, a line each.
+ * @param rules that are checked; all that axe has on where none is given
+ */
+export async function accessibilityProblems(page: Page, rules?: readonly string[]): Promise<string[]> {
+  if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axe.source);
+  const violations = await page.evaluate(async rules => {
+    const { axe: checker } = window as unknown as { axe: typeof axe };
+    const found = await checker.run({ resultTypes: ['violations'], ...(rules && { runOnly: [...rules] }) });
+    return found.violations.map(({ id, help, nodes }) => ({
+      id,
+      help,
+      nodes: nodes.map(({ html, failureSummary }) => ({ html, failureSummary })),
+    }));
+  }, rules);
   return violations.flatMap(({ id, help, nodes }) =>
     nodes.map(({ html, failureSummary }) => `${id}: ${help}\n${html}\n${failureSummary}`),
   );

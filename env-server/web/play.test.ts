@@ -118,8 +118,8 @@ t.test('buttons act, undo goes back, random draws included', { skip }, async t =
   t.ok(await page.getByRole('button', { name: 'Undo' }).isDisabled());
 });
 
-t.test('a Sudoku is filled by cell and number, with mouse and keys', { skip }, async t => {
-  const { page } = await openPlayground(t, '#/play/Sudoku-v0?seed=3');
+t.test('a Sudoku is filled by cell and number, and tells the rules of its size', { skip }, async t => {
+  const { page, origin } = await openPlayground(t, '#/play/Sudoku-v0?seed=3');
   await page.getByText('numbers 1 to 4', { exact: false }).or(page.getByText('from 1 to 4')).waitFor();
   await page.locator('.sudoku .free').first().click();
   await page.locator('.number-pad button').first().click();
@@ -127,6 +127,9 @@ t.test('a Sudoku is filled by cell and number, with mouse and keys', { skip }, a
   await page.getByRole('grid').focus();
   for (const key of ['ArrowRight', 'ArrowRight', '2']) await page.keyboard.press(key);
   await seeFigure(page, 'Action', 'place 2 at row 1 col 3');
+  await page.goto(`${origin}/#/play/Sudoku-v0?seed=3&preset=9x9-easy`);
+  await page.getByText('from 1 to 9').first().waitFor();
+  t.equal(await page.evaluate(() => scrollY), 0, 'a link into the page leaves the header in sight');
 });
 
 t.test('a shop and a household are played by clicks alone', { skip }, async t => {
@@ -235,15 +238,31 @@ t.test('any JSON can be sent as an action', { skip }, async t => {
   t.equal(await field.getAttribute('aria-invalid'), 'true');
 });
 
-t.test('a reference policy plays a step or to the end', { skip }, async t => {
-  const { page } = await openPlayground(t, '#/play/Sokoban-v0?seed=3');
-  await seeBoard(page);
-  await page.keyboard.press('.');
-  await seeFigure(page, 'Step', '1 of');
-  await page.getByRole('button', { name: 'Play on' }).click();
-  await seeFigure(page, 'Episode', 'solved');
-  await page.getByRole('button', { name: 'Play on' }).waitFor();
-});
+t.test(
+  'a reference policy plays a step or to the end; a slow server is waited for visibly',
+  { skip },
+  async t => {
+    const { page } = await openPlayground(t, '#/play/Sokoban-v0?seed=3');
+    await seeBoard(page);
+    let release = () => {};
+    const held = new Promise<void>(resolve => {
+      release = resolve;
+    });
+    await page.route(/\/step$/, async route => {
+      await held;
+      await route.continue();
+    });
+    await page.keyboard.press('.');
+    await page.getByText('Waiting for the server …').waitFor();
+    release();
+    await seeFigure(page, 'Step', '1 of');
+    await page.getByText('Waiting for the server …').waitFor({ state: 'detached' });
+    await page.getByLabel('Speed').selectOption('fast');
+    await page.getByRole('button', { name: 'Play on' }).click();
+    await seeFigure(page, 'Episode', 'solved');
+    await page.getByRole('button', { name: 'Play on' }).waitFor();
+  },
+);
 
 t.test('the server checks settings while they are written', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');

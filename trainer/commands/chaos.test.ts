@@ -73,7 +73,7 @@ t.test(
     const step = () =>
       (readJsonLines(metrics) as Row[]).filter(row => 'train/success' in row).at(-1)?.step ?? 0;
     const reach = async (wanted: number, child: ChildProcess) => {
-      while (step() < wanted && child.exitCode === null) await sleep(5);
+      while (step() < wanted && child.exitCode === null) await sleep(30);
     };
     const first = trainer(t, [config, 'run.name=shaken'], KILLED_AT);
     await reach(1, first);

@@ -73,6 +73,7 @@ t.test(
     const page = await openPage(t, `${origin}/runs/#/run/lake-1`);
     const text = page.locator('main');
     await text.getByText('Success went from 20 % to 80 %').waitFor();
+    await text.getByText('step 30 of 30 after').waitFor();
     await text.getByText('acting at random reaches 25 %, the optimum is 94 %').waitFor();
     await text.getByText('Training is healthy').waitFor();
     await text.getByText('2 of the 4 validation episodes kept at step 30 failed').waitFor();

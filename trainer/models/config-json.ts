@@ -2,6 +2,7 @@ import type { Json, JsonObject } from '../../shared/json.ts';
 import { parseActivation } from './activation.ts';
 import { checkedConfig, type DecoderConfig, ModelConfigError, plainFeatures } from './config.ts';
 import { FAMILIES, type ModelFamily } from './families/index.ts';
+import type { WeightDtype } from './files/stored-numbers.ts';
 import { number, positiveInteger, show } from './json-fields.ts';
 import { parseRope, scalingToJson } from './rope.ts';
 
@@ -102,9 +103,10 @@ const FLOATS = [
 ];
 const WHOLE_FLOAT = new RegExp(`^( *"(?:${FLOATS.join('|')})": -?\\d+)(,?)$`, 'gm');
 
-/** The text of {@link configToJson}. */
-export function configToText(config: DecoderConfig): string {
-  return `${JSON.stringify(configToJson(config), null, 2).replaceAll(WHOLE_FLOAT, '$1.0$2')}\n`;
+/** The text of {@link configToJson}, for weights of a type as torch names it. */
+export function configToText(config: DecoderConfig, dtype: WeightDtype = 'float32'): string {
+  const json = { ...configToJson(config), torch_dtype: dtype };
+  return `${JSON.stringify(json, null, 2).replaceAll(WHOLE_FLOAT, '$1.0$2')}\n`;
 }
 
 function familyOf(type: Json | undefined): ModelFamily {

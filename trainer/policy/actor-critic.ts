@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import type { GenerateRequest, Generation } from '../generation/generation.ts';
+import type { WeightDtype } from '../models/files/stored-numbers.ts';
 import type { LocalPolicy } from './local-policy.ts';
 import type {
   ContinuationRequest,
@@ -93,9 +94,9 @@ export class ActorCritic implements Policy {
     return this.actor.withAverage(work);
   }
 
-  async save(folder: string): Promise<void> {
-    await this.actor.save(folder);
-    await this.critic.save(join(folder, CRITIC_FOLDER));
+  async save(folder: string, dtype?: WeightDtype): Promise<void> {
+    await this.actor.save(folder, dtype);
+    await this.critic.save(join(folder, CRITIC_FOLDER), dtype);
   }
 
   async load(folder: string): Promise<void> {

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import type { GenerateRequest, Generation, StreamedToken } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
+import type { WeightDtype } from '../models/files/stored-numbers.ts';
 import { countWeights, parameterSpecs } from '../models/parameters.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
@@ -268,8 +269,11 @@ export class LocalPolicy implements Policy {
     });
   }
 
-  /** Writes weights, config, optimizer state and the given files in the Hugging Face layout. */
-  async save(folder: string): Promise<void> {
+  /**
+   * Writes weights, config, optimizer state and the given files in the Hugging Face layout.
+   * @param dtype of the weights; with bfloat16 a policy that loads them goes on from rounded ones
+   */
+  async save(folder: string, dtype?: WeightDtype): Promise<void> {
     this.#assertOpen();
     await this.#inTurn(async () => {
       await this.#pool.all({ kind: 'download' });
@@ -278,6 +282,7 @@ export class LocalPolicy implements Policy {
         base: this.#place?.base ?? null,
         loraDropout: this.#options.loraDropout,
         weights: this.#weights,
+        dtype,
         optimizer: { first: this.#first, second: this.#second },
         progress: {
           step: this.#step,

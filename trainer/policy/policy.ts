@@ -2,6 +2,7 @@ import type { LossSettings } from '../algorithms/losses/settings.ts';
 import type { LossComponent } from '../algorithms/losses/update-loss.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { GenerateRequest, Generation } from '../generation/generation.ts';
+import type { WeightDtype } from '../models/files/stored-numbers.ts';
 
 /**
  * What a policy is to the rest of the trainer: something that continues token sequences, scores them,
@@ -60,8 +61,8 @@ export interface Policy {
   /** Does the work with the moving average of the weights in their place; absent where a policy keeps none. */
   withAverage?<T>(work: () => Promise<T>): Promise<T>;
 
-  /** Writes weights, config and tokenizer in the Hugging Face layout, and the optimizer state. */
-  save(folder: string): Promise<void>;
+  /** Writes weights, config and tokenizer in the Hugging Face layout, and the optimizer state. Weights are float32 unless told otherwise. */
+  save(folder: string, dtype?: WeightDtype): Promise<void>;
   load(folder: string): Promise<void>;
   close(): Promise<void>;
 }

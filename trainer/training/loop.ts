@@ -185,7 +185,7 @@ class TrainingLoop {
     };
     if (verdict?.isBest && settings.training.keep_best) {
       await saveBestCheckpoint(run, { ...this.#state, seconds: this.#elapsed() }, folder =>
-        policy.save(folder),
+        policy.save(folder, settings.training.checkpoint_dtype),
       );
     }
     progress.begin('training', settings.training.steps, step);
@@ -238,7 +238,8 @@ class TrainingLoop {
     const { run, policy, settings, tracker } = this.#parts;
     const before = this.#clock();
     this.#state = { ...this.#state, seconds: this.#elapsed() };
-    await saveCheckpoint(run, this.#state, folder => policy.save(folder), settings.training.keep_checkpoints);
+    const { checkpoint_dtype, keep_checkpoints } = settings.training;
+    await saveCheckpoint(run, this.#state, folder => policy.save(folder, checkpoint_dtype), keep_checkpoints);
     this.#saved = this.#state;
     tracker.write(this.#state.step, { 'timing_s/save_checkpoint': this.#clock() - before });
   }

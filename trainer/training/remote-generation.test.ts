@@ -31,6 +31,7 @@ t.test(
     const base = latestCheckpoint(await trainTiny(settings('base', { training: { steps: 0 } })))!.policy;
 
     process.env.RAGEN_GENERATION_TEST_TOKEN = TOKEN;
+    t.teardown(() => delete process.env.RAGEN_GENERATION_TEST_TOKEN);
     const env = { RAGEN_SERVE_TOKEN: TOKEN, RAGEN_SERVE_ADMIN_TOKEN: TOKEN };
     const servers = await Promise.all(
       [0, 1].map(() => serveInProcess(t, base, ['--workers', '1', '--context', '100'], env)),
@@ -87,6 +88,7 @@ t.test(
     const base = latestCheckpoint(await trainTiny(settings('base', { training: { steps: 0 } })))!.policy;
     const server = await startServer(t, base, { policy: { workers: 1, maxSequenceLength: 100 } });
     process.env.RAGEN_GENERATION_TEST_ADMIN = ADMIN;
+    t.teardown(() => delete process.env.RAGEN_GENERATION_TEST_ADMIN);
     const run = await trainTiny(
       settings('remote', {
         policy: { init: base, value_head: true },
@@ -126,6 +128,7 @@ t.test(
     const base = goldenFolder('qwen2-tiny');
     const server = await startServer(t, base, { policy: { workers: 1, maxSequenceLength: 96 } });
     process.env.RAGEN_GENERATION_TEST_ADMIN = ADMIN;
+    t.teardown(() => delete process.env.RAGEN_GENERATION_TEST_ADMIN);
     const command = script(`
       const reply = await chat([{ role: 'user', content: 'Which way?' }]);
       await step(reply.choices[0].message.content.length % 2 ? 'Up' : 'Down');

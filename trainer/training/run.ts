@@ -239,7 +239,8 @@ async function firstCheckpoint(
   policy: Pick<Policy, 'save'>,
   state: TrainerState,
 ): Promise<TrainerState> {
-  await saveCheckpoint(run, state, folder => policy.save(folder), training.keep_checkpoints);
+  const { checkpoint_dtype, keep_checkpoints } = training;
+  await saveCheckpoint(run, state, folder => policy.save(folder, checkpoint_dtype), keep_checkpoints);
   return state;
 }
 

@@ -15,6 +15,9 @@ export class FaultyFiles implements JournalFiles {
   /** Syncs that wait for `finishSyncs`; undefined lets them finish by themselves. */
   waiting: (() => void)[] | undefined;
 
+  /** Late writes that wait for `finishWrites`. */
+  readonly late: (() => void)[] = [];
+
   create(path: string): number {
     this.#check();
     return FILE_SYSTEM.create(path);
@@ -29,6 +32,30 @@ export class FaultyFiles implements JournalFiles {
     if (taken === 0) throw systemError('ENOSPC');
     this.room -= taken;
     return FILE_SYSTEM.write(file, bytes, offset, taken, position);
+  }
+
+  writeLater(
+    file: number,
+    bytes: Buffer,
+    offset: number,
+    position: number,
+    done: (error: Error | null, count: number) => void,
+  ): void {
+    this.late.push(() => {
+      let count = 0;
+      try {
+        count = this.write(file, bytes, offset, bytes.length - offset, position);
+      } catch (error) {
+        done(error as Error, 0);
+        return;
+      }
+      done(null, count);
+    });
+  }
+
+  /** Lets the late writes end that were begun. */
+  finishWrites(): void {
+    for (const finish of this.late.splice(0)) finish();
   }
 
   sync(file: number, done: (error: Error | null) => void): void {
@@ -91,6 +118,7 @@ export function openJournal(folder: string, given: Partial<JournalSettings> = {}
       segmentBytes: 1024 * 1024,
       maxBytes: 16 * 1024 * 1024,
       maxWaitingBytes: 1024 * 1024,
+      slowWriteMs: Number.POSITIVE_INFINITY,
       ...given,
     },
     { health, files, onPressure: () => pressure.count++ },

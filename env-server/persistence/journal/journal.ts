@@ -9,6 +9,10 @@ import { dropSegments, FILE_SYSTEM, inheritedSegments, type JournalFiles, type S
 
 /** Share of the permitted bytes on disk from which on a checkpoint is asked for. */
 const PRESSURE = 0.5;
+/** How long after the last slow write the event loop waits for none. */
+const SLOW_MS = 60_000;
+/** A write that takes longer is a fault that is told. */
+const HANGING_MS = 1000;
 
 export interface JournalSettings extends SegmentSettings {
   /** Records are on the disk, not only with the kernel, before `deliver` delivers. */
@@ -19,6 +23,8 @@ export interface JournalSettings extends SegmentSettings {
   readonly maxBytes: number;
   /** Most bytes that wait in memory while the disk takes none; more are refused by `requireRoom`. */
   readonly maxWaitingBytes: number;
+  /** After a write that took longer, the event loop waits for none for a time. */
+  readonly slowWriteMs: number;
 }
 
 export interface JournalParts {
@@ -30,8 +36,8 @@ export interface JournalParts {
 
 type Reply = () => void;
 
-/** A turn that was written, but is not yet known to be on the disk. */
-interface UnsyncedTurn {
+/** What is being written, or is written but not yet known to be on the disk. */
+interface PendingTurn {
   readonly frames: Buffer;
   readonly replies: Reply[];
 }
@@ -42,6 +48,10 @@ interface UnsyncedTurn {
  * Records that are added in one turn of the event loop go out in one write when the turn's input has been handled, and
  * replies wait for it (`deliver`): what was acknowledged is with the kernel, which keeps it when the process dies. With
  * `synced` they wait for an fsync that all turns share which came meanwhile; then it survives the machine, too.
+ *
+ * A write is a copy to the kernel, so the event loop waits for it: that takes microseconds. When one has taken long, the
+ * disk is slow, and for a time the event loop goes on while records are written: replies to what was recorded still wait
+ * for their records, replies that only read do not.
  *
  * While the disk takes no writes, records wait in memory and are tried again with a growing delay. Without `synced` their
  * replies leave meanwhile, and `PersistenceHealth` tells; with it they wait, too, and nothing new is begun. Nothing is
@@ -63,9 +73,13 @@ export class Journal {
   #closed = false;
   /** Replies that wait for the next write. */
   #held: Reply[] = [];
-  #unsynced: UnsyncedTurn[] = [];
+  #unsynced: PendingTurn[] = [];
   /** The sync that is under way. */
   #sync: object | undefined;
+  /** What is being written while the event loop goes on. */
+  #late: PendingTurn | undefined;
+  /** Until then the disk counts as slow, in milliseconds of `performance.now`. */
+  #slowUntil = 0;
 
   /** @throws Error of the system where the folder cannot be made or read */
   constructor(settings: JournalSettings, parts: JournalParts) {
@@ -89,7 +103,11 @@ export class Journal {
 
   /** Bytes in memory that are not written yet. */
   get bytesWaiting(): number {
-    return this.#buffer.length - this.#written;
+    return this.#buffer.length - this.#written + (this.#late?.frames.length ?? 0);
+  }
+
+  get #isSlow(): boolean {
+    return this.#late !== undefined || (this.#slowUntil > 0 && performance.now() < this.#slowUntil);
   }
 
   /**
@@ -100,11 +118,11 @@ export class Journal {
     const { maxBytes, maxWaitingBytes, synced } = this.#settings;
     const { failing } = this.#parts.health.parts.journal;
     const waiting = this.bytesWaiting;
-    if (failing && (synced || waiting >= maxWaitingBytes)) {
+    if (failing ? synced || waiting >= maxWaitingBytes : this.#late && waiting >= maxWaitingBytes) {
       const limit = synced
         ? ''
         : `; ${waiting} bytes of earlier operations wait to be written, the most that may`;
-      throw refusal(failing.code, `${failing.reason}${limit}`);
+      throw refusal(failing?.code ?? 'storage_failed', `${failing?.reason ?? 'the disk is slow'}${limit}`);
     }
     const total = this.bytesOnDisk + waiting;
     if (total >= maxBytes) {
@@ -128,10 +146,18 @@ export class Journal {
     setImmediate(this.#endTurn);
   }
 
-  /** Delivers a reply when everything that was recorded before it is kept as the settings say; at once where it is. */
-  deliver(reply: Reply): void {
-    const unwritten = this.#settings.synced && this.#buffer.length > 0;
+  /**
+   * Delivers a reply when everything that was recorded before it is kept as the settings say; at once where it is.
+   * @param reads it acknowledges nothing: on a slow disk it waits for nobody, unless records are to be synced
+   */
+  deliver(reply: Reply, reads = false): void {
+    if (reads && this.#isSlow && !this.#settings.synced) {
+      reply();
+      return;
+    }
+    const unwritten = (this.#settings.synced || this.#late) && this.#buffer.length > 0;
     if (this.#planned || this.#held.length > 0 || unwritten) this.#held.push(reply);
+    else if (this.#late) this.#late.replies.push(reply);
     else if (this.#unsynced.length > 0) this.#unsynced[this.#unsynced.length - 1].replies.push(reply);
     else reply();
   }
@@ -141,6 +167,12 @@ export class Journal {
    * @returns what `release` is told when a checkpoint covers everything that was recorded until now
    */
   rotate(): number {
+    if (this.#isSlow) {
+      this.#reclaim();
+      const mark = this.#segments.next;
+      if (!this.#retry.pending) this.#attempt();
+      return mark;
+    }
     this.flush();
     this.#leaveSegment();
     return this.#segments.next;
@@ -172,6 +204,8 @@ export class Journal {
   flush(): number {
     if (!this.#closed) {
       this.#retry.stop();
+      if (this.#late) this.#reclaim();
+      this.#slowUntil = 0;
       this.#attempt();
       this.#syncNow();
     }
@@ -205,8 +239,15 @@ export class Journal {
   }
 
   #attempt(): void {
+    // Its end is followed by the next attempt.
+    if (this.#late) return;
     if (this.#buffer.length > 0) {
       try {
+        this.#openSegment();
+        if (this.#isSlow) {
+          this.#writeLater();
+          return;
+        }
         this.#write();
       } catch (error) {
         this.#fail(error);
@@ -224,7 +265,7 @@ export class Journal {
     if (this.#unsynced.length === 0) this.#deliverHeld();
   }
 
-  #write(): void {
+  #openSegment(): void {
     const { segmentBytes, maxBytes } = this.#settings;
     // A turn is never split, so that what refers to a record just before it finds it in the same segment.
     if (this.#written === 0 && this.#segments.segmentBytes >= segmentBytes) this.#leaveSegment();
@@ -232,8 +273,72 @@ export class Journal {
       this.#buffer.prepend([this.#segments.begin()]);
       if (this.bytesOnDisk > PRESSURE * maxBytes) this.#parts.onPressure();
     }
+  }
+
+  #write(): void {
     const { bytes } = this.#buffer;
+    const begun = performance.now();
     while (this.#written < bytes.length) this.#written += this.#segments.write(bytes, this.#written);
+    this.#measure(begun);
+  }
+
+  #measure(begun: number): void {
+    const now = performance.now();
+    if (now - begun > this.#settings.slowWriteMs) this.#slowUntil = now + SLOW_MS;
+  }
+
+  #writeLater(): void {
+    const late = { frames: Buffer.from(this.#buffer.bytes), replies: this.#held };
+    const from = this.#written;
+    this.#held = [];
+    this.#empty();
+    this.#late = late;
+    const begun = performance.now();
+    const hanging = setTimeout(() => {
+      const error = Object.assign(new Error('a write has not returned'), { code: 'ETIMEDOUT' });
+      if (this.#late === late) this.#parts.health.failed('journal', error);
+    }, HANGING_MS).unref();
+    this.#segments.writeLater(late.frames, from, (error, end) => {
+      clearTimeout(hanging);
+      this.#measure(begun);
+      // It is written again meanwhile.
+      if (this.#late !== late) return;
+      this.#late = undefined;
+      if (error) {
+        this.#takeBack([late]);
+        this.#written = end;
+        this.#fail(error);
+      } else this.#endLate(late);
+    });
+  }
+
+  #endLate(late: PendingTurn): void {
+    this.#retry.succeeded();
+    if (this.#settings.synced) {
+      this.#unsynced.push(late);
+      if (!this.#sync) this.#beginSync();
+    } else {
+      this.#segments.note(false);
+      this.#parts.health.succeeded('journal');
+      deliverAll(late.replies);
+    }
+    this.#parts.health.waiting('journal', this.bytesWaiting);
+    if (!this.#planned) this.#attempt();
+  }
+
+  /** Replies and records of turns come before all others again. */
+  #takeBack(turns: readonly PendingTurn[]): void {
+    this.#buffer.prepend(turns.map(({ frames }) => frames));
+    this.#held = [...turns.flatMap(({ replies }) => replies), ...this.#held];
+  }
+
+  /** What is not known to be kept is written again, to another segment: twice is as good as once. */
+  #reclaim(): void {
+    const turns = this.#late ? [...this.#unsynced, this.#late] : this.#unsynced;
+    this.#unsynced = [];
+    this.#late = undefined;
+    this.#takeBack(turns);
+    this.#abandonSegment();
   }
 
   #empty(): void {
@@ -320,11 +425,7 @@ export class Journal {
 
   /** After a failed sync the kernel may have dropped what was written, and says so only once: all of it is written again. */
   #failSync(error: unknown): void {
-    const unsynced = this.#unsynced;
-    this.#unsynced = [];
-    this.#buffer.prepend(unsynced.map(({ frames }) => frames));
-    this.#held = [...unsynced.flatMap(({ replies }) => replies), ...this.#held];
-    this.#abandonSegment();
+    this.#reclaim();
     this.#degrade(error);
   }
 

@@ -32,6 +32,8 @@ export class SegmentWriter {
   readonly #segments: OwnSegment[] = [];
   #number: number;
   #file: number | undefined;
+  /** Files that are being written to by `writeLater`. */
+  readonly #busy = new Set<number>();
   /** First byte of the segment that is being written. */
   #flag = COMPLETE;
   /** Of all its segments. */
@@ -105,6 +107,35 @@ export class SegmentWriter {
     return count;
   }
 
+  /**
+   * Writes all bytes from an offset on to the end of the segment, without waiting for the disk; one at a time in a segment.
+   * @param done told why not all are written, and where it stopped
+   */
+  writeLater(bytes: Buffer, offset: number, done: (error: Error | null, end: number) => void): void {
+    const segment = this.#segments[this.#segments.length - 1];
+    const file = this.#file!;
+    this.#busy.add(file);
+    this.#files.writeLater(file, bytes, offset, segment.bytes, (error, count) => {
+      this.#busy.delete(file);
+      const end = error ? offset : offset + count;
+      segment.bytes += end - offset;
+      if (this.#segments.includes(segment)) this.bytes += end - offset;
+      const isLeft = this.#file !== file;
+      if (isLeft) this.#close(file);
+      if (error || isLeft || end === bytes.length) done(error, end);
+      else this.writeLater(bytes, end, done);
+    });
+  }
+
+  /** What could not be written to a segment that was left is written to another one. */
+  #close(file: number): void {
+    try {
+      this.#files.close(file);
+    } catch {
+      // Nothing depends on it any more.
+    }
+  }
+
   /** Notes in the segment whether replies have left for records that could not be written; needs no room on the disk. */
   note(unwrittenReplies: boolean): void {
     const flag = unwrittenReplies ? UNWRITTEN_REPLIES : COMPLETE;
@@ -130,7 +161,8 @@ export class SegmentWriter {
     if (this.#file === undefined) return;
     const file = this.#file;
     this.#file = undefined;
-    this.#files.close(file);
+    // A descriptor that is closed may soon be another file's.
+    if (!this.#busy.has(file)) this.#files.close(file);
   }
 
   /** Deletes the segments before one, oldest first. */

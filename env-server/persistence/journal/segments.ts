@@ -8,6 +8,7 @@ import {
   readdirSync,
   statSync,
   unlinkSync,
+  write,
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
@@ -52,6 +53,14 @@ export interface JournalFiles {
   create(path: string): number;
   /** @returns bytes written, maybe fewer than asked */
   write(file: number, bytes: Buffer, offset: number, length: number, position: number): number;
+  /** The same without waiting for the disk. */
+  writeLater(
+    file: number,
+    bytes: Buffer,
+    offset: number,
+    position: number,
+    done: (error: Error | null, count: number) => void,
+  ): void;
   sync(file: number, done: (error: Error | null) => void): void;
   syncNow(file: number): void;
   /** A new file survives the machine only when its folder is synced, too. */
@@ -63,6 +72,8 @@ export interface JournalFiles {
 export const FILE_SYSTEM: JournalFiles = {
   create: path => openSync(path, 'wx', PRIVATE_FILE),
   write: writeSync,
+  writeLater: (file, bytes, offset, position, done) =>
+    write(file, bytes, offset, bytes.length - offset, position, done),
   sync: fsync,
   syncNow: fsyncSync,
   syncFolder(path) {

@@ -47,9 +47,12 @@ export class SessionRecorder implements Recorder<Session> {
     if (this.#active) this.#journal.requireRoom();
   }
 
-  /** Delivers a reply when what was recorded before it is kept. */
-  deliver(reply: () => void): void {
-    if (this.#active) this.#journal.deliver(reply);
+  /**
+   * Delivers a reply when what was recorded before it is kept.
+   * @param reads it acknowledges nothing
+   */
+  deliver(reply: () => void, reads = false): void {
+    if (this.#active) this.#journal.deliver(reply, reads);
     else reply();
   }
 

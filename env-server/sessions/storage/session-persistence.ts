@@ -44,6 +44,8 @@ const BYTES_PER_MB = 1024 * 1024;
 const SEGMENT_SHARE = 1 / 8;
 /** Share of them that may wait in memory while the disk takes none. */
 const WAITING_SHARE = 1 / 8;
+/** A write of the journal is a copy to the kernel: on a sound disk it takes microseconds. */
+const SLOW_WRITE_MS = 20;
 
 const EVERYTHING: SessionOwnership = { ownsSession: () => true, ownsReply: () => true };
 
@@ -158,6 +160,7 @@ export class SessionPersistence {
         segmentBytes: maxBytes * SEGMENT_SHARE,
         maxBytes,
         maxWaitingBytes: maxBytes * WAITING_SHARE,
+        slowWriteMs: SLOW_WRITE_MS,
       },
       { health, files, onPressure: () => this.#relieve() },
     );

@@ -1,13 +1,14 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { stringify } from 'yaml';
-import { RUN_FILES, type RunStatus } from '../../../shared/dashboard/run-files.ts';
+import { RUN_FILES, type RunStatus, type ValidationPoint } from '../../../shared/dashboard/run-files.ts';
 import { VERSION } from '../../../shared/version.ts';
 import { loraConfig } from '../../config/sections/lora.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { parseModelName } from '../../hub/model-name.ts';
 import { shownShare } from '../../tracking/progress.ts';
 import type { EvaluationRow } from '../evaluation.ts';
+import { validationCurve } from './validation-curve.ts';
 
 /** What a card is written from. */
 export interface CardParts {
@@ -35,7 +36,15 @@ const SHOWN = [
   'train_tags',
 ] as const;
 
-/** The `README.md` of a model on a hub. */
+/** File of the curve next to the card. */
+export const CURVE_FILE = 'validation.svg';
+
+/** Validations of a run; none where it has no status. */
+export function validationsOf(folder: string): readonly ValidationPoint[] {
+  return readJson<RunStatus>(join(folder, RUN_FILES.status))?.validations ?? [];
+}
+
+/** The `README.md` of a model on a hub. It shows {@link CURVE_FILE} where {@link validationCurve} draws one. */
 export function modelCard(parts: CardParts): string {
   const { id, adapter, run } = parts;
   const init = run?.settings.policy.init;
@@ -82,13 +91,15 @@ function usage({ id, adapter }: CardParts, base: string | undefined): string {
 
 /** The curve of validation, and evaluations, each with its interval. */
 function results(folder: string): string[] {
-  const points = readJson<RunStatus>(join(folder, RUN_FILES.status))?.validations ?? [];
+  const points = validationsOf(folder);
   const interval = (low?: number, high?: number) =>
     low === undefined || high === undefined ? '' : `${shownShare(low)} to ${shownShare(high)}`;
   const curve = table(
     ['iteration', 'success', '95 % interval'],
     points.map(({ step, success, low, high }) => [String(step), shownShare(success), interval(low, high)]),
   );
+  const picture =
+    validationCurve(points) === undefined ? '' : `![Success of validation by iteration](${CURVE_FILE})\n\n`;
   const evaluations = join(folder, RUN_FILES.evaluations);
   const latest = existsSync(evaluations)
     ? readdirSync(evaluations)
@@ -110,7 +121,7 @@ function results(folder: string): string[] {
     ]),
   );
   return [
-    ...(points.length > 0 ? [`## Validation while training\n\n${curve}`] : []),
+    ...(points.length > 0 ? [`## Validation while training\n\n${picture}${curve}`] : []),
     ...(rows.length > 0 ? [`## Evaluation\n\n${evaluated}`] : []),
   ];
 }

@@ -7,6 +7,7 @@ import { startHub, TEST_TOKEN } from '../../hub/hub.test-data.ts';
 import { silentProgress } from '../../tracking/progress.ts';
 import { tinySettings } from '../../training/runs.test-data.ts';
 import { push } from './push.ts';
+import { validationCurve } from './validation-curve.ts';
 
 const golden = new URL('../../../test/golden/models/qwen2-tiny/', import.meta.url).pathname;
 const folder = await mkdtemp(join(tmpdir(), 'ragen-push-'));
@@ -59,6 +60,11 @@ t.test('a run is pushed with a card of its settings, curve and evaluation', asyn
     base_model_relation: 'finetune',
   });
   t.match(card, '| 2 | 50 % | 40 % to 60 % |');
+  t.match(card, '![Success of validation by iteration](validation.svg)');
+  const curve = files.get('validation.svg')!.toString();
+  t.match(curve, '<polyline class="curve" points="52,199.6 624,118"/>');
+  t.match(curve, '<polygon class="interval"');
+  t.equal(validationCurve(validations.slice(1)), undefined, 'one point is no curve');
   t.match(card, '| checkpoint | tiny | greedy | 100 | 61 % | 51 % to 70 % |');
   t.match(card, /for 2 iterations/);
   t.notMatch(card, /secret-token|127\.0\.0\.1/);

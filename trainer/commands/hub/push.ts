@@ -9,7 +9,8 @@ import { isAdapterFolder, readAdapterConfig } from '../../policy/checkpoint/adap
 import { findServedModel } from '../../serve/find-model.ts';
 import { openProgress, type Progress } from '../../tracking/progress.ts';
 import { readCheckpoint } from '../../training/checkpoint.ts';
-import { type CardParts, modelCard } from './model-card.ts';
+import { type CardParts, CURVE_FILE, modelCard, validationsOf } from './model-card.ts';
+import { validationCurve } from './validation-curve.ts';
 
 const CARD_FILE = 'README.md';
 /** Of training alone. */
@@ -48,6 +49,8 @@ export async function push(target: string, id: string, options: PushOptions): Pr
   );
   const run = settings && runOf(folder, settings);
   const card = modelCard({ id, adapter, base, license: options.license, run });
+  const curve = run && validationCurve(validationsOf(run.folder));
+  const pictures = curve === undefined ? [] : [{ name: CURVE_FILE, content: new Blob([curve]) }];
   const contents = await Promise.all(
     files.map(async name => ({ name, content: await openAsBlob(join(folder, name)) })),
   );
@@ -57,7 +60,7 @@ export async function push(target: string, id: string, options: PushOptions): Pr
       id,
       private: options.private,
       title: options.message ?? `Push ${basename(target)} with ragen`,
-      files: [...contents, { name: CARD_FILE, content: new Blob([card]) }],
+      files: [...contents, ...pictures, { name: CARD_FILE, content: new Blob([card]) }],
     },
     { settings: hubSettings(env), note: progress.note.bind(progress) },
   );

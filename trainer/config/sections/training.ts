@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { DEFAULT_EARLY_STOPPING as STOPPING } from '../../algorithms/filters/early-stopping.ts';
+import { WEIGHT_DTYPES } from '../../models/files/stored-numbers.ts';
 import {
   aboveZero,
   choice,
@@ -84,6 +85,8 @@ export const TrainingSettings = Type.Object(
     validate_first: flag(true),
     checkpoint_every: count(10),
     keep_checkpoints: positive(2),
+    /** Of the weights in checkpoints; bfloat16 takes half the room, and a resumed run goes on from rounded weights. */
+    checkpoint_dtype: choice(WEIGHT_DTYPES, 'float32'),
     /** The validation metric that `keep_best` and `early_stopping.patience` and `target` go by. */
     monitor: Type.Object(
       {

@@ -1,5 +1,5 @@
 import Fastify, { type FastifyInstance } from 'fastify';
-import type { Test } from 'tap';
+import t, { type Test } from 'tap';
 import { Models } from '../../serve/models.ts';
 import { goldenFolder } from '../../serve/serve.test-data.ts';
 import type { Generation, SamplingDistribution, SamplingSettings } from '../generation.ts';
@@ -46,17 +46,33 @@ function distributionOf(fields: Record<string, never>): SamplingDistribution {
   };
 }
 
+/** Models whose engines are closed, with no adapter: to open others would take longer than most tests. */
+const idle: Models[] = [];
+t.teardown(() => Promise.all(idle.map(models => models.close())));
+
+async function takeModels(): Promise<Models> {
+  return (
+    idle.pop() ??
+    (await Models.open({
+      folder: goldenFolder('qwen2-tiny'),
+      name: 'base',
+      maxAdapters: 6,
+      policy: { workers: 1, maxOpenSequences: 32, maxSequenceLength: 128 },
+    }))
+  );
+}
+
+async function giveBack(models: Models): Promise<void> {
+  for (const { name } of models.all.slice(1)) await models.unload(name);
+  idle.push(models);
+}
+
 async function openEngine(
   t: Pick<Test, 'teardown'>,
   faults: Faults,
   routes: (app: FastifyInstance, engine: TestEngine) => void,
 ): Promise<TestEngine> {
-  const models = await Models.open({
-    folder: goldenFolder('qwen2-tiny'),
-    name: 'base',
-    maxAdapters: 6,
-    policy: { workers: 1, maxOpenSequences: 32, maxSequenceLength: 128 },
-  });
+  const models = await takeModels();
   const app = Fastify({ forceCloseConnections: true });
   const engine = { url: '', models, faults, bodies: [] as TestEngine['bodies'] };
   app.addHook('preHandler', async ({ url, body }) => {
@@ -66,7 +82,7 @@ async function openEngine(
   engine.url = await app.listen({ host: '127.0.0.1', port: 0 });
   t.teardown(async () => {
     await app.close();
-    await models.close();
+    await giveBack(models);
   });
   return engine;
 }

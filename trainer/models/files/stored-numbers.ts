@@ -4,6 +4,11 @@ export type StoredType = keyof typeof STORED_BYTES;
 /** Element types that can be written. */
 export type WritableType = 'F32' | 'BF16';
 
+/** Types that weights can be written in, as torch names them. */
+export const WEIGHT_DTYPES = ['float32', 'bfloat16'] as const;
+export type WeightDtype = (typeof WEIGHT_DTYPES)[number];
+export const STORED_AS: Readonly<Record<WeightDtype, WritableType>> = { float32: 'F32', bfloat16: 'BF16' };
+
 const HALF_VALUES = 2 ** 16;
 /** The float32 of every half-precision number, once one has been read. */
 let halves: Float32Array | null = null;

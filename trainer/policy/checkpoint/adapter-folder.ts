@@ -10,6 +10,7 @@ import {
 } from '../../models/adapters/peft.ts';
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { SafetensorsError, SafetensorsReader, writeSafetensors } from '../../models/files/safetensors.ts';
+import type { WritableType } from '../../models/files/stored-numbers.ts';
 import { loraSpecs } from '../../models/parameters.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { isThere, writeWhole } from './files.ts';
@@ -64,18 +65,25 @@ export async function readAdapterWeights(
   }
 }
 
+/** How an adapter is written. */
+export interface AdapterOptions {
+  /** What the config names as the base: a folder, whose name and commit on a hub are written where it is of a hub's cache. */
+  readonly base: string | null;
+  /** That it was learned with; none when absent. */
+  readonly dropout?: number;
+  /** F32 when absent. */
+  readonly type?: WritableType;
+}
+
 /**
  * Writes an adapter as PEFT does: `adapter_config.json` and `adapter_model.safetensors`.
- * @param base what the config names as the base: a folder, whose name and commit on a hub are written where it is of a hub's cache
  * @param weights a store that has the adapter's matrices, among others perhaps
- * @param dropout that it was learned with
  */
 export async function writeAdapter(
   folder: string,
   config: DecoderConfig,
-  base: string | null,
   weights: ParameterStore,
-  dropout = 0,
+  { base, dropout, type }: AdapterOptions,
 ): Promise<void> {
   const { lora } = config;
   if (lora === undefined) throw new RangeError('the model has no adapter to write');
@@ -86,6 +94,7 @@ export async function writeAdapter(
       shape,
       data: weights.array(name),
     })),
+    { type },
   );
   const onHub = base === null ? undefined : modelOfSnapshot(base);
   // Another process may read it from another folder.

@@ -50,6 +50,41 @@ t.test('a saved folder is a model to start from, and another model is refused', 
   await t.rejects(policyWith({ model: saved }), /not a safetensors file/);
 });
 
+t.test(
+  'weights in bfloat16 are rounded, moments and value head exact, and learning goes on from them',
+  async t => {
+    const first = await closing(t, policyWith({}));
+    await first.update({ sequences: await play(first, 4) }, settingsWith());
+    const [exact, rounded] = ['exact', 'rounded'].map(name => join(folder, name));
+    await first.save(exact);
+    await first.save(rounded, 'bfloat16');
+    const config = async (place: string) => JSON.parse(await readFile(join(place, 'config.json'), 'utf8'));
+    t.same(await config(rounded), { ...(await config(exact)), torch_dtype: 'bfloat16' });
+    for (const name of ['optimizer.json', 'optimizer.safetensors', 'value_head.safetensors']) {
+      t.ok((await readFile(join(rounded, name))).equals(await readFile(join(exact, name))), name);
+    }
+    await using a = await SafetensorsReader.open(join(exact, 'model.safetensors'));
+    await using b = await SafetensorsReader.open(join(rounded, 'model.safetensors'));
+    for (const { name, type } of b.tensors.values()) {
+      t.equal(type, 'BF16');
+      const [x, y] = [await a.read(name), await b.read(name)];
+      t.ok(
+        x.every((value, i) => Math.abs(value - y[i]) <= Math.abs(value) / 256),
+        name,
+      );
+    }
+    const second = await closing(t, policyWith({ seed: 99 }));
+    await second.load(rounded);
+    t.equal(second.version, 1);
+    await second.save(join(folder, 'again'), 'bfloat16');
+    const files = await Promise.all(
+      [rounded, join(folder, 'again')].map(place => readFile(join(place, 'model.safetensors'))),
+    );
+    t.ok(files[0].equals(files[1]), 'rounding twice changes nothing');
+    await second.update({ sequences: await play(second, 4) }, settingsWith());
+  },
+);
+
 t.test('a base with tensors that its architecture lacks is refused, and errors name the file', async t => {
   const policy = await closing(t, policyWith({}));
   const saved = join(folder, 'biased');

@@ -9,6 +9,7 @@ import {
   writeSafetensors,
 } from '../../models/files/safetensors.ts';
 import { writeShardedSafetensors } from '../../models/files/sharded-safetensors.ts';
+import { STORED_AS, type WeightDtype } from '../../models/files/stored-numbers.ts';
 import { parameterSpecs, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from '../../models/parameters.ts';
 import { isQuantizable, storeQuantized } from '../../models/quantized.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
@@ -49,6 +50,8 @@ export interface SavedModel {
   readonly loraDropout?: number;
   /** What is learned. */
   readonly weights: ParameterStore;
+  /** How weights are written, value head excepted; float32 when absent. */
+  readonly dtype?: WeightDtype;
   /** Files by name: a tokenizer's. */
   readonly files: { readonly [name: string]: string };
 }
@@ -86,14 +89,15 @@ export async function saveModelAndHead(folder: string, model: SavedModel): Promi
 /** Writes a model without what only learning needs: optimizer state and value head. */
 export async function saveModel(
   folder: string,
-  { config, base, loraDropout, weights, files }: SavedModel,
+  { config, base, loraDropout, weights, dtype = 'float32', files }: SavedModel,
 ): Promise<void> {
   await mkdir(folder, { recursive: true });
-  if (config.lora !== undefined) await writeAdapter(folder, config, base, weights, loraDropout);
-  else {
+  if (config.lora !== undefined) {
+    await writeAdapter(folder, config, weights, { base, dropout: loraDropout, type: STORED_AS[dtype] });
+  } else {
     const tensors = toWrite(weights, '').filter(tensor => !isHead(tensor));
-    await writeShardedSafetensors(join(folder, WEIGHTS_FILE), tensors);
-    await writeWhole(join(folder, CONFIG_FILE), configToText(config));
+    await writeShardedSafetensors(join(folder, WEIGHTS_FILE), tensors, { type: STORED_AS[dtype] });
+    await writeWhole(join(folder, CONFIG_FILE), configToText(config, dtype));
   }
   for (const [name, text] of Object.entries(files)) await writeWhole(join(folder, name), text);
 }

@@ -1,4 +1,5 @@
 import { html } from '../../../web/html.ts';
+import type { RunRow } from '../../reader/runs-table.ts';
 import { type Address, formatAddress, RUN_VIEWS, type RunView } from '../address.ts';
 import { useRun } from '../data/hooks.ts';
 import { duration } from '../format.ts';
@@ -43,7 +44,7 @@ export function RunPages({ address }: { readonly address: Address }) {
     <div class="title-row">
       <h1>${address.run}</h1>
       ${row && html`<${StateChip} state=${row.state} />`}
-      ${row?.state === 'running' && html`<span class="fine" role="status">${row.stage}, step ${row.step} of ${row.steps}${row.eta_s === null ? '' : `, ${duration(row.eta_s)} left`}</span>`}
+      ${row && html`<span class="fine" role="status">${progressOf(row)}</span>`}
     </div>
     <nav class="tabs" aria-label="Views of the run">
       ${tabs.map(
@@ -54,4 +55,11 @@ export function RunPages({ address }: { readonly address: Address }) {
     <${Status} error=${error} loading=${!detail && !error} />
     ${detail && html`<${VIEWS[view]} store=${store} address=${address} />`}
   </div>`;
+}
+
+/** How far a run is, and how long it took or takes. */
+function progressOf({ state, stage, step, steps, eta_s: left, seconds }: RunRow): string {
+  const done = `step ${step} of ${steps}`;
+  if (state === 'running') return `${stage}, ${done}${left === null ? '' : `, ${duration(left)} left`}`;
+  return seconds > 0 ? `${done} after ${duration(seconds)}` : done;
 }
