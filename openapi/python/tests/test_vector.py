@@ -153,13 +153,13 @@ def test_sessions_that_are_gone_are_opened_again_by_reset(base_url: str) -> None
 def test_environments_that_nobody_closed_are_closed_later(base_url: str) -> None:
     client = ragen_env.Client(base_url)
     ids: set[str] = set()
-    for seed in range(100):
+    for seed in range(1000):
         envs = ragen_env.RagenVectorEnv("Bandit-v0", num_envs=2, client=client)
         envs.reset(seed=seed)
         ids.update(envs.session_ids)
         del envs
     gc.collect()
-    assert len(ids) == 200 and len(client._idle) == 1
+    assert len(ids) == 2000 and len(client._idle) == 1
     assert not ids & {one["session_id"] for one in client.list(limit=1000)["sessions"]}
 
 

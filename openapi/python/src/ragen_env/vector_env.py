@@ -18,12 +18,12 @@ from . import codec
 from .batches import Item, item
 from .client import Client
 from .env import _abandon
-from .errors import SESSION_GONE, ProblemError
 from .infos import infos_of
 from .pictures import RENDER_FPS, SERVER_MODES, frame_of
 from .session_settings import Described, SessionSettings
 from .settings import Transport
 from .spaces import batcher_of, json_of, member_of
+from .vector_sessions import VectorSessions, checked
 
 _Step = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 
@@ -70,7 +70,6 @@ class RagenVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _begin(self, described: Described, num_envs: int, render_mode: str | None) -> None:
         self._described = described
-        self._client = described.client
         self.num_envs = num_envs
         self.render_mode = render_mode
         self.metadata = {
@@ -85,17 +84,16 @@ class RagenVectorEnv(VectorEnv[Any, Any, Any]):
         self._batch = batcher_of(self.single_observation_space)
         self._discrete = isinstance(self.single_action_space, gymnasium.spaces.Discrete)
         self._generators: list[np.random.Generator] = []
-        self._open: list[str] = []
-        self._heads: list[bytes] = []
+        self._sessions = VectorSessions(described.client, described.settings.fields())
         self._observations: list[Any] = []
         self._done = np.zeros(num_envs, dtype=np.bool_)
         self._remembered: dict[str, tuple[dict[str, Any], bool]] = {}
-        self._finalizer = weakref.finalize(self, _abandon, self._client, self._open)
+        self._finalizer = weakref.finalize(self, _abandon, described.client, self._sessions.ids)
 
     @property
     def session_ids(self) -> list[str]:
         """The sessions in the order of the environments, for :class:`ragen_env.Client`; none before the first reset."""
-        return list(self._open)
+        return list(self._sessions.ids)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -129,7 +127,7 @@ class RagenVectorEnv(VectorEnv[Any, Any, Any]):
             raise ValueError(f"options['reset_mask'] must be an array of {self.num_envs} bool, got {mask!r:.100}")
         if not mask.any():
             raise ValueError("options['reset_mask'] must choose at least one environment")
-        if not self._open:
+        if not self._sessions.ids:
             raise gymnasium.error.ResetNeeded("call reset() without a mask first")
         return [int(index) for index in np.flatnonzero(mask)]
 
@@ -154,45 +152,23 @@ class RagenVectorEnv(VectorEnv[Any, Any, Any]):
     def _begin_episodes(
         self, chosen: list[int], seeds: list[int | None], options: dict[str, Any] | None
     ) -> list[Any]:
-        """Opens or resets sessions; those that are gone are opened anew."""
-        if not self._open:
-            sessions = self._create(seeds, options)
-            self._take_sessions([session["session_id"] for session in sessions])
-            return sessions
-        replies = self._client.exchange(
-            [item("reset", _reset_fields(self._open[i], seed, options)) for i, seed in zip(chosen, seeds)]
-        )
-        gone = [at for at, reply in enumerate(replies) if _is_gone(reply)]
-        if gone:
-            for at, session in zip(gone, self._create([seeds[at] for at in gone], options)):
-                self._open[chosen[at]] = session["session_id"]
-                replies[at] = session
-            self._take_sessions(list(self._open))
-        return self._checked(replies)
-
-    def _create(self, seeds: list[int | None], options: dict[str, Any] | None) -> list[Any]:
-        fields = self._described.settings.fields()
-        items = [
-            item("create", {**fields, **_given(seed=seed, options=options)}) for seed in seeds
-        ]
-        replies = self._client.exchange(items)
-        if any(isinstance(reply, ProblemError) for reply in replies):
-            self._client.abandon([reply["session_id"] for reply in replies if not isinstance(reply, ProblemError)])
-        return self._checked(replies)
-
-    def _take_sessions(self, session_ids: list[str]) -> None:
-        self._remembered.clear()
-        self._open[:] = session_ids
-        self._heads = [
-            codec.dumps({"op": "step", "session_id": session_id})[:-1] + b',"action":' for session_id in session_ids
-        ]
+        """Opens or resets sessions; snapshots go with a session that is gone."""
+        if not self._sessions.ids:
+            self._remembered.clear()
+            return self._sessions.open(seeds, options)
+        before = list(self._sessions.ids)
+        try:
+            return self._sessions.reset(chosen, seeds, options)
+        finally:
+            if self._sessions.ids != before:
+                self._remembered.clear()
 
     def step(self, actions: Any) -> _Step:
         """Steps every environment; one that is at its end begins its next episode, as the autoreset mode says."""
-        if not self._open:
+        if not self._sessions.ids:
             raise gymnasium.error.ResetNeeded("call reset() first")
         resetting = self._done if self.autoreset_mode is AutoresetMode.NEXT_STEP else None
-        replies = self._checked(self._client.exchange(self._items(self._texts(actions), resetting)))
+        replies = checked(self._sessions.client.exchange(self._items(self._texts(actions), resetting)))
         observations = [reply["observation"] for reply in replies]
         infos: list[dict[str, Any] | None] = [reply["info"] for reply in replies]
         if resetting is not None and resetting.any():
@@ -224,11 +200,11 @@ class RagenVectorEnv(VectorEnv[Any, Any, Any]):
         return texts
 
     def _items(self, actions: list[bytes], resetting: NDArray[np.bool_] | None) -> list[Item]:
-        items = [Item("step", head + action + b"}", True) for head, action in zip(self._heads, actions)]
+        items = self._sessions.step_items(actions)
         if resetting is not None:
             for index in np.flatnonzero(resetting):
                 seed = self._described.episode_seed(None, self._generators[index])
-                items[index] = item("reset", _reset_fields(self._open[index], seed, None))
+                items[index] = self._sessions.reset_item(int(index), seed)
         return items
 
     def _finish(
@@ -266,13 +242,12 @@ class RagenVectorEnv(VectorEnv[Any, Any, Any]):
         if mode is None:
             gymnasium.logger.warn("render() was called on a vector environment without a render_mode")
             return None
-        fields = {"mode": SERVER_MODES[mode]}
-        replies = self._checked(self._client.exchange(self._for_each("render", fields)))
+        replies = self._sessions.ask_each("render", {"mode": SERVER_MODES[mode]})
         return tuple(frame_of(mode, reply) for reply in replies)
 
     def snapshot(self) -> list[str]:
         """Remembers the state of each environment, chance included; the answer is for :meth:`restore`."""
-        replies = self._checked(self._client.exchange(self._for_each("snapshot", {})))
+        replies = self._sessions.ask_each("snapshot", {})
         for reply, generator, done in zip(replies, self._generators, self._done):
             state = copy.deepcopy(dict(generator.bit_generator.state))
             self._remembered[reply["snapshot_id"]] = (state, bool(done))
@@ -287,9 +262,9 @@ class RagenVectorEnv(VectorEnv[Any, Any, Any]):
             raise ValueError(f"snapshot() of these environments did not give {unknown[0]!r}")
         items = [
             item("restore", {"session_id": session_id, "snapshot_id": snapshot_id})
-            for session_id, snapshot_id in zip(self._open, snapshot_ids)
+            for session_id, snapshot_id in zip(self._sessions.ids, snapshot_ids)
         ]
-        sessions = self._checked(self._client.exchange(items))
+        sessions = checked(self._sessions.client.exchange(items))
         self._observations = [session["observation"] for session in sessions]
         for index, snapshot_id in enumerate(snapshot_ids):
             state, self._done[index] = self._remembered[snapshot_id]
@@ -298,43 +273,17 @@ class RagenVectorEnv(VectorEnv[Any, Any, Any]):
 
     def clone(self) -> RagenVectorEnv:
         """As many environments in the same states, with the same futures, random draws included."""
-        replies = self._checked(self._client.exchange(self._for_each("clone", {})))
+        replies = self._sessions.ask_each("clone", {})
         clone = RagenVectorEnv.__new__(RagenVectorEnv)
         clone.autoreset_mode, clone._server_resets = self.autoreset_mode, self._server_resets
         clone._begin(self._described, self.num_envs, self.render_mode)
         clone.spec = self.spec
         clone._generators = copy.deepcopy(self._generators)
-        clone._take_sessions([reply["sessions"][0]["session_id"] for reply in replies])
+        clone._sessions.take([reply["sessions"][0]["session_id"] for reply in replies])
         clone._observations = list(self._observations)
         clone._done = self._done.copy()
         return clone
 
-    def _for_each(self, op: str, fields: dict[str, Any]) -> list[Item]:
-        if not self._open:
-            raise gymnasium.error.ResetNeeded("call reset() first")
-        return [item(op, {"session_id": session_id, **fields}) for session_id in self._open]
-
     def close_extras(self, **kwargs: Any) -> None:
         """Closes the sessions."""
-        self._client.abandon(self._open)
-        self._open.clear()
-        self._client.flush()
-
-    def _checked(self, replies: list[Any]) -> list[Any]:
-        """Raises the first ProblemError among the replies."""
-        for reply in replies:
-            if isinstance(reply, ProblemError):
-                raise reply
-        return replies
-
-
-def _is_gone(reply: Any) -> bool:
-    return isinstance(reply, ProblemError) and reply.code in SESSION_GONE
-
-
-def _given(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _reset_fields(session_id: str, seed: int | None, options: dict[str, Any] | None) -> dict[str, Any]:
-    return {"session_id": session_id, **_given(seed=seed, options=options)}
+        self._sessions.close()
