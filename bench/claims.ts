@@ -1,20 +1,20 @@
 /**
  * Reproduces the claims about learning: `npm run bench:claims -- --claim 1 --seeds 0,1,2`. Trains run after run, each in a separate
  * process; the same command goes on where it was stopped or killed, and leaves alone what is done. After each run it writes
- * docs/results/<claim>.md, its data and its pictures from what there is. Hours on two cores: claim 1 takes 80 minutes a seed.
+ * docs/results/<claim>.md, its data and its pictures from what there is. Hours on two cores: docs/reference/results.md has a table.
  */
-import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { latestCheckpoint } from '../trainer/training/checkpoint.ts';
 import { runFolderAt } from '../trainer/training/run-folder.ts';
-import { CLAIMS, type Claim, type ClaimRun } from './claims/claims.ts';
+import type { Claim, ClaimRun } from './claims/claim.ts';
+import { CLAIMS } from './claims/claims.ts';
 import { type ClaimOutcome, claimFolder, readOutcome, runName } from './claims/outcomes.ts';
 import { claimFigures, claimPage } from './claims/report.ts';
+import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
+import { writePlannedThoughts } from './claims/thoughts.ts';
 import { ServerProcess } from './server-process.ts';
-
-const ROOT = resolve(import.meta.dirname, '..');
 
 const { values: flags, positionals } = parseArgs({
   allowPositionals: true,
@@ -23,6 +23,10 @@ const { values: flags, positionals } = parseArgs({
     seeds: { type: 'string', default: '0,1,2' },
     /** Share of iterations, time and demonstrations of each run: a rehearsal. */
     scale: { type: 'string', default: '1' },
+    /** Longest time of each run; the whole of a claim takes as many of them as it has runs. */
+    minutes: { type: 'string' },
+    /** Only the variants with this in their names, and the warm starts that they need. */
+    only: { type: 'string' },
     runs: { type: 'string', default: 'runs' },
     /** Where pages, data and pictures go. */
     out: { type: 'string', default: ROOT },
@@ -32,6 +36,9 @@ const { values: flags, positionals } = parseArgs({
 
 const scale = Number(flags.scale);
 if (!(scale > 0 && scale <= 1)) throw new RangeError(`--scale is above 0 and at most 1, got ${flags.scale}`);
+const minutes = flags.minutes === undefined ? undefined : Number(flags.minutes);
+if (minutes !== undefined && !(minutes > 0))
+  throw new RangeError(`--minutes is above 0, got ${flags.minutes}`);
 const seeds = flags.seeds.split(',').map(text => {
   const seed = Number(text);
   if (!Number.isInteger(seed) || seed < 0 || text.trim() === '')
@@ -52,24 +59,50 @@ const DEMONSTRATIONS = 3000;
 /** Overrides of a run, with its seed and folder, and shorter where rehearsed. */
 function overridesOf({ overrides, warmStart }: ClaimRun, seed: number, folder: string): string[] {
   const short = [`warm_start.episodes=${Math.max(32, Math.round(scale * DEMONSTRATIONS))}`];
-  return [...overrides, ...(warmStart && scale < 1 ? short : []), ...positionals, `seed=${seed}`].map(
-    text => {
-      const filled = text.replaceAll('{seed}', String(seed)).replaceAll('{folder}', folder);
-      const length = /^(training\.(?:steps|max_seconds))=(\d+)$/.exec(filled);
-      return length ? `${length[1]}=${Math.max(2, Math.round(scale * Number(length[2])))}` : filled;
-    },
-  );
+  const limit =
+    minutes === undefined || warmStart ? [] : [`training.max_seconds=${Math.round(60 * minutes)}`];
+  return [
+    ...overrides,
+    ...(warmStart && scale < 1 ? short : []),
+    ...positionals,
+    `seed=${seed}`,
+    ...limit,
+  ].map(text => {
+    const filled = text.replaceAll('{seed}', String(seed)).replaceAll('{folder}', folder);
+    const length = /^(training\.(?:steps|max_seconds))=(\d+)$/.exec(filled);
+    return length && !limit.includes(text)
+      ? `${length[1]}=${Math.max(2, Math.round(scale * Number(length[2])))}`
+      : filled;
+  });
 }
 
 /** Command and arguments of a run: from its beginning, or from where it is. */
 function argumentsOf(run: ClaimRun, seed: number, folder: string, server: string): string[] {
-  const name = runName(run.variant, seed);
-  const path = join(folder, name);
-  const servers = `servers=${JSON.stringify([{ url: server }])}`;
-  if (existsSync(runFolderAt(path).config)) return ['train', '--resume', path, servers, '--quiet'];
-  const place = [`run.folder=${folder}`, `run.name=${name}`, servers];
-  const command = run.warmStart ? 'sft' : 'train';
-  return [command, run.config, ...overridesOf(run, seed, folder), ...place, '--quiet'];
+  const data = run.thoughts ? ['--data', thoughtsFile(seed, folder)] : [];
+  const args = trainerArguments({
+    command: run.warmStart ? 'sft' : 'train',
+    config: run.config,
+    overrides: overridesOf(run, seed, folder),
+    folder,
+    name: runName(run.variant, seed),
+    server,
+  });
+  return args.includes('--resume') ? args : [...args, ...data];
+}
+
+const thoughtsFile = (seed: number, folder: string) => join(folder, `thoughts-seed-${seed}.jsonl`);
+
+/** Lets a solver play and writes its games with its plan as thoughts; nothing where they are there. */
+async function makeThoughts(run: ClaimRun, seed: number, folder: string, origin: string): Promise<void> {
+  const file = thoughtsFile(seed, folder);
+  if (existsSync(file)) return;
+  const solved = `${file}.solved`;
+  const servers = `servers=${JSON.stringify([{ url: origin }])}`;
+  const overrides = [...overridesOf(run, seed, folder), servers];
+  const status = await runTrainer(['demonstrations', run.config, ...overrides, '--out', solved, '--quiet']);
+  if (status !== 0) throw new Error(`demonstrations ended with status ${status}`);
+  writePlannedThoughts(solved, file);
+  rmSync(solved);
 }
 
 function isDone(run: ClaimRun, seed: number, folder: string): boolean {
@@ -78,16 +111,18 @@ function isDone(run: ClaimRun, seed: number, folder: string): boolean {
   return readOutcome(path, run.variant, seed) !== undefined;
 }
 
-/** Runs the trainer to its end; without us it stops with a checkpoint. */
-function trainer(args: readonly string[]): Promise<number | null> {
-  return new Promise((done, reject) => {
-    const child = spawn(process.execPath, [join(ROOT, 'trainer/main.ts'), ...args], {
-      cwd: ROOT,
-      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-    });
-    child.once('error', reject);
-    child.once('exit', done);
-  });
+/** A flag as it was given, for the command that a page names. */
+function flagText(name: 'minutes' | 'only'): string {
+  return flags[name] === undefined ? '' : ` --${name} ${JSON.stringify(flags[name])}`;
+}
+
+/** The runs that were asked for. */
+function chosenRuns({ runs }: Claim): readonly ClaimRun[] {
+  const { only } = flags;
+  if (only === undefined) return runs;
+  const chosen = runs.filter(({ variant, warmStart }) => warmStart || variant.includes(only));
+  if (chosen.some(({ warmStart }) => !warmStart)) return chosen;
+  throw new RangeError(`--only ${only}: there are ${runs.map(({ variant }) => variant).join('; ')}`);
 }
 
 /** Writes page, data and pictures of what is done. */
@@ -100,7 +135,7 @@ function write(claim: Claim, folder: string): void {
     }),
   );
   if (outcomes.length === 0) return;
-  const command = `npm run bench:claims -- --claim ${claim.number} --seeds ${seeds.join(',')}${scale === 1 ? '' : ` --scale ${scale}`}${positionals.map(text => ` ${text}`).join('')}`;
+  const command = `npm run bench:claims -- --claim ${claim.number} --seeds ${seeds.join(',')}${scale === 1 ? '' : ` --scale ${scale}`}${flagText('minutes')}${flagText('only')}${positionals.map(text => ` ${text}`).join('')}`;
   const files = new Map([
     [
       `docs/results/data/claim-${claim.name}.json`,
@@ -124,7 +159,7 @@ try {
     const folder = claimFolder(resolve(flags.runs), claim.name);
     mkdirSync(folder, { recursive: true });
     for (const seed of seeds) {
-      for (const run of claim.runs) {
+      for (const run of chosenRuns(claim)) {
         const name = runName(run.variant, seed);
         const done = isDone(run, seed, folder);
         const args = argumentsOf(run, seed, folder, server.origin);
@@ -132,7 +167,8 @@ try {
           `claim ${claim.number}, ${name}: ${done ? 'done' : flags['dry-run'] ? args.join(' ') : 'begins'}`,
         );
         if (done || flags['dry-run']) continue;
-        const status = await trainer(args);
+        if (run.thoughts) await makeThoughts(run, seed, folder, server.origin);
+        const status = await runTrainer(args);
         if (status !== 0) {
           failed++;
           console.error(`claim ${claim.number}, ${name}: ended with status ${status}`);

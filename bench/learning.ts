@@ -1,18 +1,17 @@
 /**
  * A regression figure of learning: success after a fixed time, `npm run bench:learning`. FrozenLake has 3 minutes and Sokoban
- * 10 unless told otherwise; warm start and validations are part of the time, the last validation is not. The figure depends on the machine, so
- * it is compared on one machine that does nothing else.
+ * 10 unless told otherwise; warm start and validations are part of the time, the last validation is not. The figure depends on
+ * the machine, so it is compared on one machine that does nothing else. The same command goes on where it was stopped; `--fresh`
+ * begins anew. Writes docs/results/data/learning.json after each run.
  */
-import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { RunSummary } from '../trainer/training/report.ts';
+import { readOutcome } from './claims/outcomes.ts';
+import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
 import { positiveInteger } from './flags.ts';
 import { ServerProcess } from './server-process.ts';
-
-const ROOT = resolve(import.meta.dirname, '..');
 
 const { values: flags, positionals } = parseArgs({
   allowPositionals: true,
@@ -20,6 +19,10 @@ const { values: flags, positionals } = parseArgs({
     'frozenlake-seconds': { type: 'string', default: '180' },
     'sokoban-seconds': { type: 'string', default: '600' },
     seed: { type: 'string', default: '0' },
+    runs: { type: 'string', default: 'runs' },
+    /** Where the data goes. */
+    out: { type: 'string', default: ROOT },
+    fresh: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
   },
 });
@@ -30,7 +33,7 @@ const RECIPES = [
     name: 'FrozenLake',
     config: 'configs/frozenlake-ppo.yaml',
     seconds: positiveInteger('frozenlake-seconds', flags['frozenlake-seconds']),
-    overrides: ['training.steps=120'],
+    overrides: ['training.steps=120', 'validation.sets={}'],
   },
   {
     name: 'Sokoban',
@@ -40,65 +43,60 @@ const RECIPES = [
   },
 ];
 
-function trainer(args: readonly string[]): Promise<void> {
-  return new Promise((done, reject) => {
-    const child = spawn(process.execPath, [join(ROOT, 'trainer/main.ts'), ...args], {
-      cwd: ROOT,
-      stdio: ['ignore', 'ignore', 'inherit'],
-    });
-    child.once('error', reject);
-    child.once('exit', code =>
-      code === 0 ? done() : reject(new Error(`the trainer ended with status ${code}`)),
-    );
-  });
+const seed = Number(flags.seed);
+if (!Number.isInteger(seed) || seed < 0)
+  throw new RangeError(`--seed is a whole number from 0, got ${flags.seed}`);
+const folder = resolve(flags.runs, 'bench-learning');
+if (flags.fresh) rmSync(folder, { recursive: true, force: true });
+mkdirSync(folder, { recursive: true });
+const command = `npm run bench:learning${seed === 0 ? '' : ` -- --seed ${seed}`}`;
+
+interface Row {
+  readonly name: string;
+  readonly seconds: number;
+  readonly iterations: number;
+  readonly episodes: number;
+  readonly success: number;
+  readonly low: number;
+  readonly high: number;
 }
 
-const folder = mkdtempSync(join(tmpdir(), 'ragen-learning-'));
+const rows: Row[] = [];
 const server = new ServerProcess([]);
-const rows: {
-  name: string;
-  seconds: number;
-  iterations: number;
-  episodes: number;
-  success: number;
-  low: number;
-  high: number;
-}[] = [];
 try {
   await server.start();
   for (const { name, config, seconds, overrides } of RECIPES) {
-    const place = [
-      `servers=${JSON.stringify([{ url: server.origin }])}`,
-      `run.folder=${JSON.stringify(folder)}`,
-      `run.name=${name}`,
-    ];
-    const length = [
-      `training.max_seconds=${seconds}`,
-      'training.validate_first=false',
-      'training.validate_every=1000000',
-      'training.checkpoint_every=1000000',
-      'tracking.tensorboard=false',
-      'tracking.trajectories_every=0',
-      'diagnostics.collapse.every=0',
-    ];
-    await trainer([
-      'train',
-      config,
-      ...overrides,
-      ...length,
-      ...place,
-      `seed=${flags.seed}`,
-      'seeds.validation=123',
-      '--quiet',
-      ...positionals,
-    ]);
-    const summary = JSON.parse(readFileSync(join(folder, name, 'summary.json'), 'utf8')) as RunSummary;
-    const [{ success, low, high }] = Object.values(summary.after!.tags);
+    const run = `${name.toLowerCase()}-${seconds}-seconds-seed-${seed}`;
+    if (!readOutcome(join(folder, run), name, seed)) {
+      const length = [
+        `training.max_seconds=${seconds}`,
+        'training.validate_first=false',
+        'training.validate_every=1000000',
+        'training.checkpoint_every=20',
+        'tracking.tensorboard=false',
+        'tracking.trajectories_every=0',
+        'diagnostics.collapse.every=0',
+        `seed=${seed}`,
+        'seeds.validation=123',
+      ];
+      const planned = { command: 'train', config, folder, name: run, server: server.origin } as const;
+      const status = await runTrainer(
+        trainerArguments({ ...planned, overrides: [...overrides, ...length, ...positionals] }),
+        'ignore',
+      );
+      if (status !== 0) throw new Error(`${name}: the trainer ended with status ${status}`);
+    }
+    const summary = JSON.parse(readFileSync(join(folder, run, 'summary.json'), 'utf8')) as RunSummary;
+    if (summary.ended === 'stopped' || !summary.after)
+      throw new Error(`${name}: stopped; the same command goes on`);
+    const [{ success, low, high }] = Object.values(summary.after.tags);
     rows.push({ name, seconds, iterations: summary.step, episodes: summary.episodes, success, low, high });
+    const file = join(flags.out, 'docs/results/data/learning.json');
+    mkdirSync(join(file, '..'), { recursive: true });
+    writeFileSync(file, `${JSON.stringify({ command, seed, rows }, null, 1)}\n`);
   }
 } finally {
   await server.end('SIGTERM');
-  rmSync(folder, { recursive: true, force: true });
 }
 if (flags.json) console.log(JSON.stringify(rows, null, 1));
 else {

@@ -94,7 +94,7 @@ export function mergeConfig(base: Json, over: Json): Json {
 }
 
 /**
- * Applies `a.b=c` overrides in order.
+ * Applies `a.b=c` overrides in order. A map is merged into the one that is there; an empty one, `a={}`, takes its place.
  * @param origins dotted key → where it was set; updated for the keys that are overridden
  * @throws ConfigError when an override is malformed
  */
@@ -245,7 +245,11 @@ function collectLines(node: unknown, key: string, counter: LineCounter, lines: M
 }
 
 function assignAt(value: Json, path: readonly string[], leaf: Json, override: string): Json {
-  if (path.length === 0) return isObject(value) && isObject(leaf) ? mergeConfig(value, leaf) : leaf;
+  if (path.length === 0) {
+    // An empty map would change nothing by merging: it empties what is there.
+    const merges = isObject(value) && isObject(leaf) && Object.keys(leaf).length > 0;
+    return merges ? mergeConfig(value, leaf) : leaf;
+  }
   const [head, ...rest] = path;
   if (Array.isArray(value)) {
     const index = Number(head);

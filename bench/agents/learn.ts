@@ -150,6 +150,7 @@ const WARM_START: WarmStartSettings = {
   files: [],
   validation_share: 0,
   policy: 'random',
+  policies: {},
   episodes: 1,
   random_turns: 0,
   learn: 'responses',

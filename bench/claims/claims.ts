@@ -1,42 +1,7 @@
-/** One training run of a claim. */
-export interface ClaimRun {
-  /** What runs that differ only by their seed have in common: a row of the table. */
-  readonly variant: string;
-  readonly config: string;
-  /** `{seed}` stands for the run's seed and `{folder}` for the folder of the claim's runs. */
-  readonly overrides: readonly string[];
-  /** Only its warm start, for other runs to begin with. */
-  readonly warmStart?: boolean;
-}
-
-/** A claim about what is learned, the runs that show it and what they are compared with. */
-export interface Claim {
-  readonly number: number;
-  /** Name of its page and data under docs/results. */
-  readonly name: string;
-  readonly title: string;
-  /** Paragraphs above the table. */
-  readonly text: readonly string[];
-  readonly runs: readonly ClaimRun[];
-  /** Pairs of variants that are compared seed by seed: without and with. */
-  readonly pairs: readonly (readonly [without: string, with_: string])[];
-  /** What is known from elsewhere, in rows next to the table's. */
-  readonly references: readonly {
-    readonly name: string;
-    readonly success: string;
-    readonly source: string;
-  }[];
-}
-
-const MINUTE = 60;
-
-/** Runs of one length: `{steps}` iterations or the time, whichever ends first. */
-const within = (steps: number, minutes: number): string[] => [
-  `training.steps=${steps}`,
-  `training.max_seconds=${minutes * MINUTE}`,
-];
-
-const EVERY_SEED_ONE_TEST = 'seeds.validation=123';
+import type { Claim, ClaimRun } from './claim.ts';
+import { GENERALIST } from './generalist.ts';
+import { CRITIC_FREE, EVERY_SEED_ONE_TEST, FILTER, FROM_WARM, NO_FILTER, within } from './overrides.ts';
+import { THINKING } from './thinking.ts';
 
 const HEADLINE: Claim = {
   number: 1,
@@ -95,22 +60,6 @@ const WARM: ClaimRun = {
   overrides: [],
   warmStart: true,
 };
-
-const FROM_WARM = [
-  'policy.init={folder}/warm-seed-{seed}/checkpoints/step-000000/policy',
-  'warm_start=null',
-  EVERY_SEED_ONE_TEST,
-  'rollout.env_groups=32',
-  'rollout.group_size=8',
-];
-
-const FILTER = [
-  'algorithm.filter.strategy=top_p',
-  'algorithm.filter.value=0.9',
-  'algorithm.filter.include_zero=false',
-];
-const NO_FILTER = ['algorithm.filter.strategy=none', 'algorithm.filter.include_zero=true'];
-const CRITIC_FREE = ['optimizer.learning_rate=2e-4', 'loss.entropy_coefficient=0.001'];
 
 function filtered(
   variant: string,
@@ -194,4 +143,4 @@ const CONTEXTS: Claim = {
   references: [],
 };
 
-export const CLAIMS: readonly Claim[] = [HEADLINE, FILTERS, CONTEXTS];
+export const CLAIMS: readonly Claim[] = [HEADLINE, GENERALIST, THINKING, FILTERS, CONTEXTS];

@@ -1,16 +1,32 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Metrics } from '../../trainer/data/metrics.ts';
+import { readJsonLines } from '../../trainer/tracking/jsonlines.ts';
 import { latestCheckpoint } from '../../trainer/training/checkpoint.ts';
 import type { RunSummary } from '../../trainer/training/report.ts';
 import { runFolderAt } from '../../trainer/training/run-folder.ts';
+
+const FIRST_TURN = 'collapse_first_turn_sample';
 
 /** One validation of a run; shares from 0 to 1. */
 export interface ClaimPoint {
   readonly step: number;
   readonly seconds: number;
   readonly success: number;
+  /** By environment, those of the further validation sets included. */
+  readonly tags: { readonly [tag: string]: number };
   /** Of the further validation sets. */
   readonly sets: { readonly [set: string]: number };
+}
+
+/** The measurements of a run's thoughts in an iteration. */
+export interface ReasoningPoint {
+  readonly step: number;
+  readonly miShare: number;
+  /** Nats per token. */
+  readonly entropy: number;
+  /** Mean standard deviation of returns within a group. */
+  readonly spread: number;
 }
 
 /** A run that is over, as the data file keeps it. */
@@ -21,6 +37,8 @@ export interface ClaimOutcome {
   readonly episodes: number;
   readonly seconds: number;
   readonly points: readonly ClaimPoint[];
+  /** Of runs that think. */
+  readonly reasoning?: readonly ReasoningPoint[];
 }
 
 /** What a run's folder says; undefined until the run is over. */
@@ -30,9 +48,11 @@ export function readOutcome(folder: string, variant: string, seed: number): Clai
   const summary = JSON.parse(readFileSync(run.summary, 'utf8')) as RunSummary;
   const checkpoint = latestCheckpoint(run);
   if (summary.ended === 'stopped' || !checkpoint) return undefined;
+  const reasoning = readReasoning(run.metrics);
   return {
     variant,
     seed,
+    ...(reasoning.length > 0 ? { reasoning } : {}),
     ended: summary.ended,
     episodes: summary.episodes,
     seconds: summary.seconds,
@@ -40,6 +60,7 @@ export function readOutcome(folder: string, variant: string, seed: number): Clai
       step,
       seconds,
       success: metrics['val-env/success'],
+      tags: tagSuccess(metrics),
       sets: Object.fromEntries(
         Object.entries(metrics).flatMap(([name, value]) => {
           const set = /^val-env\/([^/]+)\/success$/.exec(name)?.[1];
@@ -48,6 +69,27 @@ export function readOutcome(folder: string, variant: string, seed: number): Clai
       ),
     })),
   };
+}
+
+function tagSuccess(metrics: Metrics): { [tag: string]: number } {
+  return Object.fromEntries(
+    Object.keys(metrics).flatMap(name => {
+      const tag = /^val-env\/(?:[^/]+\/)?([^/]+)\/success_low$/.exec(name)?.[1];
+      const success = tag === undefined ? undefined : metrics[name.replace(/_low$/, '')];
+      return tag === undefined || success === undefined ? [] : [[tag, success]];
+    }),
+  );
+}
+
+function readReasoning(metrics: string): ReasoningPoint[] {
+  const rows = readJsonLines(metrics) as readonly { readonly [name: string]: number }[];
+  return rows.flatMap(row => {
+    const miShare = row[`${FIRST_TURN}/mi_seq_share`];
+    const entropy = row[`${FIRST_TURN}/conditional_entropy_est`];
+    return miShare === undefined || entropy === undefined
+      ? []
+      : [{ step: row.step, miShare, entropy, spread: row['rollout/in_group_std'] }];
+  });
 }
 
 /** Name of a run's folder. */

@@ -1,8 +1,9 @@
 import { curvePlot, type PlotCurve } from '../../docs/generator/plot.ts';
 import { pairedBootstrap } from '../../trainer/algorithms/paired-bootstrap.ts';
 import { mean, unbiasedStd } from '../../trainer/algorithms/statistics.ts';
-import type { Claim } from './claims.ts';
+import type { Claim } from './claim.ts';
 import { type ClaimOutcome, type ClaimPoint, successAt } from './outcomes.ts';
+import { reasoningSection } from './thinking.ts';
 
 /** 97.5 % quantiles of Student's t by degrees of freedom from 1. */
 const T_975 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
@@ -54,14 +55,36 @@ export function claimPage(claim: Claim, outcomes: readonly ClaimOutcome[], comma
     `|${head.map(() => ' --- |').join('')}`,
     ...rows,
     '',
+    ...(claim.byTag ? tagTable(outcomes) : []),
     ...pairTable(claim, outcomes),
     ...referenceTable(claim),
+    ...reasoningSection(outcomes),
     ...commands(claim),
     `![${claim.title}, by iteration](../pictures/claim-${claim.name}-iterations.svg)`,
     '',
     `![${claim.title}, by minute](../pictures/claim-${claim.name}-minutes.svg)`,
     '',
   ].join('\n');
+}
+
+/** Success at the end by environment: a row for each, a column for each variant that was validated there. */
+function tagTable(outcomes: readonly ClaimOutcome[]): string[] {
+  const ends = outcomes.flatMap(({ variant, points }) => points.slice(-1).map(point => ({ variant, point })));
+  const tags = [...new Set(ends.flatMap(({ point }) => Object.keys(point.tags)))];
+  const variants = [...new Set(ends.map(({ variant }) => variant))];
+  const [most] = variants;
+  const shown = (variant: string, tag: string) =>
+    shownMean(ends.flatMap(({ variant: own, point }) => (own === variant ? (point.tags[tag] ?? []) : [])));
+  const others = (tag: string) => variants.filter(variant => variant !== most && shown(variant, tag) !== '');
+  return [
+    `| environment | ${most} | other variants |`,
+    '| --- | --- | --- |',
+    ...tags.map(tag => {
+      const rest = others(tag).map(variant => `${variant}: ${shown(variant, tag)}`);
+      return `| ${tag} | ${shown(most, tag)} | ${rest.join('; ')} |`;
+    }),
+    '',
+  ];
 }
 
 function pairTable({ pairs }: Claim, outcomes: readonly ClaimOutcome[]): string[] {

@@ -3,6 +3,7 @@ import { PNG } from 'pngjs';
 import t from 'tap';
 import { createRegistry } from '../../env-server/environments/registry.ts';
 import { environmentPages, environmentPictures, readMeasured } from './environment-pages.ts';
+import { wrapped } from './markdown.ts';
 import { measure } from './measure.ts';
 
 const ROOT = new URL('../../', import.meta.url);
@@ -36,4 +37,15 @@ t.test('measuring again finds the same', async t => {
     const environment = createRegistry().get(id);
     t.same(await measure(environment, 40), await measure(environment, 40), id);
   }
+});
+
+t.test('paragraphs, lists and quotes are wrapped; what follows them, code and links stay whole', async t => {
+  const word = 'x'.repeat(58);
+  const wide = `${word} ${word} ${word}`;
+  const link = `[${word}](a b)`;
+  t.equal(wrapped(`- ${wide}`), `- ${word} ${word}\n  ${word}`);
+  t.equal(wrapped(`> ${wide}`), `> ${word} ${word}\n> ${word}`);
+  t.equal(wrapped(`${word} ${word} ${link}.`), `${word} ${word}\n${link}.`);
+  t.equal(wrapped(`${word} ${word} - \`a b\``), `${word} ${word} -\n\`a b\``, 'no line begins a list');
+  for (const whole of [`| ${wide} |`, `# ${wide}`, `\`\`\`\n${wide}\n\`\`\``]) t.equal(wrapped(whole), whole);
 });

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { Picture } from '../../env-server/environments/core/environment.ts';
 import { createRegistry } from '../../env-server/environments/registry.ts';
 import { environmentPage, examplePicture, pageName, pictureName } from './environment-page.ts';
+import { wrapped } from './markdown.ts';
 import type { EnvironmentMeasurement } from './measure.ts';
 import { overviewPage } from './overview-page.ts';
 
@@ -23,10 +24,10 @@ export async function environmentPages(measured: Measured): Promise<ReadonlyMap<
     if (!measured[spec.id])
       throw new Error(`${spec.id} has not been measured: npm run docs -- --measure ${spec.id}`);
   }
-  const pages = new Map([['docs/environments.md', overviewPage(environments, measured)]]);
+  const pages = new Map([['docs/environments.md', wrapped(overviewPage(environments, measured))]]);
   for (const environment of environments) {
     const page = await environmentPage(environment, measured[environment.spec.id]);
-    pages.set(`docs/environments/${pageName(environment)}`, page);
+    pages.set(`docs/environments/${pageName(environment)}`, wrapped(page));
   }
   return pages;
 }

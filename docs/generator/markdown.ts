@@ -73,3 +73,38 @@ export function percent(share: number): string {
 export function decimal(value: number): string {
   return Number.isFinite(value) ? String(Number(value.toFixed(3))) : value > 0 ? '∞' : '−∞';
 }
+
+const WIDTH = 120;
+/** Links and code stay whole. */
+const WORDS = /(?:!?\[[^\]]*\]\([^)]*\)|`[^`]+`|\S)+/g;
+/** What would mean something else at the start of a line. */
+const BEGINS_SOMETHING = /^(?:[-+*#>=|]|\d+[.)]$)/;
+
+/** Text whose paragraphs, lists and quotes are at most 120 columns wide; tables, headings and fenced blocks stay. */
+export function wrapped(markdown: string): string {
+  let isFenced = false;
+  return markdown
+    .split('\n')
+    .map(line => {
+      if (line.startsWith('```')) isFenced = !isFenced;
+      return isFenced || line.length <= WIDTH || /^[|#<]/.test(line) ? line : wrappedLine(line);
+    })
+    .join('\n');
+}
+
+function wrappedLine(line: string): string {
+  const [start] = /^ *(?:> |- |\d+\. )?/.exec(line) as RegExpExecArray;
+  const next = start.includes('>') ? start : ' '.repeat(start.length);
+  const lines: string[] = [];
+  let current = start;
+  for (const word of line.slice(start.length).match(WORDS) ?? []) {
+    const isFirst = current === start || current === next;
+    if (!isFirst && current.length + 1 + word.length > WIDTH && !BEGINS_SOMETHING.test(word)) {
+      lines.push(current);
+      current = next + word;
+    } else {
+      current += isFirst ? word : ` ${word}`;
+    }
+  }
+  return [...lines, current].join('\n');
+}

@@ -99,7 +99,7 @@ async function openTable(
 ): Promise<Table> {
   if (policy === undefined) {
     const context = await openTextRunContext(settings, progress.warn, stop);
-    const reference = { policy: player.policy, randomTurns: player.random_turns };
+    const reference = { policy: player.policy, policies: player.policies, randomTurns: player.random_turns };
     return {
       context,
       play: async (plans, seed) =>

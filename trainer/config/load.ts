@@ -102,6 +102,7 @@ export function checkRunSettings(
   };
   tagsOf('train_tags', settings.train_tags);
   tagsOf('validation.tags', settings.validation.tags ?? []);
+  tagsOf('warm_start.policies', Object.keys(settings.warm_start?.policies ?? {}));
   for (const [name, { tags }] of Object.entries(settings.validation.sets)) {
     tagsOf(`validation.sets.${name}.tags`, tags ?? []);
     if (known.includes(name)) {

@@ -2,11 +2,17 @@ import { type ReferenceAgentSettings, referenceAgent } from '../rollout/agents/r
 import type { Collector } from '../rollout/collector.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
+import { groupBy } from './episode-metrics.ts';
 
 /** A token sequence for supervised training: the loss mask is 1 on the tokens of responses. */
 export interface Demonstration {
   readonly tokenIds: Int32Array;
   readonly lossMask: Uint8Array;
+}
+
+/** Who plays: a reference policy, and for some tags another. */
+export interface Demonstrator extends ReferenceAgentSettings {
+  readonly policies?: { readonly [tag: string]: string };
 }
 
 /** Scripts sample nothing, but the collector needs settings. */
@@ -24,15 +30,21 @@ const NO_SAMPLING = { temperature: 0, topK: 0, topP: 1 };
 export async function demonstrate(
   collector: Collector,
   plans: readonly GroupPlan[],
-  player: ReferenceAgentSettings,
+  player: Demonstrator,
   seed: number,
   signal?: AbortSignal,
 ): Promise<{ readonly sequences: readonly Demonstration[]; readonly episodes: readonly Episode[] }> {
-  const { episodes } = await collector.collect(plans, {
-    agent: referenceAgent(player),
-    sampling: NO_SAMPLING,
-    samplingSeed: seed,
-    signal,
-  });
+  const { policies = {}, ...own } = player;
+  const parts = groupBy(plans, ({ tag }) => policies[tag] ?? own.policy);
+  const episodes: Episode[] = [];
+  for (const [policy, some] of parts) {
+    const collection = await collector.collect(some, {
+      agent: referenceAgent({ ...own, policy }),
+      sampling: NO_SAMPLING,
+      samplingSeed: seed,
+      signal,
+    });
+    episodes.push(...collection.episodes);
+  }
   return { sequences: episodes.flatMap(samplesOf), episodes };
 }

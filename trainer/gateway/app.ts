@@ -1,9 +1,11 @@
-import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { EventEmitter } from 'node:events';
+import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import { ApiError } from '../serve/openai/errors.ts';
 import { apiErrorOf, completionRoutes } from '../serve/openai/routes.ts';
 import { holdsKey, type Rollout } from './rollout.ts';
 import { MODEL_NAME, type RolloutModel } from './rollout-model.ts';
 import { sessionRoutes } from './session-routes.ts';
+import { SESSION_SOCKET, sessionWebSocket } from './session-websocket.ts';
 import type { WorkQueue } from './work-queue.ts';
 
 const BODY_LIMIT_BYTES = 1024 * 1024;
@@ -49,7 +51,9 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
     return open;
   };
   const openRequests = new WeakMap<Rollout, number>();
-  app.setErrorHandler((error, _request, reply) => {
+  app.setErrorHandler((error, request, reply) => {
+    // Nobody reads further requests from the connection of an upgrade.
+    if (wantsUpgrade(request)) reply.header('connection', 'close');
     const told = apiErrorOf(error);
     if (told.retryAfterS !== undefined) reply.header('retry-after', told.retryAfterS);
     return reply.status(told.status).send(told.body);
@@ -64,17 +68,23 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
   // A hook and not the handler, so that a body is read only for those who may send one.
   app.addHook('onRequest', async (request, reply) => {
     const { url = '' } = request.routeOptions;
-    if (request.headers.upgrade?.toLowerCase() === 'websocket') {
-      throw new ApiError(400, 'sessions are played with requests here, or over MCP: there is no WebSocket', {
+    const upgrade = wantsUpgrade(request);
+    if (upgrade !== (url === `${PREFIX}${SESSION_SOCKET}`)) {
+      const why = upgrade ? 'there is no WebSocket here: that of the session' : 'a WebSocket';
+      throw new ApiError(400, `${why} is at RAGEN_SESSION_URL/ws, with ws:// for http://`, {
         code: 'no_websocket',
       });
     }
     const key = keyOf(url);
-    if (key) takeRoom(opened(request, key).rollout, reply, openRequests);
+    const closing = upgrade ? request.raw.socket : reply.raw;
+    if (key) takeRoom(opened(request, key).rollout, closing, openRequests);
     else if (url === `${PREFIX}/reward`) checkVerifier(request, verifierKey);
     else if (url === '/rollouts/next' || url === `${PREFIX}/finish`) {
       queue.checkWorker(request.headers.authorization);
     }
+  });
+  app.addHook('onResponse', async request => {
+    if (wantsUpgrade(request)) request.raw.socket.destroySoon();
   });
   app.get(`${PREFIX}/v1/models`, async () => ({
     object: 'list',
@@ -85,7 +95,9 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
     mostChoices: MOST_CHOICES,
     enter: () => () => {},
   });
-  sessionRoutes(app, PREFIX, request => opened(request, 'sessionToken').rollout);
+  const rolloutOf = (request: FastifyRequest) => opened(request, 'sessionToken').rollout;
+  sessionRoutes(app, PREFIX, rolloutOf);
+  sessionWebSocket(app, PREFIX, rolloutOf, BODY_LIMIT_BYTES);
   app.post(`${PREFIX}/reward`, async request => {
     const { reward, done = true } = (request.body ?? {}) as {
       readonly reward?: unknown;
@@ -104,14 +116,21 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
   return app;
 }
 
+function wantsUpgrade({ headers }: FastifyRequest): boolean {
+  return headers.upgrade?.toLowerCase() === 'websocket';
+}
+
 /** Which key of its rollout a route wants. */
 function keyOf(url: string): 'apiKey' | 'sessionToken' | undefined {
   if (url.startsWith(`${PREFIX}/v1/`)) return 'apiKey';
   return url.startsWith(`${PREFIX}/session`) || url === `${PREFIX}/mcp` ? 'sessionToken' : undefined;
 }
 
-/** @throws ApiError 429 where the rollout has too many requests open */
-function takeRoom(rollout: Rollout, reply: FastifyReply, open: WeakMap<Rollout, number>): void {
+/**
+ * @param closing emits `close` when the request is over
+ * @throws ApiError 429 where the rollout has too many requests open
+ */
+function takeRoom(rollout: Rollout, closing: EventEmitter, open: WeakMap<Rollout, number>): void {
   const count = open.get(rollout) ?? 0;
   if (count >= MOST_OPEN_REQUESTS) {
     throw new ApiError(429, `${count} requests of this rollout are open; wait for some to end`, {
@@ -120,7 +139,7 @@ function takeRoom(rollout: Rollout, reply: FastifyReply, open: WeakMap<Rollout, 
     });
   }
   open.set(rollout, count + 1);
-  reply.raw.once('close', () => open.set(rollout, (open.get(rollout) ?? 1) - 1));
+  closing.once('close', () => open.set(rollout, (open.get(rollout) ?? 1) - 1));
 }
 
 function checkVerifier({ headers }: FastifyRequest, key: string | undefined): void {

@@ -359,22 +359,41 @@ t.test(
   },
 );
 
-t.test('a WebSocket to the session is refused with a reason', async t => {
+t.test('a session is played over a WebSocket, and over no other path', async t => {
   const { play, notes } = await programPlays(
     t,
     {
       command: script(`
         const { request } = await import('node:http');
-        const told = await new Promise((resolve, reject) => {
-          const headers = { connection: 'Upgrade', upgrade: 'websocket', authorization: 'Bearer ' + env.RAGEN_SESSION_TOKEN };
-          request(env.RAGEN_SESSION_URL, { headers }, reply => resolve(reply.resume().statusCode)).on('error', reject).end();
+        const headers = key => ({ connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-version': 13, 'sec-websocket-key': 'AAAAAAAAAAAAAAAAAAAAAA==', authorization: 'Bearer ' + key });
+        const refused = (url, key) => new Promise((resolve, reject) => {
+          request(url, { headers: headers(key) }, reply => resolve(reply.resume().statusCode)).on('upgrade', () => resolve(101)).on('error', reject).end();
         });
-        if (told !== 400) throw new Error('status ' + told);
-        ${PULL}
-      `),
+        const ws = env.RAGEN_SESSION_URL + '/ws';
+        const told = await refused(env.RAGEN_SESSION_URL, env.RAGEN_SESSION_TOKEN) + ' ' + await refused(ws, env.OPENAI_API_KEY);
+        if (told !== '400 401') throw new Error('status ' + told);
+        const { WebSocket } = await import(${JSON.stringify(import.meta.resolve('ws'))});
+        const socket = new WebSocket(ws.replace('http', 'ws'), { headers: { authorization: 'Bearer ' + env.RAGEN_SESSION_TOKEN } });
+        const replies = [];
+        let wake;
+        socket.on('message', data => (replies.push(JSON.parse(data)), wake?.()));
+        await new Promise((resolve, reject) => socket.on('open', resolve).on('error', reject));
+        const next = async () => { while (!replies.length) await new Promise(resolve => { wake = resolve; }); return replies.shift(); };
+        const frame = body => (socket.send(body === '{' ? body : JSON.stringify(body)), next());
+        for (const bad of ['{', { op: 'get' }, { id: 1, op: 'close' }, { id: 1, op: 'get', session_id: 'x' }]) {
+          const { error } = await frame(bad);
+          if (error.status !== 400 || !error.detail) throw new Error(JSON.stringify(error));
+        }
+        const { result } = await frame({ id: 'a', op: 'get' });
+        const reply = await chat([{ role: 'user', content: result.observation }]);
+        const action = reply.choices[0].message.content;
+        socket.send(JSON.stringify({ id: 1, op: 'step', action }));
+        socket.send(JSON.stringify({ id: 2, op: 'reset' }));
+        const [done, reset] = [await next(), await next()];
+        if (done.id !== 1 || !done.result.terminated || reset.id !== 2 || reset.error.code !== 'episode_begun') throw new Error(JSON.stringify([done, reset]));
+        socket.close();`),
     },
     { answer: firstArm },
   );
-  const { episodes } = await play(1, 1);
-  t.equal(episodes.length, 1, notes.join('\n'));
+  t.match((await play(1, 1)).episodes, [{ turns: [{ actions: { length: 1 } }] }], notes.join('\n'));
 });

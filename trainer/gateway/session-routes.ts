@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { ServerProblem } from '../client/errors.ts';
-import { ApiError } from '../serve/openai/errors.ts';
 import type { Rollout } from './rollout.ts';
+import { SESSION_OPERATIONS } from './session-operations.ts';
 
 const MCP_HEADERS = ['content-type', 'mcp-session-id', 'mcp-protocol-version', 'mcp-method', 'mcp-name'];
 
@@ -14,27 +13,13 @@ export function sessionRoutes(
   prefix: string,
   rolloutOf: (request: FastifyRequest) => Rollout,
 ): void {
-  app.get(`${prefix}/session`, async request => detailOf(rolloutOf(request)));
-  app.get(`${prefix}/session/valid-actions`, async request => {
-    const { server, sessionId } = rolloutOf(request).session;
-    return told(() => server.call('valid_actions', { session_id: sessionId }));
-  });
-  app.post(`${prefix}/session/step`, async request => {
-    const rollout = rolloutOf(request);
-    const { server, sessionId } = rollout.session;
-    const { action } = (request.body ?? {}) as { readonly action?: never };
-    const result = await told(() => server.call('step', { session_id: sessionId, action: action as never }));
-    rollout.stepped(result.step);
-    return result;
-  });
-  app.post(`${prefix}/session/reset`, async request => {
-    const rollout = rolloutOf(request);
-    const detail = await detailOf(rollout);
-    if (detail.step === 0) return detail;
-    throw new ApiError(409, 'a rollout is one episode: it has begun and cannot be reset', {
-      code: 'episode_begun',
-    });
-  });
+  const { get, valid_actions, step, reset } = SESSION_OPERATIONS;
+  app.get(`${prefix}/session`, request => get(rolloutOf(request)));
+  app.get(`${prefix}/session/valid-actions`, request => valid_actions(rolloutOf(request)));
+  app.post(`${prefix}/session/step`, request =>
+    step(rolloutOf(request), (request.body ?? {}) as { readonly action?: unknown }),
+  );
+  app.post(`${prefix}/session/reset`, request => reset(rolloutOf(request)));
   const forward = async (request: FastifyRequest, reply: FastifyReply) => {
     const rollout = rolloutOf(request);
     const { server, sessionId } = rollout.session;
@@ -54,20 +39,6 @@ export function sessionRoutes(
     return reply.code(answer.status).send(answer.body);
   };
   app.post(`${prefix}/mcp`, forward);
-}
-
-function detailOf({ session: { server, sessionId } }: Rollout) {
-  return told(() => server.call('get', { session_id: sessionId }));
-}
-
-/** What the environment server refuses is the program's to read. */
-async function told<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    if (!(error instanceof ServerProblem)) throw error;
-    throw new ApiError(error.status, error.problem.detail, { code: error.code });
-  }
 }
 
 /** Numbers of the steps that replies of MCP tell of. */

@@ -54,6 +54,7 @@ async function trainedFolder(folder: string): Promise<void> {
     files: [],
     validation_share: 0,
     policy: 'random',
+    policies: {},
     episodes: 1,
     random_turns: 0,
     learn: 'responses',

@@ -62,6 +62,13 @@ const spec: EnvironmentSpec = {
   history: [{ version: 0, change: 'First version.' }],
 };
 
+/** Numbers are written by digits, so that every puzzle has a word for each of its parts. */
+const VOCABULARY = [
+  ...Array.from({ length: 10 }, (_, digit) => String(digit)),
+  ...['Numbers: ', 'Target: ', 'Answer: ', 'Value: ', 'none'],
+  ...[' + ', ' - ', ' * ', ' / ', '+', '-', '*', '/', '(', ')', '.'],
+];
+
 /** Countdown-v0: RAGEN's scoring on generated puzzles or the public data. */
 export const countdown = {
   spec,
@@ -70,6 +77,7 @@ export const countdown = {
     instruction:
       'Write one arithmetic expression that uses every given number exactly once and comes to the target. You may use + - * / and brackets.',
     actionFormat: 'an expression, e.g. (3 + 5) * 2',
+    vocabulary: VOCABULARY,
   }),
 
   observationSpaces: (): ObservationSpaces => ({

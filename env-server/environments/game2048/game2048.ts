@@ -49,6 +49,17 @@ const optionsSchema = Type.Object(
 type Game2048Config = Static<typeof configSchema>;
 type Game2048Options = Static<typeof optionsSchema>;
 
+/** Every tile is a word, and the score is written by digits. */
+const VOCABULARY = [
+  ...ACTIONS.names,
+  ...Array.from({ length: Math.log2(MAX_TILE) }, (_, i) => String(2 ** (i + 1))),
+  ...Array.from({ length: 10 }, (_, digit) => String(digit)),
+  'Valid moves: ',
+  'Score: ',
+  ', ',
+  'none',
+];
+
 export const game2048: Environment<Game2048Config, Game2048State> = {
   spec: {
     id: 'Game2048-v0',
@@ -78,6 +89,7 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
     instruction: `You are playing 2048 on a ${size}×${size} board. Every move slides all tiles in one direction and merges equal tiles that meet; then a new 2 or 4 appears. Reach a tile of ${win_tile} before the board is stuck.`,
     legend: [{ symbol: '0', meaning: 'empty cell' }],
     actions: ACTIONS.names,
+    vocabulary: VOCABULARY,
   }),
 
   observationSpaces: ({ size }) => ({

@@ -9,6 +9,7 @@ import { QUESTION_KINDS, type Question } from './questions.ts';
 import { render } from './render.ts';
 import { type Cell, FACINGS, type Room, type RoomThing, relative, thingAt, turned, visible } from './room.ts';
 import { type SpatialState, seenThings } from './state.ts';
+import { VOCABULARY } from './vocabulary.ts';
 
 /** Most characters of a report with the question and its answers. */
 const MAX_OBSERVATION_LENGTH = 4096;
@@ -54,6 +55,7 @@ export const spatial = {
   describe: ({ size }: SpatialConfig) => ({
     instruction: `You are in a room of ${size} by ${size} paces with things in it, each on a spot of its own. Find out where they stand and answer the question. Every action costs a little, an impossible one more, and there is one answer.`,
     actionFormat: 'look | turn left | turn right | turn around | go to THING | answer ANSWER',
+    vocabulary: VOCABULARY,
   }),
 
   observationSpaces({ size }: SpatialConfig): ObservationSpaces {

@@ -65,6 +65,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
         { symbol: '.', meaning: 'empty cell' },
       ],
       actionFormat: 'place n at row r col c (rows and columns counted from 1)',
+      vocabulary: vocabularyOf(size),
     };
   },
 
@@ -134,6 +135,18 @@ function begin(config: SudokuConfig, level: Puzzle | Level): SudokuState {
   const maxSteps = config.max_steps ?? STEPS_PER_BLANK * countBlanks(puzzle);
   const grid = 'grid' in level ? level.grid : puzzle;
   return { size: config.size, puzzle, solution, grid, steps: 0, maxSteps, feedback: '' };
+}
+
+/** Cells, rulers, placements and what is said of refused ones; numbers of several digits are words, too. */
+function vocabularyOf(size: number): string[] {
+  const numbers = Array.from({ length: size }, (_, i) => String(i + 1));
+  return [
+    ...numbers.flatMap(number => [number, `[${number}]`, `*${number}*`]),
+    ...Array.from({ length: 10 }, (_, digit) => String(digit)),
+    ...['.', '. ', '|', '-', '-+-', 'place ', ' at row ', ' col '],
+    ...['Empty cells: ', 'Placements left: ', 'Not a placement. Write: ', 'Rows and columns go from 1 to '],
+    ...['Numbers go from 1 to ', 'Row ', ' is a given.', ' already stands in the row, column or box of row '],
+  ];
 }
 
 const EXAMPLE = { row: 1, col: 2, number: 3 };

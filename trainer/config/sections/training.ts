@@ -16,6 +16,8 @@ import {
   text,
 } from './schema.ts';
 
+const DEMONSTRATORS = ['random', 'optimal', 'oracle', 'heuristic'] as const;
+
 export const WarmStart = Type.Object(
   {
     /** JSON Lines files with conversations to learn from; where there are any, nobody plays demonstrations. */
@@ -26,7 +28,9 @@ export const WarmStart = Type.Object(
      * Who plays the demonstrations: `random` shows the format only, `optimal` the way to win; where an environment has no
      * best player it has an `oracle`, who knows the answer, or a `heuristic`.
      */
-    policy: choice(['random', 'optimal', 'oracle', 'heuristic'], 'random'),
+    policy: choice(DEMONSTRATORS, 'random'),
+    /** Who plays those of a tag, where it is another. */
+    policies: Type.Record(Type.String(), Type.Enum([...DEMONSTRATORS]), { default: {} }),
     episodes: positive(200),
     /** Share of turns that take random actions instead. */
     random_turns: share(0),

@@ -111,7 +111,7 @@ async function played(
   const { episodes } = await demonstrate(
     context.collector,
     plans,
-    { policy: warm.policy, randomTurns: warm.random_turns },
+    { policy: warm.policy, policies: warm.policies, randomTurns: warm.random_turns },
     mixSeed(settings.seed, PURPOSE.demonstrations),
     stop,
   );

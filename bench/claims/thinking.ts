@@ -1,0 +1,169 @@
+import { mean } from '../../trainer/algorithms/statistics.ts';
+import type { Claim, ClaimRun } from './claim.ts';
+import type { ClaimOutcome, ReasoningPoint } from './outcomes.ts';
+import { CRITIC_FREE, EVERY_SEED_ONE_TEST, FILTER, FROM_WARM, NO_FILTER, within } from './overrides.ts';
+import { spearman } from './spearman.ts';
+
+const CONFIG = 'configs/sokoban-nano.yaml';
+const THINKS = [
+  'policy.layers=3',
+  'policy.context=256',
+  'policy.value_head=false',
+  'rollout.think=true',
+  'rollout.response_length=16',
+  'algorithm.advantage=grpo',
+  'loss.entropy_coefficient=0.001',
+];
+
+const LOW = 'low entropy bonus';
+const HIGH = 'high entropy bonus';
+const FILTERED = ', filter';
+
+function variant(name: string, filter: readonly string[], entropy: string): ClaimRun {
+  return {
+    variant: name,
+    config: CONFIG,
+    overrides: [
+      'recipe=grpo',
+      ...THINKS,
+      ...FROM_WARM,
+      ...CRITIC_FREE,
+      ...filter,
+      'algorithm.entropy_on=all',
+      `loss.entropy_coefficient=${entropy}`,
+      'validation.sets={}',
+      'diagnostics.collapse.every=5',
+      EVERY_SEED_ONE_TEST,
+      ...within(200, 12),
+    ],
+  };
+}
+
+export const THINKING: Claim = {
+  number: 3,
+  name: 'thinking',
+  title: 'Thinking, and its collapse',
+  text: [
+    'Small policies that think before they act, in Sokoban 6 × 6 with one box. Their thoughts are taught: before each turn the next moves of the solver’s plan, up to four words. Then GRPO with groups of 8 and 32 groups an iteration, with and without the rollout filter (top-p 0.9 of the spread), with an entropy bonus of 0.001 and of 0.05 on all tokens, thoughts included.',
+    'MI share is the information that a thought holds about its prompt, as a share of the most it could hold (`collapse_first_turn_sample/mi_seq_share`); entropy is that of thoughts under their own prompt in nats per token (`conditional_entropy_est`); spread is the mean standard deviation of returns within a group (`rollout/in_group_std`). At the end: means over the last third of the iterations.',
+    'What the paper on RAGEN V2 says: without the filter, and more so with a high entropy bonus, the MI share falls while the entropy stays (template collapse), with the filter it does not; and success goes with the MI share more than with the entropy. `npm run bench:regimes` shows each of the four regimes by a policy that is taught to think that way.',
+  ],
+  runs: [
+    {
+      variant: 'warm',
+      config: CONFIG,
+      overrides: [
+        'recipe=grpo',
+        ...THINKS,
+        'warm_start.epochs=6',
+        'training.validate_first=false',
+        'validation.sets={}',
+      ],
+      warmStart: true,
+      thoughts: true,
+    },
+    variant(LOW, NO_FILTER, '0.001'),
+    variant(LOW + FILTERED, FILTER, '0.001'),
+    variant(HIGH, NO_FILTER, '0.05'),
+    variant(HIGH + FILTERED, FILTER, '0.05'),
+  ],
+  pairs: [
+    [LOW, LOW + FILTERED],
+    [HIGH, HIGH + FILTERED],
+    [LOW, HIGH],
+  ],
+  references: [],
+};
+
+/** What the collapse measurements of the runs say, as a section of the claim's page; nothing without any. */
+export function reasoningSection(outcomes: readonly ClaimOutcome[]): string[] {
+  const measured = outcomes.flatMap(outcome => {
+    const { reasoning, points } = outcome;
+    const success = points.at(-1)?.success;
+    return reasoning && reasoning.length > 0 && success !== undefined
+      ? [{ outcome, success, first: reasoning[0], last: lateMeans(reasoning) }]
+      : [];
+  });
+  if (measured.length === 0) return [];
+  const rows = measured.map(({ outcome, success, first, last }) =>
+    [
+      outcome.variant,
+      String(outcome.seed),
+      (100 * success).toFixed(1),
+      ...(['miShare', 'entropy', 'spread'] as const).map(
+        name => `${first[name].toFixed(2)} → ${last[name].toFixed(2)}`,
+      ),
+    ].join(' | '),
+  );
+  return [
+    '## What became of the thoughts',
+    '',
+    '| variant | seed | success % | MI share | entropy | spread |',
+    '| --- | --- | --- | --- | --- | --- |',
+    ...rows.map(row => `| ${row} |`),
+    '',
+    ...correlations(measured),
+    ...verdict(measured),
+  ];
+}
+
+type Measured = {
+  readonly outcome: ClaimOutcome;
+  readonly success: number;
+  readonly first: ReasoningPoint;
+  readonly last: Omit<ReasoningPoint, 'step'>;
+};
+
+/** Means over the last third of the measurements. */
+function lateMeans(points: readonly ReasoningPoint[]): Omit<ReasoningPoint, 'step'> {
+  const late = points.slice(-Math.max(1, Math.floor(points.length / 3)));
+  const of = (name: 'miShare' | 'entropy' | 'spread') => mean(late.map(point => point[name]));
+  return { miShare: of('miShare'), entropy: of('entropy'), spread: of('spread') };
+}
+
+function correlations(measured: readonly Measured[]): string[] {
+  if (measured.length < 3) return [];
+  const success = measured.map(one => one.success);
+  const row = (name: string, key: 'miShare' | 'entropy' | 'spread') => {
+    const rho = spearman(
+      measured.map(({ last }) => last[key]),
+      success,
+    );
+    return `| ${name} | ${Number.isNaN(rho) ? 'none: all alike' : rho.toFixed(2)} |`;
+  };
+  return [
+    `Spearman’s rank correlation with the validation success at the end, over ${measured.length} runs:`,
+    '',
+    '| measured late in training | ρ |',
+    '| --- | --- |',
+    row('MI share', 'miShare'),
+    row('entropy', 'entropy'),
+    row('in-group spread', 'spread'),
+    '',
+  ];
+}
+
+/** What the paper expects of each variant, and what is found. */
+function verdict(measured: readonly Measured[]): string[] {
+  const change = (name: string, key: 'miShare' | 'entropy') => {
+    const own = measured.filter(({ outcome }) => outcome.variant === name);
+    return own.length === 0 ? undefined : mean(own.map(({ first, last }) => last[key] - first[key]));
+  };
+  const line = (name: string, expected: string) => {
+    const [mi, entropy] = [change(name, 'miShare'), change(name, 'entropy')];
+    if (mi === undefined || entropy === undefined) return [];
+    const signed = (x: number) => `${x < 0 ? '−' : '+'}${Math.abs(x).toFixed(2)}`;
+    return [`| ${name} | ${expected} | ${signed(mi)} | ${signed(entropy)} |`];
+  };
+  return [
+    'Expected after the paper, and found, as the mean change from the first iteration to the last third:',
+    '',
+    '| variant | MI share should | MI share | entropy |',
+    '| --- | --- | --- | --- |',
+    ...line(LOW, 'fall somewhat'),
+    ...line(LOW + FILTERED, 'stay'),
+    ...line(HIGH, 'fall, while entropy stays or rises'),
+    ...line(HIGH + FILTERED, 'fall less than without the filter'),
+    '',
+  ];
+}
