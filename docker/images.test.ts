@@ -4,6 +4,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import t, { type Test } from 'tap';
+import { ALLOCATOR } from '../env-server/cluster/allocator.ts';
 import { SETTINGS, variableOf } from '../env-server/config/settings.ts';
 import { hashToken } from '../env-server/transports/access/auth.ts';
 import { freePort } from '../test/walkthrough.test-data.ts';
@@ -111,6 +112,13 @@ t.test('a manifest is cut down to what is wanted', async t => {
   t.same(Object.keys(dependencies), [...PACKAGES.trainer]);
   t.equal(devDependencies, undefined);
   t.match(run('both'), { status: 1, stderr: /one of env-server, trainer, not "both"/ });
+});
+
+t.test('the allocator is set alike by the image, by --workers and in the page about deployment', async t => {
+  const ofImage = Object.entries(variablesOf('env-server')).filter(([name]) => name.startsWith('MALLOC_'));
+  t.same(Object.fromEntries(ofImage), ALLOCATOR);
+  const text = Object.entries(ALLOCATOR).map(([name, value]) => `${name}=${value}`);
+  t.match(readFileSync(`${ROOT}docs/how-to/deployment.md`, 'utf8'), `\`${text.join(' ')}\``);
 });
 
 t.test('the variables of the server image are settings of the server', async t => {

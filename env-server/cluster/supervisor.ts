@@ -9,6 +9,7 @@ import type { Settings } from '../config/settings.ts';
 import { newRun } from '../persistence/journal/segments.ts';
 import { type FolderLock, lockFolder } from '../persistence/lock.ts';
 import { checkDatabase } from '../persistence/store.ts';
+import { ALLOCATOR } from './allocator.ts';
 import { ByteAccounting } from './byte-accounting.ts';
 import { Connections } from './connections.ts';
 import { BYTES_INTERVAL_MS } from './counts.ts';
@@ -21,16 +22,6 @@ const PROGRAM = fileURLToPath(new URL('./worker.ts', import.meta.url));
 const SHORT_LIFE_MS = 10_000;
 const FIRST_DELAY_MS = 100;
 const MAX_DELAY_MS = 10_000;
-/**
- * Settings of glibc's allocator, where nobody has set others. By default it learns from large buffers that were freed to
- * put later ones among small ones, where their memory cannot be given back.
- */
-const ALLOCATOR = {
-  MALLOC_ARENA_MAX: '2',
-  MALLOC_MMAP_THRESHOLD_: '131072',
-  MALLOC_TRIM_THRESHOLD_: '131072',
-} as const;
-
 /** One of the places that are always to be filled by a worker. */
 interface WorkerSlot {
   readonly index: number;

@@ -212,6 +212,33 @@ t.test('two processes on one port are one server', async t => {
     for (const id of ids) t.equal(body.all_envs[id] as unknown, 'FrozenLake-v0');
   });
 
+  /** A call of the Open Reward Standard, whose reply is server-sent events. */
+  const orsCall = async ({ ask }: ServerProcess, sid: string) => {
+    const call = { name: 'step', input: { action: 'Left' } };
+    const { text } = await ask('POST', '/FrozenLake-v0/call', call, { 'x-session-id': sid });
+    return JSON.parse(/^data: (\{.*)$/m.exec(text)?.[1] ?? '{}');
+  };
+  const orsIds: string[] = [];
+  await t.test('sessions of the Open Reward Standard are known to either worker', async t => {
+    for (let i = 0; i < 4; i++) {
+      const { text } = await ask('POST', '/create_session');
+      const [, sid] = /^data: (.+)$/m.exec(text)!;
+      const task = { env_name: 'FrozenLake-v0', task_spec: { seed: 7, config: { p_frozen: 1 } } };
+      for (let again = 0; again < 2; again++) {
+        const created = await ask('POST', '/create', task, { 'x-session-id': sid });
+        t.match(created, { status: 200, body: { sid } }, created.text);
+      }
+      for (let step = 1; step <= 3; step++) {
+        t.match(await orsCall(server, sid), { ok: true, output: { metadata: { step } } });
+      }
+      orsIds.push(sid);
+    }
+    const tasks = await Promise.all(
+      Array.from({ length: 4 }, () => ask('POST', '/FrozenLake-v0/task', { split: 'test', index: 3 })),
+    );
+    for (const { body } of tasks) t.same(body, tasks[0].body, 'a task is the same everywhere');
+  });
+
   await t.test('metrics are those of both', async t => {
     const { body } = await ask('GET', '/v1/sessions?limit=1000');
     const open = (body.sessions as unknown as Body[]).length;
@@ -269,6 +296,9 @@ t.test('two processes on one port are one server', async t => {
       t.equal(next.status, 200, next.text);
     }
     t.match((await ask('GET', '/metrics')).text, /ragen_worker_restarts_total 1\n/);
+    for (const sid of orsIds) {
+      t.match(await orsCall(server, sid), { ok: true, output: { metadata: { step: 4 } } }, 'by ORS, too');
+    }
   });
 
   const stands = await Promise.all(ids.map(async id => (await ask('GET', `/v1/sessions/${id}`)).body));
@@ -280,6 +310,10 @@ t.test('two processes on one port are one server', async t => {
       stand,
       'resumed by one process',
     );
+  }
+  for (const sid of orsIds) {
+    const played = await orsCall(again, sid);
+    t.match(played, { ok: true, output: { metadata: { step: 5 } } }, 'sessions of ORS, too');
   }
   t.same(await again.end('SIGTERM'), { code: 0, signal: null });
 });

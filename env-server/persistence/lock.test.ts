@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,6 +6,7 @@ import t from 'tap';
 import { output, runServer, startServer } from '../../test/process.test-data.ts';
 import { DATABASE_FILE } from './database.ts';
 import { lockFolder } from './lock.ts';
+import { smallDisk } from './small-disk.test-data.ts';
 import { openStore } from './store.ts';
 
 t.setTimeout(120_000);
@@ -23,6 +24,21 @@ t.test('a second server on one folder is refused, and told which process has it'
   t.equal((await first.ask('GET', '/livez')).status, 200);
   t.same(await first.end('SIGTERM'), { code: 0, signal: null });
   t.notOk(existsSync(join(data, 'server.json')));
+});
+
+t.test('a data folder that cannot be written to is named, with the remedy', async t => {
+  const disk = smallDisk(t, 1024 * 1024);
+  if (disk === undefined || spawnSync('mount', ['-o', 'remount,ro', disk]).status !== 0) {
+    t.comment('skipped: a tmpfs cannot be mounted read-only here');
+    return;
+  }
+  for (const folder of [disk, join(disk, 'new')]) {
+    t.throws(() => lockFolder(folder), {
+      message: new RegExp(
+        `^the data folder ${folder} cannot be written to \\(.*; make it writable .* --data$`,
+      ),
+    });
+  }
 });
 
 t.test('a server that was killed leaves no lock behind', async t => {

@@ -33,11 +33,10 @@ export class FolderInUse extends Error {
 
 /**
  * Takes the folder's lock. The operating system gives it back when the process ends, however it ends.
- * @throws FolderInUse while another process holds it
+ * @throws FolderInUse while another process holds it; Error where it cannot be written to
  */
 export function lockFolder(folder: string): FolderLock {
-  makePrivateFolder(folder);
-  const lock = locked(join(folder, LOCK_FILE), PATIENCE_MS);
+  const lock = firstLock(folder);
   if (!lock) throw new FolderInUse(folder);
   // Workers of a server that was killed are writing their sessions.
   const workers = locked(join(folder, WORKERS_LOCK_FILE), WORKERS_PATIENCE_MS);
@@ -53,6 +52,19 @@ export function lockFolder(folder: string): FolderLock {
       lock.release();
     },
   };
+}
+
+/** @throws Error that names the folder where it cannot be written to */
+function firstLock(folder: string): FolderLock | undefined {
+  try {
+    makePrivateFolder(folder);
+    return locked(join(folder, LOCK_FILE), PATIENCE_MS);
+  } catch (error) {
+    const why = `the data folder ${folder} cannot be written to (${(error as Error).message})`;
+    throw new Error(`${why}; make it writable for this user, or name another one with --data`, {
+      cause: error,
+    });
+  }
 }
 
 interface LockHolder {

@@ -2,6 +2,7 @@ import t from 'tap';
 import type { Json } from '../../shared/json.ts';
 import { isProblem, testApp } from '../../test/app.test-data.ts';
 import { dial, hostOf, listening, sendRaw } from '../../test/wire.test-data.ts';
+import { createApp } from '../app.ts';
 
 /** What people get wrong with curl, and what they are told. */
 
@@ -98,6 +99,15 @@ t.test('clumsy requests are told what was wrong, where, and what would be right'
   t.match(JSON.stringify(kind.body.errors), /unknown key .*kind.*belongs in .*definition/);
 });
 
+t.test('a value that a setting does not have is told those that it has', async t => {
+  const app = await createApp({ logLevel: 'silent' });
+  t.teardown(() => app.server.close());
+  const payload = { env_id: 'FrozenLake-v0', config: { map: '6x6' } };
+  const reply = await app.server.inject({ method: 'POST', url: '/v1/sessions', payload });
+  t.equal(reply.statusCode, 422);
+  t.match(reply.json().detail, /map must be one of "random", "4x4", "8x8", got "6x6"/);
+});
+
 t.test('a body under another type, or none, is told the header', async t => {
   const app = await listening(t);
   const send = (type: string) =>
@@ -128,6 +138,11 @@ t.test('errors of oversized messages name the limit', async t => {
   t.match(chunked.body.detail, /larger than the 1000 bytes/);
   const headers = await sendRaw(app, `GET /livez HTTP/1.1\nHost: ${hostOf(app)}\nX: ${'x'.repeat(20_000)}`);
   t.match(JSON.parse(headers.body).detail, /headers are larger than \d+ bytes/);
+  const many = Array.from({ length: 5000 }, (_, i) => `X${i}: 1`).join('\n');
+  const crowd = await sendRaw(app, `GET /livez HTTP/1.1\nHost: ${hostOf(app)}\n${many}`);
+  t.equal(crowd.status, 400);
+  t.match(JSON.parse(crowd.body).detail, /headers are larger than \d+ bytes/);
+  t.equal((await app.ask('GET', '/livez')).status, 200);
 });
 
 t.test('a slash in an environment id that is not encoded is told how to write it', async t => {

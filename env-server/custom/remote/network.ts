@@ -1,4 +1,4 @@
-import type { Agent, Dispatcher, request } from 'undici';
+import type { Agent, Dispatcher } from 'undici';
 import { type JsonLimits, jsonLimits } from '../json-limits.ts';
 import type { NetworkGuard } from './guard.ts';
 import { HeaderSecrets } from './secrets.ts';
@@ -12,6 +12,10 @@ const DEFAULT_VALUE_BYTES = 256 * 1024;
 /** Values that a reply has at most: those four. */
 const VALUES_PER_REPLY = 4;
 
+type Undici = typeof import('undici');
+/** What undici's `request` takes besides the address. */
+type RequestOptions = Parameters<Undici['request']>[1];
+
 /** Connections to all remote environments, under one guard. */
 export class RemoteNetwork {
   readonly guard: NetworkGuard;
@@ -19,7 +23,7 @@ export class RemoteNetwork {
   readonly answerLimits: JsonLimits;
   readonly longestReplyBytes: number;
   /** Loaded with the first request: most servers have no remote environment. */
-  #client: Promise<{ readonly agent: Agent; readonly request: typeof request }> | undefined;
+  #client: Promise<{ readonly agent: Agent; readonly request: Undici['request'] }> | undefined;
 
   /** @param valueBytes of the largest member of a reply */
   constructor(
@@ -34,7 +38,7 @@ export class RemoteNetwork {
   }
 
   /** Sends a request on a connection that the guard allows. */
-  async send(url: URL, options: Parameters<typeof request<null>>[1]): Promise<Dispatcher.ResponseData<null>> {
+  async send(url: URL, options: RequestOptions): Promise<Dispatcher.ResponseData<unknown>> {
     this.#client ??= this.#open();
     const { agent, request } = await this.#client;
     return request(url, { ...options, dispatcher: agent });

@@ -70,6 +70,22 @@ t.test('the WebSocket asks for a token, too', async t => {
   t.equal(await dial(bearer('secret-a')), 'open');
 });
 
+t.test('ten thousand tokens are told apart, more of them than are remembered by their header', async t => {
+  const list = Array.from({ length: 10_000 }, (_, i) => ({
+    name: `t${i}`,
+    sha256: hashToken(`secret-${i}`),
+    scopes: ['play'],
+  }));
+  const authenticator = new Authenticator(JSON.stringify(list));
+  for (let round = 0; round < 2; round++) {
+    for (let i = 0; i < list.length; i += 4) {
+      const { name } = authenticator.principal(`Bearer secret-${i}`);
+      if (name !== `t${i}`) t.equal(name, `t${i}`);
+    }
+  }
+  t.throws(() => authenticator.principal('Bearer secret-10000'), { code: 'unauthorized' });
+});
+
 t.test('tokens come from a file, too; a wrong list is refused with its reason', async t => {
   const file = join(t.testdir(), 'tokens.json');
   writeFileSync(file, TOKENS);

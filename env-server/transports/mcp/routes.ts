@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { VERSION } from '../../../shared/version.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { API_VERSION } from '../rest/openapi.ts';
 import type { McpEndpoint } from './endpoint.ts';
 import { RpcError } from './json-rpc.ts';
 import { McpPlay, type McpSession } from './play.ts';
@@ -72,7 +72,7 @@ class EnvironmentHost implements McpHost<McpSession> {
     const { id, title } = environment.spec;
     const addressing = session ? 'connection' : 'argument';
     return {
-      serverInfo: { name: `ragen/${id}`, title, version: API_VERSION },
+      serverInfo: { name: `ragen/${id}`, title, version: VERSION },
       instructions: `${environment.describe(config).instruction}\n\nCall reset first.`,
       tools: () => [...toolsOf(variant, addressing).values()].map(({ document }) => document),
       call: (name, given) => play.call(session, name, given),

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import t from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { VERSION } from '../../../shared/version.ts';
 import { isProblem, type TestApp, testApp } from '../../../test/app.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import { dial, listening } from '../../../test/wire.test-data.ts';
@@ -180,7 +181,7 @@ t.test('a client of MCP is greeted, plays the session of its greeting, and ends 
       result: {
         protocolVersion: '2025-06-18',
         capabilities: { tools: {} },
-        serverInfo: { name: String, version: String },
+        serverInfo: { name: String, version: VERSION },
         instructions: /^Count to 3\..*You see:\n0\/3/s,
       },
     },

@@ -1,4 +1,5 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { VERSION } from '../../../shared/version.ts';
 import { isObject } from '../../custom/answer.ts';
 import type { EnvironmentDocument } from '../../operations/schemas.ts';
 import type { Principal } from '../../sessions/principal.ts';
@@ -18,7 +19,6 @@ import { faultOfMessage } from '../mcp/streamable-http.ts';
 import { operate } from '../operate.ts';
 import { parseJson } from '../replies/json.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { API_VERSION } from '../rest/openapi.ts';
 import { countable, InvalidMessage } from './faults.ts';
 import type { OpenEnvPlay, PlayedSession } from './play.ts';
 import { TOOL, textOf, toolResult, toolsOf } from './tools.ts';
@@ -95,7 +95,7 @@ export class McpServer {
     );
     const seen = played && (await this.#play.look(principal, played));
     return {
-      serverInfo: { name: `ragen/${envId}`, title, version: API_VERSION },
+      serverInfo: { name: `ragen/${envId}`, title, version: VERSION },
       instructions: `${instruction}\n\nAct with the tool ${TOOL}.${seen ? ` You see:\n${textOf(seen.observation)}` : ''}`,
       tools: () => toolsOf(this.#play, principal, envId, played),
       call: (name, given) => this.#call({ name, arguments: given }, caller),

@@ -1,8 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import { deflateRawSync } from 'node:zlib';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
+import { frameOf } from '../../../bench/floods/wires.ts';
 import type { TestApp } from '../../../test/app.test-data.ts';
 import { waiting } from '../../../test/environments.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
@@ -245,6 +247,22 @@ t.test('a frame beyond the limit closes the socket with 1009, and only that sock
   const { send: again, next } = await dial(t, app);
   again({ id: 1, op: 'ping' });
   t.match(await next(), { ok: true });
+});
+
+t.test('compression is not negotiated, and a compressed frame closes its socket only', async t => {
+  const app = await listening(t);
+  const other = await dial(t, app);
+  const { socket } = await dial(t, app);
+  t.equal(socket.extensions, '', 'the client had offered permessage-deflate');
+  const closed = once(socket, 'close');
+  const bomb = deflateRawSync(Buffer.alloc(1024 * 1024, ' '));
+  // The first reserved bit says that the frame is compressed.
+  const frame = frameOf(bomb);
+  frame[0] |= 0x40;
+  (socket as unknown as { _socket: Socket })._socket.write(frame);
+  t.equal((await closed)[0], 1002);
+  other.send({ id: 1, op: 'ping' });
+  t.match(await other.next(), { id: 1, ok: true });
 });
 
 t.test('an upgrade that is refused is answered, and its connection ends', async t => {
