@@ -119,9 +119,7 @@ for (let step = 1; step <= steps; step++) {
   console.log(`  gradient norm ${metrics['actor/grad_norm'].toPrecision(5)}`);
 }
 await policy.close();
-console.log(
-  `most memory: ${((process.resourceUsage().maxRSS * KIBIBYTE) / GIGABYTE).toFixed(1)} GB (resident, the whole process)`,
-);
+console.log(`most memory: ${peakGigabytes()} GB (resident, the whole process)`);
 
 async function generateGroup(): Promise<TrainingSequence[]> {
   const sampling = { temperature: 1, topK: 0, topP: 1, maxNewTokens: generated, stopTokenIds: [] };
@@ -148,12 +146,19 @@ async function generateGroup(): Promise<TrainingSequence[]> {
   });
 }
 
+/** The most memory that the process had. */
+function peakGigabytes(): string {
+  return ((process.resourceUsage().maxRSS * KIBIBYTE) / GIGABYTE).toFixed(2);
+}
+
 async function timed<T>(what: string, work: () => Promise<T>, tokens?: number): Promise<T> {
   const start = performance.now();
   const result = await work();
   const seconds = (performance.now() - start) / 1000;
   const rate = tokens === undefined ? '' : `, ${(tokens / seconds).toFixed(1)} tokens/s`;
   const resident = (process.memoryUsage.rss() / GIGABYTE).toFixed(2);
-  console.log(`${what}: ${seconds.toFixed(1)} s${rate}; ${resident} GB resident`);
+  console.log(
+    `${what}: ${seconds.toFixed(1)} s${rate}; ${resident} GB resident, ${peakGigabytes()} GB at most so far`,
+  );
   return result;
 }

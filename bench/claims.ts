@@ -11,6 +11,7 @@ import { runFolderAt } from '../trainer/training/run-folder.ts';
 import type { Claim, ClaimRun } from './claims/claim.ts';
 import { CLAIMS } from './claims/claims.ts';
 import { type ClaimOutcome, claimFolder, readOutcome, runName } from './claims/outcomes.ts';
+import { playReferences, readReferences } from './claims/reference-players.ts';
 import { claimFigures, claimPage } from './claims/report.ts';
 import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
 import { writePlannedThoughts } from './claims/thoughts.ts';
@@ -113,7 +114,9 @@ function isDone(run: ClaimRun, seed: number, folder: string): boolean {
 
 /** A flag as it was given, for the command that a page names. */
 function flagText(name: 'minutes' | 'only'): string {
-  return flags[name] === undefined ? '' : ` --${name} ${JSON.stringify(flags[name])}`;
+  return flags[name] === undefined
+    ? ''
+    : ` --${name} ${/ /.test(flags[name]!) ? `'${flags[name]}'` : flags[name]}`;
 }
 
 /** The runs that were asked for. */
@@ -136,12 +139,13 @@ function write(claim: Claim, folder: string): void {
   );
   if (outcomes.length === 0) return;
   const command = `npm run bench:claims -- --claim ${claim.number} --seeds ${seeds.join(',')}${scale === 1 ? '' : ` --scale ${scale}`}${flagText('minutes')}${flagText('only')}${positionals.map(text => ` ${text}`).join('')}`;
+  const references = readReferences(claim.players ?? [], folder);
   const files = new Map([
     [
       `docs/results/data/claim-${claim.name}.json`,
-      `${JSON.stringify({ title: claim.title, command, rows: outcomes }, null, 1)}\n`,
+      `${JSON.stringify({ title: claim.title, command, rows: outcomes, ...(claim.players ? { references } : {}) }, null, 1)}\n`,
     ],
-    [`docs/results/${claim.name}.md`, claimPage(claim, outcomes, command)],
+    [`docs/results/${claim.name}.md`, claimPage(claim, outcomes, command, references)],
     ...claimFigures(claim, outcomes),
   ]);
   for (const [path, text] of files) {
@@ -158,6 +162,15 @@ try {
   for (const claim of claims) {
     const folder = claimFolder(resolve(flags.runs), claim.name);
     mkdirSync(folder, { recursive: true });
+    for (const players of flags['dry-run'] ? [] : (claim.players ?? [])) {
+      const status = await playReferences(
+        players,
+        folder,
+        server.origin,
+        flags.scale === '1' ? undefined : 64,
+      );
+      if (status !== 0) throw new Error(`the players of ${players.name} ended with status ${status}`);
+    }
     for (const seed of seeds) {
       for (const run of chosenRuns(claim)) {
         const name = runName(run.variant, seed);

@@ -1,3 +1,5 @@
+import type { ReferencePlayers } from './reference-players.ts';
+
 /** One training run of a claim. */
 export interface ClaimRun {
   /** What runs that differ only by their seed have in common: a row of the table. */
@@ -22,8 +24,8 @@ export interface Claim {
   readonly runs: readonly ClaimRun[];
   /** Pairs of variants that are compared seed by seed: without and with. */
   readonly pairs: readonly (readonly [without: string, with_: string])[];
-  /** The page also shows the success in each environment. */
-  readonly byTag?: boolean;
+  /** The page also shows the success in each environment, next to that of these players. */
+  readonly players?: readonly ReferencePlayers[];
   /** What is known from elsewhere, in rows next to the table's. */
   readonly references: readonly {
     readonly name: string;

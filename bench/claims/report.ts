@@ -3,6 +3,7 @@ import { pairedBootstrap } from '../../trainer/algorithms/paired-bootstrap.ts';
 import { mean, unbiasedStd } from '../../trainer/algorithms/statistics.ts';
 import type { Claim } from './claim.ts';
 import { type ClaimOutcome, type ClaimPoint, successAt } from './outcomes.ts';
+import type { ReferenceSuccess } from './reference-players.ts';
 import { reasoningSection } from './thinking.ts';
 
 /** 97.5 % quantiles of Student's t by degrees of freedom from 1. */
@@ -24,7 +25,12 @@ export function shownMean(values: readonly number[]): string {
 }
 
 /** The page of a claim: tables over the seeds, in Markdown. */
-export function claimPage(claim: Claim, outcomes: readonly ClaimOutcome[], command: string): string {
+export function claimPage(
+  claim: Claim,
+  outcomes: readonly ClaimOutcome[],
+  command: string,
+  references: ReferenceSuccess = {},
+): string {
   const variants = [...new Set(outcomes.map(({ variant }) => variant))];
   const sets = [...new Set(outcomes.flatMap(({ points }) => Object.keys(points.at(-1)?.sets ?? {})))];
   const seeds = [...new Set(outcomes.map(({ seed }) => seed))];
@@ -55,7 +61,7 @@ export function claimPage(claim: Claim, outcomes: readonly ClaimOutcome[], comma
     `|${head.map(() => ' --- |').join('')}`,
     ...rows,
     '',
-    ...(claim.byTag ? tagTable(outcomes) : []),
+    ...(claim.players ? tagTable(outcomes, references) : []),
     ...pairTable(claim, outcomes),
     ...referenceTable(claim),
     ...reasoningSection(outcomes),
@@ -68,7 +74,7 @@ export function claimPage(claim: Claim, outcomes: readonly ClaimOutcome[], comma
 }
 
 /** Success at the end by environment: a row for each, a column for each variant that was validated there. */
-function tagTable(outcomes: readonly ClaimOutcome[]): string[] {
+function tagTable(outcomes: readonly ClaimOutcome[], references: ReferenceSuccess): string[] {
   const ends = outcomes.flatMap(({ variant, points }) => points.slice(-1).map(point => ({ variant, point })));
   const tags = [...new Set(ends.flatMap(({ point }) => Object.keys(point.tags)))];
   const variants = [...new Set(ends.map(({ variant }) => variant))];
@@ -77,11 +83,20 @@ function tagTable(outcomes: readonly ClaimOutcome[]): string[] {
     shownMean(ends.flatMap(({ variant: own, point }) => (own === variant ? (point.tags[tag] ?? []) : [])));
   const others = (tag: string) => variants.filter(variant => variant !== most && shown(variant, tag) !== '');
   return [
-    `| environment | ${most} | other variants |`,
-    '| --- | --- | --- |',
+    'Success in each environment at the end, next to players that learn nothing:',
+    '',
+    `| environment | ${most} | other variants | random | best player |`,
+    '| --- | --- | --- | --- | --- |',
     ...tags.map(tag => {
       const rest = others(tag).map(variant => `${variant}: ${shown(variant, tag)}`);
-      return `| ${tag} | ${shown(most, tag)} | ${rest.join('; ')} |`;
+      const { random, ...best } = references[tag] ?? {};
+      const players = [
+        random === undefined ? '' : `${percent(random)} %`,
+        Object.entries(best)
+          .map(([policy, success]) => `${policy}: ${percent(success)} %`)
+          .join('; '),
+      ];
+      return `| ${[tag, shown(most, tag), rest.join('; '), ...players].join(' | ')} |`;
     }),
     '',
   ];

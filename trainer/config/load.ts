@@ -8,8 +8,9 @@ import {
   validateConfig,
 } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
-import { type SettingConflict, settingConflicts } from './combinations.ts';
+import { settingConflicts } from './combinations.ts';
 import { levelSeeds, validationTags } from './derived.ts';
+import type { SettingConflict } from './setting-conflict.ts';
 import { RunSettings } from './settings.ts';
 
 /** What settings are for: training a policy, or playing by others than a policy, of which nothing has to fit then. */

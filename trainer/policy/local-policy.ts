@@ -1,18 +1,11 @@
-import { join } from 'node:path';
 import type { GenerateRequest, Generation, StreamedToken } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import type { WeightDtype } from '../models/files/stored-numbers.ts';
 import { countWeights, parameterSpecs } from '../models/parameters.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
-import {
-  readOptimizer,
-  readTrained,
-  saveCheckpoint,
-  saveModel,
-  saveModelAndHead,
-} from './checkpoint/checkpoint.ts';
-import { assertSameModel, isModelFolder, type ModelFolders } from './checkpoint/model-folder.ts';
+import { readOptimizer, readTrained, saveCheckpoint, saveModel } from './checkpoint/checkpoint.ts';
+import { assertSameModel, type ModelFolders } from './checkpoint/model-folder.ts';
 import { clipFactor } from './learning/adamw.ts';
 import { LossGradients } from './learning/loss-gradients.ts';
 import { LossScale } from './learning/loss-scale.ts';
@@ -40,9 +33,6 @@ import type {
 import { WorkerPool } from './workers/worker-pool.ts';
 
 export type { LocalPolicyOptions } from './parts.ts';
-
-/** Where a policy's folder holds the average of its weights, as a model. */
-export const AVERAGE_FOLDER = 'ema';
 
 /**
  * A policy on this machine: a decoder in ONNX Runtime on several worker threads, or on the GPU that one thread drives. Sequences are spread over
@@ -292,10 +282,9 @@ export class LocalPolicy implements Policy {
         files: this.#options.files ?? {},
       });
       if (this.#average === null || this.#average.swapped) return;
-      await saveModelAndHead(join(folder, AVERAGE_FOLDER), {
+      await this.#average.save(folder, {
         config: this.config,
         base: this.#place?.base ?? null,
-        weights: this.#average.average,
         files: this.#options.files ?? {},
       });
     });
@@ -312,14 +301,7 @@ export class LocalPolicy implements Policy {
     await this.#inTurn(async () => {
       await this.#pool.all({ kind: 'download' });
       const average = new WeightAverage(this.#weights, decay);
-      if (folder !== undefined) {
-        const place = join(folder, AVERAGE_FOLDER);
-        if (!(await isModelFolder(place)))
-          throw new Error(`${folder} holds no average of its weights (${place})`);
-        await assertSameModel(place, this.config);
-        const adapter = this.config.lora === undefined ? null : place;
-        await readTrained({ base: place, adapter }, this.config, average.average);
-      }
+      if (folder !== undefined) await average.read(folder, this.config);
       this.#average = average;
     });
   }

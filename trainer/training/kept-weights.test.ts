@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
-import { AVERAGE_FOLDER } from '../policy/local-policy.ts';
+import { AVERAGE_FOLDER } from '../policy/learning/weight-average.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { latestCheckpoint } from './checkpoint.ts';
 import type { RunFolder } from './run-folder.ts';

@@ -1,4 +1,11 @@
+import { join } from 'node:path';
+import type { DecoderConfig } from '../../models/config.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
+import { readTrained, type SavedModel, saveModelAndHead } from '../checkpoint/checkpoint.ts';
+import { assertSameModel, isModelFolder } from '../checkpoint/model-folder.ts';
+
+/** Where a policy's folder holds the average of its weights, as a model. */
+export const AVERAGE_FOLDER = 'ema';
 
 /**
  * Exponential moving average of the learned weights (Polyak averaging; `torch.optim.swa_utils.get_ema_multi_avg_fn`): after every
@@ -24,6 +31,24 @@ export class WeightAverage {
   /** Whether the average stands where the weights do. */
   get swapped(): boolean {
     return this.#swapped;
+  }
+
+  /**
+   * Takes over the average in a policy's folder.
+   * @throws Error when the folder holds none, RangeError when it is another model's
+   */
+  async read(folder: string, config: DecoderConfig): Promise<void> {
+    const place = join(folder, AVERAGE_FOLDER);
+    if (!(await isModelFolder(place)))
+      throw new Error(`${folder} holds no average of its weights (${place})`);
+    await assertSameModel(place, config);
+    const adapter = config.lora === undefined ? null : place;
+    await readTrained({ base: place, adapter }, config, this.average);
+  }
+
+  /** Writes it into a policy's folder. */
+  save(folder: string, model: Omit<SavedModel, 'weights'>): Promise<void> {
+    return saveModelAndHead(join(folder, AVERAGE_FOLDER), { ...model, weights: this.average });
   }
 
   /** Takes the weights of another step in. */
