@@ -2,7 +2,7 @@
  * Trains a small policy with each program of docs/examples/agents as agent: Bandit whose better arm always pays, from a warm
  * start on the program's own prompts that names either arm.
  *
- *     npm run bench:agents [-- --iterations 30 --only TypeScript]
+ *     npm run bench:agents [-- --iterations 30 --only TypeScript --demonstrations 384]
  *
  * Programs whose packages are missing are named and left out; RAGEN_PYTHON names the interpreter. `before` and `after` are
  * the success of the first and the last three iterations of 64 episodes.
@@ -13,14 +13,20 @@ import { lacksPython } from '../test/python.test-data.ts';
 import { mean } from '../trainer/algorithms/statistics.ts';
 import { EXAMPLE_AGENTS } from './agents/examples.ts';
 import { learnAgent } from './agents/learn.ts';
+import { positiveInteger } from './flags.ts';
 
 const MEASURED = 3;
 
 const { values: flags } = parseArgs({
-  options: { iterations: { type: 'string', default: '30' }, only: { type: 'string', default: '' } },
+  options: {
+    iterations: { type: 'string', default: '30' },
+    only: { type: 'string', default: '' },
+    demonstrations: { type: 'string', default: '384' },
+  },
 });
-const iterations = Number(flags.iterations);
-if (!(iterations >= 2 * MEASURED)) throw new RangeError(`--iterations must be at least ${2 * MEASURED}`);
+const iterations = positiveInteger('iterations', flags.iterations);
+const demonstrations = positiveInteger('demonstrations', flags.demonstrations);
+const measured = Math.min(MEASURED, iterations);
 const rows: object[] = [];
 for (const agent of EXAMPLE_AGENTS) {
   if (!agent.name.includes(flags.only)) continue;
@@ -33,13 +39,13 @@ for (const agent of EXAMPLE_AGENTS) {
     iterations,
     groups: 16,
     groupSize: 4,
-    demonstrations: 384,
+    demonstrations,
     learningRate: 1e-3,
   });
   rows.push({
     agent: agent.name,
-    before: mean(success.slice(0, MEASURED)).toFixed(2),
-    after: mean(success.slice(-MEASURED)).toFixed(2),
+    before: mean(success.slice(0, measured)).toFixed(2),
+    after: mean(success.slice(-measured)).toFixed(2),
     'samples an episode': samples,
     'tokens retokenized': retokenized,
     seconds: Math.round(seconds),

@@ -1,10 +1,12 @@
 /**
- * Shows each regime of reasoning with policies of our own: `npm run bench:regimes`. Four policies learn to think before they act
- * in FrozenLake, each from the same solver's conversations with thoughts of another kind, and are measured by `diagnose`. Writes
- * docs/results/data/regimes.json, from which `npm run docs` draws the picture. Takes minutes on two cores.
+ * Shows each regime of reasoning with reinforcement learning of our own: `npm run bench:regimes`. One policy learns to think before
+ * it acts in FrozenLake, from a solver's games: the way to the goal, then four random words. From there three runs go on with
+ * another reward each, and the trainer measures their thoughts as they learn. Compressed thoughts are taught: at this size no run
+ * of a few minutes came to them. Writes docs/results/data/regimes.json, from
+ * which `npm run docs` draws the picture. Takes minutes on two cores.
  */
 import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Random } from '../shared/random.ts';
@@ -15,16 +17,53 @@ interface Message {
   readonly content: string;
 }
 
+/** A run of reinforcement learning: what it pays for, and its settings. */
+interface Arm {
+  readonly name: string;
+  /** The body of a function that makes a reward of `thought` and `way`, lists of words, and `success`. */
+  readonly reward: string;
+  readonly settings: readonly string[];
+}
+
 const FIRST = 'collapse_first_turn_sample';
 const WORDS = ['Up', 'Down', 'Left', 'Right'];
-const EPISODES = 1500;
-const MEASURED = [
-  'rollout.env_groups=32',
+const EPISODES = 1000;
+const EPOCHS = 6;
+const STEPS = 20;
+const EVERY = 2;
+const CONFIG = 'configs/quickstart.yaml';
+const DATA = new URL('../docs/results/data/regimes.json', import.meta.url);
+const SHARED = [
+  'policy.context=256',
+  'policy.value_head=false',
+  'rollout.env_groups=16',
   'rollout.group_size=4',
   'rollout.think=true',
-  'rollout.response_length=16',
+  'rollout.response_length=20',
+  'algorithm.advantage=grpo',
+  'rollout.format_penalty=-1', // the form is to last
+  'optimizer.learning_rate=1e-3',
+  'optimizer.warmup_iterations=3',
+  'training.validate_first=false',
+  'validation.episodes=16',
 ];
-const DATA = new URL('../docs/results/data/regimes.json', import.meta.url);
+const ARMS: readonly Arm[] = [
+  {
+    name: 'success alone',
+    reward: 'return success ? 1 : 0;',
+    settings: [],
+  },
+  {
+    name: 'eight words',
+    reward: 'return -Math.abs(8 - thought.length) / 4;',
+    settings: ['loss.entropy_coefficient=0.05', 'algorithm.entropy_on=all'],
+  },
+  {
+    name: 'the word Up',
+    reward: `return thought.filter(word => word === 'Up').length / 4 - Math.abs(4 - thought.length) / 4;`,
+    settings: ['loss.entropy_coefficient=0'],
+  },
+];
 
 /** The way from the player to the goal as the crow flies, a word a cell; a fact about the prompt. */
 function way(grid: string): string[] {
@@ -42,16 +81,17 @@ function way(grid: string): string[] {
   ];
 }
 
-/** What each policy is taught to think. */
-const TEACHERS: { readonly [name: string]: (grid: string, random: Random) => string[] } = {
-  'the way, in words that tell nothing else': way,
-  'the way, then four random words': (grid, random) => [...way(grid), ...noise(random)],
-  'four random words': (_, random) => noise(random),
-  'always the same four words': () => ['Up', 'Up', 'Up', 'Up'],
-};
-
-function noise(random: Random): string[] {
-  return Array.from({ length: 4 }, () => random.choice(WORDS));
+/** The module of a reward: it reads the first thought of an episode. */
+function rewardModule(body: string): string {
+  return `${way.toString()}
+function pay(thought, way, success) {${body}
+}
+export function reward({ success, turns }) {
+  const [{ state, response }] = turns;
+  const thought = /<think>(.*?)<\\/think>/s.exec(response)?.[1] ?? '';
+  return { reward: pay(thought.match(/[A-Z][a-z]+/g) ?? [], way(state), success) };
+}
+`;
 }
 
 function trainer(...args: readonly string[]): Promise<string> {
@@ -77,73 +117,110 @@ try {
     `servers=${JSON.stringify([{ url: server.origin }])}`,
     `run.folder=${JSON.stringify(folder)}`,
   ];
-  const config = 'configs/quickstart.yaml';
-  const solved = join(folder, 'solved.jsonl');
-  const player = ['rollout.think=true', 'warm_start.policy=optimal', `warm_start.episodes=${EPISODES}`];
-  await trainer('demonstrations', config, ...place, ...player, '--out', solved);
-  const conversations = readFileSync(solved, 'utf8')
-    .trim()
-    .split('\n')
-    .map(line => (JSON.parse(line) as { messages: Message[] }).messages);
+  const solved = await solvedGames(place);
+  const start = join(await taught(place, solved, 'diverse', diverse), 'policy');
   const rows = [];
-  for (const [name, think] of Object.entries(TEACHERS)) {
-    const random = Random.fromSeed(1);
-    const file = join(folder, 'thoughts.jsonl');
-    const lines = conversations.map(messages =>
-      JSON.stringify({
-        messages: messages.map(({ role, content }, i) => ({
-          role,
-          content:
-            role === 'assistant'
-              ? content.replace('<think>', `<think>${think(messages[i - 1].content, random).join('')}`)
-              : content,
-        })),
-      }),
-    );
-    writeFileSync(file, `${lines.join('\n')}\n`);
-    const run = `run.name=policy-${rows.length}`;
-    const learn = [
-      'policy.context=256',
-      'warm_start.learn=everything',
-      'warm_start.epochs=6',
-      'training.validate_first=false',
-    ];
+  for (const [i, { name, reward, settings }] of ARMS.entries()) {
+    const file = join(folder, `reward-${i}.mjs`);
+    writeFileSync(file, rewardModule(reward));
     await trainer(
-      'sft',
-      config,
+      'train',
+      CONFIG,
       ...place,
-      ...MEASURED,
-      ...learn,
-      'algorithm.advantage=grpo',
-      'policy.value_head=false',
-      run,
-      '--data',
-      file,
+      ...SHARED,
+      `run.name=arm-${i}`,
+      `policy.init=${JSON.stringify(start)}`,
+      'warm_start=null',
+      `rollout.reward={file: ${JSON.stringify(file)}, mode: replace}`,
+      `training.steps=${STEPS}`,
+      'training.validate_every=0',
+      `diagnostics.collapse.every=${EVERY}`,
+      ...settings,
       '--quiet',
     );
-    rows.push({ name, ...(await measured(join(folder, `policy-${rows.length}`))) });
-    console.log(rows.at(-1));
+    rows.push({ name, path: pathOf(join(folder, `arm-${i}`)) });
+    console.log(JSON.stringify(rows.at(-1)));
   }
+  const compressed = await taught(place, solved, 'compressed', way);
+  rows.push({ name: 'the way, taught', path: [await measured(compressed)] });
   mkdirSync(new URL('.', DATA), { recursive: true });
   writeFileSync(
     DATA,
-    `${JSON.stringify({ title: 'Thoughts of four small policies in FrozenLake', rows }, null, 1)}\n`,
+    `${JSON.stringify({ title: 'Thoughts of small policies by what they are paid for, FrozenLake', rows }, null, 1)}\n`,
   );
 } finally {
   await server.end('SIGTERM');
   rmSync(folder, { recursive: true, force: true });
 }
 
-function point(metrics: { readonly [name: string]: number }) {
-  return {
-    mi_share: metrics[`${FIRST}/mi_seq_share`],
-    entropy: metrics[`${FIRST}/conditional_entropy_est`],
-  };
+/** Conversations of a solver that thinks nothing. @returns a file */
+async function solvedGames(place: readonly string[]): Promise<string> {
+  const file = join(folder, 'solved.jsonl');
+  const player = ['rollout.think=true', 'warm_start.policy=optimal', `warm_start.episodes=${EPISODES}`];
+  await trainer('demonstrations', CONFIG, ...place, ...player, '--out', file);
+  return file;
 }
 
-async function measured(run: string) {
-  const { metrics } = JSON.parse(await trainer('diagnose', run, '--json', '--quiet')) as {
+type Thinker = (grid: string, random: Random) => readonly string[];
+
+/** The way to the goal, then four random words. */
+function diverse(grid: string, random: Random): readonly string[] {
+  return [...way(grid), ...Array.from({ length: 4 }, () => random.choice(WORDS))];
+}
+
+/** Teaches a policy to think. @returns its checkpoint */
+async function taught(
+  place: readonly string[],
+  solved: string,
+  name: string,
+  think: Thinker,
+): Promise<string> {
+  const random = Random.fromSeed(1);
+  const lines = readFileSync(solved, 'utf8')
+    .trim()
+    .split('\n')
+    .map(line => {
+      const { messages } = JSON.parse(line) as { messages: Message[] };
+      const thought = (i: number) => think(messages[i - 1].content, random).join('');
+      const thinking = messages.map(({ role, content }, i) => ({
+        role,
+        content: role === 'assistant' ? content.replace('<think>', `<think>${thought(i)}`) : content,
+      }));
+      return JSON.stringify({ messages: thinking });
+    });
+  const data = join(folder, 'thoughts.jsonl');
+  writeFileSync(data, `${lines.join('\n')}\n`);
+  const learn = [`run.name=${name}`, 'warm_start.learn=everything', `warm_start.epochs=${EPOCHS}`];
+  await trainer('sft', CONFIG, ...place, ...SHARED, ...learn, '--data', data, '--quiet');
+  const checkpoints = join(folder, name, 'checkpoints');
+  return join(checkpoints, readdirSync(checkpoints).sort().at(-1)!);
+}
+
+/** Where the thoughts of a checkpoint stand. */
+async function measured(checkpoint: string) {
+  const { step, metrics } = JSON.parse(await trainer('diagnose', checkpoint, '--json', '--quiet')) as {
+    step: number;
     metrics: { [name: string]: number };
   };
-  return { ...point(metrics), valid: metrics['collapse/valid_thinking_rate'] };
+  return placeOf({ ...metrics, step });
+}
+
+/** Where the thoughts of a run stood at each measurement. */
+function pathOf(run: string) {
+  return readFileSync(join(run, 'metrics.jsonl'), 'utf8')
+    .trim()
+    .split('\n')
+    .map(line => JSON.parse(line) as { [name: string]: number })
+    .filter(row => row[`${FIRST}/mi_seq_share`] !== undefined)
+    .map(placeOf);
+}
+
+function placeOf(row: { readonly [name: string]: number }) {
+  return {
+    step: row.step,
+    mi_share: row[`${FIRST}/mi_seq_share`],
+    entropy: row[`${FIRST}/conditional_entropy_est`],
+    valid: row['collapse/valid_thinking_rate'],
+    regime: row['collapse/regime'] ?? null,
+  };
 }

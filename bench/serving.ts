@@ -5,14 +5,13 @@
  *
  *     npm run bench:serving [-- --shape 0.8M --streams 1,8,32,128 --rounds 3]
  *
- * Where a Python with torch and transformers is found (RAGEN_PYTHON), its generate loop over a batch is measured, too.
+ * Where a Python with torch and transformers is found (RAGEN_PYTHON), its generate loop over a batch takes turns with them.
+ * Shares are of the policy in process in the same round, median over the rounds.
  */
 
-import { spawnSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Agent, request } from 'undici';
 import { Random } from '../shared/random.ts';
@@ -22,8 +21,8 @@ import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger } from './flags.ts';
 import { median } from './median.ts';
 import { startServe } from './serve-process.ts';
+import { startTransformers, type TransformersProcess } from './serving/transformers.ts';
 
-const TRANSFORMERS = fileURLToPath(new URL('serving/transformers_generate.py', import.meta.url));
 const SPECIAL_TOKENS = 3;
 
 const { values: flags } = parseArgs({
@@ -82,19 +81,29 @@ const sampling = {
 /** A way to get responses: milliseconds to the first token, or NaN where that is not seen. */
 type Ask = (prompt: number[], seed: number) => Promise<number>;
 
-/** Rates of several ways that take turns, a round each, so that what else the machine does meets them alike. */
-async function compare(streams: number, asks: readonly Ask[]): Promise<Measured[]> {
-  const results: Measured[][] = asks.map(() => []);
+/** Answers prompts of so many streams, other ones in every round. */
+type Way = (streams: number, round: number) => Promise<Measured>;
+
+interface Compared extends Measured {
+  /** Tokens a second as a share of the first way's in the same round, median over the rounds. */
+  readonly share: number;
+}
+
+/** Several ways that take turns, a round each, so that what else the machine does meets them alike. */
+async function compare(streams: number, ways: readonly Way[]): Promise<Compared[]> {
+  const results: Measured[][] = ways.map(() => []);
   // The first round compiles and warms up.
   for (let round = 0; round <= rounds; round++) {
-    for (const [i, ask] of asks.entries()) {
-      const measured = await clients(streams, round * asks.length + i, ask);
+    for (const [i, way] of ways.entries()) {
+      const measured = await way(streams, round * ways.length + i);
       if (round > 0) results[i].push(measured);
     }
   }
+  const [first] = results;
   return results.map(kept => ({
     tokensPerSecond: median(kept.map(result => result.tokensPerSecond)),
     firstTokenMs: median(kept.map(result => result.firstTokenMs)),
+    share: median(kept.map((result, round) => result.tokensPerSecond / first[round].tokensPerSecond)),
   }));
 }
 
@@ -106,8 +115,14 @@ async function main(): Promise<void> {
     console.log(
       `${shape.name}: prompts of ${shape.prompt}, responses of ${shape.generated} tokens, ${workers} workers`,
     );
-    await measure(folder, counts);
-    measureTransformers(folder, counts);
+    const transformers = await startTransformers(folder, shape.prompt, shape.generated);
+    if (transformers === undefined)
+      console.log('transformers: not measured, RAGEN_PYTHON has no torch and transformers');
+    try {
+      await measure(folder, counts, transformers);
+    } finally {
+      transformers?.close();
+    }
   } finally {
     await rm(folder, { recursive: true });
   }
@@ -127,7 +142,11 @@ async function writeModel(folder: string, { vocabulary }: Shape): Promise<void> 
   await policy.close();
 }
 
-async function measure(folder: string, counts: readonly number[]): Promise<void> {
+async function measure(
+  folder: string,
+  counts: readonly number[],
+  transformers: TransformersProcess | undefined,
+): Promise<void> {
   const context = shape.prompt + shape.generated + 1;
   const policy = await LocalPolicy.create({
     model: folder,
@@ -149,15 +168,25 @@ async function measure(folder: string, counts: readonly number[]): Promise<void>
   const { url, child } = await startServe(folder, args);
   const dispatcher = new Agent({ connections: 256 });
   try {
-    const whole: Ask = (prompt, seed) => complete(url, prompt, seed, false, dispatcher);
-    const streamed: Ask = (prompt, seed) => complete(url, prompt, seed, true, dispatcher);
+    const by =
+      (ask: Ask): Way =>
+      (streams, round) =>
+        clients(streams, round, ask);
+    const served = (stream: boolean) => by((prompt, seed) => complete(url, prompt, seed, stream, dispatcher));
+    const others: Way[] = transformers
+      ? [async n => ({ tokensPerSecond: await transformers.rate(n), firstTokenMs: Number.NaN })]
+      : [];
     for (const streams of counts) {
-      const [local, served, events] = await compare(streams, [here, whole, streamed]);
-      const shown = ({ tokensPerSecond }: Measured) =>
-        `${tokensPerSecond.toFixed(0)} tokens/s (${(tokensPerSecond / local.tokensPerSecond).toFixed(2)})`;
+      const all = await compare(streams, [by(here), served(false), served(true), ...others]);
+      const [local, whole, events, batch] = all;
+      const shown = ({ tokensPerSecond, share }: Compared) =>
+        `${tokensPerSecond.toFixed(0)} tokens/s (${share.toFixed(2)})`;
       console.log(
-        `×${streams}: in process ${local.tokensPerSecond.toFixed(0)} tokens/s, served ${shown(served)}, ` +
-          `streamed ${shown(events)}, first token after ${events.firstTokenMs.toFixed(1)} ms`,
+        `×${streams}: in process ${local.tokensPerSecond.toFixed(0)} tokens/s, served ${shown(whole)}, ` +
+          `streamed ${shown(events)}, first token after ${events.firstTokenMs.toFixed(1)} ms` +
+          (batch
+            ? `, transformers ${shown(batch)}: served is ${(whole.share / batch.share).toFixed(1)} ×`
+            : ''),
       );
     }
   } finally {
@@ -186,15 +215,6 @@ async function complete(
   for await (const _ of body) if (Number.isNaN(first)) first = performance.now() - started;
   if (statusCode !== 200) throw new Error(`status ${statusCode}`);
   return stream ? first : Number.NaN;
-}
-
-function measureTransformers(folder: string, counts: readonly number[]): void {
-  const python = process.env.RAGEN_PYTHON ?? 'python3';
-  const args = [TRANSFORMERS, folder, String(shape.prompt), String(shape.generated), counts.join()];
-  const { status, stdout } = spawnSync(python, args, { encoding: 'utf8' });
-  console.log(
-    status === 0 ? stdout.trimEnd() : `transformers: not measured, ${python} has no torch and transformers`,
-  );
 }
 
 await main();

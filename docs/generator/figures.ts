@@ -12,7 +12,7 @@ import {
   type GroupedTimes,
   type PlotBar,
   type PlotCurve,
-  type RegimePoint,
+  type RegimePath,
   regimePlot,
   timePlot,
 } from './plot.ts';
@@ -42,8 +42,8 @@ const EPISODES: { readonly [id: string]: Choice } = {
   'WebShop-v0': { seed: 0, boardHeight: 420 },
 };
 const OVERVIEW = ['FrozenLake-v0', 'Sokoban-v0', 'Sudoku-v0'];
-/** Where the picture of the regimes draws its borders. */
-const REGIME_BORDERS = { entropy: 0.6, mi_share: 0.2 };
+/** Where the picture of the regimes draws its borders: about where its runs found theirs. */
+const REGIME_BORDERS = { entropy: 0.65, mi_share: 0.12 };
 const PERCENT_RANGE = [50, 80] as const;
 
 interface Data<Row> {
@@ -54,7 +54,7 @@ interface Data<Row> {
 /** Figures that need no environment: path from the repository's root → SVG. */
 export function staticFigures(): ReadonlyMap<string, string> {
   const curves = read<Data<PlotCurve>>('curves');
-  const regimes = read<Data<RegimePoint>>('regimes');
+  const regimes = read<Data<RegimePath>>('regimes');
   const algorithms = read<Data<PlotBar>>('algorithms');
   const times = read<Data<GroupedTimes['groups'][number]> & Pick<GroupedTimes, 'series'>>('asynchronous');
   return new Map([

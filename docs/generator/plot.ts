@@ -136,12 +136,16 @@ function spreadOut(heights: readonly number[]): number[] {
   return placed.map(y => y - excess);
 }
 
-export interface RegimePoint {
+/** Where the thoughts of a policy stood while it learned. */
+export interface RegimePath {
   readonly name: string;
-  /** Share of log N. */
-  readonly mi_share: number;
-  /** Nats per token. */
-  readonly entropy: number;
+  readonly path: readonly {
+    readonly step: number;
+    /** Share of log N. */
+    readonly mi_share: number;
+    /** Nats per token. */
+    readonly entropy: number;
+  }[];
 }
 
 const REGIME_NAMES = [
@@ -151,13 +155,13 @@ const REGIME_NAMES = [
   { x: 0, y: 1, name: 'low-entropy collapse' },
 ];
 
-/** Policies by entropy and information of their thoughts, over the four regimes. */
+/** Paths of policies by entropy and information of their thoughts, over the four regimes: from the small circle to the large one. */
 export function regimePlot(
   title: string,
-  points: readonly RegimePoint[],
+  runs: readonly RegimePath[],
   thresholds: { readonly entropy: number; readonly mi_share: number },
 ): string {
-  const [mostX, mostY] = [1.6, 0.8];
+  const [mostX, mostY] = [1.6, 0.7];
   const right = WIDTH - 40;
   const place = (x: number) => LEFT + (x / mostX) * (right - LEFT);
   const height = (y: number) => HEIGHT - BOTTOM - (Math.max(0, y) / mostY) * (HEIGHT - BOTTOM - TOP);
@@ -174,23 +178,26 @@ export function regimePlot(
     label(LEFT, TOP - 4, 'information, share of log N (mi_seq_share)', { kind: 'soft small' }),
   ];
   for (const { x, y, name } of REGIME_NAMES) {
-    const [left, end] = x === 1 ? [border, right] : [LEFT, border];
-    const top = y === 0 ? TOP + 18 : level + 18;
-    parts.push(label((left + end) / 2, top, name, { kind: 'soft', anchor: 'middle' }));
+    const left = x === 1 ? border : LEFT;
+    parts.push(label(left + 10, y === 0 ? TOP + 18 : level + 16, name, { kind: 'soft' }));
   }
   for (const tick of [0, 0.5, 1, 1.5]) {
     parts.push(
       label(place(tick), HEIGHT - BOTTOM + 16, String(tick), { kind: 'soft small', anchor: 'middle' }),
     );
   }
-  for (const tick of [0, 0.2, 0.4, 0.6, 0.8]) {
+  for (const tick of [0, 0.2, 0.4, 0.6]) {
     parts.push(label(LEFT - 8, height(tick) + 4, String(tick), { kind: 'soft small', anchor: 'end' }));
   }
-  points.forEach(({ name, mi_share, entropy }, i) => {
-    const [x, y] = [place(entropy), height(mi_share)];
+  runs.forEach(({ name, path }, i) => {
+    const color = `var(--c${i % SERIES_COLORS})`;
+    const places = path.map(({ entropy, mi_share }) => [rounded(place(entropy)), rounded(height(mi_share))]);
+    const [[startX, startY], [x, y]] = [places[0], places.at(-1)!];
     const flip = x > (LEFT + right) / 2;
     parts.push(
-      `<circle cx="${rounded(x)}" cy="${rounded(y)}" r="6" fill="var(--c${i % SERIES_COLORS})"/>`,
+      `<polyline points="${places.map(at => at.join(',')).join(' ')}" fill="none" stroke="${color}" stroke-width="1.5"/>`,
+      `<circle cx="${startX}" cy="${startY}" r="3" fill="${color}"/>`,
+      `<circle cx="${x}" cy="${y}" r="6" fill="${color}"/>`,
       label(x + (flip ? -11 : 11), y - 9, name, { kind: 'small', anchor: flip ? 'end' : 'start' }),
     );
   });

@@ -66,7 +66,7 @@ t.test('hostile scripts are stopped with a clear problem, in their own session o
 });
 
 t.test('while a script loops, other sessions are answered', async t => {
-  const { post, open, step } = await server(t, { scriptTimeMs: 3000 });
+  const { post, open, step } = await server(t, { scriptTimeMs: 1500 });
   await post('/v1/envs', { env_id: 'me/Sleeper-v0', definition: sleeper });
   await post('/v1/envs', EXAMPLES.script.value);
   const looping = [await open('me/Sleeper-v0'), await open('me/Sleeper-v0')];

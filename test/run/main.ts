@@ -1,21 +1,21 @@
 /**
  * `npm test` after the checks: runs every test file, or those named. Most of a short test's time is the start of its process
- * and the loading of what it imports; so files that change nothing of the whole process share one with their folder's.
+ * and the loading of what it imports; so files share one with their folder's, unless they change something of all of it.
  * `npx tap FILE` runs a single file in a process to itself.
  */
 import { spawnSync } from 'node:child_process';
 import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { parse } from 'yaml';
 import { canShareProcess, groupFiles } from './grouping.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const ENTRIES = '.tap/together';
-const MOST_FILES_TOGETHER = 12;
+const MOST_FILES_TOGETHER = 14;
 
 const named = process.argv.slice(2);
-const files = (
-  named.length > 0 ? named : globSync('*/**/*.test.ts', { cwd: ROOT, exclude: ['node_modules/**'] })
-).sort();
+const { include } = parse(readFileSync(join(ROOT, '.taprc'), 'utf8')) as { include: string[] };
+const files = (named.length > 0 ? named : globSync(include, { cwd: ROOT })).sort();
 const shared = files.filter(file => canShareProcess(readFileSync(join(ROOT, file), 'utf8')));
 const groups = groupFiles(shared, MOST_FILES_TOGETHER);
 
@@ -29,12 +29,7 @@ const together = groups.map(({ name, files }) => {
   return entry;
 });
 
-// Files that run alone mostly wait for processes that they started, groups mostly compute: they take turns.
 const alone = files.filter(file => !shared.includes(file));
-const order = Array.from({ length: Math.max(alone.length, together.length) }, (_, index) => [
-  alone[index],
-  together[index],
-]).flat();
 
 const run = spawnSync(
   process.execPath,
@@ -43,7 +38,8 @@ const run = spawnSync(
     // tap notes every module that a process loads, for coverage; nothing here reads that, and it doubles the start.
     // `test/compile-cache.test-data.ts` reads this, too.
     '--test-env=_TAPJS_PROCESSINFO_EXCLUDE_=/./',
-    ...order.filter(file => file !== undefined),
+    ...together,
+    ...alone,
   ],
   { cwd: ROOT, stdio: 'inherit' },
 );

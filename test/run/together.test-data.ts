@@ -1,10 +1,22 @@
 import { join } from 'node:path';
 import t from 'tap';
 
-/** Runs test files one after the other in this process. A file that cannot be loaded, or that tests nothing, fails by name. */
+/** Longest that one file may take: what `.taprc` gives to a process. A file that needs less or more says so itself. */
+const FILE_MS = 600_000;
+
+/** What tests may change of the process, and have to put back. */
+const ofProcess = () => ({ cwd: process.cwd(), env: { ...process.env } });
+
+/**
+ * Runs test files one after the other in this process. A file fails by name that cannot be loaded, tests nothing, or leaves
+ * the process changed.
+ */
 export async function runTogether(root: string, files: readonly string[]): Promise<void> {
+  let child = -1;
   for (const file of files) {
     const before = t.counts.total;
+    const process = ofProcess();
+    t.setTimeout(FILE_MS);
     let fault: unknown;
     await import(join(root, file)).catch(error => {
       fault = error;
@@ -12,7 +24,10 @@ export async function runTogether(root: string, files: readonly string[]): Promi
     // Tests of a root run in their order: when this one runs, all of the file's have.
     await t.test(file, async t => {
       if (fault !== undefined) throw fault;
-      t.ok(t.parent !== undefined && t.parent.counts.total > before, 'tests something');
+      // The last test is not counted yet where it is skipped; each has a number.
+      t.ok(t.parent!.counts.total > before || t.options.childId! > child + 1, 'tests something');
+      child = t.options.childId!;
+      t.strictSame(ofProcess(), process, 'leaves the process as it was');
     });
   }
 }

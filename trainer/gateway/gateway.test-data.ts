@@ -5,6 +5,7 @@ import { CHAT_TEMPLATE_FILE, tokenizerFromFiles } from '../models/tokenizer/load
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { Collector } from '../rollout/collector.ts';
 import { describeTags } from '../rollout/described-tag.ts';
+import type { RewardHook } from '../rollout/rewards/reward-hook.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import type { GroupPlan, Tag } from '../rollout/tag.ts';
 import { Gateway, type GatewaySettings } from './gateway.ts';
@@ -84,7 +85,7 @@ export interface PlayedByProgram {
   readonly policy: ReturnType<typeof scriptedPolicy>;
   readonly notes: string[];
   readonly gateway: Gateway;
-  play(groups: number, size?: number): ReturnType<Collector['collect']>;
+  play(groups: number, size?: number, reward?: RewardHook): ReturnType<Collector['collect']>;
 }
 
 /** A program of Node that plays with a scripted policy against a real environment server; all ends with the test. */
@@ -123,14 +124,14 @@ export async function programPlays(
     policy,
     notes,
     gateway,
-    play(groups, size = 2) {
+    play(groups, size = 2, reward = undefined) {
       const plans = Array.from(
         { length: groups },
         (_, i): GroupPlan => ({ groupId: i, tag: tag.name, seed: 100 + i, size }),
       );
       const agent = programAgent(gateway, 2, text => notes.push(text));
       const sampling = { temperature: 1, topK: 0, topP: 1 };
-      return collector.collect(plans, { agent, sampling, samplingSeed: 5 });
+      return collector.collect(plans, { agent, sampling, samplingSeed: 5, ...(reward && { reward }) });
     },
   };
 }

@@ -1,4 +1,4 @@
-import { needsReference } from '../config/derived.ts';
+import { hasPreferenceLoss, needsReference } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { keptSequences } from '../data/batch.ts';
 import { filterEpisodes, keptEpisodes } from '../data/filtering.ts';
@@ -23,7 +23,7 @@ export interface CheckpointDiagnosis {
 /**
  * Plays the groups that training would play next and measures collapse and gradients on them. Nothing is trained and nothing is
  * written. The regime goes by the thresholds of the settings, or by those that the run had found. Gradients need groups
- * of at least 2 and are left out otherwise.
+ * of at least 2 and a loss over single episodes, and are left out otherwise.
  */
 export async function diagnoseCheckpoint(
   { run, checkpoint }: { readonly run: RunFolder; readonly checkpoint: Checkpoint },
@@ -62,7 +62,7 @@ export async function diagnoseCheckpoint(
         };
         const memory = state.collapse && { series: state.collapse.series };
         const collapse = await diagnoseCollapse(parts, episodes, step, memory);
-        if (settings.rollout.group_size < 2) {
+        if (settings.rollout.group_size < 2 || hasPreferenceLoss(settings)) {
           return {
             step: state.step,
             metrics: { ...filtered.metrics, ...collapse.metrics, ...EXITED },

@@ -1,6 +1,8 @@
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
 import { serve } from '../rollout/server.test-data.ts';
+import { latestCheckpoint } from './checkpoint.ts';
+import { diagnoseCheckpoint } from './diagnose-checkpoint.ts';
 import { tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
@@ -31,7 +33,8 @@ t.test(
       training: { steps: 12, checkpoint_every: 6 },
     } satisfies Json;
     const folder = t.testdir();
-    const whole = await trainTiny(tinySettings(url, folder, 'whole', over));
+    const settings = tinySettings(url, folder, 'whole', over);
+    const whole = await trainTiny(settings);
     const rows = trainingRows(whole);
     const success = rows.map(row => row['train/success']);
     const late = success.slice(-4).reduce((sum, share) => sum + share / 4, 0);
@@ -39,5 +42,12 @@ t.test(
     t.ok(rows[0]['train/pairs'] > 4 && rows[0]['train/pairs'] <= 16);
     const parted = await trainInTwo(tinySettings(url, folder, 'parted', over), 6);
     t.ok(weightsOf(parted).equals(weightsOf(whole)));
+    const { metrics } = await diagnoseCheckpoint(
+      { run: whole, checkpoint: latestCheckpoint(whole)! },
+      settings,
+      () => {},
+      new AbortController().signal,
+    );
+    t.equal(metrics['trainer/exited_after_gradient_analysis'], 1, 'diagnosed without gradients');
   },
 );
