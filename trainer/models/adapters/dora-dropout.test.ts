@@ -126,8 +126,9 @@ t.test(
       return Float32Array.from((await executable.run({ dropoutRows: rows })).y as Float32Array);
     };
     const y = await draw(1, 2, 3);
-    t.same(await draw(1, 2, 3), y);
-    t.notSame(await draw(1, 3, 3), y);
+    const differences = (other: Float32Array) => y.filter((value, i) => value !== other[i]).length;
+    t.equal(differences(await draw(1, 2, 3)), 0);
+    t.ok(differences(await draw(1, 3, 3)) > y.length / 10);
     const dropped = (indices: number[]) => indices.filter(i => y[i] === 0).length / indices.length;
     const all = [...y.keys()];
     t.ok(Math.abs(dropped(all) - 51 / 509) < 0.01, `${dropped(all)} dropped`);
