@@ -1,4 +1,6 @@
+import { readFileSync } from 'node:fs';
 import t from 'tap';
+import { chatModelPage, type StoryData } from '../chat-model/page.ts';
 import { CLAIMS } from './claims.ts';
 import type { ClaimOutcome } from './outcomes.ts';
 import { claimPage } from './report.ts';
@@ -79,4 +81,10 @@ t.test('the page of the claim about the generalist shows each environment next t
     { SudokuUnseen: { random: 0.01, optimal: 1 } },
   );
   t.match(page, '| SudokuUnseen | 40.0 % | specialist in Sudoku: 60.0 % | 1.0 % | optimal: 100.0 % |');
+});
+
+t.test('the page of the pretrained chat model says what its data says', async t => {
+  const read = (name: string) => readFileSync(new URL(`../../docs/results/${name}`, import.meta.url), 'utf8');
+  const data = JSON.parse(read('data/chat-model.json')) as StoryData;
+  t.equal(read('chat-model.md'), chatModelPage(data));
 });

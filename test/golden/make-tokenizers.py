@@ -1,5 +1,6 @@
 """Makes the golden tokenizers of test/golden/models/tokenizers: the classes that transformers has for the families, trained
-on a few sentences, with what they encode and decode, and chat templates as the families publish them with what jinja2 renders.
+on a few sentences, with what they encode and decode, and chat templates with what jinja2 renders. The templates were written
+down from memory after those of the families: they have their constructs, and may differ from what is published today.
 
     python3 -m venv venv && venv/bin/pip install transformers jinja2
     venv/bin/python test/golden/make-tokenizers.py test/golden/models/tokenizers

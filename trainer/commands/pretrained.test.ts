@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { serve } from '../rollout/server.test-data.ts';
+import { goldenFolder } from '../serve/serve.test-data.ts';
 import { latestCheckpoint } from '../training/checkpoint.ts';
 import type { RunSummary } from '../training/report.ts';
 import { openRunFolder } from '../training/run-folder.ts';
@@ -35,3 +36,20 @@ t.test('the documented command for a model in a folder improves it', { timeout: 
     t.ok(success > before!.tags[tag].success + 0.1, `${tag}: ${before!.tags[tag].success} → ${success}`);
   }
 });
+
+t.test(
+  'conversations from files and no tags need no environment server',
+  { timeout: LONGEST_MS },
+  async t => {
+    const said = ['user', 'assistant'].map(role => ({ role, content: 'Hi' }));
+    const folder = t.testdir({ 'chats.jsonl': `${JSON.stringify({ messages: said })}\n` });
+    t.capture(console, 'log');
+    const settings = [
+      ...['train_tags=[]', 'rollout.prompt=chat', 'policy.context=96', 'warm_start.epochs=1'],
+      ...[`policy.init=${goldenFolder('qwen2-tiny')}`, `run.folder=${folder}`],
+      ...['servers=[{url: "http://127.0.0.1:1"}]', 'rollout.server_patience_s=1'],
+    ];
+    const config = new URL('configs/bandit-nano.yaml', ROOT).pathname;
+    t.equal(await supervise(config, settings, { quiet: true, data: [join(folder, 'chats.jsonl')] }), 0);
+  },
+);

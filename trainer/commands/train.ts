@@ -1,5 +1,6 @@
 import { basename, extname } from 'node:path';
 import { readLogLevel } from '../../shared/log.ts';
+import { validationTags } from '../config/derived.ts';
 import { loadRunSettings, resumedSettings } from '../config/load.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { openProgress, shownDuration, shownShare } from '../tracking/progress.ts';
@@ -75,7 +76,7 @@ async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainO
   let models: LocalSettings;
   try {
     models = await localSettings(settings, { progress, signal: stop });
-    await findServer(settings, progress.warn, stop);
+    if (validationTags(settings).length > 0) await findServer(settings, progress.warn, stop);
   } catch (error) {
     if (!stop.aborted) throw error;
     return INTERRUPTED_STATUS;

@@ -1,0 +1,104 @@
+import type { Stage, StoryRow } from './row.ts';
+import { TASKS, type Task } from './tasks.ts';
+
+/** What docs/results/data/chat-model.json holds. */
+export interface StoryData {
+  readonly rows: readonly StoryRow[];
+}
+
+const percent = (share: number) => (100 * share).toFixed(1);
+
+/** Success with its interval. */
+export function shownSuccess({ success, low, high }: Pick<Stage, 'success' | 'low' | 'high'>): string {
+  return `${percent(success)} % (${percent(low)} to ${percent(high)})`;
+}
+
+/** What PEFT made of an adapter, in words. */
+export function shownLoaded({ peft }: StoryRow): string {
+  if ('skipped' in peft) return `skipped: ${peft.skipped}`;
+  return `${peft.difference.toExponential(1)} over ${peft.tokens} tokens`;
+}
+
+/** The page of the data, in Markdown. */
+export function chatModelPage({ rows }: StoryData): string {
+  const tags = [...new Set(rows.map(({ task }) => task))];
+  const seeds = [...new Set(rows.map(({ seed }) => seed))].sort((a, b) => a - b).join(',');
+  return [
+    '# A pretrained chat model',
+    '',
+    `_Reference._ Written by \`npm run bench:chat-model -- --seeds ${seeds} --tasks ${tags.join(',')}\` from`,
+    '[its data](./data/chat-model.json).',
+    '',
+    'A chat model in the Hugging Face layout goes by the commands of [Train a pretrained model](../how-to/pretrained-models.md):',
+    '`sft`, `train` with adapters, `evaluate`, `serve`, `evaluate --policy endpoint`. The model is made by the command, without',
+    "torch: Qwen2's decoder with 2.0 million weights, a byte-level BPE tokenizer of 512 tokens and a ChatML template, pretrained",
+    'by `sft --data` on everyday chats that say nothing about the games. It is the same for all seeds. Success is sampled at',
+    'temperature 1, with its 95 % interval.',
+    '',
+    ...tags.flatMap(tag => taskSection(tag, rows)),
+  ].join('\n');
+}
+
+function taskSection(tag: string, all: readonly StoryRow[]): string[] {
+  const rows = all.filter(({ task }) => task === tag);
+  const stages = rows[0].stages.map(({ name }) => name);
+  const head = ['seed', ...stages, 'iterations', 'episodes of reinforcement learning'];
+  const task = TASKS.find(one => one.tag === tag)!;
+  return [
+    `## ${tag}`,
+    '',
+    ...table(head, rows, ({ seed, stages }) => [
+      String(seed),
+      ...stages.map(shownSuccess),
+      String(stages.at(-1)!.iterations),
+      String(stages.at(-1)!.episodes),
+    ]),
+    'The adapter in process and served, greedily on the same levels, and the largest difference of a log-probability when PEFT',
+    'loads the same folder:',
+    '',
+    ...table(['seed', 'in process', 'served', 'levels with the same text', 'PEFT'], rows, row => [
+      String(row.seed),
+      `${percent(row.served.local)} %`,
+      `${percent(row.served.endpoint)} %`,
+      `${row.served.same} of ${row.served.levels}`,
+      shownLoaded(row),
+    ]),
+    ...(task.note === undefined ? [] : [...task.note, '']),
+    ...commands(task),
+  ];
+}
+
+function table(
+  head: readonly string[],
+  rows: readonly StoryRow[],
+  cells: (row: StoryRow) => readonly string[],
+): string[] {
+  const line = (texts: readonly string[]) => `| ${texts.join(' | ')} |`;
+  return [line(head), line(head.map(() => '---')), ...rows.map(row => line(cells(row))), ''];
+}
+
+/** The commands of a seed, with `<…>` for the folders of what came before. */
+function commands({ config, recipe, context, settings, demonstrations, training }: Task): string[] {
+  const shown = (texts: readonly string[]) =>
+    texts.map(text => (/[[\]{}]/.test(text) ? `'${text}'` : text)).join(' ');
+  const command = (text: string, ...lists: readonly (readonly string[])[]) =>
+    [`npm run trainer -- ${text}`, ...lists.map(list => `  ${shown(list)}`)].join(' \\\n');
+  return [
+    '```sh',
+    command(`sft ${config} policy.init=<pretrained> seed=<seed>`, settings, demonstrations),
+    command(
+      `train ${config} '${`recipe=${recipe}`}' policy.init=<taught> warm_start=null seed=<seed>`,
+      settings,
+      training,
+    ),
+    'npm run trainer -- evaluate <run> --policy checkpoint',
+    `npm run trainer -- serve <taught> --adapter tuned=<adapter> --context ${context}`,
+    command('evaluate <run> --policy endpoint validation.temperature=0', [
+      'endpoint.url=http://127.0.0.1:8000/v1',
+      'endpoint.model=tuned',
+      'endpoint.continue_final_message=true',
+    ]),
+    '```',
+    '',
+  ];
+}
