@@ -2,7 +2,7 @@ import { chain } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
 import { trajectoryOf } from '../../sessions/trajectory.ts';
 import { sessionOperation } from '../operation.ts';
-import { Trajectory } from '../schemas.ts';
+import { Trajectory } from '../schemas/trajectory.ts';
 
 export const trajectory = sessionOperation({
   name: 'trajectory',
