@@ -44,6 +44,7 @@ export const PACKAGES = {
   ],
   trainer: [
     '@fastify/helmet',
+    '@fastify/websocket',
     '@huggingface/hub',
     '@huggingface/jinja',
     '@huggingface/tokenizers',

@@ -38,7 +38,9 @@ function brokenLinks(path: string, page: string): string[] {
     const target = file === '' ? join(ROOT, path) : resolve(ROOT, dirname(path), file);
     if (file !== '' && (relative(ROOT, target).startsWith('..') || !existsSync(target))) {
       broken.push(`${path}: ${link} names no file`);
-    } else if (anchor !== undefined && (file === '' || statSync(target).isFile())) {
+    } else if (anchor !== undefined && file !== '' && !statSync(target).isFile()) {
+      broken.push(`${path}: ${link} names a heading of a folder`);
+    } else if (anchor !== undefined) {
       const text = file === '' ? page : readFileSync(target, 'utf8');
       if (!anchorsOf(text).has(anchor)) broken.push(`${path}: ${link} names no heading`);
     }
@@ -60,9 +62,11 @@ t.test('every relative link and anchor in the repository leads somewhere', async
 });
 
 t.test('broken links are found, code and other hosts are passed over', async t => {
-  const page = '# A `b` c\n\n[x](#a-b-c) [x](#nothing) [x](missing.md) [x](https://a.b/c) `[x](code.md)`\n';
+  const page =
+    '# A `b` c\n\n[x](#a-b-c) [x](#nothing) [x](missing.md) [x](..#a-b-c) [x](https://a.b/c) `[x](code.md)`\n';
   t.same(brokenLinks('docs/page.md', page), [
     'docs/page.md: #nothing names no heading',
     'docs/page.md: missing.md names no file',
+    'docs/page.md: ..#a-b-c names a heading of a folder',
   ]);
 });

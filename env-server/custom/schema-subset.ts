@@ -10,6 +10,7 @@ const MAX_NODES = 500;
 const MAX_CHOICES = 1000;
 
 const NOTES = ['title', 'description', 'default'];
+const ANY = Type.Unknown();
 
 /** Keywords by type. Those that a hostile schema could make slow or circular (`pattern`, `$ref`…) are left out. */
 const KEYWORDS: { readonly [type: string]: readonly string[] } = {
@@ -34,17 +35,26 @@ export const SUBSET = Object.entries(KEYWORDS)
  * @param pointer where it stands in the definition; every fault is noted there
  */
 export function compileSubset(schema: Json, pointer: string, faults: DefinitionFaults): TSchema {
-  let nodes = 0;
-  const any = Type.Unknown();
+  return new SubsetCompiler(faults).compile(schema, pointer, 0);
+}
 
-  function compile(node: Json, at: string, depth: number): TSchema {
+/** Compiles the parts of one schema and counts them. */
+class SubsetCompiler {
+  readonly #faults: DefinitionFaults;
+  #nodes = 0;
+
+  constructor(faults: DefinitionFaults) {
+    this.#faults = faults;
+  }
+
+  compile(node: Json, at: string, depth: number): TSchema {
     const wrong = (detail: string, where = at): TSchema => {
-      faults.add(where, detail);
-      return any;
+      this.#faults.add(where, detail);
+      return ANY;
     };
     if (!isObject(node)) return wrong('a schema is an object');
     if (depth > DEEPEST) return wrong(`schemas are nested at most ${DEEPEST} deep`);
-    if (++nodes > MAX_NODES) return wrong(`a schema has at most ${MAX_NODES} parts`);
+    if (++this.#nodes > MAX_NODES) return wrong(`a schema has at most ${MAX_NODES} parts`);
     const { type } = node;
     if (typeof type !== 'string' || !Object.hasOwn(KEYWORDS, type)) {
       return wrong(`must be one of ${Object.keys(KEYWORDS).join(', ')}`, `${at}/type`);
@@ -55,7 +65,7 @@ export function compileSubset(schema: Json, pointer: string, faults: DefinitionF
       }
       if (NUMERIC.has(key) && typeof value !== 'number') wrong('must be a number', `${at}/${key}`);
     }
-    const compiled = ofType(type, node, at, depth, wrong);
+    const compiled = this.#ofType(type, node, at, depth, wrong);
     if (
       node.default !== undefined &&
       !Value.Check(compiled, Value.Default(compiled, structuredClone(node.default)))
@@ -65,7 +75,7 @@ export function compileSubset(schema: Json, pointer: string, faults: DefinitionF
     return compiled;
   }
 
-  function ofType(
+  #ofType(
     type: string,
     node: JsonObject,
     at: string,
@@ -77,10 +87,10 @@ export function compileSubset(schema: Json, pointer: string, faults: DefinitionF
     );
     switch (type) {
       case 'object':
-        return object(node, limits, at, depth, wrong);
+        return this.#object(node, limits, at, depth, wrong);
       case 'array':
         return Type.Array(
-          node.items === undefined ? any : compile(node.items, `${at}/items`, depth + 1),
+          node.items === undefined ? ANY : this.compile(node.items, `${at}/items`, depth + 1),
           limits,
         );
       case 'string':
@@ -100,7 +110,7 @@ export function compileSubset(schema: Json, pointer: string, faults: DefinitionF
     }
   }
 
-  function object(
+  #object(
     node: JsonObject,
     notes: object,
     at: string,
@@ -122,14 +132,12 @@ export function compileSubset(schema: Json, pointer: string, faults: DefinitionF
         wrong('a property is named with letters, digits, _ and -, beginning with a letter', where);
         return [];
       }
-      const compiled = compile(property, where, depth + 1);
+      const compiled = this.compile(property, where, depth + 1);
       const optional = !required.includes(name) && (property as JsonObject).default === undefined;
       return [[name, optional ? Type.Optional(compiled) : compiled]];
     });
     return Type.Object(Object.fromEntries(entries), { ...notes, additionalProperties: false });
   }
-
-  return compile(schema, pointer, 0);
 }
 
 function isObject(value: Json): value is JsonObject {

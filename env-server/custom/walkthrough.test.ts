@@ -9,23 +9,30 @@ import {
 } from '../../test/walkthrough.test-data.ts';
 import { EXAMPLES } from './examples.ts';
 
-/** Runs docs/how-to/custom-environments.md against a real server, as its reader would. */
+/** Runs the pages about custom environments against a real server, as their reader would. */
 
 t.setTimeout(300_000);
 
-const PAGE = 'docs/how-to/custom-environments.md';
+/** Each page, and how many blocks with curl it has at least. */
+const PAGES = {
+  'docs/how-to/custom-environments.md': 8,
+  'docs/how-to/script-environments.md': 4,
+  'docs/how-to/remote-environments.md': 5,
+};
 
-t.test('every command of the page works', { skip: CANNOT_WALK }, async t => {
-  const curls = await walkThrough(t, PAGE, { everyReplyShown: true });
-  t.ok(curls > 15, `${curls} commands were run`);
-});
+for (const [page, least] of Object.entries(PAGES)) {
+  t.test(`every command of ${page} works`, { skip: CANNOT_WALK }, async t => {
+    const curls = await walkThrough(t, page, { everyReplyShown: true });
+    t.ok(curls >= least, `${curls} commands were run`);
+  });
+}
 
-t.test('the examples of the page are the examples of the reference', async t => {
-  const page = readPage(PAGE);
+t.test('the pages show every kind of the examples of the reference', async t => {
+  const text = Object.keys(PAGES).map(readPage).join('\n');
   const kinds = new Set(
     Object.values(EXAMPLES).map(({ value }) => (value.definition as { kind: string }).kind),
   );
-  for (const kind of kinds) t.ok(page.includes(`"kind": "${kind}"`), kind);
+  for (const kind of kinds) t.ok(text.includes(`"kind": "${kind}"`), kind);
 });
 
 t.test('a registration survives kill -9', async t => {

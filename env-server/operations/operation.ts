@@ -14,7 +14,7 @@ import type {
 import type { SiblingWorkers } from './dispatch/sibling-workers.ts';
 import type { Tracing } from './dispatch/tracing.ts';
 import type { WrittenResult } from './dispatch/written-result.ts';
-import { SessionId } from './schemas.ts';
+import { SessionId } from './schemas/fields.ts';
 
 export interface Services {
   readonly sessions: SessionManager;

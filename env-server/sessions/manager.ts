@@ -1,37 +1,21 @@
-import type { JsonObject } from '../../shared/json.ts';
-import type { ObservationFormat } from '../environments/core/environment.ts';
-import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
-import { inScheduledSlices, type Sliced } from '../environments/core/slices.ts';
-import { Problem } from '../problems.ts';
-import { scheduler } from '../scheduling/fair-scheduler.ts';
+import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import { type EndedSession, EndedSessions, type EndReason } from './ended.ts';
-import { beginEpisode, type EpisodeState, withDynamics } from './episodes/episode.ts';
 import type { Variant } from './episodes/variant.ts';
 import { type FinishedSession, FinishedSessions } from './finished-sessions.ts';
-import { newId } from './ids.ts';
 import { Admission, type SessionLimits, type SharedLimits } from './limits/admission.ts';
-import { type ByteAccount, type ByteBudget, sessionBudgetExceeded } from './limits/budgets.ts';
+import type { ByteBudget } from './limits/budgets.ts';
 import { ExpiryWheel, SLOT_MS } from './limits/expiry.ts';
 import { type Clock, type ClockReading, FakeClock, ServerClock } from './limits/server-clock.ts';
 import { NewestFirst } from './newest-first.ts';
-import { newSessionId, serialAfter, type WorkerPlacement } from './placement.ts';
+import { type CreateRequest, type SessionHost, SessionOpener } from './opener.ts';
+import type { WorkerPlacement } from './placement.ts';
 import type { Principal } from './principal.ts';
 import type { ReplyCache } from './replies/reply-cache.ts';
-import { newSessionSize, Session } from './session.ts';
+import { Session } from './session.ts';
 import { Shutdown } from './shutdown.ts';
 import type { SessionRecorder } from './storage/recorder.ts';
 import type { SessionImage } from './storage/session-image.ts';
 import type { StoredReply, StoredSession } from './storage/stored-session.ts';
-
-export interface CreateRequest {
-  readonly seed?: number;
-  readonly dynamics_seed?: number;
-  readonly options?: JsonObject;
-  readonly count?: number;
-  readonly group_id?: string;
-  readonly ttl_s?: number;
-  readonly observation_format?: ObservationFormat;
-}
 
 export interface ListRequest {
   readonly envId?: string;
@@ -41,12 +25,6 @@ export interface ListRequest {
   readonly limit: number;
 }
 
-/** What sessions that are opened together have in common. */
-type OpenSettings = Pick<Session, 'owner' | 'variant' | 'groupId' | 'format' | 'ttlMs'>;
-
-/** Sessions of a group that are opened in one go. */
-const OPENED_AT_ONCE = 32;
-
 /** What a process needs that serves together with others. */
 export interface WorkerContext {
   readonly placement: WorkerPlacement;
@@ -54,20 +32,20 @@ export interface WorkerContext {
 }
 
 /** All sessions of a server: opens, finds, counts, expires and closes them. */
-export class SessionManager {
+export class SessionManager implements SessionHost {
   readonly #limits: SessionLimits;
-  readonly #placement: WorkerPlacement | undefined;
   readonly clock: Clock;
   /** Milliseconds of the server's clock. */
   readonly now: () => number;
-  readonly #wall: (time: number) => number;
+  /** Gives a time of the server's clock by the wall clock. */
+  readonly wall: (time: number) => number;
   readonly #sessions = new Map<string, Session>();
   readonly #ended = new EndedSessions();
   readonly #newest = new NewestFirst<Session>();
   readonly #finished = new FinishedSessions();
   readonly #admission: Admission;
+  readonly #opener: SessionOpener;
   #wheel: ExpiryWheel<Session>;
-  #serial = 0;
   readonly #shutdown = new Shutdown();
   #sweeper: NodeJS.Timeout | undefined;
   /** Sessions that ended, by how. */
@@ -76,7 +54,6 @@ export class SessionManager {
     session_closed: 0,
     session_lost: 0,
   };
-  opened = 0;
   /** Sessions that turned out not to be storable. */
   unsaved = 0;
   /** Where what sessions do is journaled. Set it before there are sessions. */
@@ -93,12 +70,12 @@ export class SessionManager {
     company?: WorkerContext,
   ) {
     this.#limits = limits;
-    this.#placement = company?.placement;
     this.#admission = new Admission(limits, company?.counts);
     this.clock = typeof clock === 'function' ? new FakeClock(clock) : clock;
     this.now = this.clock.now;
-    this.#wall = time => this.clock.toWall(time);
+    this.wall = time => this.clock.toWall(time);
     this.#wheel = new ExpiryWheel(this.now());
+    this.#opener = new SessionOpener(this, limits, this.#admission, this.#shutdown, company?.placement);
   }
 
   /** Goes on with the time of an earlier process. Call it before there are sessions. */
@@ -142,120 +119,12 @@ export class SessionManager {
    * @throws Problem `too_many_sessions`, `draining`, `invalid_request`; InvalidOptions
    */
   create(owner: string, variant: Variant, request: CreateRequest): MaybePromise<Session[]> {
-    const count = request.count ?? 1;
-    const format = request.observation_format ?? 'text';
-    if (!variant.formats.includes(format)) {
-      const detail = `${variant.environment.spec.id} has no observation format "${format}"; it has ${variant.formats.join(', ')}`;
-      throw new Problem('invalid_request', detail, {
-        violations: [{ pointer: '/observation_format', detail }],
-      });
-    }
-    const groupId = request.group_id ?? (count > 1 ? newId('g') : null);
-    const ttlMs = 1000 * (request.ttl_s ?? this.#limits.idleTtlSeconds);
-    const { account } = this.#admission.client(owner);
-    account.requireRoom(variant.openingBytes);
-    return this.#admitted(owner, variant, count, () =>
-      chain(this.#begin(variant, request, count), episodes => {
-        this.#shutdown.requireRunning();
-        this.#requireRoom(account, variant, episodes);
-        return this.#openAll({ owner, variant, groupId, format, ttlMs }, episodes);
-      }),
-    );
-  }
-
-  /**
-   * Members of a group begin with the same state; an environment that cannot be copied is reset for each with the same
-   * seed. With a dynamics seed d, member k gets d + k.
-   */
-  #begin(variant: Variant, request: CreateRequest, count: number): MaybePromise<EpisodeState[]> {
-    const { seed: given, dynamics_seed: dynamicsSeed, options } = request;
-    const first = beginEpisode(variant, { seed: given, dynamicsSeed, options });
-    if (variant.copyable) {
-      return chain(first, episode => {
-        if (dynamicsSeed === undefined) return new Array<EpisodeState>(count).fill(episode);
-        return Array.from({ length: count }, (_, member) => withDynamics(episode, dynamicsSeed + member));
-      });
-    }
-    return chain(first, async episode => {
-      const seed = variant.seedable ? episode.seed : undefined;
-      const others = Array.from({ length: count - 1 }, () => beginEpisode(variant, { seed, options }));
-      return [episode, ...(await Promise.all(others))];
-    });
-  }
-
-  /**
-   * @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded`; the episodes are
-   * released then
-   */
-  #requireRoom(account: ByteAccount, variant: Variant, episodes: readonly EpisodeState[]): void {
-    try {
-      let bytes = variant.openingBytes;
-      for (const episode of episodes) {
-        const size = newSessionSize(episode);
-        const most = account.limits.maxBytesPerSession;
-        if (size > most) throw sessionBudgetExceeded('that is to be opened', 0, size, most);
-        bytes += size;
-      }
-      account.requireRoom(bytes);
-    } catch (error) {
-      if (!variant.copyable) for (const { state } of episodes) void variant.environment.dispose?.(state);
-      throw error;
-    }
+    return this.#opener.create(owner, variant, request);
   }
 
   /** @throws Problem `too_many_sessions`, `draining`, `unsupported`, `session_budget_exceeded` and the like */
   clone(session: Session, count: number, groupId: string | undefined): MaybePromise<Session[]> {
-    const episode = session.share();
-    const { owner, variant, format, ttlMs } = session;
-    const group = groupId ?? session.groupId;
-    return this.#admitted(owner, variant, count, () => {
-      this.#shutdown.requireRunning();
-      const episodes = new Array<EpisodeState>(count).fill(episode);
-      this.#requireRoom(this.#admission.client(owner).account, variant, episodes);
-      return this.#openAll({ owner, variant, groupId: group, format, ttlMs }, episodes);
-    });
-  }
-
-  /** Opens and journals sessions; a large group in slices. */
-  #openAll(settings: OpenSettings, episodes: readonly EpisodeState[]): MaybePromise<Session[]> {
-    if (episodes.length > OPENED_AT_ONCE) return inScheduledSlices(this.#opening(settings, episodes));
-    const opened = episodes.map(episode => this.#open(settings, episode));
-    this.recorder?.opened(opened);
-    return opened;
-  }
-
-  /**
-   * Sets the room of all aside before the first is opened.
-   * @throws Problem `draining` when the server stops meanwhile; those that were opened are closed then
-   */
-  *#opening(settings: OpenSettings, episodes: readonly EpisodeState[]): Sliced<Session[]> {
-    const { owner, variant } = settings;
-    const { account } = this.#admission.client(owner);
-    const sizes = episodes.map(newSessionSize);
-    let setAside = sizes.reduce((sum, size) => sum + size, 0);
-    account.add(setAside);
-    const opened: Session[] = [];
-    try {
-      for (let first = 0; first < episodes.length; first += OPENED_AT_ONCE) {
-        if (first > 0) yield;
-        this.#shutdown.requireRunning();
-        const next = episodes.slice(first, first + OPENED_AT_ONCE);
-        for (let i = 0; i < next.length; i++) {
-          account.add(-sizes[first + i]);
-          setAside -= sizes[first + i];
-          opened.push(this.#open(settings, next[i]));
-        }
-        this.recorder?.opened(opened.slice(first), opened[0]);
-      }
-      return opened;
-    } catch (error) {
-      // Who admitted all of them takes all of them back.
-      this.#admission.count(owner, variant.counters, opened.length);
-      for (const session of opened) this.#end(session, 'session_closed');
-      throw error;
-    } finally {
-      account.add(-setAside);
-    }
+    return this.#opener.clone(session, count, groupId);
   }
 
   /** @throws Problem `storage_full`, `storage_failed` where what is done could not be journaled */
@@ -306,6 +175,13 @@ export class SessionManager {
     }
     const problem = this.#ended.problem(principal.name, id, this.now());
     if (problem.code === 'unknown_session') throw problem;
+  }
+
+  /** Takes in a session that was opened. */
+  add(session: Session): void {
+    this.#sessions.set(session.id, session);
+    this.#newest.add(session);
+    this.#wheel.schedule(session);
   }
 
   /** Ends a session that no client has heard of. */
@@ -438,7 +314,7 @@ export class SessionManager {
     const { episode, past, ...settings } = stored;
     const { account } = this.#admission.client(stored.owner);
     const session = new Session(
-      { ...settings, variant, account, recorder: this.recorder, now: this.now, wall: this.#wall },
+      { ...settings, variant, account, recorder: this.recorder, now: this.now, wall: this.wall },
       episode,
       past,
     );
@@ -446,70 +322,14 @@ export class SessionManager {
     session.image = image;
     variant.opened(account);
     this.#admission.count(stored.owner, variant.counters, 1);
-    this.#serial = Math.max(this.#serial, stored.serial);
-    this.#sessions.set(session.id, session);
-    this.#newest.add(session);
-    this.#wheel.schedule(session);
+    this.#opener.countFrom(stored.serial);
+    this.add(session);
     return session;
   }
 
   /** When a session is forgotten that ends now. */
   get forgetAt(): number {
     return Math.ceil(this.now() + 1000 * this.#limits.goneSeconds);
-  }
-
-  /** Opens sessions within the limits. Where that fails, they do not count. */
-  #admitted(
-    owner: string,
-    variant: Variant,
-    count: number,
-    open: () => MaybePromise<Session[]>,
-  ): MaybePromise<Session[]> {
-    this.#shutdown.requireOpen();
-    const refuse = (error: unknown): never => {
-      this.#admission.count(owner, variant.counters, -count);
-      throw error;
-    };
-    const begin = (): MaybePromise<Session[]> => {
-      try {
-        const sessions = open();
-        return sessions instanceof Promise ? sessions.catch(refuse) : sessions;
-      } catch (error) {
-        return refuse(error);
-      }
-    };
-    const admitted = this.#admission.admit(owner, variant.counters, count);
-    const opened = admitted instanceof Promise ? admitted.then(scheduler.keep(begin)) : begin();
-    if (opened instanceof Promise) this.#shutdown.follow(opened);
-    return opened;
-  }
-
-  #open(settings: OpenSettings, episode: EpisodeState): Session {
-    const { account } = this.#admission.client(settings.owner);
-    settings.variant.opened(account);
-    const session = new Session(
-      {
-        ...settings,
-        account,
-        recorder: this.recorder,
-        id: newSessionId(this.#placement),
-        serial: this.#nextSerial(),
-        now: this.now,
-        wall: this.#wall,
-        deadline: this.now() + 1000 * this.#limits.lifetimeSeconds,
-      },
-      episode,
-    );
-    this.#sessions.set(session.id, session);
-    this.#newest.add(session);
-    this.#wheel.schedule(session);
-    this.opened++;
-    return session;
-  }
-
-  #nextSerial(): number {
-    this.#serial = serialAfter(this.#serial, this.now(), this.#placement);
-    return this.#serial;
   }
 
   #end(session: Session, ending: EndReason, reason: string | null = null, forgetAt = this.forgetAt): void {

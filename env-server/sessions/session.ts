@@ -4,14 +4,12 @@ import type { ObservationFormat, Transition } from '../environments/core/environ
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { KeyFields } from '../persistence/journal/records.ts';
 import { Problem } from '../problems.ts';
-import { scheduler } from '../scheduling/fair-scheduler.ts';
 import type { ActionLog } from './episodes/action-log.ts';
 import {
   beginEpisode,
   type EpisodeRequest,
   type EpisodeState,
   type StepResult,
-  type TrajectoryRecord,
   wholeSize,
 } from './episodes/episode.ts';
 import { type EpisodeSession, LiveEpisode } from './episodes/live-episode.ts';
@@ -20,52 +18,28 @@ import type { Variant } from './episodes/variant.ts';
 import { type ByteAccount, sessionBudgetExceeded } from './limits/budgets.ts';
 import type { Expiring } from './limits/expiry.ts';
 import type { Ordered } from './newest-first.ts';
+import { OperationQueue } from './operation-queue.ts';
 import { fingerprint, ReplyCache, type ReplyCacheOwner } from './replies/reply-cache.ts';
+import type { SessionSettings } from './session-settings.ts';
+import { cannotBeStored, rolledBack, wrongStep } from './step-problems.ts';
 import { type Recorder, recordedEpisode } from './storage/recorded-episode.ts';
 import type { SessionContent, SessionImage } from './storage/session-image.ts';
 import type { SessionHistory, StoredSettings } from './storage/stored-session.ts';
 
-/** Operations that may wait for the one that runs. */
-const MAX_QUEUE_LENGTH = 256;
-const MAX_SNAPSHOTS = 1024;
-const RETRY_AFTER_SECONDS = 1;
 /** Of a session without its parts: the session, its place in tables, its ids. */
 const SESSION_BYTES = 1536;
 
 export const SESSION_STATUSES = ['playing', 'terminated', 'truncated', 'failed', 'busy'] as const;
 export type SessionStatus = (typeof SESSION_STATUSES)[number];
 
-export interface SessionSettings {
-  readonly id: string;
-  /** Grows with every session of the server. */
-  readonly serial: number;
-  readonly variant: Variant;
-  /** Name of the principal it belongs to. */
-  readonly owner: string;
-  readonly groupId: string | null;
-  readonly format: ObservationFormat;
-  readonly now: () => number;
-  /** Gives a time of the server's clock by the wall clock. */
-  wall(time: number): number;
-  /** Its owner's. */
-  readonly account: ByteAccount;
-  /** Where it is journaled. */
-  readonly recorder?: Recorder<Session>;
-  /** By the wall clock, in milliseconds since the epoch. Absent: now. */
-  readonly createdAt?: number;
-  readonly ttlMs: number;
-  /** When it ends however busy it is, in milliseconds of the server's clock. */
-  readonly deadline: number;
-}
-
 /** Estimated memory of a session that begins with this episode, in bytes. */
 export const newSessionSize = (episode: EpisodeState): number => SESSION_BYTES + wholeSize(episode);
 
-/** Does something with a session. */
-type Handler<C, I, T> = (context: C, session: Session, input: I) => MaybePromise<T>;
-
-/** One episode after another in one environment. Owns the order of operations on them, and their snapshots. */
-export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Ordered<Session> {
+/** One episode after another in one environment. Owns their snapshots; operations on them run one after the other. */
+export class Session
+  extends OperationQueue
+  implements Expiring, EpisodeSession, ReplyCacheOwner, Ordered<Session>
+{
   readonly id: string;
   readonly serial: number;
   readonly variant: Variant;
@@ -93,7 +67,6 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
   newer: Session | undefined;
   older: Session | undefined;
   slot = 0;
-  closed = false;
   #episode: LiveEpisode;
   /** What is not the episode's is not as it was last stored. */
   #changed = true;
@@ -101,8 +74,6 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
   #snapshots: Snapshots | undefined;
   #snapshotsTaken = 0;
   #replies: ReplyCache | undefined;
-  #tail: Promise<void> | undefined;
-  #waiting = 0;
   #rolledBack = false;
   readonly #recorder: Recorder<Session> | undefined;
   /** Records of it in the journal. */
@@ -111,7 +82,8 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
   #key: Required<KeyFields> | undefined;
 
   /** @param past of a session that was stored; absent for a new one */
-  constructor(settings: SessionSettings, episode: EpisodeState, past?: SessionHistory) {
+  constructor(settings: SessionSettings<Session>, episode: EpisodeState, past?: SessionHistory) {
+    super();
     this.id = settings.id;
     this.serial = settings.serial;
     this.variant = settings.variant;
@@ -197,11 +169,11 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
   }
 
   get expiresAt(): number {
-    return this.#tail ? this.deadline : Math.min(this.usedAt + this.ttlMs, this.deadline);
+    return this.busy ? this.deadline : Math.min(this.usedAt + this.ttlMs, this.deadline);
   }
 
-  get busy(): boolean {
-    return this.#tail !== undefined;
+  protected override rested(): void {
+    this.usedAt = this.#now();
   }
 
   /** What it is at: an operation, or between two of them. */
@@ -211,16 +183,6 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     if (failed) return 'failed';
     if (terminated) return 'terminated';
     return truncated ? 'truncated' : 'playing';
-  }
-
-  /** Operations that wait for another one. */
-  get waiting(): number {
-    return this.#waiting;
-  }
-
-  /** Resolves when nothing runs or waits any more of what was there when it was called; undefined where nothing does. */
-  get underWay(): Promise<void> | undefined {
-    return this.#tail;
   }
 
   get replies(): ReplyCache {
@@ -241,46 +203,6 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
   cannotBeStored(reason: string): void {
     this.#unsavedUntold ||= this.unsaved === undefined;
     this.unsaved = reason;
-  }
-
-  /**
-   * Runs a handler when everything that came before it is done; at once where nothing is running.
-   * @throws Problem `too_many_requests` when the queue is full
-   */
-  exclusive<C, I, T>(handle: Handler<C, I, T>, context: C, input: I): MaybePromise<T> {
-    if (this.#tail) return this.#afterwards(this.#tail, handle, context, input);
-    const result = handle(context, this, input);
-    if (result instanceof Promise) this.#hold(result);
-    return result;
-  }
-
-  #afterwards<C, I, T>(tail: Promise<void>, handle: Handler<C, I, T>, context: C, input: I): Promise<T> {
-    if (this.#waiting >= MAX_QUEUE_LENGTH) {
-      throw new Problem(
-        'too_many_requests',
-        `session ${this.id} has ${MAX_QUEUE_LENGTH} operations waiting, the most it may have`,
-        { retryAfterSeconds: RETRY_AFTER_SECONDS },
-      );
-    }
-    this.#waiting++;
-    const turn = (): MaybePromise<T> => {
-      this.#waiting--;
-      if (this.closed) throw new Problem('session_closed', `session ${this.id} was closed`);
-      return handle(context, this, input);
-    };
-    const result = tail.then(scheduler.keep(turn));
-    this.#hold(result);
-    return result;
-  }
-
-  #hold(result: Promise<unknown>): void {
-    const done = () => {
-      if (this.#tail !== settled) return;
-      this.#tail = undefined;
-      this.usedAt = this.#now();
-    };
-    const settled: Promise<void> = result.then(done, done);
-    this.#tail = settled;
   }
 
   /**
@@ -353,13 +275,8 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
       this.#episode.dispose();
       this.begin(episode);
       if (!this.variant.copyable) return;
-      const { seed: effective, options: chosen } = episode;
-      const body = {
-        seed: effective,
-        options: chosen,
-        episode: recordedEpisode(episode),
-        ...this.#takeKey(),
-      };
+      const { seed, options } = episode;
+      const body = { seed, options, episode: recordedEpisode(episode), ...this.#takeKey() };
       this.#recorder?.append(this, 'reset', body);
     });
   }
@@ -385,37 +302,18 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
    */
   step(action: Json, expectedStep: number | undefined): MaybePromise<StepResult> {
     const episode = this.#episode;
-    if (this.#rolledBack) {
-      throw new Problem(
-        'session_rolled_back',
-        `the server ended without warning; session ${this.id} was resumed at step ${episode.stepCount} of ${episode.id}, the last that was stored`,
-      );
-    }
-    if (this.#unsavedUntold) {
-      throw new Problem(
-        'session_unsaved',
-        `session ${this.id} cannot be stored, and ends with this server: ${this.unsaved}`,
-      );
-    }
+    if (this.#rolledBack) throw rolledBack(this.id, episode);
+    if (this.#unsavedUntold) throw cannotBeStored(this.id, this.unsaved);
     if (expectedStep !== undefined && expectedStep !== episode.stepCount + 1) {
-      throw new Problem(
-        'wrong_step',
-        `session ${this.id} is at step ${episode.stepCount}, so its next step is ${episode.stepCount + 1}; expected_step is ${expectedStep}`,
-      );
+      throw wrongStep(this.id, episode.stepCount, expectedStep);
     }
     return episode.step(action);
   }
 
   /** @throws Problem `unsupported`, `too_many_snapshots`, `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
   snapshot(): string {
-    this.#requireCopyable();
-    if (this.#snapshots && this.#snapshots.size >= MAX_SNAPSHOTS) {
-      throw new Problem(
-        'too_many_snapshots',
-        `session ${this.id} has ${MAX_SNAPSHOTS} snapshots, the most it may have`,
-        { retryAfterSeconds: RETRY_AFTER_SECONDS },
-      );
-    }
+    this.variant.requireCopyable();
+    this.#snapshots?.requirePlace(this.id);
     this.#episode.weigh();
     const episode = this.#episode.capture();
     const bytes = snapshotSize(episode);
@@ -455,7 +353,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
    * @throws Problem `unsupported` when the environment holds more than its state
    */
   share(): EpisodeState {
-    this.#requireCopyable();
+    this.variant.requireCopyable();
     this.#episode.weigh();
     return this.#episode.share();
   }
@@ -481,14 +379,6 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     };
   }
 
-  #requireCopyable(): void {
-    if (this.variant.copyable) return;
-    throw new Problem(
-      'unsupported',
-      `${this.variant.environment.spec.id} holds more than its state and cannot be copied`,
-    );
-  }
-
   /** Goes on with another episode. */
   begin(episode: EpisodeState): void {
     this.#episodes++;
@@ -505,29 +395,5 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
   #adopted(episode: EpisodeState): LiveEpisode {
     this.grow(episode.bytes + unneededBytes(episode.log, this.#snapshots));
     return new LiveEpisode(`${this.id}.${this.#episodes}`, this, episode);
-  }
-
-  /** The reset and every step of this episode. */
-  trajectory(): MaybePromise<TrajectoryRecord[]> {
-    return chain(this.#episode.records(), ([first, ...steps]) => {
-      const { variant } = this;
-      return [
-        {
-          type: 'reset',
-          session_id: this.id,
-          episode_id: this.#episode.id,
-          env_id: variant.environment.spec.id,
-          config: variant.config,
-          wrappers: [...variant.wrappers],
-          seed: this.seed,
-          ...(this.#episode.dynamicsSeed !== undefined && { dynamics_seed: this.#episode.dynamicsSeed }),
-          options: this.#episode.options,
-          step: first.step,
-          observation: first.observation,
-          info: first.info,
-        },
-        ...steps,
-      ];
-    });
   }
 }

@@ -145,8 +145,8 @@ t.test('runs against a server', { timeout: MAX_MS }, async t => {
   });
 
   await t.test('every metric is documented', async t => {
-    const docs = ['reference/metrics.md', 'reference/algorithms.md'].map(name =>
-      readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8'),
+    const docs = ['metrics', 'algorithms', 'losses', 'diagnostics'].map(name =>
+      readFileSync(new URL(`../../docs/reference/${name}.md`, import.meta.url), 'utf8'),
     );
     const inline = docs.map(text => text.replaceAll(/^```[\s\S]*?^```/gm, ''));
     const code = inline.flatMap(text => [...text.matchAll(/`[^`]+`/g)].map(([quoted]) => quoted));

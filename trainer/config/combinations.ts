@@ -22,7 +22,9 @@ export function settingConflicts(settings: RunSettings): SettingConflict[] {
   if (settings.train_tags.length === 0) return taskClashes(settings);
   return [
     ...algorithmClashes(settings),
+    ...scheduleClashes(settings),
     ...rolloutClashes(settings),
+    ...policyClashes(settings),
     ...agentClashes(settings),
     ...groupClashes(settings),
     ...generationClashes(settings),
@@ -113,6 +115,14 @@ function algorithmClashes(settings: RunSettings): SettingConflict[] {
     );
   }
   found.push(...weightClashes(settings), ...preferenceClashes(settings));
+  return found;
+}
+
+/** What depends on the step, and the sizes of what is learned from in one. */
+function scheduleClashes(settings: RunSettings): SettingConflict[] {
+  const { algorithm, rollout } = settings;
+  const found: SettingConflict[] = [];
+  const add = (key: string, message: string) => found.push({ key, message });
   for (const [name, schedule] of Object.entries(settings.schedules)) {
     const fault = schedule && scheduleFault(schedule);
     if (fault) add(`schedules.${name}`, fault);
@@ -204,6 +214,12 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
       'would end responses before they are well-formed, which rollout.constrained promises: use one of them',
     );
   }
+  return found;
+}
+
+function policyClashes({ rollout, policy }: RunSettings): SettingConflict[] {
+  const found: SettingConflict[] = [];
+  const add = (key: string, message: string) => found.push({ key, message });
   if (policy.precision === 'float16' && policy.runtime === 'onnx') {
     add(
       'policy.precision',

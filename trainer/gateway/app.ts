@@ -98,6 +98,16 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
   const rolloutOf = (request: FastifyRequest) => opened(request, 'sessionToken').rollout;
   sessionRoutes(app, PREFIX, rolloutOf);
   sessionWebSocket(app, PREFIX, rolloutOf, BODY_LIMIT_BYTES);
+  rewardRoute(app, named);
+  queue.addRoutes(app, PREFIX);
+  return app;
+}
+
+/** What a verifier posts ends the rollout unless it says otherwise. */
+function rewardRoute(
+  app: FastifyInstance,
+  named: (request: FastifyRequest) => OpenRollout | undefined,
+): void {
   app.post(`${PREFIX}/reward`, async request => {
     const { reward, done = true } = (request.body ?? {}) as {
       readonly reward?: unknown;
@@ -112,8 +122,6 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
     if (done) open.rollout.end();
     return { reward, done };
   });
-  queue.addRoutes(app, PREFIX);
-  return app;
 }
 
 function wantsUpgrade({ headers }: FastifyRequest): boolean {

@@ -2,15 +2,11 @@ import type { GenerateRequest, Generation, StreamedToken } from '../generation/g
 import type { DecoderConfig } from '../models/config.ts';
 import type { WeightDtype } from '../models/files/stored-numbers.ts';
 import { countWeights, parameterSpecs } from '../models/parameters.ts';
-import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
-import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
-import { readOptimizer, readTrained, saveCheckpoint, saveModel } from './checkpoint/checkpoint.ts';
-import { assertSameModel, type ModelFolders } from './checkpoint/model-folder.ts';
+import { assertSameModel } from './checkpoint/model-folder.ts';
 import { clipFactor } from './learning/adamw.ts';
 import { LossGradients } from './learning/loss-gradients.ts';
-import { LossScale } from './learning/loss-scale.ts';
 import { checkContinuations, checkSequence, checkTemperature } from './learning/sequence-checks.ts';
-import { WeightAverage } from './learning/weight-average.ts';
+import type { WeightAverage } from './learning/weight-average.ts';
 import {
   type LocalPolicyOptions,
   type ModelState,
@@ -30,6 +26,7 @@ import type {
   UpdateMetrics,
   UpdateSettings,
 } from './policy.ts';
+import { PolicyState } from './policy-state.ts';
 import { WorkerPool } from './workers/worker-pool.ts';
 
 export type { LocalPolicyOptions } from './parts.ts';
@@ -59,20 +56,9 @@ export class LocalPolicy implements Policy {
   /** Number of those that are learned: all, or with adapters these and the value head. */
   readonly trainedCount: number;
   readonly #options: LocalPolicyOptions;
-  readonly #place: ModelFolders | null;
-  readonly #base: ParameterStore | null;
-  readonly #reference: ParameterStore | null;
-  readonly #weights: ParameterStore;
-  readonly #first: ParameterStore;
-  readonly #second: ParameterStore;
+  readonly #state: PolicyState;
   readonly #pool: WorkerPool;
   readonly #gradients: LossGradients;
-  /** Null where products are float32. */
-  readonly #lossScale: LossScale | null;
-  /** Null where weights are not averaged. */
-  #average: WeightAverage | null = null;
-  #version: number;
-  #step: number;
   /** Updates, scores, saves and loads run one after the other. */
   #turn: Promise<unknown> = Promise.resolve();
   #closed = false;
@@ -87,17 +73,9 @@ export class LocalPolicy implements Policy {
     const frozen = parts.base === null ? [] : parameterSpecs(config, false);
     this.parameterCount = countWeights(frozen) + weights.size;
     this.trainedCount = weights.size;
-    this.#place = parts.place;
-    this.#base = parts.base;
-    this.#reference = parts.reference;
-    this.#weights = weights;
-    this.#first = parts.first;
-    this.#second = parts.second;
+    this.#state = new PolicyState(parts);
     this.#pool = pool;
-    this.#lossScale = options.precision === 'float16' ? new LossScale(options.lossScale) : null;
-    this.#gradients = new LossGradients(this, options, pool, this.#lossScale);
-    this.#version = 0;
-    this.#step = 0;
+    this.#gradients = new LossGradients(this, options, pool, this.#state.lossScale);
   }
 
   /**
@@ -111,7 +89,7 @@ export class LocalPolicy implements Policy {
   }
 
   get version(): number {
-    return this.#version;
+    return this.#state.version;
   }
 
   /** What it runs on, for people. */
@@ -198,20 +176,20 @@ export class LocalPolicy implements Policy {
    */
   async update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
     this.#assertLearns();
-    if (this.#average?.swapped) throw new Error('the average of the weights cannot learn');
+    if (this.#state.average?.swapped) throw new Error('the average of the weights cannot learn');
     const { optimizer } = settings;
     const gradient = this.#gradients.prepared(batch, settings);
     return this.#inTurn(async () => {
       try {
         return await gradient(async (norm, lossScale) => {
-          const step = this.#step + 1;
+          const step = this.#state.step + 1;
           const scale = clipFactor(norm, optimizer.clipNorm) / lossScale;
           await this.#pool.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
-          this.#step = step;
-          this.#version++;
-          if (this.#average !== null) {
+          this.#state.stepped();
+          const { average } = this.#state;
+          if (average !== null) {
             await this.#pool.all({ kind: 'download' });
-            this.#average.follow();
+            average.follow();
           }
           return { 'actor/lr': optimizer.learningRate };
         });
@@ -230,7 +208,7 @@ export class LocalPolicy implements Policy {
     settings: GradientSettings,
   ): Promise<GradientDecomposition> {
     this.#assertLearns();
-    const decompose = this.#gradients.preparedDecomposition(batches, settings, this.#weights);
+    const decompose = this.#gradients.preparedDecomposition(batches, settings, this.#state.weights);
     return this.#inTurn(decompose);
   }
 
@@ -249,14 +227,7 @@ export class LocalPolicy implements Policy {
   /** Forgets the optimizer's moments and its count of steps, and begins the loss scale anew; weights stay. */
   async resetOptimizer(): Promise<void> {
     this.#assertOpen();
-    await this.#inTurn(async () => {
-      for (const store of [this.#first, this.#second]) {
-        store.flat.fill(0);
-        store.touch();
-      }
-      this.#step = 0;
-      this.#lossScale?.restore(undefined);
-    });
+    await this.#inTurn(async () => this.#state.resetOptimizer());
   }
 
   /**
@@ -267,26 +238,7 @@ export class LocalPolicy implements Policy {
     this.#assertOpen();
     await this.#inTurn(async () => {
       await this.#pool.all({ kind: 'download' });
-      await saveCheckpoint(folder, {
-        config: this.config,
-        base: this.#place?.base ?? null,
-        loraDropout: this.#options.loraDropout,
-        weights: this.#weights,
-        dtype,
-        optimizer: { first: this.#first, second: this.#second },
-        progress: {
-          step: this.#step,
-          version: this.#version,
-          ...(this.#lossScale ? { lossScale: this.#lossScale.state } : {}),
-        },
-        files: this.#options.files ?? {},
-      });
-      if (this.#average === null || this.#average.swapped) return;
-      await this.#average.save(folder, {
-        config: this.config,
-        base: this.#place?.base ?? null,
-        files: this.#options.files ?? {},
-      });
+      await this.#state.save(folder, dtype);
     });
   }
 
@@ -300,9 +252,7 @@ export class LocalPolicy implements Policy {
     this.#assertLearns();
     await this.#inTurn(async () => {
       await this.#pool.all({ kind: 'download' });
-      const average = new WeightAverage(this.#weights, decay);
-      if (folder !== undefined) await average.read(folder, this.config);
-      this.#average = average;
+      await this.#state.averageWeights(decay, folder);
     });
   }
 
@@ -311,7 +261,7 @@ export class LocalPolicy implements Policy {
    * @throws Error where weights are not averaged
    */
   async withAverage<T>(work: () => Promise<T>): Promise<T> {
-    const average = this.#average;
+    const { average } = this.#state;
     if (average === null) throw new Error('the weights of this policy are not averaged');
     await this.#exchange(average);
     try {
@@ -336,13 +286,7 @@ export class LocalPolicy implements Policy {
     this.#assertOpen();
     await this.#inTurn(async () => {
       await this.#pool.all({ kind: 'download' });
-      await saveModel(folder, {
-        config: this.config,
-        base: this.#place?.base ?? null,
-        loraDropout: this.#options.loraDropout,
-        weights: this.#weights,
-        files: this.#options.files ?? {},
-      });
+      await this.#state.publish(folder);
     });
   }
 
@@ -350,7 +294,7 @@ export class LocalPolicy implements Policy {
   async weightsNow(): Promise<ModelState> {
     this.#assertOpen();
     await this.#inTurn(() => this.#pool.all({ kind: 'download' }));
-    return { config: this.config, folders: this.#place, base: this.#base, weights: this.#weights };
+    return this.#state.model;
   }
 
   /**
@@ -364,14 +308,7 @@ export class LocalPolicy implements Policy {
       await assertSameModel(folder, this.config);
       try {
         await this.#pool.all({ kind: 'hold' });
-        const adapter = this.config.lora === undefined ? null : folder;
-        await readTrained({ base: folder, adapter }, this.config, this.#weights);
-        const moments = { first: this.#first, second: this.#second };
-        const progress = this.#options.generationOnly ? null : await readOptimizer(folder, moments);
-        this.#step = progress?.step ?? 0;
-        this.#lossScale?.restore(progress?.lossScale);
-        this.#version = progress?.version ?? this.#version + 1;
-        for (const store of [this.#weights, this.#first, this.#second]) store.touch();
+        await this.#state.load(folder);
       } finally {
         await this.#resume(true);
       }
@@ -384,11 +321,10 @@ export class LocalPolicy implements Policy {
    */
   async loadReference(folder: string): Promise<void> {
     this.#assertOpen();
-    const reference = this.#assertAdapted();
+    this.#assertAdapted();
     await this.#inTurn(async () => {
       await assertSameModel(folder, this.config);
-      await readAdapterWeights(folder, this.config, reference);
-      reference.touch();
+      await this.#state.loadReference(folder);
     });
   }
 
@@ -402,7 +338,7 @@ export class LocalPolicy implements Policy {
   /** Lets the workers generate again, under what the weights are now. */
   async #resume(weightsReplaced = false): Promise<void> {
     if (this.#holders > 0 && !weightsReplaced) return;
-    const task = { kind: 'resume', version: this.#version, weightsReplaced } as const;
+    const task = { kind: 'resume', version: this.version, weightsReplaced } as const;
     await this.#pool.all(task);
   }
 
@@ -417,8 +353,8 @@ export class LocalPolicy implements Policy {
     if (this.#options.generationOnly) throw new Error('the policy was opened to generate: it cannot learn');
   }
 
-  #assertAdapted(): ParameterStore {
-    if (this.#reference !== null) return this.#reference;
+  #assertAdapted(): void {
+    if (this.#state.isAdapted) return;
     throw new RangeError('the policy has no adapters, so that no reference shares its weights');
   }
 

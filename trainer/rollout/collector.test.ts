@@ -1,75 +1,25 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { isDeepStrictEqual } from 'node:util';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import type { AnyEnvironment } from '../../env-server/environments/core/environment.ts';
 import { frozenLake } from '../../env-server/environments/frozenlake/frozenlake.ts';
-import type { WaitEvent } from '../client/availability.ts';
 import type { ServerProblem } from '../client/errors.ts';
-import { openServers, type ServerPool } from '../client/servers.ts';
 import { demonstrate } from '../data/demonstrations.ts';
-import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
 import type { ChatMessage } from '../models/tokenizer/chat-template.ts';
 import { loadTokenizer } from '../models/tokenizer/load.ts';
-import { compactVocabulary } from '../prompts/compact.ts';
 import { checkFirstPrompts } from '../training/setup/check-prompts.ts';
 import type { Agent } from './agents/agent.ts';
 import { policyAgent } from './agents/policy-agent.ts';
-import { referenceAgent } from './agents/reference-agent.ts';
 import { scriptedAgent } from './agents/scripted-agent.ts';
+import { alike, collectorOf, MIXTURE, play, random, SAMPLING, TAGS } from './collector.test-data.ts';
 import { Collector } from './collector.ts';
-import { describeTags, promptTask } from './described-tag.ts';
-import type { Episode } from './episode.ts';
+import { describeTags } from './described-tag.ts';
 import type { GroupOutcome } from './group.ts';
 import { RewardFault, type RewardHook } from './rewards/reward-hook.ts';
 import { CAPS, serve } from './server.test-data.ts';
-import { serverProcess } from './server-process.test-data.ts';
-import { type GroupPlan, planGroups, type Tag } from './tag.ts';
+import { planGroups, type Tag } from './tag.ts';
 
 const QWEN = fileURLToPath(new URL('../../test/golden/models/qwen2-tiny', import.meta.url));
-const RESPONSE = { responseLength: 8, think: true };
-const SAMPLING = { temperature: 1, topK: 0, topP: 1 };
-const TAGS: readonly Tag[] = [
-  { name: 'Lake', environmentId: 'FrozenLake-v0', config: {}, ...CAPS },
-  { name: 'Room', environmentId: 'Sokoban-v0', config: { preset: 'simple' }, ...CAPS },
-  { name: 'Arms', environmentId: 'Bandit-v0', config: {}, ...CAPS, maxTurns: 1, maxActionsPerTurn: 1 },
-];
-const MIXTURE = planGroups({
-  tags: TAGS.map(({ name }) => ({ tag: name, groups: 4 })),
-  groupSize: 4,
-  firstSeed: 10_000,
-});
-
-async function collectorOf(
-  servers: ServerPool,
-  tags = TAGS,
-  concurrency = 16,
-  groupTimeoutMs?: number,
-  maxSequenceLength = 161,
-): Promise<Collector> {
-  const described = await describeTags(servers, tags);
-  const tokenizer = buildWordTokenizer(compactVocabulary(described.map(tag => promptTask(tag, RESPONSE))));
-  return new Collector({
-    servers,
-    tags: described,
-    prompt: 'compact',
-    response: RESPONSE,
-    tokenizer,
-    maxSequenceLength,
-    concurrency,
-    groupTimeoutMs,
-  });
-}
-
-const random = referenceAgent({ policy: 'random' });
-const play = (collector: Collector, agent: Agent = random, plans: readonly GroupPlan[] = MIXTURE) =>
-  collector.collect(plans, { agent, sampling: SAMPLING, samplingSeed: 3 });
-
-/** The same episodes, wherever and whenever they were played. */
-function alike(some: readonly Episode[], others: readonly Episode[]): boolean {
-  const essence = ({ server, ...rest }: Episode) => rest;
-  return isDeepStrictEqual(some.map(essence), others.map(essence));
-}
 
 t.test('episodes depend on seeds alone, not on who else plays', async t => {
   const servers = await serve(t);
@@ -366,94 +316,4 @@ t.test('a group that takes too long is given up and counted, and its sessions ar
   t.equal(episodes.length + 4 * dropped.length, 48);
   t.equal(metrics.errored_rollouts, 4 * dropped.length);
   while ((await servers.servers[0].call('list', {})).sessions.length > 0) await sleep(10);
-});
-
-/** Calls `disturb` at the given turns of the collection. */
-function disturbing(at: readonly number[], disturb: (count: number) => void): Agent {
-  let asked = 0;
-  return {
-    respond(turn) {
-      asked++;
-      const hit = at.indexOf(asked);
-      if (hit >= 0) disturb(hit);
-      return random.respond(turn);
-    },
-    release() {},
-  };
-}
-
-async function undisturbed(t: Test, plans: readonly GroupPlan[]): Promise<readonly Episode[]> {
-  const { episodes } = await play(await collectorOf(await serve(t)), random, plans);
-  return episodes;
-}
-
-t.test('a server that is killed and comes back: the same episodes, each once', async t => {
-  const process = await serverProcess(t);
-  const waits: WaitEvent[] = [];
-  let back = 0;
-  const servers = openServers([{ url: process.url, retry: { maxDelayMs: 100 } }], {
-    onWaiting: event => waits.push(event),
-    onBack: () => back++,
-  });
-  t.teardown(() => servers.close());
-  const collector = await collectorOf(servers);
-  const agent = disturbing([40, 90], () => process.restart());
-  const { episodes, dropped, metrics } = await play(collector, agent);
-  t.equal(dropped.length, 0);
-  t.ok(metrics['rollouter/replayed_episodes'] > 0);
-  t.ok(waits.length > 0 && back > 0);
-  t.ok(alike(episodes, await undisturbed(t, MIXTURE)));
-});
-
-t.test('a server that is gone for good: its episodes go on elsewhere', async t => {
-  const gone = await serverProcess(t);
-  const stays = await serverProcess(t);
-  const servers = openServers(
-    [gone, stays].map(({ url }) => ({ url, retry: { patienceMs: 50, baseMs: 1, maxDelayMs: 10 } })),
-  );
-  t.teardown(() => servers.close());
-  const collector = await collectorOf(servers);
-  const agent = disturbing([40], () => gone.kill());
-  const { episodes, dropped } = await play(collector, agent);
-  t.equal(dropped.length, 0);
-  t.ok(alike(episodes, await undisturbed(t, MIXTURE)));
-  t.ok(episodes.some(episode => episode.server === stays.url));
-});
-
-t.test('a server that returns gets work again', async t => {
-  const [first, second] = [await serverProcess(t), await serverProcess(t)];
-  const retry = { patienceMs: 60_000, baseMs: 1, maxDelayMs: 10, probeMs: 20 };
-  const servers = openServers(
-    [first, second].map(({ url }) => ({ url, retry })),
-    {},
-    50,
-  );
-  t.teardown(() => servers.close());
-  const collector = await collectorOf(servers);
-  const playedAt = (episodes: readonly Episode[]) => new Set(episodes.map(({ server }) => server));
-  await first.kill();
-  const without = await play(collector);
-  t.same(playedAt(without.episodes), new Set([second.url]));
-  await first.restart();
-  while (servers.servers.some(server => server.away)) await sleep(10);
-  const both = await play(collector);
-  t.same(playedAt(both.episodes), new Set([first.url, second.url]));
-
-  await first.kill();
-  const agent = disturbing([40], () => {
-    void second.kill();
-    void first.restart();
-  });
-  const { episodes, dropped } = await play(collector, agent);
-  t.equal(dropped.length, 0, 'with all away they are waited for');
-  t.ok(alike(episodes, without.episodes));
-});
-
-t.test('the only server gone for good ends the collection with its name', async t => {
-  const process = await serverProcess(t);
-  const servers = openServers([{ url: process.url, retry: { patienceMs: 50, baseMs: 1, maxDelayMs: 10 } }]);
-  t.teardown(() => servers.close());
-  const collector = await collectorOf(servers);
-  const agent = disturbing([10], () => process.kill());
-  await t.rejects(play(collector, agent), { name: 'ServerUnavailable', server: process.url });
 });

@@ -19,7 +19,7 @@ interface State extends AnsweredObservation {
 }
 
 /**
- * A service that answers `POST {url}/reset`, `/step` and `/close`; docs/how-to/custom-environments.md has the messages.
+ * A service that answers `POST {url}/reset`, `/step` and `/close`; docs/how-to/remote-environments.md has the messages.
  * Without the capability `snapshot` the service keeps the state under our session id; with it the state travels, each
  * step brings its own seed, and every request may be repeated.
  * @throws Problem `invalid_request`

@@ -5,7 +5,7 @@ import { faultsOf, faultText, withFewUnknown } from '../../../shared/faults.ts';
 import { DEEPEST_JSON, faultOf, type JsonLimits } from '../../custom/json-limits.ts';
 import { Problem, type Violation } from '../../problems.ts';
 import type { Operation } from '../operation.ts';
-import { RequestKey } from '../schemas.ts';
+import { RequestKey } from '../schemas/fields.ts';
 
 const MAX_VIOLATIONS = 20;
 

@@ -1,5 +1,5 @@
 import { serverOperation } from '../operation.ts';
-import { EnvId } from '../schemas.ts';
+import { EnvId } from '../schemas/fields.ts';
 import { CheckReport, plainReport } from './definitions.ts';
 
 export const checkOperation = serverOperation({

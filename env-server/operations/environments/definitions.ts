@@ -7,7 +7,7 @@ import type { AuditAction, StoredEnvironment } from '../../persistence/stored-en
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { compileCheck, type InputCheck } from '../dispatch/validation.ts';
-import { AnyJson, nullable } from '../schemas.ts';
+import { AnyJson, nullable } from '../schemas/fields.ts';
 
 /** Taken as it comes and checked by {@link checkDefinition}, which names the faults of the kind that was meant instead of those of all kinds. */
 export const DefinitionInput = AnyJson();

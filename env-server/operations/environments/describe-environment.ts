@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { serverOperation } from '../operation.ts';
-import { Config, EnvId, EnvironmentDocument, Wrappers } from '../schemas.ts';
+import { EnvironmentDocument } from '../schemas/environment.ts';
+import { Config, EnvId, Wrappers } from '../schemas/fields.ts';
 import { environmentDocument } from './environment-document.ts';
 
 export const describeEnvironment = serverOperation({

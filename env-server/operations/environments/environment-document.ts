@@ -4,7 +4,7 @@ import type { Space } from '../../environments/core/space.ts';
 import { gymnasiumSpace, jsonSchema } from '../../environments/core/space-documents.ts';
 import { observationSpaces } from '../../environments/core/spaces.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
-import type { EnvironmentDocument } from '../schemas.ts';
+import type { EnvironmentDocument } from '../schemas/environment.ts';
 
 /** All that a client may want to know of an environment under its effective configuration. */
 export function environmentDocument(variant: Variant): MaybePromise<EnvironmentDocument> {

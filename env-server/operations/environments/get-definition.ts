@@ -1,5 +1,5 @@
 import { serverOperation } from '../operation.ts';
-import { EnvId } from '../schemas.ts';
+import { EnvId } from '../schemas/fields.ts';
 import { StoredDefinition, storedDefinition } from './definitions.ts';
 
 export const getDefinition = serverOperation({

@@ -1,5 +1,6 @@
 import { serverOperation } from '../operation.ts';
-import { EnvId, EnvironmentDocument } from '../schemas.ts';
+import { EnvironmentDocument } from '../schemas/environment.ts';
+import { EnvId } from '../schemas/fields.ts';
 import { environmentDocument } from './environment-document.ts';
 
 export const getEnvironment = serverOperation({

@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { serverOperation } from '../operation.ts';
-import { EnvId, EnvironmentList } from '../schemas.ts';
+import { EnvironmentList } from '../schemas/environment.ts';
+import { EnvId } from '../schemas/fields.ts';
 
 const MAX_SEARCH_LENGTH = 256;
 /** More than a server has by default, so that clients that know no pages see all. */

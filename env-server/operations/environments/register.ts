@@ -1,6 +1,6 @@
 import { EXAMPLES } from '../../custom/examples.ts';
 import { serverOperation } from '../operation.ts';
-import { EnvId } from '../schemas.ts';
+import { EnvId } from '../schemas/fields.ts';
 import { audited, DefinitionInput, documented, Registration, registration } from './definitions.ts';
 
 export const register = serverOperation({

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { serverOperation } from '../operation.ts';
-import { EnvId } from '../schemas.ts';
+import { EnvId } from '../schemas/fields.ts';
 
 export const remove = serverOperation({
   name: 'remove',

@@ -1,5 +1,5 @@
 import { serverOperation } from '../operation.ts';
-import { EnvId } from '../schemas.ts';
+import { EnvId } from '../schemas/fields.ts';
 import { audited, DefinitionInput, documented, Registration, registration } from './definitions.ts';
 
 export const replace = serverOperation({

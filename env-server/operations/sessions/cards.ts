@@ -8,7 +8,7 @@ import { sizeOf } from '../../sessions/limits/size.ts';
 import type { Scope } from '../../sessions/principal.ts';
 import type { Session } from '../../sessions/session.ts';
 import type { Services } from '../operation.ts';
-import type { SessionCard } from '../schemas.ts';
+import type { SessionCard } from '../schemas/trajectory.ts';
 
 /** Open sessions that are looked at for one answer, the newest ones; filters look no further. */
 const MOST_LOOKED_AT = 2000;

@@ -1,7 +1,8 @@
 import { Type } from 'typebox';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { sessionOperation } from '../operation.ts';
-import { ClonedSessions, Count, GroupId } from '../schemas.ts';
+import { Count, GroupId } from '../schemas/fields.ts';
+import { ClonedSessions } from '../schemas/session.ts';
 import { openedReply } from './views.ts';
 
 export const clone = sessionOperation({

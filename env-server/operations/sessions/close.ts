@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { serverOperation } from '../operation.ts';
-import { SessionId } from '../schemas.ts';
+import { SessionId } from '../schemas/fields.ts';
 
 export const close = serverOperation({
   name: 'close',

@@ -4,7 +4,6 @@ import { serverOperation } from '../operation.ts';
 import {
   Config,
   Count,
-  CreatedSession,
   DynamicsSeed,
   EnvId,
   Format,
@@ -13,7 +12,8 @@ import {
   Seed,
   TtlSeconds,
   Wrappers,
-} from '../schemas.ts';
+} from '../schemas/fields.ts';
+import { CreatedSession } from '../schemas/session.ts';
 import { openedReply, openedView } from './views.ts';
 
 export const create = serverOperation({

@@ -1,5 +1,5 @@
 import { sessionOperation } from '../operation.ts';
-import { SessionDetail } from '../schemas.ts';
+import { SessionDetail } from '../schemas/session.ts';
 import { sessionDetail } from './views.ts';
 
 export const get = sessionOperation({

@@ -6,7 +6,8 @@ import { sizeOf } from '../../sessions/limits/size.ts';
 import type { ListRequest } from '../../sessions/manager.ts';
 import type { Scope } from '../../sessions/principal.ts';
 import { type Services, serverOperation } from '../operation.ts';
-import { EnvId, GroupId, type Session, SessionPage } from '../schemas.ts';
+import { EnvId, GroupId } from '../schemas/fields.ts';
+import { type Session, SessionPage } from '../schemas/session.ts';
 import { MAX_OBSERVATION_BYTES, sessionView } from './views.ts';
 
 const DEFAULT_PAGE = 100;

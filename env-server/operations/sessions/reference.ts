@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { sessionOperation } from '../operation.ts';
-import { ReferencePlan } from '../schemas.ts';
+import { ReferencePlan } from '../schemas/session.ts';
 
 const DEFAULT_POLICY = 'optimal';
 const MAX_ACTIONS = 10_000;

@@ -3,7 +3,7 @@ import { encodePng } from '../../environments/core/drawing/png.ts';
 import { scaled } from '../../environments/core/drawing/scale.ts';
 import type { LiveEpisode } from '../../sessions/episodes/live-episode.ts';
 import { sessionOperation } from '../operation.ts';
-import { PictureSize, Rendering, RenderMode } from '../schemas.ts';
+import { PictureSize, Rendering, RenderMode } from '../schemas/session.ts';
 
 /** Pictures that are remembered. */
 const MAX_PICTURES = 64;

@@ -6,7 +6,8 @@ import type { FinishedSession } from '../../sessions/finished-sessions.ts';
 import { sizeOf } from '../../sessions/limits/size.ts';
 import { Session } from '../../sessions/session.ts';
 import { serverOperation } from '../operation.ts';
-import { Replay, type ReplayRecord, SessionId } from '../schemas.ts';
+import { SessionId } from '../schemas/fields.ts';
+import { Replay, type ReplayRecord } from '../schemas/trajectory.ts';
 
 /** Estimated memory of the records of one reply, in bytes; at least one record is sent. */
 const MOST_BYTES = 2 * 1024 * 1024;

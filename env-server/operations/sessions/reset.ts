@@ -1,7 +1,8 @@
 import { Type } from 'typebox';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { sessionOperation } from '../operation.ts';
-import { DynamicsSeed, Options, Seed, Session } from '../schemas.ts';
+import { DynamicsSeed, Options, Seed } from '../schemas/fields.ts';
+import { Session } from '../schemas/session.ts';
 import { sessionView } from './views.ts';
 
 export const reset = sessionOperation({

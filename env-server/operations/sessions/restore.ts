@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { sessionOperation } from '../operation.ts';
-import { Session } from '../schemas.ts';
+import { Session } from '../schemas/session.ts';
 import { sessionView } from './views.ts';
 
 export const restore = sessionOperation({

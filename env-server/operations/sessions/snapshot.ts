@@ -1,5 +1,5 @@
 import { sessionOperation } from '../operation.ts';
-import { Snapshot } from '../schemas.ts';
+import { Snapshot } from '../schemas/session.ts';
 
 export const snapshot = sessionOperation({
   name: 'snapshot',

@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { sessionOperation } from '../operation.ts';
-import { AnyJson, StepResult } from '../schemas.ts';
+import { AnyJson } from '../schemas/fields.ts';
+import { StepResult } from '../schemas/session.ts';
 
 const MAX_STEP_MS = 600_000;
 

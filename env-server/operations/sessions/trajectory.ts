@@ -1,7 +1,8 @@
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
+import { trajectoryOf } from '../../sessions/trajectory.ts';
 import { sessionOperation } from '../operation.ts';
-import { Trajectory } from '../schemas.ts';
+import { Trajectory } from '../schemas/trajectory.ts';
 
 export const trajectory = sessionOperation({
   name: 'trajectory',
@@ -16,7 +17,7 @@ export const trajectory = sessionOperation({
   problems: ['unsupported'],
   result: Trajectory,
   mediaTypes: ['application/jsonl'],
-  handle: (_services, session) => chain(session.trajectory(), records => ({ records })),
+  handle: (_services, session) => chain(trajectoryOf(session), records => ({ records })),
   represent: ({ records }) =>
     chain(inScheduledSlices(linesOf(records)), body => ({
       contentType: 'application/jsonl; charset=utf-8',

@@ -1,6 +1,6 @@
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { sessionOperation } from '../operation.ts';
-import { ValidActions } from '../schemas.ts';
+import { ValidActions } from '../schemas/session.ts';
 
 export const validActions = sessionOperation({
   name: 'valid_actions',

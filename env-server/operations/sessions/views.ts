@@ -5,7 +5,7 @@ import { sizeOf } from '../../sessions/limits/size.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import type { Session as LiveSession } from '../../sessions/session.ts';
 import { WrittenResult } from '../dispatch/written-result.ts';
-import type { Session, SessionDetail } from '../schemas.ts';
+import type { Session, SessionDetail } from '../schemas/session.ts';
 
 /** What the observations in one reply may take: a longer reply holds up everybody while it is written. */
 export const MAX_OBSERVATION_BYTES = 8 * 1024 * 1024;

@@ -1,17 +1,12 @@
 import { spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { until } from '../../../test/until.test-data.ts';
-import { SessionContinuity } from './continuity.ts';
-import { FrameBuffer } from './frames.ts';
 import { openJournal, replayed } from './journal.test-data.ts';
-import { replayJournal } from './replay.ts';
 import { listSegments } from './segments.ts';
 
-/** What applying a record takes. */
-const MS_PER_RECORD = 0.002;
 const FIRST = '0000000001-first-0.journal';
 
 t.test('records of one turn go out in one write, and replies wait for it', async t => {
@@ -245,129 +240,6 @@ t.test('synced: a segment that is left is synced first', async t => {
   journal.close();
 });
 
-t.test('a torn tail is cut, wherever it is torn', async t => {
-  const folder = t.testdir();
-  const { journal } = openJournal(folder);
-  journal.append('step', 'sA', 1, 'Left');
-  await nextTurn();
-  const whole = statSync(join(folder, FIRST)).size;
-  journal.append('step', 'sB', 1, 'Left');
-  await nextTurn();
-  journal.close();
-  const bytes = readFileSync(join(folder, FIRST));
-  for (let size = bytes.length - 1; size > whole; size--) {
-    truncateSync(join(folder, FIRST), size);
-    const { records, findings } = await replayed(folder);
-    t.same(records, ['step sA 1 "Left"']);
-    t.match(findings.faults, [{ kind: 'torn', file: FIRST, offset: whole, bytes: size - whole }]);
-  }
-});
-
-t.test('a damaged record is named and costs only what follows for its session', async t => {
-  const folder = t.testdir();
-  const { journal } = openJournal(folder);
-  const starts: number[] = [];
-  for (const [id, n] of [
-    ['sA', 1],
-    ['sB', 1],
-    ['sA', 2],
-    ['sB', 2],
-    ['sA', 3],
-    ['sB', 3],
-    ['sC', 1],
-  ] as const) {
-    starts.push(journal.bytesOnDisk);
-    journal.append('step', id, n, 'Left');
-    await nextTurn();
-  }
-  journal.close();
-  const path = join(folder, FIRST);
-  const sound = readFileSync(path);
-  const play = async (damaged: Buffer) => {
-    writeFileSync(path, damaged);
-    const continuity = new SessionContinuity();
-    continuity.covers('sD', 4);
-    const findings = { faults: [], incomplete: undefined };
-    const applied: string[] = [];
-    for await (const { record, position } of replayJournal(folder, listSegments(folder), findings)) {
-      const { sessionId, n } = record;
-      if (continuity.verdict(record, position) === 'apply') applied.push(`${sessionId}${n}`);
-    }
-    return { applied, findings, behind: [...continuity.behind(findings)].sort() };
-  };
-  const flipped = (at: number) => {
-    const damaged = Buffer.from(sound);
-    damaged[at] ^= 0x01;
-    return damaged;
-  };
-
-  t.same((await play(sound)).behind, []);
-  const action = await play(flipped(starts[3] - 2));
-  t.same(action.applied, ['sA1', 'sB1', 'sB2', 'sB3', 'sC1']);
-  t.match(action.findings.faults, [{ kind: 'corrupt', file: FIRST, offset: starts[2], sessionId: 'sA' }]);
-  t.same(action.behind, ['sA']);
-
-  const length = await play(flipped(starts[2] + 4));
-  t.same(length.applied, action.applied, 'also where its length is damaged');
-  t.same(length.behind, ['sA']);
-
-  const last = await play(flipped(starts[5] + 18));
-  t.same(last.applied, ['sA1', 'sB1', 'sA2', 'sB2', 'sA3', 'sC1']);
-  t.same(last.behind, ['sB'], 'also where nothing of that session follows');
-
-  const nameless = await play(flipped(starts[5] + 10));
-  t.same(
-    nameless.behind,
-    ['sA', 'sB', 'sD'],
-    'whose it was cannot be told: all that have no record after it',
-  );
-
-  const zeroed = Buffer.from(sound).fill(0, starts[5]);
-  t.match((await play(zeroed)).findings.faults, [{ kind: 'corrupt', offset: starts[5] }]);
-});
-
-t.test('records that are there twice, or covered, count once', async t => {
-  const continuity = new SessionContinuity();
-  continuity.covers('sA', 2);
-  const at = { file: FIRST, offset: 0 };
-  const verdict = (n: number) => continuity.verdict({ kind: 'step', sessionId: 'sA', n, body: 'Left' }, at);
-  t.same([1, 2, 3, 3, 4, 6, 5].map(verdict), [
-    'covered',
-    'covered',
-    'apply',
-    'covered',
-    'apply',
-    'ignored',
-    'ignored',
-  ]);
-  t.same([...continuity.behind({ faults: [], incomplete: undefined })], ['sA']);
-  t.same(continuity.behind({ faults: [], incomplete: 'the machine went down' }).size, 1);
-});
-
-t.test('replaying lets others have their turn', async t => {
-  const folder = t.testdir();
-  const { journal } = openJournal(folder);
-  for (let n = 1; n <= 20_000; n++) journal.append('step', 'sA', n, n);
-  journal.close();
-  let turns = 0;
-  let done = false;
-  const count = () => {
-    turns++;
-    if (!done) setImmediate(count);
-  };
-  setImmediate(count);
-  let read = 0;
-  const findings = { faults: [], incomplete: undefined };
-  for await (const _ of replayJournal(folder, listSegments(folder), findings)) {
-    read++;
-    const end = performance.now() + MS_PER_RECORD;
-    while (performance.now() < end);
-  }
-  done = true;
-  t.equal(read, 20_000);
-  t.ok(turns >= 5, `${turns} turns`);
-});
-
 t.test(
   'several processes: each has its own files, and what earlier runs left is deleted when all have it',
   async t => {
@@ -403,17 +275,3 @@ t.test(
     for (const { journal } of [...workers, again]) journal.close();
   },
 );
-
-t.test('a segment of another version is named, not guessed at', async t => {
-  const folder = t.testdir();
-  const { journal } = openJournal(folder);
-  journal.append('step', 'sA', 1, 'Left');
-  journal.close();
-  const buffer = new FrameBuffer();
-  buffer.add('h'.charCodeAt(0), '-', 0, { format: 99, boot: '', synced: true });
-  buffer.add('s'.charCodeAt(0), 'sA', 2, 'Left');
-  writeFileSync(join(folder, '0000000002-first-0.journal'), Buffer.concat([Buffer.of(0), buffer.bytes]));
-  const { records, findings } = await replayed(folder);
-  t.same(records, ['step sA 1 "Left"']);
-  t.match(findings.faults, [{ kind: 'unreadable', reason: /another version/ }]);
-});

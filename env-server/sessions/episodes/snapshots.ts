@@ -1,6 +1,9 @@
+import { Problem } from '../../problems.ts';
 import { type ActionChunk, chunksOf, type LogPosition } from './action-log.ts';
 import type { EpisodeState } from './episode.ts';
 
+const MAX_SNAPSHOTS = 1024;
+const RETRY_AFTER_SECONDS = 1;
 /** Of a snapshot besides its episode. */
 const SNAPSHOT_BYTES = 128;
 
@@ -13,8 +16,14 @@ export class Snapshots {
   /** Chunks of actions that a snapshot needs. */
   readonly #needed = new Set<ActionChunk>();
 
-  get size(): number {
-    return this.#episodes.size;
+  /** @throws Problem `too_many_snapshots` when the session has as many as it may have */
+  requirePlace(sessionId: string): void {
+    if (this.#episodes.size < MAX_SNAPSHOTS) return;
+    throw new Problem(
+      'too_many_snapshots',
+      `session ${sessionId} has ${MAX_SNAPSHOTS} snapshots, the most it may have`,
+      { retryAfterSeconds: RETRY_AFTER_SECONDS },
+    );
   }
 
   get(snapshotId: string): EpisodeState | undefined {

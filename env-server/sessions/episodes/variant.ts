@@ -2,6 +2,7 @@ import type { JsonObject } from '../../../shared/json.ts';
 import type { AnyEnvironment, ObservationFormat } from '../../environments/core/environment.ts';
 import { withParts } from '../../environments/core/parts.ts';
 import { resolveConfig, resolveOptions, stepLimit } from '../../environments/core/settings.ts';
+import { Problem } from '../../problems.ts';
 import { type WrapperChoice, wrap } from '../../wrappers/wrap.ts';
 import type { ByteAccount } from '../limits/budgets.ts';
 import { sizeOf } from '../limits/size.ts';
@@ -59,6 +60,15 @@ export class Variant {
     this.copyable = this.environment.dispose === undefined;
     this.checkAction = actionCheck(spec.actionSpace);
     this.bytes = VARIANT_BYTES + sizeOf(config) + sizeOf(this.config) + sizeOf(wrappers);
+  }
+
+  /** @throws Problem `unsupported` where states do not hold everything */
+  requireCopyable(): void {
+    if (this.copyable) return;
+    throw new Problem(
+      'unsupported',
+      `${this.environment.spec.id} holds more than its state and cannot be copied`,
+    );
   }
 
   /** What a session of this client would need besides itself, in bytes. */

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
-import type { SessionDetail } from '../../operations/schemas.ts';
+import type { SessionDetail } from '../../operations/schemas/session.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';

@@ -6,7 +6,7 @@ import { observationSpaces } from '../../environments/core/spaces.ts';
 import type { OperationInput } from '../../operations/declaration.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
-import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas.ts';
+import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas/session.ts';
 import { Problem, type ProblemCode } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import { operate } from '../operate.ts';

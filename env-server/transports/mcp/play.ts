@@ -6,7 +6,7 @@ import type {
   SessionDetail,
   StepResult,
   ValidActions,
-} from '../../operations/schemas.ts';
+} from '../../operations/schemas/session.ts';
 import { Problem } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import type { Principal } from '../../sessions/principal.ts';

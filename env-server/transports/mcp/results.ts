@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { isParts, partsOfText, textOfParts, withoutImages } from '../../../shared/observation-parts.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
-import type { Session, SessionDetail, StepResult, ValidActions } from '../../operations/schemas.ts';
+import type { Session, SessionDetail, StepResult, ValidActions } from '../../operations/schemas/session.ts';
 import { PROBLEMS } from '../../problems.ts';
 import type { ToolContent, ToolResult } from './endpoint.ts';
 

@@ -3,7 +3,7 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { ActionTool } from '../../environments/core/environment.ts';
 import { jsonSchema } from '../../environments/core/space-documents.ts';
 import { compileCheck, type InputCheck } from '../../operations/dispatch/validation.ts';
-import { AnyJson, Config, closed, Options, Seed, SessionId } from '../../operations/schemas.ts';
+import { AnyJson, Config, closed, Options, Seed, SessionId } from '../../operations/schemas/fields.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import type { ToolDocument } from './endpoint.ts';
 import { RpcError } from './json-rpc.ts';

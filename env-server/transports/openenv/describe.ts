@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import type { EnvironmentDocument } from '../../operations/schemas.ts';
+import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
 import type { ActionForm } from './action-form.ts';
 
 /** Version of the protocol; its validator derives the profile `openenv-http/1.x` from it. */

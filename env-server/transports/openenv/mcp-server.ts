@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { VERSION } from '../../../shared/version.ts';
 import { isObject } from '../../custom/answer.ts';
-import type { EnvironmentDocument } from '../../operations/schemas.ts';
+import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { McpEndpoint, ToolResult } from '../mcp/endpoint.ts';
 import {

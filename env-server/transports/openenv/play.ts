@@ -4,7 +4,7 @@ import type { OpenEnvReply } from '../../custom/remote/openenv-protocol.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../../operations/declaration.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
-import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas.ts';
+import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas/session.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { operate } from '../operate.ts';

@@ -5,7 +5,7 @@ import { SESSION_HEADER } from '../../custom/remote/openenv-protocol.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import type { SiblingWorkers } from '../../operations/dispatch/sibling-workers.ts';
-import type { EnvironmentDocument } from '../../operations/schemas.ts';
+import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
 import type { SessionLimits } from '../../sessions/limits/admission.ts';
 import { RpcError, rpcFailure } from '../mcp/json-rpc.ts';
 import { operate } from '../operate.ts';

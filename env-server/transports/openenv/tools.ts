@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import type { EnvironmentDocument } from '../../operations/schemas.ts';
+import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { ToolDocument, ToolResult } from '../mcp/endpoint.ts';
 import { contentOf } from '../mcp/results.ts';

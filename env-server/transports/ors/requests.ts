@@ -13,7 +13,7 @@ import {
   RequestKey,
   Seed,
   Wrappers,
-} from '../../operations/schemas.ts';
+} from '../../operations/schemas/fields.ts';
 import { Problem } from '../../problems.ts';
 
 /** Header that names the episode of a request. */

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
-import type { Session } from '../../operations/schemas.ts';
+import type { Session } from '../../operations/schemas/session.ts';
 import { Problem, type ProblemCode } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { McpPlay, type McpSession } from '../mcp/play.ts';

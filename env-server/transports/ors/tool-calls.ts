@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
-import type { SessionDetail } from '../../operations/schemas.ts';
+import type { SessionDetail } from '../../operations/schemas/session.ts';
 import { PROBLEMS, type ProblemCode } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import type { ToolContent, ToolResult } from '../mcp/endpoint.ts';

@@ -5,7 +5,7 @@ import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { newCall } from '../../operations/dispatch/execute.ts';
 import { textForm } from '../../operations/dispatch/reply-form.ts';
 import { compileCheck } from '../../operations/dispatch/validation.ts';
-import { RequestKey } from '../../operations/schemas.ts';
+import { RequestKey } from '../../operations/schemas/fields.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { encodeText } from '../replies/texts.ts';
 import { inputOf, JSON_TYPE, OK, type RestRoute } from './route.ts';

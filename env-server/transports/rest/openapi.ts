@@ -1,7 +1,9 @@
 import type { TObject, TSchema } from 'typebox';
 import { BATCH_PROBLEMS, documentedProblems } from '../../operations/dispatch/documented-problems.ts';
 import type { Operation } from '../../operations/operation.ts';
-import { ProblemSchema, REQUEST_KEY, SessionCard } from '../../operations/schemas.ts';
+import { REQUEST_KEY } from '../../operations/schemas/fields.ts';
+import { ProblemSchema } from '../../operations/schemas/problem.ts';
+import { SessionCard } from '../../operations/schemas/trajectory.ts';
 import { OPERATIONS } from '../../operations/table.ts';
 import type { ProblemCode } from '../../problems.ts';
 import { WATCH_PROPERTIES } from '../websocket/session-feed.ts';

@@ -1,7 +1,8 @@
 import { Type } from 'typebox';
 import { compileCheck } from '../../operations/dispatch/validation.ts';
 import type { Services } from '../../operations/operation.ts';
-import { EnvId, GroupId, type SessionCard } from '../../operations/schemas.ts';
+import { EnvId, GroupId } from '../../operations/schemas/fields.ts';
+import type { SessionCard } from '../../operations/schemas/trajectory.ts';
 import { type CardEntry, type CardFilter, cardsHere, cardText } from '../../operations/sessions/cards.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';

@@ -9,7 +9,7 @@ import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { newCall, type OperationCall } from '../../operations/dispatch/execute.ts';
 import type { TraceContext } from '../../operations/dispatch/tracing.ts';
 import { compileCheck } from '../../operations/dispatch/validation.ts';
-import { RequestKey } from '../../operations/schemas.ts';
+import { RequestKey } from '../../operations/schemas/fields.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { traceIdIn, traceIdOf } from '../monitoring/trace-requests.ts';

@@ -1,7 +1,10 @@
 import { pathToFileURL } from 'node:url';
 import { parentPort, workerData } from 'node:worker_threads';
 
-/** Runs the `reward` of a file for each episode that is posted, and posts what it returns, or why it failed. */
+/**
+ * Runs the `reward` of a file for each episode that is posted. Posts that it begins, then what the file returns, or why it
+ * failed.
+ */
 const loaded = import(pathToFileURL(workerData as string).href) as Promise<{ reward?: unknown }>;
 // Told with the first episode.
 loaded.catch(() => undefined);
@@ -10,6 +13,7 @@ parentPort?.on('message', async (episode: unknown) => {
   try {
     const { reward } = await loaded;
     if (typeof reward !== 'function') throw new TypeError('it exports no function `reward`');
+    parentPort?.postMessage({ began: true });
     parentPort?.postMessage({ answer: await reward(episode) });
   } catch (error) {
     parentPort?.postMessage({

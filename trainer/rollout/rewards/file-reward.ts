@@ -2,12 +2,14 @@ import { resolve } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { type HookEpisode, RewardFault, type RewardHook } from './reward-hook.ts';
 
+/** For the start of a thread, and for what the file does as it is loaded. */
+const START_TIMEOUT_MS = 60_000;
 const WORKER = new URL('./file-reward-worker.ts', import.meta.url);
 
 export interface FileRewardSettings {
   readonly file: string;
   readonly mode: RewardHook['mode'];
-  /** For one episode; a function that takes longer is ended with its thread, which begins anew. */
+  /** For one episode, from when the function is called; one that takes longer is ended with its thread, which begins anew. */
   readonly timeoutMs: number;
   /** Heap of the thread. */
   readonly memoryMb: number;
@@ -58,12 +60,16 @@ export class FileReward implements RewardHook {
     this.#current = this.#queue.shift();
     if (!this.#current) return;
     this.#worker ??= this.#start();
-    const { timeoutMs } = this.#settings;
-    this.#timer = setTimeout(
-      () => this.#end(new RewardFault(this, `took more than ${timeoutMs / 1000} s for an episode`)),
-      timeoutMs,
-    );
+    this.#limit(START_TIMEOUT_MS, 'to be loaded');
     this.#worker.postMessage(this.#current.episode);
+  }
+
+  #limit(ms: number, what: string): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(
+      () => this.#end(new RewardFault(this, `took more than ${ms / 1000} s ${what}`)),
+      ms,
+    );
   }
 
   #start(): Worker {
@@ -71,8 +77,9 @@ export class FileReward implements RewardHook {
       workerData: this.name,
       resourceLimits: { maxOldGenerationSizeMb: this.#settings.memoryMb },
     });
-    worker.on('message', ({ answer, error }: { answer?: unknown; error?: string }) => {
+    worker.on('message', ({ began, answer, error }: { began?: true; answer?: unknown; error?: string }) => {
       if (worker !== this.#worker) return;
+      if (began) return this.#limit(this.#settings.timeoutMs, 'for an episode');
       const current = this.#take();
       if (error === undefined) current?.resolve(answer);
       else current?.reject(new RewardFault(this, `failed: ${error}`));

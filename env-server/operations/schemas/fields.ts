@@ -1,0 +1,78 @@
+import { type TProperties, type TSchema, Type } from 'typebox';
+import type { Json } from '../../../shared/json.ts';
+
+/** Longest request key, group id and name a client may choose, in characters. */
+const NAME_LENGTH = 128;
+/** Most sessions one request may create. */
+const GROUP_SIZE = 4096;
+const MAX_TTL_SECONDS = 7 * 24 * 3600;
+
+/** An object that refuses unknown keys. */
+export const closed = <P extends TProperties>(
+  properties: P,
+  options: { title?: string; description?: string; examples?: readonly unknown[] } = {},
+) => Type.Object(properties, { additionalProperties: false, ...options });
+
+export const nullable = <S extends TSchema>(schema: S, description: string) =>
+  Type.Union([schema, Type.Null()], { description });
+
+/** Any JSON value. */
+export const AnyJson = (options: { description?: string } = {}) => Type.Unsafe<Json>({ ...options });
+
+export const Bag = Type.Record(Type.String(), AnyJson());
+
+export const SessionId = Type.String({ minLength: 1, maxLength: NAME_LENGTH, description: 'The session.' });
+export const EnvId = Type.String({
+  minLength: 1,
+  maxLength: NAME_LENGTH,
+  description: 'Environment id, `[namespace/]Name-vN`.',
+});
+export const REQUEST_KEY = {
+  minLength: 1,
+  maxLength: NAME_LENGTH,
+  description: 'Repeating a request with the same key returns the stored reply and changes nothing.',
+};
+export const RequestKey = Type.String(REQUEST_KEY);
+export const Seed = nullable(
+  Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  'Seeds the episode; drawn at random when absent or null. The effective seed is always returned.',
+);
+/** So that members of the largest group have safe integers. */
+const MAX_DYNAMICS_SEED = Number.MAX_SAFE_INTEGER - GROUP_SIZE;
+export const DynamicsSeed = nullable(
+  Type.Integer({ minimum: 0, maximum: MAX_DYNAMICS_SEED }),
+  'Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k.',
+);
+export const Config = Type.Record(Type.String(), AnyJson(), {
+  description:
+    'Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from.',
+});
+export const Options = nullable(
+  Bag,
+  'Pins the start of the episode, by the environment’s `options_schema`; null is the same as none.',
+);
+export const Count = Type.Integer({ minimum: 1, maximum: GROUP_SIZE, default: 1 });
+export const TtlSeconds = Type.Number({
+  exclusiveMinimum: 0,
+  maximum: MAX_TTL_SECONDS,
+  description: 'Idle seconds after which the session expires; the server’s default when absent.',
+});
+export const GroupId = Type.String({ minLength: 1, maxLength: NAME_LENGTH });
+export const Format = Type.Enum(['text', 'grid', 'coord', 'grid_coord', 'image', 'structured', 'parts'], {
+  type: 'string',
+  default: 'text',
+  description: 'Form of the observations, one of the environment’s `observation_formats`.',
+});
+
+export const WrapperChoice = closed(
+  {
+    name: Type.String({ minLength: 1, maxLength: NAME_LENGTH }),
+    options: Type.Optional(Bag),
+  },
+  { title: 'WrapperChoice', examples: [{ name: 'time_limit', options: { max_steps: 20 } }] },
+);
+export const Wrappers = Type.Array(WrapperChoice, {
+  maxItems: 16,
+  description: 'Wrappers in the order they are applied.',
+  examples: [[{ name: 'time_limit', options: { max_steps: 20 } }]],
+});

@@ -1,0 +1,247 @@
+import type { JsonObject } from '../../shared/json.ts';
+import type { ObservationFormat } from '../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
+import { inScheduledSlices, type Sliced } from '../environments/core/slices.ts';
+import { Problem } from '../problems.ts';
+import { scheduler } from '../scheduling/fair-scheduler.ts';
+import { beginEpisode, type EpisodeState, withDynamics } from './episodes/episode.ts';
+import type { Variant } from './episodes/variant.ts';
+import { newId } from './ids.ts';
+import type { Admission, SessionLimits } from './limits/admission.ts';
+import { type ByteAccount, sessionBudgetExceeded } from './limits/budgets.ts';
+import { newSessionId, serialAfter, type WorkerPlacement } from './placement.ts';
+import { newSessionSize, Session } from './session.ts';
+import type { Shutdown } from './shutdown.ts';
+import type { SessionRecorder } from './storage/recorder.ts';
+
+export interface CreateRequest {
+  readonly seed?: number;
+  readonly dynamics_seed?: number;
+  readonly options?: JsonObject;
+  readonly count?: number;
+  readonly group_id?: string;
+  readonly ttl_s?: number;
+  readonly observation_format?: ObservationFormat;
+}
+
+/** What sessions that are opened together have in common. */
+type OpenSettings = Pick<Session, 'owner' | 'variant' | 'groupId' | 'format' | 'ttlMs'>;
+
+/** Who keeps the sessions that are opened. */
+export interface SessionHost {
+  readonly recorder: SessionRecorder | undefined;
+  readonly now: () => number;
+  wall(time: number): number;
+  /** Takes in a session that was opened. */
+  add(session: Session): void;
+  /** Ends a session that no client has heard of. */
+  discard(session: Session): void;
+}
+
+/** Sessions of a group that are opened in one go. */
+const OPENED_AT_ONCE = 32;
+
+/** Opens sessions within the limits: new ones, groups and clones. */
+export class SessionOpener {
+  readonly #host: SessionHost;
+  readonly #limits: SessionLimits;
+  readonly #admission: Admission;
+  readonly #shutdown: Shutdown;
+  readonly #placement: WorkerPlacement | undefined;
+  #serial = 0;
+
+  constructor(
+    host: SessionHost,
+    limits: SessionLimits,
+    admission: Admission,
+    shutdown: Shutdown,
+    placement: WorkerPlacement | undefined,
+  ) {
+    this.#host = host;
+    this.#limits = limits;
+    this.#admission = admission;
+    this.#shutdown = shutdown;
+    this.#placement = placement;
+  }
+
+  /** Sessions that are opened from now on come after this one. */
+  countFrom(serial: number): void {
+    this.#serial = Math.max(this.#serial, serial);
+  }
+
+  /**
+   * Opens a session or a group; all of it or nothing.
+   * @throws Problem `too_many_sessions`, `draining`, `invalid_request`; InvalidOptions
+   */
+  create(owner: string, variant: Variant, request: CreateRequest): MaybePromise<Session[]> {
+    const count = request.count ?? 1;
+    const format = request.observation_format ?? 'text';
+    if (!variant.formats.includes(format)) {
+      const detail = `${variant.environment.spec.id} has no observation format "${format}"; it has ${variant.formats.join(', ')}`;
+      throw new Problem('invalid_request', detail, {
+        violations: [{ pointer: '/observation_format', detail }],
+      });
+    }
+    const groupId = request.group_id ?? (count > 1 ? newId('g') : null);
+    const ttlMs = 1000 * (request.ttl_s ?? this.#limits.idleTtlSeconds);
+    const { account } = this.#admission.client(owner);
+    account.requireRoom(variant.openingBytes);
+    return this.#admitted(owner, variant, count, () =>
+      chain(beginEpisodes(variant, request, count), episodes => {
+        this.#shutdown.requireRunning();
+        requireRoom(account, variant, episodes);
+        return this.#openAll({ owner, variant, groupId, format, ttlMs }, episodes);
+      }),
+    );
+  }
+
+  /** @throws Problem `too_many_sessions`, `draining`, `unsupported`, `session_budget_exceeded` and the like */
+  clone(session: Session, count: number, groupId: string | undefined): MaybePromise<Session[]> {
+    const episode = session.share();
+    const { owner, variant, format, ttlMs } = session;
+    const group = groupId ?? session.groupId;
+    return this.#admitted(owner, variant, count, () => {
+      this.#shutdown.requireRunning();
+      const episodes = new Array<EpisodeState>(count).fill(episode);
+      requireRoom(this.#admission.client(owner).account, variant, episodes);
+      return this.#openAll({ owner, variant, groupId: group, format, ttlMs }, episodes);
+    });
+  }
+
+  /** Opens and journals sessions; a large group in slices. */
+  #openAll(settings: OpenSettings, episodes: readonly EpisodeState[]): MaybePromise<Session[]> {
+    if (episodes.length > OPENED_AT_ONCE) return inScheduledSlices(this.#opening(settings, episodes));
+    const opened = episodes.map(episode => this.#open(settings, episode));
+    this.#host.recorder?.opened(opened);
+    return opened;
+  }
+
+  /**
+   * Sets the room of all aside before the first is opened.
+   * @throws Problem `draining` when the server stops meanwhile; those that were opened are closed then
+   */
+  *#opening(settings: OpenSettings, episodes: readonly EpisodeState[]): Sliced<Session[]> {
+    const { owner, variant } = settings;
+    const { account } = this.#admission.client(owner);
+    const sizes = episodes.map(newSessionSize);
+    let setAside = sizes.reduce((sum, size) => sum + size, 0);
+    account.add(setAside);
+    const opened: Session[] = [];
+    try {
+      for (let first = 0; first < episodes.length; first += OPENED_AT_ONCE) {
+        if (first > 0) yield;
+        this.#shutdown.requireRunning();
+        const next = episodes.slice(first, first + OPENED_AT_ONCE);
+        for (let i = 0; i < next.length; i++) {
+          account.add(-sizes[first + i]);
+          setAside -= sizes[first + i];
+          opened.push(this.#open(settings, next[i]));
+        }
+        this.#host.recorder?.opened(opened.slice(first), opened[0]);
+      }
+      return opened;
+    } catch (error) {
+      // Who admitted all of them takes all of them back.
+      this.#admission.count(owner, variant.counters, opened.length);
+      for (const session of opened) this.#host.discard(session);
+      throw error;
+    } finally {
+      account.add(-setAside);
+    }
+  }
+
+  /** Opens sessions within the limits. Where that fails, they do not count. */
+  #admitted(
+    owner: string,
+    variant: Variant,
+    count: number,
+    open: () => MaybePromise<Session[]>,
+  ): MaybePromise<Session[]> {
+    this.#shutdown.requireOpen();
+    const refuse = (error: unknown): never => {
+      this.#admission.count(owner, variant.counters, -count);
+      throw error;
+    };
+    const begin = (): MaybePromise<Session[]> => {
+      try {
+        const sessions = open();
+        return sessions instanceof Promise ? sessions.catch(refuse) : sessions;
+      } catch (error) {
+        return refuse(error);
+      }
+    };
+    const admitted = this.#admission.admit(owner, variant.counters, count);
+    const opened = admitted instanceof Promise ? admitted.then(scheduler.keep(begin)) : begin();
+    if (opened instanceof Promise) this.#shutdown.follow(opened);
+    return opened;
+  }
+
+  #open(settings: OpenSettings, episode: EpisodeState): Session {
+    const { account } = this.#admission.client(settings.owner);
+    settings.variant.opened(account);
+    const session = new Session(
+      {
+        ...settings,
+        account,
+        recorder: this.#host.recorder,
+        id: newSessionId(this.#placement),
+        serial: this.#nextSerial(),
+        now: this.#host.now,
+        wall: this.#host.wall,
+        deadline: this.#host.now() + 1000 * this.#limits.lifetimeSeconds,
+      },
+      episode,
+    );
+    this.#host.add(session);
+    return session;
+  }
+
+  #nextSerial(): number {
+    this.#serial = serialAfter(this.#serial, this.#host.now(), this.#placement);
+    return this.#serial;
+  }
+}
+
+/**
+ * Members of a group begin with the same state; an environment that cannot be copied is reset for each with the same
+ * seed. With a dynamics seed d, member k gets d + k.
+ */
+function beginEpisodes(
+  variant: Variant,
+  request: CreateRequest,
+  count: number,
+): MaybePromise<EpisodeState[]> {
+  const { seed: given, dynamics_seed: dynamicsSeed, options } = request;
+  const first = beginEpisode(variant, { seed: given, dynamicsSeed, options });
+  if (variant.copyable) {
+    return chain(first, episode => {
+      if (dynamicsSeed === undefined) return new Array<EpisodeState>(count).fill(episode);
+      return Array.from({ length: count }, (_, member) => withDynamics(episode, dynamicsSeed + member));
+    });
+  }
+  return chain(first, async episode => {
+    const seed = variant.seedable ? episode.seed : undefined;
+    const others = Array.from({ length: count - 1 }, () => beginEpisode(variant, { seed, options }));
+    return [episode, ...(await Promise.all(others))];
+  });
+}
+
+/**
+ * @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded`; the episodes are
+ * released then
+ */
+function requireRoom(account: ByteAccount, variant: Variant, episodes: readonly EpisodeState[]): void {
+  try {
+    let bytes = variant.openingBytes;
+    for (const episode of episodes) {
+      const size = newSessionSize(episode);
+      const most = account.limits.maxBytesPerSession;
+      if (size > most) throw sessionBudgetExceeded('that is to be opened', 0, size, most);
+      bytes += size;
+    }
+    account.requireRoom(bytes);
+  } catch (error) {
+    if (!variant.copyable) for (const { state } of episodes) void variant.environment.dispose?.(state);
+    throw error;
+  }
+}

@@ -1,0 +1,80 @@
+import type { MaybePromise } from '../environments/core/maybe-promise.ts';
+import { Problem } from '../problems.ts';
+import { scheduler } from '../scheduling/fair-scheduler.ts';
+
+/** Operations that may wait for the one that runs. */
+const MAX_QUEUE_LENGTH = 256;
+const RETRY_AFTER_SECONDS = 1;
+
+/** Does something with what the queue is of. */
+type Handler<C, Q, I, T> = (context: C, queue: Q, input: I) => MaybePromise<T>;
+
+/** Runs operations on a session one after the other. The session inherits it, so that a step passes no other object. */
+export abstract class OperationQueue {
+  abstract readonly id: string;
+  closed = false;
+  #tail: Promise<void> | undefined;
+  #waiting = 0;
+
+  /** Nothing runs or waits any more. */
+  protected abstract rested(): void;
+
+  get busy(): boolean {
+    return this.#tail !== undefined;
+  }
+
+  /** Operations that wait for another one. */
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /** Resolves when nothing runs or waits any more of what was there when it was called; undefined where nothing does. */
+  get underWay(): Promise<void> | undefined {
+    return this.#tail;
+  }
+
+  /**
+   * Runs a handler when everything that came before it is done; at once where nothing is running.
+   * @throws Problem `too_many_requests` when the queue is full
+   */
+  exclusive<C, I, T>(handle: Handler<C, this, I, T>, context: C, input: I): MaybePromise<T> {
+    if (this.#tail) return this.#afterwards(this.#tail, handle, context, input);
+    const result = handle(context, this, input);
+    if (result instanceof Promise) this.#hold(result);
+    return result;
+  }
+
+  #afterwards<C, I, T>(
+    tail: Promise<void>,
+    handle: Handler<C, this, I, T>,
+    context: C,
+    input: I,
+  ): Promise<T> {
+    if (this.#waiting >= MAX_QUEUE_LENGTH) {
+      throw new Problem(
+        'too_many_requests',
+        `session ${this.id} has ${MAX_QUEUE_LENGTH} operations waiting, the most it may have`,
+        { retryAfterSeconds: RETRY_AFTER_SECONDS },
+      );
+    }
+    this.#waiting++;
+    const turn = (): MaybePromise<T> => {
+      this.#waiting--;
+      if (this.closed) throw new Problem('session_closed', `session ${this.id} was closed`);
+      return handle(context, this, input);
+    };
+    const result = tail.then(scheduler.keep(turn));
+    this.#hold(result);
+    return result;
+  }
+
+  #hold(result: Promise<unknown>): void {
+    const done = () => {
+      if (this.#tail !== settled) return;
+      this.#tail = undefined;
+      this.rested();
+    };
+    const settled: Promise<void> = result.then(done, done);
+    this.#tail = settled;
+  }
+}

@@ -1,0 +1,28 @@
+import type { ObservationFormat } from '../environments/core/environment.ts';
+import type { Variant } from './episodes/variant.ts';
+import type { ByteAccount } from './limits/budgets.ts';
+import type { Recorder } from './storage/recorded-episode.ts';
+
+/** What a session `S` begins with besides its episode. */
+export interface SessionSettings<S> {
+  readonly id: string;
+  /** Grows with every session of the server. */
+  readonly serial: number;
+  readonly variant: Variant;
+  /** Name of the principal it belongs to. */
+  readonly owner: string;
+  readonly groupId: string | null;
+  readonly format: ObservationFormat;
+  readonly now: () => number;
+  /** Gives a time of the server's clock by the wall clock. */
+  wall(time: number): number;
+  /** Its owner's. */
+  readonly account: ByteAccount;
+  /** Where it is journaled. */
+  readonly recorder?: Recorder<S>;
+  /** By the wall clock, in milliseconds since the epoch. Absent: now. */
+  readonly createdAt?: number;
+  readonly ttlMs: number;
+  /** When it ends however busy it is, in milliseconds of the server's clock. */
+  readonly deadline: number;
+}

@@ -1,0 +1,125 @@
+import type { WeightDtype } from '../models/files/stored-numbers.ts';
+import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
+import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
+import { readOptimizer, readTrained, saveCheckpoint, saveModel } from './checkpoint/checkpoint.ts';
+import { LossScale } from './learning/loss-scale.ts';
+import { WeightAverage } from './learning/weight-average.ts';
+import type { ModelState, PolicyParts } from './parts.ts';
+
+/** What of a local policy changes as it learns, and its way to and from folders. The policy says when nobody else uses it. */
+export class PolicyState {
+  readonly #parts: PolicyParts;
+  /** Null where products are float32. */
+  readonly lossScale: LossScale | null;
+  /** Null where weights are not averaged. */
+  #average: WeightAverage | null = null;
+  #version = 0;
+  #step = 0;
+
+  constructor(parts: PolicyParts) {
+    this.#parts = parts;
+    const { precision, lossScale } = parts.options;
+    this.lossScale = precision === 'float16' ? new LossScale(lossScale) : null;
+  }
+
+  get weights(): ParameterStore {
+    return this.#parts.weights;
+  }
+
+  get average(): WeightAverage | null {
+    return this.#average;
+  }
+
+  /** Grows with every step and load. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Of the optimizer. */
+  get step(): number {
+    return this.#step;
+  }
+
+  /** Whether there are adapters, and so a reference that shares the base. */
+  get isAdapted(): boolean {
+    return this.#parts.reference !== null;
+  }
+
+  /** Not a copy. */
+  get model(): ModelState {
+    const { config, place, base, weights } = this.#parts;
+    return { config, folders: place, base, weights };
+  }
+
+  /** The optimizer took a step. */
+  stepped(): void {
+    this.#step++;
+    this.#version++;
+  }
+
+  /** Forgets the moments and the count of steps, and begins the loss scale anew. */
+  resetOptimizer(): void {
+    for (const store of [this.#parts.first, this.#parts.second]) {
+      store.flat.fill(0);
+      store.touch();
+    }
+    this.#step = 0;
+    this.lossScale?.restore(undefined);
+  }
+
+  /** @throws Error when the folder holds no average */
+  async averageWeights(decay: number, folder: string | undefined): Promise<void> {
+    const average = new WeightAverage(this.weights, decay);
+    if (folder !== undefined) await average.read(folder, this.#parts.config);
+    this.#average = average;
+  }
+
+  /** Writes everything; the weights are to be in memory. */
+  async save(folder: string, dtype: WeightDtype | undefined): Promise<void> {
+    const { options, config, place, weights, first, second } = this.#parts;
+    const base = place?.base ?? null;
+    const { loraDropout, files = {} } = options;
+    await saveCheckpoint(folder, {
+      config,
+      base,
+      loraDropout,
+      weights,
+      dtype,
+      optimizer: { first, second },
+      progress: {
+        step: this.#step,
+        version: this.#version,
+        ...(this.lossScale ? { lossScale: this.lossScale.state } : {}),
+      },
+      files,
+    });
+    if (this.#average === null || this.#average.swapped) return;
+    await this.#average.save(folder, { config, base, files });
+  }
+
+  /** Writes the model alone; the weights are to be in memory. */
+  async publish(folder: string): Promise<void> {
+    const { options, config, place, weights } = this.#parts;
+    const { loraDropout, files = {} } = options;
+    await saveModel(folder, { config, base: place?.base ?? null, loraDropout, weights, files });
+  }
+
+  /** Takes everything from a folder of the same model; without optimizer state learning starts anew. */
+  async load(folder: string): Promise<void> {
+    const { options, config, weights, first, second } = this.#parts;
+    const adapter = config.lora === undefined ? null : folder;
+    await readTrained({ base: folder, adapter }, config, weights);
+    const progress = options.generationOnly ? null : await readOptimizer(folder, { first, second });
+    this.#step = progress?.step ?? 0;
+    this.lossScale?.restore(progress?.lossScale);
+    this.#version = progress?.version ?? this.#version + 1;
+    for (const store of [weights, first, second]) store.touch();
+  }
+
+  /** Takes the adapters in a folder of the same model for the reference, which there is. */
+  async loadReference(folder: string): Promise<void> {
+    const reference = this.#parts.reference!;
+    await readAdapterWeights(folder, this.#parts.config, reference);
+    reference.touch();
+  }
+}
