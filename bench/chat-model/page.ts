@@ -53,8 +53,8 @@ function taskSection(tag: string, all: readonly StoryRow[]): string[] {
       String(stages.at(-1)!.iterations),
       String(stages.at(-1)!.episodes),
     ]),
-    'The adapter in process and served, greedily on the same levels, and the largest difference of a log-probability when PEFT',
-    'loads the same folder:',
+    'The adapter in process and served, greedily on the same levels, and the largest difference of the log-probability of a',
+    'sampled token when PEFT loads the same folder:',
     '',
     ...table(['seed', 'in process', 'served', 'levels with the same text', 'PEFT'], rows, row => [
       String(row.seed),

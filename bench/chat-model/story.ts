@@ -14,7 +14,7 @@ import { shownLoaded, shownSuccess } from './page.ts';
 import type { Loaded, Stage, StoryRow } from './row.ts';
 import { PRETRAINING, type Task } from './tasks.ts';
 
-const PEFT_PROGRAM = new URL('./peft.py', import.meta.url);
+const PEFT_PROGRAM = new URL('./score.py', import.meta.url);
 /** Episodes whose responses PEFT scores. */
 const SCORED = 16;
 const SERVED_NAME = 'tuned';
@@ -82,12 +82,12 @@ export async function tellStory(
     recipe,
     stages: [untaught, taught, learned],
     served: {
-      levels: local.episodes.length,
+      levels: local.greedy.length,
       local: local.rows[0].success,
       endpoint: endpoint.rows[0].success,
-      same: local.episodes.filter((episode, i) => said(episode) === said(endpoint.episodes[i])).length,
+      same: local.greedy.filter((episode, i) => said(episode) === said(endpoint.greedy[i])).length,
     },
-    peft: await scoredByPeft(place, tuned.policy, local.episodes.slice(0, SCORED)),
+    peft: await scoredByPeft(place, tuned.policy, local.sampled.slice(0, SCORED)),
   };
   const { served } = row;
   tell(
@@ -155,8 +155,9 @@ function stageOf(name: string, { rows }: Evaluated, { step, episodes } = { step:
 
 interface Evaluated {
   readonly rows: readonly EvaluationRow[];
-  /** Of the first way to play, which is greedy. */
-  readonly episodes: readonly PlayedEpisode[];
+  readonly greedy: readonly PlayedEpisode[];
+  /** None where the validation's temperature is 0. */
+  readonly sampled: readonly PlayedEpisode[];
 }
 
 /** As `evaluate --output` writes it. */
@@ -180,8 +181,12 @@ async function evaluated({ folder }: Place, name: string, args: readonly string[
     if (status !== 0) throw new Error(`${name}: evaluate ended with status ${status}`);
   }
   const { rows } = JSON.parse(readFileSync(file, 'utf8')) as Pick<Evaluated, 'rows'>;
-  const greedy = readdirSync(output).find(entry => entry.endsWith('-greedy.jsonl'))!;
-  return { rows, episodes: readJsonLines(join(output, greedy)) as unknown as PlayedEpisode[] };
+  const files = readdirSync(output).filter(name => name.endsWith('.jsonl'));
+  const episodesOf = (greedy: boolean) =>
+    files
+      .filter(name => name.endsWith('-greedy.jsonl') === greedy)
+      .flatMap(name => readJsonLines(join(output, name)) as unknown as PlayedEpisode[]);
+  return { rows, greedy: episodesOf(true), sampled: episodesOf(false) };
 }
 
 /** Calls a function with the address of `serve`, which has an adapter next to its base. */

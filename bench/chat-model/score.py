@@ -1,6 +1,6 @@
 """Scores responses with an adapter that PEFT loads next to the base that its config names, for bench/chat-model.ts.
 
-    peft.py <adapter folder> <input.json>    {"sequences": [[token id, ...], ...]}
+    score.py <adapter folder> <input.json>    {"sequences": [[token id, ...], ...]}
 
 Prints one line of JSON: for each sequence the log-probability of every token after the first.
 """
