@@ -53,6 +53,7 @@ function taskSection(tag: string, all: readonly StoryRow[]): string[] {
       String(stages.at(-1)!.iterations),
       String(stages.at(-1)!.episodes),
     ]),
+    ...overlaps(rows),
     'The adapter in process and served, greedily on the same levels, and the largest difference of the log-probability of a',
     'sampled token when PEFT loads the same folder:',
     '',
@@ -66,6 +67,18 @@ function taskSection(tag: string, all: readonly StoryRow[]): string[] {
     ...(task.note === undefined ? [] : [...task.note, '']),
     ...commands(task),
   ];
+}
+
+/** Which of the rises the intervals leave open. */
+function overlaps(rows: readonly StoryRow[]): string[] {
+  const open = rows.flatMap(({ seed, stages }) =>
+    stages
+      .slice(1)
+      .flatMap(({ name, low }, i) => (low <= stages[i].high ? [`${name} with seed ${seed}`] : [])),
+  );
+  return open.length === 0
+    ? []
+    : [`The interval overlaps with that of the stage before: ${open.join(', ')}.`, ''];
 }
 
 function table(
