@@ -57,6 +57,6 @@ try {
 
 function write(data: StoryData): void {
   mkdirSync(join(file, '..'), { recursive: true });
-  writeFileSync(file, `${JSON.stringify(data, null, 1)}\n`);
+  writeFileSync(file, `${JSON.stringify(data, null, 2)}\n`);
   writeFileSync(join(flags.out, 'docs/results/chat-model.md'), chatModelPage(data));
 }
