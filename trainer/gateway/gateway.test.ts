@@ -391,7 +391,14 @@ t.test('a session is played over a WebSocket, and over no other path', async t =
         socket.send(JSON.stringify({ id: 2, op: 'reset' }));
         const [done, reset] = [await next(), await next()];
         if (done.id !== 1 || !done.result.terminated || reset.id !== 2 || reset.error.code !== 'episode_begun') throw new Error(JSON.stringify([done, reset]));
-        socket.close();`),
+        const all = [socket];
+        const codes = await Promise.all(Array.from({ length: 8 }, () => new Promise((resolve, reject) => {
+          const more = new WebSocket(ws.replace('http', 'ws'), { headers: { authorization: 'Bearer ' + env.RAGEN_SESSION_TOKEN } });
+          all.push(more);
+          more.on('error', reject).on('close', resolve).on('open', () => more.ping()).on('pong', () => resolve(0));
+        })));
+        if (codes.filter(code => code === 1013).length !== 1) throw new Error('one socket too many: ' + codes);
+        for (const each of all) each.close();`),
     },
     { answer: firstArm },
   );

@@ -8,6 +8,8 @@ import { SESSION_OPERATIONS, type SessionOperation } from './session-operations.
 
 const NORMAL_CLOSURE = 1000;
 const TRY_AGAIN_LATER = 1013;
+/** Open sockets of one rollout. */
+const MOST_SOCKETS = 8;
 /** Frames of one socket that wait for their turn. */
 const MOST_FRAMES = 32;
 /** Replies that a program has not read. */
@@ -35,13 +37,37 @@ export function sessionWebSocket(
   rolloutOf: (request: FastifyRequest) => Rollout,
   maxFrameBytes: number,
 ): void {
+  const sockets = new WeakMap<Rollout, Set<WebSocket>>();
   // In a separate scope: the plugin adds to every request in it.
   app.register(async scope => {
     await scope.register(fastifyWebsocket, { options: { maxPayload: maxFrameBytes } });
     scope.get(`${prefix}${SESSION_SOCKET}`, { websocket: true }, (socket, request) => {
-      play(socket, rolloutOf(request));
+      const rollout = rolloutOf(request);
+      let open = sockets.get(rollout);
+      if (!open) {
+        open = new Set();
+        sockets.set(rollout, open);
+        closeAtEnd(rollout, open);
+      }
+      if (open.size >= MOST_SOCKETS) {
+        socket.on('error', () => {});
+        socket.close(TRY_AGAIN_LATER, `a rollout has up to ${MOST_SOCKETS} sockets`);
+        return;
+      }
+      const others = open;
+      others.add(socket);
+      socket.on('close', () => others.delete(socket));
+      play(socket, rollout);
+      if (!rollout.isOpen) socket.close(NORMAL_CLOSURE, 'the rollout is over');
     });
   });
+}
+
+function closeAtEnd(rollout: Rollout, open: ReadonlySet<WebSocket>): void {
+  const close = () => {
+    for (const socket of open) socket.close(NORMAL_CLOSURE, 'the rollout is over');
+  };
+  rollout.ended.then(close, close);
 }
 
 function play(socket: WebSocket, rollout: Rollout): void {
@@ -61,8 +87,6 @@ function play(socket: WebSocket, rollout: Rollout): void {
       else if (socket.readyState === socket.OPEN) socket.send(JSON.stringify(reply));
     });
   });
-  const close = () => socket.close(NORMAL_CLOSURE, 'the rollout is over');
-  rollout.ended.then(close, close);
 }
 
 async function replyTo(data: RawData, isBinary: boolean, rollout: Rollout): Promise<object> {
