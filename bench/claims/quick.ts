@@ -47,7 +47,7 @@ const FORMS: readonly QuickForm[] = [
     text: 'The short form has 16 groups an iteration instead of 32, and a quarter of the time.',
     overrides: ({ warmStart }) =>
       warmStart
-        ? ['warm_start.episodes=2000', 'warm_start.epochs=4']
+        ? ['warm_start.epochs=4']
         : ['rollout.env_groups=16', 'training.validate_every=50', ...within(100, 3.5)],
   },
   {

@@ -5,22 +5,22 @@ import { readJsonLines } from '../tracking/jsonlines.ts';
 import { silentProgress } from '../tracking/progress.ts';
 import { trainRun } from './run.ts';
 import type { RunFolder } from './run-folder.ts';
-import { type Row, tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
+import {
+  learnedMetrics,
+  type Row,
+  tinySettings,
+  trainInTwo,
+  trainingRows,
+  trainTiny,
+  weightsOf,
+} from './runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
 const MAX_MS = 300_000;
 
 /** What a run learned, without what depends on the clock and on how its episodes were collected. */
 const learned = (run: RunFolder) =>
-  (readJsonLines(run.metrics) as Row[])
-    .map(row =>
-      Object.fromEntries(
-        Object.entries(row).filter(
-          ([name]) => !/^(time|timing_s|perf|rollouter|trainer|training\/seconds|stale|errored)/.test(name),
-        ),
-      ),
-    )
-    .filter(row => Object.keys(row).length > 1);
+  (readJsonLines(run.metrics) as Row[]).map(learnedMetrics).filter(row => Object.keys(row).length > 1);
 
 const asynchronous = (max_staleness: number, steps: number, more: Json = {}) => ({
   rollout: { asynchronous: { max_staleness, ...(more as object) } },

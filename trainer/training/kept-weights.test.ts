@@ -6,10 +6,20 @@ import { AVERAGE_FOLDER } from '../policy/learning/weight-average.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { latestCheckpoint } from './checkpoint.ts';
 import type { RunFolder } from './run-folder.ts';
-import { tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
+import {
+  learnedMetrics,
+  tinySettings,
+  trainInTwo,
+  trainingRows,
+  trainTiny,
+  weightsOf,
+} from './runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
 const MAX_MS = 300_000;
+
+const averageOf = (run: RunFolder) =>
+  readFileSync(join(latestCheckpoint(run)!.policy, AVERAGE_FOLDER, 'model.safetensors'));
 
 t.test('weights that are kept next to those that learn', { timeout: MAX_MS }, async t => {
   const [{ name: url }] = (await serve(t)).servers;
@@ -19,8 +29,6 @@ t.test('weights that are kept next to those that learn', { timeout: MAX_MS }, as
   await t.test('an average changes no training, resumes exactly, and is what the best holds', async t => {
     const learning = { training: { steps: 4, checkpoint_every: 2, validate_every: 4, keep_best: true } };
     const averaged = { ...learning, optimizer: { learning_rate: 1e-2, ema: { decay: 0.5 } } };
-    const averageOf = (run: RunFolder) =>
-      readFileSync(join(latestCheckpoint(run)!.policy, AVERAGE_FOLDER, 'model.safetensors'));
     const whole = await trainTiny(settings('average', averaged));
     const parted = await trainInTwo(settings('average-parted', averaged), 2);
     const plain = await trainTiny(settings('plain', { ...learning, optimizer: { learning_rate: 1e-2 } }));
@@ -48,4 +56,38 @@ t.test('weights that are kept next to those that learn', { timeout: MAX_MS }, as
     const parted = await trainInTwo(settings('refreshed-parted', over), 3);
     t.ok(weightsOf(parted).equals(weightsOf(whole)));
   });
+
+  const curricula = {
+    'a curriculum, asynchronous': {
+      asynchronous: { max_staleness: 0 },
+      curriculum: {
+        stages: [
+          { from_step: 1, weights: { Lake: 1 } },
+          { from_step: 3, weights: { Lake: 1, Dry: 1 } },
+        ],
+      },
+    },
+    'an adaptive curriculum and level replay': { adaptive_curriculum: {}, level_replay: {} },
+  } satisfies Json;
+  for (const [name, rollout] of Object.entries(curricula)) {
+    await t.test(`with ${name}, an average and a refreshed reference a run resumes exactly`, async t => {
+      const over = {
+        tags: { Dry: { env_id: 'FrozenLake-v0', max_turn: 3, config: { success_rate: 1 } } },
+        train_tags: ['Lake', 'Dry'],
+        rollout,
+        policy: { reference_refresh_every: 2 },
+        loss: { kl: { coefficient: 0.1 } },
+        optimizer: { learning_rate: 1e-2, ema: { decay: 0.5, validate: !('asynchronous' in rollout) } },
+        training: { steps: 5, checkpoint_every: 1, validate_every: 2 },
+      };
+      const whole = await trainTiny(settings(`all-${name.length}`, over));
+      const parted = await trainInTwo(settings(`all-${name.length}-parted`, over), 3);
+      const last = trainingRows(whole).at(-1)!;
+      t.ok(last['train/Dry/success'] !== undefined, 'the second tag is played');
+      t.ok(weightsOf(parted).equals(weightsOf(whole)));
+      t.ok(averageOf(parted).equals(averageOf(whole)));
+      t.same(trainingRows(parted).map(learnedMetrics), trainingRows(whole).map(learnedMetrics));
+      t.same(readdirSync(parted.references), readdirSync(whole.references));
+    });
+  }
 });

@@ -73,3 +73,9 @@ export function trainingRows(run: RunFolder): Row[] {
 export function weightsOf(run: RunFolder): Buffer {
   return readFileSync(join(latestCheckpoint(run)!.policy, 'model.safetensors'));
 }
+
+/** Metrics without those that depend on the clock and on how episodes were collected. */
+export function learnedMetrics(row: Row): Row {
+  const dependent = /^(time|timing_s|perf|rollouter|trainer|training\/seconds|stale|errored)/;
+  return Object.fromEntries(Object.entries(row).filter(([name]) => !dependent.test(name)));
+}
