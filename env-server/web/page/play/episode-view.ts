@@ -151,7 +151,7 @@ export class EpisodeView {
       if (turn === this.#turn) this.#loadNote.show(error);
     }
     if (turn === this.#turn) this.#loading.hidden = true;
-    if (focus && turn === this.#turn) this.focus();
+    if (focus && turn === this.#turn && !isTyping()) this.focus();
   }
 
   /** Ends the episode and its session. */
@@ -362,4 +362,9 @@ export class EpisodeView {
     if (hadFocus && document.activeElement === document.body)
       this.#board.focusTarget.focus({ preventScroll: true });
   }
+}
+
+/** Whether the visitor writes somewhere: the focus stays there. */
+function isTyping(): boolean {
+  return document.activeElement?.matches('input, textarea, select') ?? false;
 }
