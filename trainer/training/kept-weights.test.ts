@@ -57,7 +57,7 @@ t.test('weights that are kept next to those that learn', { timeout: MAX_MS }, as
     t.ok(weightsOf(parted).equals(weightsOf(whole)));
   });
 
-  const curricula = {
+  const curricula: Readonly<Record<string, { readonly [key: string]: Json }>> = {
     'a curriculum, asynchronous': {
       asynchronous: { max_staleness: 0 },
       curriculum: {
@@ -68,7 +68,7 @@ t.test('weights that are kept next to those that learn', { timeout: MAX_MS }, as
       },
     },
     'an adaptive curriculum and level replay': { adaptive_curriculum: {}, level_replay: {} },
-  } satisfies Json;
+  };
   for (const [name, rollout] of Object.entries(curricula)) {
     await t.test(`with ${name}, an average and a refreshed reference a run resumes exactly`, async t => {
       const over = {
