@@ -41,10 +41,16 @@ export async function openPolicy(
     ...use,
     files: tokenizer.files,
   });
-  // A fresh adapter has nothing to take over from its base.
-  const fresh = policy.config.lora !== undefined && folder !== undefined && !(await isAdapterFolder(folder));
-  if (folder !== undefined && !fresh) await policy.load(folder);
-  return policy;
+  try {
+    // A fresh adapter has nothing to take over from its base.
+    const fresh =
+      policy.config.lora !== undefined && folder !== undefined && !(await isAdapterFolder(folder));
+    if (folder !== undefined && !fresh) await policy.load(folder);
+    return policy;
+  } catch (error) {
+    await policy.close();
+    throw error;
+  }
 }
 
 type ComputeOptions = Pick<
