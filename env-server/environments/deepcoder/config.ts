@@ -2,14 +2,9 @@ import Type, { type Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
 import { dataFile, indexOption } from '../core/datasets/question.ts';
 import { splitSchema } from '../core/splits.ts';
-import type { Task } from './task.ts';
-import { CALL_TASKS } from './tasks-call.ts';
-import { STDIN_TASKS } from './tasks-stdin.ts';
+import { TASKS } from './tasks/shipped-tasks.ts';
 
 export const MAX_STATEMENT_LENGTH = 100_000;
-
-/** The shipped tasks. */
-export const TASKS: readonly Task[] = [...CALL_TASKS, ...STDIN_TASKS];
 
 export const configSchema = Type.Object(
   {

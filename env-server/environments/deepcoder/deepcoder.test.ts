@@ -13,15 +13,13 @@ import { readTask } from './records.ts';
 import { findIsolation } from './sandbox/isolation.ts';
 import { SandboxPool } from './sandbox/pool.ts';
 import { SandboxFailed } from './sandbox/sandbox.ts';
-import { CALL_TASKS } from './tasks-call.ts';
-import { STDIN_TASKS } from './tasks-stdin.ts';
+import { TASKS } from './tasks/shipped-tasks.ts';
 import { DEEPCODER_DEFAULTS } from './variables.ts';
 
 const play = playing(deepCoder);
-const ALL = [...CALL_TASKS, ...STDIN_TASKS];
 
 t.test('statements of built-in tasks are members of the observation space', async t => {
-  for (const { statement } of ALL) {
+  for (const { statement } of TASKS) {
     t.same(
       [...statement].filter(character => !LINES.includes(character)),
       [],
@@ -92,9 +90,9 @@ t.test('wrapped environments are played for an owner too', async t => {
 });
 
 t.test('the solutions of all shipped tasks pass their tests', { skip }, async t => {
-  t.equal(ALL.length, 50);
-  t.equal(new Set(ALL.map(task => task.name)).size, 50);
-  for (const { name } of ALL) {
+  t.equal(TASKS.length, 50);
+  t.equal(new Set(TASKS.map(task => task.name)).size, 50);
+  for (const { name } of TASKS) {
     const { success, result } = await play.finish(await play.reset({}, { name }), 'oracle', 1);
     t.ok(success, `${name}: ${result?.info.failure || 'passes'}`);
   }

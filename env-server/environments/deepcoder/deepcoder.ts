@@ -13,8 +13,8 @@ import { isSameOutput, isSameValue } from './marking.ts';
 import { findIsolation, type Isolation, UNISOLATED_VARIABLE } from './sandbox/isolation.ts';
 import { SandboxPool } from './sandbox/pool.ts';
 import { type JobLimits, type RunResult, SandboxFailed } from './sandbox/sandbox.ts';
-import type { Task, Test } from './task.ts';
 import { chooseTask } from './task-choice.ts';
+import type { Task, Test } from './tasks/task.ts';
 
 const MAX_PROGRAM_LENGTH = 50_000;
 const SHOWN_CHARS = 500;

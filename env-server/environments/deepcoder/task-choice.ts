@@ -3,9 +3,10 @@ import type { Random } from '../../../shared/random.ts';
 import { chooseRecord, partOf, pick } from '../core/datasets/choose.ts';
 import { InvalidOptions } from '../core/environment.ts';
 import { tooManyTests } from './ceilings.ts';
-import { type DeepCoderConfig, type DeepCoderOptions, TASKS } from './config.ts';
+import type { DeepCoderConfig, DeepCoderOptions } from './config.ts';
 import { readTask } from './records.ts';
-import { DEEPEST_VALUE, isDeeperThan, type Task, type Test } from './task.ts';
+import { TASKS } from './tasks/shipped-tasks.ts';
+import { DEEPEST_VALUE, isDeeperThan, type Task, type Test } from './tasks/task.ts';
 
 /**
  * The task of an episode: pinned, named, from a data file, or one of the shipped.

@@ -1,4 +1,4 @@
-import type { Json } from '../../../shared/json.ts';
+import type { Json } from '../../../../shared/json.ts';
 
 /** A test of a program: what it reads and prints, or what its function is given and returns. */
 export type Test =
