@@ -15,6 +15,7 @@ import { type ClaimOutcome, claimFolder, readOutcome, runName } from './claims/o
 import { QUICK_CLAIMS } from './claims/quick.ts';
 import { playReferences, readReferences } from './claims/reference-players.ts';
 import { claimFigures, claimPage } from './claims/report.ts';
+import { writeResultsIndex } from './claims/results-index.ts';
 import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
 import { writePlannedThoughts } from './claims/thoughts.ts';
 import { ServerProcess } from './server-process.ts';
@@ -157,6 +158,7 @@ function write(claim: Claim, folder: string): void {
     mkdirSync(join(file, '..'), { recursive: true });
     writeFileSync(file, text);
   }
+  writeResultsIndex(join(flags.out, 'docs/results'));
 }
 
 const server = new ServerProcess([]);

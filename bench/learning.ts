@@ -2,13 +2,14 @@
  * A regression figure of learning: success after a fixed time, `npm run bench:learning`. FrozenLake has 3 minutes and Sokoban
  * 10 unless told otherwise; warm start and validations are part of the time, the last validation is not. The figure depends on
  * the machine, so it is compared on one machine that does nothing else. The same command goes on where it was stopped; `--fresh`
- * begins anew. Writes docs/results/data/learning.json after each run.
+ * begins anew. Writes docs/results/learning.md and its data after each run.
  */
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { RunSummary } from '../trainer/training/report.ts';
 import { readOutcome } from './claims/outcomes.ts';
+import { writeResultsIndex } from './claims/results-index.ts';
 import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
 import { positiveInteger } from './flags.ts';
 import { ServerProcess } from './server-process.ts';
@@ -91,21 +92,41 @@ try {
       throw new Error(`${name}: stopped; the same command goes on`);
     const [{ success, low, high }] = Object.values(summary.after.tags);
     rows.push({ name, seconds, iterations: summary.step, episodes: summary.episodes, success, low, high });
-    const file = join(flags.out, 'docs/results/data/learning.json');
-    mkdirSync(join(file, '..'), { recursive: true });
-    writeFileSync(file, `${JSON.stringify({ command, seed, rows }, null, 1)}\n`);
+    const results = join(flags.out, 'docs/results');
+    mkdirSync(join(results, 'data'), { recursive: true });
+    writeFileSync(
+      join(results, 'data/learning.json'),
+      `${JSON.stringify({ command, seed, rows }, null, 1)}\n`,
+    );
+    writeFileSync(join(results, 'learning.md'), page());
+    writeResultsIndex(results);
   }
 } finally {
   await server.end('SIGTERM');
 }
-if (flags.json) console.log(JSON.stringify(rows, null, 1));
-else {
+console.log(flags.json ? JSON.stringify(rows, null, 1) : table().join('\n'));
+
+function table(): string[] {
   const percent = (share: number) => (100 * share).toFixed(1);
-  console.log('| environment | seconds | iterations | episodes | success % | 95 % interval |');
-  console.log('| --- | --- | --- | --- | --- | --- |');
-  for (const { name, seconds, iterations, episodes, success, low, high } of rows) {
-    console.log(
-      `| ${name} | ${seconds} | ${iterations} | ${episodes} | ${percent(success)} | ${percent(low)} to ${percent(high)} |`,
-    );
-  }
+  return [
+    '| environment | seconds | iterations | episodes | success % | 95 % interval |',
+    '| --- | --- | --- | --- | --- | --- |',
+    ...rows.map(
+      ({ name, seconds, iterations, episodes, success, low, high }) =>
+        `| ${name} | ${seconds} | ${iterations} | ${episodes} | ${percent(success)} | ${percent(low)} to ${percent(high)} |`,
+    ),
+  ];
+}
+
+function page(): string {
+  return [
+    '# Success after a fixed time',
+    '',
+    `_Reference._ Written by \`${command}\` from [its data](./data/learning.json), seed ${seed}. Sampled success on layouts`,
+    'that never occur in training, with Wilson’s interval over the episodes of the validation. Warm start and validations are',
+    'part of the time. The figures depend on the machine: compare them on one that does nothing else.',
+    '',
+    ...table(),
+    '',
+  ].join('\n');
 }

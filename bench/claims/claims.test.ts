@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { loadRunSettings } from '../../trainer/config/load.ts';
 import { chatModelPage, type StoryData } from '../chat-model/page.ts';
@@ -7,6 +8,7 @@ import { CLAIMS } from './claims.ts';
 import type { ClaimOutcome } from './outcomes.ts';
 import { QUICK_CLAIMS } from './quick.ts';
 import { claimPage } from './report.ts';
+import { resultsIndex } from './results-index.ts';
 import { ranks, spearman } from './spearman.ts';
 import { reasoningSection } from './thinking.ts';
 import { withPlans } from './thoughts.ts';
@@ -127,6 +129,25 @@ t.test(
     );
   },
 );
+
+t.test('pages of claims wrap at 120 columns, and an index lists all pages', async t => {
+  for (const claim of [...CLAIMS, ...QUICK_CLAIMS])
+    for (const seeds of [[0], [0, 1, 2]]) {
+      const outcomes = seeds.flatMap(seed => claim.runs.map(({ variant }) => outcome(variant, seed, 0.5)));
+      const prose = claimPage(claim, outcomes, 'npm run bench:claims').replaceAll(/^```[\s\S]*?^```$/gm, '');
+      t.same(
+        prose.split('\n').filter(line => line.length > 120 && !/^[|!]/.test(line)),
+        [],
+        claim.name,
+      );
+    }
+  const folder = fileURLToPath(new URL('../../docs/results', import.meta.url));
+  t.equal(
+    readFileSync(`${folder}/README.md`, 'utf8'),
+    resultsIndex(folder),
+    'npm run bench:claims writes it',
+  );
+});
 
 t.test('the page of the pretrained chat model says what its data says', async t => {
   const read = (name: string) => readFileSync(new URL(`../../docs/results/${name}`, import.meta.url), 'utf8');

@@ -72,7 +72,11 @@ export function claimPage(
   return [
     `# ${claim.title}`,
     '',
-    `_Reference._ Written by \`${command}\` from [its data](./data/claim-${claim.name}.json).`,
+    `_Reference._ Written from [its data](./data/claim-${claim.name}.json) by`,
+    '',
+    '```sh',
+    command,
+    '```',
     '',
     ...claim.text.flatMap(paragraph => [...wrapped(paragraph), '']),
     seeds.length === 1

@@ -1,0 +1,28 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const INDEX = 'README.md';
+
+/** The page that lists the others of a folder of results, by their titles. */
+export function resultsIndex(folder: string): string {
+  const pages = readdirSync(folder)
+    .filter(name => name.endsWith('.md') && name !== INDEX)
+    .sort();
+  return [
+    '# Measured results',
+    '',
+    '_Reference._ Pages that benchmarks write from the data next to them, each with its command. Older tables, and what they',
+    'leave open, are in [results](../reference/results.md).',
+    '',
+    ...pages.map(name => {
+      const [, title] = /^# (.+)$/m.exec(readFileSync(join(folder, name), 'utf8')) ?? [];
+      return `- [${title ?? name}](./${name})`;
+    }),
+    '',
+  ].join('\n');
+}
+
+/** Lists the pages anew. */
+export function writeResultsIndex(folder: string): void {
+  writeFileSync(join(folder, INDEX), resultsIndex(folder));
+}
