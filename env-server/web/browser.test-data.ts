@@ -96,6 +96,23 @@ export const observation = (page: Page) => page.locator('.observation');
 /** Waits until an episode is under way. */
 export const seeBoard = (page: Page) => page.locator('.state .board').waitFor();
 
+/** Waits until an episode of an environment is under way after a way there from another one. */
+export async function seeBoardOf(page: Page, envId: string): Promise<void> {
+  // The board of the other one is gone by then.
+  await page.locator(`.environments [data-env="${envId}"][aria-current]`).waitFor({ state: 'attached' });
+  await seeBoard(page);
+}
+
+/** Lets requests wait until what it gives is called. */
+export async function hold(page: Page, url: string): Promise<() => void> {
+  const { promise: held, resolve: release } = Promise.withResolvers<void>();
+  await page.route(url, async route => {
+    await held;
+    await route.continue();
+  });
+  return release;
+}
+
 /** The last curl line of the log. */
 export async function lastCurl(page: Page): Promise<string> {
   const log = await page.locator('.code-log code').textContent();

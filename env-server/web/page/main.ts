@@ -1,7 +1,8 @@
 import { render } from 'preact';
 import { SiteHeader, type SitePage } from '../../../shared/web/header.ts';
 import { html } from '../../../shared/web/html.ts';
-import { type Address, parseAddress } from './address.ts';
+import type { Address } from './address.ts';
+import { AddressBar } from './address-bar.ts';
 import { Client } from './client/client.ts';
 import { connectionBadge, connectionBanner } from './components/connection-badge.ts';
 import { tokenBar } from './components/token-bar.ts';
@@ -20,11 +21,12 @@ const NAMES: { readonly [view in Address['view']]: SitePage } = {
 const place = (id: string): HTMLElement => document.getElementById(id)!;
 
 const client = new Client();
+const addressBar = new AddressBar();
 const announce = (text: string) => {
   place('live').textContent = text;
 };
 const views = {
-  play: new PlayView(client, announce),
+  play: new PlayView(client, addressBar, announce),
   watch: new WatchView(client),
   environments: new EnvironmentsView(client),
   register: new RegisterView(client),
@@ -44,7 +46,7 @@ function turnTo(view: Address['view']): void {
 }
 
 function show(first: boolean): void {
-  const address = parseAddress(location.hash);
+  const address = addressBar.read();
   turnTo(address.view);
   switch (address.view) {
     case 'play':

@@ -34,6 +34,8 @@ export class EnvironmentIntro {
   /** Rules and settings, folded away. */
   readonly more = h('div', { class: 'folded' });
   #actions: readonly Json[];
+  /** Of the episode that is played. */
+  #seed: number | undefined;
 
   constructor(
     client: Client,
@@ -45,17 +47,17 @@ export class EnvironmentIntro {
     this.#envId = environment.env_id;
     this.#actions = request.actions ?? [];
     this.#title = title;
-    this.#panel = new SetupPanel(client, environment, () => startOver(this.#bar.seed));
+    this.#panel = new SetupPanel(client, environment, () => startOver(this.#bar.takeSeed()));
     this.#panel.adopt(setupOf(request));
     this.#bar = new StartBar(environment, {
       choose: name => {
         this.#panel.preset = name;
-        startOver(this.#bar.seed);
+        startOver(this.#bar.takeSeed());
       },
       reset,
     });
     this.#bar.preset = presetOf(request);
-    this.#bar.seed = request.seed;
+    this.seed = request.seed;
     this.describe(environment);
     fill(this.element, this.#about);
     fill(this.start, this.#bar.element);
@@ -81,7 +83,7 @@ export class EnvironmentIntro {
       view: 'play',
       envId: this.#envId,
       preset: this.#bar.preset,
-      seed: this.#bar.seed,
+      seed: this.#seed,
       config: changes,
       wrappers: wrappers as unknown as Json[],
       options,
@@ -92,6 +94,7 @@ export class EnvironmentIntro {
 
   /** The seed of the episode that is played. */
   set seed(seed: number | undefined) {
+    this.#seed = seed;
     this.#bar.seed = seed;
   }
 
@@ -100,11 +103,12 @@ export class EnvironmentIntro {
    * @throws RequestFailed for everything else
    */
   async open(seed: number | undefined, actions: readonly Json[] = []): Promise<Episode | undefined> {
-    const environment = await this.#panel.check();
-    if (!environment) return undefined;
+    const checked = await this.#panel.check();
+    if (!checked) return undefined;
+    const { environment, setup } = checked;
     let episode: Episode;
     try {
-      episode = await Episode.begin(this.#client, environment, this.#panel.setup, seed);
+      episode = await Episode.begin(this.#client, environment, setup, seed);
     } catch (error) {
       this.#panel.refuse(error);
       return undefined;

@@ -1,6 +1,6 @@
 import type { Json } from '../../../../shared/json.ts';
 import { fill, h, newId } from '../../../../shared/web/element.ts';
-import { formatAddress } from '../address.ts';
+import type { AddressBar } from '../address-bar.ts';
 import { type Client, environmentPath, RequestFailed } from '../client/client.ts';
 import { SerialQueue } from '../client/serial-queue.ts';
 import type { Environment } from '../client/wire.ts';
@@ -26,6 +26,8 @@ const GONE: ReadonlySet<string | undefined> = new Set([
 ]);
 
 interface EpisodeViewOptions {
+  /** Names the start of the episode. */
+  readonly addressBar: AddressBar;
   /** Reads out to those who do not see the page. */
   readonly announce: (text: string) => void;
   /** Is told of every change of the episode. */
@@ -354,7 +356,7 @@ export class EpisodeView {
     if (episode.isOver) this.#banner?.show(episode, episode.isDefault, hadFocus);
     else this.#banner?.hide();
     this.#intro!.seed = session.seed ?? undefined;
-    history.replaceState(null, '', formatAddress(this.#intro!.address));
+    this.#options.addressBar.replace(this.#intro!.address);
     this.#undo.disabled = !episode.canUndo;
     fill(this.#undoProblem, episode.undoProblem);
     this.#options.onchange(moves);

@@ -1,5 +1,6 @@
 import { h } from '../../../../shared/web/element.ts';
 import type { PlayAddress } from '../address.ts';
+import type { AddressBar } from '../address-bar.ts';
 import type { Client } from '../client/client.ts';
 import { EnvironmentPicker } from '../components/environment-picker.ts';
 import { ProblemNote } from '../components/problem-note.ts';
@@ -18,9 +19,10 @@ export class PlayView implements View<'play'> {
   /** What was shown last; what was to come before it comes too late. */
   #turn = 0;
 
-  constructor(client: Client, announce: (text: string) => void) {
+  constructor(client: Client, addressBar: AddressBar, announce: (text: string) => void) {
     this.#picker = new EnvironmentPicker(client);
     this.#episodeView = new EpisodeView(client, {
+      addressBar,
       announce,
       onchange: moves => this.#transcript.show(moves),
     });
