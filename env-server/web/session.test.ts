@@ -91,6 +91,36 @@ t.test('a page that is left before it knows what to play opens no session', { sk
   t.same((await ask<Schemas['SessionPage']>('GET', 'v1/sessions')).sessions, []);
 });
 
+t.test('a link that is pressed while the list is read again leads on', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await seeBoard(page);
+  const release = await hold(page, '**/v1/envs');
+  await page.getByRole('link', { name: /Sokoban/ }).click();
+  await page.getByRole('heading', { level: 1, name: 'Sokoban' }).waitFor();
+  await seeBoard(page);
+  const listed = page.waitForResponse(/v1\/envs$/);
+  await page.getByRole('link', { name: /Sudoku/ }).hover();
+  await page.mouse.down();
+  release();
+  await (await listed).finished();
+  await page.mouse.up();
+  await page.getByRole('heading', { level: 1, name: 'Sudoku' }).waitFor();
+});
+
+t.test('a policy that is stopped while it thinks takes no step', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await seeBoard(page);
+  const release = await hold(page, '**/reference');
+  const planned = page.waitForResponse(/\/reference$/);
+  await page.getByRole('button', { name: 'Play on' }).click();
+  await page.getByRole('button', { name: 'Stop' }).click();
+  release();
+  await (await planned).finished();
+  await page.getByRole('button', { name: 'Up', exact: true }).click();
+  await seeFigure(page, 'Action', 'Up');
+  t.equal(await page.locator('tbody tr').count(), 1);
+});
+
 t.test('an environment that is not there is told', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/Nowhere-v0');
   await page.locator('.problem', { hasText: '404 unknown_environment' }).waitFor();
