@@ -56,11 +56,12 @@ export async function openPlayground(
     settings = {},
     parts = {},
     context = {},
-  }: { settings?: Partial<Settings>; parts?: AppParts; context?: BrowserContextOptions } = {},
+    port = 0,
+  }: { settings?: Partial<Settings>; parts?: AppParts; context?: BrowserContextOptions; port?: number } = {},
 ): Promise<Playground> {
   const app = await createApp({ logLevel: 'silent', ...settings }, parts);
   const { server } = app;
-  await server.listen({ host: '127.0.0.1', port: 0 });
+  await server.listen({ host: '127.0.0.1', port });
   const origin = `http://127.0.0.1:${(server.server.address() as AddressInfo).port}`;
   const opened = await (await browser()).newContext({ viewport: { width: 1280, height: 900 }, ...context });
   opened.setDefaultTimeout(PATIENCE_MS);
