@@ -1,6 +1,5 @@
 import t from 'tap';
 import { type Address, formatAddress, parseAddress } from './address.ts';
-import { AddressBar } from './address-bar.ts';
 
 t.test('an address survives its way through a link', t => {
   const addresses: Address[] = [
@@ -38,23 +37,4 @@ t.test('anything else is the play view', t => {
     options: undefined,
   });
   t.end();
-});
-
-t.test('the address bar leaves a link alone that was followed and not yet heard of', async t => {
-  const place = { hash: '#/play/Sokoban-v0' };
-  const replaceState = (_state: unknown, _title: string, hash: string) => {
-    place.hash = hash;
-  };
-  t.intercept(globalThis, 'location', { value: place, configurable: true });
-  t.intercept(globalThis, 'history', { value: { replaceState }, configurable: true });
-  const bar = new AddressBar();
-  t.match(bar.read(), { envId: 'Sokoban-v0' });
-  bar.replace({ view: 'play', envId: 'Sokoban-v0', seed: 3 });
-  t.equal(place.hash, '#/play/Sokoban-v0?seed=3');
-  place.hash = '#/watch';
-  bar.replace({ view: 'play', envId: 'Sokoban-v0', seed: 4 });
-  t.equal(place.hash, '#/watch', 'an episode that begins late');
-  t.same(bar.read(), { view: 'watch', sessionId: undefined });
-  bar.replace({ view: 'play', envId: 'Sudoku-v0' });
-  t.equal(place.hash, '#/play/Sudoku-v0', 'and is written again from there on');
 });

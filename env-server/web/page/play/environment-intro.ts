@@ -34,7 +34,8 @@ export class EnvironmentIntro {
   /** Rules and settings, folded away. */
   readonly more = h('div', { class: 'folded' });
   #actions: readonly Json[];
-  /** Of the episode that is played. */
+  /** The setup and the seed of the episode that is played; what the fields say may be half written. */
+  #played = DEFAULT_SETUP;
   #seed: number | undefined;
 
   constructor(
@@ -57,7 +58,7 @@ export class EnvironmentIntro {
       reset,
     });
     this.#bar.preset = presetOf(request);
-    this.seed = request.seed;
+    this.#bar.seed = request.seed;
     this.describe(environment);
     fill(this.element, this.#about);
     fill(this.start, this.#bar.element);
@@ -77,12 +78,12 @@ export class EnvironmentIntro {
 
   /** Where this start can be found again, with the actions that were taken before the visitor came. */
   get address(): PlayAddress {
-    const { config, wrappers, options, format } = this.#panel.setup;
-    const { preset: _preset, ...changes } = config;
+    const { config, wrappers, options, format } = this.#played;
+    const { preset, ...changes } = config;
     return {
       view: 'play',
       envId: this.#envId,
-      preset: this.#bar.preset,
+      preset: preset as string | undefined,
       seed: this.#seed,
       config: changes,
       wrappers: wrappers as unknown as Json[],
@@ -92,8 +93,9 @@ export class EnvironmentIntro {
     };
   }
 
-  /** The seed of the episode that is played. */
+  /** The seed of the episode that is played. A new one goes into its field; the same leaves what is typed there. */
   set seed(seed: number | undefined) {
+    if (seed === this.#seed) return;
     this.#seed = seed;
     this.#bar.seed = seed;
   }
@@ -114,6 +116,7 @@ export class EnvironmentIntro {
       return undefined;
     }
     if (actions.length > 0) await episode.repeat(actions);
+    this.#played = setup;
     return episode;
   }
 }

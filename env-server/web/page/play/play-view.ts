@@ -1,13 +1,12 @@
 import { h } from '../../../../shared/web/element.ts';
 import type { PlayAddress } from '../address.ts';
-import type { AddressBar } from '../address-bar.ts';
 import type { Client } from '../client/client.ts';
 import { EnvironmentPicker } from '../components/environment-picker.ts';
 import { ProblemNote } from '../components/problem-note.ts';
 import { requestLog } from '../components/request-log.ts';
 import { Transcript } from '../components/transcript.ts';
 import type { View } from '../view.ts';
-import { EpisodeView } from './episode-view.ts';
+import { EpisodeView, type EpisodeViewOptions } from './episode-view.ts';
 
 /** Pick an environment, play it, see what went over the wire. */
 export class PlayView implements View<'play'> {
@@ -19,11 +18,10 @@ export class PlayView implements View<'play'> {
   /** What was shown last; what was to come before it comes too late. */
   #turn = 0;
 
-  constructor(client: Client, addressBar: AddressBar, announce: (text: string) => void) {
+  constructor(client: Client, options: Pick<EpisodeViewOptions, 'announce' | 'onaddress'>) {
     this.#picker = new EnvironmentPicker(client);
     this.#episodeView = new EpisodeView(client, {
-      addressBar,
-      announce,
+      ...options,
       onchange: moves => this.#transcript.show(moves),
     });
     this.element = h(

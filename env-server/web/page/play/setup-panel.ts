@@ -101,10 +101,10 @@ export class SetupPanel {
 
   /**
    * Asks the server about what is set and shows what it refuses.
-   * @returns what was checked, and the environment under it; undefined when it was refused
+   * @returns what was asked about, with the environment under it; undefined when it was refused
    * @throws RequestFailed, ServerAway when it is not about the settings
    */
-  async check(): Promise<{ environment: Environment; setup: PlaySetup } | undefined> {
+  async check(): Promise<{ readonly environment: Environment; readonly setup: PlaySetup } | undefined> {
     clearTimeout(this.#timer);
     const turn = ++this.#checks;
     try {
