@@ -1,7 +1,8 @@
 /**
  * Reproduces the claims about learning: `npm run bench:claims -- --claim 1 --seeds 0,1,2`. Trains run after run, each in a separate
  * process; the same command goes on where it was stopped or killed, and leaves alone what is done. After each run it writes
- * docs/results/<claim>.md, its data and its pictures from what there is. Hours on two cores: docs/reference/results.md has a table.
+ * docs/results/<claim>.md, its data and its pictures from what there is. Hours on two cores; with `--quick` at most 20 minutes a
+ * seed, on pages of their own. docs/reference/results.md has a table.
  */
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -11,6 +12,7 @@ import { runFolderAt } from '../trainer/training/run-folder.ts';
 import type { Claim, ClaimRun } from './claims/claim.ts';
 import { CLAIMS } from './claims/claims.ts';
 import { type ClaimOutcome, claimFolder, readOutcome, runName } from './claims/outcomes.ts';
+import { QUICK_CLAIMS } from './claims/quick.ts';
 import { playReferences, readReferences } from './claims/reference-players.ts';
 import { claimFigures, claimPage } from './claims/report.ts';
 import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
@@ -22,6 +24,8 @@ const { values: flags, positionals } = parseArgs({
   options: {
     claim: { type: 'string', multiple: true },
     seeds: { type: 'string', default: '0,1,2' },
+    /** The short forms, of at most 20 minutes a seed on two idle cores. */
+    quick: { type: 'boolean', default: false },
     /** Share of iterations, time and demonstrations of each run: a rehearsal. */
     scale: { type: 'string', default: '1' },
     /** Longest time of each run; the whole of a claim takes as many of them as it has runs. */
@@ -46,35 +50,35 @@ const seeds = flags.seeds.split(',').map(text => {
     throw new RangeError(`--seeds are whole numbers from 0 with commas between them, got ${flags.seeds}`);
   return seed;
 });
-const claims = (flags.claim ?? CLAIMS.map(({ number }) => String(number))).map(text => {
-  const claim = CLAIMS.find(({ number, name }) => text === String(number) || text === name);
+const known = flags.quick ? QUICK_CLAIMS : CLAIMS;
+const claims = (flags.claim ?? known.map(({ number }) => String(number))).map(text => {
+  const claim = known.find(({ number, name }) => text === String(number) || text === name);
   if (claim) return claim;
   throw new RangeError(
-    `--claim ${text}: there are ${CLAIMS.map(({ number, name }) => `${number} (${name})`).join(', ')}`,
+    `--claim ${text}: there are ${known.map(({ number, name }) => `${number} (${name})`).join(', ')}`,
   );
 });
 
-/** Demonstrations of a rehearsal's warm start, of the recipe's 3,000. */
-const DEMONSTRATIONS = 3000;
+/** Fewest of each that a rehearsal has. */
+const FEWEST: { readonly [setting: string]: number } = { 'warm_start.episodes': 32 };
 
 /** Overrides of a run, with its seed and folder, and shorter where rehearsed. */
 function overridesOf({ overrides, warmStart }: ClaimRun, seed: number, folder: string): string[] {
-  const short = [`warm_start.episodes=${Math.max(32, Math.round(scale * DEMONSTRATIONS))}`];
   const limit =
     minutes === undefined || warmStart ? [] : [`training.max_seconds=${Math.round(60 * minutes)}`];
   return [
-    ...overrides,
-    ...(warmStart && scale < 1 ? short : []),
+    ...overrides.map(text => {
+      const filled = text.replaceAll('{seed}', String(seed)).replaceAll('{folder}', folder);
+      const [, setting, length] =
+        /^(training\.(?:steps|max_seconds)|warm_start\.episodes)=(\d+)$/.exec(filled) ?? [];
+      return setting === undefined || scale === 1
+        ? filled
+        : `${setting}=${Math.max(FEWEST[setting] ?? 2, Math.round(scale * Number(length)))}`;
+    }),
     ...positionals,
     `seed=${seed}`,
     ...limit,
-  ].map(text => {
-    const filled = text.replaceAll('{seed}', String(seed)).replaceAll('{folder}', folder);
-    const length = /^(training\.(?:steps|max_seconds))=(\d+)$/.exec(filled);
-    return length && !limit.includes(text)
-      ? `${length[1]}=${Math.max(2, Math.round(scale * Number(length[2])))}`
-      : filled;
-  });
+  ];
 }
 
 /** Command and arguments of a run: from its beginning, or from where it is. */
@@ -138,7 +142,7 @@ function write(claim: Claim, folder: string): void {
     }),
   );
   if (outcomes.length === 0) return;
-  const command = `npm run bench:claims -- --claim ${claim.number} --seeds ${seeds.join(',')}${scale === 1 ? '' : ` --scale ${scale}`}${flagText('minutes')}${flagText('only')}${positionals.map(text => ` ${text}`).join('')}`;
+  const command = `npm run bench:claims -- --claim ${claim.number}${flags.quick ? ' --quick' : ''} --seeds ${seeds.join(',')}${scale === 1 ? '' : ` --scale ${scale}`}${flagText('minutes')}${flagText('only')}${positionals.map(text => ` ${text}`).join('')}`;
   const references = readReferences(claim.players ?? [], folder);
   const files = new Map([
     [

@@ -1,8 +1,11 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
+import { loadRunSettings } from '../../trainer/config/load.ts';
 import { chatModelPage, type StoryData } from '../chat-model/page.ts';
+import type { Claim } from './claim.ts';
 import { CLAIMS } from './claims.ts';
 import type { ClaimOutcome } from './outcomes.ts';
+import { QUICK_CLAIMS } from './quick.ts';
 import { claimPage } from './report.ts';
 import { ranks, spearman } from './spearman.ts';
 import { reasoningSection } from './thinking.ts';
@@ -44,6 +47,7 @@ function outcome(variant: string, seed: number, loss: number): ClaimOutcome {
     ended: 'finished',
     episodes: 100,
     seconds: 60,
+    validated: { episodes: 100, sets: {}, tags: { SudokuUnseen: 100 } },
     points: [0, 25].map(step => ({
       step,
       seconds: step,
@@ -80,8 +84,49 @@ t.test('the page of the claim about the generalist shows each environment next t
     'npm run bench:claims -- --claim 2',
     { SudokuUnseen: { random: 0.01, optimal: 1 } },
   );
-  t.match(page, '| SudokuUnseen | 40.0 % | specialist in Sudoku: 60.0 % | 1.0 % | optimal: 100.0 % |');
+  t.match(
+    page,
+    '| SudokuUnseen | 40.0 % (30.9 to 49.8) | specialist in Sudoku: 60.0 % (50.2 to 69.1) | 1.0 % | optimal: 100.0 % |',
+  );
 });
+
+t.test('a claim with one seed has intervals over episodes, with several over the seeds', async t => {
+  const claim: Claim = { ...CLAIMS[0], pairs: [['a', 'b']] };
+  const page = (seeds: readonly number[]) =>
+    claimPage(
+      claim,
+      seeds.flatMap(seed => [outcome('a', seed, 0.5 + seed / 100), outcome('b', seed, 0.25)]),
+      'npm run bench:claims',
+    );
+  const one = page([0]);
+  t.match(one, /Success with seed 0 alone, and Wilson’s 95 % interval/);
+  t.match(one, /\| a \| 100\.0 % \(96\.3 to 100\.0\) \| 50\.0 % \(40\.4 to 59\.6\) \|/);
+  t.match(one, /\| b − a \| equal iterations \| 25\.0 \| 12\.0 to 38\.0 \| {2}\|/);
+  const several = page([0, 1, 2]);
+  t.match(several, /over 3 seeds \(0, 1, 2\): mean and Student’s 95 % interval/);
+  t.match(several, /\| b − a \| equal iterations \| 26\.0 \| 25\.0 to 27\.0 \| 0\.250 \|/);
+});
+
+t.test(
+  'runs of claims have settings that the trainer takes, short forms at most 20 minutes a seed',
+  async t => {
+    for (const claim of [...CLAIMS, ...QUICK_CLAIMS]) {
+      let seconds = 0;
+      for (const { config, overrides, warmStart } of claim.runs) {
+        const filled = overrides.map(text => text.replaceAll('{seed}', '0').replaceAll('{folder}', '/runs'));
+        const { training, warm_start } = loadRunSettings(config, filled);
+        if (warmStart) t.ok(warm_start !== null);
+        else seconds += training.max_seconds ?? Number.POSITIVE_INFINITY;
+      }
+      t.ok(seconds < Number.POSITIVE_INFINITY, claim.name);
+      if (QUICK_CLAIMS.includes(claim)) t.ok(seconds <= 20 * 60, `${claim.name}: ${seconds} s`);
+    }
+    t.same(
+      QUICK_CLAIMS.map(({ number }) => number),
+      CLAIMS.map(({ number }) => number),
+    );
+  },
+);
 
 t.test('the page of the pretrained chat model says what its data says', async t => {
   const read = (name: string) => readFileSync(new URL(`../../docs/results/${name}`, import.meta.url), 'utf8');

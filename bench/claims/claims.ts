@@ -14,12 +14,12 @@ const HEADLINE: Claim = {
     {
       variant: 'FrozenLake, PPO',
       config: 'configs/frozenlake-ppo.yaml',
-      overrides: [EVERY_SEED_ONE_TEST, ...within(200, 5)],
+      overrides: [EVERY_SEED_ONE_TEST, 'warm_start.episodes=2000', ...within(200, 5)],
     },
     {
       variant: 'Sokoban, warm start and PPO',
       config: 'configs/sokoban-nano.yaml',
-      overrides: [EVERY_SEED_ONE_TEST, ...within(1100, 30)],
+      overrides: [EVERY_SEED_ONE_TEST, 'warm_start.episodes=3000', ...within(1100, 30)],
     },
     {
       variant: 'Sokoban, PPO alone',
@@ -57,7 +57,7 @@ const HEADLINE: Claim = {
 const WARM: ClaimRun = {
   variant: 'warm',
   config: 'configs/sokoban-nano.yaml',
-  overrides: [],
+  overrides: ['warm_start.episodes=3000'],
   warmStart: true,
 };
 
@@ -108,7 +108,7 @@ const CONTEXTS: Claim = {
     'Sokoban 6 × 6 with two boxes, up to ten moves in five turns, from the same warm starts. Token-level generalized advantage estimation against the bi-level one, and the policy’s context: the whole episode, the last two turns, or the current turn alone.',
   ],
   runs: [
-    { ...WARM, overrides: TWO_BOXES },
+    { ...WARM, overrides: [...WARM.overrides, ...TWO_BOXES] },
     ...(
       [
         ['full context, token-level GAE', ['recipe=starpo']],

@@ -46,7 +46,7 @@ export const GENERALIST: Claim = {
     {
       variant: 'generalist',
       config: CONFIG,
-      overrides: [EVERY_SEED_ONE_TEST, ...within(600, 60)],
+      overrides: ['warm_start.episodes=6400', EVERY_SEED_ONE_TEST, ...within(600, 60)],
     },
     ...GAMES.map(specialist),
   ],

@@ -1,10 +1,12 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { RunSettings } from '../../trainer/config/settings.ts';
 import type { Metrics } from '../../trainer/data/metrics.ts';
 import { readJsonLines } from '../../trainer/tracking/jsonlines.ts';
 import { latestCheckpoint } from '../../trainer/training/checkpoint.ts';
 import type { RunSummary } from '../../trainer/training/report.ts';
-import { runFolderAt } from '../../trainer/training/run-folder.ts';
+import { openRunFolder, runFolderAt } from '../../trainer/training/run-folder.ts';
+import { type ValidationPlan, validationPlan, validationSets } from '../../trainer/training/validation.ts';
 
 const FIRST_TURN = 'collapse_first_turn_sample';
 
@@ -29,6 +31,13 @@ export interface ReasoningPoint {
   readonly spread: number;
 }
 
+/** Episodes of each validation: of all tags, of each further set, and of each tag, those of the sets included. */
+export interface ValidationCounts {
+  readonly episodes: number;
+  readonly sets: { readonly [set: string]: number };
+  readonly tags: { readonly [tag: string]: number };
+}
+
 /** A run that is over, as the data file keeps it. */
 export interface ClaimOutcome {
   readonly variant: string;
@@ -37,6 +46,7 @@ export interface ClaimOutcome {
   readonly episodes: number;
   readonly seconds: number;
   readonly points: readonly ClaimPoint[];
+  readonly validated: ValidationCounts;
   /** Of runs that think. */
   readonly reasoning?: readonly ReasoningPoint[];
 }
@@ -56,6 +66,7 @@ export function readOutcome(folder: string, variant: string, seed: number): Clai
     ended: summary.ended,
     episodes: summary.episodes,
     seconds: summary.seconds,
+    validated: countsOf(openRunFolder(folder).settings),
     points: checkpoint.state.validations.map(({ step, seconds, metrics }) => ({
       step,
       seconds,
@@ -71,9 +82,27 @@ export function readOutcome(folder: string, variant: string, seed: number): Clai
   };
 }
 
+function countsOf(settings: RunSettings): ValidationCounts {
+  const main = validationPlan(settings);
+  const sets = validationSets(settings);
+  const total = ({ tags }: ValidationPlan) => tags.reduce((sum, { groups }) => sum + groups, 0);
+  return {
+    episodes: total(main),
+    sets: Object.fromEntries(sets.map(({ name, plan }) => [name, total(plan)])),
+    tags: Object.fromEntries(
+      [...sets.map(({ plan }) => plan), main].flatMap(({ tags }) =>
+        tags.map(({ tag, groups }) => [tag, groups]),
+      ),
+    ),
+  };
+}
+
+/** A tag that is validated in a further set as well has its own success. */
 function tagSuccess(metrics: Metrics): { [tag: string]: number } {
+  const depth = (name: string) => name.split('/').length;
+  const names = Object.keys(metrics).sort((a, b) => depth(b) - depth(a));
   return Object.fromEntries(
-    Object.keys(metrics).flatMap(name => {
+    names.flatMap(name => {
       const tag = /^val-env\/(?:[^/]+\/)?([^/]+)\/success_low$/.exec(name)?.[1];
       const success = tag === undefined ? undefined : metrics[name.replace(/_low$/, '')];
       return tag === undefined || success === undefined ? [] : [[tag, success]];

@@ -1,6 +1,7 @@
 import { curvePlot, type PlotCurve } from '../../docs/generator/plot.ts';
 import { pairedBootstrap } from '../../trainer/algorithms/paired-bootstrap.ts';
 import { mean, unbiasedStd } from '../../trainer/algorithms/statistics.ts';
+import { wilsonInterval } from '../../trainer/algorithms/wilson-interval.ts';
 import type { Claim } from './claim.ts';
 import { type ClaimOutcome, type ClaimPoint, successAt } from './outcomes.ts';
 import type { ReferenceSuccess } from './reference-players.ts';
@@ -15,10 +16,17 @@ const percent = (share: number) => (100 * share).toFixed(1);
 const byStep = ({ step }: ClaimPoint) => step;
 const bySeconds = ({ seconds }: ClaimPoint) => seconds;
 
-/** Mean with Student's 95 % interval, in percent. */
-export function shownMean(values: readonly number[]): string {
+/**
+ * Mean with Student's 95 % interval, in percent; a value alone with Wilson's.
+ * @param episodes that a value is a share of; without them a value alone has no interval
+ */
+export function shownMean(values: readonly number[], episodes?: number): string {
   if (values.length === 0) return '';
-  if (values.length === 1) return `${percent(values[0])} %`;
+  if (values.length === 1) {
+    if (episodes === undefined) return `${percent(values[0])} %`;
+    const [low, high] = wilsonInterval(values[0] * episodes, episodes);
+    return `${percent(values[0])} % (${percent(low)} to ${percent(high)})`;
+  }
   const half = ((T_975[values.length - 2] ?? T_MANY) * unbiasedStd(values)) / Math.sqrt(values.length);
   const [low, high] = [Math.max(0, mean(values) - half), Math.min(1, mean(values) + half)];
   return `${percent(mean(values))} % (${percent(low)} to ${percent(high)})`;
@@ -37,11 +45,23 @@ export function claimPage(
   const rows = variants.map(variant => {
     const own = outcomes.filter(outcome => outcome.variant === variant);
     const last = own.flatMap(({ points }) => points.at(-1) ?? []);
+    const { episodes, sets: setEpisodes } = own[0].validated;
     const cells = [
       variant,
-      shownMean(own.flatMap(({ points }) => points[0]?.success ?? [])),
-      shownMean(last.map(({ success }) => success)),
-      ...sets.map(set => shownMean(last.flatMap(point => point.sets[set] ?? []))),
+      shownMean(
+        own.flatMap(({ points }) => points[0]?.success ?? []),
+        episodes,
+      ),
+      shownMean(
+        last.map(({ success }) => success),
+        episodes,
+      ),
+      ...sets.map(set =>
+        shownMean(
+          last.flatMap(point => point.sets[set] ?? []),
+          setEpisodes[set],
+        ),
+      ),
       own.map(({ points }) => percent(points.at(-1)?.success ?? 0)).join(', '),
       String(Math.round(mean(last.map(byStep)))),
       mean(own.map(({ seconds }) => seconds / MINUTE)).toFixed(1),
@@ -55,7 +75,9 @@ export function claimPage(
     `_Reference._ Written by \`${command}\` from [its data](./data/claim-${claim.name}.json).`,
     '',
     ...claim.text.flatMap(paragraph => [...wrapped(paragraph), '']),
-    `Success over ${seeds.length} seeds (${seeds.join(', ')}): mean and Student’s 95 % interval.`,
+    seeds.length === 1
+      ? `Success with seed ${seeds[0]} alone, and Wilson’s 95 % interval over the episodes of the validation.`
+      : `Success over ${seeds.length} seeds (${seeds.join(', ')}): mean and Student’s 95 % interval.`,
     '',
     `| ${head.join(' | ')} |`,
     `|${head.map(() => ' --- |').join('')}`,
@@ -80,7 +102,10 @@ function tagTable(outcomes: readonly ClaimOutcome[], references: ReferenceSucces
   const variants = [...new Set(ends.map(({ variant }) => variant))];
   const [most] = variants;
   const shown = (variant: string, tag: string) =>
-    shownMean(ends.flatMap(({ variant: own, point }) => (own === variant ? (point.tags[tag] ?? []) : [])));
+    shownMean(
+      ends.flatMap(({ variant: own, point }) => (own === variant ? (point.tags[tag] ?? []) : [])),
+      outcomes.find(outcome => outcome.variant === variant)!.validated.tags[tag],
+    );
   const others = (tag: string) => variants.filter(variant => variant !== most && shown(variant, tag) !== '');
   return [
     'Success in each environment at the end, next to players that learn nothing:',
@@ -122,18 +147,24 @@ function pairTable({ pairs }: Claim, outcomes: readonly ClaimOutcome[]): string[
         return first === undefined || second === undefined ? [] : [[first, second] as const];
       });
       if (values.length === 0) return '';
-      const { difference, low, high, p } = pairedBootstrap(
-        values.map(([a]) => a),
-        values.map(([, b]) => b),
-      );
-      return `| ${with_} − ${without} | ${name} | ${percent(difference)} | ${percent(low)} to ${percent(high)} | ${p.toFixed(3)} |`;
+      const episodes = both[0].a.validated.episodes;
+      const cells =
+        values.length === 1 ? differenceOfShares(...values[0], episodes) : differenceOfSeeds(values);
+      return `| ${with_} − ${without} | ${name} | ${cells} |`;
     });
     return rows.filter(row => row !== '');
   });
   if (rows.length === 0) return [];
+  const seeds = new Set(outcomes.map(({ seed }) => seed)).size;
   return [
-    'Differences in points, seed by seed: bootstrap over the seeds and the p-value of the sign-flip test, which with three',
-    'seeds is 0.25 at least.',
+    ...(seeds === 1
+      ? [
+          'Differences in points, with the interval of two shares of a validation’s episodes; other seeds may differ by more.',
+        ]
+      : [
+          'Differences in points, seed by seed: bootstrap over the seeds and the p-value of the sign-flip test, which with three',
+          'seeds is 0.25 at least.',
+        ]),
     '',
     '| difference | after | points | 95 % interval | p |',
     '| --- | --- | --- | --- | --- |',
@@ -141,6 +172,27 @@ function pairTable({ pairs }: Claim, outcomes: readonly ClaimOutcome[]): string[
     '',
   ];
 }
+
+type Pair = readonly [without: number, with_: number];
+
+function differenceOfSeeds(pairs: readonly Pair[]): string {
+  const { difference, low, high, p } = pairedBootstrap(
+    pairs.map(([without]) => without),
+    pairs.map(([, with_]) => with_),
+  );
+  return differenceCells(difference, [low, high], p.toFixed(3));
+}
+
+/** Of two shares of so many episodes each. */
+function differenceOfShares(without: number, with_: number, episodes: number): string {
+  const difference = with_ - without;
+  const error = Math.sqrt((without * (1 - without) + with_ * (1 - with_)) / episodes);
+  const half = T_MANY * error;
+  return differenceCells(difference, [difference - half, difference + half], '');
+}
+
+const differenceCells = (difference: number, [low, high]: readonly [number, number], p: string) =>
+  `${percent(difference)} | ${percent(low)} to ${percent(high)} | ${p}`;
 
 function referenceTable({ references }: Claim): string[] {
   if (references.length === 0) return [];

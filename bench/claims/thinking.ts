@@ -55,6 +55,7 @@ export const THINKING: Claim = {
       overrides: [
         'recipe=grpo',
         ...THINKS,
+        'warm_start.episodes=3000',
         'warm_start.epochs=6',
         'training.validate_first=false',
         'validation.sets={}',

@@ -78,7 +78,7 @@ const WIDTH = 120;
 /** Links and code stay whole. */
 const WORDS = /(?:!?\[[^\]]*\]\([^)]*\)|`[^`]+`|\S)+/g;
 /** What would mean something else at the start of a line. */
-const BEGINS_SOMETHING = /^(?:[-+*#>=|]|\d+[.)]$)/;
+const BEGINS_SOMETHING = /^(?:[-+*#]+$|[>=|]|\d+[.)]$)/;
 
 /** Text whose paragraphs, lists and quotes are at most 120 columns wide; tables, headings and fenced blocks stay. */
 export function wrapped(markdown: string): string {

@@ -5,7 +5,7 @@ import type { Description, EnvironmentSpec, ReferencePolicy } from '../environme
 import type { Space } from '../environments/core/space.ts';
 import { actionCheck } from '../sessions/episodes/action-check.ts';
 import { aboutSpec } from './about.ts';
-import { DEFAULT_MAX_STEPS, type DefinedActionSpace } from './definition-parts.ts';
+import { closed, DEFAULT_MAX_STEPS, type DefinedActionSpace, stepsSetting } from './definition-parts.ts';
 import { DefinitionFaults } from './fault.ts';
 import type { WebhookDefinition } from './remote/definition.ts';
 import { compileSubset } from './schema-subset.ts';
@@ -103,18 +103,7 @@ function compileActions(space: DefinedActionSpace, faults: DefinitionFaults): Ac
 
 function configSchema(given: JsonObject | undefined, maxSteps: number, faults: DefinitionFaults): TSchema {
   const own = objectSchema(given, '/config_schema', faults);
-  return Type.Object(
-    {
-      max_steps: Type.Integer({
-        default: maxSteps,
-        minimum: 1,
-        maximum: maxSteps,
-        description: 'Steps before truncation.',
-      }),
-      ...own.properties,
-    },
-    { additionalProperties: false },
-  );
+  return closed({ max_steps: stepsSetting(maxSteps), ...own.properties });
 }
 
 function objectSchema(given: JsonObject | undefined, pointer: string, faults: DefinitionFaults): TObject {

@@ -15,6 +15,15 @@ export const closed = <P extends TProperties>(
   options: { title?: string; description?: string } = {},
 ) => Type.Object(properties, { additionalProperties: false, ...options });
 
+/** `max_steps` of a configuration: sessions may ask for fewer than the definition allows. */
+export const stepsSetting = (maxSteps: number) =>
+  Type.Integer({
+    default: maxSteps,
+    minimum: 1,
+    maximum: maxSteps,
+    description: 'Steps before truncation.',
+  });
+
 export const bag = (description: string) =>
   Type.Record(Type.String(), Type.Unsafe<Json>({}), { description });
 

@@ -42,6 +42,20 @@ t.test('the table of the example is registered and played', { skip }, async t =>
   });
 });
 
+t.test('what is written before the examples are there stays', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/watch');
+  const held = Promise.withResolvers<void>();
+  await page.route('**/openapi.json', async route => {
+    await held.promise;
+    await route.continue();
+  });
+  await page.getByRole('link', { name: 'Register' }).click();
+  await edit(page, 'Environment id', () => 'mine/Early-v0');
+  held.resolve();
+  await page.locator('option').first().waitFor({ state: 'attached' });
+  t.equal(await page.getByLabel('Environment id').inputValue(), 'mine/Early-v0');
+});
+
 t.test('the editor marks faults of a definition', { skip }, async t => {
   const { page, ask } = await openPlayground(t, '#/register');
   await page.locator('option').first().waitFor({ state: 'attached' });

@@ -100,6 +100,67 @@ t.test('a page that is left before it knows what to play opens no session', { sk
   t.same((await ask<Schemas['SessionPage']>('GET', 'v1/sessions')).sessions, []);
 });
 
+t.test('a link that is pressed while the list is read again leads on', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await seeBoard(page);
+  const release = await hold(page, '**/v1/envs');
+  await page.getByRole('link', { name: /Sokoban/ }).click();
+  await page.getByRole('heading', { level: 1, name: 'Sokoban' }).waitFor();
+  await seeBoard(page);
+  const listed = page.waitForResponse(/v1\/envs$/);
+  await page.getByRole('link', { name: /Sudoku/ }).hover();
+  await page.mouse.down();
+  release();
+  await (await listed).finished();
+  await page.mouse.up();
+  await page.getByRole('heading', { level: 1, name: 'Sudoku' }).waitFor();
+});
+
+t.test('a policy that is stopped while it thinks takes no step', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await seeBoard(page);
+  const release = await hold(page, '**/reference');
+  const planned = page.waitForResponse(/\/reference$/);
+  await page.getByRole('button', { name: 'Play on' }).click();
+  await page.getByRole('button', { name: 'Stop' }).click();
+  release();
+  await (await planned).finished();
+  await page.getByRole('button', { name: 'Up', exact: true }).click();
+  await seeFigure(page, 'Action', 'Up');
+  t.equal(await page.locator('tbody tr').count(), 1);
+});
+
+t.test('what is half written stays, and the address names what is played', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await seeBoard(page);
+  await page.waitForURL(/seed=7/);
+  const address = page.url();
+  await page.getByText('Settings', { exact: true }).click();
+  await page.getByLabel('Wrappers').fill('[{"name": ');
+  await page.getByLabel('Seed', { exact: true }).fill('42');
+  await page.getByRole('button', { name: 'Up', exact: true }).click();
+  await seeFigure(page, 'Step', '1 of');
+  await page.locator('tbody tr').first().waitFor();
+  t.equal(page.url(), address);
+  t.equal(await page.getByLabel('Seed', { exact: true }).inputValue(), '42');
+  await page.getByRole('button', { name: 'Reset' }).click();
+  await page.waitForURL(/seed=42/);
+});
+
+t.test('an environment that opens late leaves the focus where the visitor writes', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await seeBoard(page);
+  const release = await hold(page, '**/v1/envs/Sokoban-v0');
+  await page.getByRole('link', { name: /Sokoban/ }).click();
+  await page.getByRole('heading', { level: 1, name: 'Sokoban' }).waitFor();
+  const search = page.getByRole('searchbox');
+  await search.focus();
+  release();
+  await seeBoard(page);
+  await page.getByText('Opening a session').waitFor({ state: 'hidden' });
+  t.ok(await search.evaluate(field => field === document.activeElement));
+});
+
 t.test('an environment that is not there is told', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/Nowhere-v0');
   await page.locator('.problem', { hasText: '404 unknown_environment' }).waitFor();

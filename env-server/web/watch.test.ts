@@ -1,4 +1,5 @@
 import t from 'tap';
+import { until } from '../../test/until.test-data.ts';
 import { hashToken } from '../transports/access/auth.ts';
 import {
   figure,
@@ -75,6 +76,21 @@ t.test(
     t.match(await figure(page, 'Action').textContent(), /Right/, 'a number has its name');
   },
 );
+
+t.test('a card that is pressed stays where it is until the click is done', { skip }, async t => {
+  const { page, ask } = await openPlayground(t, '#/register');
+  const { id } = await play(ask, 'Sokoban-v0', []);
+  const told: string[] = [];
+  page.on('websocket', socket => socket.on('framereceived', ({ payload }) => told.push(String(payload))));
+  await page.getByRole('link', { name: 'Watch' }).click();
+  await page.locator('.card').getByRole('link').hover();
+  await page.mouse.down();
+  const later = await play(ask, 'FrozenLake-v0', []);
+  await until(() => told.some(frame => frame.includes(later.id)));
+  await page.mouse.up();
+  await page.waitForURL(url => url.hash === `#/watch/${id}`);
+  await seeFigure(page, 'Step', '0 of');
+});
 
 t.test('a session is followed live, stepped through, and left as it was', { skip }, async t => {
   const { page, ask, origin } = await openPlayground(t, '#/register');

@@ -1,7 +1,13 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import type { Random } from '../../shared/random.ts';
-import { ACTION_SEPARATOR, isPenalized, mapActions, parseResponse } from '../../shared/response.ts';
+import {
+  ACTION_SEPARATOR,
+  type ActionNames,
+  isPenalized,
+  mapActions,
+  parseResponse,
+} from '../../shared/response.ts';
 import type { AnyEnvironment, StepInfo, Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { stepLimit } from '../environments/core/settings.ts';
@@ -96,65 +102,75 @@ export const actionText: Wrapper = {
       },
       begin: config => ({ done: 0, limit: stepLimit(spec, config) }),
       again: ({ limit }) => ({ done: 0, limit }),
-      step(state, action, rng): MaybePromise<Transition<NestedState<ActionTextState>>> {
-        const response = parseResponse(typeof action === 'string' ? action : '', { think, maxActions });
-        const actions = mapActions(response.actions, names);
-        const due = isPenalized(response.actions.length, actions.length) ? penalty : 0;
-        const none: Transition<Json> = {
-          state: state.inner,
-          reward: 0,
-          terminated: false,
-          info: NOTHING_DONE,
-        };
-        const start: ActionCount = {
-          transition: none,
-          done: 0,
-          reward: 0,
-          effective: false,
-          valid: due === 0,
-        };
-        return chain(play(environment, actions, state.limit - state.done, rng, start), tally => {
-          const { transition, done, reward } = tally;
-          return {
-            ...transition,
-            state: { done: state.done + done, limit: state.limit, inner: transition.state },
-            reward: reward + due,
-            truncated:
-              transition.truncated === true || (!transition.terminated && state.done + done >= state.limit),
-            info: {
-              ...transition.info,
-              action_is_valid: tally.valid,
-              action_is_effective: tally.effective,
-              actions: actions.slice(0, done),
-              format_penalty: due,
-            },
-          };
-        });
-      },
-      references: Object.fromEntries(
-        Object.entries(environment.references ?? {}).map(([name, policy]) => [
-          name,
-          {
-            title: policy.title,
-            plan: (state: Json, count: number, rng: Random) =>
-              chain(
-                policy.plan((state as NestedState<ActionTextState>).inner, count * maxActions, rng),
-                planned => {
-                  const turns: string[] = [];
-                  for (let i = 0; i < planned.length; i += maxActions) {
-                    turns.push(answer(planned.slice(i, i + maxActions)));
-                  }
-                  return turns;
-                },
-              ),
-          },
-        ]),
-      ),
+      step: turnOf(environment, options as Options, names),
+      references: turnReferences(environment, maxActions, answer),
     });
   },
 };
 
 const NOTHING_DONE: StepInfo = { success: false, action_is_valid: false, action_is_effective: false };
+
+type TurnState = NestedState<ActionTextState>;
+
+/** Reads the text of a turn and does what it says. */
+function turnOf(
+  environment: AnyEnvironment,
+  { think, max_actions: maxActions, format_penalty: penalty }: Options,
+  names: ActionNames | undefined,
+) {
+  return (state: TurnState, action: Json, rng: Random): MaybePromise<Transition<TurnState>> => {
+    const response = parseResponse(typeof action === 'string' ? action : '', { think, maxActions });
+    const actions = mapActions(response.actions, names);
+    const due = isPenalized(response.actions.length, actions.length) ? penalty : 0;
+    const start: ActionCount = {
+      transition: { state: state.inner, reward: 0, terminated: false, info: NOTHING_DONE },
+      done: 0,
+      reward: 0,
+      effective: false,
+      valid: due === 0,
+    };
+    return chain(play(environment, actions, state.limit - state.done, rng, start), tally => {
+      const { transition, done, reward } = tally;
+      return {
+        ...transition,
+        state: { done: state.done + done, limit: state.limit, inner: transition.state },
+        reward: reward + due,
+        truncated:
+          transition.truncated === true || (!transition.terminated && state.done + done >= state.limit),
+        info: {
+          ...transition.info,
+          action_is_valid: tally.valid,
+          action_is_effective: tally.effective,
+          actions: actions.slice(0, done),
+          format_penalty: due,
+        },
+      };
+    });
+  };
+}
+
+/** The references of the environment, their actions written as turns. */
+function turnReferences(
+  { references = {} }: AnyEnvironment,
+  maxActions: number,
+  answer: (actions: readonly Json[]) => string,
+): NonNullable<AnyEnvironment['references']> {
+  const turns = (planned: readonly Json[]): string[] => {
+    const texts: string[] = [];
+    for (let i = 0; i < planned.length; i += maxActions) texts.push(answer(planned.slice(i, i + maxActions)));
+    return texts;
+  };
+  return Object.fromEntries(
+    Object.entries(references).map(([name, policy]) => [
+      name,
+      {
+        title: policy.title,
+        plan: (state: Json, count: number, rng: Random) =>
+          chain(policy.plan((state as TurnState).inner, count * maxActions, rng), turns),
+      },
+    ]),
+  );
+}
 
 /** Does actions in order until the episode ends or `left` are done. */
 function play(

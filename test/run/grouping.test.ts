@@ -15,27 +15,35 @@ t.test('a file that changes something of the whole process, outside of its tests
   t.ok(canShareProcess(`t.setTimeout(60_000);\n${inTest}`));
 });
 
-t.test(
-  'groups hold the files of one folder, about as many in each, or those of small folders of one parent',
-  async t => {
-    const inner = Array.from({ length: 7 }, (_, index) => `a/b/c/${index}.test.ts`);
-    t.same(
-      groupFiles(['a/x.test.ts', 'a/y-y/0.test.ts', ...inner, 'z/b/y.test.ts'], 3).map(({ name, files }) => [
-        name,
-        files.length,
-      ]),
-      [
-        ['a-b-1', 3],
-        ['a-b-2', 3],
-        ['a-b-3', 1],
-        ['a-others-1', 2],
-        ['z-others-1', 1],
-      ],
-    );
-    t.same(
-      groupFiles(inner, 3).flatMap(group => group.files),
-      inner,
-      'none is lost, none runs twice',
-    );
-  },
-);
+const inner = Array.from({ length: 7 }, (_, index) => `a/b/c/${index}.test.ts`);
+
+t.test('groups hold the files of one folder, or those of small folders of one parent', async t => {
+  const groups = groupFiles(
+    ['a/x.test.ts', 'a/y-y/0.test.ts', ...inner, 'z/b/y.test.ts'],
+    { files: 3, seconds: 100 },
+    () => 1,
+  );
+  t.same(
+    groups.map(({ name, files }) => [name, files.length]),
+    [
+      ['a-b-1', 3],
+      ['a-b-2', 2],
+      ['a-b-3', 2],
+      ['a-others-1', 2],
+      ['z-others-1', 1],
+    ],
+  );
+  t.same(
+    groups.flatMap(({ files }) => files).filter(file => inner.includes(file)).length,
+    inner.length,
+    'none is lost, none runs twice',
+  );
+});
+
+t.test('groups are about as long as each other; the longest comes first', async t => {
+  const seconds = (file: string) => (file === inner[3] ? 30 : file === inner[5] ? 12 : 2);
+  t.same(
+    groupFiles([...inner, 'z/1.test.ts'], { files: 5, seconds: 20 }, seconds).map(({ files }) => files),
+    [[inner[3]], [inner[5]], [inner[0], inner[1], inner[2], inner[4], inner[6]], ['z/1.test.ts']],
+  );
+});

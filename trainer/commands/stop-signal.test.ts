@@ -2,7 +2,6 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import t from 'tap';
-import { INTERRUPTED_STATUS } from './stop-signal.ts';
 
 const source = new URL('./stop-signal.ts', import.meta.url).href;
 
@@ -23,13 +22,28 @@ function stubborn(stdio: 'ipc' | 'ignore') {
   return { program, line, ended: once(program, 'exit') };
 }
 
-t.test('the first request is told, the second ends the program', async t => {
+t.test('the first request is told, and a later one ends the program', async t => {
   const { program, line, ended } = stubborn('ignore');
   t.equal(await line(), 'ready');
   program.kill('SIGINT');
   t.same([await line(), await line()].sort(), ['AbortError', 'asked']);
+  const again = setInterval(() => program.kill('SIGTERM'), 100);
+  t.same(await ended, [null, 'SIGINT']);
+  clearInterval(again);
+});
+
+t.test('signals in one burst and the end of the parent are one request', async t => {
+  const { program, line, ended } = stubborn('ipc');
+  t.equal(await line(), 'ready');
+  // Both are pending when the program goes on.
+  program.kill('SIGSTOP');
+  program.kill('SIGINT');
   program.kill('SIGTERM');
-  t.same(await ended, [INTERRUPTED_STATUS, null]);
+  program.disconnect();
+  program.kill('SIGCONT');
+  t.same([await line(), await line()].sort(), ['AbortError', 'asked']);
+  program.kill('SIGUSR2');
+  t.same(await ended, [0, null]);
 });
 
 t.test('a program whose parent goes away is asked to stop', async t => {

@@ -1,22 +1,43 @@
 const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 /** Exit status of a program ended by Ctrl-C: 128 + SIGINT. */
 export const INTERRUPTED_STATUS = 130;
+/** Signals so close together are one request: a terminal and npm each pass Ctrl-C on, and then the parent is gone as well. */
+const BURST_MS = 1000;
 
 /**
  * A signal that is aborted when the program is asked to stop: Ctrl-C, SIGTERM, a closed terminal, or the end of the
- * process that started it and kept a channel to it. The second request ends the process at once.
+ * process that started it and kept a channel to it. A second request by signal, from a second later on, ends the process at once.
  * @param onFirst told of the first request
  */
 export function stopSignal(onFirst: () => void): AbortSignal {
   const controller = new AbortController();
+  let askedAt = 0;
   const stop = () => {
-    if (controller.signal.aborted) process.exit(INTERRUPTED_STATUS);
+    if (controller.signal.aborted) return;
+    askedAt = performance.now();
     controller.abort(new DOMException('asked to stop', 'AbortError'));
     onFirst();
   };
-  for (const name of STOP_SIGNALS) process.on(name, stop);
+  for (const name of STOP_SIGNALS) {
+    process.on(name, () => {
+      if (controller.signal.aborted && performance.now() - askedAt >= BURST_MS) endNow();
+      else stop();
+    });
+  }
   if (process.connected) process.once('disconnect', stop);
   // Listening would keep the program alive for as long as its parent is.
   process.channel?.unref();
   return controller.signal;
+}
+
+/**
+ * Ends the process by SIGINT, which the shell shows as {@link INTERRUPTED_STATUS}. `process.exit` would stop worker threads within
+ * calls of ONNX Runtime, whose results then have nowhere to go: it reports a `Napi::Error` and aborts.
+ */
+function endNow(): void {
+  process.emit('exit', INTERRUPTED_STATUS);
+  for (const name of STOP_SIGNALS) process.removeAllListeners(name);
+  process.kill(process.pid, 'SIGINT');
+  // Only the first process of a container is still here: the kernel keeps signals without a handler from it.
+  process.exit(INTERRUPTED_STATUS);
 }

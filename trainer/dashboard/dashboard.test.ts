@@ -160,6 +160,40 @@ t.test('episodes are filtered, searched, tinted and saved', { skip }, async t =>
   });
 });
 
+t.test('episodes lead to themselves while those of another step are on their way', { skip }, async t => {
+  const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
+  const page = await openPage(t, `${origin}/runs/#/run/lake-1/episodes?file=train-000030`);
+  const member = page.locator('.member').first();
+  await member.waitFor();
+  const asked = Promise.withResolvers<void>();
+  const held = Promise.withResolvers<void>();
+  await page.route('**/api/episodes?*', async route => {
+    asked.resolve();
+    await held.promise;
+    await route.continue();
+  });
+  await page.getByRole('combobox', { name: 'Step' }).selectOption('train-000020');
+  await asked.promise;
+  t.match(await member.getAttribute('href'), /file=train-000030/);
+  held.resolve();
+  await page.locator('.member[href*="file=train-000020"]').first().waitFor();
+});
+
+t.test('runs keep their places when another one writes', { skip }, async t => {
+  const root = sampleRuns(t.testdir());
+  const origin = await serveDashboard(t, { runs: root });
+  const page = await openPage(t, `${origin}/runs/`);
+  const names = page.locator('tbody .name a');
+  await names.first().waitFor();
+  const before = await names.allTextContents();
+  const last = before.at(-1)!;
+  const file = join(root, last, 'status.json');
+  const status = JSON.parse(readFileSync(file, 'utf8')) as RunStatus;
+  writeFileSync(file, JSON.stringify({ ...status, run: { ...status.run, recipe: ['written since'] } }));
+  await page.getByText('written since').waitFor();
+  t.same(await names.allTextContents(), before);
+});
+
 t.test('an episode branches into a session on the environment server', { skip }, async t => {
   const { server } = await createApp({ logLevel: 'silent' });
   const address = await server.listen({ host: '127.0.0.1', port: 0 });

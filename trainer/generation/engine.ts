@@ -7,7 +7,7 @@ import {
   MAX_TOP_LOG_PROBS,
   type StreamedToken,
 } from './generation.ts';
-import { type CompiledGrammar, compileGrammar, type TokenGrammar } from './grammar.ts';
+import { compileGrammar, type ResponseGrammar, type TokenGrammar } from './grammar.ts';
 import { type Encode, LogitsProcessor } from './logits-processor.ts';
 import type { DecodeProgram } from './programs/decode-program.ts';
 import { createProgram, type ProgramChoiceOptions } from './programs/program-choice.ts';
@@ -15,6 +15,7 @@ import { checkSampling, type SampledToken, Sampler } from './sampling.ts';
 import { ActiveRequest, Sequence } from './sequence.ts';
 import type { EngineStatistics } from './statistics.ts';
 import { type Decode, StopStrings } from './stop-strings.ts';
+import { type TextGrammar, TextGrammarMatcher } from './text-grammar.ts';
 
 /**
  * Rows of a tick unless told otherwise: few for small models, because the fewer sequences decode at a time the more of
@@ -239,7 +240,7 @@ export class GenerationEngine {
   #sampleFromLogits(request: ActiveRequest, row: number): SampledToken {
     const { sampling, rng, grammar, grammarState, processor } = request;
     const { logits, logitsStride } = this.#program;
-    const allowed = grammar === null ? null : grammar.allowedIn[grammarState];
+    const allowed = grammar === null ? null : grammar.allowedIn(grammarState);
     return this.#sampler.sample(logits, row * logitsStride, sampling, rng, { allowed, processor });
   }
 
@@ -253,10 +254,12 @@ export class GenerationEngine {
     }
   }
 
-  #grammar(name: string | TokenGrammar | undefined): CompiledGrammar | null {
+  #grammar(name: string | TokenGrammar | TextGrammar | undefined): ResponseGrammar | null {
     if (name === undefined) return null;
     if (typeof name !== 'string') {
-      return compileGrammar('of the request', name, this.#options.config.vocabularySize);
+      const { vocabularySize } = this.#options.config;
+      if ('trie' in name) return new TextGrammarMatcher(name, vocabularySize);
+      return compileGrammar('of the request', name, vocabularySize);
     }
     const grammar = this.#options.grammars?.get(name);
     if (grammar === undefined) {

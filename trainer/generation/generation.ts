@@ -1,4 +1,5 @@
 import type { TokenGrammar } from './grammar.ts';
+import type { TextGrammar } from './text-grammar.ts';
 
 /**
  * Changes to logits before the temperature, as in transformers and vLLM; an absent one changes nothing. In this order: bias,
@@ -46,7 +47,7 @@ export interface GenerateRequest {
   /** Seeds this request's samples: the result does not depend on what else is in the batch. */
   readonly seed: number;
   /** Name of a grammar given to the policy at start, or a grammar; only tokens it allows can be sampled. */
-  readonly grammar?: string | TokenGrammar;
+  readonly grammar?: string | TokenGrammar | TextGrammar;
   /** Most probable tokens to report at each position, 0 to {@link MAX_TOP_LOG_PROBS}; absent: none. */
   readonly topLogProbs?: number;
 }

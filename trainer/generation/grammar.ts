@@ -15,18 +15,24 @@ export interface GrammarState {
 /** Named grammars of a policy. */
 export type Grammars = { readonly [name: string]: TokenGrammar };
 
-/** A grammar with a table for each state, for a vocabulary. */
-export interface CompiledGrammar {
+/** What the tokens of a response follow. */
+export interface ResponseGrammar {
   readonly start: number;
+  /** 1 where a token is allowed in the state; read it before the next call. */
+  allowedIn(state: number): Uint8Array;
+  /** State after a token that is allowed. */
+  stateAfter(state: number, token: number): number;
+  /** Whether the response is over. */
+  isFinal(state: number): boolean;
+}
+
+/** A grammar with a table for each state, for a vocabulary. */
+export interface CompiledGrammar extends ResponseGrammar {
   readonly stateCount: number;
   /** 1 where a token is allowed: state · vocabulary + token. */
   readonly allowed: Uint8Array;
-  /** The rows of `allowed`, by state. */
-  readonly allowedIn: readonly Uint8Array[];
   /** State after a token, −1 where it is not allowed. */
   readonly next: Int32Array;
-  /** 1 for states that end the response. */
-  readonly final: Uint8Array;
 }
 
 /** @throws RangeError naming the state and token that do not fit */
@@ -54,10 +60,16 @@ export function compileGrammar(name: string, grammar: TokenGrammar, vocabularySi
       next[s * vocabularySize + token] = state.next[i];
     });
   });
-  const allowedIn = grammar.states.map((_, s) =>
-    allowed.subarray(s * vocabularySize, (s + 1) * vocabularySize),
-  );
-  return { start: grammar.start, stateCount: count, allowed, allowedIn, next, final };
+  const rows = grammar.states.map((_, s) => allowed.subarray(s * vocabularySize, (s + 1) * vocabularySize));
+  return {
+    start: grammar.start,
+    stateCount: count,
+    allowed,
+    next,
+    allowedIn: state => rows[state],
+    stateAfter: (state, token) => next[state * vocabularySize + token],
+    isFinal: state => final[state] === 1,
+  };
 }
 
 /**

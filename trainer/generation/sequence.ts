@@ -1,6 +1,6 @@
 import type { Random } from '../../shared/random.ts';
 import type { Generation, SamplingSettings, StreamedToken, TopLogProbs } from './generation.ts';
-import type { CompiledGrammar } from './grammar.ts';
+import type { ResponseGrammar } from './grammar.ts';
 import type { LogitsProcessor } from './logits-processor.ts';
 import type { StopStrings } from './stop-strings.ts';
 
@@ -40,7 +40,7 @@ export class ActiveRequest {
   readonly sequence: Sequence;
   readonly sampling: SamplingSettings;
   readonly rng: Random;
-  readonly grammar: CompiledGrammar | null;
+  readonly grammar: ResponseGrammar | null;
   readonly processor: LogitsProcessor | null;
   grammarState: number;
   /** Tokens it may sample at most: the request's limit or what the context leaves. */
@@ -63,7 +63,7 @@ export class ActiveRequest {
     readonly sequence: Sequence;
     readonly sampling: SamplingSettings;
     readonly rng: Random;
-    readonly grammar: CompiledGrammar | null;
+    readonly grammar: ResponseGrammar | null;
     readonly processor: LogitsProcessor | null;
     readonly stops: StopStrings | null;
     readonly room: number;
@@ -104,9 +104,8 @@ export class ActiveRequest {
     this.sequence.push(token);
     this.processor?.take(token);
     if (this.grammar !== null) {
-      const vocabularySize = this.grammar.next.length / this.grammar.stateCount;
-      this.grammarState = this.grammar.next[this.grammarState * vocabularySize + token];
-      if (this.grammar.final[this.grammarState]) return this.finish('stop');
+      this.grammarState = this.grammar.stateAfter(this.grammarState, token);
+      if (this.grammar.isFinal(this.grammarState)) return this.finish('stop');
     }
     if (this.sampling.stopTokenIds.includes(token)) return this.finish('stop');
     if (this.#stops?.isIn(this.#tokenIds.subarray(0, this.count))) return this.finish('stop');

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../shared/json.ts';
 import type { Generation, StreamedToken } from '../generation/generation.ts';
-import type { TokenGrammar } from '../generation/grammar.ts';
 import { NOTHING_LEFT } from '../generation/sampling.ts';
+import type { TextGrammar } from '../generation/text-grammar.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { LocalPolicy } from '../policy/local-policy.ts';
 import type { JsonGrammars } from './grammar/json-grammars.ts';
@@ -100,7 +100,7 @@ export class ServedModel implements LanguageModel {
     return logProbs;
   }
 
-  jsonGrammar(schema: JsonObject): Promise<TokenGrammar> {
+  jsonGrammar(schema: JsonObject): Promise<TextGrammar> {
     return this.#grammars.of(schema);
   }
 

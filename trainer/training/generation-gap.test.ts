@@ -36,6 +36,9 @@ const policy = await LocalPolicy.create({
 });
 t.teardown(() => policy.close());
 
+/** Versions count optimizer steps, of which an iteration may take several. */
+const PUBLISHED = [-9, -7, -4, policy.version];
+
 /** An engine with these faults, and episodes of it as the run collects them. */
 async function played(t: Test, faults: Faults) {
   const { url } = await vllmEngine(t, faults);
@@ -76,20 +79,29 @@ async function played(t: Test, faults: Faults) {
 /** Checks an engine with these faults, in the first step. */
 async function check(t: Test, faults: Faults, change: (episode: Episode) => Episode = one => one) {
   const { generator, episodes } = await played(t, faults);
-  return checkedGap(settings, policy, 1, episodes.map(change), generator);
+  return checkedGap(settings, policy, 1, episodes.map(change), { generator, published: PUBLISHED });
 }
 
 /** The same episode, sampled before the present weights: what asynchronous training learns from. */
-const older = (episode: Episode): Episode => {
-  const { versions } = episode as unknown as { readonly versions: Int32Array };
-  return { ...episode, versions: versions.map(version => version - 1) } as Episode;
-};
+const older = (episode: Episode): Episode => aged(episode, () => 1);
+
+/** The same episode, its tokens sampled so many published versions ago. */
+function aged(episode: Episode, ageOf: (token: number) => number): Episode {
+  return {
+    ...episode,
+    versions: episode.versions.map((_, at) => PUBLISHED[PUBLISHED.length - 1 - ageOf(at)]),
+  };
+}
 
 t.test('an engine that is right has next to no gap', async t => {
   const metrics = await check(t, {});
   t.ok(metrics['generation/logprob_gap_max'] < 1e-4, `${metrics['generation/logprob_gap_max']}`);
   const { generator } = await played(t, {});
-  t.same(await checkedGap(settings, policy, 2, [], generator), {}, 'the gap is compared only when it is due');
+  t.same(
+    await checkedGap(settings, policy, 2, [], { generator, published: PUBLISHED }),
+    {},
+    'the gap is compared only when it is due',
+  );
 });
 
 t.test('an adapter that is not applied ends the run and is named', async t => {
@@ -106,5 +118,31 @@ t.test('raw log-probabilities end the run with their likeliest cause first', asy
 t.test('episodes of older weights are no excuse: the engine samples under the present ones', async t => {
   const metrics = await check(t, {}, older);
   t.ok(metrics['generation/logprob_gap_max'] < 1e-4, `${metrics['generation/logprob_gap_max']}`);
+  t.ok(metrics['generation/logprob_gap_max_1'] < 1e-4, 'the same weights under an older number');
   await t.rejects(check(t, { ignoresAdapters: true }, older), /the engine does not apply the adapter/);
+});
+
+t.test('tokens of older versions have a gap each, and no limit', async t => {
+  /** As if tokens 8 to 15 of an episode came one version, and those before them three versions ago. */
+  const mixed = (episode: Episode): Episode => {
+    const ageOf = (at: number) => (at < 8 ? 3 : at < 16 ? 1 : 0);
+    return {
+      ...aged(episode, ageOf),
+      logProbs: episode.logProbs.map((logProb, at) => logProb + (ageOf(at) === 0 ? 0 : at % 2 ? 0.5 : -1)),
+    };
+  };
+  const metrics = await check(t, {}, mixed);
+  t.same(Object.keys(metrics), [
+    ...['generation/logprob_gap_mean', 'generation/logprob_gap_max'],
+    ...['generation/logprob_gap_mean_1', 'generation/logprob_gap_max_1', 'generation/mismatch_kl_1'],
+    ...['generation/logprob_gap_mean_3', 'generation/logprob_gap_max_3', 'generation/mismatch_kl_3'],
+  ]);
+  t.ok(metrics['generation/logprob_gap_max'] < 1e-4, 'present weights are measured by themselves');
+  for (const age of [1, 3]) {
+    const near = (name: string, wanted: number) =>
+      t.ok(Math.abs(metrics[`generation/${name}_${age}`] - wanted) < 1e-4, `${name} ${age}`);
+    near('logprob_gap_mean', 0.75);
+    near('logprob_gap_max', 1);
+    near('mismatch_kl', -0.25);
+  }
 });

@@ -40,51 +40,75 @@ export class GenerationGapError extends Error {
 /** What the comparison needs of the policy that learns. */
 export type ComparedPolicy = Pick<LocalPolicy, 'score' | 'scoreReference' | 'version' | 'config'>;
 
+/** What samples, and under which weights. */
+export interface ComparedGenerator {
+  readonly generator: Generator;
+  /** Versions of the weights that it had, the present one last. */
+  readonly published: readonly number[];
+}
+
 /**
- * `generation/logprob_gap_mean` and `_max` in nats, over tokens that were sampled under the policy's present weights; empty
- * where it is not time to compare. Asynchronous episodes have none of those: the engines sample a few for the comparison.
- * Nothing is compared where top-k, penalties and the like change the engines' distribution.
- * @param generator what samples under the present weights
- * @throws GenerationGapError when the mean is above `generation.max_gap`
+ * `generation/logprob_gap_mean` and `_max` in nats, over tokens that were sampled under the policy's present weights, and
+ * {@link olderGaps} of the others; empty where it is not time to compare. Asynchronous episodes may have no tokens of the
+ * present weights: the engines sample a few for the comparison. Nothing is compared where top-k, penalties and the like
+ * change the engines' distribution.
+ * @throws GenerationGapError when the mean for the present weights is above `generation.max_gap`
  */
 export async function checkedGap(
   settings: RunSettings,
   policy: ComparedPolicy,
   step: number,
   episodes: readonly Episode[],
-  generator: Generator,
+  { generator, published }: ComparedGenerator,
 ): Promise<Metrics> {
   const { generation, rollout } = settings;
   const due = step === 1 || step % generation.gap_every === 0;
   if (!due || distributionChange(rollout) !== undefined || rollout.temperature === 0) return {};
-  const own = tokensOf(episodes.slice(0, COMPARED), rollout.constrained, policy.version);
-  const compared = own.length > 0 ? own : await probes(generator, policy, episodes, rollout.temperature);
+  const samples = samplesIn(episodes.slice(0, COMPARED), rollout.constrained, published);
+  const fresh = samples.some(isPresent) ? [] : await probes(generator, policy, episodes, rollout.temperature);
+  const compared = [...samples, ...fresh];
   if (compared.length === 0) return {};
-  const gap = await gapTo(policy, compared, rollout.temperature);
-  if (gap.mean <= generation.max_gap) {
-    return { 'generation/logprob_gap_mean': gap.mean, 'generation/logprob_gap_max': gap.max };
+  const gaps = await gapsByAge(policy, compared, rollout.temperature);
+  const older = olderGaps(gaps);
+  const present = gaps.get(0);
+  if (present === undefined) return older;
+  if (present.mean <= generation.max_gap) {
+    return {
+      'generation/logprob_gap_mean': present.mean,
+      'generation/logprob_gap_max': present.max,
+      ...older,
+    };
   }
   const base = { score: policy.scoreReference.bind(policy) };
-  const bare = policy.config.lora && (await gapTo(base, compared, rollout.temperature));
-  throw new GenerationGapError(gap.mean, generation.max_gap, bare?.mean ?? null);
+  const bare = policy.config.lora && (await gapsByAge(base, compared.filter(isPresent), rollout.temperature));
+  throw new GenerationGapError(present.mean, generation.max_gap, bare?.get(0)?.mean ?? null);
 }
 
 /** A sequence with tokens whose log-probabilities are compared. */
 interface Compared extends ScoreRequest {
   readonly logProbs: Float32Array;
-  /** 1 where the token was sampled under the present weights; a part of the loss mask. */
-  readonly present: Uint8Array;
+  /** Published versions that a token's weights lie behind the present ones; −1 where it was not sampled. */
+  readonly ages: Int32Array;
 }
 
-/** Samples of episodes that have tokens of this version. */
-function tokensOf(episodes: readonly Episode[], constrained: boolean, version: number): Compared[] {
+const NOT_SAMPLED = -1;
+
+const isPresent = ({ ages }: Compared): boolean => ages.includes(0);
+
+/** Samples of episodes that have sampled tokens. */
+function samplesIn(
+  episodes: readonly Episode[],
+  constrained: boolean,
+  published: readonly number[],
+): Compared[] {
+  const ageOf = (version: number) => published.length - 1 - published.findLastIndex(of => of <= version);
   return episodes.flatMap(episode =>
-    samplesOf(episode).flatMap(({ tokenIds, lossMask, logProbs, versions }) => {
-      const present = lossMask.map((trained, t) => (trained && versions[t] === version ? 1 : 0));
-      if (!present.includes(1)) return [];
-      const grammar = constrained ? { grammar: episode.tag } : {};
-      return [{ tokenIds, lossMask, logProbs, present, ...grammar }];
-    }),
+    samplesOf(episode)
+      .filter(({ lossMask }) => lossMask.includes(1))
+      .map(({ tokenIds, lossMask, logProbs, versions }) => {
+        const ages = Int32Array.from(versions, (version, t) => (lossMask[t] ? ageOf(version) : NOT_SAMPLED));
+        return { tokenIds, lossMask, logProbs, ages, ...(constrained ? { grammar: episode.tag } : {}) };
+      }),
   );
 }
 
@@ -107,13 +131,14 @@ async function probes(
         const generation = await generator.generate({ sequenceId, append, sampling, seed });
         if (generation.versions.some(version => version !== policy.version)) return [];
         const sampled = generation.tokenIds.length;
-        const present = new Uint8Array(append.length + sampled).fill(1, append.length);
-        const tokenIds = new Int32Array(present.length);
+        const lossMask = new Uint8Array(append.length + sampled).fill(1, append.length);
+        const tokenIds = new Int32Array(lossMask.length);
         tokenIds.set(append);
         tokenIds.set(generation.tokenIds, append.length);
-        const logProbs = new Float32Array(present.length);
+        const logProbs = new Float32Array(lossMask.length);
         logProbs.set(generation.logProbs, append.length);
-        return sampled === 0 ? [] : [{ tokenIds, lossMask: present, logProbs, present }];
+        const ages = new Int32Array(lossMask.length).fill(NOT_SAMPLED, 0, append.length);
+        return sampled === 0 ? [] : [{ tokenIds, lossMask, logProbs, ages }];
       } finally {
         generator.release(sequenceId);
       }
@@ -122,19 +147,54 @@ async function probes(
   return found.flat();
 }
 
-async function gapTo(
+/** How log-probabilities of tokens of one age differ from those under the present weights, in nats. */
+interface Gap {
+  readonly mean: number;
+  readonly max: number;
+  /** Mean of sampled − present, as `actor/mismatch_kl`. */
+  readonly kl: number;
+}
+
+/** By versions behind the present weights, the newest first. */
+async function gapsByAge(
   policy: Pick<LocalPolicy, 'score'>,
   compared: readonly Compared[],
   temperature: number,
-): Promise<{ readonly mean: number; readonly max: number }> {
+): Promise<Map<number, Gap>> {
   const requests = compared.map(({ tokenIds, lossMask, grammar }) =>
     grammar === undefined ? { tokenIds, lossMask } : { tokenIds, lossMask, grammar },
   );
   const scores = await policy.score(requests, { temperature });
-  const gaps = compared.flatMap(({ logProbs, present }, i) =>
-    Array.from(present.keys())
-      .filter(t => present[t] === 1)
-      .map(t => Math.abs(logProbs[t] - scores[i].logProbs[t])),
+  const differences = new Map<number, number[]>();
+  compared.forEach(({ logProbs, ages }, i) => {
+    ages.forEach((age, t) => {
+      if (age === NOT_SAMPLED) return;
+      const known = differences.get(age) ?? [];
+      differences.set(age, known);
+      known.push(logProbs[t] - scores[i].logProbs[t]);
+    });
+  });
+  const ordered = [...differences].sort(([a], [b]) => a - b);
+  return new Map(ordered.map(([age, values]) => [age, gapOf(values)]));
+}
+
+function gapOf(differences: readonly number[]): Gap {
+  const absolute = differences.map(Math.abs);
+  const max = absolute.reduce((largest, value) => Math.max(largest, value), 0);
+  return { mean: mean(absolute), max, kl: mean(differences) };
+}
+
+/**
+ * `generation/logprob_gap_{mean,max}_<n>` and `generation/mismatch_kl_<n>` of tokens that were sampled n ≥ 1 versions behind
+ * the present weights: how far off-policy they are. No limit holds for them, as the weights have changed in between.
+ */
+function olderGaps(gaps: ReadonlyMap<number, Gap>): Metrics {
+  const older = [...gaps].filter(([age]) => age > 0);
+  return Object.fromEntries(
+    older.flatMap(([age, gap]) => [
+      [`generation/logprob_gap_mean_${age}`, gap.mean],
+      [`generation/logprob_gap_max_${age}`, gap.max],
+      [`generation/mismatch_kl_${age}`, gap.kl],
+    ]),
   );
-  return { mean: mean(gaps), max: Math.max(...gaps) };
 }

@@ -10,7 +10,7 @@ import { isBootstrapped, laterScores, type SampleScores, scoreEpisodes } from '.
 import { countOnes } from '../data/sequences/loss-mask.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import { diagnose } from '../diagnostics/diagnosing.ts';
-import type { Policy } from '../policy/policy.ts';
+import type { OptimizerSettings, Policy } from '../policy/policy.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
 import { IntervalMeter } from '../rollout/interval-meter.ts';
 import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
@@ -23,7 +23,7 @@ import type { RunFolder } from './run-folder.ts';
 import { optimizerSettings } from './schedule.ts';
 import type { ReferencePolicy } from './setup/open-policy.ts';
 import type { EpisodeSource, PlayedGroups } from './sources/episode-source.ts';
-import { updatePolicy } from './update.ts';
+import { type UpdateResult, updatePolicy } from './update.ts';
 import { levelHash } from './validation.ts';
 
 export interface IterationParts {
@@ -75,74 +75,49 @@ export async function runIteration(
 ): Promise<IterationResult> {
   const scheduled = settingsAt(run.settings, state.step + 1);
   const { settings } = scheduled;
-  const parts = { ...run, settings };
-  const { policy, source, clock } = parts;
-  const { rollout, algorithm } = settings;
-  const alongside = rollout.asynchronous !== null;
-  const busy = parts.busy ?? new IntervalMeter();
+  const busy = run.busy ?? new IntervalMeter();
+  const parts = { ...run, settings, busy };
+  const { source, clock, generation } = parts;
   busy.takeShare();
   const step = state.step + 1;
-  const t0 = clock();
-  const collected = await collect(parts, step, validationLevels);
-  const t1 = clock();
-  const { episodes, filtered } = collected;
-  const gap = await parts.generation?.check(step, episodes);
-  const kept = await busy.during(() => trainingSequencesOf(parts, filtered, collected.scores));
+  const started = clock();
+  const collection = await collect(parts, step, validationLevels);
+  const collected = clock();
+  const { episodes, filtered } = collection;
+  const gap = await generation?.check(step, episodes);
+  const kept = await busy.during(() => trainingSequencesOf(parts, filtered, collection.scores));
   const sequences = fillBatch(kept, settings, mixSeed(settings.seed, PURPOSE.fill, step));
   const prepared = clock();
   const batch = { episodes, filtered, sequences: kept };
   const diagnosed = await busy.during(() => diagnose(parts, batch, step, state.collapse));
-  const scores = await busy.during(() => scoresForRecord(parts, step, episodes, collected.scores));
-  const t2 = clock();
+  const scores = await busy.during(() => scoresForRecord(parts, step, episodes, collection.scores));
+  const learning = clock();
   const optimizer = optimizerSettings(settings, state.step);
-  const { critic } = settings.policy;
-  const learn = () =>
-    updatePolicy(policy, sequences, {
-      settings: {
-        loss: lossSettings(settings),
-        optimizer,
-        temperature: rollout.temperature,
-        ...(critic ? { critic: optimizerSettings(settings, state.step, critic.learning_rate) } : {}),
-      },
-      epochs: algorithm.ppo_epochs,
-      miniBatch: algorithm.mini_batch_size,
-      seed: mixSeed(settings.seed, PURPOSE.order, step),
-      ...(hasPreferenceLoss(settings) ? { pairScorer: policy } : {}),
-      ...(algorithm.target_kl === null ? {} : { targetKl: algorithm.target_kl }),
-    });
-  const update = await busy.during(() => (alongside ? policy.holdingGeneration(learn) : learn()));
-  await parts.generation?.publish();
+  const update = await busy.during(() => learn(parts, state, sequences, optimizer));
+  await generation?.publish();
   source.trained();
-  const t3 = clock();
+  const learned = clock();
   recordIteration(parts, { step, episodes, filtered, sequences, scores });
   const sampled = sampledTokens(episodes);
-  const seconds = clock() - t0;
-  const waited = t1 - t0;
+  const times = { started, collected, prepared, learning, learned, ended: clock() };
+  const isSynchronous = settings.rollout.asynchronous === null;
+  const idle = 1 - (collected - started) / (times.ended - started);
   const metrics: Metrics = {
     ...collectionMetrics(episodes, settings),
-    ...(alongside ? {} : { 'rollouter/idle_ratio': 1 - waited / seconds }),
-    ...collected.metrics,
+    ...(isSynchronous ? { 'rollouter/idle_ratio': idle } : {}),
+    ...collection.metrics,
     ...filtered.metrics,
     ...gap,
-    ...parts.generation?.takeMetrics(),
+    ...generation?.takeMetrics(),
     ...update.metrics,
     ...(hasPreferenceLoss(settings) ? { 'train/pairs': sequences.length / 2 } : {}),
     ...batchStatistics(keptEpisodes(filtered), sequences),
     ...diagnosed.metrics,
     ...scheduled.metrics,
     'actor/lr': optimizer.learningRate,
-    'rollout/validation_levels_left_out': collected.leftOut,
-    'trainer/idle_ratio': waited / seconds,
-    'timing_s/gen': waited,
-    'timing_s/adv': prepared - t1,
-    'timing_s/diagnostics': t2 - prepared,
-    'timing_s/update_actor': t3 - t2,
-    'timing_s/step': seconds,
-    'perf/policy_busy_ratio': busy.takeShare(),
-    'perf/tokens_per_second': sampled / (alongside ? seconds : waited),
-    'perf/train_tokens_per_second': t3 > t2 ? update.trainedTokens / (t3 - t2) : 0,
-    ...utilization(parts, episodes, sequences, seconds),
-    'perf/throughput': (sampled + update.trainedTokens) / seconds,
+    'rollout/validation_levels_left_out': collection.leftOut,
+    ...timingMetrics(times),
+    ...speedMetrics(parts, { episodes, sequences, sampled, trained: update.trainedTokens }, times),
   };
   return {
     keptGroups: filtered.kept.length,
@@ -161,6 +136,79 @@ export async function runIteration(
       sampledTokens: state.sampledTokens + sampled,
       trainedTokens: state.trainedTokens + update.trainedTokens,
     },
+  };
+}
+
+/** Updates the policy; sampling that goes on meanwhile waits. */
+function learn(
+  { policy, settings }: IterationParts,
+  state: TrainerState,
+  sequences: readonly TrainingSequence[],
+  optimizer: OptimizerSettings,
+): Promise<UpdateResult> {
+  const { rollout, algorithm, seed } = settings;
+  const { critic } = settings.policy;
+  const update = () =>
+    updatePolicy(policy, sequences, {
+      settings: {
+        loss: lossSettings(settings),
+        optimizer,
+        temperature: rollout.temperature,
+        ...(critic ? { critic: optimizerSettings(settings, state.step, critic.learning_rate) } : {}),
+      },
+      epochs: algorithm.ppo_epochs,
+      miniBatch: algorithm.mini_batch_size,
+      seed: mixSeed(seed, PURPOSE.order, state.step + 1),
+      ...(hasPreferenceLoss(settings) ? { pairScorer: policy } : {}),
+      ...(algorithm.target_kl === null ? {} : { targetKl: algorithm.target_kl }),
+    });
+  return rollout.asynchronous === null ? update() : policy.holdingGeneration(update);
+}
+
+/** When the parts of a step ended, in seconds on the clock. */
+interface StepTimes {
+  readonly started: number;
+  readonly collected: number;
+  readonly prepared: number;
+  /** When the update began. */
+  readonly learning: number;
+  readonly learned: number;
+  readonly ended: number;
+}
+
+function timingMetrics({ started, collected, prepared, learning, learned, ended }: StepTimes): Metrics {
+  return {
+    'trainer/idle_ratio': (collected - started) / (ended - started),
+    'timing_s/gen': collected - started,
+    'timing_s/adv': prepared - collected,
+    'timing_s/diagnostics': learning - prepared,
+    'timing_s/update_actor': learned - learning,
+    'timing_s/step': ended - started,
+  };
+}
+
+/** What a step got through. */
+interface StepWork {
+  readonly episodes: readonly Episode[];
+  readonly sequences: readonly TrainingSequence[];
+  /** Tokens. */
+  readonly sampled: number;
+  readonly trained: number;
+}
+
+function speedMetrics(
+  parts: IterationParts & { readonly busy: IntervalMeter },
+  { episodes, sequences, sampled, trained }: StepWork,
+  { started, collected, learning, learned, ended }: StepTimes,
+): Metrics {
+  const seconds = ended - started;
+  const sampling = parts.settings.rollout.asynchronous === null ? collected - started : seconds;
+  return {
+    'perf/policy_busy_ratio': parts.busy.takeShare(),
+    'perf/tokens_per_second': sampled / sampling,
+    'perf/train_tokens_per_second': learned > learning ? trained / (learned - learning) : 0,
+    ...utilization(parts, episodes, sequences, seconds),
+    'perf/throughput': (sampled + trained) / seconds,
   };
 }
 

@@ -110,6 +110,8 @@ t.test(
       t.ok(row['generation/logprob_gap_max'] < 1e-4, `gap ${row['generation/logprob_gap_max']}`);
       t.equal(row['generation/engine_0/failures'], 0);
       t.ok(Number.isFinite(row['critic/vf_loss']), `value loss ${row['critic/vf_loss']}`);
+      const hasOlder = 'generation/mismatch_kl_1' in row;
+      t.ok(!hasOlder || row['rollouter/staleness_mean'] > 0, 'older tokens are compared by themselves');
     }
     t.same(
       server.models.all.map(({ name }) => name),

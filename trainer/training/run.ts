@@ -90,16 +90,8 @@ interface TrackedParts {
   readonly status: RunStatusFile;
 }
 
-async function trainTracked({
-  run,
-  settings,
-  progress,
-  stop,
-  tracker,
-  checkpoint,
-  status,
-}: TrackedParts): Promise<RunSummary | undefined> {
-  const note = progress.note.bind(progress);
+async function trainTracked(parts: TrackedParts): Promise<RunSummary | undefined> {
+  const { settings, progress, stop, checkpoint } = parts;
   const scratch = settings.policy.init === 'scratch' ? undefined : settings.policy.init;
   const folder = checkpoint?.policy ?? scratch;
   const context = await unlessStopped(stop, openRunContext(settings, folder, progress.warn, stop));
@@ -107,86 +99,93 @@ async function trainTracked({
   try {
     const checked = checkFirstPrompts(context, levelSeeds(settings).training, stop).then(() => true);
     if (!(await unlessStopped(stop, checked))) return undefined;
-    const actor = await openPolicy(settings, context, folder);
-    let policy: LocalPolicy | ActorCritic = actor;
-    let generation: GenerationPort | undefined;
-    let programs: OpenPrograms | undefined;
-    let reward: RewardHook | undefined;
-    try {
-      const { totalBytes, parameters } = runSizes(
-        settings,
-        actor.config,
-        await criticShape(settings, actor.config),
-      );
-      status.opened(parameters);
-      note(
-        `policy on ${actor.description}; about ${shownBytes(totalBytes)} of memory, ${shownBytes(machineMemory())} are there`,
-      );
-      const begun = checkpoint
-        ? undefined
-        : await unlessStopped(
-            stop,
-            begin({ run, settings, context, policy: actor, tracker, progress, stop }),
-          );
-      if (!checkpoint && !begun) return undefined;
-      policy = await withCritic(settings, actor, checkpoint?.policy);
-      const isFresh = (checkpoint?.state.step ?? 0) === 0;
-      if (isFresh && settings.training.steps > 0 && !settings.policy.keep_optimizer)
-        await actor.resetOptimizer();
-      const { ema } = settings.optimizer;
-      if (ema && settings.training.steps > 0)
-        await actor.averageWeights(ema.decay, isFresh ? undefined : checkpoint?.policy);
-      const state = begun ? await firstCheckpoint(run, settings, policy, begun) : checkpoint!.state;
-      const { actionTokens } = context;
-      const busy = new IntervalMeter();
-      generation = await openGeneration({
-        settings,
-        run: basename(run.path),
-        context,
-        policy: actor,
-        note: progress.warn,
-      });
-      const answering = { policy: actor, generator: generation.generator };
-      programs = await openPrograms(settings, context, answering, progress.warn, busy);
-      const agent = programs?.agent ?? meteredAgent(sampledAgent(context, generation.generator), busy);
-      reward = openReward(settings);
-      const rollouts = agentRollouts(context, agent, progress.warn, reward);
-      const openSource = settings.rollout.asynchronous
-        ? (start: SourcePosition) =>
-            new StreamedSource(
-              {
-                settings,
-                collector: context.collector,
-                agent,
-                reward,
-                stop,
-                note: progress.warn,
-                policyVersion: () => actor.version,
-              },
-              start,
-            )
-        : undefined;
-      const reference = needsReference(settings)
-        ? await openRunReference({ run, settings, context, actor }, state.step)
-        : undefined;
-      try {
-        const shown = { tracker, progress, busy, parameterCount: actor.parameterCount };
-        const decode = (ids: ArrayLike<number>) => context.tokenizer.decode(ids);
-        const episodes = { rollouts, openSource, actionTokens, decode, generation };
-        const parts = { settings, run, policy, reference, stop, ...episodes, ...shown };
-        return writeReport(run, settings, await trainLoop(parts, state));
-      } finally {
-        await reference?.close();
-      }
-    } finally {
-      await reward?.close();
-      await programs?.close();
-      await generation?.close();
-      await policy.close();
-    }
+    return await trainActor(parts, context, await openPolicy(settings, context, folder));
   } finally {
     progress.end();
     await context.close();
+  }
+}
+
+/** Trains the opened policy and closes it. */
+async function trainActor(
+  parts: TrackedParts,
+  context: RunContext,
+  actor: LocalPolicy,
+): Promise<RunSummary | undefined> {
+  const { run, settings, progress, stop, tracker, checkpoint, status } = parts;
+  let policy: LocalPolicy | ActorCritic = actor;
+  try {
+    const critic = await criticShape(settings, actor.config);
+    const { totalBytes, parameters } = runSizes(settings, actor.config, critic);
+    status.opened(parameters);
+    progress.note(
+      `policy on ${actor.description}; about ${shownBytes(totalBytes)} of memory, ${shownBytes(machineMemory())} are there`,
+    );
+    const start = { run, settings, context, policy: actor, tracker, progress, stop };
+    const begun = checkpoint ? undefined : await unlessStopped(stop, begin(start));
+    const state = checkpoint?.state ?? begun;
+    if (!state) return undefined;
+    policy = await withCritic(settings, actor, checkpoint?.policy);
+    await prepareOptimizer(settings, actor, checkpoint);
+    if (begun) await firstCheckpoint(run, settings, policy, begun);
+    return await trainFrom({ ...parts, context, actor, policy }, state);
+  } finally {
+    await policy.close();
+  }
+}
+
+/** At the start of a run: a new optimizer, unless it is to be kept, and new averages of the weights. */
+async function prepareOptimizer(
+  { training, policy, optimizer: { ema } }: RunSettings,
+  actor: LocalPolicy,
+  checkpoint: TrackedParts['checkpoint'],
+): Promise<void> {
+  if (training.steps === 0) return;
+  const isFresh = (checkpoint?.state.step ?? 0) === 0;
+  if (isFresh && !policy.keep_optimizer) await actor.resetOptimizer();
+  if (ema) await actor.averageWeights(ema.decay, isFresh ? undefined : checkpoint?.policy);
+}
+
+interface TrainedParts extends TrackedParts {
+  readonly context: RunContext;
+  readonly actor: LocalPolicy;
+  /** The actor, with its critic where it has one. */
+  readonly policy: LocalPolicy | ActorCritic;
+}
+
+/** Opens what plays and rewards episodes, and trains from a state to the end or until stopped. */
+async function trainFrom(parts: TrainedParts, state: TrainerState): Promise<RunSummary> {
+  const { run, settings, progress, stop, tracker, context, actor, policy } = parts;
+  const note = progress.warn;
+  let generation: GenerationPort | undefined;
+  let programs: OpenPrograms | undefined;
+  let reward: RewardHook | undefined;
+  let reference: ReferencePolicy | undefined;
+  try {
+    const { actionTokens, collector } = context;
+    const busy = new IntervalMeter();
+    generation = await openGeneration({ settings, run: basename(run.path), context, policy: actor, note });
+    const answering = { policy: actor, generator: generation.generator };
+    programs = await openPrograms(settings, context, answering, note, busy);
+    const agent = programs?.agent ?? meteredAgent(sampledAgent(context, generation.generator), busy);
+    reward = openReward(settings);
+    const rollouts = agentRollouts(context, agent, note, reward);
+    const policyVersion = () => actor.version;
+    const streamed = { settings, collector, agent, reward, stop, note, policyVersion };
+    const openSource = settings.rollout.asynchronous
+      ? (position: SourcePosition) => new StreamedSource(streamed, position)
+      : undefined;
+    if (needsReference(settings)) reference = await openRunReference(parts, state.step);
+    const shown = { tracker, progress, busy, parameterCount: actor.parameterCount };
+    const decode = (ids: ArrayLike<number>) => context.tokenizer.decode(ids);
+    const episodes = { rollouts, openSource, actionTokens, decode, generation };
+    const loop = { settings, run, policy, reference, stop, ...episodes, ...shown };
+    return writeReport(run, settings, await trainLoop(loop, state));
+  } finally {
+    await reference?.close();
+    await reward?.close();
+    await programs?.close();
+    await generation?.close();
   }
 }
 
@@ -218,12 +217,7 @@ async function begin(parts: RunStart): Promise<TrainerState> {
 
 /** The reference as the iteration finds it. */
 async function openRunReference(
-  {
-    run,
-    settings,
-    context,
-    actor,
-  }: Pick<RunStart, 'run' | 'settings' | 'context'> & { readonly actor: LocalPolicy },
+  { run, settings, context, actor }: TrainedParts,
   step: number,
 ): Promise<ReferencePolicy> {
   const reference = await openReference(settings, context, actor, referenceFolder(run, settings, step));
@@ -238,10 +232,9 @@ async function firstCheckpoint(
   { training }: RunSettings,
   policy: Pick<Policy, 'save'>,
   state: TrainerState,
-): Promise<TrainerState> {
+): Promise<void> {
   const { checkpoint_dtype, keep_checkpoints } = training;
   await saveCheckpoint(run, state, folder => policy.save(folder, checkpoint_dtype), keep_checkpoints);
-  return state;
 }
 
 /** The work's result; undefined when it failed because the run is to stop. */

@@ -1,18 +1,16 @@
-import Type from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { type ObservationPart, textOfParts } from '../../../shared/observation-parts.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
+import type { AnyEnvironment, Environment, EnvironmentSpec } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/space.ts';
 import { newId } from '../../sessions/ids.ts';
 import { aboutSpec } from '../about.ts';
 import { InvalidAnswer, isObject } from '../answer.ts';
-import { DEFAULT_MAX_STEPS } from '../definition-parts.ts';
+import { closed, DEFAULT_MAX_STEPS, stepsSetting } from '../definition-parts.ts';
 import { invalidDefinition } from '../fault.ts';
 import type { OpenEnvDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
 import type { RemoteNetwork } from './network.ts';
-import type { OpenEnvReply } from './openenv-protocol.ts';
 import {
   HttpTransport,
   InvalidAction,
@@ -93,85 +91,25 @@ export function openEnvEnvironment(
   const endpoint = new Endpoint(envId, definition, network);
   const transport: OpenEnvTransport =
     definition.transport === 'http' ? new HttpTransport(endpoint) : new WebSocketTransport(endpoint);
-  const {
-    action_field: actionField,
-    observation_field: observationField,
-    seed: seedable = false,
-  } = definition;
-  const maxSteps = definition.max_episode_steps ?? DEFAULT_MAX_STEPS;
-  const calls = facts.tools ? toolActions(facts.tools) : undefined;
-  const actionSpace: Space = calls
-    ? calls.space
-    : actionField === undefined
-      ? { type: 'Json', schema: { type: 'object' } }
-      : { type: 'Text', maxLength: MAX_ACTION_LENGTH };
-  const messageOf = (action: Json): JsonObject | undefined => {
-    if (calls) {
-      const call = calls.read(action);
-      return call && { type: 'call_tool', tool_name: call.name, arguments: call.input };
-    }
-    if (actionField === undefined) return isObject(action) ? action : undefined;
-    return typeof action === 'string' && action.length <= MAX_ACTION_LENGTH
-      ? { [actionField]: action }
-      : undefined;
-  };
-  if (messageOf(definition.example_action) === undefined) {
-    throw invalidDefinition(
-      '/example_action',
-      calls
-        ? `must be ${calls.format}`
-        : actionField === undefined
-          ? 'must be an object, as no action_field is named'
-          : 'must be a text for action_field',
-    );
+  const tooled = facts.tools !== null;
+  const actions = actionsOf(definition, facts.tools);
+  if (actions.message(definition.example_action) === undefined) {
+    throw invalidDefinition('/example_action', `must be ${actions.needed}`);
   }
-
-  const stateOf = (session: string, { observation }: OpenEnvReply, success: boolean): State => {
-    if (!calls || !('tool_name' in observation)) {
-      return { session, text: textOf(observation, observationField), structured: observation, success };
-    }
-    // The result of a tool may name sessions and times, which differ from episode to episode.
-    const text = textOfCall(observation);
-    return { session, text, structured: { tool_name: observation.tool_name, text }, success };
-  };
-
   const told = definition.instruction ?? facts.description;
   const instruction = told === '' && facts.tools ? instructionOf(facts.tools) : told;
+  const shown = { tooled, field: definition.observation_field };
   const environment: Environment<{ readonly max_steps: number }, State> = {
-    spec: {
-      ...aboutSpec(
-        envId,
-        'remote',
-        { title: facts.name, description: facts.description || undefined, tags: definition.tags },
-        instruction,
-      ),
-      configSchema: Type.Object(
-        { max_steps: Type.Integer({ default: maxSteps, minimum: 1, maximum: maxSteps }) },
-        { additionalProperties: false },
-      ),
-      optionsSchema: Type.Object({}, { additionalProperties: false }),
-      observationSpace: { type: 'Text', maxLength: MAX_TEXT_LENGTH },
-      actionSpace,
-      observationFormats: ['text', 'structured'],
-      rewardRange: [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY],
-      maxEpisodeSteps: maxSteps,
-      exampleAction: definition.example_action,
-      ...(!seedable && { seedable: false }),
-    },
-
-    describe: () => ({
-      instruction,
-      actionFormat: calls?.format ?? (actionField === undefined ? 'a JSON object' : 'a text'),
-    }),
-
+    spec: specOf(envId, definition, facts, instruction, actions.space),
+    describe: () => ({ instruction, actionFormat: actions.format }),
     ...(facts.tools && { tools: namedTools(facts.tools) }),
 
     async reset(_config, rng: Random) {
       const session = newId('r');
-      const request: JsonObject = { episode_id: session, ...(seedable && { seed: seedOf(rng) }) };
+      const request: JsonObject = { episode_id: session, ...(definition.seed && { seed: seedOf(rng) }) };
       const reply = await transport.reset(session, request);
       try {
-        return reading(endpoint, () => stateOf(session, reply, false));
+        return reading(endpoint, () => ({ session, ...seen(reply.observation, shown), success: false }));
       } catch (error) {
         await transport.close(session);
         throw error;
@@ -179,15 +117,15 @@ export function openEnvEnvironment(
     },
 
     async step(state, action) {
-      const message = messageOf(action);
+      const message = actions.message(action);
       if (message === undefined) return refused(state);
       try {
         const reply = await transport.step(state.session, message);
         return reading(endpoint, () => {
           const { error } = reply.observation;
-          if (calls && isObject(error)) throw new InvalidAction(String(error.message));
+          if (tooled && isObject(error)) throw new InvalidAction(String(error.message));
           const success = reply.done && reply.reward > 0;
-          const next = stateOf(state.session, reply, success);
+          const next = { session: state.session, ...seen(reply.observation, shown), success };
           const info = { success, action_is_valid: true, action_is_effective: next.text !== state.text };
           return { state: next, reward: reply.reward, terminated: reply.done, info };
         });
@@ -203,6 +141,86 @@ export function openEnvEnvironment(
     dispose: ({ session }) => transport.close(session),
   };
   return environment as unknown as AnyEnvironment;
+}
+
+function specOf(
+  envId: string,
+  definition: OpenEnvDefinition,
+  { name, description }: OpenEnvFacts,
+  instruction: string,
+  actionSpace: Space,
+): EnvironmentSpec {
+  const maxSteps = definition.max_episode_steps ?? DEFAULT_MAX_STEPS;
+  const titled = { title: name, description: description || undefined, tags: definition.tags };
+  return {
+    ...aboutSpec(envId, 'remote', titled, instruction),
+    configSchema: closed({ max_steps: stepsSetting(maxSteps) }),
+    optionsSchema: closed({}),
+    observationSpace: { type: 'Text', maxLength: MAX_TEXT_LENGTH },
+    actionSpace,
+    observationFormats: ['text', 'structured'],
+    rewardRange: [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY],
+    maxEpisodeSteps: maxSteps,
+    exampleAction: definition.example_action,
+    ...(!definition.seed && { seedable: false }),
+  };
+}
+
+/** How actions go to the service. */
+interface ServiceActions {
+  readonly space: Space;
+  /** How an action is written, for players. */
+  readonly format: string;
+  /** What the example of the definition must be. */
+  readonly needed: string;
+  /** What the service gets; undefined for an action that is none. */
+  message(action: Json): JsonObject | undefined;
+}
+
+function actionsOf(
+  { action_field: field }: OpenEnvDefinition,
+  tools: readonly ServiceTool[] | null,
+): ServiceActions {
+  if (tools) {
+    const calls = toolActions(tools);
+    return {
+      space: calls.space,
+      format: calls.format,
+      needed: calls.format,
+      message: action => {
+        const call = calls.read(action);
+        return call && { type: 'call_tool', tool_name: call.name, arguments: call.input };
+      },
+    };
+  }
+  if (field === undefined) {
+    return {
+      space: { type: 'Json', schema: { type: 'object' } },
+      format: 'a JSON object',
+      needed: 'an object, as no action_field is named',
+      message: action => (isObject(action) ? action : undefined),
+    };
+  }
+  return {
+    space: { type: 'Text', maxLength: MAX_ACTION_LENGTH },
+    format: 'a text',
+    needed: 'a text for action_field',
+    message: action =>
+      typeof action === 'string' && action.length <= MAX_ACTION_LENGTH ? { [field]: action } : undefined,
+  };
+}
+
+/** What a player sees of an observation. @throws InvalidAnswer */
+function seen(
+  observation: JsonObject,
+  { tooled, field }: { readonly tooled: boolean; readonly field: string | undefined },
+): Pick<State, 'text' | 'structured'> {
+  if (!tooled || !('tool_name' in observation)) {
+    return { text: textOf(observation, field), structured: observation };
+  }
+  // The result of a tool may name sessions and times, which differ from episode to episode.
+  const text = textOfCall(observation);
+  return { text, structured: { tool_name: observation.tool_name, text } };
 }
 
 /** What a call of a tool showed: the content of MCP as text, pictures as `data:` URLs; any other result as JSON. */

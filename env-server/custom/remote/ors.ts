@@ -1,9 +1,10 @@
 import Type from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
+import type { AnyEnvironment, Environment, EnvironmentSpec } from '../../environments/core/environment.ts';
+import type { Space } from '../../environments/core/space.ts';
 import { aboutSpec } from '../about.ts';
-import { DEFAULT_MAX_STEPS } from '../definition-parts.ts';
+import { closed, DEFAULT_MAX_STEPS, stepsSetting } from '../definition-parts.ts';
 import { invalidDefinition } from '../fault.ts';
 import type { OrsDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
@@ -76,48 +77,13 @@ export function orsEnvironment(
 ): AnyEnvironment {
   const endpoint = new Endpoint(envId, definition, network);
   const service = new OrsService(endpoint, definition.env_name);
-  const {
-    split = DEFAULT_SPLIT,
-    seed: seedable = true,
-    max_episode_steps: maxSteps = DEFAULT_MAX_STEPS,
-  } = definition;
   const { space, read, format } = actionsOf(definition, tools);
   if (read(definition.example_action) === undefined) {
     throw invalidDefinition('/example_action', `must be ${format}`);
   }
   const instruction = definition.instruction ?? instructionOf(tools);
-  const playable = Object.keys(splits).filter(name => splits[name] > 0);
-
   const environment: Environment<OrsConfig, State> = {
-    spec: {
-      ...aboutSpec(
-        envId,
-        'remote',
-        { title: definition.title ?? definition.env_name ?? envId, ...aboutOf(definition) },
-        instruction,
-      ),
-      configSchema: Type.Object(
-        {
-          max_steps: Type.Integer({ default: maxSteps, minimum: 1, maximum: maxSteps }),
-          split: Type.Union(
-            playable.map(name => Type.Literal(name)),
-            { default: split, description: 'Tasks of this split are played.' },
-          ),
-        },
-        { additionalProperties: false },
-      ),
-      optionsSchema: Type.Object(
-        { index: Type.Optional(Type.Integer({ minimum: 0, description: 'Plays this task of the split.' })) },
-        { additionalProperties: false },
-      ),
-      observationSpace: { type: 'Text', maxLength: MAX_TEXT_LENGTH },
-      actionSpace: space,
-      observationFormats: ['text', 'structured'],
-      rewardRange: [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY],
-      maxEpisodeSteps: maxSteps,
-      exampleAction: definition.example_action,
-      ...(!seedable && { seedable: false }),
-    },
+    spec: specOf(envId, definition, { splits, instruction, space }),
 
     describe: () => ({ instruction, actionFormat: format }),
 
@@ -161,6 +127,36 @@ export function orsEnvironment(
 interface OrsConfig {
   readonly max_steps: number;
   readonly split: string;
+}
+
+function specOf(
+  envId: string,
+  definition: OrsDefinition,
+  { splits, instruction, space }: Pick<OrsFacts, 'splits'> & { instruction: string; space: Space },
+): EnvironmentSpec {
+  const { split = DEFAULT_SPLIT, seed = true, max_episode_steps: maxSteps = DEFAULT_MAX_STEPS } = definition;
+  const titled = { title: definition.title ?? definition.env_name ?? envId, ...aboutOf(definition) };
+  const playable = Object.keys(splits).filter(name => splits[name] > 0);
+  return {
+    ...aboutSpec(envId, 'remote', titled, instruction),
+    configSchema: closed({
+      max_steps: stepsSetting(maxSteps),
+      split: Type.Union(
+        playable.map(name => Type.Literal(name)),
+        { default: split, description: 'Tasks of this split are played.' },
+      ),
+    }),
+    optionsSchema: closed({
+      index: Type.Optional(Type.Integer({ minimum: 0, description: 'Plays this task of the split.' })),
+    }),
+    observationSpace: { type: 'Text', maxLength: MAX_TEXT_LENGTH },
+    actionSpace: space,
+    observationFormats: ['text', 'structured'],
+    rewardRange: [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY],
+    maxEpisodeSteps: maxSteps,
+    exampleAction: definition.example_action,
+    ...(!seed && { seedable: false }),
+  };
 }
 
 const aboutOf = ({ description, tags }: OrsDefinition) => ({

@@ -1,11 +1,17 @@
 import Type from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { AnyEnvironment, Description, Environment } from '../../environments/core/environment.ts';
+import type {
+  AnyEnvironment,
+  Description,
+  Environment,
+  EnvironmentSpec,
+} from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/space.ts';
 import { Problem } from '../../problems.ts';
 import { newId } from '../../sessions/ids.ts';
 import { aboutSpec } from '../about.ts';
 import { type AnsweredObservation, InvalidAnswer, isObject, readOutcome, readSeen } from '../answer.ts';
+import { closed, stepsSetting } from '../definition-parts.ts';
 import { invalidDefinition } from '../fault.ts';
 import type { RagenDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
@@ -23,8 +29,6 @@ interface State extends AnsweredObservation {
   readonly session: string;
   readonly step: number;
 }
-
-const noKeys = Type.Object({}, { additionalProperties: false });
 
 /**
  * Asks the other server about the environment under the configuration and wrappers of the definition.
@@ -69,33 +73,7 @@ export function ragenEnvironment(
   const { config = {}, wrappers = [] } = definition;
 
   const environment: Environment<JsonObject, State> = {
-    spec: {
-      ...aboutSpec(
-        envId,
-        'remote',
-        { ...definition, title: definition.title ?? about.title },
-        about.text ?? about.title,
-      ),
-      configSchema: Type.Object(
-        {
-          max_steps: Type.Integer({
-            default: about.maxSteps,
-            minimum: 1,
-            maximum: about.maxSteps,
-            description: 'Steps before truncation.',
-          }),
-        },
-        { additionalProperties: false },
-      ),
-      optionsSchema: about.takesOptions ? Type.Record(Type.String(), Type.Unknown()) : noKeys,
-      observationSpace: { type: 'Text', maxLength: about.longestText },
-      actionSpace: about.actionSpace,
-      observationFormats: ['text', 'structured'],
-      rewardRange: about.rewardRange,
-      maxEpisodeSteps: about.maxSteps,
-      exampleAction: about.exampleAction,
-      ...(!about.seedable && { seedable: false }),
-    },
+    spec: specOf(envId, definition, about),
 
     describe: () => about.description,
 
@@ -141,6 +119,23 @@ export function ragenEnvironment(
     },
   };
   return environment as unknown as AnyEnvironment;
+}
+
+function specOf(envId: string, definition: RagenDefinition, about: Document): EnvironmentSpec {
+  const { maxSteps } = about;
+  const titled = { ...definition, title: definition.title ?? about.title };
+  return {
+    ...aboutSpec(envId, 'remote', titled, about.text ?? about.title),
+    configSchema: closed({ max_steps: stepsSetting(maxSteps) }),
+    optionsSchema: about.takesOptions ? Type.Record(Type.String(), Type.Unknown()) : closed({}),
+    observationSpace: { type: 'Text', maxLength: about.longestText },
+    actionSpace: about.actionSpace,
+    observationFormats: ['text', 'structured'],
+    rewardRange: about.rewardRange,
+    maxEpisodeSteps: maxSteps,
+    exampleAction: about.exampleAction,
+    ...(!about.seedable && { seedable: false }),
+  };
 }
 
 /** What the other server refused; where it says that nothing was done, neither was anything here. */

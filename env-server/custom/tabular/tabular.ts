@@ -6,14 +6,14 @@ import { namedActions } from '../../environments/core/actions.ts';
 import {
   type AnyEnvironment,
   type Environment,
+  type EnvironmentSpec,
   InvalidOptions,
   type ReferencePolicy,
   type StepInfo,
 } from '../../environments/core/environment.ts';
-import type { Space } from '../../environments/core/space.ts';
 import { COUNT, charactersOf, choice, dict, list } from '../../environments/core/spaces.ts';
 import { aboutSpec } from '../about.ts';
-import { DEFAULT_MAX_STEPS } from '../definition-parts.ts';
+import { closed, DEFAULT_MAX_STEPS, stepsSetting } from '../definition-parts.ts';
 import type { TabularDefinition } from './definition.ts';
 import { planFor } from './planning.ts';
 import { branchOf, compileTables, type TableState, type Tables, warningsOf } from './tables.ts';
@@ -40,47 +40,19 @@ export function* tabularEnvironment(
 ): Sliced<{ environment: AnyEnvironment; warnings: readonly string[] }> {
   const tables = yield* compileTables(definition);
   const warnings = yield* warningsOf(tables);
-  const actions = namedActions(definition.actions, 0);
   const maxSteps = definition.max_episode_steps ?? DEFAULT_MAX_STEPS;
   const plan = yield* planFor(tables, maxSteps);
+  const spec = specOf(envId, definition, tables, maxSteps, plan.success);
+  const actionsIn = ({ valid }: TableState) => valid.map(action => definition.actions[action]);
+  const actions = namedActions(definition.actions, 0);
   const tableState = ({ at }: State): TableState => tables.states[tables.indexOf.get(at) as number];
   const vocabulary = vocabularyOf(tables);
-  const texts = tables.states.map(({ text }) => text);
-  const observationSpace: Space = {
-    type: 'Text',
-    maxLength: Math.max(1, ...texts.map(text => text.length)),
-    charset: charactersOf(...texts),
-  };
 
   const environment: Environment<Config, State> = {
-    spec: {
-      ...aboutSpec(envId, 'tabular', definition, definition.instruction),
-      configSchema: Type.Object(
-        {
-          max_steps: Type.Integer({
-            default: maxSteps,
-            minimum: 1,
-            maximum: maxSteps,
-            description: 'Steps before truncation.',
-          }),
-        },
-        { additionalProperties: false },
-      ),
-      optionsSchema,
-      observationSpace,
-      actionSpace: actions.space,
-      observationFormats: ['text', 'structured'],
-      rewardRange: tables.rewardRange,
-      knownOptimum: {
-        success: plan.success,
-        source: 'value iteration: success of the policy that earns the most',
-      },
-      maxEpisodeSteps: maxSteps,
-      exampleAction: definition.actions[tables.states[tables.start.states[0]].valid[0]],
-    },
+    spec,
 
     observationSpaces: () => ({
-      text: observationSpace,
+      text: spec.observationSpace,
       structured: dict({
         state: choice(...tables.states.map(({ name }) => name)),
         steps: COUNT,
@@ -116,52 +88,80 @@ export function* tabularEnvironment(
     },
 
     observe(state, format) {
-      const { name, text, valid } = tableState(state);
-      if (format !== 'structured') return text;
-      return {
-        state: name,
-        steps: state.steps,
-        valid_actions: valid.map(action => definition.actions[action]),
-      };
+      const here = tableState(state);
+      if (format !== 'structured') return here.text;
+      return { state: here.name, steps: state.steps, valid_actions: actionsIn(here) };
     },
 
-    validActions: state => tableState(state).valid.map(action => definition.actions[action]),
+    validActions: state => actionsIn(tableState(state)),
 
     references: {
-      optimal: ahead('Value iteration over the steps that are left', (at, stepsToGo) =>
+      optimal: planAhead(tables, 'Value iteration over the steps that are left', (at, stepsToGo) =>
         plan.best(at, stepsToGo),
       ),
-      random: ahead('Uniformly random valid actions', (at, _stepsToGo, rng) => {
+      random: planAhead(tables, 'Uniformly random valid actions', (at, _stepsToGo, rng) => {
         const { valid } = tables.states[at];
         return valid.length === 0 ? -1 : rng.choice(valid);
       }),
     },
   };
-
-  /** Plans by following the likeliest outcome of every action. */
-  function ahead(
-    title: string,
-    choose: (at: number, stepsToGo: number, rng: Random) => number,
-  ): ReferencePolicy<State> {
-    return {
-      title,
-      plan(state, count, rng) {
-        const planned: Json[] = [];
-        let at = tables.indexOf.get(state.at) as number;
-        for (let steps = state.steps; steps < state.max_steps && planned.length < count; steps++) {
-          const action = choose(at, state.max_steps - steps, rng);
-          if (action < 0) break;
-          planned.push(definition.actions[action]);
-          const branch = branchOf(tables.states[at], action);
-          if (branch === undefined) break;
-          at = likeliest(tables, branch);
-        }
-        return planned;
-      },
-    };
-  }
-
   return { environment: environment as unknown as AnyEnvironment, warnings };
+}
+
+function specOf(
+  envId: string,
+  definition: TabularDefinition,
+  tables: Tables,
+  maxSteps: number,
+  optimum: number,
+): EnvironmentSpec {
+  const texts = tables.states.map(({ text }) => text);
+  return {
+    ...aboutSpec(envId, 'tabular', definition, definition.instruction),
+    configSchema: closed({ max_steps: stepsSetting(maxSteps) }),
+    optionsSchema,
+    observationSpace: {
+      type: 'Text',
+      maxLength: Math.max(1, ...texts.map(text => text.length)),
+      charset: charactersOf(...texts),
+    },
+    actionSpace: namedActions(definition.actions, 0).space,
+    observationFormats: ['text', 'structured'],
+    rewardRange: tables.rewardRange,
+    knownOptimum: {
+      success: optimum,
+      source: 'value iteration: success of the policy that earns the most',
+    },
+    maxEpisodeSteps: maxSteps,
+    exampleAction: definition.actions[tables.states[tables.start.states[0]].valid[0]],
+  };
+}
+
+/**
+ * Plans by following the likeliest outcome of every action.
+ * @param choose the action in a state; negative where there is none
+ */
+function planAhead(
+  tables: Tables,
+  title: string,
+  choose: (at: number, stepsToGo: number, rng: Random) => number,
+): ReferencePolicy<State> {
+  return {
+    title,
+    plan(state, count, rng) {
+      const planned: Json[] = [];
+      let at = tables.indexOf.get(state.at) as number;
+      for (let steps = state.steps; steps < state.max_steps && planned.length < count; steps++) {
+        const action = choose(at, state.max_steps - steps, rng);
+        if (action < 0) break;
+        planned.push(tables.actions[action]);
+        const branch = branchOf(tables.states[at], action);
+        if (branch === undefined) break;
+        at = likeliest(tables, branch);
+      }
+      return planned;
+    },
+  };
 }
 
 /** The position from `first` to before `end` that a draw takes; where there is only one nothing is drawn. */

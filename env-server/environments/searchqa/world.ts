@@ -144,130 +144,168 @@ let world: World | undefined;
 
 /** The shipped world; made once. */
 export function shippedWorld(): World {
-  world ??= makeWorld(Random.fromSeed(SEED));
+  world ??= new WorldBuilder(Random.fromSeed(SEED)).build();
   return world;
 }
 
-function makeWorld(rng: Random): World {
-  const drawn = new Set<string>();
-  const fresh = (make: () => string): string => {
-    for (;;) {
-      const name = make();
-      if (drawn.has(name)) continue;
-      drawn.add(name);
-      return name;
-    }
-  };
-  const list = <T>(count: number, make: (index: number) => T): T[] =>
-    Array.from({ length: count }, (_, index) => make(index));
-  const documents: Document[] = [];
-  const questions: QuestionRecord[] = [];
-  const write = (title: string, text: string): void => {
-    documents.push({ id: `doc-${documents.length + 1}`, title, text: `${title}. ${text}` });
-  };
-  const ask = (question: string, ...answers: string[]): void => {
-    questions.push({ question, answers });
-  };
+/** Writes the documents and questions. Each method draws in a fixed order: another order is another world. */
+class WorldBuilder {
+  readonly #rng: Random;
+  readonly #names = new Set<string>();
+  readonly #documents: Document[] = [];
+  readonly #questions: QuestionRecord[] = [];
+  readonly #rivers: readonly string[];
+  readonly #towns: readonly Town[];
 
-  const rivers = list(RIVERS, () => fresh(() => rng.choice(ONSETS) + rng.choice(RIVER_ENDS)));
-  const towns = list(
-    TOWNS,
-    (): Town => ({
-      name: fresh(() => rng.choice(ONSETS) + rng.choice(TOWN_ENDS)),
-      river: rng.choice(rivers),
+  constructor(rng: Random) {
+    this.#rng = rng;
+    this.#rivers = Array.from({ length: RIVERS }, () =>
+      this.#fresh(() => rng.choice(ONSETS) + rng.choice(RIVER_ENDS)),
+    );
+    this.#towns = Array.from({ length: TOWNS }, () => ({
+      name: this.#fresh(() => rng.choice(ONSETS) + rng.choice(TOWN_ENDS)),
+      river: rng.choice(this.#rivers),
       region: rng.choice(REGIONS),
       good: rng.choice(GOODS),
       founded: 1100 + rng.integer(600),
-    }),
-  );
-  const person = (trade: string): Person => ({
-    name: fresh(() => `${rng.choice(FIRST_NAMES)} ${rng.choice(ONSETS)}${rng.choice(LAST_ENDS)}`),
-    born: 1820 + rng.integer(140),
-    town: rng.choice(towns),
-    trade,
-  });
-
-  for (const river of rivers) {
-    const along = towns.filter(town => town.river === river).map(town => town.name);
-    const passes = along.length > 0 ? ` It flows past ${along.join(', ')}.` : ' No town lies on its banks.';
-    write(river, `The ${river} is a river of ${60 + rng.integer(500)} kilometres.${passes}`);
-  }
-  for (const { name, river, region, good, founded } of towns) {
-    write(
-      name,
-      `${name} is a town on the river ${river} in ${region}. It was founded in ${founded} and is known for its ${good}.`,
-    );
+    }));
   }
 
-  const people: Person[] = [];
-  for (let index = 0; index < PEOPLE; index++) {
+  build(): World {
+    this.#writeRivers();
+    this.#writeTowns();
+    const people = Array.from({ length: PEOPLE }, (_, index) => this.#writePerson(index));
+    for (let index = 0; index < COMPANIES; index++) this.#writeCompany();
+    for (let index = 0; index < MUSEUMS; index++) this.#writeMuseum();
+    this.#compare(people);
+    return { documents: this.#documents, questions: this.#questions };
+  }
+
+  /** A name that nothing has yet. */
+  #fresh(make: () => string): string {
+    for (;;) {
+      const name = make();
+      if (this.#names.has(name)) continue;
+      this.#names.add(name);
+      return name;
+    }
+  }
+
+  #person(trade: string): Person {
+    const rng = this.#rng;
+    return {
+      name: this.#fresh(() => `${rng.choice(FIRST_NAMES)} ${rng.choice(ONSETS)}${rng.choice(LAST_ENDS)}`),
+      born: 1820 + rng.integer(140),
+      town: rng.choice(this.#towns),
+      trade,
+    };
+  }
+
+  #write(title: string, text: string): void {
+    this.#documents.push({ id: `doc-${this.#documents.length + 1}`, title, text: `${title}. ${text}` });
+  }
+
+  #ask(question: string, ...answers: string[]): void {
+    this.#questions.push({ question, answers });
+  }
+
+  #writeRivers(): void {
+    for (const river of this.#rivers) {
+      const along = this.#towns.filter(town => town.river === river).map(town => town.name);
+      const passes = along.length > 0 ? ` It flows past ${along.join(', ')}.` : ' No town lies on its banks.';
+      this.#write(river, `The ${river} is a river of ${60 + this.#rng.integer(500)} kilometres.${passes}`);
+    }
+  }
+
+  #writeTowns(): void {
+    for (const { name, river, region, good, founded } of this.#towns) {
+      this.#write(
+        name,
+        `${name} is a town on the river ${river} in ${region}. It was founded in ${founded} and is known for its ${good}.`,
+      );
+    }
+  }
+
+  /** Somebody who made a work, and the work. */
+  #writePerson(index: number): Person {
+    const rng = this.#rng;
     const { trade, work, made, by } = TRADES[index % TRADES.length];
-    const maker = person(trade);
-    people.push(maker);
-    const title = fresh(() => `The ${rng.choice(ADJECTIVES)} ${rng.choice(NOUNS)}`);
+    const maker = this.#person(trade);
+    const title = this.#fresh(() => `The ${rng.choice(ADJECTIVES)} ${rng.choice(NOUNS)}`);
     const year = maker.born + 25 + rng.integer(40);
-    const setting = rng.choice(towns);
-    write(
+    const setting = rng.choice(this.#towns);
+    this.#write(
       maker.name,
       `${maker.name} (born ${maker.born}) was a ${trade} from ${maker.town.name}, best known for the ${work} ${title}.`,
     );
-    write(
+    this.#write(
       title,
       `${title} is a ${work} that ${maker.name} ${made} in ${year}. It is inspired by the town of ${setting.name}.`,
     );
-    ask(`In which town was the ${by} of the ${work} ${title} born?`, maker.town.name);
-    ask(`In which year was the ${by} of the ${work} ${title} born?`, String(maker.born));
-    ask(
+    this.#ask(`In which town was the ${by} of the ${work} ${title} born?`, maker.town.name);
+    this.#ask(`In which year was the ${by} of the ${work} ${title} born?`, String(maker.born));
+    this.#ask(
       `On which river lies the town that inspired the ${work} ${title}?`,
       setting.river,
       `the river ${setting.river}`,
     );
-    ask(
+    this.#ask(
       `On which river lies the birthplace of the ${by} of the ${work} ${title}?`,
       maker.town.river,
       `the river ${maker.town.river}`,
     );
+    return maker;
   }
-  for (let index = 0; index < COMPANIES; index++) {
-    const founder = person('engineer');
-    const seat = rng.choice(towns);
+
+  #writeCompany(): void {
+    const rng = this.#rng;
+    const founder = this.#person('engineer');
+    const seat = rng.choice(this.#towns);
     const good = rng.choice(GOODS);
-    const name = fresh(() => `${rng.choice(ONSETS)}${rng.choice(LAST_ENDS)} Works`);
+    const name = this.#fresh(() => `${rng.choice(ONSETS)}${rng.choice(LAST_ENDS)} Works`);
     const year = founder.born + 22 + rng.integer(30);
-    write(
+    this.#write(
       name,
       `${name} is a company in ${seat.name} that makes ${good}. It was founded in ${year} by ${founder.name}.`,
     );
-    write(
+    this.#write(
       founder.name,
       `${founder.name} (born ${founder.born}) was an engineer from ${founder.town.name} who founded a company at the age of ${year - founder.born}.`,
     );
-    ask(`In which town was the founder of ${name} born?`, founder.town.name);
-    ask(`In which year was the town founded where ${name} has its seat?`, String(seat.founded));
+    this.#ask(`In which town was the founder of ${name} born?`, founder.town.name);
+    this.#ask(`In which year was the town founded where ${name} has its seat?`, String(seat.founded));
   }
-  for (let index = 0; index < MUSEUMS; index++) {
-    const architect = person('architect');
-    const town = rng.choice(towns);
-    const name = fresh(() => `${rng.choice(ADJECTIVES)} ${rng.choice(['Hall', 'House', 'Gallery'])} Museum`);
-    write(name, `The ${name} in ${town.name} was built by the architect ${architect.name}.`);
-    write(
+
+  #writeMuseum(): void {
+    const rng = this.#rng;
+    const architect = this.#person('architect');
+    const town = rng.choice(this.#towns);
+    const name = this.#fresh(
+      () => `${rng.choice(ADJECTIVES)} ${rng.choice(['Hall', 'House', 'Gallery'])} Museum`,
+    );
+    this.#write(name, `The ${name} in ${town.name} was built by the architect ${architect.name}.`);
+    this.#write(
       architect.name,
       `${architect.name} (born ${architect.born}) was an architect who grew up in ${architect.town.name}.`,
     );
-    ask(`For which product is the town known that has the ${name}?`, town.good);
-    ask(`Where did the architect of the ${name} grow up?`, architect.town.name);
+    this.#ask(`For which product is the town known that has the ${name}?`, town.good);
+    this.#ask(`Where did the architect of the ${name} grow up?`, architect.town.name);
   }
-  while (questions.length < PEOPLE * 4 + (COMPANIES + MUSEUMS) * 2 + COMPARISONS) {
-    const [a, b] = rng.shuffle(people);
-    if (rng.chance(0.5)) {
-      if (a.born !== b.born)
-        ask(`Who was born earlier, ${a.name} or ${b.name}?`, a.born < b.born ? a.name : b.name);
-    } else {
-      ask(
-        `Were ${a.name} and ${b.name} born in towns on the same river?`,
-        a.town.river === b.town.river ? 'yes' : 'no',
-      );
+
+  /** Questions about two people each. */
+  #compare(people: readonly Person[]): void {
+    const rng = this.#rng;
+    const wanted = this.#questions.length + COMPARISONS;
+    while (this.#questions.length < wanted) {
+      const [a, b] = rng.shuffle(people);
+      if (!rng.chance(0.5)) {
+        this.#ask(
+          `Were ${a.name} and ${b.name} born in towns on the same river?`,
+          a.town.river === b.town.river ? 'yes' : 'no',
+        );
+      } else if (a.born !== b.born) {
+        this.#ask(`Who was born earlier, ${a.name} or ${b.name}?`, a.born < b.born ? a.name : b.name);
+      }
     }
   }
-  return { documents, questions };
 }

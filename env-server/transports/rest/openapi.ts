@@ -3,15 +3,13 @@ import { BATCH_PROBLEMS, documentedProblems } from '../../operations/dispatch/do
 import type { Operation } from '../../operations/operation.ts';
 import { REQUEST_KEY } from '../../operations/schemas/fields.ts';
 import { ProblemSchema } from '../../operations/schemas/problem.ts';
-import { SessionCard } from '../../operations/schemas/trajectory.ts';
 import { OPERATIONS } from '../../operations/table.ts';
 import type { ProblemCode } from '../../problems.ts';
-import { WATCH_PROPERTIES } from '../websocket/session-feed.ts';
+import { type Document, type Emit, lift, pascal, reference } from './openapi-components.ts';
+import { frameSchemas } from './openapi-frames.ts';
 
 /** Version of the interface, not of the package: it changes when a client could notice. */
 export const API_VERSION = '1.0.0';
-
-type Document = { [key: string]: unknown };
 
 const DESCRIPTION = `Environments for reinforcement learning over HTTP.
 
@@ -24,7 +22,7 @@ changes, at most twice a second, until \`{"id": 11, "op": "unwatch"}\`. A frame 
 /** The OpenAPI 3.1 document of the whole server, made from the operations table. */
 export function openApiDocument(): Document {
   const components = new Map<string, Document>();
-  const emit = (schema: unknown): unknown => lift(schema, components);
+  const emit: Emit = schema => lift(schema, components);
   const paths: { [path: string]: Document } = {};
   for (const operation of OPERATIONS) {
     paths[operation.path] = {
@@ -34,7 +32,7 @@ export function openApiDocument(): Document {
   }
   paths['/v1/batch'] = { post: batchDocument() };
   emit(ProblemSchema);
-  addFrames(components, emit);
+  for (const [name, schema] of Object.entries(frameSchemas(emit))) components.set(name, schema);
   return {
     openapi: '3.1.0',
     info: { title: 'ragen environment server', version: API_VERSION, description: DESCRIPTION },
@@ -54,23 +52,6 @@ export function openApiDocument(): Document {
     },
   };
 }
-
-/** Moves titled schemas into the components and leaves references in their place. */
-function lift(schema: unknown, components: Map<string, Document>): unknown {
-  if (Array.isArray(schema)) return schema.map(item => lift(item, components));
-  if (typeof schema !== 'object' || schema === null) return schema;
-  const copy: Document = {};
-  for (const [key, value] of Object.entries(schema)) {
-    if (key !== 'default' && key !== 'title') copy[key] = lift(value, components);
-    else copy[key] = value;
-  }
-  if (typeof copy.title !== 'string') return copy;
-  const { title, ...rest } = copy;
-  components.set(title as string, rest);
-  return reference(title as string);
-}
-
-const reference = (name: string): Document => ({ $ref: `#/components/schemas/${name}` });
 
 const jsonContent = (schema: unknown, examples?: object): Document => ({
   'application/json': { schema, ...(examples && { examples }) },
@@ -96,7 +77,7 @@ function problemResponse(codes: readonly ProblemCode[]): Document {
   };
 }
 
-function routeDocument(operation: Operation, emit: (schema: unknown) => unknown): Document {
+function routeDocument(operation: Operation, emit: Emit): Document {
   const parameters = [
     ...parametersOf(operation.params, 'path', emit),
     ...parametersOf(operation.query, 'query', emit),
@@ -131,7 +112,7 @@ function routeDocument(operation: Operation, emit: (schema: unknown) => unknown)
   };
 }
 
-function success(operation: Operation, emit: (schema: unknown) => unknown): Document {
+function success(operation: Operation, emit: Emit): Document {
   const result = emit(operation.result);
   if (operation.status === 204) return { description: 'Done.' };
   const other = (operation.mediaTypes ?? []).map(type => [type, { schema: { type: 'string' } }] as const);
@@ -145,7 +126,7 @@ function success(operation: Operation, emit: (schema: unknown) => unknown): Docu
   };
 }
 
-function parametersOf(object: TObject, place: string, emit: (schema: unknown) => unknown): Document[] {
+function parametersOf(object: TObject, place: string, emit: Emit): Document[] {
   const required = new Set(object.required ?? []);
   return Object.entries(object.properties as { [name: string]: TSchema }).map(([name, schema]) => {
     const { description, ...rest } = emit(schema) as Document;
@@ -173,180 +154,4 @@ function batchDocument(): Document {
       default: problemResponse(BATCH_PROBLEMS),
     },
   };
-}
-
-/**
- * Batch items and WebSocket frames: an operation's parameters, query and body in one flat object. Each is a closed schema
- * with a name, as generators of clients make nothing of `unevaluatedProperties`.
- */
-function addFrames(components: Map<string, Document>, emit: (schema: unknown) => unknown): void {
-  const id = { type: ['string', 'integer'], description: 'The caller’s name for the frame.' };
-  const ofEveryFrame = {
-    id,
-    traceparent: {
-      type: 'string',
-      description:
-        'The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent.',
-    },
-  };
-  const frame = (properties: Document, required: readonly string[]) => ({
-    type: 'object',
-    required: ['id', 'op', ...required],
-    properties: { ...ofEveryFrame, ...properties },
-    additionalProperties: false,
-  });
-  const items: string[] = [];
-  const frames: string[] = [];
-  for (const operation of OPERATIONS) {
-    const { name, keyed, documented } = operation;
-    const parts = [operation.params, operation.query, operation.body];
-    const required = parts.flatMap(part => part.required ?? []);
-    const properties = emit({
-      op: { type: 'string', const: name },
-      ...Object.assign({}, ...parts.map(part => part.properties), documented),
-      ...(keyed && { request_key: { type: 'string', ...REQUEST_KEY } }),
-    }) as Document;
-    const item = { type: 'object', required: ['op', ...required], properties, additionalProperties: false };
-    components.set(`${pascal(name)}Item`, item);
-    components.set(`${pascal(name)}Frame`, frame(properties, required));
-    items.push(`${pascal(name)}Item`);
-    frames.push(`${pascal(name)}Frame`);
-  }
-  const results = [...new Set(OPERATIONS.map(operation => operation.result))].map(emit);
-  const wait = {
-    type: 'integer',
-    minimum: 1,
-    description: 'Answer when this many items are ready; the rest is named in `pending` and goes on.',
-  };
-  const batchProperties = {
-    items: { type: 'array', items: reference('BatchItem'), minItems: 1 },
-    wait,
-  };
-  const failure = { type: 'object', required: ['ok', 'error'] };
-  const added: { [name: string]: Document } = {
-    BatchItem: {
-      description: 'Parameters, query and body of an operation in one flat object, `op` names it.',
-      oneOf: items.map(reference),
-    },
-    BatchBody: {
-      type: 'object',
-      required: ['items'],
-      properties: batchProperties,
-      additionalProperties: false,
-    },
-    Result: { anyOf: results },
-    BatchReply: {
-      oneOf: [
-        {
-          type: 'object',
-          required: ['ok', 'result'],
-          properties: { ok: { type: 'boolean', const: true }, result: reference('Result') },
-        },
-        { ...failure, properties: { ok: { type: 'boolean', const: false }, error: reference('Problem') } },
-        {
-          type: 'object',
-          required: ['ok', 'pending'],
-          properties: {
-            ok: { type: 'boolean', const: false },
-            pending: { type: 'boolean', const: true },
-          },
-        },
-      ],
-    },
-    BatchResult: {
-      type: 'object',
-      required: ['results'],
-      properties: {
-        results: { type: 'array', items: reference('BatchReply') },
-        pending: {
-          type: 'array',
-          items: { type: 'integer' },
-          description: 'Positions of the items that were not ready; present with `wait`.',
-        },
-      },
-    },
-    BatchFrame: frame(
-      {
-        op: { type: 'string', const: 'batch' },
-        ...batchProperties,
-        request_key: { type: 'string', ...REQUEST_KEY },
-      },
-      ['items'],
-    ),
-    PingFrame: frame({ op: { type: 'string', const: 'ping' } }, []),
-    Frame: {
-      description: 'What a client sends on the WebSocket.',
-      oneOf: [...frames, 'BatchFrame', 'PingFrame', 'WatchFrame', 'UnwatchFrame'].map(reference),
-    },
-    ReplyFrame: {
-      description: 'What the server answers; `id` is null where the frame had none that could be read.',
-      oneOf: [
-        {
-          type: 'object',
-          required: ['id', 'ok', 'result'],
-          properties: {
-            id,
-            ok: { type: 'boolean', const: true },
-            result: {
-              anyOf: ['Result', 'BatchResult', 'Pong', 'Watching', 'NotWatching'].map(reference),
-            },
-          },
-        },
-        {
-          ...failure,
-          required: ['id', 'ok', 'error'],
-          properties: {
-            id: { ...id, type: ['string', 'integer', 'null'] },
-            ok: { type: 'boolean', const: false },
-            error: reference('Problem'),
-          },
-        },
-      ],
-    },
-    ...watchFrames(frame, emit),
-    Pong: {
-      type: 'object',
-      required: ['pong'],
-      properties: { pong: { type: 'boolean', const: true } },
-    },
-  };
-  for (const [name, schema] of Object.entries(added)) components.set(name, schema);
-}
-
-/** What the WebSocket operations `watch` and `unwatch` take and answer. */
-function watchFrames(
-  frame: (properties: Document, required: readonly string[]) => Document,
-  emit: (schema: unknown) => unknown,
-): { [name: string]: Document } {
-  return {
-    WatchFrame: frame(emit(WATCH_PROPERTIES) as Document, []),
-    UnwatchFrame: frame({ op: { type: 'string', const: 'unwatch' } }, []),
-    Watching: {
-      description:
-        'Sessions as they stand. The first answer has all that are to be seen, later ones what changed.',
-      type: 'object',
-      required: ['sessions'],
-      properties: {
-        sessions: { type: 'array', items: emit(SessionCard) },
-        order: {
-          type: 'array',
-          items: { type: 'string' },
-          description:
-            'Ids of all sessions that are to be seen, newest first, the ended ones last; absent where they are as before.',
-        },
-      },
-    },
-    NotWatching: {
-      type: 'object',
-      required: ['watching'],
-      properties: { watching: { type: 'boolean', const: false } },
-    },
-  };
-}
-
-function pascal(name: string): string {
-  return name
-    .split('_')
-    .map(word => word[0].toUpperCase() + word.slice(1))
-    .join('');
 }

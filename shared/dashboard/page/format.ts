@@ -1,7 +1,9 @@
+import { withUnit } from '../../web/with-unit.ts';
+
 /** `42 %`; one place below 10 %. */
 export function percent(share: number): string {
   const value = 100 * share;
-  return `${value !== 0 && Math.abs(value) < 10 ? value.toFixed(1) : value.toFixed(0)} %`;
+  return withUnit(value.toFixed(value !== 0 && Math.abs(value) < 10 ? 1 : 0), '%');
 }
 
 /** A number in few characters: `0.0123`, `4.2`, `12.3k`, `1.2M`. */
@@ -19,13 +21,15 @@ export function short(value: number): string {
 /** `1 h 02 min`, `3 min 20 s` or `45 s`. */
 export function duration(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));
-  if (whole >= 86_400) return `${Math.floor(whole / 86_400)} d ${Math.floor((whole % 86_400) / 3600)} h`;
-  if (whole >= 3600) {
-    return `${Math.floor(whole / 3600)} h ${String(Math.floor((whole % 3600) / 60)).padStart(2, '0')} min`;
-  }
-  return whole >= 60
-    ? `${Math.floor(whole / 60)} min ${String(whole % 60).padStart(2, '0')} s`
-    : `${whole} s`;
+  const [days, hours, minutes] = [whole / 86_400, (whole % 86_400) / 3600, (whole % 3600) / 60].map(
+    Math.floor,
+  );
+  const twoDigits = (value: number) => String(value).padStart(2, '0');
+  if (days > 0) return `${withUnit(days, 'd')} ${withUnit(hours, 'h')}`;
+  if (hours > 0) return `${withUnit(hours, 'h')} ${withUnit(twoDigits(minutes), 'min')}`;
+  return minutes > 0
+    ? `${withUnit(minutes, 'min')} ${withUnit(twoDigits(whole % 60), 's')}`
+    : withUnit(whole, 's');
 }
 
 /** How long ago a time was. @param ms since the epoch */

@@ -1,3 +1,4 @@
+import { withUnit } from '../../web/with-unit.ts';
 import type { RunRow } from '../reader/runs-table.ts';
 import { REGIMES } from './charts/plane.ts';
 import type { Points } from './data/run-store.ts';
@@ -174,7 +175,7 @@ const RULES: readonly Rule[] = [
     return {
       level: 'warn',
       title: 'The policy hardly explores any more',
-      text: `Its entropy fell from ${short(start)} to ${short(now)} nats per token.`,
+      text: `Its entropy fell from ${short(start)} to ${withUnit(short(now), 'nats')} per token.`,
       advice:
         'Good at the end of a successful run. Earlier, raise loss.entropy_coefficient or rollout.temperature.',
     };
@@ -206,7 +207,7 @@ const RULES: readonly Rule[] = [
     return {
       level: 'warn',
       title: 'Updates are too large',
-      text: `A step moves the policy by ${short(kl)} nats on average.`,
+      text: `A step moves the policy by ${withUnit(short(kl), 'nats')} on average.`,
       advice: 'Lower optimizer.learning_rate or algorithm.ppo_epochs.',
     };
   },

@@ -1,7 +1,7 @@
 import type { Random } from '../../../shared/random.ts';
 import type { BlockTable } from '../cache/block-table.ts';
 import type { SamplingSettings } from '../generation.ts';
-import type { CompiledGrammar } from '../grammar.ts';
+import type { ResponseGrammar } from '../grammar.ts';
 import type { LogitsProcessor } from '../logits-processor.ts';
 import type { SampledToken } from '../sampling.ts';
 
@@ -9,7 +9,7 @@ import type { SampledToken } from '../sampling.ts';
 export interface RowSampling {
   readonly sampling: SamplingSettings;
   readonly rng: Random;
-  readonly grammar: CompiledGrammar | null;
+  readonly grammar: ResponseGrammar | null;
   readonly grammarState: number;
   readonly processor: LogitsProcessor | null;
   /** Most probable tokens to report; undefined for none. */

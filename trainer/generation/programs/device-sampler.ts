@@ -1,6 +1,6 @@
 import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
 import { SAMPLE_RESULTS, SAMPLE_SETTINGS, sample } from '../../tensor/graph/operations/device/sample.ts';
-import type { CompiledGrammar } from '../grammar.ts';
+import type { CompiledGrammar, ResponseGrammar } from '../grammar.ts';
 import type { SampledToken } from '../sampling.ts';
 import type { RowSampler, RowSampling } from './decode-program.ts';
 
@@ -26,7 +26,7 @@ export interface BoundSampler {
 export class DeviceSampler implements RowSampler {
   readonly #vocabularySize: number;
   /** Row of each grammar's first state in the table; row 0 forbids nothing. */
-  readonly #firstRows: ReadonlyMap<CompiledGrammar, number>;
+  readonly #firstRows: ReadonlyMap<ResponseGrammar, number>;
   /** Null without grammars. */
   readonly #table: Float32Array | null;
   readonly #settings: Float32Array;
@@ -36,7 +36,7 @@ export class DeviceSampler implements RowSampler {
 
   private constructor(
     vocabularySize: number,
-    firstRows: ReadonlyMap<CompiledGrammar, number>,
+    firstRows: ReadonlyMap<ResponseGrammar, number>,
     table: Float32Array | null,
     maxRows: number,
   ) {

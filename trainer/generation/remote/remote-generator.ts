@@ -142,8 +142,11 @@ export class RemoteGenerator implements Generator {
 }
 
 /** @throws RangeError for a name that no grammar has */
-function named(grammar: string | TokenGrammar, grammars: Grammars): TokenGrammar {
-  if (typeof grammar !== 'string') return grammar;
+function named(grammar: NonNullable<GenerateRequest['grammar']>, grammars: Grammars): TokenGrammar {
+  if (typeof grammar !== 'string') {
+    if ('trie' in grammar) throw new RangeError('engines elsewhere take grammars over token ids only');
+    return grammar;
+  }
   if (Object.hasOwn(grammars, grammar)) return grammars[grammar];
   throw new RangeError(
     `no grammar is named ${grammar}; there are: ${Object.keys(grammars).join(', ') || 'none'}`,

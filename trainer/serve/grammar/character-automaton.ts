@@ -3,6 +3,7 @@ export type Range = readonly [from: number, to: number];
 
 /** States of an automaton that a pattern may need. */
 const MOST_STATES = 50_000;
+const LAST_CHARACTER = 0xffff;
 
 interface Edge {
   readonly ranges: readonly Range[];
@@ -81,14 +82,26 @@ export class CharacterAutomaton {
     return [...seen].sort((a, b) => a - b);
   }
 
-  /** Where a character leads from a set of states; empty where it is not allowed. */
-  next(states: readonly number[], character: number): number[] {
-    const reached = new Set<number>();
-    for (const state of states) {
-      for (const { ranges, to } of this.#edges[state]) {
-        if (ranges.some(([low, high]) => character >= low && character <= high)) reached.add(to);
+  /** First code units of classes, ascending from 0: characters of one class lead to the same states. */
+  bounds(): number[] {
+    const found = new Set([0]);
+    for (const { ranges } of this.#edges.flat()) {
+      for (const [low, high] of ranges) {
+        found.add(low);
+        if (high < LAST_CHARACTER) found.add(high + 1);
       }
     }
-    return reached.size === 0 ? [] : this.closure(reached);
+    return [...found].sort((a, b) => a - b);
+  }
+
+  /** Where characters lead from a set of states; empty where they are not allowed. */
+  waysFrom(states: readonly number[]): (character: number) => number[] {
+    const edges = states.flatMap(state => this.#edges[state]);
+    return character => {
+      const reached = edges.filter(({ ranges }) =>
+        ranges.some(([low, high]) => character >= low && character <= high),
+      );
+      return reached.length === 0 ? [] : this.closure(reached.map(({ to }) => to));
+    };
   }
 }

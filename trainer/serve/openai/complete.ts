@@ -1,4 +1,4 @@
-import type { TokenGrammar } from '../../generation/grammar.ts';
+import type { TextGrammar } from '../../generation/text-grammar.ts';
 import { chatPrompt } from './chat-prompt.ts';
 import { Choice } from './choice.ts';
 import { badRequest } from './errors.ts';
@@ -37,7 +37,7 @@ export function chatWork(
   request: ChatRequest,
   model: LanguageModel,
   mostChoices: number,
-  json?: TokenGrammar,
+  json?: TextGrammar,
 ): Work {
   const options = chatOptions(request, model, json);
   if (options.n > mostChoices)
@@ -60,7 +60,7 @@ export function completionWork(
   request: CompletionRequest,
   model: LanguageModel,
   mostChoices: number,
-  json?: TokenGrammar,
+  json?: TextGrammar,
 ): Work {
   const options = completionOptions(request, model, json);
   const prompts = promptsOf(request, model);

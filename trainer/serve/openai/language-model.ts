@@ -1,6 +1,7 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Generation, SamplingSettings, StreamedToken } from '../../generation/generation.ts';
 import type { TokenGrammar } from '../../generation/grammar.ts';
+import type { TextGrammar } from '../../generation/text-grammar.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 
 /** A prompt to continue. */
@@ -8,7 +9,7 @@ export interface TokenRequest {
   readonly promptIds: readonly number[];
   readonly sampling: SamplingSettings;
   readonly seed: number;
-  readonly grammar?: TokenGrammar;
+  readonly grammar?: TokenGrammar | TextGrammar;
   /** Most probable tokens to report at each position; absent: none. */
   readonly topLogProbs?: number;
 }
@@ -44,5 +45,5 @@ export interface LanguageModel {
    * The automaton of the JSON texts that fit a schema; absent where responses cannot be constrained.
    * @throws ApiError 400 for a schema that it cannot hold
    */
-  jsonGrammar?(schema: JsonObject): Promise<TokenGrammar>;
+  jsonGrammar?(schema: JsonObject): Promise<TextGrammar>;
 }

@@ -2,12 +2,13 @@ import { randomInt } from 'node:crypto';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { SamplingSettings } from '../../generation/generation.ts';
 import { compileGrammar, type TokenGrammar } from '../../generation/grammar.ts';
+import type { TextGrammar } from '../../generation/text-grammar.ts';
 import { ApiError, badRequest } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
 import type { ChatRequest, CompletionRequest } from './schemas.ts';
 
 /** Entries of a table of states and tokens that a request's grammar may take. */
-export const LARGEST_GRAMMAR = 2 ** 20;
+const LARGEST_GRAMMAR = 2 ** 20;
 const GREATEST_RANDOM_SEED = 2 ** 31;
 /** Tokens of a text completion unless the request says otherwise, as OpenAI and vLLM have it. */
 const COMPLETION_TOKENS = 16;
@@ -21,7 +22,7 @@ export interface ChoiceOptions {
   /** `maxNewTokens` is what the request wants; the context may leave less. */
   readonly sampling: SamplingSettings;
   readonly seed: number;
-  readonly grammar: TokenGrammar | undefined;
+  readonly grammar: TokenGrammar | TextGrammar | undefined;
   readonly logProbs: boolean;
   readonly topLogProbs: number;
   readonly returnTokenIds: boolean;
@@ -33,7 +34,7 @@ export interface ChoiceOptions {
  * @param json what {@link jsonGrammarOf} gives for the request
  * @throws ApiError 400 for what the model cannot do
  */
-export function chatOptions(request: ChatRequest, model: LanguageModel, json?: TokenGrammar): ChoiceOptions {
+export function chatOptions(request: ChatRequest, model: LanguageModel, json?: TextGrammar): ChoiceOptions {
   const { logprobs, top_logprobs, max_tokens, max_completion_tokens, tool_choice, tools } = request;
   if (tool_choice && tool_choice !== 'auto' && tool_choice !== 'none') {
     throw badRequest('tool_choice must be "auto" or "none": calls cannot be forced', 'tool_choice');
@@ -54,7 +55,7 @@ export function chatOptions(request: ChatRequest, model: LanguageModel, json?: T
 export function completionOptions(
   request: CompletionRequest,
   model: LanguageModel,
-  json?: TokenGrammar,
+  json?: TextGrammar,
 ): ChoiceOptions {
   const { logprobs, max_tokens, echo } = request;
   if (max_tokens === 0 && !echo)
@@ -71,7 +72,7 @@ function commonOptions(
   request: ChatRequest | CompletionRequest,
   model: LanguageModel,
   maxNewTokens: number,
-  json: TokenGrammar | undefined,
+  json: TextGrammar | undefined,
 ): Omit<ChoiceOptions, 'logProbs' | 'topLogProbs'> {
   const { stop, stop_token_ids, ignore_eos, stream, stream_options, top_k } = request;
   if (stream_options && !stream) throw badRequest('stream_options needs stream: true', 'stream_options');
@@ -120,7 +121,7 @@ function biasOf(
 export async function jsonGrammarOf(
   { response_format, token_grammar }: ChatRequest | CompletionRequest,
   model: LanguageModel,
-): Promise<TokenGrammar | undefined> {
+): Promise<TextGrammar | undefined> {
   if (!response_format || response_format.type === 'text') return undefined;
   if (token_grammar) {
     throw badRequest('token_grammar and response_format exclude each other', 'token_grammar');

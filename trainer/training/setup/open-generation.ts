@@ -71,7 +71,8 @@ class RemoteGeneration implements GenerationPort {
   /** Parts the versions of this session from those of one that was resumed, whose weights may have been others. */
   readonly #session = Date.now().toString(36);
   readonly #written = new Set<string>();
-  #published = -1;
+  /** Versions, in their order. */
+  readonly #published: number[] = [];
 
   constructor(parts: GenerationParts, generator: RemoteGenerator, folder: string) {
     this.#parts = parts;
@@ -82,14 +83,14 @@ class RemoteGeneration implements GenerationPort {
   async publish(): Promise<void> {
     const { policy, run } = this.#parts;
     const { version } = policy;
-    if (version === this.#published) return;
+    if (version === this.#published.at(-1)) return;
     const name = `${run}-${this.#session}-v${version}`;
     const folder = join(this.#folder, name);
     await policy.publish(`${folder}.partial`);
     await rename(`${folder}.partial`, folder);
     this.#written.add(folder);
     await this.generator.publish(version, name, folder);
-    this.#published = version;
+    this.#published.push(version);
     for (const old of this.generator.takeOldFolders()) {
       await rm(old, { recursive: true, force: true });
       this.#written.delete(old);
@@ -98,7 +99,8 @@ class RemoteGeneration implements GenerationPort {
 
   check(step: number, episodes: readonly Episode[]): Promise<Metrics> {
     const { settings, policy } = this.#parts;
-    return checkedGap(settings, policy, step, episodes, this.generator);
+    const { generator } = this;
+    return checkedGap(settings, policy, step, episodes, { generator, published: this.#published });
   }
 
   takeMetrics(): Metrics {

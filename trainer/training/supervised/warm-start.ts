@@ -30,7 +30,7 @@ const SUPERVISED_LOSS: LossSettings = {
  * Supervised learning on demonstrations: AdamW with a warm-up and a cosine, several epochs, each in an order of its
  * own. Learns the tokens that `settings.learn` names.
  * @param onEpoch told the mean loss of each epoch
- * @throws the signal's reason when it is aborted between epochs
+ * @throws the signal's reason when it is aborted, before the next step
  */
 export async function warmStart(
   policy: Pick<Policy, 'update'>,
@@ -48,9 +48,9 @@ export async function warmStart(
   const perEpoch = splitEvenly(trained, settings.batch_size).length;
   let step = 0;
   for (let epoch = 0; epoch < settings.epochs; epoch++) {
-    run.signal.throwIfAborted();
     const rated = {
       update: (batch: Parameters<Policy['update']>[0], update: Parameters<Policy['update']>[1]) => {
+        run.signal.throwIfAborted();
         const learningRate = learningRateAt(
           {
             peak: settings.learning_rate,

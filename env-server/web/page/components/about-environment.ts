@@ -1,4 +1,5 @@
 import { h } from '../../../../shared/web/element.ts';
+import { withUnit } from '../../../../shared/web/with-unit.ts';
 import type { Environment } from '../client/wire.ts';
 import { formatNumber } from './format.ts';
 
@@ -43,6 +44,8 @@ function facts({
 }: Environment): string {
   const bound = (value: number | null) => (value === null ? 'anything' : formatNumber(value));
   const reward = `A step pays from ${bound(least)} to ${bound(greatest)}.`;
-  const optimum = best ? ` Best known success: ${formatNumber(100 * best.success)} % (${best.source}).` : '';
+  const optimum = best
+    ? ` Best known success: ${withUnit(formatNumber(100 * best.success), '%')} (${best.source}).`
+    : '';
   return `${reward} An episode has at most ${steps} steps.${optimum}`;
 }

@@ -1,4 +1,5 @@
 import { fill, h, newId } from '../../../../shared/web/element.ts';
+import { PressHold } from '../../../../shared/web/press-hold.ts';
 import { formatAddress } from '../address.ts';
 import type { Client } from '../client/client.ts';
 import type { EnvironmentSummary, Schemas } from '../client/wire.ts';
@@ -14,12 +15,15 @@ export class EnvironmentPicker {
   readonly #search: HTMLInputElement;
   readonly #tags: HTMLSelectElement;
   readonly #list = h('ul', { class: 'environments' });
+  readonly #hold = new PressHold(this.#list);
   readonly #count = h('p', { class: 'fine', role: 'status' });
   readonly #summary = h('summary', {}, 'Environments');
   readonly element: HTMLDetailsElement;
   #current: string | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #turn = 0;
+  /** What the list shows. */
+  #shown = '';
 
   constructor(client: Client) {
     this.#client = client;
@@ -92,8 +96,7 @@ export class EnvironmentPicker {
       ({ environments } = await this.#client.json<Schemas['EnvironmentList']>('GET', path, { quiet: true }));
     });
     if (turn !== this.#turn || !done) return undefined;
-    if (query.size === 0) this.#offerTags(environments);
-    this.#show(environments);
+    this.#hold.change(() => this.#show(environments, query.size === 0));
     return environments;
   }
 
@@ -107,7 +110,9 @@ export class EnvironmentPicker {
     event.preventDefault();
     clearTimeout(this.#timer);
     const [first] = (await this.load()) ?? [];
-    if (first) location.hash = formatAddress({ view: 'play', envId: first.env_id });
+    if (!first) return;
+    this.#search.blur();
+    location.hash = formatAddress({ view: 'play', envId: first.env_id });
   }
 
   #offerTags(environments: readonly EnvironmentSummary[]): void {
@@ -115,7 +120,12 @@ export class EnvironmentPicker {
     fill(this.#tags, h('option', { value: '' }, 'all'), ...tags.map(tag => h('option', { value: tag }, tag)));
   }
 
-  #show(environments: readonly EnvironmentSummary[]): void {
+  /** @param all whether these are all that there are */
+  #show(environments: readonly EnvironmentSummary[], all: boolean): void {
+    const shown = JSON.stringify([environments.map(({ env_id, title, tags }) => [env_id, title, tags]), all]);
+    if (shown === this.#shown) return;
+    this.#shown = shown;
+    if (all) this.#offerTags(environments);
     fill(
       this.#list,
       ...environments.map(({ env_id: envId, title }) =>

@@ -1,4 +1,5 @@
 import { fill, h } from '../../../../shared/web/element.ts';
+import { withUnit } from '../../../../shared/web/with-unit.ts';
 import { RequestFailed } from '../client/client.ts';
 import type { Violation } from '../client/wire.ts';
 
@@ -65,7 +66,7 @@ export class ProblemNote {
       h('p', { class: 'problem-title' }, title),
       h('p', {}, (code !== undefined && PAGE_ADVICE[code]) || detail),
       items.length > 0 && h('ul', {}, ...items),
-      wait !== undefined && h('p', {}, `Try again in ${wait} s.`),
+      wait !== undefined && h('p', {}, `Try again in ${withUnit(wait, 's')}.`),
       h('p', { class: 'fine' }, `${status}${code ? ` ${code}` : ''}${trace ? ` · trace ${trace}` : ''}`),
     );
   }

@@ -1,4 +1,5 @@
 import { fill, h } from '../../../../shared/web/element.ts';
+import { withUnit } from '../../../../shared/web/with-unit.ts';
 import type { Client, Exchange } from '../client/client.ts';
 import { codeLine, LANGUAGES, type Language, preamble } from '../client/code-lines.ts';
 import { copyButton } from './copy-button.ts';
@@ -40,7 +41,7 @@ export function requestLog(client: Client): HTMLElement {
     fill(
       about,
       h('span', { class: exchange.status < 400 ? 'chip good' : 'chip bad' }, exchange.status),
-      ` ${method} ${new URL(url).pathname} · ${Math.round(exchange.milliseconds)} ms`,
+      ` ${method} ${new URL(url).pathname} · ${withUnit(Math.round(exchange.milliseconds), 'ms')}`,
     );
     reply.textContent = readable(exchange.reply);
     write();

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { Board } from '../../../../shared/web/boards/board.ts';
 import { h } from '../../../../shared/web/element.ts';
 import { html } from '../../../../shared/web/html.ts';
+import { withUnit } from '../../../../shared/web/with-unit.ts';
 import { type Address, formatAddress } from '../address.ts';
 import { type Client, environmentPath } from '../client/client.ts';
 import type { Environment, EnvironmentSummary, Schemas } from '../client/wire.ts';
@@ -107,7 +108,7 @@ function EnvironmentCard({ environment, showcase, moving, rules }: CardProps) {
   </article>`;
 }
 
-const share = (success: number): string => `${(PERCENT * success).toFixed(1)} %`;
+const share = (success: number): string => withUnit((PERCENT * success).toFixed(1), '%');
 
 /** An episode, frame by frame; the last one where nothing is to move. */
 function Replay({ showcase, moving }: { readonly showcase: Showcase; readonly moving: boolean }) {

@@ -27,6 +27,8 @@ export class PolicyControls {
   );
   readonly element: HTMLElement;
   #playing = false;
+  /** Grows with each stop: what a policy would have done before it comes too late. */
+  #stops = 0;
 
   constructor({ references }: Environment, player: Player) {
     this.#player = player;
@@ -66,6 +68,7 @@ export class PolicyControls {
 
   stop(): void {
     this.#playing = false;
+    this.#stops++;
     this.#on.textContent = 'Play on';
   }
 
@@ -82,8 +85,10 @@ export class PolicyControls {
 
   async #step(): Promise<boolean> {
     const policy = this.#policies.value;
+    const stops = this.#stops;
     try {
       const action = await this.#player.plan(policy);
+      if (stops !== this.#stops) return false;
       if (action !== undefined) return await this.#player.act(action);
       this.#player.say(`The policy ${policy} has nothing left to do.`);
     } catch (error) {

@@ -25,6 +25,8 @@ export class DefinitionEditor {
   readonly #definition = new JsonField({ label: 'Definition', value: {}, rows: 16 });
   readonly #source = new JsonField({ label: 'Source in JavaScript', value: '', rows: 18, plain: true });
   readonly element: HTMLElement;
+  /** Whether something was written or loaded. */
+  touched = false;
 
   /** @param load fetches the definition that is registered under an id */
   constructor(load: (envId: string) => void) {
@@ -41,6 +43,9 @@ export class DefinitionEditor {
       this.#definition.element,
       this.#source.element,
     );
+    this.element.addEventListener('input', () => {
+      this.touched = true;
+    });
   }
 
   get envId(): string {
@@ -55,6 +60,7 @@ export class DefinitionEditor {
   }
 
   set draft({ env_id, definition }: DefinitionDraft) {
+    this.touched = true;
     const { source, ...rest } = definition;
     this.#id.value = env_id;
     this.#definition.value = rest;

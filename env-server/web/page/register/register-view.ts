@@ -139,7 +139,8 @@ export class RegisterView implements View<'register'> {
         h('option', { value: kind }, summary),
       );
       fill(this.#examples, ...options);
-      this.#editor.draft = Object.values(examples)[0].value;
+      // What the visitor wrote while the examples were on their way stays.
+      if (!this.#editor.touched) this.#editor.draft = Object.values(examples)[0].value;
     });
   }
 

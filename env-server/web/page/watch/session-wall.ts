@@ -2,6 +2,7 @@ import { render } from 'preact';
 import { Board } from '../../../../shared/web/boards/board.ts';
 import { fill, h, newId } from '../../../../shared/web/element.ts';
 import { html } from '../../../../shared/web/html.ts';
+import { PressHold } from '../../../../shared/web/press-hold.ts';
 import { formatAddress } from '../address.ts';
 import { ActionNames } from '../client/action-names.ts';
 import type { Client } from '../client/client.ts';
@@ -15,6 +16,7 @@ const PAUSE_MS = 250;
 export class SessionWall {
   readonly #client: Client;
   readonly #place = h('div', {});
+  readonly #hold = new PressHold(this.#place);
   readonly #note = h('p', { class: 'problem', role: 'alert', hidden: true });
   readonly #status = h('p', { class: 'fine', role: 'status' }, 'Asking the server …');
   readonly #feed: SessionFeed;
@@ -28,10 +30,10 @@ export class SessionWall {
 
   constructor(client: Client) {
     this.#client = client;
-    this.#actionNames = new ActionNames(client, () => this.#show(this.#cards));
+    this.#actionNames = new ActionNames(client, () => this.#hold.change(() => this.#show(this.#cards)));
     this.#feed = new SessionFeed(
       client,
-      cards => this.#show(cards),
+      cards => this.#hold.change(() => this.#show(cards)),
       detail => {
         this.#note.hidden = false;
         this.#note.textContent = detail;

@@ -1,4 +1,5 @@
 import { html } from '../../../web/html.ts';
+import { withUnit } from '../../../web/with-unit.ts';
 import { percent, short } from '../format.ts';
 
 const SIZE = 360;
@@ -25,7 +26,7 @@ export function Plane({ places, regime }: { readonly places: readonly Place[]; r
   const x = (entropy: number) => EDGE + (entropy / most) * (SIZE - EDGE - 8);
   const y = (share: number) => SIZE - EDGE - Math.min(1, Math.max(0, share)) * (SIZE - EDGE - 8);
   const last = places.at(-1)!;
-  const words = `H(Z|X) against MI share: from ${short(places[0].entropy)} nats and ${percent(places[0].share)} at step ${places[0].step} to ${short(last.entropy)} nats and ${percent(last.share)} at step ${last.step}${regime === undefined ? '' : `, ${REGIMES[regime]}`}`;
+  const words = `H(Z|X) against MI share: from ${withUnit(short(places[0].entropy), 'nats')} and ${percent(places[0].share)} at step ${places[0].step} to ${withUnit(short(last.entropy), 'nats')} and ${percent(last.share)} at step ${last.step}${regime === undefined ? '' : `, ${REGIMES[regime]}`}`;
   const labels = [
     [x(most) - 4, y(1) + 14, 'end', REGIMES[0]],
     [x(most) - 4, y(0) - 6, 'end', REGIMES[1]],
@@ -42,7 +43,7 @@ export function Plane({ places, regime }: { readonly places: readonly Place[]; r
       <line class="cut-line" x1=${x(0)} x2=${x(most)} y1=${y(shareCut)} y2=${y(shareCut)} />
       ${labels.map(([at, height, anchor, name]) => html`<text key=${name} x=${at} y=${height} text-anchor=${anchor}>${name}</text>`)}
       <polyline class="path" points=${places.map(({ entropy, share }) => `${x(entropy)},${y(share)}`).join(' ')} />
-      ${places.map(({ step, entropy, share }, i) => html`<circle key=${step} class=${i === places.length - 1 ? 'now' : ''} cx=${x(entropy)} cy=${y(share)} r=${i === places.length - 1 ? 6 : 3}><title>step ${step}: ${short(entropy)} nats, ${percent(share)}</title></circle>`)}
+      ${places.map(({ step, entropy, share }, i) => html`<circle key=${step} class=${i === places.length - 1 ? 'now' : ''} cx=${x(entropy)} cy=${y(share)} r=${i === places.length - 1 ? 6 : 3}><title>step ${step}: ${withUnit(short(entropy), 'nats')}, ${percent(share)}</title></circle>`)}
       <text x=${x(most / 2)} y=${SIZE - 10} text-anchor="middle">H(Z|X), nats per token</text>
       <text x="14" y=${y(0.5)} text-anchor="middle" transform="rotate(-90 14 ${y(0.5)})">MI as a share of log N</text>
     </svg>

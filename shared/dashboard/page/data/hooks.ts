@@ -14,10 +14,12 @@ export function useSource(): Source {
 /** What a request came to. */
 export interface Loaded<T> {
   readonly value?: T;
+  /** What the value answers: the query before the last one while the reply to that is on its way. */
+  readonly answered?: Query;
   readonly error?: string;
 }
 
-/** Asks for data whenever the query changes; what was there stays until the new is. */
+/** Asks for data whenever the query changes; what was there stays until the new is, with the query that it answers. */
 export function useData<T>(name: string | undefined, query: Query = {}): Loaded<T> {
   const source = useSource();
   const [loaded, setLoaded] = useState<Loaded<T>>({});
@@ -27,7 +29,7 @@ export function useData<T>(name: string | undefined, query: Query = {}): Loaded<
     if (name === undefined) return setLoaded({});
     let current = true;
     source.get<T>(name, query).then(
-      value => current && setLoaded({ value }),
+      value => current && setLoaded({ value, answered: query }),
       (error: Error) => current && setLoaded({ error: error.message }),
     );
     return () => {

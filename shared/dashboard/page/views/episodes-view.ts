@@ -17,10 +17,16 @@ export function EpisodesView({ store, address }: RunViewProps) {
   const files = [...store.detail!.files].sort((a, b) => b.step - a.step || a.kind.localeCompare(b.kind));
   const { query } = address;
   const file = files.find(({ name }) => name === query.file) ?? files[0];
-  const { value: episodes, error } = useData<readonly EpisodeDigest[]>(file && 'episodes', {
+  const {
+    value: episodes,
+    answered,
+    error,
+  } = useData<readonly EpisodeDigest[]>(file && 'episodes', {
     id: store.id,
     file: file?.name,
   });
+  // Until the episodes of another file are here, those that are shown lead to their own.
+  const shownFile = String(answered?.file);
   const [most, setMost] = useState(FIRST_GROUPS);
   if (!file)
     return html`<p class="panel">No trajectories yet. Training writes them every <code>tracking.trajectories_every</code> steps, and 20 of every validation.</p>`;
@@ -33,12 +39,12 @@ export function EpisodesView({ store, address }: RunViewProps) {
     ${episodes && html`<p class="fine" role="status">${counted(shown.length, 'episode')} of ${episodes.length} in ${counted(groups.length, 'group')}; ${percent(shown.filter(({ success }) => success).length / Math.max(1, shown.length))} succeed</p>`}
     ${
       groups.every(({ length }) => length === 1)
-        ? html`<${Members} id=${store.id} file=${file.name} members=${shown.slice(0, 8 * most)} named=${true} />`
+        ? html`<${Members} id=${store.id} file=${shownFile} members=${shown.slice(0, 8 * most)} named=${true} />`
         : groups
             .slice(0, most)
             .map(
               members =>
-                html`<${Group} key=${`${members[0].group_id} ${members[0].tag}`} id=${store.id} file=${file.name} members=${members} />`,
+                html`<${Group} key=${`${members[0].group_id} ${members[0].tag}`} id=${store.id} file=${shownFile} members=${members} />`,
             )
     }
     ${groups.length > most && html`<button type="button" onClick=${() => setMost(most + 4 * FIRST_GROUPS)}>Show ${Math.min(groups.length - most, 4 * FIRST_GROUPS)} more groups</button>`}
@@ -178,7 +184,8 @@ function Search({
     return () => clearTimeout(timer);
   }, [wanted]);
   const asked = { id: store.id, q: delayed, file: everywhere ? undefined : file.name };
-  const { value, error } = useData<SearchReply>(delayed === '' ? undefined : 'search', asked);
+  const { value, answered, error } = useData<SearchReply>(delayed === '' ? undefined : 'search', asked);
+  const found = String(answered?.q ?? '');
   return html`<div class="controls" role="search">
       <label class="field grow"><span>Search prompts and responses</span>
         <input type="search" value=${wanted} onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} /></label>
@@ -188,9 +195,14 @@ function Search({
     ${
       delayed !== '' &&
       value &&
-      html`<div class="panel"><p role="status">${value.hits.length === 0 ? 'Nothing found' : `Found in ${counted(value.hits.length, 'episode')}`}${value.complete ? '.' : ' so far; later files were not searched.'}</p>
-      <ul class="hits">${value.hits.map(hit => html`<${Hit} key=${`${hit.file} ${hit.index}`} id=${store.id} hit=${hit} wanted=${delayed} />`)}</ul></div>`
+      html`<div class="panel"><p role="status">${found !== delayed ? 'Searching …' : foundText(value)}</p>
+      <ul class="hits">${value.hits.map(hit => html`<${Hit} key=${`${hit.file} ${hit.index}`} id=${store.id} hit=${hit} wanted=${found} />`)}</ul></div>`
     }`;
+}
+
+function foundText({ hits, complete }: SearchReply): string {
+  const found = hits.length === 0 ? 'Nothing found' : `Found in ${counted(hits.length, 'episode')}`;
+  return `${found}${complete ? '.' : ' so far; later files were not searched.'}`;
 }
 
 function Hit({ id, hit, wanted }: { readonly id: string; readonly hit: SearchHit; readonly wanted: string }) {

@@ -95,7 +95,7 @@ function Actions({ store }: { readonly store: RunStore }) {
   const share = store.last(`${ACTIONS.firstTurn}/mi_seq_share`)!;
   return html`<${Panel} title="Do the actions depend on what the policy sees?" class="wide">
     <p>The policy does not think (<code>rollout.think</code>), so its first actions are measured in place of thoughts: they
-      hold ${percent(share)} of what could be told about the prompt. Near 0 % it does the same for every prompt.</p>
+      hold ${percent(share)} of what could be told about the prompt. Near ${percent(0)} it does the same for every prompt.</p>
     <div class="two-columns"><${Dependence} store=${store} what="action" of=${ACTIONS} height=${200} /></div>
   <//>`;
 }

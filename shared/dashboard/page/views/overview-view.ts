@@ -1,6 +1,8 @@
+import { useRef } from 'preact/hooks';
 import { Board } from '../../../web/boards/board.ts';
 import { html } from '../../../web/html.ts';
-import type { EpisodeDigest, EpisodeReply } from '../../reader/trajectories.ts';
+import type { EpisodeDigest, EpisodeReply, TrajectoryFile } from '../../reader/trajectories.ts';
+import type { TrajectoryRecord } from '../../run-files.ts';
 import { formatAddress } from '../address.ts';
 import { Chart, type Curve } from '../charts/chart.ts';
 import { useData, useMetrics } from '../data/hooks.ts';
@@ -52,7 +54,7 @@ export function OverviewView({ store }: RunViewProps) {
   const cards = healthCards(row, name => store.series(name), groupSize, Date.now());
   return html`<div class="overview">
     <${Panel} title="How good it is" class="wide">
-      <${Chart} title="Success on the validation levels, with the 95 % interval" height=${300} range=${[0, 1]} format=${percent} legend=${true} curves=${validationCurves(store)} />
+      <${Chart} title=${`Success on the validation levels, with the ${percent(0.95)} interval`} height=${300} range=${[0, 1]} format=${percent} legend=${true} curves=${validationCurves(store)} />
     <//>
     <${Panel} title="Is training healthy?">
       ${cards.length === 0 && html`<p class="hint">Nothing to say yet: the first step or validation is still under way.</p>`}
@@ -101,47 +103,69 @@ function validationCurves(store: RunStore): Curve[] {
   ];
 }
 
-/** What it does wrong now: an episode of the latest validation that failed. */
-function FailedEpisode({ store }: { readonly store: RunStore }) {
-  const file = store
-    .detail!.files.filter(({ kind }) => kind === 'validation')
+/** Failures of a validation, with one episode of them. */
+interface Failures {
+  readonly file: TrajectoryFile;
+  readonly episodes: number;
+  readonly failed: number;
+  /** Absent where none failed. */
+  readonly chosen?: EpisodeDigest;
+  /** Absent until it is read. */
+  readonly record?: TrajectoryRecord;
+}
+
+/** The latest validation's failures. Until those of a new one are read, those of the former one stay. */
+function useFailures(store: RunStore): Failures | undefined {
+  const { files } = store.detail!;
+  const latest = files
+    .filter(({ kind }) => kind === 'validation')
     .sort((a, b) => a.step - b.step)
     .at(-1);
-  const { value: episodes } = useData<readonly EpisodeDigest[]>(file && 'episodes', {
-    id: store.id,
-    file: file?.name,
-  });
-  const failed = episodes?.filter(({ success }) => !success) ?? [];
+  const query = { id: store.id, file: latest?.name };
+  const list = useData<readonly EpisodeDigest[]>(latest && 'episodes', query);
+  const file = files.find(({ name }) => name === list.answered?.file);
+  const failed = list.value?.filter(({ success }) => !success) ?? [];
   const chosen = failed.at(0);
-  const { value: reply } = useData<EpisodeReply>(chosen && 'episode', {
+  const { value, answered } = useData<EpisodeReply>(chosen && 'episode', {
     id: store.id,
     file: file?.name,
     index: chosen?.index,
   });
-  if (!file || !episodes) return null;
+  const isRead = answered?.file === file?.name && answered?.index === chosen?.index;
+  const kept = useRef<Failures | undefined>(undefined);
+  if (file && list.value && (isRead || !chosen || !kept.current?.record)) {
+    const record = chosen && isRead ? value?.episode : undefined;
+    kept.current = { file, episodes: list.value.length, failed: failed.length, chosen, record };
+  }
+  return kept.current;
+}
+
+/** What it does wrong now: an episode of the latest validation that failed. */
+function FailedEpisode({ store }: { readonly store: RunStore }) {
+  const failures = useFailures(store);
+  if (!failures) return null;
+  const { file, episodes, failed, chosen, record } = failures;
   const title = 'What it does wrong now';
   if (!chosen) {
-    return html`<${Panel} title=${title}><p>None of the ${episodes.length} validation episodes kept at step ${file.step} failed.</p><//>`;
+    return html`<${Panel} title=${title}><p>None of the ${episodes} validation episodes kept at step ${file.step} failed.</p><//>`;
   }
-  const link = (turn: number) =>
-    formatAddress({
-      view: 'episode',
-      run: store.id,
-      query: { file: file.name, index: String(chosen.index), turn: String(turn) },
-    });
-  const turns = reply?.episode.turns ?? [];
-  const last = reply?.episode;
+  const first = formatAddress({
+    view: 'episode',
+    run: store.id,
+    query: { file: file.name, index: String(chosen.index), turn: '0' },
+  });
+  const turns = record?.turns ?? [];
   return html`<${Panel} title=${title}>
-    <p>${failed.length} of the ${episodes.length} validation episodes kept at step ${file.step} failed. In this one (${chosen.env_id}, seed ${chosen.seed}) the return was ${short(chosen.return)} after ${counted(chosen.turns, 'turn')}.</p>
+    <p>${failed} of the ${episodes} validation episodes kept at step ${file.step} failed. In this one (${chosen.env_id}, seed ${chosen.seed}) the return was ${short(chosen.return)} after ${counted(chosen.turns, 'turn')}.</p>
     ${
-      last &&
+      record &&
       html`<div class="two-boards">
       <figure><${Board} state=${turns[0]?.structured} text=${turns[0]?.state} /><figcaption>At the start</figcaption></figure>
-      <figure><${Board} state=${last.final_structured ?? turns.at(-1)?.structured} text=${last.final_state ?? turns.at(-1)?.state} /><figcaption>At the end</figcaption></figure>
+      <figure><${Board} state=${record.final_structured ?? turns.at(-1)?.structured} text=${record.final_state ?? turns.at(-1)?.state} /><figcaption>At the end</figcaption></figure>
     </div>
     <p class="fine">It answered: ${turns.map(turn => turn.llm_response).join(' · ')}</p>`
     }
-    <p><a href=${link(0)}>Look at it turn by turn</a> · <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file: file.name, success: 'no' } })}>all failed ones</a></p>
+    <p><a href=${first}>Look at it turn by turn</a> · <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file: file.name, success: 'no' } })}>all failed ones</a></p>
   <//>`;
 }
 

@@ -90,11 +90,19 @@ function useRows(q: string, [from, to]: Range): Rows {
 }
 
 /** Rows with those of a reply in their places. What lies far away is asked for again when it is scrolled to. */
-function merged(known: ReadonlyMap<number, RunRow> | undefined, reply: RunsReply): Rows {
+function merged(known: ReadonlyMap<number, RunRow> = new Map(), reply: RunsReply): Rows {
   const { total, matching, offset, rows } = reply;
-  const near = [...(known ?? [])].filter(([place]) => Math.abs(place - offset) < 10 * PAGE_ROWS);
-  const fresh = rows.map((row, i) => [offset + i, row] as const);
+  const near = [...known].filter(([place]) => Math.abs(place - offset) < 10 * PAGE_ROWS);
+  const before = rows.flatMap((_, i) => known.get(offset + i)?.id ?? []);
+  const fresh = inPlace(before, rows).map((row, i) => [offset + i, row] as const);
   return { rows: new Map([...near, ...fresh]), total, matching };
+}
+
+/** The same runs keep their places: two that train would change them every second, under the pointer. */
+export function inPlace(before: readonly string[], rows: readonly RunRow[]): readonly RunRow[] {
+  const byId = new Map(rows.map(row => [row.id, row]));
+  const kept = before.flatMap(id => byId.get(id) ?? []);
+  return kept.length === rows.length ? kept : rows;
 }
 
 interface TableProps {

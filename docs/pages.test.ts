@@ -6,6 +6,7 @@ import t from 'tap';
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
 const LINK = /\]\(<?([^)\s>]+)>?(?: "[^"]*")?\)|(?:src|srcset|href)="([^"]+)"/g;
+const MAX_WIDTH = 120;
 const EXTERNAL = /^[a-z][a-z+.-]*:/i;
 
 /** The page without what is shown as code. */
@@ -48,17 +49,53 @@ function brokenLinks(path: string, page: string): string[] {
   return broken;
 }
 
-t.test('every relative link and anchor in the repository leads somewhere', async t => {
+/** Lines of prose that a space could break before the limit; links and code in a line stay whole. */
+function wideLines(path: string, page: string): string[] {
+  const prose = page.replaceAll(/^( *)(```|~~~)[\s\S]*?^\1\2 *$/gm, fence => fence.replaceAll(/[^\n]/g, ''));
+  return prose.split('\n').flatMap((line, index) => {
+    if (line.length <= MAX_WIDTH || /^\s*[|#<]/.test(line)) return [];
+    const words = line.replaceAll(/\[[^\]]*\]\([^)]*\)|`[^`]+`/g, whole => whole.replaceAll(' ', '_'));
+    const marker = /^ *(?:> |- |\d+\. )?/.exec(words)?.[0].length ?? 0;
+    const space = words.indexOf(' ', marker);
+    return space >= 0 && space <= MAX_WIDTH ? [`${path}:${index + 1} has ${line.length} columns`] : [];
+  });
+}
+
+/** Every page of the repository by its path. */
+function readPages(): Map<string, string> {
   const list = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '*.md'], {
     cwd: ROOT,
     encoding: 'utf8',
   });
-  const pages = list.split('\n').filter(path => path !== '' && existsSync(join(ROOT, path)));
-  t.ok(pages.length > 40);
+  const paths = list.split('\n').filter(path => path !== '' && existsSync(join(ROOT, path)));
+  return new Map(paths.map(path => [path, readFileSync(join(ROOT, path), 'utf8')]));
+}
+
+const pages = readPages();
+
+t.test('every relative link and anchor in the repository leads somewhere', async t => {
+  t.ok(pages.size > 40);
   t.same(
-    pages.flatMap(path => brokenLinks(path, readFileSync(join(ROOT, path), 'utf8'))),
+    [...pages].flatMap(([path, page]) => brokenLinks(path, page)),
     [],
   );
+});
+
+t.test('prose in Markdown wraps at 120 columns', async t => {
+  t.same(
+    [...pages].flatMap(([path, page]) => wideLines(path, page)),
+    [],
+  );
+});
+
+t.test('wide lines are found; tables, headings, code and long links are passed over', async t => {
+  const long = 'x'.repeat(MAX_WIDTH);
+  t.same(wideLines('a.md', `fine\n\na ${long}\n- b ${long}\n`), [
+    'a.md:3 has 122 columns',
+    'a.md:4 has 124 columns',
+  ]);
+  const whole = [`| a ${long} |`, `# a ${long}`, `- [a b](${long})`, `\`a ${long}\` b`, long];
+  t.same(wideLines('a.md', `${whole.join('\n')}\n\n\`\`\`sh\na ${long}\n\`\`\`\n`), []);
 });
 
 t.test('broken links are found, code and other hosts are passed over', async t => {

@@ -1,0 +1,96 @@
+import type { Claim, ClaimRun } from './claim.ts';
+import { CLAIMS } from './claims.ts';
+import { within } from './overrides.ts';
+
+/** A claim in a quarter of an hour a seed: fewer and shorter runs, with a page, data and runs of its own. */
+interface QuickForm {
+  readonly claim: string;
+  /** What it leaves out, under the text of the whole claim. */
+  readonly text: string;
+  /** Overrides of a variant, in place of those of the same settings; undefined leaves the variant out. */
+  readonly overrides: (run: ClaimRun) => readonly string[] | undefined;
+  /** Names of the players that play; all without. */
+  readonly players?: readonly string[];
+}
+
+const GAMES = ['Sokoban', 'FrozenLake', 'RubiksCube', 'Countdown'];
+
+const FORMS: readonly QuickForm[] = [
+  {
+    claim: 'headline',
+    text: 'The short form leaves out Sokoban without a warm start, and Sokoban has 12 minutes instead of 30.',
+    overrides: ({ variant }) => {
+      if (variant === 'FrozenLake, PPO') return [];
+      return variant === 'Sokoban, warm start and PPO' ? within(400, 12) : undefined;
+    },
+  },
+  {
+    claim: 'generalist',
+    text: 'The short form has four of the eight games (Sokoban, FrozenLake, Rubik’s cube and Countdown), 500 demonstrations of each instead of 800, and a fifth of the time.',
+    overrides: ({ variant }) => {
+      if (variant === 'generalist')
+        return [
+          `train_tags=[${GAMES.map(name => `${name}Train`).join(',')}]`,
+          `validation.tags=[${GAMES.map(name => `${name}Unseen`).join(',')}]`,
+          'validation.sets.harder.tags=[SokobanTwoBoxes,FrozenLakeHoles,RubiksCubeHarder,CountdownHarder]',
+          'warm_start.episodes=2000',
+          'training.validate_every=40',
+          ...within(160, 8),
+        ];
+      if (!GAMES.some(name => variant === `specialist in ${name}`)) return undefined;
+      return ['warm_start.episodes=500', 'training.validate_every=20', ...within(40, 2.5)];
+    },
+    players: GAMES,
+  },
+  {
+    claim: 'thinking',
+    text: 'The short form has 16 groups an iteration instead of 32, and a quarter of the time.',
+    overrides: ({ warmStart }) =>
+      warmStart
+        ? ['warm_start.episodes=2000', 'warm_start.epochs=4']
+        : ['rollout.env_groups=16', 'training.validate_every=50', ...within(100, 3.5)],
+  },
+  {
+    claim: 'filter-gains',
+    text: 'The short form compares PPO and GRPO, a third of the way.',
+    overrides: ({ variant, warmStart }) => {
+      if (warmStart) return ['warm_start.episodes=1500'];
+      return /^(PPO|GRPO)/.test(variant)
+        ? ['validation.sets={}', 'training.validate_every=30', ...within(150, 4)]
+        : undefined;
+    },
+  },
+  {
+    claim: 'context-and-credit',
+    text: 'The short form goes a third of the way.',
+    overrides: ({ warmStart }) =>
+      warmStart ? ['warm_start.episodes=1500'] : ['training.validate_every=30', ...within(150, 4)],
+  },
+];
+
+const settingOf = (override: string) => override.slice(0, override.indexOf('='));
+
+function quickForm({ claim: name, text, overrides, players }: QuickForm): Claim {
+  const claim = CLAIMS.find(one => one.name === name)!;
+  const runs = claim.runs.flatMap((run): ClaimRun[] => {
+    const own = overrides(run);
+    if (own === undefined) return [];
+    const replaced = new Set(own.map(settingOf));
+    return [{ ...run, overrides: [...run.overrides.filter(text => !replaced.has(settingOf(text))), ...own] }];
+  });
+  const variants = new Set(runs.map(({ variant }) => variant));
+  return {
+    ...claim,
+    name: `${claim.name}-quick`,
+    title: `${claim.title}: short form`,
+    text: [...claim.text, text],
+    runs,
+    pairs: claim.pairs.filter(pair => pair.every(variant => variants.has(variant))),
+    ...(claim.players
+      ? { players: claim.players.filter(one => players === undefined || players.includes(one.name)) }
+      : {}),
+  };
+}
+
+/** The claims in their short forms. */
+export const QUICK_CLAIMS: readonly Claim[] = FORMS.map(quickForm);

@@ -1,0 +1,197 @@
+import { REQUEST_KEY } from '../../operations/schemas/fields.ts';
+import { SessionCard } from '../../operations/schemas/trajectory.ts';
+import { OPERATIONS } from '../../operations/table.ts';
+import { WATCH_PROPERTIES } from '../websocket/session-feed.ts';
+import { type Document, type Emit, pascal, reference } from './openapi-components.ts';
+
+interface Schemas {
+  [name: string]: Document;
+}
+
+const ID = { type: ['string', 'integer'], description: 'The caller’s name for the frame.' };
+const OF_EVERY_FRAME = {
+  id: ID,
+  traceparent: {
+    type: 'string',
+    description:
+      'The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent.',
+  },
+};
+const BATCH_PROPERTIES = {
+  items: { type: 'array', items: reference('BatchItem'), minItems: 1 },
+  wait: {
+    type: 'integer',
+    minimum: 1,
+    description: 'Answer when this many items are ready; the rest is named in `pending` and goes on.',
+  },
+};
+const FAILURE = { type: 'object', required: ['ok', 'error'] };
+
+/**
+ * Batch items and WebSocket frames by name: an operation's parameters, query and body in one flat object. Each is a
+ * closed schema with a name, as generators of clients make nothing of `unevaluatedProperties`.
+ */
+export function frameSchemas(emit: Emit): Schemas {
+  const results = [...new Set(OPERATIONS.map(operation => operation.result))].map(emit);
+  const names = OPERATIONS.map(({ name }) => pascal(name));
+  return {
+    ...operationFrames(emit),
+    ...batchSchemas(names.map(name => `${name}Item`)),
+    Result: { anyOf: results },
+    PingFrame: frame({ op: { type: 'string', const: 'ping' } }, []),
+    Pong: {
+      type: 'object',
+      required: ['pong'],
+      properties: { pong: { type: 'boolean', const: true } },
+    },
+    ...watchFrames(emit),
+    Frame: {
+      description: 'What a client sends on the WebSocket.',
+      oneOf: [
+        ...names.map(name => `${name}Frame`),
+        'BatchFrame',
+        'PingFrame',
+        'WatchFrame',
+        'UnwatchFrame',
+      ].map(reference),
+    },
+    ReplyFrame: replyFrame(),
+  };
+}
+
+function frame(properties: Document, required: readonly string[]): Document {
+  return {
+    type: 'object',
+    required: ['id', 'op', ...required],
+    properties: { ...OF_EVERY_FRAME, ...properties },
+    additionalProperties: false,
+  };
+}
+
+/** An item and a frame for every operation. */
+function operationFrames(emit: Emit): Schemas {
+  const schemas: Schemas = {};
+  for (const operation of OPERATIONS) {
+    const { name, keyed, documented } = operation;
+    const parts = [operation.params, operation.query, operation.body];
+    const required = parts.flatMap(part => part.required ?? []);
+    const properties = emit({
+      op: { type: 'string', const: name },
+      ...Object.assign({}, ...parts.map(part => part.properties), documented),
+      ...(keyed && { request_key: { type: 'string', ...REQUEST_KEY } }),
+    }) as Document;
+    const item = { type: 'object', required: ['op', ...required], properties, additionalProperties: false };
+    schemas[`${pascal(name)}Item`] = item;
+    schemas[`${pascal(name)}Frame`] = frame(properties, required);
+  }
+  return schemas;
+}
+
+function batchSchemas(items: readonly string[]): Schemas {
+  return {
+    BatchItem: {
+      description: 'Parameters, query and body of an operation in one flat object, `op` names it.',
+      oneOf: items.map(reference),
+    },
+    BatchBody: {
+      type: 'object',
+      required: ['items'],
+      properties: BATCH_PROPERTIES,
+      additionalProperties: false,
+    },
+    BatchFrame: frame(
+      {
+        op: { type: 'string', const: 'batch' },
+        ...BATCH_PROPERTIES,
+        request_key: { type: 'string', ...REQUEST_KEY },
+      },
+      ['items'],
+    ),
+    BatchReply: {
+      oneOf: [
+        {
+          type: 'object',
+          required: ['ok', 'result'],
+          properties: { ok: { type: 'boolean', const: true }, result: reference('Result') },
+        },
+        { ...FAILURE, properties: { ok: { type: 'boolean', const: false }, error: reference('Problem') } },
+        {
+          type: 'object',
+          required: ['ok', 'pending'],
+          properties: {
+            ok: { type: 'boolean', const: false },
+            pending: { type: 'boolean', const: true },
+          },
+        },
+      ],
+    },
+    BatchResult: {
+      type: 'object',
+      required: ['results'],
+      properties: {
+        results: { type: 'array', items: reference('BatchReply') },
+        pending: {
+          type: 'array',
+          items: { type: 'integer' },
+          description: 'Positions of the items that were not ready; present with `wait`.',
+        },
+      },
+    },
+  };
+}
+
+function replyFrame(): Document {
+  return {
+    description: 'What the server answers; `id` is null where the frame had none that could be read.',
+    oneOf: [
+      {
+        type: 'object',
+        required: ['id', 'ok', 'result'],
+        properties: {
+          id: ID,
+          ok: { type: 'boolean', const: true },
+          result: {
+            anyOf: ['Result', 'BatchResult', 'Pong', 'Watching', 'NotWatching'].map(reference),
+          },
+        },
+      },
+      {
+        ...FAILURE,
+        required: ['id', 'ok', 'error'],
+        properties: {
+          id: { ...ID, type: ['string', 'integer', 'null'] },
+          ok: { type: 'boolean', const: false },
+          error: reference('Problem'),
+        },
+      },
+    ],
+  };
+}
+
+/** What the WebSocket operations `watch` and `unwatch` take and answer. */
+function watchFrames(emit: Emit): Schemas {
+  return {
+    WatchFrame: frame(emit(WATCH_PROPERTIES) as Document, []),
+    UnwatchFrame: frame({ op: { type: 'string', const: 'unwatch' } }, []),
+    Watching: {
+      description:
+        'Sessions as they stand. The first answer has all that are to be seen, later ones what changed.',
+      type: 'object',
+      required: ['sessions'],
+      properties: {
+        sessions: { type: 'array', items: emit(SessionCard) },
+        order: {
+          type: 'array',
+          items: { type: 'string' },
+          description:
+            'Ids of all sessions that are to be seen, newest first, the ended ones last; absent where they are as before.',
+        },
+      },
+    },
+    NotWatching: {
+      type: 'object',
+      required: ['watching'],
+      properties: { watching: { type: 'boolean', const: false } },
+    },
+  };
+}
