@@ -50,7 +50,8 @@ if (!Number.isInteger(seed) || seed < 0)
 const folder = resolve(flags.runs, 'bench-learning');
 if (flags.fresh) rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
-const command = `npm run bench:learning${seed === 0 ? '' : ` -- --seed ${seed}`}`;
+const given = process.argv.slice(2).filter(argument => argument !== '--fresh' && argument !== '--json');
+const command = `npm run bench:learning${given.length === 0 ? '' : ` -- ${given.join(' ')}`}`;
 
 interface Row {
   readonly name: string;

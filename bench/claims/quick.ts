@@ -46,9 +46,7 @@ const FORMS: readonly QuickForm[] = [
     claim: 'thinking',
     text: 'The short form has 16 groups an iteration instead of 32, and a quarter of the time.',
     overrides: ({ warmStart }) =>
-      warmStart
-        ? ['warm_start.epochs=4']
-        : ['rollout.env_groups=16', 'training.validate_every=50', ...within(100, 3.5)],
+      warmStart ? [] : ['rollout.env_groups=16', 'training.validate_every=50', ...within(100, 3.5)],
   },
   {
     claim: 'filter-gains',

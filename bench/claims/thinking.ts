@@ -56,7 +56,6 @@ export const THINKING: Claim = {
         'recipe=grpo',
         ...THINKS,
         'warm_start.episodes=3000',
-        'warm_start.epochs=6',
         'training.validate_first=false',
         'validation.sets={}',
       ],
