@@ -4,7 +4,7 @@ import type { Json } from './json.ts';
 export const ACTION_SEPARATOR = '||';
 
 /** Removed from what a response says, wherever they stand in it: tags out of place and chat markers. */
-export const SPECIAL_TOKENS: readonly string[] = [
+const SPECIAL_TOKENS: readonly string[] = [
   '<think>',
   '</think>',
   '<answer>',
@@ -21,10 +21,6 @@ export interface ResponseFormat {
   readonly maxActions: number;
   /** `<ans>…</ans>` counts as `<answer>…</answer>`; true unless told otherwise. */
   readonly acceptShortTag?: boolean;
-  /** Removed from the text; {@link SPECIAL_TOKENS} unless told otherwise. */
-  readonly specialTokens?: readonly string[];
-  /** {@link ACTION_SEPARATOR} unless told otherwise. */
-  readonly separator?: string;
 }
 
 export interface ParsedResponse {
@@ -62,17 +58,15 @@ export function parseResponse(raw: string, format: ResponseFormat): ParsedRespon
   const match = pattern.exec(raw);
   if (!match) return { wellFormed: false, cleaned: raw, thinking: '', actions: [] };
 
-  const specialTokens = format.specialTokens ?? SPECIAL_TOKENS;
-  const separator = format.separator ?? ACTION_SEPARATOR;
-  const thinking = strip(match[1], specialTokens);
-  let answer = strip(match[2] ?? match[3], specialTokens);
+  const thinking = strip(match[1]);
+  let answer = strip(match[2] ?? match[3]);
   let actions = answer
-    .split(separator)
+    .split(ACTION_SEPARATOR)
     .map(action => action.trim())
     .filter(action => action !== '');
   if (actions.length > format.maxActions) {
     actions = actions.slice(0, format.maxActions);
-    answer = actions.join(` ${separator} `);
+    answer = actions.join(` ${ACTION_SEPARATOR} `);
   }
   const cleaned = format.think
     ? `<think>${thinking}</think><answer>${answer}</answer>`
@@ -80,9 +74,9 @@ export function parseResponse(raw: string, format: ResponseFormat): ParsedRespon
   return { wellFormed: true, cleaned, thinking, actions };
 }
 
-function strip(text: string, specialTokens: readonly string[]): string {
+function strip(text: string): string {
   let out = text;
-  for (const token of specialTokens) {
+  for (const token of SPECIAL_TOKENS) {
     if (out.includes(token)) out = out.replaceAll(token, '');
     out = out.trim();
   }

@@ -256,14 +256,3 @@ export const ATTACKS: readonly Attack[] = [
     },
   },
 ];
-
-/**
- * The number of the attack whose name begins so.
- * @throws Error where there is none
- */
-export function attackNamed(begin: string): number {
-  const number = ATTACKS.findIndex(({ name }) => name.startsWith(begin));
-  if (number < 0)
-    throw new Error(`there is no attack "${begin}"; there are ${ATTACKS.map(({ name }) => name).join('; ')}`);
-  return number;
-}

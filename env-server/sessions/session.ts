@@ -168,8 +168,10 @@ export class Session
     return this.variant.seedable ? this.#episode.seed : null;
   }
 
+  /** In milliseconds of the server's clock. While it is busy it is used; so this never moves to an earlier time. */
   get expiresAt(): number {
-    return this.busy ? this.deadline : Math.min(this.usedAt + this.ttlMs, this.deadline);
+    const usedAt = this.busy ? this.#now() : this.usedAt;
+    return Math.min(usedAt + this.ttlMs, this.deadline);
   }
 
   protected override rested(): void {

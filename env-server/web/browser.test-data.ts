@@ -70,6 +70,9 @@ export async function openPlayground(
     if (/Content.Security.Policy/i.test(message.text())) t.fail(message.text());
   });
   t.teardown(async () => {
+    if (!t.passing()) {
+      t.comment(`the page at the end, ${page.url()}:\n${await page.locator('body').ariaSnapshot()}`);
+    }
     await opened.close();
     await server.close();
   });

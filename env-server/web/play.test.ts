@@ -54,6 +54,39 @@ t.test('a visitor finds an environment and plays it by keyboard alone', { skip }
   t.match(await page.locator('.info').textContent(), /success.*true/);
 });
 
+t.test('a link that is followed while another environment opens is not lost', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/register');
+  // A busy browser tells the page late that the visitor has followed a link.
+  await page.addInitScript(() => {
+    const listen = window.addEventListener.bind(window);
+    const listenLate = (type: string, listener: (event: Event) => void): void =>
+      listen(type, event => {
+        const { late } = document.documentElement.dataset;
+        if (type !== 'hashchange' || late === undefined) listener(event);
+        else document.addEventListener('tell', () => listener(event), { once: true });
+      });
+    window.addEventListener = listenLate as typeof window.addEventListener;
+  });
+  await page.reload();
+  const letOpen = Promise.withResolvers<void>();
+  await page.route(/v1\/envs\/Sokoban-v0$/, async route => {
+    await letOpen.promise;
+    await route.continue();
+  });
+  await page.getByRole('link', { name: 'Play', exact: true }).click();
+  const frozenLake = page.getByRole('link', { name: /FrozenLake-v0/ });
+  await frozenLake.waitFor();
+  await page.evaluate(() => document.documentElement.setAttribute('data-late', ''));
+  await frozenLake.click();
+  letOpen.resolve();
+  await page.getByRole('heading', { level: 1, name: 'Sokoban' }).waitFor();
+  await seeBoard(page);
+  await page.evaluate(() => document.dispatchEvent(new Event('tell')));
+  await page.getByRole('heading', { level: 1, name: 'Frozen lake' }).waitFor();
+  await seeBoard(page);
+  t.match(page.url(), /#\/play\/FrozenLake-v0\?/);
+});
+
 t.test(
   'arrow keys act right after loading and never scroll the page; the end is a banner',
   { skip },

@@ -130,6 +130,37 @@ t.test('a policy that is stopped while it thinks takes no step', { skip }, async
   t.equal(await page.locator('tbody tr').count(), 1);
 });
 
+t.test('what is half written stays, and the address names what is played', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await seeBoard(page);
+  await page.waitForURL(/seed=7/);
+  const address = page.url();
+  await page.getByText('Settings', { exact: true }).click();
+  await page.getByLabel('Wrappers').fill('[{"name": ');
+  await page.getByLabel('Seed', { exact: true }).fill('42');
+  await page.getByRole('button', { name: 'Up', exact: true }).click();
+  await seeFigure(page, 'Step', '1 of');
+  await page.locator('tbody tr').first().waitFor();
+  t.equal(page.url(), address);
+  t.equal(await page.getByLabel('Seed', { exact: true }).inputValue(), '42');
+  await page.getByRole('button', { name: 'Reset' }).click();
+  await page.waitForURL(/seed=42/);
+});
+
+t.test('an environment that opens late leaves the focus where the visitor writes', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await seeBoard(page);
+  const release = await hold(page, '**/v1/envs/Sokoban-v0');
+  await page.getByRole('link', { name: /Sokoban/ }).click();
+  await page.getByRole('heading', { level: 1, name: 'Sokoban' }).waitFor();
+  const search = page.getByRole('searchbox');
+  await search.focus();
+  release();
+  await seeBoard(page);
+  await page.getByText('Opening a session').waitFor({ state: 'hidden' });
+  t.ok(await search.evaluate(field => field === document.activeElement));
+});
+
 t.test('an environment that is not there is told', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/Nowhere-v0');
   await page.locator('.problem', { hasText: '404 unknown_environment' }).waitFor();

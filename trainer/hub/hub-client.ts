@@ -6,7 +6,7 @@ import { HubError, refusal } from './hub-error.ts';
 import type { HubSettings } from './hub-settings.ts';
 
 const MAX_REDIRECTS = 5;
-const DEFAULT_ATTEMPTS = 5;
+const MAX_ATTEMPTS = 5;
 const FIRST_PAUSE_MS = 500;
 const MAX_PAUSE_MS = 30_000;
 /** Longest silence: before an answer, and in the middle of one. */
@@ -118,7 +118,7 @@ export class HubClient {
   }
 
   /** Does work again that failed by something that may pass. */
-  async retried<T>(what: string, work: () => Promise<T>, attempts = DEFAULT_ATTEMPTS): Promise<T> {
+  async retried<T>(what: string, work: () => Promise<T>): Promise<T> {
     const { signal, firstPauseMs = FIRST_PAUSE_MS } = this.#options;
     for (let attempt = 1; ; attempt++) {
       try {
@@ -128,8 +128,8 @@ export class HubClient {
         if (!mayPass(error)) throw error;
         const reason =
           error instanceof HubError ? error.message : `${this.settings.endpoint}: ${reasonOf(error)}`;
-        if (attempt === attempts) {
-          throw new HubError(`${what}: given up after ${attempts} attempts; the last one: ${reason}`, {
+        if (attempt === MAX_ATTEMPTS) {
+          throw new HubError(`${what}: given up after ${MAX_ATTEMPTS} attempts; the last one: ${reason}`, {
             cause: error,
             status: error instanceof HubError ? error.status : undefined,
           });

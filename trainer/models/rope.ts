@@ -11,8 +11,8 @@ const KINDS = ['default', 'linear', 'dynamic', 'llama3', 'yarn', 'longrope'];
  * @param both `rope_parameters` or `rope_scaling`
  * @throws ModelConfigError naming the kind that is not supported, or the field that is broken
  */
-export function parseRope(json: JsonObject, both: JsonObject, defaultTheta = 1e4): RopeConfig {
-  const theta = number(both, 'rope_theta', number(json, 'rope_theta', defaultTheta));
+export function parseRope(json: JsonObject, both: JsonObject): RopeConfig {
+  const theta = number(both, 'rope_theta', number(json, 'rope_theta', 1e4));
   return { theta, scaling: parseScaling(json, both) };
 }
 

@@ -144,7 +144,10 @@ export interface BarLine {
   readonly colored: boolean;
 }
 
-/** A line with a bar of blocks. Where it is short the last numbers go first, then the bar shrinks; the first number stays. */
+/**
+ * A line with a bar of blocks. Where it is short the last numbers go first, then the bar shrinks, then stage and count go;
+ * the first number stays.
+ */
 export function barLine({ progress, value, total, stage, numbers, columns, colored }: BarLine): string {
   const head = stage === '' ? '' : `${stage} `;
   const count = ` ${value}/${total}`;
@@ -158,6 +161,7 @@ export function barLine({ progress, value, total, stage, numbers, columns, color
   let cells = BAR_CELLS;
   while (shown > 1 && fixed(shown, MIN_BAR_CELLS) > room) shown--;
   while (cells > 0 && fixed(shown, cells) > room) cells--;
+  if (numbers.length > 0 && fixed(shown, cells) > room) return numbers[0].slice(0, room);
   const text = [count, ...numbers.slice(0, shown)].join(SEPARATOR);
   return `${head}${blocks(progress, cells, colored)}${text}`.trimEnd();
 }

@@ -3,7 +3,7 @@ export const SLOT_MS = 1000;
 
 /** Something that expires; `slot` is the wheel's. */
 export interface Expiring {
-  /** Milliseconds since the epoch; may move later at any time without telling the wheel. */
+  /** Milliseconds since the epoch; may move later at any time without telling the wheel, and never to an earlier time. */
   readonly expiresAt: number;
   slot: number;
 }

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { testRegistry } from '../../../test/environments.test-data.ts';
+import { testRegistry, waiting } from '../../../test/environments.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import { type App, createApp } from '../../app.ts';
 import type { Settings } from '../../config/settings.ts';
@@ -273,6 +273,26 @@ t.test('a wall clock that is set by hours expires nothing early and nothing neve
     t.equal(await stands(third), 410, 'its lifetime is over');
     await third.server.close();
   }
+});
+
+t.test('a session that is busy when it might expire does so when it has been idle long enough', async t => {
+  const { at, start, pass } = machine();
+  const app = await server(t, t.testdir(), { idleTtlSeconds: 10, lifetimeSeconds: 1000 }, start());
+  const id = await app.open('test/Slow-v0');
+  const stepped = step(app, id, 'add');
+  await until(() => waiting.length > 0);
+  pass(20);
+  app.sessions.sweep();
+  const { expires_at } = (await app.ask('GET', '/v1/sessions')).body.sessions[0];
+  t.equal(Date.parse(expires_at), at.wall + 10_000, 'it is in use');
+  waiting.shift()!();
+  t.equal((await stepped).status, 200);
+  pass(9);
+  app.sessions.sweep();
+  t.equal(app.sessions.size, 1);
+  pass(2);
+  app.sessions.sweep();
+  t.equal(app.sessions.size, 0);
 });
 
 t.test('a checkpoint waits for another process in a thread, while clients are answered', async t => {

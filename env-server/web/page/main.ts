@@ -1,7 +1,7 @@
 import { render } from 'preact';
 import { SiteHeader, type SitePage } from '../../../shared/web/header.ts';
 import { html } from '../../../shared/web/html.ts';
-import { type Address, parseAddress } from './address.ts';
+import { type Address, formatAddress, parseAddress } from './address.ts';
 import { Client } from './client/client.ts';
 import { connectionBadge, connectionBanner } from './components/connection-badge.ts';
 import { tokenBar } from './components/token-bar.ts';
@@ -23,8 +23,10 @@ const client = new Client();
 const announce = (text: string) => {
   place('live').textContent = text;
 };
+/** The hash that is shown. A newer one may be in the address bar already: its event comes later. */
+let shownHash = '';
 const views = {
-  play: new PlayView(client, announce),
+  play: new PlayView(client, { announce, onaddress: rewriteAddress }),
   watch: new WatchView(client),
   environments: new EnvironmentsView(client),
   register: new RegisterView(client),
@@ -43,8 +45,16 @@ function turnTo(view: Address['view']): void {
   place('head').querySelector('.tools')?.prepend(badge);
 }
 
+/** Says in the address bar what is shown, unless the visitor is already on the way to something else. */
+function rewriteAddress(address: Address): void {
+  if (location.hash !== shownHash) return;
+  history.replaceState(null, '', formatAddress(address));
+  shownHash = location.hash;
+}
+
 function show(first: boolean): void {
-  const address = parseAddress(location.hash);
+  shownHash = location.hash;
+  const address = parseAddress(shownHash);
   turnTo(address.view);
   switch (address.view) {
     case 'play':

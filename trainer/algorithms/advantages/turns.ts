@@ -51,22 +51,3 @@ export function turnReturns(sequence: AdvantageSequence, gamma: number): Float64
   for (let k = returns.length - 2; k >= 0; k--) returns[k] += gamma * returns[k + 1];
   return returns;
 }
-
-/**
- * Rewards per token from rewards per turn: each at its turn's end, 0 elsewhere.
- * @throws RangeError when there are not as many rewards as turns
- */
-export function placeTurnRewards(
-  length: number,
-  ends: readonly number[],
-  rewards: readonly number[],
-): Float64Array {
-  if (ends.length !== rewards.length) {
-    throw new RangeError(`${rewards.length} turn rewards for ${ends.length} turn ends`);
-  }
-  const placed = new Float64Array(length);
-  ends.forEach((end, i) => {
-    placed[end] = rewards[i];
-  });
-  return placed;
-}

@@ -5,7 +5,6 @@ export const AGGREGATIONS = ['token_mean', 'seq_mean_token_mean', 'seq_mean_toke
 export type KlEstimator = (typeof KL_ESTIMATORS)[number];
 export const KL_ESTIMATORS = ['k1', 'k2', 'k3', 'abs'] as const;
 
-export type OffPolicyKind = (typeof OFF_POLICY_KINDS)[number];
 export const OFF_POLICY_KINDS = ['none', 'tis', 'sequence_tis', 'icepop', 'geometric_mask'] as const;
 
 /** Correction for tokens sampled by an older policy; see off-policy.ts. */

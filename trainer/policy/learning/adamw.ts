@@ -25,12 +25,6 @@ export function blockSquares(x: Float32Array, start: number, end: number, blocks
   }
 }
 
-/** What AdamW keeps of each weight. */
-export interface Moments {
-  readonly first: Float32Array;
-  readonly second: Float32Array;
-}
-
 /**
  * What a step of AdamW multiplies with.
  * @param step counts from 1

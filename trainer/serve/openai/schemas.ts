@@ -160,7 +160,6 @@ const Tool = Type.Object(
   },
   closed,
 );
-export type RequestTool = Static<typeof Tool>;
 
 /** Fields that make a prompt from a conversation. */
 const CONVERSATION = {
@@ -223,7 +222,6 @@ export const TokenizeRequestSchema = Type.Object(
   },
   closed,
 );
-export type TokenizeRequest = Static<typeof TokenizeRequestSchema>;
 
 export const DetokenizeRequestSchema = Type.Object(
   { model: orNull(Type.String()), tokens: Type.Array(Type.Integer({ minimum: 0 })) },

@@ -25,14 +25,6 @@ export class TensorBuilder extends TensorAlgebra {
     return this.apply('logSoftmax', [x]);
   }
 
-  /** log Σ exp over the last axis, which goes away unless kept. */
-  logSumExp(x: Tensor, keepDims = false): Tensor {
-    const largest = this.stopGradient(this.max(x, [-1], true));
-    const total = this.log(this.sum(this.exp(this.sub(x, largest)), [-1], true));
-    const result = this.add(total, largest);
-    return keepDims ? result : this.reshape(result, x.shape.slice(0, -1));
-  }
-
   /** Rows of axis 0: table [n, ...rest], ids [...] → [...ids, ...rest]. */
   gather(table: Tensor, ids: Tensor): Tensor {
     return this.apply('gather', [table, ids]);

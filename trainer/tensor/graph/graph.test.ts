@@ -98,13 +98,10 @@ t.test('inputs are declared whether used or not; unused parameters go', async t 
   t.strictSame([...graph.parameters.keys()], []);
 });
 
-t.test('logSumExp and clip', async t => {
+t.test('clip keeps values between its bounds', async t => {
   const g = new GraphBuilder();
-  const x = g.input('x', 'float32', [1, 3]);
-  g.output('sum', g.logSumExp(x));
-  g.output('clip', g.clip(x, -1, 1));
-  const { sum, clip } = interpret(g.build(), { x: [1000, 1001, -5] });
-  t.ok(Math.abs(sum[0] - (1001 + Math.log1p(Math.exp(-1)))) < 1e-9);
+  g.output('clip', g.clip(g.input('x', 'float32', [1, 3]), -1, 1));
+  const { clip } = interpret(g.build(), { x: [1000, 1001, -5] });
   t.strictSame([...clip], [1, 1, -1]);
 });
 

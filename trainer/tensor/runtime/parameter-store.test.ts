@@ -40,14 +40,10 @@ t.test('another thread writes what this one reads', async t => {
   t.equal(store.version, before + 1);
 });
 
-t.test('stores of one layout copy each other', async t => {
+t.test('an empty store of the same layout is zero', async t => {
   const store = new ParameterStore(layout);
   store.array('a')[1] = 3;
-  const twin = store.emptyLike();
-  t.equal(twin.array('a')[1], 0);
-  twin.copyFrom(store);
-  t.equal(twin.array('a')[1], 3);
-  t.equal(twin.version, 1);
+  t.equal(store.emptyLike().array('a')[1], 0);
 });
 
 t.test('faults are named', async t => {

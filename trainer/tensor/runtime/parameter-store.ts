@@ -187,10 +187,4 @@ export class ParameterStore implements ParameterSource {
   emptyLike(): ParameterStore {
     return new ParameterStore(this.#layout);
   }
-
-  /** Takes the values of a store of the same layout. */
-  copyFrom(other: ParameterStore): void {
-    this.#flat.set(other.flat);
-    this.touch();
-  }
 }

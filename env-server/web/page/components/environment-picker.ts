@@ -110,7 +110,9 @@ export class EnvironmentPicker {
     event.preventDefault();
     clearTimeout(this.#timer);
     const [first] = (await this.load()) ?? [];
-    if (first) location.hash = formatAddress({ view: 'play', envId: first.env_id });
+    if (!first) return;
+    this.#search.blur();
+    location.hash = formatAddress({ view: 'play', envId: first.env_id });
   }
 
   #offerTags(environments: readonly EnvironmentSummary[]): void {

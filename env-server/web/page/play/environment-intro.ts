@@ -34,6 +34,9 @@ export class EnvironmentIntro {
   /** Rules and settings, folded away. */
   readonly more = h('div', { class: 'folded' });
   #actions: readonly Json[];
+  /** The setup and the seed of the episode that is played; what the fields say may be half written. */
+  #played = DEFAULT_SETUP;
+  #seed: number | undefined;
 
   constructor(
     client: Client,
@@ -75,13 +78,13 @@ export class EnvironmentIntro {
 
   /** Where this start can be found again, with the actions that were taken before the visitor came. */
   get address(): PlayAddress {
-    const { config, wrappers, options, format } = this.#panel.setup;
-    const { preset: _preset, ...changes } = config;
+    const { config, wrappers, options, format } = this.#played;
+    const { preset, ...changes } = config;
     return {
       view: 'play',
       envId: this.#envId,
-      preset: this.#bar.preset,
-      seed: this.#bar.seed,
+      preset: preset as string | undefined,
+      seed: this.#seed,
       config: changes,
       wrappers: wrappers as unknown as Json[],
       options,
@@ -90,8 +93,10 @@ export class EnvironmentIntro {
     };
   }
 
-  /** The seed of the episode that is played. */
+  /** The seed of the episode that is played. A new one goes into its field; the same leaves what is typed there. */
   set seed(seed: number | undefined) {
+    if (seed === this.#seed) return;
+    this.#seed = seed;
     this.#bar.seed = seed;
   }
 
@@ -100,16 +105,18 @@ export class EnvironmentIntro {
    * @throws RequestFailed for everything else
    */
   async open(seed: number | undefined, actions: readonly Json[] = []): Promise<Episode | undefined> {
-    const environment = await this.#panel.check();
-    if (!environment) return undefined;
+    const checked = await this.#panel.check();
+    if (!checked) return undefined;
+    const { environment, setup } = checked;
     let episode: Episode;
     try {
-      episode = await Episode.begin(this.#client, environment, this.#panel.setup, seed);
+      episode = await Episode.begin(this.#client, environment, setup, seed);
     } catch (error) {
       this.#panel.refuse(error);
       return undefined;
     }
     if (actions.length > 0) await episode.repeat(actions);
+    this.#played = setup;
     return episode;
   }
 }

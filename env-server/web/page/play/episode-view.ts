@@ -1,6 +1,6 @@
 import type { Json } from '../../../../shared/json.ts';
 import { fill, h, newId } from '../../../../shared/web/element.ts';
-import { formatAddress } from '../address.ts';
+import type { PlayAddress } from '../address.ts';
 import { type Client, environmentPath, RequestFailed } from '../client/client.ts';
 import { SerialQueue } from '../client/serial-queue.ts';
 import type { Environment } from '../client/wire.ts';
@@ -25,9 +25,11 @@ const GONE: ReadonlySet<string | undefined> = new Set([
   'session_closed',
 ]);
 
-interface EpisodeViewOptions {
+export interface EpisodeViewOptions {
   /** Reads out to those who do not see the page. */
   readonly announce: (text: string) => void;
+  /** Is told what leads to the episode as it began. */
+  readonly onaddress: (address: PlayAddress) => void;
   /** Is told of every change of the episode. */
   readonly onchange: (moves: readonly PlayedStep[]) => void;
 }
@@ -151,7 +153,7 @@ export class EpisodeView {
       if (turn === this.#turn) this.#loadNote.show(error);
     }
     if (turn === this.#turn) this.#loading.hidden = true;
-    if (focus && turn === this.#turn) this.focus();
+    if (focus && turn === this.#turn && !isTyping()) this.focus();
   }
 
   /** Ends the episode and its session. */
@@ -354,7 +356,7 @@ export class EpisodeView {
     if (episode.isOver) this.#banner?.show(episode, episode.isDefault, hadFocus);
     else this.#banner?.hide();
     this.#intro!.seed = session.seed ?? undefined;
-    history.replaceState(null, '', formatAddress(this.#intro!.address));
+    this.#options.onaddress(this.#intro!.address);
     this.#undo.disabled = !episode.canUndo;
     fill(this.#undoProblem, episode.undoProblem);
     this.#options.onchange(moves);
@@ -362,4 +364,9 @@ export class EpisodeView {
     if (hadFocus && document.activeElement === document.body)
       this.#board.focusTarget.focus({ preventScroll: true });
   }
+}
+
+/** Whether the visitor writes somewhere: the focus stays there. */
+function isTyping(): boolean {
+  return document.activeElement?.matches('input, textarea, select') ?? false;
 }

@@ -6,7 +6,7 @@ import { ProblemNote } from '../components/problem-note.ts';
 import { requestLog } from '../components/request-log.ts';
 import { Transcript } from '../components/transcript.ts';
 import type { View } from '../view.ts';
-import { EpisodeView } from './episode-view.ts';
+import { EpisodeView, type EpisodeViewOptions } from './episode-view.ts';
 
 /** Pick an environment, play it, see what went over the wire. */
 export class PlayView implements View<'play'> {
@@ -18,10 +18,10 @@ export class PlayView implements View<'play'> {
   /** What was shown last; what was to come before it comes too late. */
   #turn = 0;
 
-  constructor(client: Client, announce: (text: string) => void) {
+  constructor(client: Client, options: Pick<EpisodeViewOptions, 'announce' | 'onaddress'>) {
     this.#picker = new EnvironmentPicker(client);
     this.#episodeView = new EpisodeView(client, {
-      announce,
+      ...options,
       onchange: moves => this.#transcript.show(moves),
     });
     this.element = h(

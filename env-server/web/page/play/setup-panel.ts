@@ -101,19 +101,20 @@ export class SetupPanel {
 
   /**
    * Asks the server about what is set and shows what it refuses.
-   * @returns the environment under it; undefined when it was refused
+   * @returns what was asked about, with the environment under it; undefined when it was refused
    * @throws RequestFailed, ServerAway when it is not about the settings
    */
-  async check(): Promise<Environment | undefined> {
+  async check(): Promise<{ readonly environment: Environment; readonly setup: PlaySetup } | undefined> {
     clearTimeout(this.#timer);
     const turn = ++this.#checks;
     try {
-      const environment = await describe(this.#client, this.#envId, this.setup);
+      const { setup } = this;
+      const environment = await describe(this.#client, this.#envId, setup);
       if (turn === this.#checks) {
         this.#show([]);
         this.#form.showDefaults(environment.config);
       }
-      return environment;
+      return { environment, setup };
     } catch (error) {
       if (turn === this.#checks) this.refuse(error);
       return undefined;

@@ -11,8 +11,6 @@ export interface Curve {
   /** Color number, from 0. */
   readonly color?: number;
   readonly dashed?: boolean;
-  /** Thin and pale: a curve next to the one that matters. */
-  readonly pale?: boolean;
   /** A band between two curves on the same x. */
   readonly low?: readonly number[];
   readonly high?: readonly number[];
@@ -170,13 +168,13 @@ function options(
   };
   const series: uPlot.Series[] = [{ label: 'step' }];
   const bands: uPlot.Band[] = [];
-  curves.forEach(({ label, color: number, dashed, pale, low }, i) => {
+  curves.forEach(({ label, color: number, dashed, low }, i) => {
     const stroke = dashed ? ink : color(COLORS[(number ?? i) % COLORS.length]);
     const at = series.length;
     series.push({
       label,
-      stroke: pale ? stroke + PALE : stroke,
-      width: pale || dashed ? 1 : 2,
+      stroke,
+      width: dashed ? 1 : 2,
       ...(dashed ? { dash: [6, 4] } : {}),
       ...(stacked ? { fill: stroke + PALE } : {}),
       spanGaps: true,

@@ -17,8 +17,6 @@ export interface OnnxRuntimeOptions {
    * were used longest ago give theirs up, and take some 60 ms more at their next run.
    */
   readonly workspaceBytes?: number;
-  /** Writes a Chrome trace of every run, with this prefix, when the executable is disposed. */
-  readonly profilePrefix?: string;
 }
 
 /**
@@ -57,7 +55,7 @@ export class OnnxRuntime implements Runtime {
   }
 
   async #createSession(graph: Graph): Promise<InferenceSession> {
-    const { threads = 1, profilePrefix } = this.#options;
+    const { threads = 1 } = this.#options;
     const model = encodeModel(lower(graph, threads));
     dump('onnx', [...graph.outputs.keys()].join('-'), () => model);
     const session = InferenceSession.create(model, {
@@ -69,7 +67,6 @@ export class OnnxRuntime implements Runtime {
       enableCpuMemArena: workspaceOf(graph) <= this.#workspaceBytes && !unpacksWeights(graph),
       extra: { session: { set_denormal_as_zero: '1' } },
       logSeverityLevel: 3,
-      ...(profilePrefix === undefined ? {} : { enableProfiling: true, profileFilePrefix: profilePrefix }),
     });
     return session.catch(cause => {
       throw new RuntimeError(`ONNX Runtime refuses the graph: ${messageOf(cause)}`, { cause });
