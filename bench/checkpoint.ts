@@ -148,7 +148,7 @@ async function generateGroup(): Promise<TrainingSequence[]> {
 
 /** The most memory that the process had. */
 function peakGigabytes(): string {
-  return ((process.resourceUsage().maxRSS * KIBIBYTE) / GIGABYTE).toFixed(2);
+  return ((process.resourceUsage().maxRSS * KIBIBYTE) / GIGABYTE).toFixed(3);
 }
 
 async function timed<T>(what: string, work: () => Promise<T>, tokens?: number): Promise<T> {

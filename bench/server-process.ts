@@ -2,15 +2,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { ALLOCATOR } from '../shared/allocator.ts';
 import type { LoopHeld } from './floods/loop-watch.ts';
 
 const MAIN = fileURLToPath(new URL('../env-server/main.ts', import.meta.url));
-/** As in the image; a server of several processes gives its workers the same. */
-const ALLOCATOR = {
-  MALLOC_ARENA_MAX: '2',
-  MALLOC_MMAP_THRESHOLD_: '131072',
-  MALLOC_TRIM_THRESHOLD_: '131072',
-};
 const LOOP_WATCH = new URL('./floods/loop-watch.ts', import.meta.url).href;
 
 /** What a server says of itself. */

@@ -4,9 +4,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import t, { type Test } from 'tap';
-import { ALLOCATOR } from '../env-server/cluster/allocator.ts';
 import { SETTINGS, variableOf } from '../env-server/config/settings.ts';
 import { hashToken } from '../env-server/transports/access/auth.ts';
+import { ALLOCATOR } from '../shared/allocator.ts';
 import { freePort } from '../test/walkthrough.test-data.ts';
 import {
   assemble,

@@ -1,7 +1,7 @@
-import { randomUUID } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
-import { copyFile, lstat, mkdir, rename, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, lstat, mkdir, symlink, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve } from 'node:path';
+import { replaceFile } from '../../shared/replace-file.ts';
 import { isCommit, type ModelName } from './model-name.ts';
 
 const MODELS = 'models--';
@@ -53,9 +53,7 @@ export class ModelCache {
     if (isCommit(revision) || this.commitOf(revision) === commit) return;
     const file = join(this.folder, 'refs', revision);
     await mkdir(dirname(file), { recursive: true });
-    const temporary = temporaryOf(file);
-    await writeFile(temporary, commit);
-    await rename(temporary, file);
+    await replaceFile(file, temporary => writeFile(temporary, commit));
   }
 
   /** Makes a file of a snapshot of a blob: a relative link, or a copy where the disk has no links. */
@@ -63,20 +61,15 @@ export class ModelCache {
     const path = join(this.snapshot(commit), name);
     const blob = this.blob(etag);
     await mkdir(dirname(path), { recursive: true });
-    const temporary = temporaryOf(path);
-    try {
-      await symlink(relative(dirname(path), blob), temporary);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EPERM') throw error;
-      await copyFile(blob, temporary);
-    }
-    await rename(temporary, path);
+    await replaceFile(path, async temporary => {
+      try {
+        await symlink(relative(dirname(path), blob), temporary);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'EPERM') throw error;
+        await copyFile(blob, temporary);
+      }
+    });
   }
-}
-
-/** A name next to a file that nothing else writes, in this process or another one. */
-function temporaryOf(path: string): string {
-  return `${path}.${randomUUID()}.tmp`;
 }
 
 /** Whether a file of a snapshot is there, blob included. */

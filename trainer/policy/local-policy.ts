@@ -7,13 +7,8 @@ import { clipFactor } from './learning/adamw.ts';
 import { LossGradients } from './learning/loss-gradients.ts';
 import { checkContinuations, checkSequence, checkTemperature } from './learning/sequence-checks.ts';
 import type { WeightAverage } from './learning/weight-average.ts';
-import {
-  type LocalPolicyOptions,
-  type ModelState,
-  type PolicyParts,
-  prepare,
-  workerSetups,
-} from './parts.ts';
+import type { LocalPolicyOptions, ModelState } from './options.ts';
+import { type PolicyParts, prepare } from './parts.ts';
 import type {
   ContinuationRequest,
   GradientDecomposition,
@@ -28,8 +23,9 @@ import type {
 } from './policy.ts';
 import { PolicyState } from './policy-state.ts';
 import { WorkerPool } from './workers/worker-pool.ts';
+import { workerSetups } from './workers/worker-setups.ts';
 
-export type { LocalPolicyOptions } from './parts.ts';
+export type { LocalPolicyOptions } from './options.ts';
 
 /**
  * A policy on this machine: a decoder in ONNX Runtime on several worker threads, or on the GPU that one thread drives. Sequences are spread over

@@ -4,7 +4,8 @@ import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
 import { readOptimizer, readTrained, saveCheckpoint, saveModel } from './checkpoint/checkpoint.ts';
 import { LossScale } from './learning/loss-scale.ts';
 import { WeightAverage } from './learning/weight-average.ts';
-import type { ModelState, PolicyParts } from './parts.ts';
+import type { ModelState } from './options.ts';
+import type { PolicyParts } from './parts.ts';
 
 /** What of a local policy changes as it learns, and its way to and from folders. The policy says when nobody else uses it. */
 export class PolicyState {

@@ -10,7 +10,7 @@ import {
 } from '../policy/checkpoint/adapter-folder.ts';
 import { findModel, findTokenizer, readConfig } from '../policy/checkpoint/model-folder.ts';
 import { LocalPolicy, type LocalPolicyOptions } from '../policy/local-policy.ts';
-import type { ModelState } from '../policy/parts.ts';
+import type { ModelState } from '../policy/options.ts';
 import { textAfterResponse } from '../prompts/chat.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { generationStops } from './find-model.ts';

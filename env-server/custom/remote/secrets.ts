@@ -2,6 +2,7 @@ import { createCipheriv, createDecipheriv, hash, randomBytes } from 'node:crypto
 import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { JsonObject } from '../../../shared/json.ts';
+import { temporaryName } from '../../../shared/replace-file.ts';
 import { isObject } from '../answer.ts';
 
 /** AES-256-GCM (NIST SP 800-38D) with the nonce and the tag of usual length. */
@@ -186,7 +187,7 @@ function readOrMakeKey(file: string): Buffer {
   const known = readKey(file);
   if (known) return known;
   mkdirSync(dirname(file), { recursive: true });
-  const draft = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
+  const draft = temporaryName(file);
   writeFileSync(draft, `${randomBytes(KEY_BYTES).toString('hex')}\n`, { mode: OWNER_ONLY, flush: true });
   try {
     linkSync(draft, file);

@@ -100,7 +100,8 @@ t.test('players are compared on the same levels, and everything is written', { t
 t.test('a run is evaluated from its folder; what is missing is said', { timeout: MAX_MS }, async t => {
   const [server] = (await serve(t)).servers;
   const folder = t.testdir();
-  const run = await trainTiny(tinySettings(server.name, folder, 'run', { training: { steps: 0 } }));
+  const headless = { training: { steps: 0 }, policy: { value_head: false } };
+  const run = await trainTiny(tinySettings(server.name, folder, 'run', headless));
   const printed = t.capture(console, 'log');
   t.equal(
     await evaluate(run.path, ['validation.episodes=6'], { policy: ['checkpoint'], json: true, quiet: true }),
@@ -121,6 +122,14 @@ t.test('a run is evaluated from its folder; what is missing is said', { timeout:
     ],
   );
   t.ok(rows[0].response_length! > 0);
+  const evaluated = printed().length;
+  for (const head of [true, false]) {
+    const overrides = [`policy.value_head=${head}`, 'validation.episodes=6'];
+    t.equal(await evaluate(run.path, overrides, { policy: ['checkpoint'], json: true, quiet: true }), 0);
+  }
+  for (const { args } of printed().slice(evaluated)) {
+    t.same(JSON.parse(args[0]), rows, 'plays alike with and without a value head in the config');
+  }
   const refused = (policy: string, ...overrides: string[]) =>
     evaluate(run.path, overrides, { policy: [policy], quiet: true });
   await t.rejects(refused('endpoint'), /endpoint\.url=http/);

@@ -6,6 +6,7 @@ import type { RunSettings } from '../../config/settings.ts';
 import { Completions, type EndpointUsage } from '../../generation/endpoint/completions.ts';
 import { parseModelName } from '../../hub/model-name.ts';
 import { ADAPTER_CONFIG_FILE } from '../../policy/checkpoint/adapter-folder.ts';
+import { VALUE_HEAD_FILE } from '../../policy/checkpoint/checkpoint.ts';
 import { CONFIG_FILE } from '../../policy/checkpoint/model-folder.ts';
 import { endpointAgent } from '../../rollout/agents/endpoint-agent.ts';
 import { referenceAgent } from '../../rollout/agents/reference-agent.ts';
@@ -18,7 +19,6 @@ import {
   sampledAgent,
   type TextRunContext,
 } from '../../training/setup/run-context.ts';
-
 import { type HubModelOptions, localModel } from '../hub/local-models.ts';
 
 const CHECKPOINT = 'checkpoint';
@@ -77,9 +77,10 @@ async function policyPlayer(folder: string, { settings, note, stop }: PlayerPart
   const context = await openRunContext(settings, folder, note, stop);
   return closingOnFailure(context, async () => {
     // A player is what its folder holds: an adapter brings its own settings, and a critic does not play.
-    const alone = { lora: null, critic: null, value_head: hasValueHead(settings) };
+    const valued = hasValueHead(settings) && existsSync(join(folder, VALUE_HEAD_FILE));
+    const alone = { lora: null, critic: null, value_head: valued };
     const own = { ...settings, policy: { ...settings.policy, ...alone } };
-    const policy = await openPolicy(own, context, folder);
+    const policy = await openPolicy(own, context, folder, { generationOnly: true });
     const programs = await openPrograms(settings, context, { policy, generator: policy }, note);
     return {
       context,

@@ -1,5 +1,6 @@
-import { type FileHandle, open, readFile, rename, stat } from 'node:fs/promises';
+import { type FileHandle, open, readFile, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { replaceFile } from '../../../shared/replace-file.ts';
 import {
   decodeNumbers,
   encodeNumbers,
@@ -182,16 +183,16 @@ export async function writeSafetensors(
   const head = Buffer.alloc(HEADER_LENGTH_BYTES + padded, ' ');
   head.writeBigUInt64LE(BigInt(padded));
   text.copy(head, HEADER_LENGTH_BYTES);
-  const temporary = `${path}.${process.pid}.tmp`;
-  const handle = await open(temporary, 'w');
-  try {
-    await handle.writeFile(head);
-    for (const { data } of tensors) await writeNumbers(handle, data, type);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(temporary, path);
+  await replaceFile(path, async temporary => {
+    const handle = await open(temporary, 'w');
+    try {
+      await handle.writeFile(head);
+      for (const { data } of tensors) await writeNumbers(handle, data, type);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+  });
 }
 
 async function readHeader(

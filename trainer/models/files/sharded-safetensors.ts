@@ -1,5 +1,6 @@
-import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { replaceFile } from '../../../shared/replace-file.ts';
 import { SAFETENSORS_INDEX_SUFFIX, type TensorToWrite, writeSafetensors } from './safetensors.ts';
 import { STORED_BYTES, type WritableType } from './stored-numbers.ts';
 
@@ -40,9 +41,7 @@ export async function writeShardedSafetensors(
   }
   const count = tensors.reduce((sum, { data }) => sum + data.length, 0);
   const json = { metadata: { total_size: count * STORED_BYTES[type] }, weight_map: weightMap };
-  const temporary = `${index}.${process.pid}.tmp`;
-  await writeFile(temporary, `${JSON.stringify(json, null, 2)}\n`);
-  await rename(temporary, index);
+  await replaceFile(index, temporary => writeFile(temporary, `${JSON.stringify(json, null, 2)}\n`));
   await rm(path, { force: true });
   await removeAll(
     dirname(path),

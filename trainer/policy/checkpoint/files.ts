@@ -1,10 +1,9 @@
-import { rename, stat, writeFile } from 'node:fs/promises';
+import { stat, writeFile } from 'node:fs/promises';
+import { replaceFile } from '../../../shared/replace-file.ts';
 
 /** Writes a file under a temporary name that is renamed at the end: a reader sees the old file or the new one. */
-export async function writeWhole(path: string, text: string): Promise<void> {
-  const temporary = `${path}.${process.pid}.tmp`;
-  await writeFile(temporary, text);
-  await rename(temporary, path);
+export function writeWhole(path: string, text: string): Promise<void> {
+  return replaceFile(path, temporary => writeFile(temporary, text));
 }
 
 export async function isThere(path: string): Promise<boolean> {

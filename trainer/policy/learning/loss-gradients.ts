@@ -8,7 +8,7 @@ import { LOSS_COMPONENTS, type LossComponent } from '../../algorithms/losses/upd
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { machineMemory, refuseGradients } from '../memory.ts';
-import type { LocalPolicyOptions } from '../parts.ts';
+import type { LocalPolicyOptions } from '../options.ts';
 import type { GradientDecomposition, GradientSettings, UpdateBatch, UpdateMetrics } from '../policy.ts';
 import type { WorkerPool } from '../workers/worker-pool.ts';
 import type { LossScale } from './loss-scale.ts';

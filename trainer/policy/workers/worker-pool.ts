@@ -3,10 +3,10 @@ import type { GenerateRequest, Generation, StreamedToken } from '../../generatio
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
 import { dealSequences } from '../learning/micro-batches.ts';
 import type { GradientTask } from '../learning/train-program.ts';
-import { sliceWeights } from '../parts.ts';
 import type { ContinuationRequest, Score, ScoreRequest } from '../policy.ts';
 import type { WeightSlice, WorkerSetup, WorkerTask } from './protocol.ts';
 import { WorkerHandle } from './worker-handle.ts';
+import { sliceWeights } from './worker-setups.ts';
 
 /** Weights that the workers share, and what they leave for each other. */
 export interface SharedVectors {

@@ -15,12 +15,14 @@ const GIBIBYTE = 2 ** 30;
  * The policy of a run.
  * @param folder weights to start from, or an adapter for those of `policy.init`, with the optimizer's state where it is there;
  *   undefined: from scratch
+ * @param use `generationOnly` for a policy that does not learn: it reads no optimizer's state
  * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
  */
 export async function openPolicy(
   settings: RunSettings,
   { tokenizer, grammars }: Pick<RunContext, 'tokenizer' | 'grammars'>,
   folder: string | undefined,
+  use: Pick<LocalPolicyOptions, 'generationOnly'> = {},
 ): Promise<LocalPolicy> {
   const { policy: sizes, rollout, seed } = settings;
   const policy = await LocalPolicy.create({
@@ -36,12 +38,19 @@ export async function openPolicy(
     maxOpenSequences: rollout.concurrency,
     grammars,
     keepStaleCache: rollout.asynchronous?.keep_stale_cache,
+    ...use,
     files: tokenizer.files,
   });
-  // A fresh adapter has nothing to take over from its base.
-  const fresh = policy.config.lora !== undefined && folder !== undefined && !(await isAdapterFolder(folder));
-  if (folder !== undefined && !fresh) await policy.load(folder);
-  return policy;
+  try {
+    // A fresh adapter has nothing to take over from its base.
+    const fresh =
+      policy.config.lora !== undefined && folder !== undefined && !(await isAdapterFolder(folder));
+    if (folder !== undefined && !fresh) await policy.load(folder);
+    return policy;
+  } catch (error) {
+    await policy.close();
+    throw error;
+  }
 }
 
 type ComputeOptions = Pick<

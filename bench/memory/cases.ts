@@ -1,0 +1,74 @@
+import type { DecoderConfig } from '../../trainer/models/config.ts';
+import { parseConfig } from '../../trainer/models/config-json.ts';
+import { publishedConfig } from '../compute/published.ts';
+import { configOf, shapeNamed } from '../compute/shapes.ts';
+
+/** A model, how it is learned, and a group of sequences of it. */
+export interface MemoryCase {
+  readonly name: string;
+  readonly what: string;
+  readonly model: () => DecoderConfig;
+  /** Of the adapters; null where all weights are learned. */
+  readonly rank: number | null;
+  readonly quantization: 'int8' | 'nf4' | null;
+  readonly recompute: boolean;
+  readonly group: number;
+  /** Tokens of a prompt, and of a response. */
+  readonly prompt: number;
+  readonly generated: number;
+  /** Of a micro-batch. */
+  readonly tokens: number;
+}
+
+/** The decoder of the pretrained chat model that `npm run bench:chat-model` makes. */
+const TWO_MILLION = {
+  model_type: 'qwen2',
+  vocab_size: 512,
+  hidden_size: 192,
+  intermediate_size: 640,
+  num_hidden_layers: 4,
+  num_attention_heads: 6,
+  num_key_value_heads: 2,
+  max_position_embeddings: 2048,
+  rope_theta: 1e4,
+  tie_word_embeddings: true,
+};
+
+export const CASES: readonly MemoryCase[] = [
+  {
+    name: '2M',
+    what: 'all weights',
+    model: () => parseConfig(TWO_MILLION),
+    rank: null,
+    quantization: null,
+    recompute: false,
+    group: 16,
+    prompt: 240,
+    generated: 16,
+    tokens: 2048,
+  },
+  {
+    name: '0.1B',
+    what: 'LoRA',
+    model: () => configOf(shapeNamed('0.1B')),
+    rank: 8,
+    quantization: null,
+    recompute: false,
+    group: 8,
+    prompt: 112,
+    generated: 16,
+    tokens: 1024,
+  },
+  {
+    name: '0.5B',
+    what: 'LoRA over nf4',
+    model: () => publishedConfig('qwen2.5-0.5b'),
+    rank: 8,
+    quantization: 'nf4',
+    recompute: true,
+    group: 8,
+    prompt: 120,
+    generated: 2,
+    tokens: 1024,
+  },
+];

@@ -1,0 +1,43 @@
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import t from 'tap';
+import { replaceFile } from './replace-file.ts';
+
+t.test('writers of one file at the same time do not meet, and a reader sees one of them whole', async t => {
+  const folder = t.testdir({ file: 'old' });
+  const file = join(folder, 'file');
+  const texts = Array.from({ length: 8 }, (_, i) => String(i).repeat(100_000));
+  let begun = 0;
+  const gate = Promise.withResolvers<void>();
+  await Promise.all(
+    texts.map(text =>
+      replaceFile(file, async temporary => {
+        await writeFile(temporary, text, { flag: 'wx' });
+        if (++begun === texts.length) {
+          t.equal(readFileSync(file, 'utf8'), 'old', 'nobody has replaced it while all are writing');
+          gate.resolve();
+        }
+        await gate.promise;
+      }),
+    ),
+  );
+  t.ok(texts.includes(readFileSync(file, 'utf8')));
+  t.same(readdirSync(folder), ['file'], 'no temporary file is left');
+});
+
+t.test('a writer that fails leaves the old file and nothing else', async t => {
+  const folder = t.testdir({ file: 'old' });
+  const failing = replaceFile(join(folder, 'file'), async temporary => {
+    await writeFile(temporary, 'half');
+    throw new Error('the disk is full');
+  });
+  await t.rejects(failing, { message: 'the disk is full' });
+  mkdirSync(join(folder, 'taken'));
+  await t.rejects(
+    replaceFile(join(folder, 'taken'), temporary => writeFile(temporary, 'a file cannot replace a folder')),
+    { code: 'EISDIR' },
+  );
+  t.same(readdirSync(folder).sort(), ['file', 'taken']);
+  t.equal(readFileSync(join(folder, 'file'), 'utf8'), 'old');
+});

@@ -1,0 +1,68 @@
+import { squaredNorms, startMagnitudes } from '../models/adapters/dora.ts';
+import type { DecoderConfig } from '../models/config.ts';
+import { initialize, type ParameterSpec, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
+import { storedParameters } from '../models/quantized.ts';
+import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
+import { readBase, readTrained } from './checkpoint/checkpoint.ts';
+import type { ModelFolders } from './checkpoint/model-folder.ts';
+import type { LocalPolicyOptions, ModelState } from './options.ts';
+
+/** Weights that a policy begins with. */
+export interface InitialWeights {
+  /** What stays as it is next to adapters; null where everything is learned. */
+  readonly base: ParameterStore | null;
+  /** Squared norms of the rows of its weights, where DoRA adapts them. */
+  readonly norms: ParameterStore | null;
+  /** What is learned. */
+  readonly weights: ParameterStore;
+}
+
+/** Fresh weights, or those of the folder; what stays as it is apart from what is learned. */
+export async function loadWeights(
+  config: DecoderConfig,
+  place: ModelFolders | null,
+  { seed, valueHead }: LocalPolicyOptions,
+): Promise<InitialWeights> {
+  const fresh = (specs: readonly ParameterSpec[]) => freshWeights(specs, config, seed);
+  const frozen = config.lora === undefined ? [] : parameterSpecs(config, false);
+  const trained = trainedSpecs(config, valueHead);
+  const stored = () => new ParameterStore(storedParameters(frozen, config.quantization));
+  const base = frozen.length === 0 ? null : place === null ? fresh(frozen) : stored();
+  if (base !== null && place !== null) await readBase(place.base, config, base);
+  const isFresh = place === null || (base !== null && place.adapter === null);
+  const weights = isFresh ? fresh(trained) : new ParameterStore(trained);
+  const norms = squaredNorms(config, base);
+  if (norms !== null) startMagnitudes(config, norms, weights);
+  if (place !== null) await readTrained(place, config, weights);
+  return { base, norms, weights };
+}
+
+/** Weights copied by name from a model in memory, fresh where it has none; what stays as it is, is shared. */
+export function takenWeights(
+  config: DecoderConfig,
+  { base, weights: given }: ModelState,
+  { seed, valueHead }: LocalPolicyOptions,
+): InitialWeights {
+  const weights = freshWeights(trainedSpecs(config, valueHead), config, seed);
+  const norms = squaredNorms(config, base);
+  if (norms !== null) startMagnitudes(config, norms, weights);
+  const wanted = new Set(weights.layout.map(({ name }) => name));
+  for (const { name } of given.layout) {
+    if (wanted.has(name)) weights.array(name).set(given.array(name));
+  }
+  return { base, norms, weights };
+}
+
+function freshWeights(specs: readonly ParameterSpec[], config: DecoderConfig, seed: number): ParameterStore {
+  const store = new ParameterStore(specs);
+  initialize(store, specs, config.initializerRange, seed);
+  return store;
+}
+
+/** Makes stores for what learning keeps of each weight; they are empty where nothing is learned. */
+export function learnedStore(
+  { generationOnly = false }: LocalPolicyOptions,
+  weights: ParameterStore,
+): () => ParameterStore {
+  return () => (generationOnly ? new ParameterStore([]) : weights.emptyLike());
+}

@@ -1,0 +1,88 @@
+import { availableParallelism } from 'node:os';
+import type { Grammars } from '../generation/grammar.ts';
+import type { LoraConfig } from '../models/adapters/lora.ts';
+import type { DecoderConfig } from '../models/config.ts';
+import type { Quantization } from '../tensor/graph/operations/quantized/blockwise.ts';
+import type { Precision, RuntimeChoice, RuntimeKind } from '../tensor/runtime/choice.ts';
+import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
+import type { ModelFolders } from './checkpoint/model-folder.ts';
+import type { LossScaleSettings } from './learning/loss-scale.ts';
+
+/** Sequences that keep their cache at once, over all workers, unless told otherwise. */
+const DEFAULT_OPEN_SEQUENCES = 256;
+
+/** A model in memory. */
+export interface ModelState {
+  readonly config: DecoderConfig;
+  /** Where it was found; null from scratch. */
+  readonly folders: ModelFolders | null;
+  /** What stays as it is next to adapters; null where everything is learned. */
+  readonly base: ParameterStore | null;
+  /** What is learned. */
+  readonly weights: ParameterStore;
+}
+
+/** What a local policy is made from. */
+export interface LocalPolicyOptions {
+  /**
+   * A config to start from scratch; a folder in the Hugging Face layout: a whole model, or an adapter in PEFT's; or another
+   * policy's model, of which it shares what stays as it is and copies what is learned.
+   */
+  readonly model: DecoderConfig | string | ModelState;
+  /** Folder of the base where `model` is an adapter; where its config says, when absent. */
+  readonly base?: string;
+  /** Adapters to learn next to the model, which then stays as it is; an adapter's folder brings its own. */
+  readonly lora?: LoraConfig;
+  /** Share of what adapters read that becomes 0 while they learn; none when absent. Scores and samples have none. */
+  readonly loraDropout?: number;
+  /** How the linear weights under adapters are stored; float32 when absent. They are computed with in float32. */
+  readonly quantization?: Quantization;
+  /** Seeds fresh weights. */
+  readonly seed: number;
+  /** Threads that share the sequences; the machine's cores when absent. A GPU is driven by one, regardless of this number. */
+  readonly workers?: number;
+  /** Threads of one worker's matrix products; 1 when absent. More workers are faster than more threads for small models. */
+  readonly threads?: number;
+  /** `onnx` when absent. */
+  readonly runtime?: RuntimeChoice;
+  /** Of the factors of products; `float32` when absent. `float16` takes a GPU that has it. */
+  readonly precision?: Precision;
+  /** Bytes that the GPU has, for WebGPU does not say; unchecked when absent. */
+  readonly gpuMemory?: number;
+  /** How the loss is scaled with products of float16. */
+  readonly lossScale?: LossScaleSettings;
+  /** Adds a scalar head on the trunk, 0 at first unless the folder has one. */
+  readonly valueHead: boolean;
+  /** Only generates and scores: there is no memory for gradients and moments, and an update is refused. */
+  readonly generationOnly?: boolean;
+  /** Estimates values and predicts no tokens: it has no output layer, and its loss is the value term alone. */
+  readonly critic?: boolean;
+  /** Longest sequence, prompts and responses together; the model's maximum when absent. */
+  readonly maxSequenceLength?: number;
+  /** Sequences that keep their cache at once; others are computed anew when they go on. */
+  readonly maxOpenSequences?: number;
+  /** What constrained requests may name. */
+  readonly grammars?: Grammars;
+  /** After an update, sequences go on from what older weights computed of them instead of computing it again. */
+  readonly keepStaleCache?: boolean;
+  /** Tokens that go through the model at once while it learns or scores, padding included. */
+  readonly tokenBudget?: number;
+  /** Learns and scores sequences of unequal length without padding them; so when absent. What comes out is the same. */
+  readonly packing?: boolean;
+  /** Gradient checkpointing: while it learns, computes each layer again in the backward pass instead of keeping its activations. */
+  readonly recompute?: boolean;
+  /** Written next to the weights: a tokenizer's files by name. */
+  readonly files?: { readonly [name: string]: string };
+}
+
+/** Sequences that keep their cache at once, over all workers. */
+export function openSequences({ maxOpenSequences = DEFAULT_OPEN_SEQUENCES }: LocalPolicyOptions): number {
+  return maxOpenSequences;
+}
+
+/** @throws RangeError for a number that cannot be one of workers */
+export function workerCount({ workers }: LocalPolicyOptions, runtime: RuntimeKind): number {
+  const count = runtime === 'webgpu' ? 1 : (workers ?? availableParallelism());
+  if (Number.isInteger(count) && count >= 1) return count;
+  throw new RangeError(`workers must be an integer of at least 1, got ${count}`);
+}
