@@ -147,7 +147,7 @@ t.test('runs against a server', { timeout: MAX_MS }, async t => {
 
   await t.test('every metric is documented', async t => {
     const docs = ['metrics', 'algorithms', 'losses', 'diagnostics'].map(name =>
-      readFileSync(new URL(`../../docs/reference/${name}.md`, import.meta.url), 'utf8'),
+      readFileSync(new URL(`../../../docs/reference/${name}.md`, import.meta.url), 'utf8'),
     );
     const inline = docs.map(text => text.replaceAll(/^```[\s\S]*?^```/gm, ''));
     const code = inline.flatMap(text => [...text.matchAll(/`[^`]+`/g)].map(([quoted]) => quoted));
