@@ -4,7 +4,7 @@ import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { silentProgress } from '../tracking/progress.ts';
 import { trainRun } from './run.ts';
-import type { RunFolder } from './run-folder.ts';
+import type { RunFolder } from './run-folder/run-folder.ts';
 import {
   learnedMetrics,
   type Row,
