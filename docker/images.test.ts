@@ -7,7 +7,7 @@ import t, { type Test } from 'tap';
 import { SETTINGS, variableOf } from '../env-server/config/settings.ts';
 import { hashToken } from '../env-server/transports/access/auth.ts';
 import { ALLOCATOR } from '../shared/allocator.ts';
-import { freePort } from '../test/walkthrough.test-data.ts';
+import { freePort } from '../test/free-port.test-data.ts';
 import {
   assemble,
   copies,

@@ -1,11 +1,10 @@
 import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { Test } from 'tap';
-import { listen } from '../env-server/custom/remote/service.test-data.ts';
+import { freePort } from './free-port.test-data.ts';
 
 /**
  * Runs a page of the documentation as its reader would: starts the servers it starts, runs its curl lines against them,
@@ -46,14 +45,6 @@ export const CANNOT_WALK = MISSING.length > 0 ? `needs ${MISSING.join(', ')}` : 
 /** The text of a page. @param path below the root of the repository */
 export function readPage(path: string): string {
   return readFileSync(`${ROOT}${path}`, 'utf8');
-}
-
-/** A port that nobody listens on. */
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  const port = await listen(server);
-  await new Promise(resolve => server.close(resolve));
-  return port;
 }
 
 /** Starts a program in the root of the repository and waits until it says that it listens. */

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { ProblemCode } from '../../env-server/problems.ts';
 import { Random } from '../../shared/random.ts';
 import type { Progress } from '../../trainer/tracking/progress.ts';
-import { ServerProcess } from '../server-process.ts';
+import { ServerProcess, type Vitals } from '../server-process.ts';
 import { SoakClient, type Surroundings } from './client.ts';
 import type { SoakCounters } from './counters.ts';
 import { type Fault, FLOODS_FROM, FLOODS_SHARE, faultsOf, MEMORY_FROM } from './faults.ts';
@@ -133,10 +133,12 @@ class Stage {
     const cut = signal.aborted;
     const seconds = elapsed();
     await this.#close(playing, cut);
-    const leaked = cut ? undefined : await this.#leaked();
-    if (leaked) {
+    const left = cut ? undefined : await this.#left();
+    const leaked = left && left.sessions + left.sockets + left.queued;
+    if (left && leaked) {
+      const { sessions, sockets, queued } = left;
       this.#violate(
-        `${leaked} sessions, sockets or operations are left ${this.#settings.ttlSeconds} s after the last use`,
+        `${sessions} sessions, ${sockets} sockets and ${queued} operations are left ${this.#settings.ttlSeconds} s after the last use`,
       );
     }
     const memory = memoryReport(this.#memoryBefore, this.#memoryAfter);
@@ -272,12 +274,12 @@ class Stage {
   }
 
   /** What is left once everything must have expired. */
-  async #leaked(): Promise<number> {
+  async #left(): Promise<Vitals> {
     const end = performance.now() + (2 * this.#settings.ttlSeconds + 10) * MS_PER_S;
     for (;;) {
-      const { sessions, sockets, queued } = await this.#server.vitals();
-      const left = sessions + sockets + queued;
-      if (left === 0 || performance.now() > end) return left;
+      const left = await this.#server.vitals();
+      const { sessions, sockets, queued } = left;
+      if (sessions + sockets + queued === 0 || performance.now() > end) return left;
       await delay(MS_PER_S / 4);
     }
   }

@@ -1,12 +1,7 @@
 import { once } from 'node:events';
 import t from 'tap';
-import {
-  CANNOT_WALK,
-  freePort,
-  readPage,
-  startServer,
-  walkThrough,
-} from '../../test/walkthrough.test-data.ts';
+import { freePort } from '../../test/free-port.test-data.ts';
+import { CANNOT_WALK, readPage, startServer, walkThrough } from '../../test/walkthrough.test-data.ts';
 import { EXAMPLES } from './examples.ts';
 
 /** Runs the pages about custom environments against a real server, as their reader would. */

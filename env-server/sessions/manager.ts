@@ -141,6 +141,11 @@ export class SessionManager implements SessionHost {
     else reply();
   }
 
+  /** The disk is slow: replies that acknowledge nothing leave before those that wait for it. */
+  get readsGoFirst(): boolean {
+    return this.recorder?.isSlow ?? false;
+  }
+
   /** An open session. */
   get(id: string): Session | undefined {
     return this.#sessions.get(id);

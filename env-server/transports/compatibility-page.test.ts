@@ -1,11 +1,6 @@
 import t from 'tap';
-import {
-  CANNOT_WALK,
-  freePort,
-  readPage,
-  startServer,
-  walkThrough,
-} from '../../test/walkthrough.test-data.ts';
+import { freePort } from '../../test/free-port.test-data.ts';
+import { CANNOT_WALK, readPage, startServer, walkThrough } from '../../test/walkthrough.test-data.ts';
 
 const PAGES = ['openenv', 'mcp', 'open-reward-standard', 'gym-http-api', 'gymnasium-spaces'];
 const FURTHER_PAGES = ['observation-parts'];

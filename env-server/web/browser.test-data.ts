@@ -56,11 +56,12 @@ export async function openPlayground(
     settings = {},
     parts = {},
     context = {},
-  }: { settings?: Partial<Settings>; parts?: AppParts; context?: BrowserContextOptions } = {},
+    port = 0,
+  }: { settings?: Partial<Settings>; parts?: AppParts; context?: BrowserContextOptions; port?: number } = {},
 ): Promise<Playground> {
   const app = await createApp({ logLevel: 'silent', ...settings }, parts);
   const { server } = app;
-  await server.listen({ host: '127.0.0.1', port: 0 });
+  await server.listen({ host: '127.0.0.1', port });
   const origin = `http://127.0.0.1:${(server.server.address() as AddressInfo).port}`;
   const opened = await (await browser()).newContext({ viewport: { width: 1280, height: 900 }, ...context });
   opened.setDefaultTimeout(PATIENCE_MS);
@@ -98,6 +99,23 @@ export const observation = (page: Page) => page.locator('.observation');
 
 /** Waits until an episode is under way. */
 export const seeBoard = (page: Page) => page.locator('.state .board').waitFor();
+
+/** Waits until an episode of an environment is under way after a way there from another one. */
+export async function seeBoardOf(page: Page, envId: string): Promise<void> {
+  // The board of the other one is gone by then.
+  await page.locator(`.environments [data-env="${envId}"][aria-current]`).waitFor({ state: 'attached' });
+  await seeBoard(page);
+}
+
+/** Lets requests wait until what it gives is called. */
+export async function hold(page: Page, url: string): Promise<() => void> {
+  const { promise: held, resolve: release } = Promise.withResolvers<void>();
+  await page.route(url, async route => {
+    await held;
+    await route.continue();
+  });
+  return release;
+}
 
 /** The last curl line of the log. */
 export async function lastCurl(page: Page): Promise<string> {

@@ -1,5 +1,5 @@
-import type { AddressInfo } from 'node:net';
 import t from 'tap';
+import { freePort } from '../../test/free-port.test-data.ts';
 import { createApp } from '../app.ts';
 import { openPlayground, seeBoard, skip } from './browser.test-data.ts';
 
@@ -7,9 +7,9 @@ import { openPlayground, seeBoard, skip } from './browser.test-data.ts';
 t.setTimeout(300_000);
 
 t.test('a server that goes away is told, and found again when it is back', { skip }, async t => {
-  const { page, server } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  const port = await freePort();
+  const { page, server } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7', { port });
   await seeBoard(page);
-  const { port } = server.server.address() as AddressInfo;
   await server.close();
   await page.getByRole('button', { name: 'Down' }).click();
   await page.locator('.banner', { hasText: 'The server does not answer.' }).waitFor();

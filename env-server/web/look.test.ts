@@ -1,6 +1,6 @@
 import type { ViewportSize } from 'playwright-core';
 import t from 'tap';
-import { accessibilityProblems, openPlayground, overflow, skip } from './browser.test-data.ts';
+import { accessibilityProblems, openPlayground, overflow, seeBoardOf, skip } from './browser.test-data.ts';
 import type { Session } from './page/client/wire.ts';
 
 /** Themes and sizes together: axe takes a second for each. The last differs from the one before in colors only. */
@@ -15,10 +15,10 @@ const LOOKS: readonly (readonly ['light' | 'dark', ViewportSize, (readonly strin
 t.setTimeout(600_000);
 
 const VIEWS = [
-  { name: 'play', hash: '#/play/FrozenLake-v0?seed=7', ready: '.state .board' },
-  { name: 'play a Sudoku', hash: '#/play/Sudoku-v0?seed=7', ready: '.state .board' },
-  { name: 'play by clicks', hash: '#/play/WebShop-v0?seed=7', ready: '.state .board' },
-  { name: 'play by text', hash: '#/play/Lean-v0?seed=7', ready: '.state .board' },
+  { name: 'play', hash: '#/play/FrozenLake-v0?seed=7', plays: 'FrozenLake-v0', ready: '.state .board' },
+  { name: 'play a Sudoku', hash: '#/play/Sudoku-v0?seed=7', plays: 'Sudoku-v0', ready: '.state .board' },
+  { name: 'play by clicks', hash: '#/play/WebShop-v0?seed=7', plays: 'WebShop-v0', ready: '.state .board' },
+  { name: 'play by text', hash: '#/play/Lean-v0?seed=7', plays: 'Lean-v0', ready: '.state .board' },
   {
     name: 'the end of an episode',
     hash: '#/play/FrozenLake-v0?seed=7&preset=deterministic&actions=["Right","Down","Right","Down"]',
@@ -27,7 +27,7 @@ const VIEWS = [
   { name: 'watch', hash: '#/watch', ready: '.card' },
   { name: 'a session', hash: '#/watch/', ready: '.figures dd' },
   { name: 'environments', hash: '#/environments', ready: '.gallery-card' },
-  { name: 'register', hash: '#/register', ready: 'option' },
+  { name: 'register', hash: '#/register', ready: '.register-view option' },
   { name: 'reference', hash: 'docs/', ready: '.opblock' },
 ];
 
@@ -39,9 +39,10 @@ t.test('every view is accessible and fits, in both themes and three sizes', { sk
     ttl_s: 600,
   });
   for (const action of ['Up', 'Down', 'Left']) await ask('POST', `v1/sessions/${id}/step`, { action });
-  for (const { name, hash, ready } of VIEWS) {
+  for (const { name, hash, ready, plays } of VIEWS) {
     await page.emulateMedia({ reducedMotion: 'reduce' });
     await page.goto(`${origin}/${hash === '#/watch/' ? `${hash}${id}` : hash}`);
+    if (plays) await seeBoardOf(page, plays);
     await page.locator(ready).first().waitFor({ state: 'attached' });
     await page.evaluate(() => {
       for (const details of Array.from(document.querySelectorAll('details'))) details.open = true;

@@ -2,10 +2,12 @@ import t from 'tap';
 import { until } from '../../test/until.test-data.ts';
 import {
   figure,
+  hold,
   lastCurl,
   observation,
   openPlayground,
   seeBoard,
+  seeBoardOf,
   seeFigure,
   skip,
 } from './browser.test-data.ts';
@@ -28,8 +30,12 @@ t.test('a visitor finds an environment and plays it by keyboard alone', { skip }
   await page.getByRole('heading', { level: 1, name: 'Frozen lake' }).waitFor();
   await page.locator('.state:focus').waitFor();
 
+  const release = await hold(page, '**/v1/sessions');
   await page.getByLabel('Preset').selectOption('deterministic');
   await page.getByLabel('Seed').fill('7');
+  release();
+  await page.waitForURL(/preset=deterministic/);
+  t.equal(await page.getByLabel('Seed').inputValue(), '7', 'what is written meanwhile is kept');
   await page.keyboard.press('Enter');
   await page.locator('.code-log', { hasText: '"seed":7' }).waitFor();
   const { observation: same } = await ask<Session>('POST', 'v1/sessions', {
@@ -202,9 +208,7 @@ t.test('board and controls lie in the first screen, and keep their places', { sk
     await page.setViewportSize(viewport);
     for (const game of games) {
       await page.goto(`${origin}/#/play/${game}?seed=3`);
-      await page.locator(`.environments [data-env="${game}"][aria-current]`).waitFor({ state: 'attached' });
-      await page.locator('.code-log', { hasText: game }).waitFor({ state: 'attached' });
-      await seeBoard(page);
+      await seeBoardOf(page, game);
       const where = () =>
         page.evaluate(() => {
           const bottom = (selector: string) =>

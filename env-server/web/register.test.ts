@@ -1,5 +1,6 @@
 import type { Page } from 'playwright-core';
 import t from 'tap';
+import { until } from '../../test/until.test-data.ts';
 import { openPlayground, skip } from './browser.test-data.ts';
 import type { Schemas } from './page/client/wire.ts';
 
@@ -144,6 +145,8 @@ t.test(
     t.match(await page.locator('#live').textContent(), /Step 1, 1000: reward 0, return 0\. Too high\.$/);
 
     await page.getByRole('link', { name: 'Register' }).click();
+    // An environment is not removed while it is played.
+    await until(async () => (await ask<Schemas['SessionPage']>('GET', 'v1/sessions')).sessions.length === 0);
     await page.getByRole('button', { name: 'Remove' }).click();
     await page.getByRole('button', { name: 'Really remove demo/Guess-v0?' }).click();
     await page.getByText('demo/Guess-v0 was removed.').waitFor();

@@ -1,25 +1,14 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import type { Page } from 'playwright-core';
 import t from 'tap';
 import { testRegistry } from '../../test/environments.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
 import { hashToken } from '../transports/access/auth.ts';
-import { lastCurl, openPlayground, seeBoard, seeFigure, skip } from './browser.test-data.ts';
+import { hold, lastCurl, openPlayground, seeBoard, seeFigure, skip } from './browser.test-data.ts';
 import type { Schemas } from './page/client/wire.ts';
 
 /** A browser on a busy machine. */
 t.setTimeout(300_000);
-
-/** Lets requests wait until what it gives is called. */
-async function hold(page: Page, url: string): Promise<() => void> {
-  const { promise: held, resolve: release } = Promise.withResolvers<void>();
-  await page.route(url, async route => {
-    await held;
-    await route.continue();
-  });
-  return release;
-}
 
 t.test('the curl line does what the page did', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
@@ -31,8 +20,10 @@ t.test('the curl line does what the page did', { skip }, async t => {
   await seeFigure(page, 'Step', '3 of');
   t.equal(await page.locator('tbody tr').count(), 3, 'the page took over the step that it did not take');
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  // It is said for two seconds.
+  const said = page.getByText('Copied').waitFor();
   await page.getByRole('button', { name: /^Copy/ }).click();
-  await page.getByText('Copied').waitFor();
+  await said;
   t.ok((await page.evaluate(() => navigator.clipboard.readText())).endsWith(await lastCurl(page)));
 });
 
@@ -92,7 +83,7 @@ t.test('a page that is left before it knows what to play opens no session', { sk
   const release = await hold(page, '**/v1/envs');
   const listed = page.waitForResponse(/v1\/envs$/);
   await page.getByRole('link', { name: 'Play', exact: true }).click();
-  await page.getByRole('searchbox').waitFor();
+  await page.getByRole('searchbox', { name: 'Search' }).waitFor();
   await page.getByRole('link', { name: 'Watch' }).click();
   release();
   await (await listed).finished();

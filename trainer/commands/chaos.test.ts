@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
+import { freePort } from '../../test/free-port.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { openRunFolder } from '../training/run-folder.ts';
 import { type Row, tinySettings, weightsOf } from '../training/runs.test-data.ts';
@@ -50,7 +51,10 @@ t.test(
   async t => {
     const folder = t.testdir();
     const open = async (port: string) => (await startEnvServer(['--port', port])).child;
-    const [stays, goes] = [await startEnvServer(['--port', '0']), await startEnvServer(['--port', '0'])];
+    const [stays, goes] = [
+      await startEnvServer(['--port', String(await freePort())]),
+      await startEnvServer(['--port', '0']),
+    ];
     let server = stays.child;
     t.teardown(async () => {
       server.kill();

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { validateConfig } from '../../shared/config.ts';
 import type { GroupsRow, TrajectoryRecord } from '../../shared/dashboard/run-files.ts';
+import { freePort } from '../../test/free-port.test-data.ts';
 import { RunSettings } from '../config/settings.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import type { Progress } from '../tracking/progress.ts';
@@ -87,7 +88,7 @@ const trajectories = (run: RunFolder, step: number) =>
   );
 
 t.test('runs against a server', { timeout: MAX_MS }, async t => {
-  let { child, url } = await startEnvServer(['--port', '0']);
+  let { child, url } = await startEnvServer(['--port', String(await freePort())]);
   const port = new URL(url).port;
   t.teardown(async () => {
     child.kill();

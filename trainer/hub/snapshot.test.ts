@@ -170,7 +170,7 @@ t.test('a file that is not what its hash says is refused, small or large', async
   );
   let silences = 0;
   hub.fault = (_request, path) => (path === `/${oid}` && silences++ === 0 ? 'silent' : undefined);
-  await fetchSnapshot(model, optionsWith({ silenceMs: 50 }));
+  await fetchSnapshot(model, optionsWith({ silenceMs: 1000 }));
   t.equal(silences, 2);
 });
 

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
+import { freePort } from '../../test/free-port.test-data.ts';
 
 const MAIN = fileURLToPath(new URL('../../env-server/main.ts', import.meta.url));
 
@@ -34,7 +35,7 @@ export async function serverProcess(t: Test): Promise<ServerProcess> {
     child.kill('SIGKILL');
     await gone;
   };
-  const url = await start(0);
+  const url = await start(await freePort());
   let last: Promise<unknown> = Promise.resolve();
   const next = (work: () => Promise<unknown>): Promise<void> => {
     const done = last.then(work);

@@ -47,7 +47,7 @@ async function played(t: Test, faults: Faults) {
     maxSequenceLength: 128,
     vocabularySize: 512,
     grammars: {},
-    patienceMs: 30_000,
+    patienceMs: 600_000,
     olderVersions: 0,
     note: () => {},
   });

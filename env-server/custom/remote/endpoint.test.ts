@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import t from 'tap';
+import { freePort } from '../../../test/free-port.test-data.ts';
 import { Problem } from '../../problems.ts';
 import { Endpoint } from './endpoint.ts';
 import { NetworkGuard } from './guard.ts';
@@ -14,14 +15,6 @@ async function problemOf(work: Promise<unknown>): Promise<Problem> {
     throw error;
   }
   throw new Error('there was no problem');
-}
-
-/** The number of a port that nothing listens on. */
-async function freePort(): Promise<number> {
-  const server = createServer();
-  const port = await listen(server);
-  await new Promise(resolve => server.close(resolve));
-  return port;
 }
 
 t.test('sends JSON below the address, with the headers given', async t => {

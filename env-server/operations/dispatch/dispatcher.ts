@@ -23,6 +23,7 @@ export class Dispatcher {
   readonly services: Services;
   readonly operations: readonly CompiledOperation[];
   readonly #byName: ReadonlyMap<string, CompiledOperation>;
+  readonly #reading: ReadonlySet<unknown>;
 
   constructor(services: Services) {
     this.services = services;
@@ -33,6 +34,8 @@ export class Dispatcher {
       serialize: serializerOf(operation),
     }));
     this.#byName = new Map(this.operations.map(compiled => [compiled.operation.name, compiled]));
+    const reading = OPERATIONS.filter(({ keyed, method }) => !keyed && method !== 'DELETE');
+    this.#reading = new Set(reading.map(({ name }) => name));
   }
 
   /**
@@ -48,6 +51,11 @@ export class Dispatcher {
         ? `"op" is required; one of ${known}`
         : `unknown op ${typeof op === 'string' ? JSON.stringify(op.slice(0, MAX_SHOWN_LENGTH)) : `of type ${typeof op}`}; known are ${known}`;
     throw new Problem('invalid_request', detail, { violations: [{ pointer: '/op', detail }] });
+  }
+
+  /** Whether an operation only reads: replies to it acknowledge nothing. */
+  reads(op: unknown): boolean {
+    return this.#reading.has(op);
   }
 
   /** Runs a frame or batch item and gives its result, not yet in any form. */

@@ -86,6 +86,8 @@ export class FrameBuffer {
    */
   add(kind: number, sessionId: string, n: number, body: Json | undefined): void {
     const json = body === undefined ? '' : jsonOf(body);
+    // Before it is copied: memory is reserved for the longest text that it can be.
+    if (json.length > MAX_PAYLOAD_BYTES) throw tooLarge(sessionId, json.length);
     const start = this.#end;
     this.#reserve(
       HEADER_BYTES + 3 + sessionId.length + MAX_NUMBER_DIGITS + json.length * MAX_BYTES_PER_CHARACTER,

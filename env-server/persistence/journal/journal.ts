@@ -106,7 +106,8 @@ export class Journal {
     return this.#buffer.length - this.#written + (this.#late?.frames.length ?? 0);
   }
 
-  get #isSlow(): boolean {
+  /** The event loop waits for no write: replies that acknowledge nothing leave before what is recorded. */
+  get isSlow(): boolean {
     return this.#late !== undefined || (this.#slowUntil > 0 && performance.now() < this.#slowUntil);
   }
 
@@ -151,7 +152,7 @@ export class Journal {
    * @param reads it acknowledges nothing: on a slow disk it waits for nobody, unless records are to be synced
    */
   deliver(reply: Reply, reads = false): void {
-    if (reads && this.#isSlow && !this.#settings.synced) {
+    if (reads && this.isSlow && !this.#settings.synced) {
       reply();
       return;
     }
@@ -167,7 +168,7 @@ export class Journal {
    * @returns what `release` is told when a checkpoint covers everything that was recorded until now
    */
   rotate(): number {
-    if (this.#isSlow) {
+    if (this.isSlow) {
       this.#reclaim();
       const mark = this.#segments.next;
       if (!this.#retry.pending) this.#attempt();
@@ -244,7 +245,7 @@ export class Journal {
     if (this.#buffer.length > 0) {
       try {
         this.#openSegment();
-        if (this.#isSlow) {
+        if (this.isSlow) {
           this.#writeLater();
           return;
         }

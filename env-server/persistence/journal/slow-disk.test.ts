@@ -1,7 +1,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t, { type Test } from 'tap';
+import { testRegistry } from '../../../test/environments.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
-import { openJournal, replayed } from './journal.test-data.ts';
+import { dial } from '../../../test/wire.test-data.ts';
+import { createApp } from '../../app.ts';
+import { FaultyFiles, openJournal, replayed } from './journal.test-data.ts';
 import type { JournalSettings } from './journal.ts';
 
 /** Journals on a disk that takes its time: every write counts as slow. */
@@ -126,4 +129,41 @@ t.test('synced: on a slow disk replies wait for write and sync', async t => {
   }
   t.same(delivered, [1, 2, 3]);
   journal.close();
+});
+
+/** A disk whose writes take longer than a sound disk's, and end when the test says so once that is known. */
+class SlowFiles extends FaultyFiles {
+  override write(...given: Parameters<FaultyFiles['write']>): number {
+    const end = performance.now() + 25;
+    while (performance.now() < end);
+    return super.write(...given);
+  }
+}
+
+t.test('on a slow disk frames of a WebSocket that read are answered, those that act wait', async t => {
+  const files = new SlowFiles();
+  const app = await createApp(
+    { logLevel: 'silent', data: t.testdir(), checkpointSeconds: 0 },
+    { registry: testRegistry(), journalFiles: files },
+  );
+  t.teardown(() => app.server.close());
+  await app.server.listen({ port: 0, host: '127.0.0.1' });
+  const { send, next } = await dial(t, app, '/v1/ws');
+  send({ id: 'open', op: 'create', env_id: 'test/Counter-v0' });
+  const { session_id } = (await next()).result;
+  const ids = async (count: number) => {
+    const replies = [];
+    while (replies.length < count) replies.push((await next()).id);
+    return replies;
+  };
+  send({ id: 'step', op: 'step', session_id, action: 'add' });
+  send({ id: 'get', op: 'get', session_id });
+  send({ id: 'reads', op: 'batch', items: [{ op: 'get', session_id }] });
+  send({ id: 'acts', op: 'batch', items: [{ op: 'step', session_id, action: 'add' }] });
+  send({ id: 'ping', op: 'ping' });
+  t.same(await ids(3), ['get', 'reads', 'ping']);
+  const answered = ids(2);
+  const writing = setInterval(() => files.finishWrites());
+  t.same(await answered, ['step', 'acts']);
+  clearInterval(writing);
 });

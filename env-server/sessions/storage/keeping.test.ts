@@ -9,11 +9,15 @@ import type { Settings } from '../../config/settings.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import type { Registry } from '../../environments/registry.ts';
 import { DATABASE_FILE, openDatabase } from '../../persistence/database.ts';
+import { MAX_PAYLOAD_BYTES } from '../../persistence/journal/frames.ts';
 import { ServerClock } from '../limits/server-clock.ts';
 
 /** What is stored of sessions: each by itself, only what is new, and nobody's at the cost of others. */
 
 t.setTimeout(120_000);
+
+/** JSON writes it with six characters. */
+const ESCAPED = '\u0001'.repeat(1024);
 
 async function server(t: Test, data: string, settings: Partial<Settings> = {}, clock?: ServerClock) {
   const app = await createApp(
@@ -31,7 +35,10 @@ async function server(t: Test, data: string, settings: Partial<Settings> = {}, c
   return { ...app, ask, open };
 }
 
-/** `test/Odd-v0` has states as its actions say: nested as deep, or of a kind that is no JSON. */
+/**
+ * `test/Odd-v0` has states as its actions say: nested as deep, or of a kind that is no JSON. That of `test/Huge-v0` is too
+ * large for a record of the journal.
+ */
 function withOdd(registry: Registry): Registry {
   const model = registry.find('test/Faulty-v0')!;
   registry.register({
@@ -45,6 +52,12 @@ function withOdd(registry: Registry): Registry {
       terminated: false,
       info: { success: false, action_is_valid: true, action_is_effective: true },
     }),
+  } as unknown as AnyEnvironment);
+  registry.register({
+    ...model,
+    spec: { ...model.spec, id: 'test/Huge-v0' },
+    reset: () => ({ text: ESCAPED.repeat(MAX_PAYLOAD_BYTES / (6 * ESCAPED.length) + 1) }),
+    observe: () => 'huge',
   } as unknown as AnyEnvironment);
   return registry;
 }
@@ -311,4 +324,29 @@ t.test('a checkpoint waits for another process in a thread, while clients are an
   await first.server.close();
   const again = await server(t, data);
   t.match((await again.ask('GET', `/v1/sessions/${id}`)).body, { step: 3 });
+});
+
+t.test('what is too large for the journal is stored in a thread before its reply leaves', async t => {
+  const data = t.testdir();
+  const first = await server(t, data, { maxBytesPerSession: MAX_PAYLOAD_BYTES });
+  const other = await first.open('test/Counter-v0');
+  const holder = openDatabase(data, 0);
+  t.teardown(() => holder.close());
+  holder.exec('BEGIN IMMEDIATE');
+  let answered = false;
+  const opening = first.open('test/Huge-v0').finally(() => {
+    answered = true;
+  });
+  await until(() => first.sessions.size === 2);
+  t.match(
+    await first.ask('GET', `/v1/sessions/${other}`),
+    { status: 200 },
+    'the event loop waits for nobody',
+  );
+  t.notOk(answered, 'its reply waits');
+  holder.exec('COMMIT');
+  const huge = await opening;
+  const rows = holder.prepare('SELECT length(document) AS length FROM sessions WHERE session_id = ?');
+  t.ok((rows.get(huge) as { length: number }).length > MAX_PAYLOAD_BYTES);
+  t.match(await step(first, other, 'add'), { status: 200, body: { step: 1 } }, 'nothing waits any more');
 });

@@ -17,10 +17,8 @@ export interface RecorderParts {
   readonly editionOf: (envId: string) => string;
   /** Why a session cannot be kept over the end of the process. */
   readonly lostBy: (session: Session) => string | undefined;
-  /** A record of a session is too large for the journal: the session is to be stored as it stands. */
-  readonly onTooLarge: (session: Session) => void;
-  /** The same for a reply that concerns no session. */
-  readonly onReplyTooLarge: () => void;
+  /** A record is too large for the journal: resolves when the database has everything that was done until now. */
+  readonly onTooLarge: () => Promise<void>;
 }
 
 /** Journals what sessions do. It counts the records of each session, and records nothing before `begin` and after `end`. */
@@ -28,6 +26,8 @@ export class SessionRecorder implements Recorder<Session> {
   readonly #journal: Journal;
   readonly #parts: RecorderParts;
   #active = false;
+  /** Resolves when the database has what was too large for the journal. */
+  #covering: Promise<void> | undefined;
 
   constructor(journal: Journal, parts: RecorderParts) {
     this.#journal = journal;
@@ -52,8 +52,22 @@ export class SessionRecorder implements Recorder<Session> {
    * @param reads it acknowledges nothing
    */
   deliver(reply: () => void, reads = false): void {
-    if (this.#active) this.#journal.deliver(reply, reads);
-    else reply();
+    if (!this.#active) reply();
+    else if (this.#covering && !reads) void this.#covering.then(() => this.deliver(reply));
+    else this.#journal.deliver(reply, reads);
+  }
+
+  /** Replies to what was recorded wait for the disk. */
+  get isSlow(): boolean {
+    return this.#covering !== undefined || this.#journal.isSlow;
+  }
+
+  /** Replies wait until the database has what the journal cannot take. */
+  #cover(): void {
+    const covering = this.#parts.onTooLarge().finally(() => {
+      if (this.#covering === covering) this.#covering = undefined;
+    });
+    this.#covering = covering;
   }
 
   /** Records what was done with a session. */
@@ -66,7 +80,7 @@ export class SessionRecorder implements Recorder<Session> {
     } catch (error) {
       if (!(error instanceof RecordTooLarge)) throw error;
       session.recorded = n;
-      this.#parts.onTooLarge(session);
+      this.#cover();
     }
   }
 
@@ -123,7 +137,7 @@ export class SessionRecorder implements Recorder<Session> {
       this.#journal.append('clientReply', NO_SESSION, 0, { owner, ...reply });
     } catch (error) {
       if (!(error instanceof RecordTooLarge)) throw error;
-      this.#parts.onReplyTooLarge();
+      this.#cover();
     }
   }
 }

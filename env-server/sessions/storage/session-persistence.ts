@@ -10,34 +10,22 @@ import {
   type Segment,
 } from '../../persistence/journal/segments.ts';
 import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
-import { RetryTimer } from '../../persistence/retry-timer.ts';
-import { type RowDurability, type SessionChanges, SessionRows } from '../../persistence/session-rows.ts';
-import { storageFaultOf } from '../../persistence/storage-problem.ts';
-import { DatabaseThread } from '../../persistence/thread/database-thread.ts';
+import { type RowDurability, SessionRows } from '../../persistence/session-rows.ts';
 import type { EndedSession } from '../ended.ts';
 import type { SessionManager } from '../manager.ts';
 import type { SessionOwnership } from '../placement.ts';
 import type { Session } from '../session.ts';
 import type { VariantCatalog } from '../variant-catalog.ts';
+import { Checkpoints } from './checkpoints.ts';
 import type { Durability } from './durability.ts';
+import { writeLast } from './last-write.ts';
 import { lostReason } from './lost-reason.ts';
 import { SessionRecorder } from './recorder.ts';
 import { Resumption } from './resumption.ts';
 import { SessionLoader } from './session-loader.ts';
-import { changedOf, savedOf, unsavedOf } from './session-selection.ts';
-import {
-  batchesOf,
-  changesOf,
-  endedItems,
-  newReplies,
-  replyItems,
-  type StoredItem,
-  StoredItems,
-} from './stored-items.ts';
+import { StoredItems } from './stored-items.ts';
 import { logUnsaved } from './unsaved-report.ts';
 
-/** What a checkpoint may hold up everything else at once. */
-const SLICE_MS = 4;
 const MS_PER_S = 1000;
 const BYTES_PER_MB = 1024 * 1024;
 /** Share of the journal's bytes that one segment has. */
@@ -89,17 +77,15 @@ export function openSessionPersistence(
  */
 export class SessionPersistence {
   readonly #parts: SessionPersistenceParts;
-  /** For the start, the end, and what cannot wait. */
+  /** For the start and the end. */
   readonly #rows: SessionRows;
-  /** For checkpoints. */
-  readonly #thread: DatabaseThread;
+  readonly #checkpoints: Checkpoints;
   readonly #share: SessionOwnership;
   readonly #folder: string;
   readonly #journal: Journal | undefined;
   readonly #recorder: SessionRecorder | undefined;
   readonly #resumption: Resumption;
   readonly #items: StoredItems;
-  readonly #retry = new RetryTimer(() => void this.checkpoint());
   readonly #checkpointMs: number;
   /** Of rows that are written while the server runs. */
   readonly #standing: RowDurability;
@@ -107,8 +93,6 @@ export class SessionPersistence {
   #inherited: readonly Segment[];
   /** Ended, but not yet so in the database. */
   readonly #ended: EndedSession[] = [];
-  #timer: NodeJS.Timeout | undefined;
-  #underWay: Promise<void> | undefined;
   #begun = false;
   #finished = false;
 
@@ -123,12 +107,20 @@ export class SessionPersistence {
     const synced = durability === 'fsync';
     this.#standing = synced ? 'synced' : durability === 'journal' ? 'journaled' : 'open';
     if (synced) this.#rows.sync();
-    this.#thread = new DatabaseThread({ folder: data, synced });
     const lostBy = (session: Session) => lostReason(session, parts.catalog);
     this.#items = new StoredItems({
       editionOf,
       lostBy,
       onUnsaved: (...unsaved) => this.#noteUnsaved(...unsaved),
+    });
+    this.#checkpoints = new Checkpoints({
+      folder: data,
+      standing: this.#standing,
+      sessions,
+      items: this.#items,
+      ended: this.#ended,
+      health: parts.health,
+      onCovered: () => this.#dropInherited(),
     });
     this.#resumption = new Resumption({
       ...parts,
@@ -142,8 +134,7 @@ export class SessionPersistence {
       new SessionRecorder(this.#journal, {
         editionOf,
         lostBy,
-        onTooLarge: session => this.#storeNow(session),
-        onReplyTooLarge: () => void this.checkpoint(),
+        onTooLarge: () => this.#checkpoints.takeAnew(),
       });
     sessions.recorder = this.#recorder;
     sessions.onEnd = ended => this.#ended.push(ended);
@@ -162,7 +153,7 @@ export class SessionPersistence {
         maxWaitingBytes: maxBytes * WAITING_SHARE,
         slowWriteMs: SLOW_WRITE_MS,
       },
-      { health, files, onPressure: () => this.#relieve() },
+      { health, files, onPressure: () => this.#checkpoints.due() },
     );
   }
 
@@ -214,38 +205,13 @@ export class SessionPersistence {
     if (this.#finished) return;
     this.#begun = true;
     this.#recorder?.begin();
-    if (this.#inherited.length > 0) void this.checkpoint();
-    if (this.#checkpointMs === 0) return;
-    this.#timer = setInterval(() => this.#relieve(), this.#checkpointMs).unref();
-  }
-
-  /** A checkpoint is due, unless one that failed is to be repeated later. */
-  #relieve(): void {
-    if (this.#begun && !this.#finished && !this.#retry.pending) void this.checkpoint();
+    this.#checkpoints.begin(this.#checkpointMs, this.#journal);
+    if (this.#inherited.length > 0) void this.#checkpoints.take();
   }
 
   /** Writes what changed since the last one, a little at a time. A failure is told, and made good by the next. */
   checkpoint(): Promise<void> {
-    this.#underWay ??= this.#checkpoint()
-      .then(
-        () => {
-          if (this.#finished) return;
-          this.#retry.succeeded();
-          this.#parts.health.succeeded('checkpoint');
-        },
-        error => this.#noteFailure(error),
-      )
-      .finally(() => {
-        this.#underWay = undefined;
-      });
-    return this.#underWay;
-  }
-
-  #noteFailure(error: unknown): void {
-    // At the end everything is written at once.
-    if (this.#finished) return;
-    this.#parts.health.failed('checkpoint', error);
-    this.#retry.failed();
+    return this.#checkpoints.take();
   }
 
   /**
@@ -255,16 +221,14 @@ export class SessionPersistence {
   finish(): void {
     if (this.#finished) return;
     this.#finished = true;
-    clearInterval(this.#timer);
-    this.#retry.stop();
-    this.#thread.seal();
+    this.#checkpoints.end();
     const { sessions } = this.#parts;
     if (this.#begun) {
       for (const session of sessions.open()) {
         const reason = lostReason(session, this.#parts.catalog);
         if (reason !== undefined) sessions.lose(session, reason);
       }
-      const error = this.#writeLast();
+      const error = writeLast({ rows: this.#rows, sessions, items: this.#items, ended: this.#ended });
       this.#recorder?.end();
       const waiting = this.#journal?.close() ?? 0;
       if (error === undefined) this.#dropJournal();
@@ -279,47 +243,8 @@ export class SessionPersistence {
       this.#journal?.close();
     }
     this.#rows.close();
-    void this.#thread.close();
+    void this.#checkpoints.close();
     sessions.onEnd = undefined;
-  }
-
-  /** @returns why not all could be written */
-  #writeLast(): unknown {
-    const { sessions } = this.#parts;
-    const rows = this.#rows;
-    rows.bePatient();
-    const replies = newReplies(sessions.clientReplies());
-    const { writing } = this.#items;
-    const changed = [...changedOf(sessions.open(), [...writing])];
-    let failure: unknown;
-    const tryTo = (write: () => void): void => {
-      try {
-        write();
-      } catch (error) {
-        failure ??= error;
-        // It would be waited for again and again.
-        if (storageFaultOf(error) === undefined) throw error;
-      }
-    };
-    try {
-      for (const items of [this.#items.of(changed, 'atRest'), replyItems(replies, sessions.now())]) {
-        for (const batch of batchesOf(items, Number.POSITIVE_INFINITY)) tryTo(() => this.#put(batch));
-      }
-      tryTo(() =>
-        rows.write({
-          marks: [
-            { ids: savedOf(sessions.open(), writing), standing: 'atRest' },
-            { ids: unsavedOf(sessions.open()), standing: 'open' },
-          ],
-          ended: this.#ended,
-          ...this.#housekeeping(),
-        }),
-      );
-    } catch (error) {
-      failure ??= error;
-      for (const session of changedOf(changed)) writing.add(session);
-    }
-    return failure;
   }
 
   /** The database has everything that the journal has. */
@@ -338,72 +263,6 @@ export class SessionPersistence {
     if (this.#journal) this.#journal.releaseInherited();
     else dropSegments(this.#folder, this.#inherited, this.#parts.writer);
     this.#inherited = [];
-  }
-
-  async #checkpoint(): Promise<void> {
-    const { sessions } = this.#parts;
-    const mark = this.#journal?.rotate();
-    // A reply that names a session must not be there without it.
-    const replies = newReplies(sessions.clientReplies());
-    const ended = this.#ended.slice();
-    const { writing } = this.#items;
-    try {
-      await this.#inSlices(this.#items.of(changedOf(sessions.open()), this.#standing));
-      await this.#inSlices(endedItems(ended));
-      await this.#inSlices(replyItems(replies, sessions.now()));
-    } catch (error) {
-      for (const session of writing) session.changed = true;
-      writing.clear();
-      throw error;
-    }
-    if (this.#finished) return;
-    this.#ended.splice(0, ended.length);
-    for (const { memory, changes } of replies) memory.stored(changes);
-    const marks = [{ ids: [...unsavedOf(sessions.open())], standing: 'open' as const }];
-    await this.#thread.write('writeSessions', { marks, ...this.#housekeeping() });
-    if (this.#finished) return;
-    if (mark !== undefined) this.#journal?.release(mark);
-    this.#dropInherited();
-  }
-
-  /** Writes items a few at a time, as many as take no longer than the slice, while others have their turn. */
-  async #inSlices(items: Iterable<StoredItem>): Promise<void> {
-    for (const batch of batchesOf(items, SLICE_MS)) {
-      if (this.#finished) return;
-      await this.#thread.write('writeSessions', changesOf(batch));
-      if (this.#finished) return;
-      for (const { stored } of batch) stored?.();
-    }
-  }
-
-  /** Writes a session at once, as the journal does not have all of it. */
-  #storeNow(session: Session): void {
-    try {
-      for (const batch of batchesOf(this.#items.of([session], this.#standing), Number.POSITIVE_INFINITY)) {
-        this.#put(batch);
-      }
-      // A checkpoint under way may write what it was before.
-      if (this.#underWay) session.changed = true;
-    } catch (error) {
-      this.#items.writing.delete(session);
-      session.changed = true;
-      this.#noteFailure(error);
-    }
-  }
-
-  /** Writes items, all or none. */
-  #put(items: readonly StoredItem[]): void {
-    this.#rows.write(changesOf(items));
-    for (const { stored } of items) stored?.();
-  }
-
-  #housekeeping(): SessionChanges {
-    const { sessions } = this.#parts;
-    const now = sessions.now();
-    return {
-      forget: { now, droppedBefore: now - 2 * sessions.keepKeysMs },
-      clock: sessions.clock.moment,
-    };
   }
 
   #noteUnsaved({ id }: Session, error: Error): void {

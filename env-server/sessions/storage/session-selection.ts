@@ -1,3 +1,5 @@
+import type { SessionChanges } from '../../persistence/session-rows.ts';
+import type { SessionManager } from '../manager.ts';
 import type { Session } from '../session.ts';
 
 /** Those that changed, and those of a write that was not finished. */
@@ -17,4 +19,13 @@ export function* savedOf(sessions: Iterable<Session>, unwritten: ReadonlySet<Ses
 
 export function* unsavedOf(sessions: Iterable<Session>): Generator<string> {
   for (const { id, unsaved } of sessions) if (unsaved !== undefined) yield id;
+}
+
+/** What is forgotten, and the time, with every write of everything. */
+export function housekeepingOf(sessions: SessionManager): SessionChanges {
+  const now = sessions.now();
+  return {
+    forget: { now, droppedBefore: now - 2 * sessions.keepKeysMs },
+    clock: sessions.clock.moment,
+  };
 }

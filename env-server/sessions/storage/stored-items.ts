@@ -59,6 +59,12 @@ export class StoredItems {
     this.#parts = parts;
   }
 
+  /** What was not wholly written counts as changed again. */
+  giveUp(): void {
+    for (const session of this.writing) session.changed = true;
+    this.writing.clear();
+  }
+
   *of(changed: Iterable<Session>, standing: RowDurability): Generator<StoredItem> {
     for (const session of changed) yield* this.#ofSession(session, standing);
   }

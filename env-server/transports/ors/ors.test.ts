@@ -196,6 +196,7 @@ t.test('a long call announces its id; who hangs up finds its result later', asyn
   t.equal(name, 'task_id');
   hangUp.abort();
   const again = call('step', { action: 'add' }, { task_id: id }, slow);
+  await until(() => waiting.length > 0);
   waiting.shift()!();
   t.match(outputOf(await again), { output: { metadata: { step: 1 }, reward: 1 } });
   const late = call('step', { action: 'add' }, {}, slow);

@@ -194,9 +194,8 @@ t.test('every limit answers 429 with Retry-After and loses nothing', async t => 
   const slow = await open({ env_id: 'test/Slow-v0', config: { preset: 'long' } });
   const step = { op: 'step', session_id: slow, action: 'draw' };
   const queued = ask('POST', '/v1/batch', { items: new Array(257).fill(step) });
-  while (waiting.length === 0) await new Promise(resolve => setImmediate(resolve));
   // A batch takes its turn in slices: all of it is queued before the step that finds no room.
-  await new Promise(resolve => setTimeout(resolve, 500));
+  await until(() => [...sessions.open()].some(session => session.id === slow && session.waiting === 256));
   t.equal(await over('POST', `/v1/sessions/${slow}/step`, { action: 'draw' }), 'too_many_requests');
   await letThrough(257);
   t.ok(((await queued).body.results as unknown as { ok: boolean }[]).every(({ ok }) => ok));

@@ -1,4 +1,3 @@
-import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { RawData } from 'ws';
@@ -16,6 +15,7 @@ import { traceIdIn, traceIdOf } from '../monitoring/trace-requests.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { FrameIdSchema } from './frame-id.ts';
 import { heartbeat } from './heartbeat.ts';
+import { OutgoingFrames } from './outgoing-frames.ts';
 import type { PacedWebSocket } from './paced-websocket.ts';
 import {
   type FrameId,
@@ -27,8 +27,8 @@ import {
 import { checkWatch, SessionFeed, type WatchFrame } from './session-feed.ts';
 
 const RETRY_AFTER_SECONDS = 1;
-/** Characters or bytes of replies above which they do not wait for more to leave with them. */
-const MAX_OUTGOING = 256 * 1024;
+/** Frames besides operations that acknowledge nothing. */
+const READING_FRAMES: ReadonlySet<unknown> = new Set(['ping', 'watch', 'unwatch']);
 
 const checkBatchFrame = compileCheck(
   Type.Object(
@@ -84,6 +84,7 @@ interface Frame {
   readonly id?: unknown;
   readonly op?: unknown;
   readonly session_id?: unknown;
+  readonly items?: unknown;
   traceparent?: unknown;
 }
 
@@ -95,9 +96,17 @@ interface Origin {
   readonly traceId: string | undefined;
 }
 
+/** What is known of a frame when it is answered. */
+interface AskedFrame {
+  readonly id: FrameId;
+  readonly origin: Origin;
+  readonly sessionId: unknown;
+  /** Its reply acknowledges nothing. */
+  readonly reads: boolean;
+}
+
 class Connection<T, B, M> {
   readonly #socket: PacedWebSocket;
-  readonly #stream: Socket;
   readonly #principal: Principal;
   readonly #dispatcher: Dispatcher;
   readonly #problemHandler: ProblemHandler;
@@ -108,8 +117,7 @@ class Connection<T, B, M> {
   #inFlight = 0;
   /** What it watches. */
   #feed: SessionFeed | undefined;
-  #outgoing: M[] = [];
-  #outgoingSize = 0;
+  readonly #outgoing: OutgoingFrames<T, B, M>;
 
   constructor(
     socket: PacedWebSocket,
@@ -120,12 +128,18 @@ class Connection<T, B, M> {
     protocol: FrameProtocol<T, B, M>,
   ) {
     this.#socket = socket;
-    this.#stream = request.raw.socket;
     this.#principal = request.principal;
     this.#dispatcher = dispatcher;
     this.#problemHandler = problemHandler;
     this.#settings = settings;
     this.#protocol = protocol;
+    const stream = request.raw.socket;
+    this.#outgoing = new OutgoingFrames(dispatcher.services.sessions, protocol, {
+      get isOpen() {
+        return socket.readyState === socket.OPEN;
+      },
+      write: frames => stream.write(frames),
+    });
     this.#origin = { trace: request.trace, traceId: traceIdOf(request) };
     socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
     socket.on('error', () => socket.terminate());
@@ -136,29 +150,37 @@ class Connection<T, B, M> {
     let id: FrameId = null;
     let sessionId: unknown;
     let origin = this.#origin;
+    let reads = true;
     try {
       const frame = toFrame(this.#protocol.parse(data, isBinary));
+      reads = this.#isRead(frame);
       sessionId = frame.session_id;
       id = frameId(frame);
       if (frame.traceparent !== undefined) origin = this.#takeOrigin(frame);
       const reply = this.#run(frame, origin);
-      if (reply instanceof Promise) this.#sendLater(id, reply, origin, sessionId);
-      else this.#send(this.#protocol.success(id, reply));
+      if (reply instanceof Promise) this.#sendLater({ id, origin, sessionId, reads }, reply);
+      else this.#outgoing.send(this.#protocol.success(id, reply), reads);
     } catch (error) {
-      this.#fail(id, error, origin, sessionId);
+      this.#fail({ id, origin, sessionId, reads }, error);
     }
   }
 
-  #sendLater(id: FrameId, reply: Promise<T | B>, origin: Origin, sessionId: unknown): void {
+  /** Whether its reply acknowledges nothing. */
+  #isRead({ op, items }: Frame): boolean {
+    if (op === 'batch') return Array.isArray(items) && items.every(item => this.#dispatcher.reads(item?.op));
+    return this.#dispatcher.reads(op) || READING_FRAMES.has(op);
+  }
+
+  #sendLater(asked: AskedFrame, reply: Promise<T | B>): void {
     this.#inFlight++;
     reply.then(
       result => {
         this.#inFlight--;
-        this.#send(this.#protocol.success(id, result));
+        this.#outgoing.send(this.#protocol.success(asked.id, result), asked.reads);
       },
       error => {
         this.#inFlight--;
-        this.#fail(id, error, origin, sessionId);
+        this.#fail(asked, error);
       },
     );
   }
@@ -214,7 +236,8 @@ class Connection<T, B, M> {
       get bytesUnsent() {
         return socket.bytesUnsent;
       },
-      send: message => this.#send(this.#protocol.success(frame.id as FrameId, written(message))),
+      send: message =>
+        this.#outgoing.send(this.#protocol.success(frame.id as FrameId, written(message)), true),
     });
     this.#feed = feed;
     const first = await feed.start();
@@ -243,30 +266,10 @@ class Connection<T, B, M> {
     return runBatch(this.#dispatcher, call, request, this.#protocol.form);
   }
 
-  #fail(id: FrameId, error: unknown, { traceId }: Origin, sessionId: unknown): void {
-    const document = this.#problemHandler.document(error, { traceId, sessionId });
-    this.#send(this.#protocol.failure(id, this.#protocol.form.problem(document)));
+  #fail({ id, origin, sessionId, reads }: AskedFrame, error: unknown): void {
+    const document = this.#problemHandler.document(error, { traceId: origin.traceId, sessionId });
+    this.#outgoing.send(this.#protocol.failure(id, this.#protocol.form.problem(document)), reads);
   }
-
-  /** Replies to the frames of one packet leave in one packet, unless they are many. */
-  #send(message: M): void {
-    this.#outgoing.push(message);
-    this.#outgoingSize += this.#protocol.sizeOf(message);
-    if (this.#outgoingSize > MAX_OUTGOING) this.#flush();
-    else if (this.#outgoing.length === 1) process.nextTick(this.#flush);
-  }
-
-  /** Frames go to the stream themselves: through `ws` each would be two buffers and a separate write. */
-  readonly #flush = (): void => {
-    const messages = this.#outgoing;
-    if (messages.length === 0) return;
-    this.#outgoing = [];
-    this.#outgoingSize = 0;
-    this.#dispatcher.services.sessions.deliver(() => {
-      if (this.#socket.readyState !== this.#socket.OPEN) return;
-      this.#stream.write(this.#protocol.frames(messages));
-    });
-  };
 }
 
 function toFrame(value: unknown): Frame {

@@ -1,5 +1,5 @@
 import { render } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { SiteHeader } from '../../web/header.ts';
 import { html } from '../../web/html.ts';
 import { type Address, formatAddress, parseAddress } from './address.ts';
@@ -21,7 +21,8 @@ function titleOf({ view, run }: Address): string {
 function App({ source }: { readonly source: Source }) {
   const [address, setAddress] = useState(() => parseAddress(location.hash));
   const main = useRef<HTMLElement>(null);
-  useEffect(() => {
+  // Before a link can be followed.
+  useLayoutEffect(() => {
     const follow = () => setAddress(parseAddress(location.hash));
     addEventListener('hashchange', follow);
     return () => removeEventListener('hashchange', follow);

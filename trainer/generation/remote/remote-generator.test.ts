@@ -52,7 +52,7 @@ function generatorOf(
     maxSequenceLength: 128,
     vocabularySize: 512,
     grammars: {},
-    patienceMs: 60_000,
+    patienceMs: 600_000,
     olderVersions: 1,
     note: () => {},
     ...options,

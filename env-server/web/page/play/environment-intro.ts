@@ -48,12 +48,12 @@ export class EnvironmentIntro {
     this.#envId = environment.env_id;
     this.#actions = request.actions ?? [];
     this.#title = title;
-    this.#panel = new SetupPanel(client, environment, () => startOver(this.#bar.seed));
+    this.#panel = new SetupPanel(client, environment, () => startOver(this.#bar.takeSeed()));
     this.#panel.adopt(setupOf(request));
     this.#bar = new StartBar(environment, {
       choose: name => {
         this.#panel.preset = name;
-        startOver(this.#bar.seed);
+        startOver(this.#bar.takeSeed());
       },
       reset,
     });

@@ -13,6 +13,8 @@ export class StartBar {
   readonly #presets: HTMLSelectElement;
   readonly #seed: HTMLInputElement;
   readonly element: HTMLFormElement;
+  /** A seed was written that nothing was begun with: the field keeps it. */
+  #edited = false;
 
   constructor({ presets, capabilities }: Environment, { choose, reset }: StartBarActions) {
     const presetId = newId();
@@ -30,6 +32,9 @@ export class StartBar {
       step: 1,
       placeholder: capabilities.seed ? 'drawn' : 'none',
       disabled: !capabilities.seed,
+      oninput: () => {
+        this.#edited = true;
+      },
     });
     this.element = h(
       'form',
@@ -38,14 +43,14 @@ export class StartBar {
         novalidate: true,
         onsubmit: (event: SubmitEvent) => {
           event.preventDefault();
-          reset(this.seed);
+          reset(this.takeSeed());
         },
       },
       Object.keys(presets).length > 0 &&
         h('span', { class: 'pair' }, h('label', { for: presetId }, 'Preset'), this.#presets),
       h('span', { class: 'pair' }, h('label', { for: seedId }, 'Seed'), this.#seed),
       h('button', { type: 'submit' }, 'Reset'),
-      capabilities.seed && h('button', { type: 'button', onclick: () => reset(undefined) }, 'New seed'),
+      capabilities.seed && h('button', { type: 'button', onclick: () => this.#drawSeed(reset) }, 'New seed'),
     );
   }
 
@@ -57,13 +62,21 @@ export class StartBar {
     this.#presets.value = preset ?? '';
   }
 
-  /** Undefined where the field is empty. */
-  get seed(): number | undefined {
+  /** The seed for an episode that begins now; undefined where the field is empty. */
+  takeSeed(): number | undefined {
+    this.#edited = false;
     const { valueAsNumber } = this.#seed;
     return Number.isNaN(valueAsNumber) ? undefined : valueAsNumber;
   }
 
+  /** Shows the seed that is played, unless another one is being written. */
   set seed(seed: number | undefined) {
+    if (this.#edited) return;
     this.#seed.value = seed === undefined ? '' : String(seed);
+  }
+
+  #drawSeed(reset: StartBarActions['reset']): void {
+    this.#edited = false;
+    reset(undefined);
   }
 }

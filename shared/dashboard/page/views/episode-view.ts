@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useLayoutEffect, useMemo, useState } from 'preact/hooks';
 import { Board } from '../../../web/boards/board.ts';
 import { html } from '../../../web/html.ts';
 import type { EpisodeReply } from '../../reader/trajectories.ts';
@@ -69,7 +69,8 @@ function Episode({ store, address, reply }: RunViewProps & { readonly reply: Epi
 }
 
 function useArrowKeys(turn: number, go: (to: number) => void): void {
-  useEffect(() => {
+  // Before the turn is seen: a key pressed right then is meant for it.
+  useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       const typing = (event.target as Element).closest?.('input, select, textarea');
       if (typing || event.ctrlKey || event.altKey || event.metaKey) return;

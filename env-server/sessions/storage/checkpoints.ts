@@ -1,0 +1,145 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Journal } from '../../persistence/journal/journal.ts';
+import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
+import { RetryTimer } from '../../persistence/retry-timer.ts';
+import type { RowDurability } from '../../persistence/session-rows.ts';
+import { DatabaseThread } from '../../persistence/thread/database-thread.ts';
+import type { EndedSession } from '../ended.ts';
+import type { SessionManager } from '../manager.ts';
+import { changedOf, housekeepingOf, unsavedOf } from './session-selection.ts';
+import {
+  batchesOf,
+  changesOf,
+  endedItems,
+  newReplies,
+  replyItems,
+  type StoredItem,
+  type StoredItems,
+} from './stored-items.ts';
+
+/** What a checkpoint may hold up everything else at once. */
+const SLICE_MS = 4;
+
+export interface CheckpointParts {
+  /** Of the database. */
+  readonly folder: string;
+  /** Of rows that are written while the server runs. */
+  readonly standing: RowDurability;
+  readonly sessions: SessionManager;
+  readonly items: StoredItems;
+  /** Ended, but not yet so in the database. */
+  readonly ended: EndedSession[];
+  readonly health: PersistenceHealth;
+  /** Told when the database has everything that earlier runs have journaled. */
+  readonly onCovered: () => void;
+}
+
+/** Writes what changed of sessions to the database, in a thread and a little at a time, while others have their turn. */
+export class Checkpoints {
+  readonly #parts: CheckpointParts;
+  readonly #thread: DatabaseThread;
+  readonly #retry = new RetryTimer(() => void this.take());
+  #journal: Journal | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #underWay: Promise<void> | undefined;
+  #begun = false;
+  #ended = false;
+
+  constructor(parts: CheckpointParts) {
+    this.#parts = parts;
+    this.#thread = new DatabaseThread({ folder: parts.folder, synced: parts.standing === 'synced' });
+  }
+
+  /**
+   * From now on they are taken when they are due.
+   * @param everyMs 0 takes none but those that are asked for
+   */
+  begin(everyMs: number, journal: Journal | undefined): void {
+    this.#begun = true;
+    this.#journal = journal;
+    if (everyMs > 0) this.#timer = setInterval(() => this.due(), everyMs).unref();
+  }
+
+  /** One is due, unless one that failed is to be repeated later. */
+  due(): void {
+    if (this.#begun && !this.#ended && !this.#retry.pending) void this.take();
+  }
+
+  /** Writes what changed since the last one. A failure is told, and made good by the next. */
+  take(): Promise<void> {
+    this.#underWay ??= this.#write()
+      .then(
+        () => {
+          if (this.#ended) return;
+          this.#retry.succeeded();
+          this.#parts.health.succeeded('checkpoint');
+        },
+        error => this.#fail(error),
+      )
+      .finally(() => {
+        this.#underWay = undefined;
+      });
+    return this.#underWay;
+  }
+
+  /** Takes one that has everything that is done in this turn: one that is under way may have passed some of it. */
+  async takeAnew(): Promise<void> {
+    await nextTurn();
+    await this.#underWay;
+    if (!this.#ended) await this.take();
+  }
+
+  /** From now on nothing is written; at most one change is just being written. */
+  end(): void {
+    this.#ended = true;
+    clearInterval(this.#timer);
+    this.#retry.stop();
+    this.#thread.seal();
+  }
+
+  /** Ends the thread. */
+  close(): Promise<void> {
+    return this.#thread.close();
+  }
+
+  #fail(error: unknown): void {
+    // At the end everything is written at once.
+    if (this.#ended) return;
+    this.#parts.health.failed('checkpoint', error);
+    this.#retry.failed();
+  }
+
+  async #write(): Promise<void> {
+    const { sessions, items, standing } = this.#parts;
+    const mark = this.#journal?.rotate();
+    // A reply that names a session must not be there without it.
+    const replies = newReplies(sessions.clientReplies());
+    const ended = this.#parts.ended.slice();
+    try {
+      await this.#inSlices(items.of(changedOf(sessions.open()), standing));
+      await this.#inSlices(endedItems(ended));
+      await this.#inSlices(replyItems(replies, sessions.now()));
+    } catch (error) {
+      items.giveUp();
+      throw error;
+    }
+    if (this.#ended) return;
+    this.#parts.ended.splice(0, ended.length);
+    for (const { memory, changes } of replies) memory.stored(changes);
+    const marks = [{ ids: [...unsavedOf(sessions.open())], standing: 'open' as const }];
+    await this.#thread.write('writeSessions', { marks, ...housekeepingOf(sessions) });
+    if (this.#ended) return;
+    if (mark !== undefined) this.#journal?.release(mark);
+    this.#parts.onCovered();
+  }
+
+  /** Writes items a few at a time, as many as take no longer than the slice, while others have their turn. */
+  async #inSlices(items: Iterable<StoredItem>): Promise<void> {
+    for (const batch of batchesOf(items, SLICE_MS)) {
+      if (this.#ended) return;
+      await this.#thread.write('writeSessions', changesOf(batch));
+      if (this.#ended) return;
+      for (const { stored } of batch) stored?.();
+    }
+  }
+}

@@ -1,0 +1,62 @@
+import type { SessionManager } from '../../sessions/manager.ts';
+import type { FrameProtocol } from './protocol.ts';
+
+/** Characters or bytes of replies above which they do not wait for more to leave with them. */
+const MAX_OUTGOING = 256 * 1024;
+
+/** Where the frames of a socket go. */
+export interface FrameSink {
+  readonly isOpen: boolean;
+  write(frames: Buffer): void;
+}
+
+/** Replies of one socket. Those to the frames of one packet leave in one packet, unless they are many. */
+export class OutgoingFrames<T, B, M> {
+  readonly #sessions: SessionManager;
+  readonly #protocol: FrameProtocol<T, B, M>;
+  readonly #sink: FrameSink;
+  /** In the order of `#reads`. */
+  #messages: M[] = [];
+  /** Which of the messages acknowledge nothing. */
+  #reads: boolean[] = [];
+  #size = 0;
+
+  constructor(sessions: SessionManager, protocol: FrameProtocol<T, B, M>, sink: FrameSink) {
+    this.#sessions = sessions;
+    this.#protocol = protocol;
+    this.#sink = sink;
+  }
+
+  /** @param reads it acknowledges nothing: while the disk is slow it leaves before what waits for its record */
+  send(message: M, reads: boolean): void {
+    this.#messages.push(message);
+    this.#reads.push(reads);
+    this.#size += this.#protocol.sizeOf(message);
+    if (this.#size > MAX_OUTGOING) this.#flush();
+    else if (this.#messages.length === 1) process.nextTick(this.#flush);
+  }
+
+  readonly #flush = (): void => {
+    const messages = this.#messages;
+    const reads = this.#reads;
+    if (messages.length === 0) return;
+    this.#messages = [];
+    this.#reads = [];
+    this.#size = 0;
+    if (!reads.includes(true)) this.#deliver(messages, false);
+    else if (!reads.includes(false)) this.#deliver(messages, true);
+    else if (this.#sessions.readsGoFirst) {
+      for (const which of [true, false]) {
+        const some = messages.filter((_, i) => reads[i] === which);
+        this.#deliver(some, which);
+      }
+    } else this.#deliver(messages, false);
+  };
+
+  /** Frames go to the stream themselves: through `ws` each would be two buffers and a separate write. */
+  #deliver(messages: readonly M[], reads: boolean): void {
+    this.#sessions.deliver(() => {
+      if (this.#sink.isOpen) this.#sink.write(this.#protocol.frames(messages));
+    }, reads);
+  }
+}
