@@ -22,9 +22,9 @@ import { mean } from '../trainer/algorithms/statistics.ts';
 import { loadRunSettings } from '../trainer/config/load.ts';
 import { readJsonLines } from '../trainer/tracking/jsonlines.ts';
 import { silentProgress } from '../trainer/tracking/progress.ts';
-import { latestCheckpoint } from '../trainer/training/checkpoint.ts';
 import { trainRun } from '../trainer/training/run.ts';
-import { createRunFolder, type RunFolder } from '../trainer/training/run-folder.ts';
+import { latestCheckpoint } from '../trainer/training/run-folder/checkpoint.ts';
+import { createRunFolder, type RunFolder } from '../trainer/training/run-folder/run-folder.ts';
 
 const CONFIG = fileURLToPath(new URL('../configs/bandit-nano.yaml', import.meta.url));
 const ENVIRONMENT = 'Bandit-v0';

@@ -15,9 +15,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { startEnvServer } from '../trainer/commands/env-server-process.ts';
+import { startEnvServer } from '../trainer/commands/processes/env-server-process.ts';
 import { readJsonLines } from '../trainer/tracking/jsonlines.ts';
-import { openRunFolder, runFolderAt } from '../trainer/training/run-folder.ts';
+import { openRunFolder, runFolderAt } from '../trainer/training/run-folder/run-folder.ts';
 
 const TRAINER = fileURLToPath(new URL('../trainer/main.ts', import.meta.url));
 const LOOK_EVERY_MS = 250;

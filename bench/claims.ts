@@ -7,8 +7,8 @@
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { latestCheckpoint } from '../trainer/training/checkpoint.ts';
-import { runFolderAt } from '../trainer/training/run-folder.ts';
+import { latestCheckpoint } from '../trainer/training/run-folder/checkpoint.ts';
+import { runFolderAt } from '../trainer/training/run-folder/run-folder.ts';
 import type { Claim, ClaimRun } from './claims/claim.ts';
 import { CLAIMS } from './claims/claims.ts';
 import { type ClaimOutcome, claimFolder, readOutcome, runName } from './claims/outcomes.ts';

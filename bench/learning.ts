@@ -7,7 +7,7 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import type { RunSummary } from '../trainer/training/report.ts';
+import type { RunSummary } from '../trainer/training/run-folder/report.ts';
 import { readOutcome } from './claims/outcomes.ts';
 import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
 import { positiveInteger } from './flags.ts';

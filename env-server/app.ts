@@ -9,7 +9,7 @@ import { outputLog } from '../shared/log-text.ts';
 import { requestHandlers } from './cluster/request-handlers.ts';
 import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
 import { type CoreParts, ServerCore } from './core.ts';
-import type { Registrations } from './custom/registrations.ts';
+import type { Registrations } from './custom/registrations/registrations.ts';
 import { Problem } from './problems.ts';
 import { scheduler } from './scheduling/fair-scheduler.ts';
 import type { SessionManager } from './sessions/manager.ts';

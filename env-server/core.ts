@@ -4,7 +4,7 @@ import type { Json } from '../shared/json.ts';
 import type { ClusterMembership } from './cluster/membership.ts';
 import type { WorkerChannels } from './cluster/worker-channels.ts';
 import type { Settings } from './config/settings.ts';
-import { Registrations } from './custom/registrations.ts';
+import { Registrations } from './custom/registrations/registrations.ts';
 import { NetworkGuard } from './custom/remote/guard.ts';
 import { RemoteNetwork } from './custom/remote/network.ts';
 import { HeaderSecrets } from './custom/remote/secrets.ts';

@@ -4,6 +4,6 @@ export { VERSION } from '../shared/version.ts';
 export { loadRunSettings } from './config/load.ts';
 export { RunSettings } from './config/settings.ts';
 export { openProgress, type Progress, silentProgress } from './tracking/progress.ts';
-export type { RunSummary } from './training/report.ts';
 export { trainRun } from './training/run.ts';
-export { createRunFolder, openRunFolder, type RunFolder } from './training/run-folder.ts';
+export type { RunSummary } from './training/run-folder/report.ts';
+export { createRunFolder, openRunFolder, type RunFolder } from './training/run-folder/run-folder.ts';

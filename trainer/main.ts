@@ -34,7 +34,7 @@ program
   .option('--resume <run>', 'go on with the run in this folder')
   .option('--dry-run', 'print the settings as resolved, sizes and memory, and stop')
   .action(async (config: string | undefined, overrides: string[], options) => {
-    const { train } = await import('./commands/train.ts');
+    const { train } = await import('./commands/train/train.ts');
     process.exitCode = await train(config, overrides, options);
   });
 
@@ -64,7 +64,7 @@ program
   )
   .option('--dry-run', 'print the settings as resolved, sizes and memory, and stop')
   .action(async (config: string, overrides: string[], options) => {
-    const { supervise } = await import('./commands/train.ts');
+    const { supervise } = await import('./commands/train/train.ts');
     process.exitCode = await supervise(config, overrides, options);
   });
 
@@ -131,7 +131,7 @@ program
   .argument('[overrides...]', `${OVERRIDES_HELP} training.steps=20, for all runs`)
   .option('--dry-run', 'list the runs and stop')
   .action(async (file: string, overrides: string[], options) => {
-    const { sweep } = await import('./commands/sweep.ts');
+    const { sweep } = await import('./commands/sweep/sweep.ts');
     process.exitCode = await sweep(file, overrides, options);
   });
 
@@ -164,7 +164,7 @@ program
   .option('--output <folder>', 'write table, JSON and every episode there')
   .option('--json', 'print JSON instead of a table')
   .action(async (target: string, overrides: string[], options) => {
-    const { evaluate } = await import('./commands/evaluate.ts');
+    const { evaluate } = await import('./commands/evaluate/evaluate.ts');
     process.exitCode = await evaluate(target, overrides, {
       ...options,
       policy: options.policy ?? ['checkpoint'],

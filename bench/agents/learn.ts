@@ -10,7 +10,7 @@ import { programAgent } from '../../trainer/gateway/program-agent.ts';
 import { scratchConfig } from '../../trainer/models/config.ts';
 import type { Tokenizer } from '../../trainer/models/tokenizer/tokenizer.ts';
 import { LocalPolicy } from '../../trainer/policy/local-policy.ts';
-import { Collector } from '../../trainer/rollout/collector.ts';
+import { Collector } from '../../trainer/rollout/collection/collector.ts';
 import { describeTags } from '../../trainer/rollout/described-tag.ts';
 import { type EpisodeSample, samplesOf } from '../../trainer/rollout/episode.ts';
 import { planGroups } from '../../trainer/rollout/tag.ts';

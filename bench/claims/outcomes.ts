@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import type { RunSettings } from '../../trainer/config/settings.ts';
 import type { Metrics } from '../../trainer/data/metrics.ts';
 import { readJsonLines } from '../../trainer/tracking/jsonlines.ts';
-import { latestCheckpoint } from '../../trainer/training/checkpoint.ts';
-import type { RunSummary } from '../../trainer/training/report.ts';
-import { openRunFolder, runFolderAt } from '../../trainer/training/run-folder.ts';
+import { latestCheckpoint } from '../../trainer/training/run-folder/checkpoint.ts';
+import type { RunSummary } from '../../trainer/training/run-folder/report.ts';
+import { openRunFolder, runFolderAt } from '../../trainer/training/run-folder/run-folder.ts';
 import { type ValidationPlan, validationPlan, validationSets } from '../../trainer/training/validation.ts';
 
 const FIRST_TURN = 'collapse_first_turn_sample';

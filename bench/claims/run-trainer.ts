@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { runFolderAt } from '../../trainer/training/run-folder.ts';
+import { runFolderAt } from '../../trainer/training/run-folder/run-folder.ts';
 
 export const ROOT = resolve(import.meta.dirname, '../..');
 

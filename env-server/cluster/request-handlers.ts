@@ -1,7 +1,7 @@
 import type { FastifyInstance, InjectOptions } from 'fastify';
 import type { Logger } from 'pino';
 import type { Registry } from 'prom-client';
-import type { Registrations } from '../custom/registrations.ts';
+import type { Registrations } from '../custom/registrations/registrations.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
 import { newCall, run } from '../operations/dispatch/execute.ts';

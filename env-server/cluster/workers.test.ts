@@ -48,13 +48,14 @@ function isAlive(pid: number): boolean {
   }
 }
 
-async function dial(t: Test, { origin }: ServerProcess) {
+async function dial(t: Test, { origin }: ServerProcess, take?: (reply: Body) => void) {
   const socket = new WebSocket(`${origin.replace('http', 'ws')}/v1/ws`);
   t.teardown(() => socket.terminate());
   const replies = new Map<number, Body>();
   socket.on('message', text => {
     const reply = JSON.parse(text.toString());
     replies.set(reply.id, reply);
+    take?.(reply);
   });
   await once(socket, 'open');
   let frames = 0;
@@ -122,6 +123,18 @@ t.test('two processes on one port are one server', async t => {
     t.equal(new Set(found).size, found.length);
     t.same(found.slice(0, ids.length), ids);
     t.equal(found.length, ids.length + 1);
+  });
+
+  await t.test('a watcher sees the sessions of both workers, and how they end', async t => {
+    const watched = await openInEach(server, { group_id: 'watched' });
+    const shown = new Map<string, Json>();
+    const socket = await dial(t, server, ({ result }) => {
+      for (const card of result.sessions as unknown as Body[]) shown.set(String(card.session_id), card.ended);
+    });
+    void socket.ask({ op: 'watch', group_id: 'watched' });
+    await until(() => watched.every(id => shown.get(id) === null));
+    for (const id of watched) await ask('DELETE', `/v1/sessions/${id}`);
+    for (const id of watched) t.equal((await ask('GET', `/v1/sessions/${id}/replay`)).status, 200);
   });
 
   await t.test('batches and sockets reach sessions of both', async t => {

@@ -1,5 +1,5 @@
 import { LOG_LEVELS, type LogLevel } from '../../shared/log.ts';
-import type { RegistrationLimits } from '../custom/registrations.ts';
+import type { RegistrationLimits } from '../custom/registrations/registrations.ts';
 import type { GuardSettings } from '../custom/remote/guard.ts';
 import { DEEPCODER_DEFAULTS } from '../environments/deepcoder/variables.ts';
 import type { SessionLimits } from '../sessions/limits/admission.ts';

@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { StepInfo } from '../environments/core/environment.ts';
-import { REWARD } from './definition-parts.ts';
+import { REWARD } from './definitions/definition-parts.ts';
 
 /** What somebody else's code says of a state. */
 export interface AnsweredObservation {

@@ -6,7 +6,7 @@ import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { resolveConfig, stepLimit } from '../environments/core/settings.ts';
 import { createRegistry } from '../environments/registry.ts';
 import { composedEnvironment } from './composed.ts';
-import type { ComposedDefinition } from './definition.ts';
+import type { ComposedDefinition } from './definitions/definition.ts';
 
 const registry = createRegistry();
 const compose = (definition: Omit<ComposedDefinition, 'kind'>): AnyEnvironment =>

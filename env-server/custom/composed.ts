@@ -5,9 +5,9 @@ import { resolveConfig, stepLimit } from '../environments/core/settings.ts';
 import { type Registry, UnknownEnvironment } from '../environments/registry.ts';
 import { Problem } from '../problems.ts';
 import { wrap } from '../wrappers/wrap.ts';
-import { aboutSpec } from './about.ts';
-import type { ComposedDefinition } from './definition.ts';
-import { invalidDefinition } from './fault.ts';
+import { aboutSpec } from './definitions/about.ts';
+import type { ComposedDefinition } from './definitions/definition.ts';
+import { invalidDefinition } from './definitions/fault.ts';
 
 /** Wrappers and environments around an environment that is not composed; each is a call within a call and a level of the state. */
 const MAX_LAYERS = 32;

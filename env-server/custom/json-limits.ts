@@ -1,5 +1,5 @@
 import type { Json } from '../../shared/json.ts';
-import { escapePointer } from './fault.ts';
+import { escapePointer } from './definitions/fault.ts';
 
 /** What one value of JSON from elsewhere may be. */
 export interface JsonLimits {

@@ -45,10 +45,13 @@ export class FinishedSessions {
     return this.#bytes;
   }
 
-  /** Keeps a session that ends now, unless nothing was played in it or it is too large. */
+  /**
+   * Keeps a session that ends now, unless it is too large. One in which nothing was played may be on a watcher's screen,
+   * too; it makes room first.
+   */
   keep(session: Session, ending: EndReason, now: number): void {
     const { id, serial, owner, variant, groupId, seed, episode, createdAt, bytes } = session;
-    if (episode.stepCount === 0 || bytes > MOST_BYTES / LARGEST_SHARE) return;
+    if (bytes > MOST_BYTES / LARGEST_SHARE) return;
     const kept: FinishedSession = {
       id,
       serial,
@@ -72,7 +75,7 @@ export class FinishedSessions {
     }
     own.set(id, kept);
     this.#bytes += bytes;
-    if (own.size > MOST_OF_A_CLIENT) this.#drop(first(own)!);
+    if (own.size > MOST_OF_A_CLIENT) this.#drop(firstUnplayed(own) ?? first(own)!);
     while (this.#bytes > MOST_BYTES) this.#drop(this.#oldest()!);
   }
 
@@ -81,10 +84,10 @@ export class FinishedSessions {
     return this.#byOwner.get(owner)?.get(id);
   }
 
-  /** Those of a client, the one that ended last first; of all clients where no owner is given. */
+  /** Those of a client that were played, the one that ended last first; of all clients where no owner is given. */
   list(owner: string | undefined): FinishedSession[] {
-    if (owner !== undefined) return [...(this.#byOwner.get(owner)?.values() ?? [])].reverse();
-    const all = [...this.#byOwner.values()].flatMap(own => [...own.values()]);
+    if (owner !== undefined) return played(this.#byOwner.get(owner)).reverse();
+    const all = [...this.#byOwner.values()].flatMap(played);
     return all.sort((a, b) => b.endedAt - a.endedAt);
   }
 
@@ -127,4 +130,13 @@ export class FinishedSessions {
 function first(own: ReadonlyMap<string, FinishedSession>): FinishedSession | undefined {
   const [session] = own.values();
   return session;
+}
+
+function firstUnplayed(own: ReadonlyMap<string, FinishedSession>): FinishedSession | undefined {
+  for (const session of own.values()) if (session.episode.step === 0) return session;
+  return undefined;
+}
+
+function played(own: ReadonlyMap<string, FinishedSession> | undefined): FinishedSession[] {
+  return [...(own?.values() ?? [])].filter(({ episode }) => episode.step > 0);
 }

@@ -6,8 +6,10 @@ import { runInNewContext } from 'node:vm';
 import { gzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
 import { frameOf, openWebSocket } from '../../bench/floods/wires.ts';
+import { writeSampleRun } from '../../shared/dashboard/sample-runs.test-data.ts';
 import type { JsonObject } from '../../shared/json.ts';
 import type { TestApp } from '../../test/app.test-data.ts';
+import { waiting } from '../../test/environments.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
 import { hostOf, listening } from '../../test/wire.test-data.ts';
 
@@ -78,6 +80,35 @@ async function unread(app: TestApp, texts: readonly (string | Buffer)[]): Promis
       await gone(socket);
     }),
   );
+}
+
+/** Sends texts to connections of their own, and leaves when the replies have begun, which nobody reads. */
+async function begun(app: TestApp, texts: readonly string[]): Promise<void> {
+  const [host, port] = hostOf(app).split(':');
+  await Promise.all(
+    texts.map(async sent => {
+      const socket = connect({ host, port: Number(port) });
+      socket.write(sent);
+      await once(socket, 'readable');
+      await gone(socket);
+    }),
+  );
+}
+
+/** A step of a session of the Open Reward Standard that takes long: its client leaves while events come. */
+async function abandonedCall(app: TestApp): Promise<void> {
+  const { text } = await app.ask('POST', '/create_session', {});
+  const headers = { 'x-session-id': /data: (.*)/.exec(text)![1] };
+  await app.ask('POST', '/create', { env_name: 'test/Slow-v0', task_spec: { seed: 1 } }, headers);
+  const body = JSON.stringify({ name: 'step', input: { action: 'add' } });
+  const head = [
+    'Content-Type: application/json',
+    `Content-Length: ${body.length}`,
+    `X-Session-Id: ${headers['x-session-id']}`,
+  ];
+  await begun(app, [lines(app, 'POST /test%2FSlow-v0/call', head) + body]);
+  for (const pass of waiting.splice(0)) pass();
+  await app.ask('POST', '/delete', {}, headers);
 }
 
 const lines = (app: TestApp, head: string, more: readonly string[] = []): string =>
@@ -205,6 +236,15 @@ const FLOODS: readonly Flood[] = [
       ),
   },
   {
+    name: 'streams of events that nobody reads',
+    async run(app) {
+      await begun(app, Array(20).fill(lines(app, 'GET /runs/api/live?id=a')));
+      for (let i = 0; i < 5; i++) await abandonedCall(app);
+      app.wait(61);
+      app.wait(61);
+    },
+  },
+  {
     name: 'clients of OpenEnv',
     run: app =>
       Promise.all(
@@ -235,7 +275,9 @@ async function settled(t: Test, app: TestApp): Promise<void> {
 }
 
 t.test('floods leave nothing that grows', async t => {
-  const app = await listening(t, { goneSeconds: 60, idleTtlSeconds: 60, lifetimeSeconds: 60 });
+  const runs = t.testdir();
+  writeSampleRun(runs, 'a', { steps: 3 });
+  const app = await listening(t, { goneSeconds: 60, idleTtlSeconds: 60, lifetimeSeconds: 60, runs });
   for (const { name, run } of FLOODS) {
     await t.test(name, async t => {
       await run(app);

@@ -11,9 +11,9 @@ const KEEP_OPEN_MS = 15_000;
 const MAX_STREAMS = 512;
 const LONGEST_ROW_BYTES = 4 * 1024 * 1024;
 /** More that is new is not sent row by row: the page reads the metrics again. */
-const MAX_BACKLOG_BYTES = 1024 * 1024;
+const MAX_BACKLOG_BYTES = 256 * 1024;
 /** A reader that lets so much wait is disconnected: its page connects again from where it is. */
-const MAX_WAITING_BYTES = 4 * 1024 * 1024;
+const MAX_WAITING_BYTES = 1024 * 1024;
 
 function event(name: string, data: unknown): string {
   return `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
@@ -92,9 +92,11 @@ class WatchedRun {
 
   #send(text: string): void {
     this.#wroteAt = performance.now();
+    // What waits for many pages is in memory once.
+    const bytes = Buffer.from(text);
     for (const stream of this.#streams) {
       if (stream.writableLength > MAX_WAITING_BYTES) stream.destroy();
-      else stream.write(text);
+      else stream.write(bytes);
     }
   }
 

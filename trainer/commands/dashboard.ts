@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { exportSite } from '../dashboard/export.ts';
 import { createDashboard } from '../dashboard/server.ts';
-import { stopSignal } from './stop-signal.ts';
+import { stopSignal } from './processes/stop-signal.ts';
 
 /** Where the pages are unless told otherwise: above the environment server's port. */
 const DEFAULT_PORT = 8090;

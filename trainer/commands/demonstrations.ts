@@ -12,8 +12,8 @@ import { type GroupPlan, planGroups } from '../rollout/tag.ts';
 import { writeJsonLines } from '../tracking/jsonlines.ts';
 import { openProgress, type Progress, shownShare } from '../tracking/progress.ts';
 import { agentRollouts, openTextRunContext, type TextRunContext } from '../training/setup/run-context.ts';
-import { hasWeights, openPlayer } from './players.ts';
-import { stopSignal } from './stop-signal.ts';
+import { hasWeights, openPlayer } from './evaluate/players.ts';
+import { stopSignal } from './processes/stop-signal.ts';
 
 export interface DemonstrationsOptions {
   /** File to write. */

@@ -5,11 +5,11 @@ import type { Metrics } from '../data/metrics.ts';
 import { SERIES } from '../diagnostics/collapse/collapse.ts';
 import { REGIMES } from '../diagnostics/collapse/regime.ts';
 import { openProgress } from '../tracking/progress.ts';
-import { type Checkpoint, latestCheckpoint, readCheckpoint } from '../training/checkpoint.ts';
-import { diagnoseCheckpoint } from '../training/diagnose-checkpoint.ts';
-import { openRunFolder } from '../training/run-folder.ts';
+import { type Checkpoint, latestCheckpoint, readCheckpoint } from '../training/run-folder/checkpoint.ts';
+import { diagnoseCheckpoint } from '../training/run-folder/diagnose-checkpoint.ts';
+import { openRunFolder } from '../training/run-folder/run-folder.ts';
 import { localSettings } from './hub/local-models.ts';
-import { stopSignal } from './stop-signal.ts';
+import { stopSignal } from './processes/stop-signal.ts';
 
 export interface DiagnoseOptions {
   readonly json?: boolean;

@@ -8,7 +8,7 @@ import { Models } from '../serve/models.ts';
 import type { RuntimeChoice } from '../tensor/runtime/choice.ts';
 import { openProgress } from '../tracking/progress.ts';
 import { localModel } from './hub/local-models.ts';
-import { stopSignal } from './stop-signal.ts';
+import { stopSignal } from './processes/stop-signal.ts';
 
 /** Environment variables that hold tokens: those on a command line could be read by others. */
 const TOKEN_VARIABLE = 'RAGEN_SERVE_TOKEN';

@@ -3,7 +3,7 @@ import { checkFilterSettings } from '../algorithms/filters/settings.ts';
 import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import { LEAST_DROPOUT } from '../models/adapters/dropout.ts';
-import { curriculumFaults } from '../rollout/curriculum.ts';
+import { curriculumFaults } from '../rollout/levels/curriculum.ts';
 import {
   distributionChange,
   filterSettings,

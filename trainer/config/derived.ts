@@ -4,7 +4,7 @@ import type { FilterSettings } from '../algorithms/filters/settings.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';
 import type { SamplingDistribution } from '../generation/generation.ts';
-import { apportion, curriculumShares } from '../rollout/curriculum.ts';
+import { apportion, curriculumShares } from '../rollout/levels/curriculum.ts';
 import type { RunSettings } from './settings.ts';
 
 /** Groups of each training tag in an iteration, counted from 1; of `groups` in all, where not of a whole iteration. */

@@ -1,5 +1,5 @@
 import { type ReferenceAgentSettings, referenceAgent } from '../rollout/agents/reference-agent.ts';
-import type { Collector } from '../rollout/collector.ts';
+import type { Collector } from '../rollout/collection/collector.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
 import { groupBy } from './episode-metrics.ts';

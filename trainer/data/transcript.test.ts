@@ -6,7 +6,7 @@ import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { compactVocabulary } from '../prompts/compact.ts';
 import { tokenizeConversation } from '../prompts/conversation.ts';
 import type { PromptName } from '../prompts/templates.ts';
-import { Collector } from '../rollout/collector.ts';
+import { Collector } from '../rollout/collection/collector.ts';
 import type { ContextMode } from '../rollout/context.ts';
 import { type DescribedTag, describeTags, promptTask } from '../rollout/described-tag.ts';
 import { CAPS, serve } from '../rollout/server.test-data.ts';

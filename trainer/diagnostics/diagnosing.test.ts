@@ -1,7 +1,7 @@
 import t from 'tap';
 import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
-import type { RunFolder } from '../training/run-folder.ts';
+import type { RunFolder } from '../training/run-folder/run-folder.ts';
 import {
   type Row,
   tinySettings,

@@ -3,7 +3,7 @@ import type { GenerateRequest, Generation } from '../generation/generation.ts';
 import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
 import { CHAT_TEMPLATE_FILE, tokenizerFromFiles } from '../models/tokenizer/load.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
-import { Collector } from '../rollout/collector.ts';
+import { Collector } from '../rollout/collection/collector.ts';
 import { describeTags } from '../rollout/described-tag.ts';
 import type { RewardHook } from '../rollout/rewards/reward-hook.ts';
 import { serve } from '../rollout/server.test-data.ts';

@@ -3,7 +3,7 @@ import t, { type Test } from 'tap';
 import { rubiksCube } from '../../env-server/environments/rubikscube/rubikscube.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { scriptedAgent } from './agents/scripted-agent.ts';
-import { Collector } from './collector.ts';
+import { Collector } from './collection/collector.ts';
 import { describeTags } from './described-tag.ts';
 import type { Episode } from './episode.ts';
 import { serve } from './server.test-data.ts';

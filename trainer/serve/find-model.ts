@@ -4,8 +4,8 @@ import { basename, dirname, join, resolve } from 'node:path';
 import type { RunSettings } from '../config/settings.ts';
 import { endTokenIds, GENERATION_CONFIG_FILE } from '../models/tokenizer/load.ts';
 import { isModelFolder } from '../policy/checkpoint/model-folder.ts';
-import { latestCheckpoint } from '../training/checkpoint.ts';
-import { openRunFolder } from '../training/run-folder.ts';
+import { latestCheckpoint } from '../training/run-folder/checkpoint.ts';
+import { openRunFolder } from '../training/run-folder/run-folder.ts';
 
 const POLICY_FOLDER = 'policy';
 

@@ -4,7 +4,7 @@ import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { silentProgress } from '../tracking/progress.ts';
 import { trainRun } from './run.ts';
-import type { RunFolder } from './run-folder.ts';
+import type { RunFolder } from './run-folder/run-folder.ts';
 import { type Row, tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */

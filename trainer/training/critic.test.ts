@@ -2,12 +2,12 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
-import { evaluate } from '../commands/evaluate.ts';
+import { evaluate } from '../commands/evaluate/evaluate.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { silentProgress } from '../tracking/progress.ts';
-import { latestCheckpoint } from './checkpoint.ts';
 import { trainRun } from './run.ts';
-import type { RunFolder } from './run-folder.ts';
+import { latestCheckpoint } from './run-folder/checkpoint.ts';
+import type { RunFolder } from './run-folder/run-folder.ts';
 import { tinySettings, trainInTwo, trainingRows, trainTiny } from './runs.test-data.ts';
 
 const MAX_MS = 300_000;

@@ -5,7 +5,7 @@ import type { Json } from '../../shared/json.ts';
 import { EndpointScorer } from '../policy/endpoint-scorer.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { startServer } from '../serve/serve.test-data.ts';
-import { latestCheckpoint } from './checkpoint.ts';
+import { latestCheckpoint } from './run-folder/checkpoint.ts';
 import { tinySettings, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */

@@ -4,7 +4,7 @@ import t from 'tap';
 import { mergeConfig } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
 import { serve } from '../rollout/server.test-data.ts';
-import { latestCheckpoint } from './checkpoint.ts';
+import { latestCheckpoint } from './run-folder/checkpoint.ts';
 import { tinySettings, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */

@@ -4,8 +4,8 @@ import t from 'tap';
 import type { Json } from '../../shared/json.ts';
 import { AVERAGE_FOLDER } from '../policy/learning/weight-average.ts';
 import { serve } from '../rollout/server.test-data.ts';
-import { latestCheckpoint } from './checkpoint.ts';
-import type { RunFolder } from './run-folder.ts';
+import { latestCheckpoint } from './run-folder/checkpoint.ts';
+import type { RunFolder } from './run-folder/run-folder.ts';
 import { tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */

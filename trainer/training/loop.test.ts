@@ -11,9 +11,9 @@ import type { GroupPlan } from '../rollout/tag.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { silentProgress } from '../tracking/progress.ts';
 import { openTracker } from '../tracking/tracker.ts';
-import { initialState, latestCheckpoint, readCheckpoint } from './checkpoint.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
-import { createRunFolder, type RunFolder } from './run-folder.ts';
+import { initialState, latestCheckpoint, readCheckpoint } from './run-folder/checkpoint.ts';
+import { createRunFolder, type RunFolder } from './run-folder/run-folder.ts';
 import type { PlayOptions, Rollouts } from './sources/episode-source.ts';
 import { levelHash, validationGroups, validationPlan } from './validation.ts';
 

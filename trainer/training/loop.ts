@@ -7,8 +7,13 @@ import type { Policy } from '../policy/policy.ts';
 import { type Progress, shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { Tracker } from '../tracking/tracker.ts';
 import { TrajectoryWriter } from '../tracking/trajectories.ts';
-import { oldestCheckpoint, saveBestCheckpoint, saveCheckpoint, type TrainerState } from './checkpoint.ts';
-import { type IterationParts, runIteration } from './iteration.ts';
+import { type IterationParts, runIteration } from './iteration/iteration.ts';
+import {
+  oldestCheckpoint,
+  saveBestCheckpoint,
+  saveCheckpoint,
+  type TrainerState,
+} from './run-folder/checkpoint.ts';
 import type { EpisodeSource, Rollouts, SourcePosition } from './sources/episode-source.ts';
 import { PlannedSource } from './sources/planned-source.ts';
 import {

@@ -7,7 +7,7 @@ import { serve } from '../rollout/server.test-data.ts';
 import { serveInProcess } from '../serve/process.test-data.ts';
 import { ADMIN, goldenFolder, startServer } from '../serve/serve.test-data.ts';
 import { silentProgress } from '../tracking/progress.ts';
-import { latestCheckpoint } from './checkpoint.ts';
+import { latestCheckpoint } from './run-folder/checkpoint.ts';
 import { tinySettings, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
 
 const MAX_MS = 300_000;

@@ -9,18 +9,23 @@ import { machineMemory } from '../policy/memory.ts';
 import type { Policy } from '../policy/policy.ts';
 import { meteredAgent } from '../rollout/agents/metered-agent.ts';
 import { referenceAgent } from '../rollout/agents/reference-agent.ts';
-import { IntervalMeter } from '../rollout/interval-meter.ts';
+import { IntervalMeter } from '../rollout/collection/interval-meter.ts';
 import type { RewardHook } from '../rollout/rewards/reward-hook.ts';
 import { dropGroupRows } from '../tracking/group-rows.ts';
 import { type Progress, shownBytes } from '../tracking/progress.ts';
 import { describeRun, RunStatusFile, validationPoint } from '../tracking/run-status.ts';
 import { configuredSinks } from '../tracking/sinks.ts';
 import { openTracker, type Tracker } from '../tracking/tracker.ts';
-import { initialState, latestCheckpoint, saveCheckpoint, type TrainerState } from './checkpoint.ts';
-import type { GenerationPort } from './generation-port.ts';
+import type { GenerationPort } from './iteration/generation-port.ts';
 import { trainLoop } from './loop.ts';
-import { type RunSummary, writeReport } from './report.ts';
-import type { RunFolder } from './run-folder.ts';
+import {
+  initialState,
+  latestCheckpoint,
+  saveCheckpoint,
+  type TrainerState,
+} from './run-folder/checkpoint.ts';
+import { type RunSummary, writeReport } from './run-folder/report.ts';
+import type { RunFolder } from './run-folder/run-folder.ts';
 import { checkFirstPrompts } from './setup/check-prompts.ts';
 import { withCritic } from './setup/open-critic.ts';
 import { type OpenPrograms, openPrograms } from './setup/open-gateway.ts';

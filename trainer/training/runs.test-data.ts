@@ -6,9 +6,9 @@ import { checkRunSettings } from '../config/load.ts';
 import { RunSettings } from '../config/settings.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { type Progress, silentProgress } from '../tracking/progress.ts';
-import { latestCheckpoint } from './checkpoint.ts';
 import { trainRun } from './run.ts';
-import { createRunFolder, type RunFolder } from './run-folder.ts';
+import { latestCheckpoint } from './run-folder/checkpoint.ts';
+import { createRunFolder, type RunFolder } from './run-folder/run-folder.ts';
 
 /** A row of metrics. */
 export type Row = { readonly [name: string]: number };

@@ -1,6 +1,14 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
-import { about, bag, behavior, closed, NAME_LENGTH, task, Wrappers } from '../definition-parts.ts';
+import {
+  about,
+  bag,
+  behavior,
+  closed,
+  NAME_LENGTH,
+  task,
+  Wrappers,
+} from '../definitions/definition-parts.ts';
 
 const MAX_URL_LENGTH = 2048;
 const MAX_HEADERS = 32;

@@ -3,7 +3,7 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Problem } from '../../problems.ts';
 import { isObject } from '../answer.ts';
 import { CircuitBreaker } from '../breaker.ts';
-import { invalidDefinition } from '../fault.ts';
+import { invalidDefinition } from '../definitions/fault.ts';
 import { JsonOutOfBounds, readAnswer } from '../json-limits.ts';
 import { ForbiddenAddress, UnresolvedHost } from './guard.ts';
 import type { RemoteNetwork } from './network.ts';

@@ -9,10 +9,10 @@ import type {
 import type { Space } from '../../environments/core/space.ts';
 import { Problem } from '../../problems.ts';
 import { newId } from '../../sessions/ids.ts';
-import { aboutSpec } from '../about.ts';
 import { type AnsweredObservation, InvalidAnswer, isObject, readOutcome, readSeen } from '../answer.ts';
-import { closed, stepsSetting } from '../definition-parts.ts';
-import { invalidDefinition } from '../fault.ts';
+import { aboutSpec } from '../definitions/about.ts';
+import { closed, stepsSetting } from '../definitions/definition-parts.ts';
+import { invalidDefinition } from '../definitions/fault.ts';
 import type { RagenDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
 import type { RemoteNetwork } from './network.ts';

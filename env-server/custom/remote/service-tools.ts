@@ -3,8 +3,8 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { ActionTool } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/space.ts';
 import { InvalidAnswer, isObject } from '../answer.ts';
-import { DefinitionFaults } from '../fault.ts';
-import { compileSubset } from '../schema-subset.ts';
+import { DefinitionFaults } from '../definitions/fault.ts';
+import { compileSubset } from '../definitions/schema-subset.ts';
 
 const MAX_TOOLS = 128;
 const MAX_TOLD_LENGTH = 10_000;

@@ -3,7 +3,7 @@ import type { Random } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment, Transition } from '../../environments/core/environment.ts';
 import { newId } from '../../sessions/ids.ts';
 import { type AnsweredObservation, readOutcome, readSeen } from '../answer.ts';
-import { compileBehavior } from '../behavior.ts';
+import { compileBehavior } from '../definitions/behavior.ts';
 import type { WebhookDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
 import type { RemoteNetwork } from './network.ts';

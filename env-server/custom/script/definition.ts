@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox';
-import { behavior, closed, task } from '../definition-parts.ts';
+import { behavior, closed, task } from '../definitions/definition-parts.ts';
 
 export const MAX_SOURCE_LENGTH = 256 * 1024;
 

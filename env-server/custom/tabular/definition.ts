@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox';
-import { closed, MAX_TEXT_LENGTH, NAME_LENGTH, REWARD, task } from '../definition-parts.ts';
+import { closed, MAX_TEXT_LENGTH, NAME_LENGTH, REWARD, task } from '../definitions/definition-parts.ts';
 
 export const TabularOutcome = closed(
   {

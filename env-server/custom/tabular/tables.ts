@@ -1,5 +1,5 @@
 import type { Sliced } from '../../../shared/slices.ts';
-import { DefinitionFaults, escapePointer } from '../fault.ts';
+import { DefinitionFaults, escapePointer } from '../definitions/fault.ts';
 import type { TabularDefinition } from './definition.ts';
 
 /** How far a sum of probabilities may be from 1. */

@@ -12,8 +12,8 @@ import {
   type StepInfo,
 } from '../../environments/core/environment.ts';
 import { COUNT, charactersOf, choice, dict, list } from '../../environments/core/spaces.ts';
-import { aboutSpec } from '../about.ts';
-import { closed, DEFAULT_MAX_STEPS, stepsSetting } from '../definition-parts.ts';
+import { aboutSpec } from '../definitions/about.ts';
+import { closed, DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
 import type { TabularDefinition } from './definition.ts';
 import { planFor } from './planning.ts';
 import { branchOf, compileTables, type TableState, type Tables, warningsOf } from './tables.ts';

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
-import { DEFINITIONS, Definition, KINDS, PROTOCOLS } from '../../custom/definition.ts';
-import type { Registered, Registrations } from '../../custom/registrations.ts';
+import { DEFINITIONS, Definition, KINDS, PROTOCOLS } from '../../custom/definitions/definition.ts';
+import type { Registered, Registrations } from '../../custom/registrations/registrations.ts';
 import { withoutSecrets } from '../../custom/remote/secrets.ts';
 import { type CheckReport as Report, RULES, type Rule } from '../../environments/core/checker/report.ts';
 import type { AuditAction, StoredEnvironment } from '../../persistence/stored-environment.ts';

@@ -46,6 +46,15 @@ t.test('an ended session is forgotten after a minute; looking keeps no session a
   isProblem(t, await ask('GET', '/v1/sessions/s-nowhere/replay'), 'unknown_session');
 });
 
+t.test('a session that ended before its first step can be looked at', async t => {
+  const { ask, open } = await testApp(t);
+  const id = await open({ seed: 7 });
+  await ask('DELETE', `/v1/sessions/${id}`);
+  const { body } = await ask('GET', `/v1/sessions/${id}/replay`);
+  t.match(body.session, { session_id: id, step: 0, ended: 'session_closed' });
+  t.equal((body.records as unknown as unknown[]).length, 1);
+});
+
 t.test('a long episode comes page by page', async t => {
   const { ask, open } = await testApp(t);
   const id = await open({ config: { goal: 1e6, max_steps: 1e6 }, options: {} });

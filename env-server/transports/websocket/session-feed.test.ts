@@ -156,6 +156,12 @@ t.test('a client’s ended sessions are bounded', async t => {
   }
   const principal: Principal = { name: 'local', scopes: new Set(['play']) };
   t.equal(app.sessions.finished(principal).length, 200);
+  await app.ask('DELETE', `/v1/sessions/${await app.open()}`);
+  t.equal(
+    app.sessions.finished(principal).length,
+    200,
+    'one without a step takes no place from those that were played',
+  );
   const { send, next } = await dial(t, app, '/v1/ws');
   send({ id: 1, op: 'watch', limit: 200 });
   t.equal((await next()).result.order.length as unknown as number, 200);

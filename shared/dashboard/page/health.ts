@@ -113,7 +113,8 @@ function progressCards({ validations, run, state }: RunRow): HealthCard[] {
       },
     ];
   }
-  const change = `Success went from ${percent(first.success)} to ${percent(last.success)}`;
+  const [before, after] = [percent(first.success), percent(last.success)];
+  const change = before === after ? `Success stayed at ${after}` : `Success went from ${before} to ${after}`;
   const better =
     last.low === undefined || first.high === undefined
       ? last.success > first.success

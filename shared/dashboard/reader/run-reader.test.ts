@@ -305,6 +305,26 @@ t.test('200 pages that watch a run hear of each row once, wherever they begin', 
   for (const stream of [...streams, late]) stream.destroy();
 });
 
+t.test('a page that reads nothing is cut at a bound in bytes, while another hears every row', async t => {
+  const root = t.testdir();
+  const file = join(writeSampleRun(root, 'a', { steps: 3 }), 'metrics.jsonl');
+  const reader = new RunReader(root);
+  const live = new LiveRuns(reader);
+  t.teardown(() => live.close());
+  const run = (await reader.find('a'))!;
+  const { size } = statSync(file);
+  const [deaf, listening] = [live.open(run, size)!, live.open(run, size)!];
+  await heard(listening, 'event: files');
+  let most = 0;
+  for (let step = 100; !deaf.destroyed; step++) {
+    appendFileSync(file, `{"step":${step},"text":"${'x'.repeat(200 * 1024)}"}\n`);
+    t.match(await heard(listening, `"step":${step},`), /event: metrics/);
+    most = Math.max(most, deaf.writableLength + deaf.readableLength);
+  }
+  t.ok(most < 1.5 * 1024 * 1024, `${most} bytes wait`);
+  listening.destroy();
+});
+
 t.test('lines of many megabytes and binary files are passed over', async t => {
   const root = t.testdir();
   const file = join(writeSampleRun(root, 'a', { steps: 0 }), 'metrics.jsonl');

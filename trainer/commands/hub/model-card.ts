@@ -7,7 +7,7 @@ import { loraConfig } from '../../config/sections/lora.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { parseModelName } from '../../hub/model-name.ts';
 import { shownShare } from '../../tracking/progress.ts';
-import type { EvaluationRow } from '../evaluation.ts';
+import type { EvaluationRow } from '../evaluate/evaluation.ts';
 import { validationCurve } from './validation-curve.ts';
 
 /** What a card is written from. */

@@ -8,7 +8,7 @@ import { publishModel } from '../../hub/publish.ts';
 import { isAdapterFolder, readAdapterConfig } from '../../policy/checkpoint/adapter-folder.ts';
 import { findServedModel } from '../../serve/find-model.ts';
 import { openProgress, type Progress } from '../../tracking/progress.ts';
-import { readCheckpoint } from '../../training/checkpoint.ts';
+import { readCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { type CardParts, CURVE_FILE, modelCard, validationsOf } from './model-card.ts';
 import { validationCurve } from './validation-curve.ts';
 

@@ -1,7 +1,7 @@
 import { pairedBootstrap } from '../../algorithms/paired-bootstrap.ts';
 import { mean, unbiasedStd } from '../../algorithms/statistics.ts';
 import { shownDuration, shownShare } from '../../tracking/progress.ts';
-import type { RunSummary } from '../../training/report.ts';
+import type { RunSummary } from '../../training/run-folder/report.ts';
 import type { SweepPlan, SweepRun } from './sweep-plan.ts';
 
 /** A run of a sweep and how far it is. */

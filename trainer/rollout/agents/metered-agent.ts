@@ -1,4 +1,4 @@
-import type { IntervalMeter } from '../interval-meter.ts';
+import type { IntervalMeter } from '../collection/interval-meter.ts';
 import type { Agent } from './agent.ts';
 
 /** The agent, with the time in which it has something to answer measured. */

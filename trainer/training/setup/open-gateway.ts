@@ -4,8 +4,8 @@ import { programAgent } from '../../gateway/program-agent.ts';
 import type { GatewayPolicy } from '../../gateway/rollout-model.ts';
 import type { Generator } from '../../generation/generator.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
+import type { IntervalMeter } from '../../rollout/collection/interval-meter.ts';
 import type { EpisodeAgent } from '../../rollout/episode-agent.ts';
-import type { IntervalMeter } from '../../rollout/interval-meter.ts';
 import type { RunContext } from './run-context.ts';
 
 /** Programs that play, and their end. */

@@ -9,8 +9,8 @@ import { RemoteGenerator } from '../../generation/remote/remote-generator.ts';
 import { SglangEngine } from '../../generation/remote/sglang-engine.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
 import type { Episode } from '../../rollout/episode.ts';
-import { checkedGap } from '../generation-gap.ts';
-import type { GenerationPort } from '../generation-port.ts';
+import { checkedGap } from '../iteration/generation-gap.ts';
+import type { GenerationPort } from '../iteration/generation-port.ts';
 import type { RunContext } from './run-context.ts';
 
 export interface GenerationParts {

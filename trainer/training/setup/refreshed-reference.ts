@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { RunSettings } from '../../config/settings.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
 import type { Policy } from '../../policy/policy.ts';
-import type { RunFolder } from '../run-folder.ts';
+import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { ReferencePolicy } from './open-policy.ts';
 
 const NAME = /^step-(\d+)$/;

@@ -11,7 +11,7 @@ import { findTokenizer } from '../../policy/checkpoint/model-folder.ts';
 import { compactVocabulary } from '../../prompts/compact.ts';
 import type { Agent } from '../../rollout/agents/agent.ts';
 import { policyAgent } from '../../rollout/agents/policy-agent.ts';
-import { Collector, type CollectorSettings } from '../../rollout/collector.ts';
+import { Collector, type CollectorSettings } from '../../rollout/collection/collector.ts';
 import {
   type DescribedTag,
   describeTags,

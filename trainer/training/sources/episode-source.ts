@@ -1,8 +1,8 @@
 import type { Metrics } from '../../data/metrics.ts';
 import type { SamplingDistribution } from '../../generation/generation.ts';
-import type { TagSuccess } from '../../rollout/curriculum.ts';
 import type { Episode } from '../../rollout/episode.ts';
-import type { ReplayedLevel } from '../../rollout/level-replay.ts';
+import type { TagSuccess } from '../../rollout/levels/curriculum.ts';
+import type { ReplayedLevel } from '../../rollout/levels/level-replay.ts';
 import type { GroupPlan } from '../../rollout/tag.ts';
 
 export interface PlayOptions {

@@ -4,9 +4,9 @@ import { groupsPerTag, recordsTrajectories, samplingDistribution } from '../../c
 import type { RunSettings } from '../../config/settings.ts';
 import { groupBy } from '../../data/episode-metrics.ts';
 import type { Metrics } from '../../data/metrics.ts';
-import { adaptiveShares, apportion, followSuccess } from '../../rollout/curriculum.ts';
 import type { Episode } from '../../rollout/episode.ts';
-import { chooseReplays, learnability, rememberLevels } from '../../rollout/level-replay.ts';
+import { adaptiveShares, apportion, followSuccess } from '../../rollout/levels/curriculum.ts';
+import { chooseReplays, learnability, rememberLevels } from '../../rollout/levels/level-replay.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { type GroupPlan, planGroups } from '../../rollout/tag.ts';
 import type { EpisodeSource, PlayedGroups, Rollouts, SourcePosition } from './episode-source.ts';

@@ -10,9 +10,9 @@ import { RunSettings } from '../../config/settings.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
 import { silentProgress } from '../../tracking/progress.ts';
-import { latestCheckpoint } from '../checkpoint.ts';
 import { trainRun } from '../run.ts';
-import { createRunFolder } from '../run-folder.ts';
+import { latestCheckpoint } from '../run-folder/checkpoint.ts';
+import { createRunFolder } from '../run-folder/run-folder.ts';
 import { type Row, tinySettings, trainTiny, weightsOf } from '../runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */

@@ -6,8 +6,8 @@ import { countOnes } from '../../data/sequences/loss-mask.ts';
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
-import { learningRateAt } from '../schedule.ts';
-import { splitEvenly, updatePolicy } from '../update.ts';
+import { learningRateAt } from '../update/schedule.ts';
+import { splitEvenly, updatePolicy } from '../update/update.ts';
 
 export type WarmStartSettings = NonNullable<RunSettings['warm_start']>;
 

@@ -16,7 +16,8 @@ export function Histogram({ title, items }: { readonly title: string; readonly i
   if (items.length === 0) return html`<p class="hint">No groups yet.</p>`;
   const values = items.map(({ value }) => value);
   const low = Math.min(0, ...values);
-  const high = Math.max(...values, low + 1e-9);
+  const greatest = Math.max(...values);
+  const high = greatest > low ? greatest : low + 1;
   const bins = Array.from({ length: BINS }, () => ({ kept: 0, dropped: 0 }));
   for (const { value, kept } of items) {
     const bin = Math.min(BINS - 1, Math.floor(((value - low) / (high - low)) * BINS));
@@ -28,7 +29,7 @@ export function Histogram({ title, items }: { readonly title: string; readonly i
   const cut = cutOf(items);
   const at = (value: number) => ((value - low) / (high - low)) * WIDTH;
   const kept = items.filter(item => item.kept).length;
-  const words = `${title}: ${counted(items.length, 'group')} from ${short(low)} to ${short(high)}, ${kept} kept${cut === undefined ? '' : `, cut at ${short(cut)}`}`;
+  const words = `${title}: ${counted(items.length, 'group')} from ${short(Math.min(...values))} to ${short(greatest)}, ${kept} kept${cut === undefined ? '' : `, cut at ${short(cut)}`}`;
   return html`<figure class="chart">
     <figcaption>${title}</figcaption>
     <svg class="histogram" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label=${words}>

@@ -1,0 +1,119 @@
+import Type, { type Static, type TProperties } from 'typebox';
+import type { Json } from '../../../shared/json.ts';
+
+/** What definitions of several kinds are made of. */
+
+/** Longest id and name, in characters. */
+export const NAME_LENGTH = 128;
+export const MAX_TEXT_LENGTH = 20_000;
+const MAX_STEPS = 100_000;
+/** Steps of an episode where the definition names none. */
+export const DEFAULT_MAX_STEPS = 100;
+
+export const closed = <P extends TProperties>(
+  properties: P,
+  options: { title?: string; description?: string } = {},
+) => Type.Object(properties, { additionalProperties: false, ...options });
+
+/** `max_steps` of a configuration: sessions may ask for fewer than the definition allows. */
+export const stepsSetting = (maxSteps: number) =>
+  Type.Integer({
+    default: maxSteps,
+    minimum: 1,
+    maximum: maxSteps,
+    description: 'Steps before truncation.',
+  });
+
+export const bag = (description: string) =>
+  Type.Record(Type.String(), Type.Unsafe<Json>({}), { description });
+
+/** What is said of an environment of any kind. */
+export const about = {
+  title: Type.String({ minLength: 1, maxLength: 200 }),
+  description: Type.Optional(
+    Type.String({ maxLength: MAX_TEXT_LENGTH, description: 'The rules for readers, in Markdown.' }),
+  ),
+  tags: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: NAME_LENGTH }), { maxItems: 16 })),
+};
+
+/** And of one whose task the definition itself sets. */
+export const task = {
+  ...about,
+  instruction: Type.String({
+    minLength: 1,
+    maxLength: MAX_TEXT_LENGTH,
+    description: 'What a player is told: the task and how it is won.',
+  }),
+  max_episode_steps: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: MAX_STEPS,
+      default: DEFAULT_MAX_STEPS,
+      description:
+        'Steps after which an episode is truncated; sessions may ask for fewer with `config.max_steps`.',
+    }),
+  ),
+};
+
+/** Bounds of a reward. */
+export const REWARD = { minimum: -1e12, maximum: 1e12 };
+
+const ActionSpace = Type.Union(
+  [
+    closed({
+      type: Type.Literal('Discrete'),
+      names: Type.Array(Type.String({ minLength: 1, maxLength: NAME_LENGTH }), {
+        minItems: 1,
+        maxItems: 10_000,
+        description: 'Names of the actions; their ids count from `start`.',
+      }),
+      start: Type.Optional(Type.Integer({ default: 0 })),
+    }),
+    closed({
+      type: Type.Literal('Text'),
+      max_length: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 2000 })),
+      format: Type.Optional(
+        Type.String({ maxLength: 2000, description: 'How an action is written, e.g. `guess[number]`.' }),
+      ),
+    }),
+    closed({
+      type: Type.Literal('Json'),
+      schema: bag(
+        'JSON Schema of an action; see docs/how-to/custom-environments.md for the keywords that it may use.',
+      ),
+      format: Type.Optional(Type.String({ maxLength: 2000, description: 'How an action is written.' })),
+    }),
+  ],
+  { title: 'DefinedActionSpace' },
+);
+export type DefinedActionSpace = Static<typeof ActionSpace>;
+
+/** How an environment is played whose rules are code. */
+export const behavior = {
+  action_space: ActionSpace,
+  example_action: Type.Unsafe<Json>({ description: 'An action of the space.' }),
+  observation_max_length: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: 1_000_000, default: 10_000, description: 'Longest observation.' }),
+  ),
+  reward_range: Type.Optional(
+    Type.Array(Type.Number(REWARD), {
+      minItems: 2,
+      maxItems: 2,
+      description: 'Least and greatest reward of one step; unbounded when absent.',
+    }),
+  ),
+  config_schema: Type.Optional(
+    bag(
+      'JSON Schema of the configuration: an object whose properties have defaults. Without it there is nothing to configure but `max_steps`.',
+    ),
+  ),
+  options_schema: Type.Optional(bag('JSON Schema of reset options, which pin the start of an episode.')),
+};
+
+export const Wrappers = Type.Array(
+  closed({
+    name: Type.String({ minLength: 1, maxLength: NAME_LENGTH }),
+    options: Type.Optional(bag('By the wrapper’s own schema.')),
+  }),
+  { maxItems: 16, description: 'Applied in this order: the first is the innermost.' },
+);

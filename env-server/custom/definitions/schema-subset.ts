@@ -1,0 +1,149 @@
+import Type, { type TSchema } from 'typebox';
+import { Value } from 'typebox/value';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { type DefinitionFaults, escapePointer } from './fault.ts';
+
+/** Property names: nothing that means something to JavaScript. */
+const PROPERTY_NAME = /^(?!(?:__proto__|constructor|prototype)$)[A-Za-z_][A-Za-z0-9_-]{0,63}$/;
+const DEEPEST = 8;
+const MAX_NODES = 500;
+const MAX_CHOICES = 1000;
+
+const NOTES = ['title', 'description', 'default'];
+const ANY = Type.Unknown();
+
+/** Keywords by type. Those that a hostile schema could make slow or circular (`pattern`, `$ref`…) are left out. */
+const KEYWORDS: { readonly [type: string]: readonly string[] } = {
+  object: ['properties', 'required', 'additionalProperties'],
+  array: ['items', 'minItems', 'maxItems'],
+  string: ['minLength', 'maxLength', 'enum'],
+  number: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
+  integer: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
+  boolean: [],
+  null: [],
+};
+const NUMERIC = new Set([...KEYWORDS.number, 'minItems', 'maxItems', 'minLength', 'maxLength']);
+
+/** The types and keywords that schemas of custom environments may use. */
+export const SUBSET = Object.entries(KEYWORDS)
+  .map(([type, keywords]) => (keywords.length > 0 ? `${type} (${keywords.join(', ')})` : type))
+  .join('; ');
+
+/**
+ * The schema of a custom environment's configuration, options or actions: a subset of JSON Schema that is quick to
+ * check regardless of content. Objects take only the properties they name.
+ * @param pointer where it stands in the definition; every fault is noted there
+ */
+export function compileSubset(schema: Json, pointer: string, faults: DefinitionFaults): TSchema {
+  return new SubsetCompiler(faults).compile(schema, pointer, 0);
+}
+
+/** Compiles the parts of one schema and counts them. */
+class SubsetCompiler {
+  readonly #faults: DefinitionFaults;
+  #nodes = 0;
+
+  constructor(faults: DefinitionFaults) {
+    this.#faults = faults;
+  }
+
+  compile(node: Json, at: string, depth: number): TSchema {
+    const wrong = (detail: string, where = at): TSchema => {
+      this.#faults.add(where, detail);
+      return ANY;
+    };
+    if (!isObject(node)) return wrong('a schema is an object');
+    if (depth > DEEPEST) return wrong(`schemas are nested at most ${DEEPEST} deep`);
+    if (++this.#nodes > MAX_NODES) return wrong(`a schema has at most ${MAX_NODES} parts`);
+    const { type } = node;
+    if (typeof type !== 'string' || !Object.hasOwn(KEYWORDS, type)) {
+      return wrong(`must be one of ${Object.keys(KEYWORDS).join(', ')}`, `${at}/type`);
+    }
+    for (const [key, value] of Object.entries(node)) {
+      if (key !== 'type' && !NOTES.includes(key) && !KEYWORDS[type].includes(key)) {
+        wrong(`unknown keyword "${key}"; a schema may use: ${SUBSET}`, `${at}/${escapePointer(key)}`);
+      }
+      if (NUMERIC.has(key) && typeof value !== 'number') wrong('must be a number', `${at}/${key}`);
+    }
+    const compiled = this.#ofType(type, node, at, depth, wrong);
+    if (
+      node.default !== undefined &&
+      !Value.Check(compiled, Value.Default(compiled, structuredClone(node.default)))
+    ) {
+      wrong('the default does not fit its own schema', `${at}/default`);
+    }
+    return compiled;
+  }
+
+  #ofType(
+    type: string,
+    node: JsonObject,
+    at: string,
+    depth: number,
+    wrong: (detail: string, where?: string) => TSchema,
+  ): TSchema {
+    const limits = Object.fromEntries(
+      Object.entries(node).filter(([key]) => NUMERIC.has(key) || NOTES.includes(key)),
+    );
+    switch (type) {
+      case 'object':
+        return this.#object(node, limits, at, depth, wrong);
+      case 'array':
+        return Type.Array(
+          node.items === undefined ? ANY : this.compile(node.items, `${at}/items`, depth + 1),
+          limits,
+        );
+      case 'string':
+        if (node.enum === undefined) return Type.String(limits);
+        if (!isTextList(node.enum) || node.enum.length === 0 || node.enum.length > MAX_CHOICES) {
+          return wrong(`must be a list of 1 to ${MAX_CHOICES} strings`, `${at}/enum`);
+        }
+        return Type.Enum([...node.enum], { type: 'string', ...limits });
+      case 'number':
+        return Type.Number(limits);
+      case 'integer':
+        return Type.Integer(limits);
+      case 'boolean':
+        return Type.Boolean(limits);
+      default:
+        return Type.Null(limits);
+    }
+  }
+
+  #object(
+    node: JsonObject,
+    notes: object,
+    at: string,
+    depth: number,
+    wrong: (detail: string, where?: string) => TSchema,
+  ): TSchema {
+    const { properties = {}, required = [], additionalProperties } = node;
+    if (additionalProperties !== undefined && additionalProperties !== false) {
+      wrong('objects take only the properties they name', `${at}/additionalProperties`);
+    }
+    if (!isObject(properties)) return wrong('must be an object of schemas', `${at}/properties`);
+    if (!isTextList(required)) return wrong('must be a list of names', `${at}/required`);
+    for (const name of required) {
+      if (!Object.hasOwn(properties, name)) wrong(`"${name}" is not one of the properties`, `${at}/required`);
+    }
+    const entries = Object.entries(properties).flatMap(([name, property]): [string, TSchema][] => {
+      const where = `${at}/properties/${escapePointer(name)}`;
+      if (!PROPERTY_NAME.test(name)) {
+        wrong('a property is named with letters, digits, _ and -, beginning with a letter', where);
+        return [];
+      }
+      const compiled = this.compile(property, where, depth + 1);
+      const optional = !required.includes(name) && (property as JsonObject).default === undefined;
+      return [[name, optional ? Type.Optional(compiled) : compiled]];
+    });
+    return Type.Object(Object.fromEntries(entries), { ...notes, additionalProperties: false });
+  }
+}
+
+function isObject(value: Json): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isTextList(value: Json): value is readonly string[] {
+  return Array.isArray(value) && value.every(item => typeof item === 'string');
+}

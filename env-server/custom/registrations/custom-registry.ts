@@ -1,0 +1,107 @@
+import type { Logger } from 'pino';
+import type { AnyEnvironment } from '../../environments/core/environment.ts';
+import type { StoredEnvironment } from '../../persistence/stored-environment.ts';
+import { type BuildContext, buildEnvironment } from '../builder.ts';
+import type { Definition } from '../definitions/definition.ts';
+import { Endpoint } from '../remote/endpoint.ts';
+import { dependentsOf, type StoredEnvironments } from './compositions.ts';
+
+/** The custom environments that a process knows of, offered in its registry as far as they can be made. */
+export class CustomRegistry {
+  readonly #context: BuildContext;
+  readonly #log: Logger;
+  readonly #stored = new Map<string, StoredEnvironment>();
+
+  constructor(context: BuildContext, log: Logger) {
+    this.#context = context;
+    this.#log = log;
+  }
+
+  /** By id, those that could not be made as well. */
+  get all(): StoredEnvironments {
+    return this.#stored;
+  }
+
+  /** Offers what a store holds now: takes what is new or changed, drops what is gone, and makes anew what is composed from either. */
+  follow(rows: readonly StoredEnvironment[]): void {
+    const { registry } = this.#context;
+    const present = new Set(rows.map(({ envId }) => envId));
+    const affected: StoredEnvironment[] = [];
+    for (const [envId, gone] of this.#stored) {
+      if (present.has(envId)) continue;
+      this.#stored.delete(envId);
+      if (registry.find(envId)) registry.remove(envId);
+      affected.push(gone);
+    }
+    for (const row of rows) {
+      if (isSame(this.#stored.get(row.envId), row)) continue;
+      this.#stored.set(row.envId, row);
+      affected.push(row);
+    }
+    for (const { envId } of affected)
+      affected.push(...dependentsOf(this.#stored, envId).filter(one => !affected.includes(one)));
+    this.#offer(affected.filter(({ envId }) => present.has(envId)));
+  }
+
+  /** Makes and offers environments. One that cannot be made is logged and left out, not removed from the store. */
+  #offer(all: readonly StoredEnvironment[]): void {
+    const failures = new Map<StoredEnvironment, unknown>();
+    // One may be composed from another that comes later.
+    let waiting = all;
+    for (let before = -1; waiting.length !== before; ) {
+      before = waiting.length;
+      waiting = waiting.filter(stored => {
+        try {
+          this.#context.registry.register(this.#build(stored));
+          return false;
+        } catch (error) {
+          failures.set(stored, error);
+          return true;
+        }
+      });
+    }
+    for (const stored of waiting) {
+      const { envId } = stored;
+      this.#log.error(
+        { err: failures.get(stored), env_id: envId },
+        `${envId} was registered but cannot be made any more`,
+      );
+    }
+  }
+
+  #build({ envId, definition, facts }: StoredEnvironment): AnyEnvironment {
+    this.#warnOfHeaders(envId, definition as unknown as Definition);
+    return buildEnvironment(envId, definition as unknown as Definition, facts, this.#context);
+  }
+
+  /** An environment whose headers cannot be had is offered, and says so to those who play it. */
+  #warnOfHeaders(envId: string, definition: Definition): void {
+    if (definition.kind !== 'remote') return;
+    try {
+      // Its getter reads them.
+      void new Endpoint(envId, definition, this.#context.network).headers;
+    } catch (error) {
+      this.#log.error({ env_id: envId }, (error as Error).message);
+    }
+  }
+
+  /** Offers an environment that was made already, and others that were made again because of it. */
+  put(stored: StoredEnvironment, environments: readonly AnyEnvironment[]): void {
+    this.#stored.set(stored.envId, stored);
+    for (const environment of environments) this.#context.registry.register(environment);
+  }
+
+  /** From now on it is not offered. */
+  take(envId: string): void {
+    this.#stored.delete(envId);
+    this.#context.registry.remove(envId);
+  }
+}
+
+function isSame(known: StoredEnvironment | undefined, row: StoredEnvironment): boolean {
+  return (
+    known?.revision === row.revision &&
+    known.registeredAt === row.registeredAt &&
+    known.replacedAt === row.replacedAt
+  );
+}

@@ -1,0 +1,307 @@
+import type { Logger } from 'pino';
+import type { JsonObject } from '../../../shared/json.ts';
+import type { CheckReport } from '../../environments/core/checker/report.ts';
+import { ENVIRONMENT_ID } from '../../environments/core/environment-id.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { storageFaultOf } from '../../persistence/storage-problem.ts';
+import type { Store } from '../../persistence/store.ts';
+import type { StoredEnvironment } from '../../persistence/stored-environment.ts';
+import { Problem } from '../../problems.ts';
+import type { Principal } from '../../sessions/principal.ts';
+import type { BuildContext } from '../builder.ts';
+import type { Definition } from '../definitions/definition.ts';
+import { hasLiteralHeaders } from '../remote/secrets.ts';
+import { type AuditedAttempt, AuditTrail } from './audit-trail.ts';
+import { dependentsOf, editionOf, rebuildAround, refuseCircle } from './compositions.ts';
+import { CustomRegistry } from './custom-registry.ts';
+import { Trials } from './trials.ts';
+
+/** When it is worth a try whether somebody has removed an environment. */
+const RETRY_AFTER_SECONDS = 60;
+/** How soon a process offers what another one has registered. */
+const REFRESH_MS = 1000;
+
+export interface RegistrationLimits {
+  readonly maxCustomEnvironments: number;
+}
+
+export interface RegistrationParts {
+  readonly context: BuildContext;
+  readonly store: Store;
+  readonly log: Logger;
+  readonly limits: RegistrationLimits;
+  /** Open sessions of an environment. */
+  readonly sessionsOf: (envId: string) => MaybePromise<number>;
+  /** Lets the other processes of this server know that something has changed, where there are any. */
+  readonly announce?: () => Promise<void>;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+}
+
+/** A registration that was accepted. */
+export interface Registered {
+  readonly stored: StoredEnvironment;
+  readonly report: CheckReport;
+}
+
+/** The custom environments of a server: who may register, replace and remove them, and what is needed for it. */
+export class Registrations {
+  readonly #parts: RegistrationParts;
+  readonly audit: AuditTrail;
+  readonly #trials: Trials;
+  readonly #customRegistry: CustomRegistry;
+  /** Ids that somebody is registering or replacing now. */
+  readonly #underWay = new Set<string>();
+  #warned = false;
+  #watch: NodeJS.Timeout | undefined;
+
+  constructor(parts: RegistrationParts) {
+    this.#parts = parts;
+    this.audit = new AuditTrail(parts);
+    this.#trials = new Trials(parts.context);
+    this.#customRegistry = new CustomRegistry(parts.context, parts.log);
+  }
+
+  /** Offers what the store holds, and from now on what other processes put into it. */
+  start(): void {
+    this.#sealOldHeaders();
+    this.#customRegistry.follow(this.#parts.store.environments());
+    if (this.durable) this.#watch = setInterval(() => this.refresh(), REFRESH_MS).unref();
+  }
+
+  /** Headers that an earlier version stored in clear are encrypted. */
+  #sealOldHeaders(): void {
+    const { store, context, log } = this.#parts;
+    const old = store.environments().filter(({ definition }) => hasLiteralHeaders(definition));
+    if (old.length === 0) return;
+    const sealed = old.map(row => ({
+      ...row,
+      definition: context.network.secrets.seal(row.envId, row.definition),
+    }));
+    store.rewriteDefinitions(sealed);
+    log.info(`the headers of ${old.map(({ envId }) => envId).join(', ')} are encrypted from now on`);
+  }
+
+  stop(): void {
+    clearInterval(this.#watch);
+  }
+
+  /** Takes over what other processes on the same database have registered, replaced and removed. */
+  refresh(): void {
+    const { store, log } = this.#parts;
+    try {
+      if (store.changedElsewhere()) this.#customRegistry.follow(store.environments());
+    } catch (error) {
+      if (!storageFaultOf(error)) throw error;
+      log.warn({ err: error }, 'what other processes have registered cannot be read now');
+    }
+  }
+
+  /** Names the definition that an id stands for now; another one after every change. */
+  edition(envId: string): string {
+    return editionOf(this.#customRegistry.all, envId);
+  }
+
+  get durable(): boolean {
+    return this.#parts.store.durable;
+  }
+
+  /**
+   * Adds an environment.
+   * @throws Problem `invalid_request`, `environment_exists`, `check_failed`, `too_many_environments`,
+   * `too_many_requests`
+   */
+  register(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
+    return this.#audited({ principal, action: 'register', envId, definition }, () =>
+      this.#register(principal, envId, definition),
+    );
+  }
+
+  async #register(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
+    if (!ENVIRONMENT_ID.test(envId)) {
+      const detail = `an environment id reads [namespace/]Name-vN, for example me/Maze-v0; got ${JSON.stringify(envId)}`;
+      throw new Problem('invalid_request', detail, { violations: [{ pointer: '/env_id', detail }] });
+    }
+    const { limits, context } = this.#parts;
+    if (context.registry.isBuiltIn(envId)) throw builtIn(envId);
+    if (this.#customRegistry.all.has(envId) || this.#underWay.has(envId) || context.registry.find(envId)) {
+      throw exists(envId);
+    }
+    if (this.#customRegistry.all.size + this.#underWay.size >= limits.maxCustomEnvironments) {
+      throw new Problem(
+        'too_many_environments',
+        `the server holds ${limits.maxCustomEnvironments} custom environments, the most it may have`,
+        { retryAfterSeconds: RETRY_AFTER_SECONDS },
+      );
+    }
+    return this.#accept(principal, 'register', envId, definition, undefined);
+  }
+
+  /**
+   * Gives an id another definition. Sessions that are open go on with the old one.
+   * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`, `invalid_request`, `check_failed`,
+   * `environment_in_use` where environments composed from it no longer fit
+   */
+  replace(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
+    return this.#audited({ principal, action: 'replace', envId, definition }, () =>
+      this.#replace(principal, envId, definition),
+    );
+  }
+
+  async #replace(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
+    const known = this.#own(principal, envId);
+    if (this.#underWay.has(envId)) {
+      throw new Problem('environment_in_use', `${envId} is being replaced or removed by another request`);
+    }
+    return this.#accept(principal, 'replace', envId, definition, known);
+  }
+
+  /**
+   * Withdraws an environment.
+   * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`, `environment_in_use`
+   */
+  remove(principal: Principal, envId: string): Promise<void> {
+    const definition = this.#customRegistry.all.get(envId)?.definition;
+    return this.#audited({ principal, action: 'remove', envId, definition }, () =>
+      this.#remove(principal, envId),
+    );
+  }
+
+  async #remove(principal: Principal, envId: string): Promise<void> {
+    this.#own(principal, envId);
+    const { sessionsOf } = this.#parts;
+    const sessions = await sessionsOf(envId);
+    // It may have been removed meanwhile.
+    const known = this.#own(principal, envId);
+    if (sessions > 0) {
+      throw new Problem('environment_in_use', `${sessions} open sessions play ${envId}; close them first`);
+    }
+    const dependents = dependentsOf(this.#customRegistry.all, envId);
+    if (dependents.length > 0) {
+      const names = dependents.map(({ envId }) => envId).join(', ');
+      throw new Problem('environment_in_use', `${names} is composed from ${envId}; remove that first`);
+    }
+    if (this.#underWay.has(envId)) {
+      throw new Problem('environment_in_use', `${envId} is being replaced or removed by another request`);
+    }
+    await this.#withdraw(principal, known);
+  }
+
+  /** From now on nobody opens sessions of it, unless it cannot be removed from the store. */
+  async #withdraw(principal: Principal, known: StoredEnvironment): Promise<void> {
+    const { store, context } = this.#parts;
+    const { envId, definition } = known;
+    const environment = context.registry.find(envId);
+    this.#underWay.add(envId);
+    this.#customRegistry.take(envId);
+    try {
+      const entry = this.audit.accepted({ principal, action: 'remove', envId, definition });
+      await store.removeEnvironment(envId, entry);
+      // What was registered elsewhere meanwhile may have brought it back.
+      this.#customRegistry.take(envId);
+    } catch (error) {
+      this.#customRegistry.put(known, environment ? [environment] : []);
+      throw error;
+    } finally {
+      this.#underWay.delete(envId);
+    }
+  }
+
+  /**
+   * A definition as it was registered, for its owner.
+   * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`
+   */
+  definition(principal: Principal, envId: string): StoredEnvironment {
+    return this.#own(principal, envId);
+  }
+
+  /**
+   * Plays any environment and reports whether it keeps its contract.
+   * @throws UnknownEnvironment, Problem `too_many_requests`
+   */
+  async check(principal: Principal, envId: string): Promise<CheckReport> {
+    const environment = this.#parts.context.registry.get(envId);
+    return this.#trials.check(principal.name, environment, this.#customRegistry.all.get(envId)?.kind);
+  }
+
+  async #accept(
+    principal: Principal,
+    action: 'register' | 'replace',
+    envId: string,
+    given: Definition,
+    known: StoredEnvironment | undefined,
+  ): Promise<Registered> {
+    const { context, store, now } = this.#parts;
+    const plain = given as unknown as JsonObject;
+    const definition = context.network.secrets.seal(envId, plain) as unknown as Definition;
+    refuseCircle(envId, definition, this.#customRegistry.all);
+    this.#underWay.add(envId);
+    try {
+      const { environment, facts, report } = await this.#trials.tryOut(principal.name, envId, definition);
+      const rebuilt = rebuildAround(environment, this.#customRegistry.all, context);
+      const stored: StoredEnvironment = {
+        envId,
+        kind: definition.kind,
+        definition: definition as unknown as JsonObject,
+        facts,
+        owner: known?.owner ?? principal.name,
+        revision: (known?.revision ?? 0) + 1,
+        registeredAt: known?.registeredAt ?? now(),
+        replacedAt: known ? now() : null,
+      };
+      const entry = this.audit.accepted({ principal, action, envId, definition });
+      if (!(await store.putEnvironment(stored, entry))) throw exists(envId);
+      this.#customRegistry.put(stored, [environment, ...rebuilt]);
+      return { stored, report };
+    } finally {
+      this.#underWay.delete(envId);
+    }
+  }
+
+  /** @throws Problem unless this principal may change the environment */
+  #own(principal: Principal, envId: string): StoredEnvironment {
+    const { registry } = this.#parts.context;
+    if (registry.isBuiltIn(envId)) throw builtIn(envId);
+    const stored = this.#customRegistry.all.get(envId);
+    if (!stored) {
+      registry.get(envId);
+      throw new Problem('unknown_environment', `${envId} was not registered by anybody`);
+    }
+    if (stored.owner !== principal.name && !principal.scopes.has('admin')) {
+      throw new Problem(
+        'forbidden',
+        `${envId} belongs to ${stored.owner}; only its owner or an administrator may`,
+      );
+    }
+    return stored;
+  }
+
+  /** Does the work, lets the other processes know, and notes what came of it. */
+  async #audited<T>(attempt: AuditedAttempt, work: () => Promise<T>): Promise<T> {
+    const result = await this.audit.follow(attempt, async () => {
+      const done = await work();
+      await this.#parts.announce?.();
+      return done;
+    });
+    this.#warnOfLoss();
+    return result;
+  }
+
+  #warnOfLoss(): void {
+    const { log, store } = this.#parts;
+    if (store.durable || this.#warned) return;
+    this.#warned = true;
+    log.warn('registrations last until this server stops: start it with --data <folder> to keep them');
+  }
+}
+
+function exists(envId: string): Problem {
+  return new Problem(
+    'environment_exists',
+    `${envId} is registered already; PUT /v1/envs/${encodeURIComponent(envId)} replaces it`,
+  );
+}
+
+function builtIn(envId: string): Problem {
+  return new Problem('builtin_environment', `${envId} is built in and can be neither replaced nor removed`);
+}

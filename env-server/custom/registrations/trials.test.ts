@@ -1,0 +1,58 @@
+import t, { type Test } from 'tap';
+import { createRegistry } from '../../environments/registry.ts';
+import type { BuildContext } from '../builder.ts';
+import type { Definition } from '../definitions/definition.ts';
+import { EXAMPLES } from '../examples.ts';
+import { localNetwork, testService } from '../remote/service.test-data.ts';
+import { ScriptPool } from '../script/pool.ts';
+import { Trials } from './trials.ts';
+
+const HELD = Symbol('held');
+
+/** A workshop, and a definition of a service that answers nothing until the test ends. */
+async function workshopOf(tap: Test): Promise<{ context: BuildContext; silent: Definition }> {
+  const scripts = new ScriptPool({
+    workers: 1,
+    timeMs: 200,
+    memoryBytes: 32 * 1024 * 1024,
+    outputLength: 10_000,
+    valueBytes: 10_000,
+  });
+  const held: (() => void)[] = [];
+  tap.teardown(() => {
+    for (const release of held) release();
+    return scripts.close();
+  });
+  const service = await testService(tap, async () => {
+    await new Promise<void>(resolve => held.push(resolve));
+    return { body: {} };
+  });
+  const silent = { ...(EXAMPLES.webhook.value.definition as object), url: service.url, timeout_ms: 300_000 };
+  const context = { registry: createRegistry(), scripts, network: localNetwork(tap) };
+  return { context, silent: silent as unknown as Definition };
+}
+
+t.test('a trial that takes too long is given up', async t => {
+  const { context, silent } = await workshopOf(t);
+  const trials = new Trials(context, 50);
+  await t.rejects(trials.tryOut('me', 'me/Silent-v0', silent), {
+    code: 'check_failed',
+    message: 'the check of me/Silent-v0 took more than 0.05 s',
+  });
+});
+
+t.test('the trials of one token and of all are bounded, also while given up ones go on', async t => {
+  const { context, silent } = await workshopOf(t);
+  const trials = new Trials(context, 50);
+  const begin = (principal: string, index: number) =>
+    trials.tryOut(principal, `me/S${index}-v0`, silent).then(
+      () => HELD,
+      error => error.code,
+    );
+  const first = await Promise.all(Array.from({ length: 4 }, (_, i) => begin('me', i)));
+  t.same(first, new Array(4).fill('check_failed'));
+  t.equal(await begin('me', 4), 'too_many_requests');
+  await t.rejects(trials.tryOut('me', 'me/S-v0', silent), /4 environments of one token are being checked/);
+  t.same(new Set(await Promise.all([0, 1, 2, 3].map(i => begin('other', i)))), new Set(['check_failed']));
+  await t.rejects(trials.tryOut('third', 'me/S-v0', silent), /8 environments are being checked/);
+});

@@ -1,0 +1,131 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { JsonObject } from '../../../shared/json.ts';
+import { type CheckOptions, checkEnvironment } from '../../environments/core/checker/checker.ts';
+import type { CheckReport } from '../../environments/core/checker/report.ts';
+import type { AnyEnvironment } from '../../environments/core/environment.ts';
+import { Problem } from '../../problems.ts';
+import { type BuildContext, buildInSlices, learnFacts } from '../builder.ts';
+import type { Definition } from '../definitions/definition.ts';
+
+/** Trials are work for the whole server, so only some run at a time, and one principal leaves room for others. */
+const MAX_TRIALS = 8;
+const MAX_TRIALS_PER_PRINCIPAL = 4;
+const RETRY_AFTER_SECONDS = 1;
+const MS_PER_S = 1000;
+
+/** How much is played, and how long a trial may take from the first request to the last. */
+interface TrialExtent {
+  readonly check: CheckOptions;
+  readonly totalMs: number;
+}
+
+const EXTENT: TrialExtent = { check: { budgetMs: 5000 }, totalMs: 30_000 };
+/** A service that may be far away is spared. */
+const REMOTE_EXTENT: TrialExtent = { check: { episodes: 2, steps: 10, budgetMs: 20_000 }, totalMs: 60_000 };
+
+/** An environment that passed. */
+export interface PassedTrial {
+  readonly environment: AnyEnvironment;
+  readonly facts: JsonObject;
+  readonly report: CheckReport;
+}
+
+/** Makes and plays environments before anybody else does. */
+export class Trials {
+  readonly #context: BuildContext;
+  /** By principal. */
+  readonly #running = new Map<string, number>();
+  readonly #totalMs: number;
+
+  /** @param totalMs what no trial may take, however long its kind may */
+  constructor(context: BuildContext, totalMs = Number.POSITIVE_INFINITY) {
+    this.#context = context;
+    this.#totalMs = totalMs;
+  }
+
+  /**
+   * Makes an environment from its definition and plays it.
+   * @throws Problem `invalid_request`, `check_failed`, `environment_in_use`, `too_many_requests`
+   */
+  tryOut(principal: string, envId: string, definition: Definition): Promise<PassedTrial> {
+    const extent = extentOf(definition.kind);
+    return this.#inTurn(principal, envId, extent, async () => {
+      const { registry } = this.#context;
+      const facts = await learnFacts(envId, definition, this.#context);
+      const { environment, warnings } = await buildInSlices(envId, definition, facts, this.#context);
+      const base = definition.kind === 'composed' ? registry.get(definition.env_id) : undefined;
+      const report = { ...(await checkEnvironment(environment, extent.check)), warnings };
+      if (!report.passed) throw checkFailed(report);
+      if (base && registry.find(base.spec.id) !== base) {
+        throw new Problem('environment_in_use', `${base.spec.id} changed meanwhile; try again`);
+      }
+      return { environment, facts, report };
+    });
+  }
+
+  /**
+   * Plays an environment that is there already.
+   * @param kind of a custom environment; undefined for one that is built in
+   * @throws Problem `check_failed` when it takes too long, `too_many_requests`
+   */
+  check(principal: string, environment: AnyEnvironment, kind: string | undefined): Promise<CheckReport> {
+    const extent = extentOf(kind);
+    return this.#inTurn(principal, environment.spec.id, extent, () =>
+      checkEnvironment(environment, extent.check),
+    );
+  }
+
+  /** A trial that takes too long is given up, and counts until what it has begun is done. */
+  async #inTurn<T>(
+    principal: string,
+    envId: string,
+    { totalMs }: TrialExtent,
+    work: () => Promise<T>,
+  ): Promise<T> {
+    const own = this.#running.get(principal) ?? 0;
+    if (own >= MAX_TRIALS_PER_PRINCIPAL) throw busy(MAX_TRIALS_PER_PRINCIPAL, 'of one token ');
+    const all = [...this.#running.values()].reduce((sum, running) => sum + running, 0);
+    if (all >= MAX_TRIALS) throw busy(MAX_TRIALS, '');
+    this.#running.set(principal, own + 1);
+    const done = work().finally(() => this.#release(principal));
+    const mostMs = Math.min(totalMs, this.#totalMs);
+    const watch = new AbortController();
+    const late = delay(mostMs, undefined, { signal: watch.signal, ref: false }).then(() => {
+      throw new Problem('check_failed', `the check of ${envId} took more than ${mostMs / MS_PER_S} s`);
+    });
+    late.catch(() => undefined);
+    try {
+      return await Promise.race([done, late]);
+    } finally {
+      done.catch(() => undefined);
+      watch.abort();
+    }
+  }
+
+  #release(principal: string): void {
+    const left = (this.#running.get(principal) ?? 1) - 1;
+    if (left > 0) this.#running.set(principal, left);
+    else this.#running.delete(principal);
+  }
+}
+
+function busy(limit: number, whose: string): Problem {
+  return new Problem(
+    'too_many_requests',
+    `${limit} environments ${whose}are being checked, the most at a time`,
+    { retryAfterSeconds: RETRY_AFTER_SECONDS },
+  );
+}
+
+function extentOf(kind: string | undefined): TrialExtent {
+  return kind === 'remote' ? REMOTE_EXTENT : EXTENT;
+}
+
+function checkFailed({ env_id, findings }: CheckReport): Problem {
+  const violations = findings.map(({ rule, message, where }) => ({
+    pointer: '/definition',
+    detail: `${rule}: ${message}${where ? ` (${where})` : ''}`,
+  }));
+  const [first] = violations;
+  return new Problem('check_failed', `${env_id} was not accepted: ${first.detail}`, { violations });
+}

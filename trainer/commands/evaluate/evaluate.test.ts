@@ -1,0 +1,141 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { stringify } from 'yaml';
+import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
+import { serve } from '../../rollout/server.test-data.ts';
+import { readJsonLines } from '../../tracking/jsonlines.ts';
+import { tinySettings, trainTiny } from '../../training/runs.test-data.ts';
+import { evaluate } from './evaluate.ts';
+import type { EvaluationRow } from './evaluation.ts';
+
+interface Written {
+  readonly rows: EvaluationRow[];
+  readonly usage: { readonly [key: string]: unknown }[];
+}
+
+const MAX_MS = 300_000;
+
+/** A chat model that always goes the same way. */
+async function chatModel(t: Test, answer: string) {
+  const conversations: ChatMessage[][] = [];
+  const server = createServer(async (request, response) => {
+    let text = '';
+    for await (const chunk of request) text += chunk;
+    conversations.push(JSON.parse(text).messages);
+    const choices = [{ message: { content: answer }, finish_reason: 'stop' }];
+    response.end(JSON.stringify({ choices, usage: { prompt_tokens: 100, completion_tokens: 10 } }));
+  });
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`, conversations };
+}
+
+t.test('players are compared on the same levels, and everything is written', { timeout: MAX_MS }, async t => {
+  const [server] = (await serve(t)).servers;
+  const folder = t.testdir();
+  const config = join(folder, 'lakes.yaml');
+  writeFileSync(
+    config,
+    stringify(tinySettings(server.name, folder, 'lakes', { validation: { episodes: 12 } })),
+  );
+  const model = await chatModel(t, '<answer>Right || Down</answer> or <answer>Up</answer>');
+  const output = join(folder, 'out');
+  const printed = t.capture(console, 'log');
+  const place = [
+    'rollout.prompt=chat',
+    'rollout.stop_strings=[</answer>]',
+    `endpoint.url=${model.url}`,
+    'endpoint.model=tiny',
+    'endpoint.price_per_million={prompt: 1, completion: 10}',
+    'validation.temperature=0.5',
+  ];
+  const policy = ['endpoint', 'random', 'optimal'];
+  t.equal(await evaluate(config, place, { policy, attempts: 3, output, quiet: true }), 0);
+  t.match(printed()[0].args[0], /pass@k %/);
+
+  const { rows, usage } = JSON.parse(readFileSync(join(output, 'evaluation.json'), 'utf8')) as Written;
+  t.same(
+    rows.map(row => [row.policy, row.mode, row.episodes]),
+    [
+      ['endpoint', 'greedy', 12],
+      ['endpoint', 'temperature 0.5', 36],
+      ['random', 'reference', 36],
+      ['optimal', 'reference', 12],
+    ],
+  );
+  const [greedy, , random, optimal] = rows;
+  t.equal(greedy.format_valid, 1);
+  t.equal(greedy.pass_at, undefined);
+  t.same(Object.keys(random.pass_at!), ['1', '2', '3']);
+  t.ok(Math.abs(random.pass_at![1] - random.success) < 1e-12 && random.pass_at![3] >= random.pass_at![1]);
+  t.ok(optimal.success > greedy.success);
+  const asked = model.conversations.length;
+  t.match(usage, [
+    { policy: 'endpoint', model: 'tiny', requests: asked, retries: 0, prompt_tokens: 100 * asked },
+  ]);
+  t.ok(Math.abs((usage[0].cost as number) - (asked * (100 + 100)) / 1e6) < 1e-12);
+  t.same(readdirSync(output).sort(), [
+    'endpoint-greedy.jsonl',
+    'endpoint-temperature_0.5.jsonl',
+    'evaluation.json',
+    'evaluation.txt',
+    'optimal-reference.jsonl',
+    'random-reference.jsonl',
+  ]);
+  t.equal(readJsonLines(join(output, 'random-reference.jsonl')).length, 36);
+  const [first] = readJsonLines(join(output, 'endpoint-greedy.jsonl'));
+  t.match(first, { turns: [{ llm_raw_response: /^<answer>Right \|\| Down<\/answer>$/ }] });
+
+  const longest = model.conversations.toSorted((a, b) => b.length - a.length)[0];
+  t.same(
+    longest.slice(0, 4).map(({ role }) => role),
+    ['system', 'user', 'assistant', 'user'],
+  );
+  t.equal(longest[2].content, '<answer>Right || Down</answer>');
+});
+
+t.test('a run is evaluated from its folder; what is missing is said', { timeout: MAX_MS }, async t => {
+  const [server] = (await serve(t)).servers;
+  const folder = t.testdir();
+  const headless = { training: { steps: 0 }, policy: { value_head: false } };
+  const run = await trainTiny(tinySettings(server.name, folder, 'run', headless));
+  const printed = t.capture(console, 'log');
+  t.equal(
+    await evaluate(run.path, ['validation.episodes=6'], { policy: ['checkpoint'], json: true, quiet: true }),
+    0,
+  );
+  const rows = JSON.parse(printed()[0].args[0]) as EvaluationRow[];
+  const [kept] = readdirSync(run.evaluations);
+  t.match(JSON.parse(readFileSync(join(run.evaluations, kept), 'utf8')), {
+    command: 'evaluate run --policy checkpoint',
+    trained: { step: 0 },
+    rows: [{ tag: 'Lake' }],
+  });
+  t.same(
+    rows.map(({ mode, episodes }) => [mode, episodes]),
+    [
+      ['greedy', 6],
+      ['temperature 0.5', 6],
+    ],
+  );
+  t.ok(rows[0].response_length! > 0);
+  const evaluated = printed().length;
+  for (const head of [true, false]) {
+    const overrides = [`policy.value_head=${head}`, 'validation.episodes=6'];
+    t.equal(await evaluate(run.path, overrides, { policy: ['checkpoint'], json: true, quiet: true }), 0);
+  }
+  for (const { args } of printed().slice(evaluated)) {
+    t.same(JSON.parse(args[0]), rows, 'plays alike with and without a value head in the config');
+  }
+  const refused = (policy: string, ...overrides: string[]) =>
+    evaluate(run.path, overrides, { policy: [policy], quiet: true });
+  await t.rejects(refused('endpoint'), /endpoint\.url=http/);
+  await t.rejects(refused('endpoint', 'endpoint={url: "http://x", model: y}'), /rollout\.prompt=chat/);
+  const keyed = 'endpoint={url: "http://x", model: y, api_key_env: RAGEN_TEST_NO_SUCH_KEY}';
+  await t.rejects(refused('endpoint', 'rollout.prompt=chat', keyed), /RAGEN_TEST_NO_SUCH_KEY is not set/);
+  await t.rejects(refused('oracle'), /no such reference policy; it has random, optimal/);
+  await t.rejects(evaluate(join(folder, 'none'), [], { policy: ['random'] }), /does not exist/);
+});

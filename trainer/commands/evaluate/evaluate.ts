@@ -1,0 +1,172 @@
+import { existsSync, mkdirSync, statSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { readLogLevel } from '../../../shared/log.ts';
+import { loadRunSettings, overriddenSettings, type SettingsPurpose } from '../../config/load.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import type { EndpointUsage } from '../../generation/endpoint/completions.ts';
+import { writeAtomically } from '../../tracking/atomic-file.ts';
+import { openProgress } from '../../tracking/progress.ts';
+import { writeEpisodes } from '../../tracking/trajectories.ts';
+import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
+import { openRunFolder, type RunFolder } from '../../training/run-folder/run-folder.ts';
+import { agentRollouts } from '../../training/setup/run-context.ts';
+import { playValidation, validationPlan } from '../../training/validation.ts';
+import { localSettings } from '../hub/local-models.ts';
+import { stopSignal } from '../processes/stop-signal.ts';
+import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
+import { hasWeights, openPlayer, playerFolders } from './players.ts';
+
+export interface EvaluateOptions {
+  /** Who plays: `checkpoint`, a checkpoint folder, `endpoint`, or a reference policy such as `random` and `optimal`. */
+  readonly policy: readonly string[];
+  /** Attempts at each level, for pass@k; 1 unless told otherwise. */
+  readonly attempts?: number;
+  /** Folder for tables, JSON and every episode. */
+  readonly output?: string;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+/** What a player asked of an endpoint, and what that cost. */
+interface UsageRow {
+  readonly policy: string;
+  readonly model: string;
+  readonly requests: number;
+  readonly retries: number;
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  /** In the currency of `endpoint.price_per_million`. */
+  readonly cost: number;
+}
+
+/**
+ * The command `evaluate`: plays the validation levels of a run or a config, greedily and as sampled, and prints success
+ * with its confidence interval.
+ * @param target a run folder or a config file
+ * @returns the exit status
+ */
+export async function evaluate(
+  target: string,
+  overrides: readonly string[],
+  options: EvaluateOptions,
+): Promise<number> {
+  const { policy: names, attempts = 1, output } = options;
+  if (!Number.isInteger(attempts) || attempts < 1) {
+    throw new Error(`--attempts is a whole number from 1, got ${options.attempts}`);
+  }
+  const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
+  const startedAt = performance.now();
+  const { settings, checkpoint, run } = readTarget(
+    target,
+    overrides,
+    names.some(hasWeights) ? 'train' : 'play',
+  );
+  const stop = stopSignal(() => progress.note('stopping'));
+  const { local } = await localSettings(settings, { progress, signal: stop });
+  const folders = await playerFolders(names, { progress, signal: stop });
+  const note = progress.note.bind(progress);
+  const rows: EvaluationRow[] = [];
+  const usage: UsageRow[] = [];
+  if (output !== undefined) mkdirSync(output, { recursive: true });
+  for (const [i, name] of names.entries()) {
+    const player = await openPlayer(folders[i], { settings: local, checkpoint, note: progress.warn, stop });
+    try {
+      for (const mode of player.modes) {
+        const groupSize = mode.varied ? attempts : 1;
+        const levels = settings.validation.episodes;
+        note(`${name}: ${levels} levels${groupSize > 1 ? `, ${groupSize} attempts each` : ''}, ${mode.name}`);
+        const whole = validationPlan(settings);
+        const plan = { ...whole, sampling: { ...whole.sampling, temperature: mode.temperature }, groupSize };
+        const { episodes } = await playValidation(
+          agentRollouts(player.context, mode.agent, progress.warn),
+          plan,
+          stop,
+        );
+        rows.push(...evaluationRows(name, mode.name, episodes));
+        if (output !== undefined) {
+          writeEpisodes(join(output, `${fileName(name)}-${fileName(mode.name)}.jsonl`), episodes);
+        }
+      }
+      if (player.usage) usage.push(usageRow(name, settings, player.usage()));
+    } finally {
+      await player.close();
+    }
+  }
+  const table = evaluationTable(rows);
+  for (const row of usage) note(usageText(row));
+  if (output !== undefined) {
+    const { seed } = validationPlan(settings);
+    const { episodes } = settings.validation;
+    const document = { target, seed, levels: episodes, attempts, rows, usage };
+    writeAtomically(join(output, 'evaluation.json'), `${JSON.stringify(document, null, 1)}\n`);
+    writeAtomically(join(output, 'evaluation.txt'), `${[table, ...usage.map(usageText)].join('\n')}\n`);
+  }
+  if (run) saveEvaluation(run, { names, rows, seconds: (performance.now() - startedAt) / 1000 });
+  console.log(options.json ? JSON.stringify(rows, null, 1) : table);
+  return 0;
+}
+
+function readTarget(
+  target: string,
+  overrides: readonly string[],
+  purpose: SettingsPurpose,
+): { settings: RunSettings; checkpoint?: string; run?: RunFolder } {
+  if (!existsSync(target)) {
+    throw new Error(`${target} does not exist; evaluate takes a run folder or a config file`);
+  }
+  if (!statSync(target).isDirectory()) return { settings: loadRunSettings(target, overrides, purpose) };
+  const { run, settings } = openRunFolder(target);
+  return {
+    settings: overriddenSettings(settings, overrides, run.config, purpose),
+    checkpoint: latestCheckpoint(run)?.policy,
+    run,
+  };
+}
+
+/** Keeps the result in the run's folder, where the leaderboard finds it. */
+function saveEvaluation(
+  run: RunFolder,
+  evaluation: {
+    readonly names: readonly string[];
+    readonly rows: readonly EvaluationRow[];
+    readonly seconds: number;
+  },
+): void {
+  const state = latestCheckpoint(run)?.state;
+  const date = new Date().toISOString();
+  const { names, rows, seconds } = evaluation;
+  mkdirSync(run.evaluations, { recursive: true });
+  const document = {
+    date,
+    command: `evaluate ${basename(run.path)} ${names.map(name => `--policy ${name}`).join(' ')}`,
+    seconds,
+    trained: state && { step: state.step, sampled_tokens: state.sampledTokens, seconds: state.seconds },
+    rows,
+  };
+  const file = join(run.evaluations, `${date.replaceAll(':', '-')}.json`);
+  writeAtomically(file, `${JSON.stringify(document, null, 1)}\n`);
+}
+
+function usageRow(policy: string, { endpoint }: RunSettings, used: EndpointUsage): UsageRow {
+  const { model, price_per_million: price } = endpoint!;
+  return {
+    policy,
+    model,
+    requests: used.requests,
+    retries: used.retries,
+    prompt_tokens: used.promptTokens,
+    completion_tokens: used.completionTokens,
+    cost: (used.promptTokens * price.prompt + used.completionTokens * price.completion) / 1e6,
+  };
+}
+
+function usageText({ model, requests, retries, prompt_tokens, completion_tokens, cost }: UsageRow): string {
+  return (
+    `${model}: ${requests} requests (${retries} again), ${prompt_tokens} prompt and ${completion_tokens} completion tokens` +
+    (cost > 0 ? `, cost ${cost.toFixed(4)}` : '')
+  );
+}
+
+function fileName(text: string): string {
+  return text.replace(/[^A-Za-z0-9._]+/g, '_').replace(/^_+|_+$/g, '');
+}

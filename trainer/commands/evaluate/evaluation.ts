@@ -1,0 +1,110 @@
+import { meanPassAtK } from '../../algorithms/rewards/pass-at-k.ts';
+import { mean } from '../../algorithms/statistics.ts';
+import { wilsonInterval } from '../../algorithms/wilson-interval.ts';
+import { episodeMetrics, groupBy } from '../../data/episode-metrics.ts';
+import type { Episode } from '../../rollout/episode.ts';
+
+/** What one player reached on one tag; shares from 0 to 1. */
+export interface EvaluationRow {
+  /** `checkpoint`, a folder, or the name of a reference policy. */
+  readonly policy: string;
+  readonly tag: string;
+  /** How tokens were drawn, or `reference` for players that draw none. */
+  readonly mode: string;
+  readonly episodes: number;
+  readonly success: number;
+  /** Share of levels with a success in k attempts, for k = 1, 2, 4, … and all; of more than one attempt only. */
+  readonly pass_at?: { readonly [k: string]: number };
+  /** Wilson's 95 % interval of the success; attempts at one level count as one observation. */
+  readonly success_low: number;
+  readonly success_high: number;
+  readonly return: number;
+  readonly num_actions: number;
+  readonly num_turns: number;
+  /** Tokens of a response; null for players that write none. */
+  readonly response_length: number | null;
+  /** Share of turns without a format penalty. */
+  readonly format_valid: number;
+}
+
+/** A row for each tag, in the order of the episodes. */
+export function evaluationRows(policy: string, mode: string, episodes: readonly Episode[]): EvaluationRow[] {
+  return [...groupBy(episodes, episode => episode.tag)].map(([tag, members]) => {
+    const rows = members.map(episodeMetrics);
+    const average = (name: string) => mean(rows.map(row => row[name]));
+    const levels = [...groupBy(members, episode => episode.groupId).values()];
+    const attempts = Math.min(...levels.map(level => level.length));
+    const [low, high] = wilsonInterval(average('success') * levels.length, levels.length);
+    const lengths = members.flatMap(({ turns }) => turns.map(({ tokens }) => tokens[1] - tokens[0]));
+    const written = mode !== 'reference' && lengths.some(length => length > 0);
+    return {
+      policy,
+      tag,
+      mode,
+      episodes: members.length,
+      success: average('success'),
+      ...(attempts > 1 ? { pass_at: passAt(levels, attempts) } : {}),
+      success_low: low,
+      success_high: high,
+      return: average('episodic_return'),
+      num_actions: average('num_actions'),
+      num_turns: average('num_turns'),
+      response_length: written ? mean(lengths) : null,
+      format_valid: 1 - average('format_penalty'),
+    };
+  });
+}
+
+/** Unbiased pass@k over levels, for k = 1, 2, 4, … and as many as there are. */
+function passAt(levels: readonly (readonly Episode[])[], attempts: number): { [k: string]: number } {
+  const successes = levels.map(level => level.map(({ success }) => success));
+  const ks = [1, 2, 4, 8, 16, 32, 64].filter(k => k < attempts);
+  return Object.fromEntries([...ks, attempts].map(k => [k, meanPassAtK(successes, k)]));
+}
+
+/** The rows as a table of plain text. */
+export function evaluationTable(rows: readonly EvaluationRow[]): string {
+  const percent = (share: number) => (100 * share).toFixed(1);
+  const passed = rows.some(row => row.pass_at !== undefined);
+  const head = [
+    'policy',
+    'tag',
+    'mode',
+    'success %',
+    '95 % interval',
+    ...(passed ? ['pass@k %'] : []),
+    'return',
+    'actions',
+    'turns',
+    'tokens',
+    'format %',
+    'episodes',
+  ];
+  const body = rows.map(row => [
+    row.policy,
+    row.tag,
+    row.mode,
+    percent(row.success),
+    `${percent(row.success_low)} to ${percent(row.success_high)}`,
+    ...(passed
+      ? [
+          Object.entries(row.pass_at ?? {})
+            .map(([k, share]) => `${k}: ${percent(share)}`)
+            .join(' '),
+        ]
+      : []),
+    row.return.toFixed(3),
+    row.num_actions.toFixed(1),
+    row.num_turns.toFixed(1),
+    row.response_length === null ? '' : row.response_length.toFixed(1),
+    percent(row.format_valid),
+    String(row.episodes),
+  ]);
+  const widths = head.map((title, i) => Math.max(title.length, ...body.map(cells => cells[i].length)));
+  const line = (cells: readonly string[]) =>
+    cells
+      .map((cell, i) => cell.padEnd(widths[i]))
+      .join('  ')
+      .trimEnd();
+  return [line(head), line(widths.map(width => '-'.repeat(width))), ...body.map(line)].join('\n');
+}

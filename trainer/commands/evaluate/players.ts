@@ -1,0 +1,185 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { hasValueHead } from '../../config/derived.ts';
+import type { EndpointSection } from '../../config/sections/endpoint.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import { Completions, type EndpointUsage } from '../../generation/endpoint/completions.ts';
+import { parseModelName } from '../../hub/model-name.ts';
+import { ADAPTER_CONFIG_FILE } from '../../policy/checkpoint/adapter-folder.ts';
+import { VALUE_HEAD_FILE } from '../../policy/checkpoint/checkpoint.ts';
+import { CONFIG_FILE } from '../../policy/checkpoint/model-folder.ts';
+import { endpointAgent } from '../../rollout/agents/endpoint-agent.ts';
+import { referenceAgent } from '../../rollout/agents/reference-agent.ts';
+import type { Player as EpisodePlayer } from '../../rollout/episode-agent.ts';
+import { openPrograms } from '../../training/setup/open-gateway.ts';
+import { openPolicy } from '../../training/setup/open-policy.ts';
+import {
+  openRunContext,
+  openTextRunContext,
+  sampledAgent,
+  type TextRunContext,
+} from '../../training/setup/run-context.ts';
+import { type HubModelOptions, localModel } from '../hub/local-models.ts';
+
+const CHECKPOINT = 'checkpoint';
+const ENDPOINT = 'endpoint';
+const RANDOM = 'random';
+
+/** Somebody who can be evaluated, and the ways in which they play. */
+export interface Player {
+  readonly context: TextRunContext;
+  readonly modes: readonly PlayerMode[];
+  /** What an endpoint was asked so far. */
+  readonly usage?: () => EndpointUsage;
+  close(): Promise<void>;
+}
+
+export interface PlayerMode {
+  /** `greedy`, `temperature 0.5`, or `reference` for players that draw no tokens. */
+  readonly name: string;
+  readonly agent: EpisodePlayer;
+  readonly temperature: number;
+  /** Attempts at a level can differ. */
+  readonly varied: boolean;
+}
+
+export interface PlayerParts {
+  readonly settings: RunSettings;
+  /** Newest checkpoint of the run that is evaluated. */
+  readonly checkpoint: string | undefined;
+  readonly note: (text: string) => void;
+  readonly stop: AbortSignal;
+}
+
+/** Whether the named player has weights, so that the settings of the policy must fit. */
+export function hasWeights(name: string): boolean {
+  return name === CHECKPOINT || parseModelName(name) !== undefined || isFolder(name);
+}
+
+/**
+ * Opens a player: `checkpoint`, a checkpoint's folder, `endpoint`, or a reference policy.
+ * @throws Error saying which players there are
+ */
+export function openPlayer(name: string, parts: PlayerParts): Promise<Player> {
+  if (name === CHECKPOINT) {
+    if (parts.checkpoint === undefined) {
+      throw new Error(
+        'there is no checkpoint; give a run folder, or name who plays with --policy random|optimal|endpoint|<folder>',
+      );
+    }
+    return policyPlayer(parts.checkpoint, parts);
+  }
+  if (isFolder(name)) return policyPlayer(name, parts);
+  return name === ENDPOINT ? endpointPlayer(parts) : referencePlayer(name, parts);
+}
+
+async function policyPlayer(folder: string, { settings, note, stop }: PlayerParts): Promise<Player> {
+  const context = await openRunContext(settings, folder, note, stop);
+  return closingOnFailure(context, async () => {
+    // A player is what its folder holds: an adapter brings its own settings, and a critic does not play.
+    const valued = hasValueHead(settings) && existsSync(join(folder, VALUE_HEAD_FILE));
+    const alone = { lora: null, critic: null, value_head: valued };
+    const own = { ...settings, policy: { ...settings.policy, ...alone } };
+    const policy = await openPolicy(own, context, folder, { generationOnly: true });
+    const programs = await openPrograms(settings, context, { policy, generator: policy }, note);
+    return {
+      context,
+      modes: sampledModes(programs?.agent ?? sampledAgent(context, policy), settings),
+      close: async () => {
+        await programs?.close();
+        await policy.close();
+        await context.close();
+      },
+    };
+  });
+}
+
+async function endpointPlayer({ settings, note, stop }: PlayerParts): Promise<Player> {
+  const { endpoint, rollout } = settings;
+  if (!endpoint) {
+    throw new Error(
+      '--policy endpoint: say where it is, e.g. endpoint.url=http://127.0.0.1:8000/v1 endpoint.model=Qwen/Qwen2.5-0.5B-Instruct',
+    );
+  }
+  if (rollout.prompt !== 'chat') {
+    throw new Error('--policy endpoint: a chat model needs whole sentences: rollout.prompt=chat');
+  }
+  const context = await openTextRunContext(settings, note, stop);
+  return closingOnFailure(context, async () => {
+    const completions = new Completions(clientSettings(endpoint));
+    return {
+      context,
+      modes: sampledModes(endpointAgent(completions), settings),
+      usage: () => completions.usage,
+      close: async () => {
+        await completions.close();
+        await context.close();
+      },
+    };
+  });
+}
+
+async function referencePlayer(name: string, { settings, note, stop }: PlayerParts): Promise<Player> {
+  const context = await openTextRunContext(settings, note, stop);
+  return closingOnFailure(context, async () => {
+    for (const { tag, references } of context.tags) {
+      if (name === RANDOM || references.includes(name)) continue;
+      throw new Error(
+        `--policy ${name}: no folder with a ${CONFIG_FILE} or ${ADAPTER_CONFIG_FILE}, and ${tag.environmentId} has no such reference policy; ` +
+          `it has ${[RANDOM, ...references.filter(known => known !== RANDOM)].join(', ')}`,
+      );
+    }
+    const agent = referenceAgent({ policy: name, randomCount: 'full' });
+    const mode = { name: 'reference', agent, temperature: 0, varied: name === RANDOM };
+    return { context, modes: [mode], close: () => context.close() };
+  });
+}
+
+/** Greedily, and as validation samples where that is not the same. */
+function sampledModes(agent: EpisodePlayer, { validation: { temperature } }: RunSettings): PlayerMode[] {
+  const greedy = { name: 'greedy', agent, temperature: 0, varied: false };
+  if (temperature === 0) return [greedy];
+  return [greedy, { name: `temperature ${temperature}`, agent, temperature, varied: true }];
+}
+
+function clientSettings(endpoint: EndpointSection) {
+  const { api_key_env } = endpoint;
+  const apiKey = api_key_env === null ? undefined : process.env[api_key_env];
+  if (api_key_env !== null && !apiKey) {
+    throw new Error(`endpoint.api_key_env: the environment variable ${api_key_env} is not set`);
+  }
+  return {
+    url: endpoint.url,
+    model: endpoint.model,
+    apiKey,
+    concurrency: endpoint.concurrency,
+    requestsPerMinute: endpoint.requests_per_minute,
+    tokensPerMinute: endpoint.tokens_per_minute,
+    attempts: endpoint.attempts,
+    timeoutMs: 1000 * endpoint.timeout_s,
+    sendStopStrings: endpoint.send_stop_strings,
+    continueFinalMessage: endpoint.continue_final_message,
+    maxTokensKey: endpoint.max_tokens_key,
+    extra: endpoint.extra,
+  };
+}
+
+async function closingOnFailure<T>(context: TextRunContext, make: () => Promise<T>): Promise<T> {
+  try {
+    return await make();
+  } catch (error) {
+    await context.close();
+    throw error;
+  }
+}
+
+/** Each name as {@link openPlayer} takes it: a model of a hub by its folder here. @throws HubError */
+export async function playerFolders(names: readonly string[], options: HubModelOptions): Promise<string[]> {
+  const folders: string[] = [];
+  for (const name of names) folders.push((await localModel(name, options)).folder);
+  return folders;
+}
+
+function isFolder(name: string): boolean {
+  return [CONFIG_FILE, ADAPTER_CONFIG_FILE].some(file => existsSync(join(name, file)));
+}

@@ -1,0 +1,186 @@
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { parseOverride } from '../../../shared/config.ts';
+import { loadRunSettings, RESUMABLE } from '../../config/load.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import { writeAtomically } from '../../tracking/atomic-file.ts';
+import { latestCheckpoint, type ValidationRecord } from '../../training/run-folder/checkpoint.ts';
+import type { RunSummary } from '../../training/run-folder/report.ts';
+import { openRunFolder, runFolderAt } from '../../training/run-folder/run-folder.ts';
+import { withoutRevisions } from '../hub/local-models.ts';
+import type { ChildProgram } from '../processes/child-process.ts';
+import { INTERRUPTED_STATUS, stopSignal } from '../processes/stop-signal.ts';
+import { startTrainer } from '../processes/trainer-process.ts';
+import { halvingRounds, survivors } from './halving.ts';
+import { readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
+import { type SweepOutcome, sweepReport } from './sweep-report.ts';
+
+export interface SweepOptions {
+  /** Prints the runs and starts none. */
+  readonly dryRun?: boolean;
+  readonly quiet?: boolean;
+}
+
+/**
+ * The command `sweep`: runs of a list, each in a separate process, one after another or several at once. Runs that are done are skipped and
+ * unfinished ones go on, so a sweep that was stopped or killed is continued by the same command.
+ * @returns the exit status: 0 when all runs are done
+ * @throws ConfigError for a file or settings that are wrong, before anything runs
+ */
+export async function sweep(
+  file: string,
+  overrides: readonly string[],
+  options: SweepOptions,
+): Promise<number> {
+  const plan = readSweep(file, overrides);
+  const settings = plan.runs.map(run => loadRunSettings(plan.config, run.overrides));
+  const folder = join(resolve(settings[0].run.folder), plan.name);
+  const outcomes = plan.runs.map((run, i) => outcomeOf(folder, run, settings[i]));
+  if (options.dryRun) {
+    for (const outcome of outcomes)
+      console.log(`${outcome.status}  ${outcome.name}  ${outcome.overrides.join(' ')}`);
+    return 0;
+  }
+  mkdirSync(folder, { recursive: true });
+  const stop = stopping();
+  const state: SweepState = { folder, plan, settings, outcomes, options, stop };
+  for (const step of plan.halving ? halvingRounds(plan.halving, settings[0].training.steps) : []) {
+    await runAll(state, step);
+    if (stop.asked) break;
+    dropLosers(state, step);
+  }
+  if (!stop.asked) await runAll(state, null);
+  writeResults(folder, plan, outcomes);
+  console.log(`\n${sweepReport(plan, outcomes)}\nresults: ${join(folder, 'sweep.md')}`);
+  if (stop.asked) {
+    console.log('stopped; the same command goes on');
+    return INTERRUPTED_STATUS;
+  }
+  return outcomes.every(({ status }) => status === 'done' || status === 'dropped') ? 0 : 1;
+}
+
+interface SweepState {
+  readonly folder: string;
+  readonly plan: SweepPlan;
+  readonly settings: readonly RunSettings[];
+  readonly outcomes: SweepOutcome[];
+  readonly options: SweepOptions;
+  readonly stop: ReturnType<typeof stopping>;
+}
+
+/** Brings all runs that are not dropped to an iteration, or to their end, `parallel` at once. */
+async function runAll(state: SweepState, until: number | null): Promise<void> {
+  const { folder, plan, settings, outcomes, stop } = state;
+  const left = plan.runs.map((_, i) => i).filter(i => outcomes[i].status !== 'dropped');
+  const work = async () => {
+    for (let i = left.shift(); i !== undefined && !stop.asked; i = left.shift()) {
+      writeResults(folder, plan, outcomes);
+      if (outcomes[i].status === 'done' || (until !== null && reached(folder, plan.runs[i], until))) continue;
+      const run = plan.runs[i];
+      console.log(
+        `run ${i + 1} of ${plan.runs.length}: ${run.name}${until === null ? '' : ` to step ${until}`}`,
+      );
+      const status = await stop.during(startTrainer(trainerArguments(state, run, until)));
+      outcomes[i] = outcomeOf(folder, run, settings[i], status !== 0 && !stop.asked);
+    }
+  };
+  await Promise.all(Array.from({ length: plan.parallel }, work));
+}
+
+/** Marks the runs of variants that do not go on after a round. */
+function dropLosers({ folder, plan, settings, outcomes }: SweepState, step: number): void {
+  const running = plan.runs.map((_, i) => i).filter(i => outcomes[i].status !== 'dropped');
+  const { metric, mode } = settings[0].training.monitor;
+  const results = running.map(i => ({
+    variant: plan.runs[i].variant,
+    value: valueAt(folder, plan.runs[i], step, metric),
+  }));
+  const kept = survivors(results, plan.halving!.factor, mode);
+  for (const i of running) {
+    if (!kept.includes(plan.runs[i].variant)) outcomes[i] = { ...outcomes[i], status: 'dropped' };
+  }
+  console.log(`after step ${step} go on: ${kept.join(', ')}`);
+}
+
+/** Whether a run has got to an iteration and been validated there. */
+function reached(folder: string, run: SweepRun, step: number): boolean {
+  return validationsOf(folder, run).some(record => record.step >= step);
+}
+
+function valueAt(folder: string, run: SweepRun, step: number, metric: string): number | undefined {
+  return validationsOf(folder, run).find(record => record.step === step)?.metrics[metric];
+}
+
+function validationsOf(folder: string, { name }: SweepRun): readonly ValidationRecord[] {
+  return latestCheckpoint(runFolderAt(join(folder, name)))?.state.validations ?? [];
+}
+
+function trainerArguments(
+  { folder, plan, options }: SweepState,
+  { name, overrides }: SweepRun,
+  until: number | null,
+): string[] {
+  const path = join(folder, name);
+  const length = plan.halving ? [`training.stop_after=${until}`] : [];
+  const what = existsSync(runFolderAt(path).config)
+    ? ['--resume', path, ...overrides.filter(canChange), ...length]
+    : [plan.config, ...overrides, ...length, `run.folder=${folder}`, `run.name=${name}`];
+  return options.quiet ? [...what, '--quiet'] : what;
+}
+
+/**
+ * How far a run is, as its folder says.
+ * @throws Error when the folder holds a run with other settings
+ */
+function outcomeOf(folder: string, run: SweepRun, wanted: RunSettings, failed = false): SweepOutcome {
+  const files = runFolderAt(join(folder, run.name));
+  const waiting: SweepOutcome = { ...run, status: failed ? 'failed' : 'waiting' };
+  if (!existsSync(files.config)) return waiting;
+  const { settings } = openRunFolder(files.path);
+  const fixed = (some: RunSettings) =>
+    Object.entries(withoutRevisions(some)).filter(([key]) => key !== 'run' && !RESUMABLE.includes(key));
+  if (!isDeepStrictEqual(fixed(settings), fixed(wanted))) {
+    throw new Error(
+      `${files.path} holds a run with other settings than the sweep now asks for: give the sweep another name, or remove the folder`,
+    );
+  }
+  if (!existsSync(files.summary)) return waiting;
+  const summary = JSON.parse(readFileSync(files.summary, 'utf8')) as RunSummary;
+  const paused = summary.ended === 'stopped' || summary.ended === 'stop_after';
+  const over = !paused && (summary.ended !== 'finished' || summary.step >= wanted.training.steps);
+  return { ...run, status: over ? 'done' : waiting.status, summary };
+}
+
+function writeResults(folder: string, plan: SweepPlan, outcomes: readonly SweepOutcome[]): void {
+  writeAtomically(join(folder, 'sweep.json'), `${JSON.stringify(outcomes, null, 1)}\n`);
+  writeAtomically(join(folder, 'sweep.md'), sweepReport(plan, outcomes));
+}
+
+function canChange(override: string): boolean {
+  return RESUMABLE.includes(parseOverride(override).path[0]);
+}
+
+/** Passes requests to stop on to the runs that are going on: the first asks them for a checkpoint, the second ends them. */
+function stopping() {
+  const children = new Set<ChildProgram>();
+  const signal = stopSignal(() => {
+    for (const child of children) child.stop();
+  });
+  process.on('exit', () => {
+    for (const child of children) child.kill();
+  });
+  return {
+    get asked(): boolean {
+      return signal.aborted;
+    },
+    async during(running: ChildProgram): Promise<number> {
+      children.add(running);
+      try {
+        return await running.ended;
+      } finally {
+        children.delete(running);
+      }
+    },
+  };
+}

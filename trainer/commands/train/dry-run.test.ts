@@ -1,0 +1,90 @@
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { parse } from 'yaml';
+import { serve } from '../../rollout/server.test-data.ts';
+import { tinySettings } from '../../training/runs.test-data.ts';
+import { dryRun } from './dry-run.ts';
+
+const never = new AbortController().signal;
+const head = 17;
+const layer = 4 * 16 * 16 + 3 * 16 + 3 * 16 * 32 + 2 * 16;
+
+t.test('settings as YAML, and sizes with the vocabulary of the environments', async t => {
+  const [server] = (await serve(t)).servers;
+  const settings = tinySettings(server.name, t.testdir(), 'tiny');
+  const text = await dryRun(settings, never);
+  t.same(parse(text), settings);
+  const [, parameters, words] = /# policy: (\d+) parameters .* from scratch, (\d+) words/
+    .exec(text)!
+    .map(Number);
+  t.ok(words > 10);
+  t.equal(parameters, words * 16 + layer + 16 + head);
+  t.match(text, '# episodes: 16 an iteration, 32 in 2 iterations');
+});
+
+t.test('without a server the vocabulary is left open, and a folder needs none', async t => {
+  const settings = tinySettings('http://127.0.0.1:1', t.testdir(), 'tiny');
+  t.match(await dryRun(settings, never), /with one word, and 16 for each other: .* no server answered/);
+  const init = new URL('../../../test/golden/models/qwen2-tiny', import.meta.url).pathname;
+  const folder = { ...settings, policy: { ...settings.policy, init } };
+  t.match(await dryRun(folder, never), new RegExp(`from ${init}`));
+  const lora = {
+    rank: 2,
+    alpha: 4,
+    rank_stabilized: false,
+    use_dora: false,
+    target_modules: ['q_proj' as const],
+    dropout: 0,
+    quantization: null,
+  };
+  const adapted = { ...folder, policy: { ...folder.policy, lora } };
+  t.match(await dryRun(adapted, never), /# learned: \d+ of them \(.*\), adapters and value head/);
+});
+
+t.test('a model whose files do not fit is refused before anything is loaded', async t => {
+  const golden = new URL('../../../test/golden/models/qwen2-tiny', import.meta.url).pathname;
+  const copy = (change: (folder: string) => void): string => {
+    const folder = t.testdir();
+    cpSync(golden, folder, { recursive: true });
+    change(folder);
+    return folder;
+  };
+  const settings = tinySettings('http://127.0.0.1:1', join(t.testdirName, 'runs'), 'tiny');
+  const dry = (init: string, over: object = {}, rollout: object = {}) =>
+    dryRun(
+      {
+        ...settings,
+        policy: { ...settings.policy, init, ...over },
+        rollout: { ...settings.rollout, ...rollout },
+      },
+      never,
+    );
+  await t.rejects(dry(golden, { context: 100_000 }), {
+    message: /policy\.context 100000 is more than the \d+ positions of /,
+  });
+  const config = (change: object) =>
+    copy(folder => {
+      const file = join(folder, 'config.json');
+      writeFileSync(file, JSON.stringify({ ...JSON.parse(readFileSync(file, 'utf8')), ...change }));
+    });
+  await t.rejects(dry(config({ vocab_size: 100 })), {
+    message: /has 512 tokens, the model 100: it is another model's/,
+  });
+  await t.rejects(dry(config({ intermediate_size: 7 })), {
+    message: /model\.safetensors: .* has shape \[.*\], config\.json wants \[/,
+  });
+  await t.rejects(dry(config({ num_hidden_layers: 1, layer_types: null })), {
+    message: /tensors that this architecture does not have, such as model\.layers\.1/,
+  });
+  const silent = copy(folder => {
+    rmSync(join(folder, 'chat_template.jinja'), { force: true });
+    const file = join(folder, 'tokenizer_config.json');
+    const { chat_template: _template, ...rest } = JSON.parse(readFileSync(file, 'utf8'));
+    writeFileSync(file, JSON.stringify(rest));
+  });
+  await t.rejects(dry(silent, {}, { prompt: 'chat' }), {
+    message: /has no chat template: add chat_template\.jinja/,
+  });
+  t.match(await dry(golden, {}, { prompt: 'chat' }), /# policy: \d+ parameters/);
+});

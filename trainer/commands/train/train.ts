@@ -1,0 +1,135 @@
+import { basename, extname } from 'node:path';
+import { readLogLevel } from '../../../shared/log.ts';
+import { validationTags } from '../../config/derived.ts';
+import { loadRunSettings, resumedSettings } from '../../config/load.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import { openProgress, shownDuration, shownShare } from '../../tracking/progress.ts';
+import { trainRun } from '../../training/run.ts';
+import type { RunSummary } from '../../training/run-folder/report.ts';
+import {
+  createRunFolder,
+  openRunFolder,
+  type RunFolder,
+  removeUnused,
+} from '../../training/run-folder/run-folder.ts';
+import { findServer } from '../../training/setup/find-server.ts';
+import { type LocalSettings, localSettings } from '../hub/local-models.ts';
+import { INTERRUPTED_STATUS, stopSignal } from '../processes/stop-signal.ts';
+import { dryRun } from './dry-run.ts';
+
+export interface TrainOptions {
+  /** Folder of a run to go on with. */
+  readonly resume?: string;
+  /** Prints the resolved settings with what the run would take, and does nothing. */
+  readonly dryRun?: boolean;
+  /** Shows no progress. */
+  readonly quiet?: boolean;
+}
+
+/**
+ * The command `train`: a new run from a config, or an old one from its folder.
+ * @returns the exit status
+ * @throws ConfigError, and Error with what to do about it
+ */
+export async function train(
+  config: string | undefined,
+  overrides: readonly string[],
+  options: TrainOptions,
+): Promise<number> {
+  return trainPrepared(prepare(config, overrides, options), options);
+}
+
+/**
+ * The command `sft`: the warm start of a config and nothing after it. The policy is in the run's checkpoint, where
+ * `policy.init` of other runs can find it.
+ * @returns the exit status
+ * @throws ConfigError, and Error when the config has no warm start
+ */
+export async function supervise(
+  config: string,
+  overrides: readonly string[],
+  options: Omit<TrainOptions, 'resume'> & {
+    /** Files with conversations to learn, in place of what the config says. */
+    readonly data?: readonly string[];
+  },
+): Promise<number> {
+  const data = options.data ? [`warm_start.files=${JSON.stringify(options.data)}`] : [];
+  const prepared = prepare(config, [...overrides, ...data, 'training.steps=0'], options);
+  if (!prepared.settings.warm_start) {
+    throw new Error(
+      `${config} has no \`warm_start\`, which says what is learned from whom; train needs none`,
+    );
+  }
+  return trainPrepared(prepared, options);
+}
+
+interface PreparedRun {
+  readonly settings: RunSettings;
+  /** Opens the run's folder, or makes one that keeps these settings. */
+  readonly openRun: (settings: RunSettings) => RunFolder;
+}
+
+async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainOptions): Promise<number> {
+  const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
+  if (options.dryRun) {
+    const signal = stopSignal(() => {});
+    const { local, named } = await localSettings(settings, { progress, signal });
+    process.stdout.write(await dryRun(local, signal, named));
+    return 0;
+  }
+  const stop = stopSignal(() => progress.note('stopping with a checkpoint; once more ends at once'));
+  let models: LocalSettings;
+  try {
+    models = await localSettings(settings, { progress, signal: stop });
+    if (validationTags(settings).length > 0) await findServer(settings, progress.warn, stop);
+  } catch (error) {
+    if (!stop.aborted) throw error;
+    return INTERRUPTED_STATUS;
+  }
+  const run = openRun(models.named);
+  const summary = await trainRun(run, models.local, progress, stop).catch(error => {
+    if (options.resume === undefined) removeUnused(run);
+    throw error;
+  });
+  if (!summary) {
+    progress.note(`stopped before the first step; go on with: npm run trainer -- train --resume ${run.path}`);
+    return INTERRUPTED_STATUS;
+  }
+  for (const line of summaryLines(summary)) console.log(line);
+  return summary.ended === 'stopped' ? INTERRUPTED_STATUS : 0;
+}
+
+function prepare(
+  config: string | undefined,
+  overrides: readonly string[],
+  options: TrainOptions,
+): PreparedRun {
+  if (options.resume !== undefined) {
+    const more = config === undefined ? overrides : [config, ...overrides];
+    const { run, settings } = openRunFolder(options.resume);
+    return { settings: resumedSettings(settings, more, run.config), openRun: () => run };
+  }
+  if (config === undefined) {
+    throw new Error('train needs a config file, e.g. configs/quickstart.yaml, or --resume <run folder>');
+  }
+  const settings = loadRunSettings(config, overrides);
+  return { settings, openRun: named => createRunFolder(named, basename(config, extname(config))) };
+}
+
+/** What a run came to, for the end of its output. */
+export function summaryLines(summary: RunSummary): string[] {
+  const lines = [
+    `${summary.ended}${summary.reason ? `: ${summary.reason}` : ''} at step ${summary.step} of ${summary.steps} after ${shownDuration(summary.seconds)}`,
+  ];
+  for (const [tag, after] of Object.entries(summary.after?.tags ?? {})) {
+    const before = summary.before?.tags[tag];
+    const start =
+      before && summary.before!.step < summary.after!.step ? `${shownShare(before.success)} → ` : '';
+    lines.push(
+      `${tag}: success ${start}${shownShare(after.success)} (95 % interval ${shownShare(after.low)} to ${shownShare(after.high)})`,
+    );
+  }
+  lines.push(`run folder: ${summary.run} (report.md, metrics.jsonl, checkpoints)`);
+  if (summary.ended === 'stopped') lines.push(`go on with: npm run trainer -- train --resume ${summary.run}`);
+  return lines;
+}

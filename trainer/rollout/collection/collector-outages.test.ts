@@ -1,0 +1,100 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import type { WaitEvent } from '../../client/availability.ts';
+import { openServers } from '../../client/servers.ts';
+import type { Agent } from '../agents/agent.ts';
+import type { Episode } from '../episode.ts';
+import { serve } from '../server.test-data.ts';
+import { serverProcess } from '../server-process.test-data.ts';
+import type { GroupPlan } from '../tag.ts';
+import { alike, collectorOf, MIXTURE, play, random } from './collector.test-data.ts';
+
+/** Calls `disturb` at the given turns of the collection. */
+function disturbing(at: readonly number[], disturb: (count: number) => void): Agent {
+  let asked = 0;
+  return {
+    respond(turn) {
+      asked++;
+      const hit = at.indexOf(asked);
+      if (hit >= 0) disturb(hit);
+      return random.respond(turn);
+    },
+    release() {},
+  };
+}
+
+async function undisturbed(t: Test, plans: readonly GroupPlan[]): Promise<readonly Episode[]> {
+  const { episodes } = await play(await collectorOf(await serve(t)), random, plans);
+  return episodes;
+}
+
+t.test('a server that is killed and comes back: the same episodes, each once', async t => {
+  const process = await serverProcess(t);
+  const waits: WaitEvent[] = [];
+  let back = 0;
+  const servers = openServers([{ url: process.url, retry: { maxDelayMs: 100 } }], {
+    onWaiting: event => waits.push(event),
+    onBack: () => back++,
+  });
+  t.teardown(() => servers.close());
+  const collector = await collectorOf(servers);
+  const agent = disturbing([40, 90], () => process.restart());
+  const { episodes, dropped, metrics } = await play(collector, agent);
+  t.equal(dropped.length, 0);
+  t.ok(metrics['rollouter/replayed_episodes'] > 0);
+  t.ok(waits.length > 0 && back > 0);
+  t.ok(alike(episodes, await undisturbed(t, MIXTURE)));
+});
+
+t.test('a server that is gone for good: its episodes go on elsewhere', async t => {
+  const gone = await serverProcess(t);
+  const stays = await serverProcess(t);
+  const servers = openServers(
+    [gone, stays].map(({ url }) => ({ url, retry: { patienceMs: 50, baseMs: 1, maxDelayMs: 10 } })),
+  );
+  t.teardown(() => servers.close());
+  const collector = await collectorOf(servers);
+  const agent = disturbing([40], () => gone.kill());
+  const { episodes, dropped } = await play(collector, agent);
+  t.equal(dropped.length, 0);
+  t.ok(alike(episodes, await undisturbed(t, MIXTURE)));
+  t.ok(episodes.some(episode => episode.server === stays.url));
+});
+
+t.test('a server that returns gets work again', async t => {
+  const [first, second] = [await serverProcess(t), await serverProcess(t)];
+  const retry = { patienceMs: 600_000, baseMs: 1, maxDelayMs: 10, probeMs: 20 };
+  const servers = openServers(
+    [first, second].map(({ url }) => ({ url, retry })),
+    {},
+    50,
+  );
+  t.teardown(() => servers.close());
+  const collector = await collectorOf(servers);
+  const playedAt = (episodes: readonly Episode[]) => new Set(episodes.map(({ server }) => server));
+  await first.kill();
+  const without = await play(collector);
+  t.same(playedAt(without.episodes), new Set([second.url]));
+  await first.restart();
+  while (servers.servers.some(server => server.away)) await sleep(10);
+  const both = await play(collector);
+  t.same(playedAt(both.episodes), new Set([first.url, second.url]));
+
+  await first.kill();
+  const agent = disturbing([40], () => {
+    void second.kill();
+    void first.restart();
+  });
+  const { episodes, dropped } = await play(collector, agent);
+  t.equal(dropped.length, 0, 'with all away they are waited for');
+  t.ok(alike(episodes, without.episodes));
+});
+
+t.test('the only server gone for good ends the collection with its name', async t => {
+  const process = await serverProcess(t);
+  const servers = openServers([{ url: process.url, retry: { patienceMs: 50, baseMs: 1, maxDelayMs: 10 } }]);
+  t.teardown(() => servers.close());
+  const collector = await collectorOf(servers);
+  const agent = disturbing([10], () => process.kill());
+  await t.rejects(play(collector, agent), { name: 'ServerUnavailable', server: process.url });
+});

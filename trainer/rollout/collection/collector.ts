@@ -1,0 +1,230 @@
+import type { ServerPool } from '../../client/servers.ts';
+import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
+import type { Prompt } from '../../prompts/prompt.ts';
+import { createPrompt, type PromptName } from '../../prompts/templates.ts';
+import { type ContextSettings, EpisodeTooLong, FULL_CONTEXT } from '../context.ts';
+import { type DescribedTag, promptTask, type ResponseSettings } from '../described-tag.ts';
+import type { Episode } from '../episode.ts';
+import type { Player } from '../episode-agent.ts';
+import type { PlayContext, WaitTimes } from '../play.ts';
+import type { RewardHook } from '../rewards/reward-hook.ts';
+import type { GroupPlan } from '../tag.ts';
+import { type GroupOutcome, playGroup } from './group.ts';
+
+export interface CollectorSettings {
+  readonly servers: ServerPool;
+  /** From `describeTags`; groups are planned on these. */
+  readonly tags: readonly DescribedTag[];
+  readonly prompt: PromptName;
+  readonly response: ResponseSettings;
+  /** Absent for agents that read and write text; episodes then carry no tokens. */
+  readonly tokenizer?: Tokenizer;
+  /** Longest sequence the policy takes, in tokens; needed with a tokenizer. */
+  readonly maxSequenceLength?: number;
+  /** Full context unless told otherwise. */
+  readonly context?: Pick<ContextSettings, 'mode' | 'window'>;
+  /** Responses also end once one of these stands in them. */
+  readonly stopStrings?: readonly string[];
+  /** Episodes open at once. */
+  readonly concurrency: number;
+  /** A group that takes longer is given up; no limit when absent. */
+  readonly groupTimeoutMs?: number;
+}
+
+export interface PlayOptions {
+  readonly agent: Player;
+  readonly sampling: Omit<PlayContext['sampling'], 'stopStrings'>;
+  /** Seeds all draws of the agents; the same seed, plans and weights give the same episodes. */
+  readonly samplingSeed: number;
+  /** Rewards the episodes; absent: the environment alone does. */
+  readonly reward?: RewardHook;
+  /** Ends the collection; its reason is thrown. */
+  readonly signal?: AbortSignal;
+}
+
+export interface Collection {
+  /** Of the groups that were completed, in the order of their plans and members. */
+  readonly episodes: readonly Episode[];
+  /** Groups that could not be completed, with the reason. */
+  readonly dropped: readonly { readonly plan: GroupPlan; readonly error: Error }[];
+  /** Episodes that got no reward and are missing in their groups, with the reason. */
+  readonly lost: readonly { readonly plan: GroupPlan; readonly error: Error }[];
+  readonly metrics: CollectionMetrics;
+}
+
+export type CollectionMetrics = { readonly [name: string]: number };
+
+/**
+ * Plays groups of episodes, many at once: each waits either for its agent or for its environment, and those that wait for
+ * the same server in the same turn of the event loop share a request. A failed server is waited for, left for another or,
+ * when an episode cannot be saved, costs its group.
+ *
+ * @example
+ * const servers = openServers([{ url: 'http://127.0.0.1:8080' }]);
+ * const tags = await describeTags(servers, [tag]);
+ * const response = { responseLength: 8, think: true };
+ * const tokenizer = buildWordTokenizer(compactVocabulary(tags.map(one => promptTask(one, response))));
+ * const collector = new Collector({ servers, tags, prompt: 'compact', response, tokenizer, maxSequenceLength: 161, concurrency: 256 });
+ * const plans = planGroups({ tags: [{ tag: tag.name, groups: 8 }], groupSize: 16, firstSeed: 10_000 });
+ * const { episodes, metrics } = await collector.collect(plans, {
+ *   agent: policyAgent(policy), sampling: { temperature: 1, topK: 0, topP: 1 }, samplingSeed: 7,
+ * });
+ */
+export class Collector {
+  readonly #settings: CollectorSettings;
+  readonly #context: ContextSettings;
+  readonly #tags: ReadonlyMap<string, { readonly described: DescribedTag; readonly prompt: Prompt }>;
+
+  /** @throws Error when the tokenizer cannot write the prompts */
+  constructor(settings: CollectorSettings) {
+    const { tokenizer, maxSequenceLength } = settings;
+    if (tokenizer && !maxSequenceLength) {
+      throw new Error(
+        'a collector with a tokenizer needs maxSequenceLength, the longest sequence of the policy',
+      );
+    }
+    if (!(settings.concurrency >= 1)) {
+      throw new RangeError(`concurrency must be at least 1, got ${settings.concurrency}`);
+    }
+    this.#settings = settings;
+    this.#context = { ...FULL_CONTEXT, ...settings.context, maxSequenceLength: maxSequenceLength ?? 0 };
+    this.#tags = new Map(
+      settings.tags.map(described => [
+        described.tag.name,
+        {
+          described,
+          prompt: createPrompt(settings.prompt, promptTask(described, settings.response), tokenizer),
+        },
+      ]),
+    );
+  }
+
+  /** The prompt of a tag: stop tokens, action tokens, wording. @throws Error for an unknown tag */
+  prompt(tag: string): Prompt {
+    return this.#tag(tag).prompt;
+  }
+
+  /**
+   * Plays all groups and waits for the last. Groups that could not be completed are left out and reported.
+   * @throws the first error when no group at all was completed, or when an error costs more than its group
+   */
+  async collect(plans: readonly GroupPlan[], options: PlayOptions): Promise<Collection> {
+    const start = performance.now();
+    const waits: WaitTimes = { agent: 0, environment: 0 };
+    const position = new Map(plans.map((plan, i) => [plan, i]));
+    const completed: (readonly Episode[] | undefined)[] = plans.map(() => undefined);
+    const dropped: { plan: GroupPlan; error: Error }[] = [];
+    const lost: { plan: GroupPlan; error: Error }[] = [];
+    let moves = 0;
+    await this.play(
+      plans,
+      options,
+      outcome => {
+        if ('error' in outcome) dropped.push(outcome);
+        else {
+          completed[position.get(outcome.plan)!] = outcome.episodes;
+          lost.push(...outcome.lost.map(error => ({ plan: outcome.plan, error })));
+        }
+      },
+      waits,
+      count => {
+        moves += count;
+      },
+    );
+    const episodes = completed.flatMap(group => group ?? []);
+    if (episodes.length === 0 && dropped.length > 0) throw dropped[0].error;
+    const seconds = (performance.now() - start) / 1000;
+    const steps = episodes.reduce(
+      (sum, episode) => sum + episode.turns.reduce((count, turn) => count + turn.actions.length, 0),
+      0,
+    );
+    const share = (ms: number): number => ms / 1000 / Math.max(1, episodes.length);
+    return {
+      episodes,
+      dropped,
+      lost,
+      metrics: {
+        'timing_s/rollout': seconds,
+        'rollouter/episodes_per_second': episodes.length / seconds,
+        'rollouter/steps': steps,
+        'rollouter/agent_wait_s': share(waits.agent),
+        'rollouter/environment_wait_s': share(waits.environment),
+        'rollouter/replayed_episodes': moves,
+        'rollouter/dropped_groups': dropped.length,
+        'rollouter/lost_episodes': lost.length,
+        'rollouter/too_long_groups': dropped.filter(({ error }) => error instanceof EpisodeTooLong).length,
+        errored_rollouts: dropped.reduce((sum, group) => sum + group.plan.size, lost.length),
+      },
+    };
+  }
+
+  /**
+   * Plays groups as room becomes free and tells of each as it ends, in any order. Plans are drawn one at a time when there
+   * is room for one, so a source that waits before it gives the next holds new episodes back.
+   */
+  async play(
+    plans: Iterable<GroupPlan> | AsyncIterable<GroupPlan>,
+    options: PlayOptions,
+    onGroup: (outcome: GroupOutcome) => void,
+    waits: WaitTimes = { agent: 0, environment: 0 },
+    onMoves: (count: number) => void = () => {},
+  ): Promise<void> {
+    const { concurrency } = this.#settings;
+    const stop = new AbortController();
+    const signal = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal;
+    let open = 0;
+    let wake = (): void => {};
+    const change = (): Promise<void> =>
+      new Promise(resolve => {
+        wake = resolve;
+      });
+    let fatal: unknown;
+    for await (const plan of plans) {
+      while (open > 0 && open + plan.size > concurrency && !signal.aborted) await change();
+      if (signal.aborted) break;
+      open += plan.size;
+      this.#playGroup(plan, options, waits, signal, onMoves)
+        .then(onGroup)
+        .catch(error => {
+          fatal ??= error;
+          stop.abort(error);
+        })
+        .finally(() => {
+          open -= plan.size;
+          wake();
+        });
+    }
+    while (open > 0) await change();
+    options.signal?.throwIfAborted();
+    if (fatal !== undefined) throw fatal;
+  }
+
+  async #playGroup(
+    plan: GroupPlan,
+    options: PlayOptions,
+    waits: WaitTimes,
+    signal: AbortSignal,
+    onMoves: (count: number) => void,
+  ): Promise<GroupOutcome> {
+    const { servers, tokenizer, groupTimeoutMs, stopStrings } = this.#settings;
+    const setting = {
+      ...this.#tag(plan.tag),
+      servers,
+      timeoutMs: groupTimeoutMs,
+      tokenizer,
+      agent: options.agent,
+      ...(options.reward ? { reward: options.reward } : {}),
+      context: { ...this.#context, whole: plan.whole },
+      sampling: { ...options.sampling, stopStrings },
+      samplingSeed: plan.samplingSeed ?? options.samplingSeed,
+      waits,
+    };
+    return playGroup(plan, setting, signal, onMoves);
+  }
+
+  #tag(name: string): { readonly described: DescribedTag; readonly prompt: Prompt } {
+    const tag = this.#tags.get(name);
+    if (!tag) throw new Error(`no tag is named ${name}; there are: ${[...this.#tags.keys()].join(', ')}`);
+    return tag;
+  }
+}

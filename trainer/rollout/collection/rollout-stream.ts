@@ -1,0 +1,282 @@
+import { EpisodeTooLong } from '../context.ts';
+import type { Episode } from '../episode.ts';
+import type { Player } from '../episode-agent.ts';
+import type { WaitTimes } from '../play.ts';
+import type { RewardHook } from '../rewards/reward-hook.ts';
+import type { GroupPlan } from '../tag.ts';
+import type { Collector, PlayOptions } from './collector.ts';
+import type { GroupOutcome } from './group.ts';
+import { IntervalMeter } from './interval-meter.ts';
+import { startCapacity } from './staleness.ts';
+
+export interface StreamSettings {
+  readonly collector: Pick<Collector, 'play'>;
+  readonly agent: Player;
+  /** Rewards the episodes; absent: the environment alone does. */
+  readonly reward?: RewardHook;
+  readonly sampling: PlayOptions['sampling'];
+  /** The n-th group of the run, from 0, with the seed of its draws. Equal n, equal plan. */
+  readonly planAt: (n: number) => GroupPlan;
+  /** Groups of a batch, and episodes of a group. */
+  readonly batchGroups: number;
+  readonly groupSize: number;
+  readonly maxStaleness: number;
+  /** Episodes open at once. */
+  readonly concurrency: number;
+  readonly start: StreamPosition;
+  /** Told of groups that could not be completed. */
+  readonly onDropped?: (plan: GroupPlan, error: Error) => void;
+  /** Told of episodes that got no reward and are missing in their group. */
+  readonly onLost?: (plan: GroupPlan, error: Error) => void;
+}
+
+/** Where a stream stands: one that starts there plays every group again that this one has not handed out. */
+export interface StreamPosition {
+  /** Number of the next group that has not been started. */
+  readonly next: number;
+  /** Numbers of the groups that were started and not handed out, ascending. */
+  readonly pending: readonly number[];
+}
+
+/** A completed group that was handed out. */
+export interface StreamedGroup {
+  readonly n: number;
+  readonly plan: GroupPlan;
+  readonly episodes: readonly Episode[];
+  /** Batches that have been trained on since it was started. */
+  readonly staleness: number;
+}
+
+/** What happened since the last time it was asked for. */
+export interface StreamCounts {
+  readonly completedEpisodes: number;
+  readonly droppedGroups: number;
+  readonly erroredEpisodes: number;
+  /** Those of them that are missing in groups which were completed. */
+  readonly lostEpisodes: number;
+  /** Groups that were dropped because an episode did not fit the policy's context. */
+  readonly tooLongGroups: number;
+  readonly replayedEpisodes: number;
+  /** Groups that were completed too late to be trained on. */
+  readonly staleGroups: number;
+  readonly actions: number;
+  readonly waits: WaitTimes;
+  /** Share of the time in which no episode was open. */
+  readonly idleShare: number;
+}
+
+interface RunningGroup {
+  readonly n: number;
+  readonly version: number;
+}
+
+const emptyCounts = () => ({
+  completedEpisodes: 0,
+  droppedGroups: 0,
+  erroredEpisodes: 0,
+  lostEpisodes: 0,
+  tooLongGroups: 0,
+  replayedEpisodes: 0,
+  staleGroups: 0,
+  actions: 0,
+});
+
+/**
+ * Plays groups without pause while batches of them are trained on. New ones start as long as {@link startCapacity} allows;
+ * completed ones are handed out oldest first, and those that would be older than `maxStaleness` are given up and counted.
+ * With `maxStaleness` 0 the next batch starts when the last has been trained on.
+ */
+export class RolloutStream {
+  readonly #settings: StreamSettings;
+  readonly #abort = new AbortController();
+  readonly #started = new Map<GroupPlan, RunningGroup>();
+  readonly #retry: number[];
+  readonly #running = new IntervalMeter();
+  readonly #waits: WaitTimes = { agent: 0, environment: 0 };
+  #ready: (RunningGroup & { readonly plan: GroupPlan; readonly episodes: readonly Episode[] })[] = [];
+  #next: number;
+  #version = 0;
+  #accepted = 0;
+  #runningEpisodes = 0;
+  #counts = emptyCounts();
+  /** Groups dropped since the last that was completed. */
+  #dropsInARow = 0;
+  #failure: { readonly error: unknown } | undefined;
+  #wake: () => void = () => {};
+  #changed: Promise<void> = Promise.resolve();
+  readonly #done: Promise<void>;
+
+  constructor(settings: StreamSettings) {
+    this.#settings = settings;
+    this.#retry = [...settings.start.pending];
+    this.#next = settings.start.next;
+    this.#renewChange();
+    const { agent, reward, sampling } = settings;
+    this.#done = settings.collector
+      .play(
+        this.#plans(),
+        { agent, ...(reward ? { reward } : {}), sampling, samplingSeed: 0, signal: this.#abort.signal },
+        outcome => this.#ended(outcome),
+        this.#waits,
+        moves => {
+          this.#counts.replayedEpisodes += moves;
+        },
+      )
+      .catch(error => {
+        if (!this.#abort.signal.aborted) this.#fail(error);
+      });
+  }
+
+  get position(): StreamPosition {
+    const pending = [
+      ...this.#retry,
+      ...[...this.#started.values()].map(({ n }) => n),
+      ...this.#ready.map(({ n }) => n),
+    ];
+    return { next: this.#next, pending: pending.sort((a, b) => a - b) };
+  }
+
+  /**
+   * Waits for so many completed groups and hands them out in the order of their numbers.
+   * @throws the signal's reason when it is aborted; the first error when nothing can be completed any more
+   */
+  async take(groups: number, signal: AbortSignal): Promise<StreamedGroup[]> {
+    this.#dropStale();
+    while (this.#ready.length < groups) {
+      signal.throwIfAborted();
+      if (this.#failure) throw this.#failure.error;
+      await untilAborted(this.#changed, signal);
+      this.#dropStale();
+    }
+    const taken = this.#ready.sort((a, b) => a.n - b.n).splice(0, groups);
+    return taken.map(({ n, plan, episodes, version }) => ({
+      n,
+      plan,
+      episodes,
+      staleness: this.#version - version,
+    }));
+  }
+
+  /** Groups that were taken are of no use, and others are wanted in their place. */
+  refuse(groups: number): void {
+    this.#accepted -= groups * this.#settings.groupSize;
+    this.#change();
+  }
+
+  /** A batch has been trained on: the weights are another version. */
+  advance(): void {
+    this.#version++;
+    this.#change();
+  }
+
+  /** Counts since the last call. */
+  takeCounts(): StreamCounts {
+    const counts = { ...this.#counts, waits: { ...this.#waits }, idleShare: 1 - this.#running.takeShare() };
+    this.#counts = emptyCounts();
+    this.#waits.agent = 0;
+    this.#waits.environment = 0;
+    return counts;
+  }
+
+  /** Gives up what is open. Resolves when all sessions are told to close. */
+  async close(): Promise<void> {
+    this.#abort.abort(new DOMException('the rollouts were ended', 'AbortError'));
+    this.#change();
+    await this.#done;
+  }
+
+  async *#plans(): AsyncGenerator<GroupPlan> {
+    const { groupSize } = this.#settings;
+    while (!this.#abort.signal.aborted) {
+      if (this.#capacity() >= groupSize) yield this.#open();
+      else await this.#changed;
+    }
+  }
+
+  #capacity(): number {
+    const { maxStaleness, batchGroups, groupSize, concurrency } = this.#settings;
+    return startCapacity({
+      maxStaleness,
+      version: this.#version,
+      batchSize: batchGroups * groupSize,
+      concurrency,
+      accepted: this.#accepted,
+      running: this.#runningEpisodes,
+    });
+  }
+
+  #open(): GroupPlan {
+    const n = this.#retry.shift() ?? this.#next++;
+    const plan = this.#settings.planAt(n);
+    this.#started.set(plan, { n, version: this.#version });
+    this.#runningEpisodes += plan.size;
+    this.#running.begin();
+    return plan;
+  }
+
+  #ended(outcome: GroupOutcome): void {
+    const { plan } = outcome;
+    const started = this.#started.get(plan)!;
+    this.#started.delete(plan);
+    this.#runningEpisodes -= plan.size;
+    this.#running.end();
+    if ('error' in outcome) {
+      this.#counts.droppedGroups++;
+      this.#counts.erroredEpisodes += plan.size;
+      if (outcome.error instanceof EpisodeTooLong) this.#counts.tooLongGroups++;
+      this.#settings.onDropped?.(plan, outcome.error);
+      this.#dropsInARow++;
+      if (this.#dropsInARow >= this.#settings.batchGroups) this.#fail(outcome.error);
+    } else {
+      const { episodes, lost } = outcome;
+      this.#counts.erroredEpisodes += lost.length;
+      this.#counts.lostEpisodes += lost.length;
+      for (const error of lost) this.#settings.onLost?.(plan, error);
+      this.#dropsInARow = 0;
+      this.#accepted += plan.size;
+      this.#counts.completedEpisodes += plan.size - lost.length;
+      for (const { turns } of episodes) for (const turn of turns) this.#counts.actions += turn.actions.length;
+      this.#ready.push({ ...started, plan, episodes });
+    }
+    this.#change();
+  }
+
+  /** Gives up what would be trained on too late; other groups may start in its place. */
+  #dropStale(): void {
+    const oldest = this.#version - this.#settings.maxStaleness;
+    const fresh = this.#ready.filter(({ version }) => version >= oldest);
+    const stale = this.#ready.length - fresh.length;
+    if (stale === 0) return;
+    this.#ready = fresh;
+    this.#counts.staleGroups += stale;
+    this.#accepted -= stale * this.#settings.groupSize;
+    this.#change();
+  }
+
+  #fail(error: unknown): void {
+    this.#failure ??= { error };
+    this.#change();
+  }
+
+  #change(): void {
+    this.#wake();
+    this.#renewChange();
+  }
+
+  #renewChange(): void {
+    this.#changed = new Promise(resolve => {
+      this.#wake = resolve;
+    });
+  }
+}
+
+async function untilAborted(event: Promise<void>, signal: AbortSignal): Promise<void> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const abort = () => reject(signal.reason);
+  signal.addEventListener('abort', abort, { once: true });
+  try {
+    await Promise.race([event, promise]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+  }
+}

@@ -1,0 +1,200 @@
+import { mean } from '../../algorithms/statistics.ts';
+import { distributionChange } from '../../config/derived.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import type { Metrics } from '../../data/metrics.ts';
+import type { Generator } from '../../generation/generator.ts';
+import type { LocalPolicy } from '../../policy/local-policy.ts';
+import type { ScoreRequest } from '../../policy/policy.ts';
+import { type Episode, samplesOf } from '../../rollout/episode.ts';
+
+/** Episodes that are compared. */
+const COMPARED = 32;
+/** Prompts that engines are asked to continue where no episode can be compared, and by how much. */
+const PROBES = 8;
+const PROBE_TOKENS = 16;
+/** Above the numbers of the sequences of a run. */
+const FIRST_PROBE = 2 ** 44;
+/** The tokens come from the base where they fit it this much better than the policy, as a share of the gap. */
+const FITS_BASE = 0.5;
+
+/** What engines sampled does not come from the policy that learns. */
+export class GenerationGapError extends Error {
+  /** @param baseMean gap to the policy without its adapter; null where it has none */
+  constructor(mean: number, limit: number, baseMean: number | null) {
+    const causes =
+      baseMean !== null && baseMean < FITS_BASE * mean
+        ? `They differ by ${baseMean.toFixed(4)} from those of the policy without its adapter: the engine does not apply the adapter.`
+        : 'Likely causes, in this order:\n' +
+          '- the engine reports raw log-probabilities: vLLM needs --logprobs-mode processed_logprobs;\n' +
+          '- it answers from the adapter or prefix cache of another version;\n' +
+          '- it serves another base model or revision, or has another tokenizer;\n' +
+          '- its precision is another (float16, quantized): raise generation.max_gap if that is meant.';
+    super(
+      `log-probabilities of the generation engines differ by ${mean.toFixed(4)} nats on average from those of the policy ` +
+        `that learns; allowed are ${limit} (generation.max_gap). Nothing was learned from these tokens. ${causes}`,
+    );
+    this.name = 'GenerationGapError';
+  }
+}
+
+/** What the comparison needs of the policy that learns. */
+export type ComparedPolicy = Pick<LocalPolicy, 'score' | 'scoreReference' | 'version' | 'config'>;
+
+/** What samples, and under which weights. */
+export interface ComparedGenerator {
+  readonly generator: Generator;
+  /** Versions of the weights that it had, the present one last. */
+  readonly published: readonly number[];
+}
+
+/**
+ * `generation/logprob_gap_mean` and `_max` in nats, over tokens that were sampled under the policy's present weights, and
+ * {@link olderGaps} of the others; empty where it is not time to compare. Asynchronous episodes may have no tokens of the
+ * present weights: the engines sample a few for the comparison. Nothing is compared where top-k, penalties and the like
+ * change the engines' distribution.
+ * @throws GenerationGapError when the mean for the present weights is above `generation.max_gap`
+ */
+export async function checkedGap(
+  settings: RunSettings,
+  policy: ComparedPolicy,
+  step: number,
+  episodes: readonly Episode[],
+  { generator, published }: ComparedGenerator,
+): Promise<Metrics> {
+  const { generation, rollout } = settings;
+  const due = step === 1 || step % generation.gap_every === 0;
+  if (!due || distributionChange(rollout) !== undefined || rollout.temperature === 0) return {};
+  const samples = samplesIn(episodes.slice(0, COMPARED), rollout.constrained, published);
+  const fresh = samples.some(isPresent) ? [] : await probes(generator, policy, episodes, rollout.temperature);
+  const compared = [...samples, ...fresh];
+  if (compared.length === 0) return {};
+  const gaps = await gapsByAge(policy, compared, rollout.temperature);
+  const older = olderGaps(gaps);
+  const present = gaps.get(0);
+  if (present === undefined) return older;
+  if (present.mean <= generation.max_gap) {
+    return {
+      'generation/logprob_gap_mean': present.mean,
+      'generation/logprob_gap_max': present.max,
+      ...older,
+    };
+  }
+  const base = { score: policy.scoreReference.bind(policy) };
+  const bare = policy.config.lora && (await gapsByAge(base, compared.filter(isPresent), rollout.temperature));
+  throw new GenerationGapError(present.mean, generation.max_gap, bare?.get(0)?.mean ?? null);
+}
+
+/** A sequence with tokens whose log-probabilities are compared. */
+interface Compared extends ScoreRequest {
+  readonly logProbs: Float32Array;
+  /** Published versions that a token's weights lie behind the present ones; −1 where it was not sampled. */
+  readonly ages: Int32Array;
+}
+
+const NOT_SAMPLED = -1;
+
+const isPresent = ({ ages }: Compared): boolean => ages.includes(0);
+
+/** Samples of episodes that have sampled tokens. */
+function samplesIn(
+  episodes: readonly Episode[],
+  constrained: boolean,
+  published: readonly number[],
+): Compared[] {
+  const ageOf = (version: number) => published.length - 1 - published.findLastIndex(of => of <= version);
+  return episodes.flatMap(episode =>
+    samplesOf(episode)
+      .filter(({ lossMask }) => lossMask.includes(1))
+      .map(({ tokenIds, lossMask, logProbs, versions }) => {
+        const ages = Int32Array.from(versions, (version, t) => (lossMask[t] ? ageOf(version) : NOT_SAMPLED));
+        return { tokenIds, lossMask, logProbs, ages, ...(constrained ? { grammar: episode.tag } : {}) };
+      }),
+  );
+}
+
+/** A few tokens after prompts of the episodes, sampled under the newest weights. */
+async function probes(
+  generator: Generator,
+  policy: ComparedPolicy,
+  episodes: readonly Episode[],
+  temperature: number,
+): Promise<Compared[]> {
+  const prompts = episodes.flatMap(samplesOf).flatMap(({ tokenIds, lossMask }) => {
+    const length = lossMask.indexOf(1);
+    return length > 0 ? [tokenIds.subarray(0, length)] : [];
+  });
+  const sampling = { temperature, topK: 0, topP: 1, maxNewTokens: PROBE_TOKENS, stopTokenIds: [] };
+  const found = await Promise.all(
+    prompts.slice(0, PROBES).map(async (append, seed): Promise<Compared[]> => {
+      const sequenceId = FIRST_PROBE + seed;
+      try {
+        const generation = await generator.generate({ sequenceId, append, sampling, seed });
+        if (generation.versions.some(version => version !== policy.version)) return [];
+        const sampled = generation.tokenIds.length;
+        const lossMask = new Uint8Array(append.length + sampled).fill(1, append.length);
+        const tokenIds = new Int32Array(lossMask.length);
+        tokenIds.set(append);
+        tokenIds.set(generation.tokenIds, append.length);
+        const logProbs = new Float32Array(lossMask.length);
+        logProbs.set(generation.logProbs, append.length);
+        const ages = new Int32Array(lossMask.length).fill(NOT_SAMPLED, 0, append.length);
+        return sampled === 0 ? [] : [{ tokenIds, lossMask, logProbs, ages }];
+      } finally {
+        generator.release(sequenceId);
+      }
+    }),
+  );
+  return found.flat();
+}
+
+/** How log-probabilities of tokens of one age differ from those under the present weights, in nats. */
+interface Gap {
+  readonly mean: number;
+  readonly max: number;
+  /** Mean of sampled − present, as `actor/mismatch_kl`. */
+  readonly kl: number;
+}
+
+/** By versions behind the present weights, the newest first. */
+async function gapsByAge(
+  policy: Pick<LocalPolicy, 'score'>,
+  compared: readonly Compared[],
+  temperature: number,
+): Promise<Map<number, Gap>> {
+  const requests = compared.map(({ tokenIds, lossMask, grammar }) =>
+    grammar === undefined ? { tokenIds, lossMask } : { tokenIds, lossMask, grammar },
+  );
+  const scores = await policy.score(requests, { temperature });
+  const differences = new Map<number, number[]>();
+  compared.forEach(({ logProbs, ages }, i) => {
+    ages.forEach((age, t) => {
+      if (age === NOT_SAMPLED) return;
+      const known = differences.get(age) ?? [];
+      differences.set(age, known);
+      known.push(logProbs[t] - scores[i].logProbs[t]);
+    });
+  });
+  const ordered = [...differences].sort(([a], [b]) => a - b);
+  return new Map(ordered.map(([age, values]) => [age, gapOf(values)]));
+}
+
+function gapOf(differences: readonly number[]): Gap {
+  const absolute = differences.map(Math.abs);
+  const max = absolute.reduce((largest, value) => Math.max(largest, value), 0);
+  return { mean: mean(absolute), max, kl: mean(differences) };
+}
+
+/**
+ * `generation/logprob_gap_{mean,max}_<n>` and `generation/mismatch_kl_<n>` of tokens that were sampled n ≥ 1 versions behind
+ * the present weights: how far off-policy they are. No limit holds for them, as the weights have changed in between.
+ */
+function olderGaps(gaps: ReadonlyMap<number, Gap>): Metrics {
+  const older = [...gaps].filter(([age]) => age > 0);
+  return Object.fromEntries(
+    older.flatMap(([age, gap]) => [
+      [`generation/logprob_gap_mean_${age}`, gap.mean],
+      [`generation/logprob_gap_max_${age}`, gap.max],
+      [`generation/mismatch_kl_${age}`, gap.kl],
+    ]),
+  );
+}

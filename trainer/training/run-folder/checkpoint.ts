@@ -1,0 +1,165 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { trainerLog } from '../../../shared/log.ts';
+import type { EarlyStoppingState } from '../../algorithms/filters/early-stopping.ts';
+import type { MonitorState } from '../../algorithms/filters/metric-monitor.ts';
+import type { Metrics } from '../../data/metrics.ts';
+import type { CollapseMemory } from '../../diagnostics/collapse/collapse.ts';
+import type { TagSuccess } from '../../rollout/levels/curriculum.ts';
+import type { ReplayedLevel } from '../../rollout/levels/level-replay.ts';
+import { writeAtomically } from '../../tracking/atomic-file.ts';
+import type { RunFolder } from './run-folder.ts';
+
+const STATE_FILE = 'trainer.json';
+const POLICY_FOLDER = 'policy';
+const FORMAT = 1;
+
+/** All of the trainer besides the policy: with both, a run goes on as if it had never stopped. */
+export interface TrainerState {
+  readonly format: typeof FORMAT;
+  /** Iterations finished. */
+  readonly step: number;
+  /** Optimizer steps finished. */
+  readonly updates: number;
+  /** Seed of the next group to open. */
+  readonly nextSeed: number;
+  /** Groups before it that are still to be trained on, as their distance from the run's first; none when absent. */
+  readonly pendingGroups?: readonly number[];
+  /** What an adaptive curriculum and level replay remember; absent where they are off. */
+  readonly tagSuccess?: TagSuccess;
+  readonly replayLevels?: readonly ReplayedLevel[];
+  readonly episodes: number;
+  readonly turns: number;
+  /** Tokens sampled and tokens trained on, in all. */
+  readonly sampledTokens: number;
+  readonly trainedTokens: number;
+  /** Seconds that the run took before this checkpoint, warm start included, over all its sessions. */
+  readonly seconds: number;
+  /** Success of each validation so far. */
+  readonly validations: readonly ValidationRecord[];
+  /** Hashes of the levels that training must not see, where it must not. */
+  readonly validationLevels: readonly string[];
+  /** What early stopping remembers. */
+  readonly watch?: EarlyStoppingState;
+  /** What is known of the monitored metric; absent before the first validation, and where nothing goes by it. */
+  readonly monitor?: MonitorState;
+  /** What the measurements of the reasoning remember; absent before the first. */
+  readonly collapse?: CollapseMemory;
+}
+
+export interface ValidationRecord {
+  readonly step: number;
+  readonly seconds: number;
+  readonly metrics: Metrics;
+}
+
+export function initialState(startSeed: number): TrainerState {
+  return {
+    format: FORMAT,
+    step: 0,
+    updates: 0,
+    nextSeed: startSeed,
+    episodes: 0,
+    turns: 0,
+    sampledTokens: 0,
+    trainedTokens: 0,
+    seconds: 0,
+    validations: [],
+    validationLevels: [],
+  };
+}
+
+/**
+ * Writes policy and state next to the other checkpoints and moves them into place in one step: a checkpoint is
+ * there whole or not at all. Older ones beyond `keep` are removed. One of the same step keeps its policy, which
+ * is the same, and gets the new state.
+ * @param savePolicy writes the policy, optimizer included, into the folder given
+ * @returns the checkpoint's folder
+ */
+export async function saveCheckpoint(
+  run: RunFolder,
+  state: TrainerState,
+  savePolicy: (folder: string) => Promise<void>,
+  keep: number,
+): Promise<string> {
+  const folder = join(run.checkpoints, folderName(state.step));
+  if (checkpointFolders(run).includes(folder)) {
+    writeAtomically(join(folder, STATE_FILE), JSON.stringify(state, null, 1));
+    return folder;
+  }
+  renameSync(await writePartial(folder, state, savePolicy), folder);
+  trainerLog().debug({ folder, step: state.step }, 'checkpoint saved');
+  for (const old of checkpointFolders(run).slice(0, -keep)) rmSync(old, { recursive: true, force: true });
+  return folder;
+}
+
+/** Writes the checkpoint of the best validation so far in place of the one before. @returns its folder */
+export async function saveBestCheckpoint(
+  run: Pick<RunFolder, 'best'>,
+  state: TrainerState,
+  savePolicy: (folder: string) => Promise<void>,
+): Promise<string> {
+  const partial = await writePartial(run.best, state, savePolicy);
+  rmSync(run.best, { recursive: true, force: true });
+  renameSync(partial, run.best);
+  trainerLog().debug({ folder: run.best, step: state.step }, 'best checkpoint saved');
+  return run.best;
+}
+
+/** Writes policy and state next to the folder. @returns where */
+async function writePartial(
+  folder: string,
+  state: TrainerState,
+  savePolicy: (folder: string) => Promise<void>,
+): Promise<string> {
+  const partial = `${folder}.partial`;
+  rmSync(partial, { recursive: true, force: true });
+  mkdirSync(partial, { recursive: true });
+  await savePolicy(join(partial, POLICY_FOLDER));
+  writeFileSync(join(partial, STATE_FILE), JSON.stringify(state, null, 1));
+  return partial;
+}
+
+export interface Checkpoint {
+  readonly folder: string;
+  /** Folder of the policy. */
+  readonly policy: string;
+  readonly state: TrainerState;
+}
+
+/** The newest whole checkpoint of a run; undefined before the first. */
+export function latestCheckpoint(run: RunFolder): Checkpoint | undefined {
+  const folder = checkpointFolders(run).at(-1);
+  return folder === undefined ? undefined : readCheckpoint(folder);
+}
+
+/** @throws Error when the folder holds no checkpoint, or one of another format */
+export function readCheckpoint(folder: string): Checkpoint {
+  if (!existsSync(join(folder, STATE_FILE))) {
+    throw new Error(`${folder} holds no checkpoint: there is no ${STATE_FILE} in it`);
+  }
+  const state = JSON.parse(readFileSync(join(folder, STATE_FILE), 'utf8')) as TrainerState;
+  if (state.format !== FORMAT) {
+    throw new Error(`${folder} has checkpoint format ${state.format}; this version reads ${FORMAT}`);
+  }
+  return { folder, policy: join(folder, POLICY_FOLDER), state };
+}
+
+/** Iteration of the oldest whole checkpoint; 0 before the first. */
+export function oldestCheckpoint(run: RunFolder): number {
+  const [folder] = checkpointFolders(run);
+  return folder === undefined ? 0 : readCheckpoint(folder).state.step;
+}
+
+/** Whole checkpoints, oldest first. */
+function checkpointFolders(run: RunFolder): string[] {
+  if (!existsSync(run.checkpoints)) return [];
+  return readdirSync(run.checkpoints)
+    .filter(name => /^step-\d+$/.test(name) && existsSync(join(run.checkpoints, name, STATE_FILE)))
+    .sort((a, b) => Number(a.slice(5)) - Number(b.slice(5)))
+    .map(name => join(run.checkpoints, name));
+}
+
+function folderName(step: number): string {
+  return `step-${String(step).padStart(6, '0')}`;
+}

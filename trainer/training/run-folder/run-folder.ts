@@ -1,0 +1,126 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { basename, join, resolve } from 'node:path';
+import { parse, stringify } from 'yaml';
+import { validateConfig } from '../../../shared/config.ts';
+import { RUN_FILES } from '../../../shared/dashboard/run-files.ts';
+import type { Json } from '../../../shared/json.ts';
+import { RunSettings } from '../../config/settings.ts';
+import { writeAtomically } from '../../tracking/atomic-file.ts';
+
+/** Paths of a run: one folder holds all it needs to be read, judged and resumed. */
+export interface RunFolder {
+  readonly path: string;
+  /** The config as resolved. */
+  readonly config: string;
+  /** How far the run is, for those who look at it. */
+  readonly status: string;
+  readonly metrics: string;
+  readonly tables: string;
+  /** What the rollout filter made of each group. */
+  readonly groups: string;
+  readonly tensorboard: string;
+  readonly trajectories: string;
+  /** The text of each token id in them. */
+  readonly tokens: string;
+  readonly checkpoints: string;
+  /** The checkpoint with the best monitored metric, where it is kept. */
+  readonly best: string;
+  /** The policy as training found it, kept where a KL term compares with it. */
+  readonly reference: string;
+  /** The same as later iterations left it, where it is refreshed. */
+  readonly references: string;
+  /** Machine-readable outcome, and the same in words. */
+  readonly summary: string;
+  readonly report: string;
+  /** Evaluations of its checkpoints. */
+  readonly evaluations: string;
+}
+
+export function runFolderAt(path: string): RunFolder {
+  return {
+    path,
+    config: join(path, RUN_FILES.config),
+    status: join(path, RUN_FILES.status),
+    metrics: join(path, RUN_FILES.metrics),
+    tables: join(path, RUN_FILES.tables),
+    groups: join(path, RUN_FILES.groups),
+    tensorboard: join(path, 'tensorboard'),
+    trajectories: join(path, RUN_FILES.trajectories),
+    tokens: join(path, RUN_FILES.tokens),
+    checkpoints: join(path, 'checkpoints'),
+    best: join(path, 'checkpoints', 'best'),
+    reference: join(path, 'reference'),
+    references: join(path, 'references'),
+    summary: join(path, RUN_FILES.summary),
+    report: join(path, 'report.md'),
+    evaluations: join(path, RUN_FILES.evaluations),
+  };
+}
+
+/**
+ * Makes the folder of a new run and writes the resolved config into it.
+ * @param defaultName used with the next free number where `run.name` is null
+ * @throws Error when the named run exists
+ */
+export function createRunFolder(settings: RunSettings, defaultName: string): RunFolder {
+  const parent = resolve(settings.run.folder);
+  const name = settings.run.name ?? nextRunName(parent, defaultName);
+  const run = runFolderAt(join(parent, name));
+  if (existsSync(run.config)) {
+    throw new Error(
+      `${run.path} already holds a run; resume it with --resume ${run.path} or choose another run.name`,
+    );
+  }
+  for (const folder of [run.path, run.trajectories, run.checkpoints]) mkdirSync(folder, { recursive: true });
+  writeAtomically(run.config, stringify({ ...settings, run: { ...settings.run, name } }));
+  return run;
+}
+
+/** Removes the folder of a run that failed before it measured or saved anything, so that its name is free again. */
+export function removeUnused(run: RunFolder): void {
+  const measured = existsSync(run.metrics) && statSync(run.metrics).size > 0;
+  if (measured || readdirSync(run.checkpoints).length > 0) return;
+  rmSync(run.path, { recursive: true });
+}
+
+/**
+ * Finds an existing run and its settings.
+ * @throws Error when the folder holds no run, ConfigError when its config does not fit this version
+ */
+export function openRunFolder(path: string): { run: RunFolder; settings: RunSettings } {
+  const run = runFolderAt(resolve(path));
+  if (!existsSync(run.config)) {
+    throw new Error(`${path} holds no run: there is no config.yaml in it${nearbyRuns(resolve(path))}`);
+  }
+  const value = parse(readFileSync(run.config, 'utf8')) as Json;
+  return { run, settings: validateConfig(value, RunSettings, () => run.config) };
+}
+
+/** The newest run under a folder whose name is `name` or `name-NNN`; undefined without one. */
+export function latestRun(folder: string, name: string): string | undefined {
+  if (!existsSync(folder)) return undefined;
+  const names = readdirSync(folder)
+    .filter(entry => runNumber(entry, name) !== undefined && existsSync(join(folder, entry, 'config.yaml')))
+    .sort((a, b) => runNumber(a, name)! - runNumber(b, name)!);
+  return names.length > 0 ? join(folder, names.at(-1)!) : undefined;
+}
+
+/** `name-NNN` with the first number after those taken under the folder. */
+export function nextRunName(parent: string, name: string): string {
+  const numbers = existsSync(parent) ? readdirSync(parent).map(entry => runNumber(entry, name) ?? 0) : [];
+  return `${name}-${String(Math.max(0, ...numbers) + 1).padStart(3, '0')}`;
+}
+
+function runNumber(entry: string, name: string): number | undefined {
+  if (entry === name) return 0;
+  if (!entry.startsWith(`${name}-`)) return undefined;
+  const rest = entry.slice(name.length + 1);
+  return /^\d+$/.test(rest) ? Number(rest) : undefined;
+}
+
+function nearbyRuns(path: string): string {
+  const parent = resolve(path, '..');
+  if (!existsSync(parent)) return '';
+  const names = readdirSync(parent).filter(entry => existsSync(join(parent, entry, 'config.yaml')));
+  return names.length > 0 ? `; runs in ${basename(parent)}: ${names.join(', ')}` : '';
+}
