@@ -158,7 +158,7 @@ async function finished(child: ReturnType<typeof start>): Promise<{ code: number
 const withoutTini = (image: 'env-server' | 'trainer'): string[] =>
   JSON.parse(said(lastStage(image), 'ENTRYPOINT')[0]).slice(2);
 
-t.test('server and trainer run from what their images hold', { timeout: 300_000 }, async t => {
+t.test('server and trainer run from what their images hold', { timeout: 900_000 }, async t => {
   const folders = { 'env-server': t.testdir({ data: {} }), trainer: '' };
   folders.trainer = join(folders['env-server'], 'trainer-app');
   const app = join(folders['env-server'], 'app');

@@ -8,7 +8,7 @@ import { until } from '../test/until.test-data.ts';
 
 /** A server that is killed in the midst of its work, and what its clients were told. */
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const CLIENTS = 6;
 /** Steps that each client is to be told of before the server is killed. */

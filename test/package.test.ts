@@ -46,7 +46,7 @@ function installed(folder: string): string {
   return target;
 }
 
-t.test('the package works where only its tarball is installed', { timeout: 300_000 }, async t => {
+t.test('the package works where only its tarball is installed', { timeout: 900_000 }, async t => {
   const folder = t.testdir({ 'package.json': '{"type":"module"}', 'program.ts': PROGRAM });
   const target = installed(folder);
   const run = (...args: string[]): string =>

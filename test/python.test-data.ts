@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import type { Json } from '../shared/json.ts';
 
 /** Longest a Python program of a test may take, in milliseconds. */
-export const PYTHON_MS = 240_000;
+export const PYTHON_MS = 600_000;
 const MAX_OUTPUT_BYTES = 16 * 1024 * 1024;
 
 /** The interpreter of tests with Python clients: `RAGEN_PYTHON`, or `python3` of the PATH. */

@@ -13,7 +13,7 @@ import { until } from './until.test-data.ts';
 
 /** Sessions outlive the server's process, whether it is told to end or killed. */
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const remote = (url: string, snapshot: boolean): JsonObject => ({
   kind: 'remote',

@@ -143,7 +143,7 @@ function exampleOf({ name, file }: Page): string {
   return after.slice(after.indexOf('\n') + 1, after.indexOf('\n```') + 1);
 }
 
-t.test('the example of each page is one file and one line', { timeout: 300_000 }, async t => {
+t.test('the example of each page is one file and one line', { timeout: 900_000 }, async t => {
   const scratch = t.testdir();
   for (const name of COPIED) {
     cpSync(join(ROOT, name), join(scratch, name), {

@@ -14,7 +14,7 @@ import type { StoredHead } from '../sessions/storage/stored-session.ts';
 
 /** Several processes behind one port, through real sockets: each answers any request as one server would. */
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const WORKERS = 2;
 const LAKE = { env_id: 'FrozenLake-v0', seed: 1 };

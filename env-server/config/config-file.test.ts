@@ -5,7 +5,7 @@ import { output, runServer, startServer } from '../../test/process.test-data.ts'
 import { hashToken } from '../transports/access/auth.ts';
 import { readConfigFile } from './config-file.ts';
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 /** JSON is YAML, too. */
 const yaml = JSON.stringify;

@@ -6,7 +6,7 @@ import { EXAMPLES } from './examples.ts';
 
 /** Runs the pages about custom environments against a real server, as their reader would. */
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 /** Each page, and how many blocks with curl it has at least. */
 const PAGES = {

@@ -9,7 +9,7 @@ import { lockFolder } from './lock.ts';
 import { smallDisk } from './small-disk.test-data.ts';
 import { openStore } from './store.ts';
 
-t.setTimeout(120_000);
+t.setTimeout(900_000);
 
 t.test('a second server on one folder is refused, and told which process has it', async t => {
   const data = t.testdir();

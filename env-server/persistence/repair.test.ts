@@ -19,7 +19,7 @@ import { checkDatabase, openStore } from './store.ts';
 
 /** Databases with flipped bytes, missing ends and lost logs. */
 
-t.setTimeout(120_000);
+t.setTimeout(900_000);
 
 const PAGE_BYTES = 4096;
 const SESSIONS = 200;

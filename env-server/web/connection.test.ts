@@ -4,7 +4,7 @@ import { createApp } from '../app.ts';
 import { openPlayground, seeBoard, skip } from './browser.test-data.ts';
 
 /** A browser on a busy machine. */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 t.test('a server that goes away is told, and found again when it is back', { skip }, async t => {
   const port = await freePort();

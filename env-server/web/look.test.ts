@@ -12,7 +12,7 @@ const LOOKS: readonly (readonly ['light' | 'dark', ViewportSize, (readonly strin
 ];
 
 /** A browser, and axe in it, on a busy machine. */
-t.setTimeout(600_000);
+t.setTimeout(900_000);
 
 const VIEWS = [
   { name: 'play', hash: '#/play/FrozenLake-v0?seed=7', plays: 'FrozenLake-v0', ready: '.state .board' },

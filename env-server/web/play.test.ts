@@ -14,7 +14,7 @@ import {
 import type { Session } from './page/client/wire.ts';
 
 /** A browser on a busy machine. */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 t.test('a visitor finds an environment and plays it by keyboard alone', { skip }, async t => {
   const { page, ask } = await openPlayground(t);

@@ -5,7 +5,7 @@ import { openPlayground, skip } from './browser.test-data.ts';
 import type { Schemas } from './page/client/wire.ts';
 
 /** A browser on a busy machine. */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const register = (page: Page) => page.getByRole('button', { name: 'Check and register' }).click();
 const definition = (page: Page) => page.getByLabel('Definition', { exact: true });

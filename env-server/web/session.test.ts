@@ -8,7 +8,7 @@ import { hold, lastCurl, openPlayground, seeBoard, seeFigure, skip } from './bro
 import type { Schemas } from './page/client/wire.ts';
 
 /** A browser on a busy machine. */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 t.test('the curl line does what the page did', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');

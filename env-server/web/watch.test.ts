@@ -13,7 +13,7 @@ import {
 import type { Session, StepResult } from './page/client/wire.ts';
 
 /** A browser on a busy machine. */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 type Ask = Playground['ask'];
 

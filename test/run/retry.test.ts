@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { readOutcomes } from './outcome.ts';
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const TAPRC = `
 include: ['*/*.test.ts']

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import t from 'tap';
 
 /** Longest that one file may take: what `.taprc` gives to a process. A file that needs less or more says so itself. */
-const FILE_MS = 600_000;
+const FILE_MS = 900_000;
 
 /** What tests may change of the process, and have to put back. */
 const ofProcess = () => ({ cwd: process.cwd(), env: { ...process.env } });

@@ -110,7 +110,7 @@ async function emptyPage(t: Test): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-t.test('a page of another origin plays with it', { skip, timeout: 240_000 }, async t => {
+t.test('a page of another origin plays with it', { skip, timeout: 900_000 }, async t => {
   const origin = await emptyPage(t);
   const url = await envServer(t, origin);
   const tab = await (await browser()).newPage();

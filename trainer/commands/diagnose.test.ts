@@ -4,7 +4,7 @@ import { serve } from '../rollout/server.test-data.ts';
 import { tinySettings, trainTiny } from '../training/runs.test-data.ts';
 import { diagnose } from './diagnose.ts';
 
-const MAX_MS = 300_000;
+const MAX_MS = 900_000;
 
 t.test(
   'a run or one of its checkpoints is measured, and nothing is trained',

@@ -10,7 +10,7 @@ import { latestCheckpoint } from './run-folder/checkpoint.ts';
 import type { RunFolder } from './run-folder/run-folder.ts';
 import { tinySettings, trainInTwo, trainingRows, trainTiny } from './runs.test-data.ts';
 
-const MAX_MS = 300_000;
+const MAX_MS = 900_000;
 const never = new AbortController().signal;
 const policyOf = (run: RunFolder) => latestCheckpoint(run)!.policy;
 

@@ -11,7 +11,7 @@ import { type Row, tinySettings, trainInTwo, trainingRows, trainTiny } from './r
 import { openPolicy } from './setup/open-policy.ts';
 import { openRunContext } from './setup/run-context.ts';
 
-const MAX_MS = 300_000;
+const MAX_MS = 900_000;
 const never = new AbortController().signal;
 const policyOf = (run: RunFolder) => latestCheckpoint(run)!.policy;
 const learned = (run: RunFolder) =>

@@ -10,7 +10,7 @@ import { silentProgress } from '../tracking/progress.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
 import { tinySettings, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
 
-const MAX_MS = 300_000;
+const MAX_MS = 900_000;
 const TOKEN = 'engines';
 const STEPS = 4;
 

@@ -7,7 +7,7 @@ import { mean } from '../../../trainer/algorithms/statistics.ts';
 import { LAKE, programPlays } from '../../../trainer/gateway/gateway.test-data.ts';
 import { samplesOf } from '../../../trainer/rollout/episode.ts';
 
-const TIMEOUT_MS = 300_000;
+const TIMEOUT_MS = 900_000;
 
 /** Why a program cannot run here, or false. */
 function lacks({ packages, command }: ExampleAgent): string | false {

@@ -11,7 +11,7 @@ import { SandboxFailed } from './sandbox/sandbox.ts';
 
 /** Programs that attack the server itself: its process, its time, its memory. */
 
-t.setTimeout(180_000);
+t.setTimeout(900_000);
 
 const isolated = await findIsolation().then(
   () => true,

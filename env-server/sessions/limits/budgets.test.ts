@@ -13,7 +13,7 @@ import { resolveByteLimits } from './budgets.ts';
 
 /** Players that take as much as they can get cost themselves alone. */
 
-t.setTimeout(120_000);
+t.setTimeout(900_000);
 
 const MB = 2 ** 20;
 

@@ -11,7 +11,7 @@ import { fill, smallDisk } from '../../persistence/small-disk.test-data.ts';
 
 /** Sessions on a disk that is full. */
 
-t.setTimeout(120_000);
+t.setTimeout(900_000);
 
 const DISK_BYTES = 3 * 1024 * 1024;
 const BATCH = 100;

@@ -14,7 +14,7 @@ import { ServerClock } from '../limits/server-clock.ts';
 
 /** What is stored of sessions: each by itself, only what is new, and nobody's at the cost of others. */
 
-t.setTimeout(120_000);
+t.setTimeout(900_000);
 
 /** JSON writes it with six characters. */
 const ESCAPED = '\u0001'.repeat(1024);

@@ -13,7 +13,7 @@ import { workerOfSession } from '../placement.ts';
 
 /** Sessions over a restart, within one process: every environment, every wrapper, and what time does to them. */
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const STEPS = 6;
 

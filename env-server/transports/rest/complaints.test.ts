@@ -9,7 +9,7 @@ import { EXAMPLES } from '../../custom/examples.ts';
 
 /** What users of other environment servers complain of; more of it in websocket, semantics, exposure, and custom/isolation. */
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const PROTOCOLS = ['ragen.json', 'ragen.msgpack'] as const;
 

@@ -16,7 +16,7 @@ interface Written {
   readonly usage: { readonly [key: string]: unknown }[];
 }
 
-const MAX_MS = 300_000;
+const MAX_MS = 900_000;
 
 /** A chat model that always goes the same way. */
 async function chatModel(t: Test, answer: string) {

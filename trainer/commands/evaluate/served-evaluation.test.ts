@@ -8,7 +8,7 @@ import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { tinySettings, trainTiny } from '../../training/runs.test-data.ts';
 import { evaluate } from './evaluate.ts';
 
-const MAX_MS = 600_000;
+const MAX_MS = 900_000;
 const CONTEXT = 640;
 
 t.test('a checkpoint scores the same here and through a served endpoint', { timeout: MAX_MS }, async t => {

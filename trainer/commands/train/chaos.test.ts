@@ -18,7 +18,7 @@ const STEPS = 8;
 /** Where the trainer is killed. */
 const KILLED_AT = 3;
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
-const MAX_MS = 300_000;
+const MAX_MS = 900_000;
 
 /** The command `train` in a separate process, which can be halted at a step. */
 function trainer(t: Test, args: readonly string[], haltAt?: number): ChildProcess {

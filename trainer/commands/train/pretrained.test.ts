@@ -15,7 +15,7 @@ const COMMAND =
   /npm run trainer -- train (configs\/[\w-]+\.yaml) '(recipe=\[[\w,]+\])' policy\.init=<folder> (warm_start=null)/;
 /** Learning to choose the better arm shows after a few steps; the docs leave the config's number. */
 const SHORT = ['training.steps=12', 'validation.episodes=256'];
-const LONGEST_MS = 300_000;
+const LONGEST_MS = 900_000;
 
 t.test('the documented command for a model in a folder improves it', { timeout: LONGEST_MS }, async t => {
   const commands = PAGES.map(page => COMMAND.exec(readFileSync(new URL(page, ROOT), 'utf8')));

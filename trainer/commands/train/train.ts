@@ -77,7 +77,8 @@ async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainO
     process.stdout.write(await dryRun(local, signal, named));
     return 0;
   }
-  const stop = stopSignal(() => progress.note('stopping with a checkpoint; once more ends at once'));
+  let stopping = 'stopping before the run has begun';
+  const stop = stopSignal(() => progress.note(stopping));
   let models: LocalSettings;
   try {
     models = await localSettings(settings, { progress, signal: stop });
@@ -86,6 +87,7 @@ async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainO
     if (!stop.aborted) throw error;
     return INTERRUPTED_STATUS;
   }
+  stopping = 'stopping with a checkpoint; once more ends at once';
   const run = openRun(models.named);
   const summary = await trainRun(run, models.local, progress, stop).catch(error => {
     if (options.resume === undefined) removeUnused(run);

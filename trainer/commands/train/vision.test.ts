@@ -13,7 +13,7 @@ import { serve } from '../../rollout/server.test-data.ts';
 import { tinySettings } from '../../training/runs.test-data.ts';
 import { evaluate } from '../evaluate/evaluate.ts';
 
-const MAX_MS = 600_000;
+const MAX_MS = 900_000;
 const EPISODES = 6;
 
 type SokobanEnvironment = Parameters<typeof resolveConfig>[0];

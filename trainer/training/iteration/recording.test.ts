@@ -9,7 +9,7 @@ import { tinySettings, trainTiny, weightsOf } from '../runs.test-data.ts';
 
 t.test(
   'a run that records every step learns the same as one that records none',
-  { timeout: 300_000 },
+  { timeout: 900_000 },
   async t => {
     const pool = await serve(t);
     const [{ name: url }] = pool.servers;

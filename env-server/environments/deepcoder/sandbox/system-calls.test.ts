@@ -7,7 +7,7 @@ import { FOREIGN, HOLES, machineCode, prober, SWEEPER } from './holes.test-data.
 import { type Namespaces, sandboxCommand } from './isolation.ts';
 import { type RunResult, Sandbox } from './sandbox.ts';
 
-t.setTimeout(120_000);
+t.setTimeout(900_000);
 
 /** Every system call that a program may not make, tried in every kind of sandbox that this machine can have. */
 

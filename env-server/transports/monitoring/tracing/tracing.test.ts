@@ -7,7 +7,7 @@ import { runServer, startServer } from '../../../../test/process.test-data.ts';
 import { listen } from '../../../custom/remote/service.test-data.ts';
 import { readTracingSettings } from './settings.ts';
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 /** The part of OTLP (https://github.com/open-telemetry/opentelemetry-proto) that is looked at here. */
 const { root } = parse(`
