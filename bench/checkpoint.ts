@@ -6,8 +6,8 @@
  *     npm run bench:checkpoint -- --model /tmp/half-billion --threads 2
  *     npm run bench:checkpoint -- --model /tmp/half-billion --lora 8 --recompute
  *
- * `--lora` learns adapters of this rank on all linear layers instead of all weights; `--quantization int8` or `nf4` stores these
- * so.
+ * `--lora` learns adapters of this rank on all linear layers instead of all weights, `--dora` with magnitudes; `--quantization
+ * int8` or `nf4` stores the weights below so. The processor's time is that of all threads, and counts no other programs.
  */
 
 import { parseArgs } from 'node:util';
@@ -39,6 +39,7 @@ const { values: flags } = parseArgs({
     tokens: { type: 'string', default: '512' },
     steps: { type: 'string', default: '2' },
     lora: { type: 'string' },
+    dora: { type: 'boolean', default: false },
     quantization: { type: 'string' },
     recompute: { type: 'boolean', default: false },
   },
@@ -81,7 +82,7 @@ const policy = await timed('load', () =>
     quantization,
     ...(rank === null
       ? {}
-      : { lora: { rank, alpha: 2 * rank, rankStabilized: false, dora: false, modules: LORA_MODULES } }),
+      : { lora: { rank, alpha: 2 * rank, rankStabilized: false, dora: flags.dora, modules: LORA_MODULES } }),
   }),
 );
 console.log(`  ${policy.parameterCount.toLocaleString('en')} weights on ${policy.description}`);
@@ -153,12 +154,14 @@ function peakGigabytes(): string {
 
 async function timed<T>(what: string, work: () => Promise<T>, tokens?: number): Promise<T> {
   const start = performance.now();
+  const before = process.cpuUsage();
   const result = await work();
   const seconds = (performance.now() - start) / 1000;
+  const { user, system } = process.cpuUsage(before);
   const rate = tokens === undefined ? '' : `, ${(tokens / seconds).toFixed(1)} tokens/s`;
   const resident = (process.memoryUsage.rss() / GIGABYTE).toFixed(2);
   console.log(
-    `${what}: ${seconds.toFixed(1)} s${rate}; ${resident} GB resident, ${peakGigabytes()} GB at most so far`,
+    `${what}: ${seconds.toFixed(1)} s${rate}, ${((user + system) / 1e6).toFixed(1)} s of processor; ${resident} GB resident, ${peakGigabytes()} GB at most so far`,
   );
   return result;
 }

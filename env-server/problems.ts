@@ -362,7 +362,11 @@ export class Problem extends Error {
       members?: Pick<ProblemDocument, 'persistence'>;
     } = {},
   ) {
+    // It tells a client what to do, thousands of times a second where one asks for it: a stack would cost more than the rest.
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
     super(detail, more.cause === undefined ? undefined : { cause: more.cause });
+    Error.stackTraceLimit = stackTraceLimit;
     this.name = 'Problem';
     this.code = code;
     this.violations = more.violations;

@@ -1,18 +1,45 @@
 import type { Socket } from 'node:net';
+import { now } from '../scheduling/fair-scheduler.ts';
 
-/** Reads a stream as lines of text, without their ends. */
+/** Lines after which it is looked how long they took. */
+const LINES_AT_ONCE = 16;
+/** Work on lines, with all that follows from them at once, after which everything else has its turn, in milliseconds. */
+const MAX_MS = 2;
+
+/**
+ * Reads a stream as lines of text, without their ends. Of thousands that come together it takes some, lets the event loop
+ * go round, and takes the next ones; the socket waits in the meantime.
+ */
 export function readLines(socket: Socket, take: (line: string) => void): void {
   socket.setEncoding('utf8');
-  let begun = '';
-  socket.on('data', (chunk: string) => {
+  let text = '';
+  let busy = false;
+
+  const takeAll = async (): Promise<void> => {
     let start = 0;
-    for (let end = chunk.indexOf('\n'); end >= 0; end = chunk.indexOf('\n', start)) {
-      const line = begun + chunk.slice(start, end);
-      begun = '';
+    let begun = now();
+    for (let end = text.indexOf('\n'), count = 1; end >= 0; end = text.indexOf('\n', start), count++) {
+      take(text.slice(start, end));
       start = end + 1;
-      take(line);
+      if (count % LINES_AT_ONCE !== 0) continue;
+      // What waits for a reply goes on before this does.
+      await undefined;
+      if (now() - begun < MAX_MS) continue;
+      await new Promise(setImmediate);
+      begun = now();
     }
-    begun += chunk.slice(start);
+    text = text.slice(start);
+  };
+
+  socket.on('data', (chunk: string) => {
+    text += chunk;
+    if (busy) return;
+    busy = true;
+    socket.pause();
+    void takeAll().then(() => {
+      busy = false;
+      socket.resume();
+    });
   });
 }
 

@@ -1,10 +1,13 @@
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { plainResult } from '../operations/dispatch/written-result.ts';
 import type { Operation } from '../operations/operation.ts';
 import { Problem } from '../problems.ts';
+import { readLines } from './lines.ts';
 import { WorkerChannels, type WorkerRequestHandlers } from './worker-channels.ts';
 
 const STEP = { name: 'step' } as Operation;
@@ -62,6 +65,36 @@ t.test('an operation runs over there as it was asked for here', async t => {
   t.same(await Promise.all(workers[1].askAll('refresh', null)), [null]);
   t.equal(await workers[0].settle(0), 0);
   await t.rejects(workers[0].perform(0, ANN, 1, STEP, {}), /process 0 has no link to 0/);
+});
+
+t.test('of many lines that come together some are taken at a time, in their order', async t => {
+  const path = join(folderOf(t), 'lines.sock');
+  const texts = Array.from({ length: 320 }, (_, i) => `${i} ö`);
+  const taken: string[] = [];
+  /** At which turn of the event loop each was taken. */
+  const turns = new Set<number>();
+  let turn = 0;
+  const server = createServer(socket => {
+    readLines(socket, line => {
+      taken.push(line);
+      turns.add(turn);
+      const end = performance.now() + 0.25;
+      while (performance.now() < end);
+    });
+    const next = (): void => {
+      turn++;
+      if (taken.length < texts.length) setImmediate(next);
+      else socket.end();
+    };
+    next();
+  });
+  await new Promise<void>(resolve => server.listen(path, resolve));
+  t.teardown(() => server.close());
+  const client = connect(path);
+  client.write(`${texts.join('\n')}\n`);
+  await once(client.resume(), 'close');
+  t.same(taken, texts);
+  t.ok(turns.size >= texts.length / 16 / 2, `${turns.size} turns`);
 });
 
 t.test('problems come across without their causes', async t => {

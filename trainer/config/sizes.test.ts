@@ -70,6 +70,10 @@ t.test('memory grows with workers, open episodes and a reference', async t => {
   const activations = (policy: object) => bytes({ policy: { workers: 1, ...policy } }, /activations/);
   t.equal(activations({ micro_batch_tokens: 512 }), activations({}) / 4);
   t.equal(activations({}) - activations({ recompute: true }), 4 * 2048 * (10 * 64 + 4 * 160 - 2 * 64));
+  const lora = { rank: 2, alpha: 4, rankStabilized: false, dora: false, modules: ['q_proj'] as const };
+  const again = runSizes(settingsOf({ policy: { workers: 1, recompute: true } }), { ...config, lora });
+  const recomputed = again.memory.find(({ what }) => what.startsWith('activations'))!.bytes;
+  t.equal(recomputed - activations({ recompute: true }), 4 * 2048 * 2 * (3 * 64 + 160), 'read by adapters');
   t.equal(bytes({}, /reference/), 0);
   t.equal(bytes({ loss: { kl: { coefficient: 0.1 } } }, /reference/), 4 * parameters);
   t.same([episodesPerIteration, episodes], [128, 128 * 200]);

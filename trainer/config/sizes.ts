@@ -15,6 +15,8 @@ const FLOAT_BYTES = 4;
 const MAX_CACHE_BYTES = 2 ** 32;
 /** Values that a layer keeps for its backward pass, as multiples of hidden and intermediate size; measured, not exact. */
 const KEPT = { hidden: 10, intermediate: 4, vocabulary: 3 };
+/** Values of the hidden size that the adapters of a layer read, next to one of the intermediate size. */
+const READ_BY_ADAPTERS = 3;
 /** Of the trainer before it has a policy, and of a worker thread before it has a program; resident, measured. */
 const PROGRAM_BYTES = 110e6;
 const WORKER_BYTES = 45e6;
@@ -127,5 +129,8 @@ function keptByLayers(config: DecoderConfig, recompute: boolean): number {
   // Every expert computes every token.
   const width = experts === null ? config.intermediateSize : experts.count * experts.intermediateSize;
   const perLayer = KEPT.hidden * hiddenSize + KEPT.intermediate * width;
-  return recompute ? layers * hiddenSize + perLayer : layers * perLayer;
+  if (!recompute) return layers * perLayer;
+  // Measured: about as much as adapters read stays through the backward pass, for their gradients.
+  const read = config.lora === undefined ? 0 : READ_BY_ADAPTERS * hiddenSize + width;
+  return layers * (hiddenSize + read) + perLayer;
 }
