@@ -72,6 +72,8 @@ export class Player {
   #usedAt = 0;
   /** Kills after which it has looked where its session stands. */
   #kills = 0;
+  /** Kills when what is under way was asked for first. */
+  #killsBefore = 0;
   #episode: Episode | undefined;
   #snapshots: { readonly id: string; readonly episode: Episode }[] = [];
   #failed = false;
@@ -105,6 +107,7 @@ export class Player {
 
   /** What to ask next: the same again while it has had no answer. */
   next(): Item {
+    if (!this.#pending) this.#killsBefore = this.#counters.kills;
     const pending = this.#pending ?? this.#choose();
     this.#pending =
       this.#kills < this.#counters.kills && this.#isOwn(pending) ? this.#afterKill(pending) : pending;
@@ -160,6 +163,13 @@ export class Player {
     }
     if (AGAIN.has(code)) {
       this.#counters.retries++;
+      return;
+    }
+    // It was closed, and who could have said so was killed.
+    const isClosed = pending.item.op === 'close' && this.#killsBefore < this.#counters.kills;
+    if (code === 'unknown_session' && isClosed) {
+      this.#pending = undefined;
+      pending.take({});
       return;
     }
     if (this.#mayBeGone(code)) {
