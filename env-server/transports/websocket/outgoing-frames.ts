@@ -15,10 +15,9 @@ export class OutgoingFrames<T, B, M> {
   readonly #sessions: SessionManager;
   readonly #protocol: FrameProtocol<T, B, M>;
   readonly #sink: FrameSink;
-  /** In the order of `#reads`. */
   #messages: M[] = [];
-  /** Which of the messages acknowledge nothing. */
-  #reads: boolean[] = [];
+  /** Replies that leave before the others. */
+  #first: M[] = [];
   #size = 0;
 
   constructor(sessions: SessionManager, protocol: FrameProtocol<T, B, M>, sink: FrameSink) {
@@ -29,28 +28,24 @@ export class OutgoingFrames<T, B, M> {
 
   /** @param reads it acknowledges nothing: while the disk is slow it leaves before what waits for its record */
   send(message: M, reads: boolean): void {
-    this.#messages.push(message);
-    this.#reads.push(reads);
+    if (reads && this.#sessions.readsGoFirst) this.#first.push(message);
+    else this.#messages.push(message);
     this.#size += this.#protocol.sizeOf(message);
     if (this.#size > MAX_OUTGOING) this.#flush();
-    else if (this.#messages.length === 1) process.nextTick(this.#flush);
+    else if (this.#messages.length + this.#first.length === 1) process.nextTick(this.#flush);
   }
 
   readonly #flush = (): void => {
-    const messages = this.#messages;
-    const reads = this.#reads;
-    if (messages.length === 0) return;
-    this.#messages = [];
-    this.#reads = [];
+    const [first, messages] = [this.#first, this.#messages];
     this.#size = 0;
-    if (!reads.includes(true)) this.#deliver(messages, false);
-    else if (!reads.includes(false)) this.#deliver(messages, true);
-    else if (this.#sessions.readsGoFirst) {
-      for (const which of [true, false]) {
-        const some = messages.filter((_, i) => reads[i] === which);
-        this.#deliver(some, which);
-      }
-    } else this.#deliver(messages, false);
+    if (first.length > 0) {
+      this.#first = [];
+      this.#deliver(first, true);
+    }
+    if (messages.length > 0) {
+      this.#messages = [];
+      this.#deliver(messages, false);
+    }
   };
 
   /** Frames go to the stream themselves: through `ws` each would be two buffers and a separate write. */
