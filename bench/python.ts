@@ -9,7 +9,7 @@ import { ServerProcess } from './server-process.ts';
 
 /**
  * Steps a second of a vector of FrozenLake in Python: ragen-env against a server in another process, Gymnasium without
- * any server, and OpenEnv's server with its own client where the package `openenv-core` is installed. All take turns in
+ * any server, and OpenEnv's server with its own client where the package `openenv` is installed. All take turns in
  * each round; the median of the rounds counts. RAGEN_PYTHON names the interpreter that has the packages.
  */
 
