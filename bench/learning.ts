@@ -123,9 +123,10 @@ function page(): string {
   return [
     '# Success after a fixed time',
     '',
-    `_Reference._ Written by \`${command}\` from [its data](./data/learning.json), seed ${seed}. Sampled success on layouts`,
-    'that never occur in training, with Wilson’s interval over the episodes of the validation. Warm start and validations are',
-    'part of the time. The figures depend on the machine: compare them on one that does nothing else.',
+    `_Reference._ Written by \`${command}\` from [its data](./data/learning.json), seed ${seed}.`,
+    'Sampled success on layouts that never occur in training, with Wilson’s interval over the episodes of the validation.',
+    'Warm start and validations are part of the time. The figures depend on the machine: compare them on one that does',
+    'nothing else.',
     '',
     ...table(),
     '',

@@ -59,8 +59,7 @@ async function measure(origin: string): Promise<Row[]> {
   for await (const line of createInterface({ input: child.stdout })) {
     const value = JSON.parse(line);
     if ('name' in value) rows.push(value);
-    else
-      console.log(`orjson: ${value.orjson ? 'yes' : 'no'}; openenv-core: ${value.openenv ? 'yes' : 'no'}\n`);
+    else console.log(`orjson: ${value.orjson ? 'yes' : 'no'}; openenv: ${value.openenv ? 'yes' : 'no'}\n`);
   }
   const [code] = child.exitCode === null ? await once(child, 'close') : [child.exitCode];
   if (code !== 0) throw new Error(`${PROGRAM} ended with status ${code}`);
