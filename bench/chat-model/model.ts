@@ -8,7 +8,7 @@ import { saveModel } from '../../trainer/policy/checkpoint/checkpoint.ts';
 import { ParameterStore } from '../../trainer/tensor/runtime/parameter-store.ts';
 
 /** Qwen2's decoder with 2.0 million weights, over the golden tokenizer of 512 tokens. */
-const CONFIG = {
+export const SHAPE = {
   model_type: 'qwen2',
   vocab_size: 512,
   hidden_size: 192,
@@ -19,9 +19,8 @@ const CONFIG = {
   max_position_embeddings: 2048,
   rope_theta: 1e4,
   tie_word_embeddings: true,
-  eos_token_id: 511,
-  pad_token_id: 509,
 };
+const CONFIG = { ...SHAPE, eos_token_id: 511, pad_token_id: 509 };
 /** Fresh weights of this width get going with larger ones than the 0.02 of `config.json`. */
 const DEVIATION = 0.05;
 const SEED = 0;

@@ -2,7 +2,7 @@ import type { Claim, ClaimRun } from './claim.ts';
 import { CLAIMS } from './claims.ts';
 import { within } from './overrides.ts';
 
-/** A claim in a quarter of an hour a seed: fewer and shorter runs, with a page, data and runs of its own. */
+/** A claim in a quarter of an hour a seed: fewer and shorter runs, with a separate page, data and runs. */
 interface QuickForm {
   readonly claim: string;
   /** What it leaves out, under the text of the whole claim. */

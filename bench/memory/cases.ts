@@ -1,5 +1,6 @@
 import type { DecoderConfig } from '../../trainer/models/config.ts';
 import { parseConfig } from '../../trainer/models/config-json.ts';
+import { SHAPE } from '../chat-model/model.ts';
 import { publishedConfig } from '../compute/published.ts';
 import { configOf, shapeNamed } from '../compute/shapes.ts';
 
@@ -20,25 +21,11 @@ export interface MemoryCase {
   readonly tokens: number;
 }
 
-/** The decoder of the pretrained chat model that `npm run bench:chat-model` makes. */
-const TWO_MILLION = {
-  model_type: 'qwen2',
-  vocab_size: 512,
-  hidden_size: 192,
-  intermediate_size: 640,
-  num_hidden_layers: 4,
-  num_attention_heads: 6,
-  num_key_value_heads: 2,
-  max_position_embeddings: 2048,
-  rope_theta: 1e4,
-  tie_word_embeddings: true,
-};
-
 export const CASES: readonly MemoryCase[] = [
   {
     name: '2M',
     what: 'all weights',
-    model: () => parseConfig(TWO_MILLION),
+    model: () => parseConfig(SHAPE),
     rank: null,
     quantization: null,
     recompute: false,

@@ -12,34 +12,29 @@ const MAX_MS = 2;
  */
 export function readLines(socket: Socket, take: (line: string) => void): void {
   socket.setEncoding('utf8');
-  let text = '';
-  let busy = false;
+  let begun = '';
 
-  const takeAll = async (): Promise<void> => {
+  const takeFrom = async (chunk: string): Promise<void> => {
     let start = 0;
-    let begun = now();
-    for (let end = text.indexOf('\n'), count = 1; end >= 0; end = text.indexOf('\n', start), count++) {
-      take(text.slice(start, end));
+    let since = now();
+    for (let end = chunk.indexOf('\n'), count = 1; end >= 0; end = chunk.indexOf('\n', start), count++) {
+      const line = begun + chunk.slice(start, end);
+      begun = '';
       start = end + 1;
+      take(line);
       if (count % LINES_AT_ONCE !== 0) continue;
       // What waits for a reply goes on before this does.
       await undefined;
-      if (now() - begun < MAX_MS) continue;
+      if (now() - since < MAX_MS) continue;
       await new Promise(setImmediate);
-      begun = now();
+      since = now();
     }
-    text = text.slice(start);
+    begun += chunk.slice(start);
   };
 
   socket.on('data', (chunk: string) => {
-    text += chunk;
-    if (busy) return;
-    busy = true;
     socket.pause();
-    void takeAll().then(() => {
-      busy = false;
-      socket.resume();
-    });
+    void takeFrom(chunk).then(() => socket.resume());
   });
 }
 

@@ -4,7 +4,7 @@ export interface Group {
   readonly files: readonly string[];
 }
 
-/** Limits of one group; a file that takes longer than `seconds` is a group of its own. */
+/** Limits of one group; a file that takes longer than `seconds` is a group by itself. */
 export interface GroupLimits {
   readonly files: number;
   readonly seconds: number;
