@@ -78,6 +78,8 @@ export class Session
   readonly #recorder: Recorder<Session> | undefined;
   /** Records of it in the journal. */
   recorded = 0;
+  /** Resolves when the database has what was too large for the journal; until then nothing of it is acknowledged. */
+  storing: Promise<void> | undefined;
   /** Of the operation that runs, until a record has it. */
   #key: Required<KeyFields> | undefined;
 
