@@ -4,6 +4,9 @@
  * demonstrations, `train` of an adapter, `evaluate`, `serve` of the adapter, `evaluate --policy endpoint`, and PEFT
  * loads the adapter where RAGEN_PYTHON has torch, transformers and peft. Each is a separate process; the same command goes on
  * where it was stopped. After each finished seed it writes docs/results/data/chat-model.json and docs/results/chat-model.md.
+ *
+ * `--tasks` names some of bench/chat-model/tasks.ts, `--runs` is the folder of runs and `--out` that of page and data.
+ * `--help` prints this.
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -12,6 +15,7 @@ import { chatModelPage, type StoryData } from './chat-model/page.ts';
 import { tellStory } from './chat-model/story.ts';
 import { TASKS } from './chat-model/tasks.ts';
 import { ROOT } from './claims/run-trainer.ts';
+import { scriptHelp } from './flags.ts';
 import { ServerProcess } from './server-process.ts';
 
 const { values: flags } = parseArgs({
@@ -21,8 +25,13 @@ const { values: flags } = parseArgs({
     runs: { type: 'string', default: 'runs' },
     /** Where page and data go. */
     out: { type: 'string', default: ROOT },
+    help: { type: 'boolean', default: false },
   },
 });
+if (flags.help) {
+  console.log(scriptHelp(import.meta.filename));
+  process.exit();
+}
 const seeds = flags.seeds.split(',').map(text => {
   if (/^\d+$/.test(text)) return Number(text);
   throw new RangeError(`--seeds are whole numbers from 0 with commas between them, got ${flags.seeds}`);

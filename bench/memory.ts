@@ -4,6 +4,9 @@
  * (bench/checkpoint.ts). PEFT takes the same step where RAGEN_PYTHON has torch, transformers and peft; its base is float32.
  *
  *     npm run bench:memory [-- --shapes 2M,0.1B,0.5B --threads 2 --steps 2 --models /tmp]
+ *
+ * `--shapes` names some of the three; `--threads` are those of a matrix product; of `--steps` the fastest counts; `--models` is the
+ * folder that models are written to and found in again. `--help` prints this.
  */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -18,7 +21,7 @@ import { readShape } from '../trainer/config/model-shape.ts';
 import { runSizes } from '../trainer/config/sizes.ts';
 import { CONFIG_FILE } from '../trainer/policy/checkpoint/model-folder.ts';
 import { writeRandomModel } from './compute/random-model.ts';
-import { positiveInteger } from './flags.ts';
+import { positiveInteger, scriptHelp } from './flags.ts';
 import { CASES, type MemoryCase } from './memory/cases.ts';
 
 const CHECKPOINT = fileURLToPath(new URL('./checkpoint.ts', import.meta.url));
@@ -32,8 +35,13 @@ const { values: flags } = parseArgs({
     steps: { type: 'string', default: '2' },
     /** Folder that the models go to, and are found in again. */
     models: { type: 'string', default: tmpdir() },
+    help: { type: 'boolean', default: false },
   },
 });
+if (flags.help) {
+  console.log(scriptHelp(import.meta.filename));
+  process.exit();
+}
 const threads = positiveInteger('threads', flags.threads);
 const steps = positiveInteger('steps', flags.steps);
 const cases = flags.shapes.split(',').map(name => {

@@ -1,9 +1,7 @@
-import { once } from 'node:events';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { isDeepStrictEqual } from 'node:util';
-import t, { type Test } from 'tap';
-import { WebSocket } from 'ws';
+import t from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Body } from '../../test/app.test-data.ts';
 import { type ServerProcess, startServer } from '../../test/process.test-data.ts';
@@ -11,6 +9,7 @@ import { until } from '../../test/until.test-data.ts';
 import { DATABASE_FILE } from '../persistence/database.ts';
 import { workerOfSession } from '../sessions/placement.ts';
 import type { StoredHead } from '../sessions/storage/stored-session.ts';
+import { dial, isAlive, pidsOf } from './workers.test-data.ts';
 
 /** Several processes behind one port, through real sockets: each answers any request as one server would. */
 
@@ -32,44 +31,6 @@ async function openInEach({ ask }: ServerProcess, more: JsonObject = {}): Promis
     ids.push(idOf(await ask('POST', '/v1/sessions', { ...LAKE, ...more }, key)));
   }
   return ids;
-}
-
-/** Process ids of the workers, by their places. */
-function pidsOf({ lines }: ServerProcess): Map<number, number> {
-  const starts = lines.filter(line => line.includes('"worker_pid"')).map(line => JSON.parse(line));
-  return new Map(starts.map(({ worker, worker_pid }) => [worker, worker_pid]));
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-}
-
-async function dial(t: Test, { origin }: ServerProcess, take?: (reply: Body) => void) {
-  const socket = new WebSocket(`${origin.replace('http', 'ws')}/v1/ws`);
-  t.teardown(() => socket.terminate());
-  const replies = new Map<number, Body>();
-  socket.on('message', text => {
-    const reply = JSON.parse(text.toString());
-    replies.set(reply.id, reply);
-    take?.(reply);
-  });
-  await once(socket, 'open');
-  let frames = 0;
-  return {
-    /** Sends frames and gives their replies in the order of the frames. */
-    async ask(...asked: JsonObject[]): Promise<Body[]> {
-      const ids = asked.map(frame => {
-        socket.send(JSON.stringify({ id: ++frames, ...frame }));
-        return frames;
-      });
-      while (ids.some(id => !replies.has(id))) await once(socket, 'message');
-      return ids.map(id => replies.get(id)!);
-    },
-  };
 }
 
 t.test('two processes on one port are one server', async t => {

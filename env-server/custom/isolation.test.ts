@@ -22,7 +22,7 @@ async function server(t: Test, settings: Partial<Settings> = {}) {
   const open = async (env_id: string) =>
     String((await post('/v1/sessions', { env_id, seed: 1 })).body.session_id);
   const step = (session: string, action: Json) => post(`/v1/sessions/${session}/step`, { action });
-  return { post, open, step };
+  return { post, open, step, close: () => app.server.close() };
 }
 
 /** Behaves until somebody says the word. */
@@ -44,16 +44,16 @@ const sleeper = {
 };
 
 t.test('hostile scripts are stopped with a clear problem, in their own session only', async t => {
-  const { post, open, step } = await server(t, { scriptTimeMs: 400 });
+  const { post, open, step } = await server(t, { scriptTimeMs: 200 });
   t.equal((await post('/v1/envs', { env_id: 'me/Sleeper-v0', definition: sleeper })).status, 201);
   const other = await open('me/Sleeper-v0');
   const cases: [action: string, code: string, detail: RegExp][] = [
-    ['loop', 'script_limit', /more than 400 ms of processor time/],
-    ['grow', 'script_limit', /more than (32 MB of memory|400 ms of processor time)/],
+    ['loop', 'script_limit', /more than 200 ms of processor time/],
+    ['grow', 'script_limit', /more than (32 MB of memory|200 ms of processor time)/],
     ['recurse', 'script_limit', /called one another too deeply/],
     ['escape', 'environment_fault', /process is not defined/],
     ['nest', 'environment_fault', /\/info\/o.* nested more than 64 levels deep/],
-    ['deaf', 'script_limit', /more than 400 ms of processor time/],
+    ['deaf', 'script_limit', /more than 200 ms of processor time/],
   ];
   for (const [action, code, detail] of cases) {
     const session = await open('me/Sleeper-v0');
@@ -66,7 +66,7 @@ t.test('hostile scripts are stopped with a clear problem, in their own session o
 });
 
 t.test('while a script loops, other sessions are answered', async t => {
-  const { post, open, step } = await server(t, { scriptTimeMs: 1500 });
+  const { post, open, step, close } = await server(t, { scriptTimeMs: 60_000 });
   await post('/v1/envs', { env_id: 'me/Sleeper-v0', definition: sleeper });
   await post('/v1/envs', EXAMPLES.script.value);
   const looping = [await open('me/Sleeper-v0'), await open('me/Sleeper-v0')];
@@ -76,8 +76,11 @@ t.test('while a script loops, other sessions are answered', async t => {
   const stops = looping.map(session => step(session, 'loop').finally(() => stopped++));
   for (let i = 0; i < 25; i++) t.equal((await step(lake, i % 4)).status, 200);
   for (let i = 0; i < 5; i++) t.equal((await step(guess, 'what?')).status, 200);
-  t.equal(stopped, 0, 'thirty steps of others came back before the first loop was stopped');
-  t.match(await Promise.all(stops), [{ body: { code: 'script_limit' } }, { body: { code: 'script_limit' } }]);
+  t.equal(stopped, 0, 'thirty steps of others came back while both sessions looped');
+  // Neither loop is waited for: what a loop comes to, the test above says.
+  const ends = Promise.allSettled(stops);
+  await close();
+  t.equal((await ends).length, 2, 'the server that closes ends both');
 });
 
 t.test('a remote that does not answer holds up neither other sessions nor a batch', async t => {

@@ -110,10 +110,12 @@ export class SessionOpener {
 
   /** Opens and journals sessions; a large group in slices. */
   #openAll(settings: OpenSettings, episodes: readonly EpisodeState[]): MaybePromise<Session[]> {
-    if (episodes.length > OPENED_AT_ONCE) return inScheduledSlices(this.#opening(settings, episodes));
+    if (episodes.length > OPENED_AT_ONCE) {
+      return chain(inScheduledSlices(this.#opening(settings, episodes)), whenStored);
+    }
     const opened = episodes.map(episode => this.#open(settings, episode));
     this.#host.recorder?.opened(opened);
-    return opened;
+    return whenStored(opened);
   }
 
   /**
@@ -200,6 +202,12 @@ export class SessionOpener {
     this.#serial = serialAfter(this.#serial, this.#host.now(), this.#placement);
     return this.#serial;
   }
+}
+
+/** Sessions that were opened, when the database has those that the journal could not take. */
+function whenStored(opened: Session[]): MaybePromise<Session[]> {
+  if (!opened.some(({ storing }) => storing)) return opened;
+  return Promise.all(opened.map(({ storing }) => storing)).then(() => opened);
 }
 
 /**

@@ -1,5 +1,6 @@
 import t from 'tap';
 import { Random } from '../../shared/random.ts';
+import { squaredNorms } from '../models/adapters/dora.ts';
 import { scratchConfig } from '../models/config.ts';
 import { decoderHidden, decoderLogits } from '../models/decoder.ts';
 import { loraSpecs, parameterSpecs } from '../models/parameters.ts';
@@ -13,7 +14,7 @@ import type { Generation } from './generation.ts';
 const runtime = new OnnxRuntime();
 t.after(() => runtime.close());
 
-const lora = {
+const plain = {
   rank: 2,
   alpha: 6,
   rankStabilized: false,
@@ -21,18 +22,18 @@ const lora = {
   modules: ['q_proj', 'o_proj', 'up_proj'] as const,
 };
 const shape = scratchConfig({ vocabularySize: 20, hiddenSize: 32, heads: 4, keyValueHeads: 2, layers: 2 });
-const config = { ...shape, lora };
-const base = new ParameterStore(parameterSpecs(shape, false));
-const adapter = new ParameterStore(loraSpecs(shape, lora));
 const rng = Random.fromSeed(4);
-for (const store of [base, adapter]) {
+const base = filled(new ParameterStore(parameterSpecs(shape, false)));
+
+function filled(store: ParameterStore): ParameterStore {
   for (const { name } of store.layout) {
     const array = store.array(name);
     const mean = name.includes('norm') ? 1 : 0;
     for (let i = 0; i < array.length; i++) array[i] = mean + 0.3 * rng.normal();
   }
+  return store;
 }
-const parameters = joinParameters(base, adapter);
+
 const prompt = [3, 1, 4, 1, 5, 9, 2, 6];
 
 async function continued(engine: GenerationEngine): Promise<Generation> {
@@ -45,8 +46,19 @@ async function continued(engine: GenerationEngine): Promise<Generation> {
   return done;
 }
 
-for (const program of ['kernels', 'segments'] as const) {
-  t.test(`${program} sample with the adapter, and with the new one after an update`, async t => {
+for (const [program, dora] of [
+  ['kernels', false],
+  ['segments', false],
+  ['kernels', true],
+  ['segments', true],
+] as const) {
+  const what = `${program} sample with the adapter${dora ? ' of DoRA' : ''}, and with the new one after an update`;
+  t.test(what, async t => {
+    const lora = { ...plain, dora };
+    const config = { ...shape, lora };
+    const adapter = filled(new ParameterStore(loraSpecs(shape, lora)));
+    const norms = squaredNorms(config, base);
+    const parameters = joinParameters(...(norms === null ? [] : [norms]), base, adapter);
     const engine = new GenerationEngine({
       config,
       valueHead: false,
@@ -77,7 +89,6 @@ for (const program of ['kernels', 'segments'] as const) {
         t.ok(Math.abs(logProb - out.logProbs[at]) < 1e-4, `log-probability of token ${i}`);
       });
     }
-    adapter.flat.set(first);
     t.notSame(seen[0], seen[1]);
   });
 }

@@ -1,12 +1,12 @@
 import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
 import { activate } from './activation.ts';
-import { doraFactor } from './adapters/dora.ts';
+import { doraFactor, doraFactorName } from './adapters/dora.ts';
 import { type AdapterDropout, dropOut } from './adapters/dropout.ts';
 import { hasAdapter, loraNames, loraScale } from './adapters/lora.ts';
 import type { DecoderConfig } from './config.ts';
 import { mixExperts } from './experts.ts';
 import { EMBEDDINGS, expertPrefix, layerPrefix, normNames, routerName } from './parameters.ts';
-import { isQuantizable, quantizedLinear } from './quantized.ts';
+import { weightProduct } from './quantized.ts';
 
 /** What attention of one layer reads: rows of normalized, projected and not yet rotated heads. */
 export interface Projections {
@@ -17,10 +17,16 @@ export interface Projections {
   readonly value: Tensor;
 }
 
-/** A decoder's shape, with the dropout of its adapters while they learn. */
-interface SegmentConfig extends DecoderConfig {
-  readonly dropout: AdapterDropout | undefined;
+/** How the adapters of a decoder are computed. */
+export interface AdapterOptions {
+  /** Of what adapters read, while they learn; none when absent. */
+  readonly dropout?: AdapterDropout | undefined;
+  /** DoRA's factors are parameters, which somebody keeps up with the weights; computed from the weights when absent. */
+  readonly storedFactors?: boolean;
 }
+
+/** A decoder's shape, and how its adapters are computed. */
+interface SegmentConfig extends DecoderConfig, AdapterOptions {}
 
 /** A decoder cut at its attentions, for a cache that lives outside of the tensor program. Rows are any tokens. */
 export interface DecoderSegments {
@@ -34,9 +40,8 @@ export interface DecoderSegments {
   finish(g: GraphBuilder, hidden: Tensor): Tensor;
 }
 
-/** @param dropout of what adapters read, while they learn */
-export function decoderSegments(shape: DecoderConfig, dropout?: AdapterDropout): DecoderSegments {
-  const config: SegmentConfig = { ...shape, dropout };
+export function decoderSegments(shape: DecoderConfig, adapters: AdapterOptions = {}): DecoderSegments {
+  const config: SegmentConfig = { ...shape, ...adapters };
   const { hiddenSize } = config;
   /** Rows through a norm of a layer, or as they are where the family has none there. */
   const normed = (g: GraphBuilder, x: Tensor, name: string | null) =>
@@ -172,11 +177,8 @@ function linear(
   { outputs, bias }: { readonly outputs: number; readonly bias: boolean },
 ): Tensor {
   const inputs = x.shape[x.shape.length - 1];
-  const { quantization, lora, dropout } = config;
-  const product = (rows: Tensor) =>
-    quantization === undefined || !isQuantizable(`${name}.weight`)
-      ? g.matmul(rows, g.parameter(`${name}.weight`, [outputs, inputs]), { transposeB: true })
-      : quantizedLinear(g, quantization, rows, `${name}.weight`, outputs);
+  const { quantization, lora, dropout, storedFactors = false } = config;
+  const product = (rows: Tensor) => weightProduct(g, quantization, rows, `${name}.weight`, outputs);
   const biased = (y: Tensor) => (bias ? g.add(y, g.parameter(`${name}.bias`, [outputs])) : y);
   if (!hasAdapter(lora, name)) return biased(product(x));
   const names = loraNames(name);
@@ -186,7 +188,9 @@ function linear(
   const low = g.matmul(read, a, { transposeB: true });
   const added = g.matmul(g.mul(low, loraScale(lora)), b, { transposeB: true });
   if (!lora.dora) return g.add(biased(product(x)), added);
-  const factor = doraFactor(g, lora, name, { a, b, projected: product(a) });
+  const factor = storedFactors
+    ? g.parameter(doraFactorName(name), [outputs])
+    : doraFactor(g, lora, name, { a, b, projected: product(a) });
   const changed = g.mul(g.add(product(read), added), factor);
   return biased(read === x ? changed : g.add(changed, g.sub(product(x), product(read))));
 }

@@ -27,7 +27,7 @@ export function decoderHidden(
   layout: SequenceLayout,
   selection?: SelectedPositions,
 ): Tensor {
-  const segments = decoderSegments(config, layout.dropout);
+  const segments = decoderSegments(config, { dropout: layout.dropout });
   const all: QueryLayout = { ...layout, causal: true };
   const last = config.layers - 1;
   const asking = selection === undefined ? all : { ...selection, causal: false };

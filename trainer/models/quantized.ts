@@ -57,8 +57,22 @@ export function storeQuantized(
   quantize(quantization, weights, shape[1], codes, store.array(names.scales));
 }
 
+/** x·Wᵀ [rows, outputs] with a weight [outputs, inputs], stored quantized or not. */
+export function weightProduct(
+  g: GraphBuilder,
+  quantization: Quantization | undefined,
+  x: Tensor,
+  weight: string,
+  outputs: number,
+): Tensor {
+  const inputs = x.shape[x.shape.length - 1];
+  return quantization === undefined || !isQuantizable(weight)
+    ? g.matmul(x, g.parameter(weight, [outputs, inputs]), { transposeB: true })
+    : quantizedLinear(g, quantization, x, weight, outputs);
+}
+
 /** x·Wᵀ with a quantized weight [outputs, inputs]. */
-export function quantizedLinear(
+function quantizedLinear(
   g: GraphBuilder,
   quantization: Quantization,
   x: Tensor,

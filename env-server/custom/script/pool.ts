@@ -1,12 +1,14 @@
 import { Worker } from 'node:worker_threads';
 import { Problem } from '../../problems.ts';
 import { CircuitBreaker } from '../breaker.ts';
+import { compileEngine } from './engine.ts';
 import {
   KILL_FACTOR,
   type ScriptLimit,
   type ScriptLimits,
   type WorkerReply,
   type WorkerRequest,
+  type WorkerSetup,
 } from './protocol.ts';
 
 const WORKER = new URL('./worker.ts', import.meta.url);
@@ -21,6 +23,11 @@ const MS_PER_S = 1000;
 const MICROSECONDS_PER_MS = 1000;
 /** Of a worker's own JavaScript; scripts live in the engine's memory and have limits of their own. */
 const WORKER_HEAP_MB = 128;
+/** Where Node keeps compiled modules, if it does; workers know nothing else of the process. */
+const { NODE_COMPILE_CACHE } = process.env;
+const WORKER_ENVIRONMENT = NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE };
+
+let engineCode: WebAssembly.Module | undefined;
 
 export interface PoolSettings extends ScriptLimits {
   readonly workers: number;
@@ -165,10 +172,12 @@ export class ScriptPool {
 
   #hire(): Member {
     const { timeMs, memoryBytes, outputLength, valueBytes } = this.#settings;
-    const workerData: ScriptLimits = { timeMs, memoryBytes, outputLength, valueBytes };
+    engineCode ??= compileEngine();
+    const limits: ScriptLimits = { timeMs, memoryBytes, outputLength, valueBytes };
+    const workerData: WorkerSetup = { limits, engineCode };
     const worker = new Worker(WORKER, {
       workerData,
-      env: {},
+      env: WORKER_ENVIRONMENT,
       resourceLimits: { maxOldGenerationSizeMb: WORKER_HEAP_MB },
     });
     worker.unref();

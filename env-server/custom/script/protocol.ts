@@ -9,6 +9,12 @@ export interface ScriptLimits {
   readonly valueBytes: number;
 }
 
+/** What a worker is started with. */
+export interface WorkerSetup {
+  readonly limits: ScriptLimits;
+  readonly engineCode: WebAssembly.Module;
+}
+
 /** A call that was told to stop and goes on for so many times its limit is ended from outside, together with its worker. */
 export const KILL_FACTOR = 2;
 export const STACK_BYTES = 256 * 1024;

@@ -1,7 +1,8 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
+import { compileEngine, loadEngine } from './engine.ts';
 import type { ScriptLimit, ScriptLimits } from './protocol.ts';
-import { LimitReached, loadEngine, Sandbox, ScriptFault } from './sandbox.ts';
+import { LimitReached, Sandbox, ScriptFault } from './sandbox.ts';
 
 const LIMITS: ScriptLimits = {
   timeMs: 300,
@@ -11,7 +12,7 @@ const LIMITS: ScriptLimits = {
 };
 /** On a busy machine memory fills slowly. */
 const PATIENT: ScriptLimits = { ...LIMITS, timeMs: 20_000, memoryBytes: 8 * 1024 * 1024 };
-const engine = await loadEngine();
+const engine = await loadEngine(compileEngine());
 
 /** A sandbox whose `step` has this body, and what it answers. */
 function step(

@@ -1,5 +1,4 @@
 import {
-  newQuickJSWASMModuleFromVariant,
   type QuickJSContext,
   type QuickJSHandle,
   type QuickJSRuntime,
@@ -35,11 +34,6 @@ export class ScriptFault extends Error {
     super(message.length > MAX_MESSAGE_LENGTH ? `${message.slice(0, MAX_MESSAGE_LENGTH)}…` : message);
     this.name = 'ScriptFault';
   }
-}
-
-/** The engine that all scripts of a worker run in, each in a separate runtime. */
-export function loadEngine(): Promise<QuickJSWASMModule> {
-  return newQuickJSWASMModuleFromVariant(import('@jitl/quickjs-ng-wasmfile-release-sync'));
 }
 
 /**

@@ -1,14 +1,15 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { JsonOutOfBounds, jsonLimits, readAnswer, readValue } from '../json-limits.ts';
-import type { ScriptLimits, WorkerReply, WorkerRequest } from './protocol.ts';
-import { LimitReached, loadEngine, Sandbox, ScriptFault } from './sandbox.ts';
+import { loadEngine } from './engine.ts';
+import type { WorkerReply, WorkerRequest, WorkerSetup } from './protocol.ts';
+import { LimitReached, Sandbox, ScriptFault } from './sandbox.ts';
 
 /** Runs scripts for the pool, one request at a time. Anything unforeseen ends the worker; the pool starts another. */
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker of the pool');
-const limits = workerData as ScriptLimits;
+const { limits, engineCode } = workerData as WorkerSetup;
 const valueLimits = jsonLimits(limits.valueBytes);
-const engine = await loadEngine();
+const engine = await loadEngine(engineCode);
 const sources = new Map<number, string>();
 const sandboxes = new Map<number, Sandbox>();
 

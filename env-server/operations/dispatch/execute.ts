@@ -160,9 +160,9 @@ function onSession(
     key === undefined
       ? session.exclusive(operation.handle, services, input)
       : once({ key, services, operation, request: call.request }, session, input);
-  if (result instanceof Promise) {
+  if (result instanceof Promise || session.storing) {
     const timeout = (input.timeout_ms as number | undefined) ?? services.stepTimeoutMs;
-    return recordedLater(result, call.mark, session, operation, timeout);
+    return recordedLater(whenStored(session, operation, result), call.mark, session, operation, timeout);
   }
   const start = call.mark;
   call.mark = performance.now();
@@ -191,7 +191,42 @@ function handleUnderKey(
   session: Session,
   input: OperationInput,
 ): MaybePromise<unknown> {
-  return session.underKey(key, operation.name, input, () => operation.handle(services, session, input));
+  session.beginUnderKey(key, input);
+  try {
+    const reply = operation.handle(services, session, input);
+    if (reply instanceof Promise) return underKeyLater(reply, session, operation);
+    session.answerUnderKey(operation.name, reply);
+    return reply;
+  } catch (error) {
+    session.failUnderKey();
+    throw error;
+  }
+}
+
+async function underKeyLater(
+  handled: Promise<unknown>,
+  session: Session,
+  { name }: SessionOperation,
+): Promise<unknown> {
+  try {
+    const reply = await handled;
+    session.answerUnderKey(name, reply);
+    return reply;
+  } catch (error) {
+    session.failUnderKey();
+    throw error;
+  }
+}
+
+/** What came of an operation, when the database has what the journal could not take of its session. Reads do not wait. */
+async function whenStored(
+  session: Session,
+  { keyed }: SessionOperation,
+  result: MaybePromise<unknown>,
+): Promise<unknown> {
+  const value = await result;
+  if (keyed) await session.storing;
+  return value;
 }
 
 function recordedLater(
@@ -213,35 +248,40 @@ function onServer(
   operation: ServerOperation,
   input: OperationInput,
 ): MaybePromise<unknown> {
-  const { sessions } = services;
-  const work = () => {
-    if (operation.keyed && operation.tag === 'sessions') sessions.requireRoom();
-    return atWorkplace(services, call, operation, input);
-  };
   const key = keyOf(operation, input);
-  const { name: owner } = call.principal;
   const reply =
     key === undefined
-      ? work()
-      : sessions.replies(owner).once(
-          key,
-          operation.name,
-          input,
-          () =>
-            chain(work(), reply => {
-              const asked = fingerprint(input);
-              const record = { key, operation: operation.name, asked, reply: reply as Json };
-              sessions.recorder?.clientReply(owner, record);
-              return reply;
-            }),
-          call.request,
-        );
+      ? atWorkplace(services, call, operation, input)
+      : onceForClient(key, services, call, operation, input);
   const { stepTimeoutMs } = services;
   if (reply instanceof Promise) return inTime(reply, stepTimeoutMs, () => late(operation, stepTimeoutMs));
   call.mark = performance.now();
   return reply;
 }
 
+function onceForClient(
+  key: string,
+  services: Services,
+  call: OperationCall,
+  operation: ServerOperation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  const { sessions } = services;
+  const { name: owner } = call.principal;
+  /** Resolves when the database has a reply that the journal cannot take. */
+  let storing: Promise<void> | undefined;
+  const work = () =>
+    chain(atWorkplace(services, call, operation, input), reply => {
+      const asked = fingerprint(input);
+      const record = { owner, key, operation: operation.name, asked, reply: reply as Json };
+      storing = sessions.recorder?.clientReply(record);
+      return reply;
+    });
+  const reply = sessions.replies(owner).once(key, operation.name, input, work, call.request);
+  return chain(reply, value => storing?.then(() => value) ?? value);
+}
+
+/** Runs an operation on the server here, or in the one process that does such. */
 function atWorkplace(
   services: Services,
   { principal, request }: OperationCall,
@@ -249,6 +289,7 @@ function atWorkplace(
   input: OperationInput,
 ): MaybePromise<unknown> {
   const { siblings } = services;
+  if (operation.keyed && operation.tag === 'sessions') services.sessions.requireRoom();
   const place = siblings && requiredWorker(siblings, operation);
   if (place === undefined) return operation.handle(services, principal, input);
   // Its key is honored here; over there it would be sent on to where it is kept.

@@ -224,6 +224,39 @@ t.test(
   },
 );
 
+t.test(
+  'synced: what was not yet synced when a write fails is written again before its reply leaves',
+  async t => {
+    const folder = t.testdir();
+    const { journal, health, files } = openJournal(folder, { synced: true });
+    files.waiting = [];
+    const delivered: number[] = [];
+    const record = async (n: number) => {
+      journal.append('step', 'sA', n, 'Left');
+      journal.deliver(() => delivered.push(n));
+      await nextTurn();
+    };
+    await record(1);
+    files.fault = 'EIO';
+    await record(2);
+    t.ok(health.degraded);
+    files.fault = undefined;
+    await until(() => files.waiting!.length === 2);
+    t.same(delivered, [], 'the sync of the segment that was left is not waited for');
+    files.finishSyncs();
+    await until(() => delivered.length > 0);
+    t.same(delivered, [1, 2]);
+    const [, second] = listSegments(folder);
+    const { records } = await replayed(folder);
+    t.same(
+      records.map(record => Number(record.split(' ')[2])),
+      [1, 1, 2],
+      `${second.name} has both`,
+    );
+    journal.close();
+  },
+);
+
 t.test('synced: a segment that is left is synced first', async t => {
   const folder = t.testdir();
   const { journal, files } = openJournal(folder, { synced: true });

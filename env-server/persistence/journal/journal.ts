@@ -3,16 +3,15 @@ import type { PersistenceHealth } from '../persistence-health.ts';
 import { RetryTimer } from '../retry-timer.ts';
 import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../storage-problem.ts';
 import { FrameBuffer } from './frames.ts';
+import { LateWrites } from './late-writes.ts';
+import { deliverAll, type PendingTurns, type Reply } from './pending-turns.ts';
 import { NO_SESSION, RECORD_KINDS, type RecordBody, type RecordKind } from './records.ts';
 import { type SegmentSettings, SegmentWriter } from './segment-writer.ts';
 import { dropSegments, FILE_SYSTEM, inheritedSegments, type JournalFiles, type Segment } from './segments.ts';
+import { UnsyncedTurns } from './unsynced-turns.ts';
 
 /** Share of the permitted bytes on disk from which on a checkpoint is asked for. */
 const PRESSURE = 0.5;
-/** How long after the last slow write the event loop waits for none. */
-const SLOW_MS = 60_000;
-/** A write that takes longer is a fault that is told. */
-const HANGING_MS = 1000;
 
 export interface JournalSettings extends SegmentSettings {
   /** Records are on the disk, not only with the kernel, before `deliver` delivers. */
@@ -34,14 +33,6 @@ export interface JournalParts {
   readonly files?: JournalFiles;
 }
 
-type Reply = () => void;
-
-/** What is being written, or is written but not yet known to be on the disk. */
-interface PendingTurn {
-  readonly frames: Buffer;
-  readonly replies: Reply[];
-}
-
 /**
  * Appends what sessions do to files, so that it survives the end of the process.
  *
@@ -61,6 +52,8 @@ export class Journal {
   readonly #settings: JournalSettings;
   readonly #parts: JournalParts;
   readonly #segments: SegmentWriter;
+  readonly #late: LateWrites;
+  readonly #unsynced: UnsyncedTurns;
   readonly #retry = new RetryTimer(() => this.#try());
   /** Records that are not written yet. */
   readonly #buffer = new FrameBuffer();
@@ -73,22 +66,30 @@ export class Journal {
   #closed = false;
   /** Replies that wait for the next write. */
   #held: Reply[] = [];
-  #unsynced: PendingTurn[] = [];
-  /** The sync that is under way. */
-  #sync: object | undefined;
-  /** What is being written while the event loop goes on. */
-  #late: PendingTurn | undefined;
-  /** Until then the disk counts as slow, in milliseconds of `performance.now`. */
-  #slowUntil = 0;
 
   /** @throws Error of the system where the folder cannot be made or read */
   constructor(settings: JournalSettings, parts: JournalParts) {
     this.#settings = settings;
     this.#parts = parts;
-    this.#segments = new SegmentWriter(settings, parts.files ?? FILE_SYSTEM);
+    const { health } = parts;
+    const segments = new SegmentWriter(settings, parts.files ?? FILE_SYSTEM);
+    this.#segments = segments;
+    this.#late = new LateWrites({
+      segments,
+      slowWriteMs: settings.slowWriteMs,
+      onHanging: error => health.failed('journal', error),
+    });
+    this.#unsynced = new UnsyncedTurns({
+      segments,
+      onSynced: () => health.succeeded('journal'),
+      onFailed: error => {
+        this.#abandonSegment();
+        this.#degrade(error);
+      },
+    });
     this.#inherited = inheritedSegments(settings.folder, settings.writer);
     this.#inheritedBytes = this.#inherited.reduce((sum, { bytes }) => sum + bytes, 0);
-    parts.health.journalBytes = () => this.bytesOnDisk;
+    health.journalBytes = () => this.bytesOnDisk;
   }
 
   /** Segments that were there before: of earlier runs, or of this process before it was started again. */
@@ -103,12 +104,12 @@ export class Journal {
 
   /** Bytes in memory that are not written yet. */
   get bytesWaiting(): number {
-    return this.#buffer.length - this.#written + (this.#late?.frames.length ?? 0);
+    return this.#buffer.length - this.#written + this.#late.bytes;
   }
 
   /** The event loop waits for no write: replies that acknowledge nothing leave before what is recorded. */
   get isSlow(): boolean {
-    return this.#late !== undefined || (this.#slowUntil > 0 && performance.now() < this.#slowUntil);
+    return this.#late.isSlow;
   }
 
   /**
@@ -119,7 +120,8 @@ export class Journal {
     const { maxBytes, maxWaitingBytes, synced } = this.#settings;
     const { failing } = this.#parts.health.parts.journal;
     const waiting = this.bytesWaiting;
-    if (failing ? synced || waiting >= maxWaitingBytes : this.#late && waiting >= maxWaitingBytes) {
+    const isFull = waiting >= maxWaitingBytes;
+    if (failing ? synced || isFull : this.#late.isWriting && isFull) {
       const limit = synced
         ? ''
         : `; ${waiting} bytes of earlier operations wait to be written, the most that may`;
@@ -156,10 +158,10 @@ export class Journal {
       reply();
       return;
     }
-    const unwritten = (this.#settings.synced || this.#late) && this.#buffer.length > 0;
+    const unwritten = (this.#settings.synced || this.#late.isWriting) && this.#buffer.length > 0;
     if (this.#planned || this.#held.length > 0 || unwritten) this.#held.push(reply);
-    else if (this.#late) this.#late.replies.push(reply);
-    else if (this.#unsynced.length > 0) this.#unsynced[this.#unsynced.length - 1].replies.push(reply);
+    else if (this.#late.isWriting) this.#late.deliver(reply);
+    else if (!this.#unsynced.isEmpty) this.#unsynced.deliver(reply);
     else reply();
   }
 
@@ -169,7 +171,7 @@ export class Journal {
    */
   rotate(): number {
     if (this.isSlow) {
-      this.#reclaim();
+      this.#abandonSegment();
       const mark = this.#segments.next;
       if (!this.#retry.pending) this.#attempt();
       return mark;
@@ -205,10 +207,10 @@ export class Journal {
   flush(): number {
     if (!this.#closed) {
       this.#retry.stop();
-      if (this.#late) this.#reclaim();
-      this.#slowUntil = 0;
+      if (this.#late.isWriting) this.#abandonSegment();
+      this.#late.forget();
       this.#attempt();
-      this.#syncNow();
+      this.#unsynced.syncNow();
     }
     return this.bytesWaiting;
   }
@@ -241,7 +243,7 @@ export class Journal {
 
   #attempt(): void {
     // Its end is followed by the next attempt.
-    if (this.#late) return;
+    if (this.#late.isWriting) return;
     if (this.#buffer.length > 0) {
       try {
         this.#openSegment();
@@ -256,14 +258,14 @@ export class Journal {
       }
       this.#retry.succeeded();
       if (this.#settings.synced) {
-        this.#awaitSync();
+        this.#unsynced.add(this.#takeTurns());
         return;
       }
       this.#segments.note(false);
       this.#empty();
       this.#parts.health.succeeded('journal');
     }
-    if (this.#unsynced.length === 0) this.#deliverHeld();
+    if (this.#unsynced.isEmpty) this.#deliverHeld();
   }
 
   #openSegment(): void {
@@ -280,66 +282,46 @@ export class Journal {
     const { bytes } = this.#buffer;
     const begun = performance.now();
     while (this.#written < bytes.length) this.#written += this.#segments.write(bytes, this.#written);
-    this.#measure(begun);
-  }
-
-  #measure(begun: number): void {
-    const now = performance.now();
-    if (now - begun > this.#settings.slowWriteMs) this.#slowUntil = now + SLOW_MS;
+    this.#late.measure(begun);
   }
 
   #writeLater(): void {
-    const late = { frames: Buffer.from(this.#buffer.bytes), replies: this.#held };
     const from = this.#written;
-    this.#held = [];
-    this.#empty();
-    this.#late = late;
-    const begun = performance.now();
-    const hanging = setTimeout(() => {
-      const error = Object.assign(new Error('a write has not returned'), { code: 'ETIMEDOUT' });
-      if (this.#late === late) this.#parts.health.failed('journal', error);
-    }, HANGING_MS).unref();
-    this.#segments.writeLater(late.frames, from, (error, end) => {
-      clearTimeout(hanging);
-      this.#measure(begun);
-      // It is written again meanwhile.
-      if (this.#late !== late) return;
-      this.#late = undefined;
+    const turns = this.#takeTurns();
+    this.#late.begin(turns, from, (error, end) => {
       if (error) {
-        this.#takeBack([late]);
+        this.#takeBack([turns]);
         this.#written = end;
         this.#fail(error);
-      } else this.#endLate(late);
+      } else this.#endLate(turns);
     });
   }
 
-  #endLate(late: PendingTurn): void {
+  #endLate(turns: PendingTurns): void {
     this.#retry.succeeded();
-    if (this.#settings.synced) {
-      this.#unsynced.push(late);
-      if (!this.#sync) this.#beginSync();
-    } else {
+    if (this.#settings.synced) this.#unsynced.add(turns);
+    else {
       this.#segments.note(false);
       this.#parts.health.succeeded('journal');
-      deliverAll(late.replies);
+      deliverAll(turns.replies);
     }
     this.#parts.health.waiting('journal', this.bytesWaiting);
     if (!this.#planned) this.#attempt();
   }
 
-  /** Replies and records of turns come before all others again. */
-  #takeBack(turns: readonly PendingTurn[]): void {
-    this.#buffer.prepend(turns.map(({ frames }) => frames));
-    this.#held = [...turns.flatMap(({ replies }) => replies), ...this.#held];
+  /** What waits is being written, or written: it waits for what comes of that. */
+  #takeTurns(): PendingTurns {
+    const turns = { frames: Buffer.from(this.#buffer.bytes), replies: this.#held };
+    this.#held = [];
+    this.#empty();
+    return turns;
   }
 
-  /** What is not known to be kept is written again, to another segment: twice is as good as once. */
-  #reclaim(): void {
-    const turns = this.#late ? [...this.#unsynced, this.#late] : this.#unsynced;
-    this.#unsynced = [];
-    this.#late = undefined;
-    this.#takeBack(turns);
-    this.#abandonSegment();
+  /** Replies and records of turns come before all others again. */
+  #takeBack(turns: readonly PendingTurns[]): void {
+    if (turns.length === 0) return;
+    this.#buffer.prepend(turns.map(({ frames }) => frames));
+    this.#held = [...turns.flatMap(({ replies }) => replies), ...this.#held];
   }
 
   #empty(): void {
@@ -366,68 +348,20 @@ export class Journal {
 
   /** What is written goes to the disk first where that was promised. */
   #leaveSegment(): void {
-    this.#syncNow();
+    this.#unsynced.syncNow();
     this.#abandonSegment();
   }
 
-  /** What is written only in part is written whole to the next one. */
+  /** What is not known to be kept is written again, whole and to another segment: twice is as good as once. */
   #abandonSegment(): void {
+    this.#takeBack([...this.#unsynced.takeBack(), ...this.#late.takeBack()]);
     this.#written = 0;
-    this.#sync = undefined;
     try {
       this.#segments.leave();
     } catch (error) {
       // Network file systems may say here that they did not take what was written.
       this.#degrade(error);
     }
-  }
-
-  #awaitSync(): void {
-    this.#unsynced.push({ frames: Buffer.from(this.#buffer.bytes), replies: this.#held });
-    this.#held = [];
-    this.#empty();
-    if (!this.#sync) this.#beginSync();
-  }
-
-  /** Turns that are written while a sync is under way have the next one in common. */
-  #beginSync(): void {
-    const count = this.#unsynced.length;
-    const sync = {};
-    this.#sync = sync;
-    this.#segments.sync(error => {
-      // Its segment was left meanwhile, which saw to it.
-      if (this.#sync !== sync) return;
-      this.#sync = undefined;
-      if (error) {
-        this.#failSync(error);
-        return;
-      }
-      this.#synced(count);
-      if (this.#unsynced.length > 0) this.#beginSync();
-    });
-  }
-
-  #syncNow(): void {
-    if (this.#unsynced.length === 0) return;
-    this.#sync = undefined;
-    try {
-      this.#segments.syncNow();
-    } catch (error) {
-      this.#failSync(error);
-      return;
-    }
-    this.#synced(this.#unsynced.length);
-  }
-
-  #synced(count: number): void {
-    this.#parts.health.succeeded('journal');
-    for (const { replies } of this.#unsynced.splice(0, count)) deliverAll(replies);
-  }
-
-  /** After a failed sync the kernel may have dropped what was written, and says so only once: all of it is written again. */
-  #failSync(error: unknown): void {
-    this.#reclaim();
-    this.#degrade(error);
   }
 
   #deliverHeld(): void {
@@ -444,17 +378,4 @@ const LETTERS = Object.fromEntries(
 
 function refusal(code: 'storage_full' | 'storage_failed', why: string): Problem {
   return new Problem(code, `nothing was done: ${why}`, { retryAfterSeconds: STORAGE_RETRY_SECONDS });
-}
-
-/** One that fails keeps no other from being delivered. */
-function deliverAll(replies: readonly Reply[]): void {
-  for (const reply of replies) {
-    try {
-      reply();
-    } catch (error) {
-      setImmediate(() => {
-        throw error;
-      });
-    }
-  }
 }

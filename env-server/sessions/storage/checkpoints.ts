@@ -42,6 +42,8 @@ export class Checkpoints {
   #journal: Journal | undefined;
   #timer: NodeJS.Timeout | undefined;
   #underWay: Promise<void> | undefined;
+  /** Told when the next one that begins, or one after it, has succeeded. */
+  #awaiting: (() => void)[] = [];
   #begun = false;
   #ended = false;
 
@@ -82,11 +84,16 @@ export class Checkpoints {
     return this.#underWay;
   }
 
-  /** Takes one that has everything that is done in this turn: one that is under way may have passed some of it. */
-  async takeAnew(): Promise<void> {
+  /**
+   * Takes one that has everything that is done in this turn: one that is under way may have passed some of it.
+   * @returns a promise that resolves when it has succeeded, however often it must be tried; never after the end
+   */
+  async covering(): Promise<void> {
     await nextTurn();
+    const covered = new Promise<void>(resolve => this.#awaiting.push(resolve));
     await this.#underWay;
-    if (!this.#ended) await this.take();
+    this.due();
+    await covered;
   }
 
   /** From now on nothing is written; at most one change is just being written. */
@@ -111,6 +118,7 @@ export class Checkpoints {
 
   async #write(): Promise<void> {
     const { sessions, items, standing } = this.#parts;
+    const awaiting = this.#awaiting.slice();
     const mark = this.#journal?.rotate();
     // A reply that names a session must not be there without it.
     const replies = newReplies(sessions.clientReplies());
@@ -131,6 +139,8 @@ export class Checkpoints {
     if (this.#ended) return;
     if (mark !== undefined) this.#journal?.release(mark);
     this.#parts.onCovered();
+    this.#awaiting.splice(0, awaiting.length);
+    for (const tell of awaiting) tell();
   }
 
   /** Writes items a few at a time, as many as take no longer than the slice, while others have their turn. */

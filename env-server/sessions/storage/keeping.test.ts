@@ -10,6 +10,7 @@ import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import type { Registry } from '../../environments/registry.ts';
 import { DATABASE_FILE, openDatabase } from '../../persistence/database.ts';
 import { MAX_PAYLOAD_BYTES } from '../../persistence/journal/frames.ts';
+import { DatabaseThread } from '../../persistence/thread/database-thread.ts';
 import { ServerClock } from '../limits/server-clock.ts';
 
 /** What is stored of sessions: each by itself, only what is new, and nobody's at the cost of others. */
@@ -326,27 +327,60 @@ t.test('a checkpoint waits for another process in a thread, while clients are an
   t.match((await again.ask('GET', `/v1/sessions/${id}`)).body, { step: 3 });
 });
 
-t.test('what is too large for the journal is stored in a thread before its reply leaves', async t => {
-  const data = t.testdir();
-  const first = await server(t, data, { maxBytesPerSession: MAX_PAYLOAD_BYTES });
-  const other = await first.open('test/Counter-v0');
-  const holder = openDatabase(data, 0);
-  t.teardown(() => holder.close());
-  holder.exec('BEGIN IMMEDIATE');
-  let answered = false;
-  const opening = first.open('test/Huge-v0').finally(() => {
-    answered = true;
-  });
-  await until(() => first.sessions.size === 2);
-  t.match(
-    await first.ask('GET', `/v1/sessions/${other}`),
-    { status: 200 },
-    'the event loop waits for nobody',
-  );
-  t.notOk(answered, 'its reply waits');
-  holder.exec('COMMIT');
-  const huge = await opening;
-  const rows = holder.prepare('SELECT length(document) AS length FROM sessions WHERE session_id = ?');
-  t.ok((rows.get(huge) as { length: number }).length > MAX_PAYLOAD_BYTES);
-  t.match(await step(first, other, 'add'), { status: 200, body: { step: 1 } }, 'nothing waits any more');
-});
+/** Holds what the thread of the database is to write until it is let go; `refuse` fails it as a full disk does. */
+function holdWrites(t: Test) {
+  const { write } = DatabaseThread.prototype;
+  const held: { refuse: () => void; letGo: () => void }[] = [];
+  DatabaseThread.prototype.write = async function (this: DatabaseThread, ...given: never[]) {
+    await new Promise<void>((letGo, reject) => {
+      const refuse = () => reject(Object.assign(new Error('injected'), { code: 'ENOSPC' }));
+      held.push({ refuse, letGo });
+    });
+    return write.apply(this, given as never);
+  } as typeof write;
+  const pass = () => {
+    DatabaseThread.prototype.write = write;
+    for (const { letGo } of held.splice(0)) letGo();
+  };
+  t.teardown(pass);
+  return { held, pass };
+}
+
+t.test(
+  'what is too large for the journal is stored by a thread, at the cost of its session alone',
+  async t => {
+    const data = t.testdir();
+    const first = await server(t, data, { maxBytesPerSession: MAX_PAYLOAD_BYTES });
+    const other = await first.open('test/Counter-v0');
+    let disk = holdWrites(t);
+    let answered = 0;
+    const count = () => {
+      answered++;
+    };
+    const opening = first.open('test/Huge-v0').finally(count);
+    await until(() => disk.held.length === 1);
+    t.match(await step(first, other, 'add'), { status: 200, body: { step: 1 } }, 'others are acknowledged');
+    disk.held.shift()!.refuse();
+    await until(async () => (await first.ask('GET', '/readyz')).status === 507);
+    t.match(await step(first, other, 'add'), { status: 200, body: { step: 2 } }, 'also when storing fails');
+    t.equal(answered, 0, 'its own reply waits until it is tried again');
+    disk.pass();
+    const huge = await opening;
+    const database = openDatabase(data, 0);
+    t.teardown(() => database.close());
+    const rows = database.prepare('SELECT length(document) AS length FROM sessions WHERE session_id = ?');
+    t.ok((rows.get(huge) as { length: number }).length > MAX_PAYLOAD_BYTES);
+
+    disk = holdWrites(t);
+    const reset = () => first.ask('POST', `/v1/sessions/${huge}/reset`, { seed: 1 }, 'again').finally(count);
+    const resetting = reset();
+    await until(() => disk.held.length === 1);
+    const again = reset();
+    t.match(await first.ask('GET', `/v1/sessions/${huge}`), { status: 200 }, 'looking at it does not wait');
+    t.match(await step(first, other, 'add'), { status: 200, body: { step: 3 } });
+    t.equal(answered, 1, 'neither the reset nor its repetition is answered');
+    disk.pass();
+    t.match(await resetting, { status: 200, body: { seed: 1, step: 0 } });
+    t.same(await again, await resetting);
+  },
+);

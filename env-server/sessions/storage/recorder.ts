@@ -17,7 +17,7 @@ export interface RecorderParts {
   readonly editionOf: (envId: string) => string;
   /** Why a session cannot be kept over the end of the process. */
   readonly lostBy: (session: Session) => string | undefined;
-  /** A record is too large for the journal: resolves when the database has everything that was done until now. */
+  /** A record is too large for the journal: resolves when the database has everything that is done in this turn. */
   readonly onTooLarge: () => Promise<void>;
 }
 
@@ -26,8 +26,6 @@ export class SessionRecorder implements Recorder<Session> {
   readonly #journal: Journal;
   readonly #parts: RecorderParts;
   #active = false;
-  /** Resolves when the database has what was too large for the journal. */
-  #covering: Promise<void> | undefined;
 
   constructor(journal: Journal, parts: RecorderParts) {
     this.#journal = journal;
@@ -52,25 +50,16 @@ export class SessionRecorder implements Recorder<Session> {
    * @param reads it acknowledges nothing
    */
   deliver(reply: () => void, reads = false): void {
-    if (!this.#active) reply();
-    else if (this.#covering && !reads) void this.#covering.then(() => this.deliver(reply));
-    else this.#journal.deliver(reply, reads);
+    if (this.#active) this.#journal.deliver(reply, reads);
+    else reply();
   }
 
   /** Replies to what was recorded wait for the disk. */
   get isSlow(): boolean {
-    return this.#covering !== undefined || this.#journal.isSlow;
+    return this.#journal.isSlow;
   }
 
-  /** Replies wait until the database has what the journal cannot take. */
-  #cover(): void {
-    const covering = this.#parts.onTooLarge().finally(() => {
-      if (this.#covering === covering) this.#covering = undefined;
-    });
-    this.#covering = covering;
-  }
-
-  /** Records what was done with a session. */
+  /** Records what was done with a session. What the journal cannot take the session is `storing` until the database has it. */
   append<K extends RecordKind>(session: Session, kind: K, body: RecordBody<K>): void {
     if (!this.#active) return;
     const n = session.recorded + 1;
@@ -80,7 +69,10 @@ export class SessionRecorder implements Recorder<Session> {
     } catch (error) {
       if (!(error instanceof RecordTooLarge)) throw error;
       session.recorded = n;
-      this.#cover();
+      const storing = this.#parts.onTooLarge().then(() => {
+        if (session.storing === storing) session.storing = undefined;
+      });
+      session.storing = storing;
     }
   }
 
@@ -130,14 +122,18 @@ export class SessionRecorder implements Recorder<Session> {
     this.append(session, 'end', { owner, ending, reason, forget_at: forgetAt });
   }
 
-  /** Remembers the reply to a client's request that concerns no session yet. */
-  clientReply(owner: string, reply: { key: string; operation: string; asked: string; reply: Json }): void {
-    if (!this.#active) return;
+  /**
+   * Remembers the reply to a client's request that concerns no session yet.
+   * @returns where the journal cannot take it, a promise that resolves when the database has it
+   */
+  clientReply(body: RecordBody<'clientReply'>): Promise<void> | undefined {
+    if (!this.#active) return undefined;
     try {
-      this.#journal.append('clientReply', NO_SESSION, 0, { owner, ...reply });
+      this.#journal.append('clientReply', NO_SESSION, 0, body);
+      return undefined;
     } catch (error) {
       if (!(error instanceof RecordTooLarge)) throw error;
-      this.#cover();
+      return this.#parts.onTooLarge();
     }
   }
 }

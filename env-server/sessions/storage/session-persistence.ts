@@ -134,7 +134,7 @@ export class SessionPersistence {
       new SessionRecorder(this.#journal, {
         editionOf,
         lostBy,
-        onTooLarge: () => this.#checkpoints.takeAnew(),
+        onTooLarge: () => this.#checkpoints.covering(),
       });
     sessions.recorder = this.#recorder;
     sessions.onEnd = ended => this.#ended.push(ended);

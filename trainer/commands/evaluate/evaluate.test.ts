@@ -4,10 +4,14 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
+import type { RunSettings } from '../../config/settings.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
+import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { tinySettings, trainTiny } from '../../training/runs.test-data.ts';
+import { openPolicy } from '../../training/setup/open-policy.ts';
+import { openRunContext } from '../../training/setup/run-context.ts';
 import { evaluate } from './evaluate.ts';
 import type { EvaluationRow } from './evaluation.ts';
 
@@ -139,3 +143,66 @@ t.test('a run is evaluated from its folder; what is missing is said', { timeout:
   await t.rejects(refused('oracle'), /no such reference policy; it has random, optimal/);
   await t.rejects(evaluate(join(folder, 'none'), [], { policy: ['random'] }), /does not exist/);
 });
+
+interface PlayedEpisode {
+  readonly samples: readonly {
+    readonly token_ids: readonly number[];
+    readonly mask: readonly number[];
+    readonly log_probs: readonly number[];
+  }[];
+}
+
+t.test(
+  'an adapter plays over a base stored as in training, or as settings say',
+  { timeout: MAX_MS },
+  async t => {
+    const [{ name: url }] = (await serve(t)).servers;
+    const folder = t.testdir();
+    const sizes = { hidden_size: 64, intermediate_size: 64, value_head: false };
+    const setBase = { policy: sizes, training: { steps: 0 } };
+    const { policy: init } = latestCheckpoint(await trainTiny(tinySettings(url, folder, 'base', setBase)))!;
+    const lora = { rank: 2, alpha: 4, quantization: 'nf4' };
+    const settings = tinySettings(url, folder, 'run', {
+      policy: { ...sizes, init, lora },
+      optimizer: { learning_rate: 0.01 },
+      training: { steps: 1 },
+      validation: { episodes: 4, temperature: 1 },
+    });
+    const run = await trainTiny(settings);
+    const adapter = latestCheckpoint(run)!.policy;
+    const context = await openRunContext(settings, adapter, () => {}, new AbortController().signal);
+    t.teardown(() => context.close());
+    t.capture(console, 'log');
+    /** Largest difference of a sampled token's log-probability when the adapter scores it over a base stored so. */
+    const difference = async (overrides: readonly string[], quantization: 'nf4' | null) => {
+      const output = join(folder, 'out');
+      t.equal(await evaluate(run.path, overrides, { policy: ['checkpoint'], output, quiet: true }), 0);
+      const episodes = readJsonLines(
+        join(output, 'checkpoint-temperature_1.jsonl'),
+      ) as unknown as PlayedEpisode[];
+      const samples = episodes.flatMap(episode => episode.samples);
+      const stored: RunSettings = {
+        ...settings,
+        policy: { ...settings.policy, lora: { ...settings.policy.lora!, quantization } },
+      };
+      const policy = await openPolicy(stored, context, adapter);
+      const scores = await policy.score(
+        samples.map(({ token_ids, mask }) => ({
+          tokenIds: Int32Array.from(token_ids),
+          lossMask: Uint8Array.from(mask),
+        })),
+      );
+      await policy.close();
+      return Math.max(
+        ...samples.flatMap(({ mask, log_probs }, i) =>
+          mask.flatMap((learned, at) =>
+            learned === 1 ? [Math.abs(log_probs[at] - scores[i].logProbs[at])] : [],
+          ),
+        ),
+      );
+    };
+    t.ok((await difference([], 'nf4')) < 1e-4);
+    t.ok((await difference([], null)) > 1e-2, 'over the float32 base it would play differently');
+    t.ok((await difference(['policy.lora.quantization=null'], null)) < 1e-4);
+  },
+);

@@ -5,7 +5,7 @@ import type { EndpointSection } from '../../config/sections/endpoint.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { Completions, type EndpointUsage } from '../../generation/endpoint/completions.ts';
 import { parseModelName } from '../../hub/model-name.ts';
-import { ADAPTER_CONFIG_FILE } from '../../policy/checkpoint/adapter-folder.ts';
+import { ADAPTER_CONFIG_FILE, isAdapterFolder } from '../../policy/checkpoint/adapter-folder.ts';
 import { VALUE_HEAD_FILE } from '../../policy/checkpoint/checkpoint.ts';
 import { CONFIG_FILE } from '../../policy/checkpoint/model-folder.ts';
 import { endpointAgent } from '../../rollout/agents/endpoint-agent.ts';
@@ -76,11 +76,16 @@ export function openPlayer(name: string, parts: PlayerParts): Promise<Player> {
 async function policyPlayer(folder: string, { settings, note, stop }: PlayerParts): Promise<Player> {
   const context = await openRunContext(settings, folder, note, stop);
   return closingOnFailure(context, async () => {
-    // A player is what its folder holds: an adapter brings its own settings, and a critic does not play.
+    // A player is what its folder holds: an adapter brings its settings, its base is stored as in training, and a critic does
+    // not play.
     const valued = hasValueHead(settings) && existsSync(join(folder, VALUE_HEAD_FILE));
     const alone = { lora: null, critic: null, value_head: valued };
     const own = { ...settings, policy: { ...settings.policy, ...alone } };
-    const policy = await openPolicy(own, context, folder, { generationOnly: true });
+    const stored = (await isAdapterFolder(folder)) ? settings.policy.lora?.quantization : null;
+    const policy = await openPolicy(own, context, folder, {
+      generationOnly: true,
+      quantization: stored ?? undefined,
+    });
     const programs = await openPrograms(settings, context, { policy, generator: policy }, note);
     return {
       context,

@@ -7,6 +7,7 @@ import type { Executable, Runtime } from '../../tensor/runtime/runtime.ts';
 import type { BlockTable } from '../cache/block-table.ts';
 import type { KvCache } from '../cache/kv-cache.ts';
 import { type DecodeProgram, gatherRows } from './decode-program.ts';
+import { DoraFactors } from './dora-factors.ts';
 
 /**
  * Numbers of rows that programs are compiled for; a tick is rounded up. The smallest is more than one, because a
@@ -40,10 +41,13 @@ export class SegmentProgram implements DecodeProgram {
   readonly #headHidden: Float32Array;
   readonly #headMixed: Float32Array;
   readonly #segments = new Map<string, BoundSegment>();
+  /** Null without DoRA. */
+  readonly #doraFactors: DoraFactors | null;
 
   constructor(options: SegmentProgramOptions) {
-    const { config, maxRows } = options;
+    const { config, maxRows, runtime, parameters } = options;
     this.#options = options;
+    this.#doraFactors = DoraFactors.of(config, runtime, parameters);
     this.ids = new Int32Array(maxRows);
     this.#hidden = [
       new Float32Array(maxRows * config.hiddenSize),
@@ -56,8 +60,10 @@ export class SegmentProgram implements DecodeProgram {
     this.values = new Float32Array(maxRows);
   }
 
-  /** The weights are read where they are, at every run. */
-  weightsChanged(): void {}
+  /** The weights themselves are read where they are, at every run. */
+  weightsChanged(): void {
+    this.#doraFactors?.weightsChanged();
+  }
 
   get blockTable(): BlockTable {
     return this.#options.cache.blockTable;
@@ -70,6 +76,7 @@ export class SegmentProgram implements DecodeProgram {
   async run(rows: number, runs: number, headRows: Int32Array, headCount: number): Promise<void> {
     const { config, cache } = this.#options;
     const bucket = bucketOf(rows, this.#options.maxRows);
+    await this.#doraFactors?.update();
     for (let layer = 0; layer < config.layers; layer++) {
       const segment = this.#segments.get(`${layer} ${bucket}`) ?? (await this.#compileLayer(layer, bucket));
       await segment.executable.run(segment.inputs);
@@ -88,7 +95,7 @@ export class SegmentProgram implements DecodeProgram {
   async #compileLayer(layer: number, rows: number): Promise<BoundSegment> {
     const { config, cache } = this.#options;
     const g = new GraphBuilder({ rowsAlike: true });
-    const segments = decoderSegments(config);
+    const segments = decoderSegments(config, { storedFactors: true });
     const width = config.heads * config.headDimension;
     const keyWidth = config.keyValueHeads * config.headDimension;
     const inputs: { [name: string]: Float32Array | Int32Array } = {};
@@ -120,7 +127,7 @@ export class SegmentProgram implements DecodeProgram {
   async #compileHead(rows: number): Promise<BoundSegment> {
     const { config, valueHead } = this.#options;
     const g = new GraphBuilder({ rowsAlike: true });
-    const segments = decoderSegments(config);
+    const segments = decoderSegments(config, { storedFactors: true });
     const width = config.heads * config.headDimension;
     const before = g.input('hidden', 'float32', [rows, config.hiddenSize]);
     const mixed = g.input('mixed', 'float32', [rows, width]);
@@ -146,7 +153,8 @@ export class SegmentProgram implements DecodeProgram {
     inputs: BoundSegment['inputs'],
     outputs: { readonly [name: string]: Float32Array },
   ): Promise<BoundSegment> {
-    const { runtime, parameters } = this.#options;
+    const { runtime } = this.#options;
+    const { parameters } = this.#doraFactors ?? this.#options;
     const executable = await runtime.compile(g.build(), { parameters, outputs });
     const segment = { executable, inputs };
     this.#segments.set(key, segment);

@@ -3,8 +3,8 @@ import { dequantize } from '../../tensor/graph/operations/quantized/blockwise.ts
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { DecoderConfig } from '../config.ts';
 import { type ParameterSpec, parameterSpecs } from '../parameters.ts';
-import { isQuantizable, quantizedNames } from '../quantized.ts';
-import { hasAdapter, type LoraConfig, loraScale, magnitudeName } from './lora.ts';
+import { isQuantizable, quantizedNames, weightProduct } from '../quantized.ts';
+import { hasAdapter, type LoraConfig, loraNames, loraScale, magnitudeName } from './lora.ts';
 
 /*
  * Weight-decomposed adapters (DoRA; Liu et al., 2024): y = m ∘ (x·Vᵀ) / ‖V‖ with V = W + scale · B·A, a learned magnitude m
@@ -64,6 +64,28 @@ export interface DoraTensors {
   readonly projected: Tensor;
 }
 
+/** Name of a linear layer's factor [out], where it is a parameter. */
+export function doraFactorName(linear: string): string {
+  return `${linear}.dora_factor`;
+}
+
+/** DoRA's factors of linear layers, as outputs by their names. */
+export function outputFactors(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  linears: readonly AdaptedWeight[],
+): void {
+  const lora = config.lora!;
+  for (const { linear, shape } of linears) {
+    const [outputs, inputs] = shape;
+    const names = loraNames(linear);
+    const a = g.parameter(names.a, [lora.rank, inputs]);
+    const b = g.parameter(names.b, [outputs, lora.rank]);
+    const projected = weightProduct(g, config.quantization, a, `${linear}.weight`, outputs);
+    g.output(doraFactorName(linear), doraFactor(g, lora, linear, { a, b, projected }));
+  }
+}
+
 /** m / ‖V‖ [out]: the factor on what a linear layer and its adapter give together, before the bias. */
 export function doraFactor(
   g: GraphBuilder,
@@ -93,12 +115,14 @@ export function scaleRows(merged: Float32Array, magnitudes: Float32Array): Float
   return merged;
 }
 
-interface AdaptedWeight {
+/** A linear layer that has an adapter, and the shape [outputs, inputs] of its weight. */
+export interface AdaptedWeight {
   readonly linear: string;
   readonly shape: ParameterSpec['shape'];
 }
 
-function adaptedWeights(config: DecoderConfig, lora: LoraConfig): AdaptedWeight[] {
+/** The linear layers that have adapters. */
+export function adaptedWeights(config: DecoderConfig, lora: LoraConfig): AdaptedWeight[] {
   return parameterSpecs(config, false).flatMap(({ name, shape }) => {
     const linear = name.slice(0, -'.weight'.length);
     return name.endsWith('.weight') && hasAdapter(lora, linear) ? [{ linear, shape }] : [];

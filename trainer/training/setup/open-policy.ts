@@ -15,14 +15,15 @@ const GIBIBYTE = 2 ** 30;
  * The policy of a run.
  * @param folder weights to start from, or an adapter for those of `policy.init`, with the optimizer's state where it is there;
  *   undefined: from scratch
- * @param use `generationOnly` for a policy that does not learn: it reads no optimizer's state
+ * @param use `generationOnly` for a policy that does not learn: it reads no optimizer's state; `quantization` of its base,
+ *   where it is not that of the settings
  * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
  */
 export async function openPolicy(
   settings: RunSettings,
   { tokenizer, grammars }: Pick<RunContext, 'tokenizer' | 'grammars'>,
   folder: string | undefined,
-  use: Pick<LocalPolicyOptions, 'generationOnly'> = {},
+  use: Pick<LocalPolicyOptions, 'generationOnly' | 'quantization'> = {},
 ): Promise<LocalPolicy> {
   const { policy: sizes, rollout, seed } = settings;
   const policy = await LocalPolicy.create({
