@@ -39,7 +39,9 @@ for (const agent of EXAMPLE_AGENTS) {
     iterations,
     groups: 16,
     groupSize: 4,
+    miniBatch: 32,
     demonstrations,
+    epochs: 40,
     learningRate: 1e-3,
   });
   rows.push({

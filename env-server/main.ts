@@ -101,6 +101,10 @@ async function serve(settings: Settings & EnvironmentSettings, program: Command)
   await tellEnvironments(settings, settings.tokens);
   const portChosen = program.getOptionValueSource('port') !== 'default';
   const { address, stop } = await (settings.workers === 1 ? serveAlone : serveTogether)(settings, portChosen);
+  // A supervisor may stop the server as soon as it reads the address.
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal));
+  // Started with a channel to its parent, it ends when the parent does.
+  if (process.connected) process.once('disconnect', () => stop('parent gone'));
   console.log(`ragen env-server listening on ${address} (playground at /, reference at /docs)`);
   const { BUILT_IN } = await import('./environments/registry.ts');
   for (const { spec, condition } of BUILT_IN) {
@@ -109,9 +113,6 @@ async function serve(settings: Settings & EnvironmentSettings, program: Command)
       (error: unknown) => console.error(error),
     );
   }
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal));
-  // Started with a channel to its parent, it ends when the parent does.
-  if (process.connected) process.once('disconnect', () => stop('parent gone'));
 }
 
 async function repair(data: string): Promise<void> {

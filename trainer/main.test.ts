@@ -3,6 +3,8 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { parse } from 'yaml';
 import { VERSION } from '../shared/version.ts';
+import { evaluate } from './commands/evaluate/evaluate.ts';
+import { train } from './commands/train/train.ts';
 
 const main = fileURLToPath(new URL('./main.ts', import.meta.url));
 const config = fileURLToPath(new URL('../configs/quickstart.yaml', import.meta.url));
@@ -45,7 +47,7 @@ t.test('a dry run prints the settings as resolved, overrides included', async t 
   t.match(parse(out), { seed: 7, training: { steps: 3 }, train_tags: ['FrozenLake'], policy: { layers: 2 } });
 });
 
-t.test('wrong settings, files and policies are refused with what would be right', async t => {
+t.test('wrong settings and commands are refused with what would be right', async t => {
   const refused = async (...args: string[]) => {
     const { status, err } = await ragen(...args);
     t.equal(status, 1, args.join(' '));
@@ -55,13 +57,23 @@ t.test('wrong settings, files and policies are refused with what would be right'
     await refused('train', config, 'trainng.steps=3'),
     /`trainng`: unknown key, did you mean `training`/,
   );
-  t.match(await refused('train', 'nowhere.yaml'), /nowhere\.yaml: no such config file/);
-  t.match(await refused('train'), /needs a config file, e\.g\. configs\/quickstart\.yaml, or --resume/);
-  t.match(await refused('train', '--resume', t.testdir()), /holds no run/);
-  t.match(await refused('evaluate', config), /there is no checkpoint; give a run folder, or name who plays/);
-  t.match(await refused('evaluate', 'nowhere'), /does not exist/);
   t.match(await refused('sft', config, 'warm_start=null'), /has no `warm_start`/);
   const unknown = await refused('export');
   t.match(unknown, /unknown command 'export'[\s\S]*\(ragen --help lists the commands\)/);
   t.ok(unknown.split('\n').length < 6, 'one hint, not the whole help');
+});
+
+t.test('missing files and policies are refused with what would be right', async t => {
+  await t.rejects(train('nowhere.yaml', [], {}), /nowhere\.yaml: no such config file/);
+  await t.rejects(
+    train(undefined, [], {}),
+    /needs a config file, e\.g\. configs\/quickstart\.yaml, or --resume/,
+  );
+  await t.rejects(train(undefined, [], { resume: t.testdir() }), /holds no run/);
+  const policy = ['checkpoint'];
+  await t.rejects(
+    evaluate(config, [], { policy, attempts: 1 }),
+    /there is no checkpoint; give a run folder, or name who plays/,
+  );
+  await t.rejects(evaluate('nowhere', [], { policy, attempts: 1 }), /does not exist/);
 });

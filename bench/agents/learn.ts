@@ -2,6 +2,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createApp } from '../../env-server/app.ts';
+import { bandit } from '../../env-server/environments/bandit/bandit.ts';
+import { createRegistry } from '../../env-server/environments/registry.ts';
 import { openServers } from '../../trainer/client/servers.ts';
 import type { Demonstration } from '../../trainer/data/demonstrations.ts';
 import { BANDIT, chatTokenizer, scriptedPolicy } from '../../trainer/gateway/gateway.test-data.ts';
@@ -36,14 +38,24 @@ const CONTEXT = 192;
 const FIRST_SEED = 1_000_000;
 const WORKERS = 3;
 
+interface Arms {
+  readonly low: string;
+  readonly high: string;
+}
+
 export interface LearnOptions {
   readonly iterations: number;
   /** Groups of an iteration, and episodes of a group. */
   readonly groups: number;
   readonly groupSize: number;
-  /** Episodes of the warm start. */
+  /** Episodes of an update. */
+  readonly miniBatch: number;
+  /** Episodes of the warm start, and passes over them. */
   readonly demonstrations: number;
+  readonly epochs: number;
   readonly learningRate: number;
+  /** The arms of all episodes; absent: the pairs of the environment. */
+  readonly arms?: Arms;
 }
 
 export interface Learned {
@@ -62,7 +74,10 @@ export interface Learned {
  */
 export async function learnAgent(agent: ExampleAgent, options: LearnOptions): Promise<Learned> {
   const folder = mkdtempSync(join(tmpdir(), 'ragen-agents-'));
-  const { server } = await createApp({ logLevel: 'silent' });
+  const { server } = await createApp(
+    { logLevel: 'silent' },
+    options.arms && { registry: createRegistry([pinnedBandit(options.arms)]) },
+  );
   try {
     const url = await server.listen({ host: '127.0.0.1', port: 0 });
     const model = join(folder, 'model');
@@ -91,7 +106,7 @@ export async function learnAgent(agent: ExampleAgent, options: LearnOptions): Pr
           timeout_s: 60,
         },
       },
-      algorithm: { mini_batch_size: (options.groups * options.groupSize) / 2 },
+      algorithm: { mini_batch_size: options.miniBatch },
       optimizer: { learning_rate: options.learningRate },
       training: { steps: options.iterations },
     });
@@ -107,6 +122,11 @@ export async function learnAgent(agent: ExampleAgent, options: LearnOptions): Pr
     await server.close();
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** Bandit with the same two arms in every episode, in random order. */
+function pinnedBandit(arms: Arms): typeof bandit {
+  return { ...bandit, reset: (config, rng) => bandit.reset(config, rng, { ...arms }) };
 }
 
 /** Writes a policy that answers this program's prompts with either arm. */
@@ -139,14 +159,15 @@ async function makePolicy(
   });
   try {
     const demonstrations = samples.map(sample => respelled(sample, spelling, tokenizer));
-    await warmStart(policy, demonstrations, WARM_START, { seed: 1, signal: new AbortController().signal });
+    const settings = { ...WARM_START, epochs: options.epochs };
+    await warmStart(policy, demonstrations, settings, { seed: 1, signal: new AbortController().signal });
     await policy.save(folder);
   } finally {
     await policy.close();
   }
 }
 
-const WARM_START: WarmStartSettings = {
+const WARM_START: Omit<WarmStartSettings, 'epochs'> = {
   files: [],
   validation_share: 0,
   policy: 'random',
@@ -155,7 +176,6 @@ const WARM_START: WarmStartSettings = {
   random_turns: 0,
   learn: 'responses',
   start_seed: 0,
-  epochs: 40,
   batch_size: 16,
   learning_rate: 3e-3,
   warmup_steps: 10,

@@ -23,6 +23,7 @@ import { fingerprint, ReplyCache, type ReplyCacheOwner } from './replies/reply-c
 import type { SessionSettings } from './session-settings.ts';
 import { cannotBeStored, rolledBack, wrongStep } from './step-problems.ts';
 import { type Recorder, recordedEpisode } from './storage/recorded-episode.ts';
+import { type KeyedInput, recordedStep } from './storage/recorded-step.ts';
 import type { SessionContent, SessionImage } from './storage/session-image.ts';
 import type { SessionHistory, StoredSettings } from './storage/stored-session.ts';
 
@@ -80,8 +81,8 @@ export class Session
   recorded = 0;
   /** Resolves when the database has what was too large for the journal; until then nothing of it is acknowledged. */
   storing: Promise<void> | undefined;
-  /** Of the operation that runs, until a record has it. */
-  #key: Required<KeyFields> | undefined;
+  /** Request key and input of the operation that runs, until a record has them. */
+  #underKey: KeyedInput | undefined;
 
   /** @param past of a session that was stored; absent for a new one */
   constructor(settings: SessionSettings<Session>, episode: EpisodeState, past?: SessionHistory) {
@@ -209,44 +210,36 @@ export class Session
     this.unsaved = reason;
   }
 
-  /**
-   * Does something under a request key, which is journaled in one record with what is done or, where that has no record
-   * for itself, with the reply.
-   */
-  underKey<T>(key: string, operation: string, input: object, work: () => MaybePromise<T>): MaybePromise<T> {
-    if (!this.#recorder) return work();
-    const fields = { key, asked: fingerprint(input) };
-    this.#key = fields;
-    const keep = (reply: T): T => {
-      if (this.#takeKey())
-        this.#recorder?.append(this, 'reply', { ...fields, operation, reply: reply as Json });
-      return reply;
-    };
-    const drop = (error: unknown): never => {
-      this.#key = undefined;
-      throw error;
-    };
-    try {
-      const result = work();
-      return result instanceof Promise ? result.then(keep, drop) : keep(result);
-    } catch (error) {
-      return drop(error);
-    }
+  /** From now on the next record, whichever it is, has the request key of the operation that begins. */
+  beginUnderKey(key: string, input: object): void {
+    if (this.#recorder) this.#underKey = { key, input };
+  }
+
+  /** The operation under the key is done: where it has no record for itself, one has its reply. */
+  answerUnderKey(operation: string, reply: unknown): void {
+    const fields = this.#takeKey();
+    if (fields) this.#recorder?.append(this, 'reply', { ...fields, operation, reply: reply as Json });
+  }
+
+  /** It failed: its key may be used again. */
+  failUnderKey(): void {
+    this.#underKey = undefined;
   }
 
   #takeKey(): Required<KeyFields> | undefined {
-    const key = this.#key;
-    this.#key = undefined;
-    return key;
+    const underKey = this.#underKey;
+    if (!underKey) return undefined;
+    this.#underKey = undefined;
+    return { key: underKey.key, asked: fingerprint(underKey.input) };
   }
 
   stepped(action: Json, transition?: Transition<Json>, random?: RandomState): void {
     const recorder = this.#recorder;
     if (!recorder || !this.variant.copyable) return;
-    const key = this.#takeKey();
     if (!transition) {
-      if (key) recorder.append(this, 'keyed', { action, ...key });
+      if (this.#underKey) recorder.append(this, 'keyed', recordedStep(action, this.#underKey));
       else recorder.append(this, 'step', action);
+      this.#underKey = undefined;
       return;
     }
     const { state, reward, terminated, info, restarted } = transition;
@@ -259,7 +252,7 @@ export class Session
       truncated: this.#episode.truncated,
       info,
       ...(restarted && { restarted }),
-      ...key,
+      ...this.#takeKey(),
     });
   }
 
@@ -301,8 +294,8 @@ export class Session
   }
 
   /**
-   * @throws Problem `wrong_step`, `episode_over`, `invalid_action`, `session_rolled_back`, `session_unsaved`; `environment_fault` when the environment
-   * throws, which ends the episode
+   * @throws Problem `wrong_step`, `episode_over`, `invalid_action`, `session_rolled_back`, `session_unsaved`;
+   * `environment_fault` when the environment throws, which ends the episode
    */
   step(action: Json, expectedStep: number | undefined): MaybePromise<StepResult> {
     const episode = this.#episode;

@@ -1,4 +1,5 @@
 import type { Test } from 'tap';
+import type { ServerPool } from '../client/servers.ts';
 import type { GenerateRequest, Generation } from '../generation/generation.ts';
 import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
 import { CHAT_TEMPLATE_FILE, tokenizerFromFiles } from '../models/tokenizer/load.ts';
@@ -88,14 +89,25 @@ export interface PlayedByProgram {
   play(groups: number, size?: number, reward?: RewardHook): ReturnType<Collector['collect']>;
 }
 
-/** A program of Node that plays with a scripted policy against a real environment server; all ends with the test. */
+/**
+ * A program of Node that plays with a scripted policy against a real environment server, which several may share; all ends
+ * with the test.
+ */
 export async function programPlays(
   t: Test,
   settings: Pick<GatewaySettings, 'command'> & Partial<GatewaySettings>,
-  { tag = BANDIT, answer }: { readonly tag?: Tag; readonly answer: (prompt: string, seed: number) => string },
+  {
+    tag = BANDIT,
+    answer,
+    servers,
+  }: {
+    readonly tag?: Tag;
+    readonly answer: (prompt: string, seed: number) => string;
+    readonly servers?: ServerPool;
+  },
   tokenizer: Tokenizer = chatTokenizer(),
 ): Promise<PlayedByProgram> {
-  const servers = await serve(t);
+  servers ??= await serve(t);
   const policy = scriptedPolicy(tokenizer, answer);
   const gateway = await Gateway.open(
     {

@@ -191,7 +191,31 @@ function handleUnderKey(
   session: Session,
   input: OperationInput,
 ): MaybePromise<unknown> {
-  return session.underKey(key, operation.name, input, () => operation.handle(services, session, input));
+  session.beginUnderKey(key, input);
+  try {
+    const reply = operation.handle(services, session, input);
+    if (reply instanceof Promise) return underKeyLater(reply, session, operation);
+    session.answerUnderKey(operation.name, reply);
+    return reply;
+  } catch (error) {
+    session.failUnderKey();
+    throw error;
+  }
+}
+
+async function underKeyLater(
+  handled: Promise<unknown>,
+  session: Session,
+  { name }: SessionOperation,
+): Promise<unknown> {
+  try {
+    const reply = await handled;
+    session.answerUnderKey(name, reply);
+    return reply;
+  } catch (error) {
+    session.failUnderKey();
+    throw error;
+  }
 }
 
 /** What came of an operation, when the database has what the journal could not take of its session. Reads do not wait. */

@@ -87,8 +87,11 @@ export interface OpenBody {
   readonly lost?: string;
 }
 
-export interface KeyedStepBody extends Required<KeyFields> {
+export interface KeyedStepBody extends KeyFields {
+  readonly key: string;
   readonly action: Json;
+  /** Absent where nothing but the action was asked. */
+  readonly asked?: string;
 }
 
 /** A step with what came of it. */

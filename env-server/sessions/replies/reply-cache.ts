@@ -7,7 +7,7 @@ import type { StoredReply } from '../storage/stored-session.ts';
 import { hashOf, type KeyHash, KeyHashes, MAX_HASHES } from './key-hashes.ts';
 
 /** Keys of a request that do not belong to what it asks for. */
-const ENVELOPE = new Set(['id', 'op', 'request_key', 'timeout_ms']);
+export const ENVELOPE = new Set(['id', 'op', 'request_key', 'timeout_ms']);
 /** Of an entry without what it holds. */
 const ENTRY_BYTES = 160;
 /** Of the bytes that replies may take: what is left when older ones are dropped. */

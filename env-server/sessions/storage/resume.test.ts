@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -178,6 +178,29 @@ t.test('repeated requests are known after a restart', async t => {
   t.match(await again.ask('POST', step, { action: 'draw' }, 't'), { step: 2 });
   t.equal(again.sessions.size, 2);
 });
+
+t.test(
+  'repeated steps are known from the journal, whether or not more than the action was asked',
+  async t => {
+    const data = t.testdir();
+    const copy = `${data}-copy`;
+    t.teardown(() => rmSync(copy, { recursive: true, force: true }));
+    const first = await server(t, data);
+    const { session_id } = await first.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0' });
+    const step = `/v1/sessions/${session_id}/step`;
+    const asked = { plain: { action: 'add' }, exact: { action: 'add', expected_step: 2 } };
+    const plain = await first.ask('POST', step, asked.plain, 'plain');
+    const exact = await first.ask('POST', step, asked.exact, 'exact');
+    // As it is on the disk while the server runs, and when it is killed.
+    cpSync(data, copy, { recursive: true });
+    const again = await server(t, copy);
+    t.same(await again.ask('POST', step, asked.plain, 'plain'), plain);
+    t.same(await again.ask('POST', step, asked.exact, 'exact'), exact);
+    t.match(await again.ask('POST', step, asked.exact, 'plain'), { code: 'key_reused' });
+    t.match(await again.ask('POST', step, asked.plain, 'exact'), { code: 'key_reused' });
+    t.match(await again.ask('GET', `/v1/sessions/${session_id}`), { step: 2 });
+  },
+);
 
 t.test('idle time stands still while the server is down, lifetime does not; 410 is remembered', async t => {
   const data = t.testdir();

@@ -13,6 +13,7 @@ import type { SessionOwnership } from '../placement.ts';
 import type { Session } from '../session.ts';
 import type { VariantCatalog } from '../variant-catalog.ts';
 import { episodeOfRecord } from './recorded-episode.ts';
+import { keyOfRecordedStep } from './recorded-step.ts';
 import type { StoredSession } from './stored-session.ts';
 
 export interface ResumptionParts {
@@ -107,8 +108,9 @@ export class Resumption {
       case 'step':
         return done(session.episode.redo(record.body));
       case 'keyed': {
-        const { action } = record.body;
-        return done(session.episode.redo(action), reply => remember(session, 'step', record.body, reply));
+        const { body } = record;
+        const key = keyOfRecordedStep(session.id, body);
+        return done(session.episode.redo(body.action), reply => remember(session, 'step', key, reply));
       }
       case 'transition': {
         const { action, random, ...transition } = record.body;
