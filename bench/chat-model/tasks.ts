@@ -65,9 +65,9 @@ export const TASKS: readonly Task[] = [
     config: 'configs/frozenlake-grpo.yaml',
     recipe: '[rloo,lora]',
     note: [
-      "The lake is Gymnasium's of 4 × 4 cells, not slippery, in two turns of three moves. All levels are this lake, so that its",
-      'six moves are learned by heart. A third of the turns of demonstrations are random; after `sft` they are sampled, too, and',
-      'reinforcement learning takes them out. Greedily a policy may reach the goal before that.',
+      "The lake is Gymnasium's of 4 × 4 cells, not slippery, in two turns of three moves. All levels are this lake, so that",
+      'its six moves are learned by heart. A third of the turns of demonstrations are random; after `sft` they are sampled,',
+      'too, and reinforcement learning takes them out. Greedily a policy may reach the goal before that.',
     ],
     context: 512,
     settings: [

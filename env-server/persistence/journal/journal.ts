@@ -42,7 +42,9 @@ export interface JournalParts {
  *
  * A write is a copy to the kernel, so the event loop waits for it: that takes microseconds. When one has taken long, the
  * disk is slow, and for a time the event loop goes on while records are written: replies to what was recorded still wait
- * for their records, replies that only read do not.
+ * for their records, replies that only read do not. So everybody waits for the first slow write of a spell, and for none
+ * after it. To write without waiting from the start would spare that, at a trip to a thread for every turn: a client
+ * alone would get half as many steps (docs/reference/limits.md).
  *
  * While the disk takes no writes, records wait in memory and are tried again with a growing delay. Without `synced` their
  * replies leave meanwhile, and `PersistenceHealth` tells; with it they wait, too, and nothing new is begun. Nothing is

@@ -4,7 +4,7 @@ import { Problem } from '../../problems.ts';
 import { LiveResult } from '../episodes/live-result.ts';
 import { sizeOf } from '../limits/size.ts';
 import type { StoredReply } from '../storage/stored-session.ts';
-import { hashOf, type KeyHash, KeyHashes, MAX_HASHES } from './key-hashes.ts';
+import { hashOf, KeyHashes, MAX_HASHES } from './key-hashes.ts';
 
 /** Keys of a request that do not belong to what it asks for. */
 export const ENVELOPE = new Set(['id', 'op', 'request_key', 'timeout_ms']);
@@ -29,8 +29,6 @@ interface CachedReply {
   bytes: number;
   /** Number of the request it came in; replies of one request are never dropped for one another. */
   readonly request: number;
-  /** Of its key, where that is known already. */
-  readonly hash: KeyHash | undefined;
 }
 
 /** Whose replies they are, and what they may take. */
@@ -93,15 +91,7 @@ export class ReplyCache {
   /** Takes over what was stored. */
   recall(replies: readonly StoredReply[], dropped: readonly Uint32Array[] = []): void {
     for (const { number, key, operation, asked, reply } of replies) {
-      const entry: CachedReply = {
-        operation,
-        asked,
-        reply,
-        number,
-        bytes: 0,
-        request: NO_REQUEST,
-        hash: undefined,
-      };
+      const entry: CachedReply = { operation, asked, reply, number, bytes: 0, request: NO_REQUEST };
       this.#entries.set(key, entry);
       this.#count = Math.max(this.#count, number + 1);
       this.#weigh(key, entry);
@@ -157,10 +147,9 @@ export class ReplyCache {
       }
       return known.reply;
     }
-    const hash = this.#dropped.size > 0 || this.#droppedBefore ? hashOf(key) : undefined;
-    if (hash) this.#requireNew(key, hash);
+    if (this.#dropped.size > 0 || this.#droppedBefore) this.#requireNew(key);
     const reply = work();
-    const entry: CachedReply = { operation, asked: input, reply, number: NO_NUMBER, bytes: 0, request, hash };
+    const entry: CachedReply = { operation, asked: input, reply, number: NO_NUMBER, bytes: 0, request };
     this.#entries.set(key, entry);
     if (reply instanceof Promise) this.#await(key, entry, reply);
     else this.#keep(key, entry);
@@ -169,8 +158,7 @@ export class ReplyCache {
 
   /** Remembers a recorded reply, unless it is, or was, remembered already. */
   remember({ key, operation, asked, reply }: Omit<StoredReply, 'number'>): void {
-    const hash = hashOf(key);
-    if (this.#entries.has(key) || this.#dropped.has(hash) || this.#droppedBefore?.has(hash)) return;
+    if (this.#entries.has(key) || this.#wasDropped(key)) return;
     const entry: CachedReply = {
       operation,
       asked,
@@ -178,7 +166,6 @@ export class ReplyCache {
       number: NO_NUMBER,
       bytes: 0,
       request: NO_REQUEST,
-      hash,
     };
     this.#entries.set(key, entry);
     this.#keep(key, entry);
@@ -196,8 +183,13 @@ export class ReplyCache {
     this.#stored.dropped = 0;
   }
 
-  #requireNew(key: string, hash: KeyHash): void {
-    if (this.#dropped.has(hash) || this.#droppedBefore?.has(hash)) {
+  #wasDropped(key: string): boolean {
+    const hash = hashOf(key);
+    return this.#dropped.has(hash) || (this.#droppedBefore?.has(hash) ?? false);
+  }
+
+  #requireNew(key: string): void {
+    if (this.#wasDropped(key)) {
       throw new Problem(
         'request_key_expired',
         `the request with the key "${key}" was carried out, and its reply has been dropped for later ones`,
@@ -243,13 +235,13 @@ export class ReplyCache {
     const most = this.#holder.replyBytes;
     if (this.#kept <= most) return;
     const before = this.#dropped.bytes;
-    for (const [key, { number, bytes, hash, request: from }] of this.#entries) {
+    for (const [key, { number, bytes, request: from }] of this.#entries) {
       if (this.#kept <= most * KEPT_SHARE || (from !== NO_REQUEST && from === request)) break;
       if (number === NO_NUMBER) continue;
       this.#entries.delete(key);
       this.#kept -= bytes;
       this.#holder.grow(-bytes);
-      this.#dropped.add(hash ?? hashOf(key));
+      this.#dropped.add(hashOf(key));
       if (number < this.#stored.replies) this.#removed.push({ number, key });
     }
     this.#holder.grow(this.#dropped.bytes - before);
