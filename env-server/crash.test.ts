@@ -5,6 +5,7 @@ import type { JsonObject } from '../shared/json.ts';
 import type { Body } from '../test/app.test-data.ts';
 import { type ServerProcess, startServer } from '../test/process.test-data.ts';
 import { until } from '../test/until.test-data.ts';
+import { EXAMPLES } from './custom/examples.ts';
 
 /** A server that is killed in the midst of its work, and what its clients were told. */
 
@@ -71,6 +72,7 @@ async function crash(t: Test, flags: string[], kill: (server: ServerProcess) => 
     { 'idempotency-key': 'clone' },
   );
   const [{ session_id: clone }] = cloned.body.sessions as unknown as Body[];
+  t.equal((await first.ask('POST', '/v1/envs', EXAMPLES.tabular.value)).status, 201);
   const closed = await first.ask('POST', '/v1/sessions', { env_id: 'Bandit-v0' });
   await first.ask('DELETE', `/v1/sessions/${closed.body.session_id}`);
 
@@ -118,6 +120,8 @@ async function crash(t: Test, flags: string[], kill: (server: ServerProcess) => 
     cloned.body,
   );
   t.equal((await again.ask('GET', `/v1/sessions/${clone}`)).status, 200);
+  const registered = await again.ask('GET', '/v1/envs/demo%2FCrossing-v0');
+  t.match(registered.body, { env_id: 'demo/Crossing-v0', title: 'River crossing' }, 'registrations, too');
   t.same(await again.end('SIGTERM'), { code: 0, signal: null });
   t.same(
     readdirSync(join(data, 'journal')).filter(name => name.endsWith('.journal')),

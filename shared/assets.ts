@@ -37,6 +37,9 @@ const NAME_AT = new Map([...LIBRARIES].map(([name, path]) => [path, name]));
 /** An import of something by its name, in code that may be minified. */
 const NAMED_IMPORT = /(\bfrom\s*|\bimport\s*\(?\s*)(["'])([a-z][\w./-]*)\2/g;
 
+/** By path; all servers of a process share them. */
+const made = new Map<string, Promise<Asset>>();
+
 /**
  * Web pages from folders of this repository, without a build: TypeScript is handed out with its types blanked, so
  * that lines and columns stay what they are. Paths are those of the repository, hence relative imports hold for the
@@ -45,7 +48,6 @@ const NAMED_IMPORT = /(\bfrom\s*|\bimport\s*\(?\s*)(["'])([a-z][\w./-]*)\2/g;
  */
 export class Assets {
   readonly #files: ReadonlySet<string>;
-  readonly #made = new Map<string, Promise<Asset>>();
 
   /** @param folders from the root of the repository, with all folders below them */
   constructor(folders: readonly string[]) {
@@ -66,10 +68,10 @@ export class Assets {
   /** @param path from the root of the repository, or `libraries/NAME.js` */
   find(path: string): Promise<Asset> | undefined {
     if (!this.#files.has(path) && !NAME_AT.has(path)) return undefined;
-    let asset = this.#made.get(path);
+    let asset = made.get(path);
     if (!asset) {
       asset = makeAsset(path);
-      this.#made.set(path, asset);
+      made.set(path, asset);
     }
     return asset;
   }

@@ -1,5 +1,13 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import t from 'tap';
 
@@ -143,6 +151,15 @@ function exampleOf({ name, file }: Page): string {
   return after.slice(after.indexOf('\n') + 1, after.indexOf('\n```') + 1);
 }
 
+/** Leaves what is not new, nor registers it, to the check of the whole repository, which takes far longer. */
+function leaveUnchecked(folder: string, checked: readonly string[]): void {
+  for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
+    if (!name.endsWith('.ts') || name.endsWith('.d.ts') || checked.includes(name)) continue;
+    const file = join(folder, name);
+    writeFileSync(file, `// @ts-nocheck\n${readFileSync(file, 'utf8')}`);
+  }
+}
+
 t.test('the example of each page is one file and one line', { timeout: 900_000 }, async t => {
   const scratch = t.testdir();
   for (const name of COPIED) {
@@ -176,6 +193,7 @@ t.test('the example of each page is one file and one line', { timeout: 900_000 }
   writeFileSync(join(scratch, 'program.ts'), PROGRAM);
 
   await t.test('what is new has types that fit', async t => {
+    leaveUnchecked(scratch, checked);
     const { compilerOptions } = JSON.parse(readFileSync(join(ROOT, 'tsconfig.json'), 'utf8'));
     const { tsBuildInfoFile: _file, ...options } = { ...compilerOptions, incremental: false };
     writeFileSync(

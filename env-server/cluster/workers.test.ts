@@ -5,7 +5,7 @@ import t from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Body } from '../../test/app.test-data.ts';
 import { type ServerProcess, startServer } from '../../test/process.test-data.ts';
-import { until } from '../../test/until.test-data.ts';
+import { SELDOM_MS, until } from '../../test/until.test-data.ts';
 import { DATABASE_FILE } from '../persistence/database.ts';
 import { workerOfSession } from '../sessions/placement.ts';
 import type { StoredHead } from '../sessions/storage/stored-session.ts';
@@ -256,7 +256,7 @@ t.test('two processes on one port are one server', async t => {
         // The socket that it had taken.
         return false;
       }
-    });
+    }, SELDOM_MS);
     seen.delete(undefined);
     t.ok(
       [...seen].every(code => code === 'worker_unavailable'),
@@ -343,7 +343,7 @@ t.test('limits are in common; what hangs is ended, and takes with it what was no
     } catch {
       return false;
     }
-  });
+  }, SELDOM_MS);
   for (const id of ids) {
     const { body } = await ask('GET', `/v1/sessions/${id}`);
     if (gone.includes(id)) t.match(body, { code: 'session_lost' });

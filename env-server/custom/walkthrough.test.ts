@@ -1,10 +1,13 @@
-import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
 import t from 'tap';
-import { freePort } from '../../test/free-port.test-data.ts';
-import { CANNOT_WALK, readPage, startServer, walkThrough } from '../../test/walkthrough.test-data.ts';
+import { CANNOT_WALK, readPage, walkThrough } from '../../test/walkthrough.test-data.ts';
+import { createApp } from '../app.ts';
 import { EXAMPLES } from './examples.ts';
 
-/** Runs the pages about custom environments against a real server, as their reader would. */
+/**
+ * Runs the pages about custom environments against a real server, as their reader would: one with flags is a separate
+ * process.
+ */
 
 t.setTimeout(900_000);
 
@@ -17,7 +20,11 @@ const PAGES = {
 
 for (const [page, least] of Object.entries(PAGES)) {
   t.test(`every command of ${page} works`, { skip: CANNOT_WALK }, async t => {
-    const curls = await walkThrough(t, page, { everyReplyShown: true });
+    const { server: app } = await createApp({ logLevel: 'silent' });
+    t.teardown(() => app.close());
+    await app.listen({ host: '127.0.0.1', port: 0 });
+    const server = String((app.server.address() as AddressInfo).port);
+    const curls = await walkThrough(t, page, { everyReplyShown: true, server });
     t.ok(curls >= least, `${curls} commands were run`);
   });
 }
@@ -28,23 +35,4 @@ t.test('the pages show every kind of the examples of the reference', async t => 
     Object.values(EXAMPLES).map(({ value }) => (value.definition as { kind: string }).kind),
   );
   for (const kind of kinds) t.ok(text.includes(`"kind": "${kind}"`), kind);
-});
-
-t.test('a registration survives kill -9', async t => {
-  const folder = t.testdir();
-  const port = await freePort();
-  const flags = ['--port', String(port), '--data', folder];
-  const first = await startServer(t, flags);
-  const response = await fetch(`http://127.0.0.1:${port}/v1/envs`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(EXAMPLES.tabular.value),
-  });
-  t.equal(response.status, 201);
-  await response.json();
-  first.kill('SIGKILL');
-  await once(first, 'exit');
-  await startServer(t, flags);
-  const found = await fetch(`http://127.0.0.1:${port}/v1/envs/demo%2FCrossing-v0`);
-  t.match(await found.json(), { env_id: 'demo/Crossing-v0', title: 'River crossing' });
 });

@@ -1,6 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { mergeConfig } from '../../shared/config.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
@@ -19,6 +20,9 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
   let runs = 0;
   const train = async (over: Json): Promise<Row[]> =>
     trainingRows(await trainTiny(tinySettings(url, folder, `run-${runs++}`, over)));
+  /** The row of a run of one step. */
+  const trainOnce = async (over: Json): Promise<Row> =>
+    (await train(mergeConfig({ training: { steps: 1 } }, over)))[0];
 
   await t.test('KL in the loss starts at 0 next to the policy that training found', async t => {
     const [first, second] = await train({
@@ -31,7 +35,7 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
   });
 
   await t.test('KL in the reward', async t => {
-    const [first] = await train({
+    const first = await trainOnce({
       algorithm: { advantage: 'reinforce_pp', kl_in_reward: { coefficient: 0.1 } },
     });
     t.equal(first['actor/kl_loss'], undefined);
@@ -51,10 +55,10 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
   }
 
   await t.test('decoupled PPO, CISPO and GSPO', async t => {
-    const [row] = await train({ loss: { policy: 'decoupled_ppo' } });
+    const row = await trainOnce({ loss: { policy: 'decoupled_ppo' } });
     t.ok(Math.abs(row['actor/off_policy_weight/max'] - 1) < 1e-4);
-    await train({ loss: { policy: 'cispo' } });
-    await train({ loss: { policy: 'gspo', aggregation: 'seq_mean_token_mean' } });
+    await trainOnce({ loss: { policy: 'cispo' } });
+    await trainOnce({ loss: { policy: 'gspo', aggregation: 'seq_mean_token_mean' } });
   });
 
   await t.test('groups that the filter drops are collected again', async t => {
@@ -69,14 +73,14 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
 
   await t.test('filters by entropy score the episodes first', async t => {
     const filter = { strategy: 'top_k', value: 0.5, score: 'entropy' };
-    const [row] = await train({ algorithm: { filter }, loss: { off_policy: { kind: 'tis' } } });
+    const row = await trainOnce({ algorithm: { filter }, loss: { off_policy: { kind: 'tis' } } });
     t.equal(row['rollout/filter_kept_count'], 2);
     t.ok(row['rollout/in_group_entropy_mean'] > 0.5);
   });
 
   for (const context_mode of ['limited_multi_turn', 'single_turn']) {
     await t.test(`${context_mode} trains a sample a turn`, async t => {
-      const [row] = await train({
+      const row = await trainOnce({
         rollout: { context_mode, max_context_window: 2 },
         optimizer: { learning_rate: 0 },
       });
@@ -86,14 +90,14 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
   }
 
   await t.test('a short context drops old turns and goes on', async t => {
-    const [row] = await train({ rollout: { max_model_len: 48 }, algorithm: { advantage: 'gae' } });
+    const row = await trainOnce({ rollout: { max_model_len: 48 }, algorithm: { advantage: 'gae' } });
     t.ok(row['num_turns/mean'] > 2);
   });
 
   await t.test(
     'constrained responses are well-formed, and ratios start at 1 under the same mask',
     async t => {
-      const [row] = await train({ rollout: { constrained: true }, algorithm: { mini_batch_size: 16 } });
+      const row = await trainOnce({ rollout: { constrained: true }, algorithm: { mini_batch_size: 16 } });
       t.equal(row['train/Lake/format_penalty'], 0);
       t.ok(Math.abs(row['actor/ppo_kl']) < 1e-6);
     },
@@ -190,7 +194,7 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
       'hook.ts': 'export const reward = ({ turns }) => ({ rewards: turns.map(() => 10) });',
       'bad.ts': 'export const reward = () => { throw new Error("no idea"); };',
     });
-    const [row] = await train({ rollout: { reward: { file: join(hooks, 'hook.ts'), mode: 'replace' } } });
+    const row = await trainOnce({ rollout: { reward: { file: join(hooks, 'hook.ts'), mode: 'replace' } } });
     t.ok(row['train/return'] > 25, `three turns of 10 less penalties: ${row['train/return']}`);
     const bad = { reward: { file: join(hooks, 'bad.ts') } };
     await t.rejects(train({ rollout: bad }), /bad\.ts failed: Error: no idea/);

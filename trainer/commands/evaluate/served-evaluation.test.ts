@@ -20,9 +20,9 @@ t.test('a checkpoint scores the same here and through a served endpoint', { time
       train_tags: ['Bandit'],
       policy: { init: goldenFolder('qwen2-tiny'), context: CONTEXT, value_head: false },
       rollout: { prompt: 'chat', think: true, response_length: 32 },
-      warm_start: { policy: 'optimal', episodes: 64, batch_size: 8, epochs: 6, learning_rate: 0.01 },
+      warm_start: { policy: 'optimal', episodes: 32, batch_size: 8, epochs: 9, learning_rate: 0.01 },
       training: { steps: 0 },
-      validation: { episodes: 16, temperature: 0 },
+      validation: { episodes: 8, temperature: 0 },
     }),
   );
   const server = await startServer(t, latestCheckpoint(run)!.policy, {
