@@ -22,12 +22,11 @@ export function shownLoaded({ peft }: StoryRow): string {
 /** The page of the data, in Markdown. */
 export function chatModelPage({ rows }: StoryData): string {
   const tags = [...new Set(rows.map(({ task }) => task))];
-  const seeds = [...new Set(rows.map(({ seed }) => seed))].sort((a, b) => a - b).join(',');
   return [
     '# A pretrained chat model',
     '',
-    `_Reference._ Written by \`npm run bench:chat-model -- --seeds ${seeds} --tasks ${tags.join(',')}\` from`,
-    '[its data](./data/chat-model.json).',
+    '_Reference._ Written by `npm run bench:chat-model` from [its data](./data/chat-model.json), each section by the command',
+    'that it begins with.',
     '',
     'A chat model in the Hugging Face layout goes by the commands of',
     '[Train a pretrained model](../how-to/pretrained-models.md): `sft`, `train` with adapters, `evaluate`, `serve`,',
@@ -47,6 +46,8 @@ function taskSection(tag: string, all: readonly StoryRow[]): string[] {
   const task = TASKS.find(one => one.tag === tag)!;
   return [
     `## ${tag}`,
+    '',
+    `\`npm run bench:chat-model -- --tasks ${tag} --seeds ${rows.map(({ seed }) => seed).join(',')}\``,
     '',
     ...table(head, rows, ({ seed, stages }) => [
       String(seed),

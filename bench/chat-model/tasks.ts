@@ -54,10 +54,11 @@ export const TASKS: readonly Task[] = [
     settings: [...CHAT, 'policy.context=640', 'rollout.response_length=32', 'validation.episodes=128'],
     demonstrations: ['warm_start.batch_size=8', 'warm_start.epochs=4', 'warm_start.warmup_steps=5'],
     training: [
-      'rollout.env_groups=16',
-      'optimizer.learning_rate=3e-3',
+      'rollout.env_groups=8',
+      'algorithm.mini_batch_size=16',
+      'optimizer.learning_rate=2e-3',
       'optimizer.warmup_iterations=2',
-      'training.steps=10',
+      'training.steps=24',
     ],
   },
   {

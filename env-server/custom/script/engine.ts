@@ -7,16 +7,16 @@ import {
   type QuickJSWASMModule,
 } from 'quickjs-emscripten-core';
 
-const PACKAGE = '@jitl/quickjs-ng-wasmfile-release-sync';
-const require = createRequire(import.meta.url);
-
 /** The engine's code. Workers share it: what V8 has compiled and optimized for one runs in all. */
 export function compileEngine(): WebAssembly.Module {
-  return new WebAssembly.Module(readFileSync(require.resolve(`${PACKAGE}/wasm`)));
+  const { resolve } = createRequire(import.meta.url);
+  return new WebAssembly.Module(readFileSync(resolve('@jitl/quickjs-ng-wasmfile-release-sync/wasm')));
 }
 
 /** The engine that all scripts of a worker run in, each in a separate runtime. */
-export function loadEngine(wasmModule: WebAssembly.Module): Promise<QuickJSWASMModule> {
-  const { default: variant }: { default: QuickJSSyncVariant } = require(PACKAGE);
+export async function loadEngine(wasmModule: WebAssembly.Module): Promise<QuickJSWASMModule> {
+  // Its types are those of its CommonJS form, where `default` has another one inside.
+  const imported: unknown = await import('@jitl/quickjs-ng-wasmfile-release-sync');
+  const { default: variant } = imported as { default: QuickJSSyncVariant };
   return newQuickJSWASMModuleFromVariant(newVariant(variant, { wasmModule }));
 }

@@ -1,10 +1,11 @@
-import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { parse } from 'yaml';
 import { serve } from '../../rollout/server.test-data.ts';
 import { tinySettings } from '../../training/runs.test-data.ts';
 import { dryRun } from './dry-run.ts';
+import { train } from './train.ts';
 
 const never = new AbortController().signal;
 const head = 17;
@@ -86,5 +87,13 @@ t.test('a model whose files do not fit is refused before anything is loaded', as
   await t.rejects(dry(silent, {}, { prompt: 'chat' }), {
     message: /has no chat template: add chat_template\.jinja/,
   });
+  const mute = copy(folder => rmSync(join(folder, 'tokenizer.json')));
+  const missing = { message: /has no tokenizer\.json: copy the tokenizer's files of the model there/ };
+  await t.rejects(dry(mute), missing);
   t.match(await dry(golden, {}, { prompt: 'chat' }), /# policy: \d+ parameters/);
+  const runs = join(t.testdirName, 'runs');
+  const unreachable = ['servers=[{url: "http://127.0.0.1:1"}]', `run.folder=${runs}`];
+  const bandit = new URL('../../../configs/bandit-nano.yaml', import.meta.url).pathname;
+  await t.rejects(train(bandit, [`policy.init=${mute}`, ...unreachable], { quiet: true }), missing);
+  t.notOk(existsSync(runs), 'nobody waited for a server, and there is no run folder');
 });

@@ -1,12 +1,12 @@
 import { stringify } from 'yaml';
 import { ServerUnavailable } from '../../client/errors.ts';
 import { hasValueHead } from '../../config/derived.ts';
-import { criticShape, readShape } from '../../config/model-shape.ts';
+import { criticShape } from '../../config/model-shape.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { runSizes } from '../../config/sizes.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { shownBytes, shownCount } from '../../tracking/progress.ts';
-import { checkModel } from '../../training/setup/check-model.ts';
+import { checkInitialModel } from '../../training/setup/check-model.ts';
 import { freshModel } from '../../training/setup/open-policy.ts';
 import { openRunContext } from '../../training/setup/run-context.ts';
 
@@ -51,11 +51,8 @@ interface Model {
 
 async function modelOf(settings: RunSettings, signal: AbortSignal): Promise<Model> {
   const { init, hidden_size } = settings.policy;
-  if (init !== 'scratch') {
-    const config = await readShape(init, settings);
-    await checkModel(init, config, settings);
-    return { config, remark: ` from ${init}` };
-  }
+  const config = await checkInitialModel(settings);
+  if (config !== undefined) return { config, remark: ` from ${init}` };
   const rollout = { ...settings.rollout, server_patience_s: PATIENCE_S, failover_s: PATIENCE_S };
   try {
     const context = await openRunContext({ ...settings, rollout }, undefined, () => {}, signal);

@@ -12,6 +12,7 @@ import {
   type RunFolder,
   removeUnused,
 } from '../../training/run-folder/run-folder.ts';
+import { checkInitialModel } from '../../training/setup/check-model.ts';
 import { findServer } from '../../training/setup/find-server.ts';
 import { type LocalSettings, localSettings } from '../hub/local-models.ts';
 import { INTERRUPTED_STATUS, stopSignal } from '../processes/stop-signal.ts';
@@ -82,6 +83,8 @@ async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainO
   let models: LocalSettings;
   try {
     models = await localSettings(settings, { progress, signal: stop });
+    // Before anyone waits for a server.
+    if (options.resume === undefined) await checkInitialModel(models.local);
     if (validationTags(settings).length > 0) await findServer(settings, progress.warn, stop);
   } catch (error) {
     if (!stop.aborted) throw error;

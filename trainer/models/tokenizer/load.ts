@@ -17,9 +17,11 @@ export const GENERATION_CONFIG_FILE = 'generation_config.json';
  * @throws Error naming the file that is missing or broken
  */
 export async function loadTokenizer(folder: string): Promise<Tokenizer> {
-  const files: Record<string, string> = {
-    [TOKENIZER_FILE]: await readFile(join(folder, TOKENIZER_FILE), 'utf8'),
-  };
+  const tokenizer = await readIfThere(join(folder, TOKENIZER_FILE));
+  if (tokenizer === undefined) {
+    throw new Error(`${folder} has no ${TOKENIZER_FILE}: copy the tokenizer's files of the model there`);
+  }
+  const files: Record<string, string> = { [TOKENIZER_FILE]: tokenizer };
   for (const name of [TOKENIZER_CONFIG_FILE, CHAT_TEMPLATE_FILE, GENERATION_CONFIG_FILE]) {
     const text = await readIfThere(join(folder, name));
     if (text !== undefined) files[name] = text;

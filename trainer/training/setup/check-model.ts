@@ -1,4 +1,5 @@
 import { baseFolder } from '../../config/derived.ts';
+import { readShape } from '../../config/model-shape.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { loadTokenizer } from '../../models/tokenizer/load.ts';
@@ -6,15 +7,23 @@ import { checkWeights } from '../../policy/checkpoint/checkpoint.ts';
 import { findModel, findTokenizer } from '../../policy/checkpoint/model-folder.ts';
 
 /**
+ * The shape of the model that a run begins with; undefined from scratch.
+ * @throws Error naming the file or setting that does not fit
+ */
+export async function checkInitialModel(settings: RunSettings): Promise<DecoderConfig | undefined> {
+  const { init } = settings.policy;
+  if (init === 'scratch') return undefined;
+  const config = await readShape(init, settings);
+  await checkModel(init, config, settings);
+  return config;
+}
+
+/**
  * Whether the model of a folder can be trained with the settings, as its files say, without reading its weights.
  * @param config its shape
  * @throws Error naming the file or setting that does not fit
  */
-export async function checkModel(
-  folder: string,
-  config: DecoderConfig,
-  settings: RunSettings,
-): Promise<void> {
+async function checkModel(folder: string, config: DecoderConfig, settings: RunSettings): Promise<void> {
   const { policy, rollout } = settings;
   const base = baseFolder(settings);
   if (policy.context > config.maxPositions) {
