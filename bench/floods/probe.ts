@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { Agent, get } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';
-import { ProcessorWait } from './waiting.ts';
+import { ProcessorWait, StolenTime } from './waiting.ts';
 
 /** Milliseconds that one kind of request took. */
 export interface Latencies {
@@ -10,7 +10,10 @@ export interface Latencies {
   readonly p50: number;
   readonly p99: number;
   readonly most: number;
-  /** The 99th percentile without the time for which the server or this client waited for a processor. */
+  /**
+   * The 99th percentile without the time for which the server or this client waited for a processor, or a hypervisor gave
+   * theirs to others.
+   */
   readonly netP99: number;
   /** The 99th percentile of the time for which this client waited for one. */
   readonly ownP99: number;
@@ -21,6 +24,7 @@ interface Taken {
   readonly ms: number;
   readonly serverWaited: number;
   readonly ownWaited: number;
+  readonly stolen: number;
 }
 
 type Answer =
@@ -40,6 +44,7 @@ export class Probe {
   readonly #steps: Taken[] = [];
   readonly #server: readonly ProcessorWait[];
   readonly #own = new ProcessorWait('self');
+  readonly #stolen = new StolenTime();
   #running: Promise<unknown> = Promise.resolve();
 
   /** @param pids processes of the server: the one that waited most for a processor counts */
@@ -78,6 +83,7 @@ export class Probe {
     this.#agent.destroy();
     for (const wait of this.#server) wait.close();
     this.#own.close();
+    this.#stolen.close();
     return { livez: summary(this.#lives), step: summary(this.#steps) };
   }
 
@@ -90,12 +96,14 @@ export class Probe {
     while (!this.#stopped.signal.aborted) {
       const serverWaited = this.#server.map(({ ms }) => ms);
       const ownWaited = this.#own.ms;
+      const stolen = this.#stolen.ms;
       const begin = performance.now();
       await ask();
       taken.push({
         ms: performance.now() - begin,
         serverWaited: Math.max(0, ...this.#server.map(({ ms }, i) => ms - serverWaited[i])),
         ownWaited: this.#own.ms - ownWaited,
+        stolen: this.#stolen.since(stolen),
       });
       await delay(this.#pauseMs);
     }
@@ -121,7 +129,9 @@ function summary(taken: readonly Taken[]): Latencies {
     p50: at(0.5, all),
     p99: at(0.99, all),
     most: at(1, all),
-    netP99: at(0.99, ({ ms, serverWaited, ownWaited }) => Math.max(0, ms - serverWaited - ownWaited)),
+    netP99: at(0.99, ({ ms, serverWaited, ownWaited, stolen }) =>
+      Math.max(0, ms - serverWaited - ownWaited - stolen),
+    ),
     ownP99: at(0.99, ({ ownWaited }) => ownWaited),
   };
 }

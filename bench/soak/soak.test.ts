@@ -1,5 +1,6 @@
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
+import { stolenOf } from '../floods/waiting.ts';
 import { memoryFault, memoryReport } from './memory.ts';
 import { begun, requireSame, requireTrajectory, withStep } from './record.ts';
 import { reportText } from './report.ts';
@@ -119,4 +120,16 @@ t.test('the report has a column for every stage, and says what was wrong', async
   t.match(text, /^\| 2 workers: nothing lost, doubled or answered wrongly \| 0 \| 1 \| FAILS \|$/m);
   t.match(text, /^\| 1 workers: another client's net p99 in each flood \| 50 ms \| 20\.0 ms \| holds \|$/m);
   t.match(text, /^\| 1 workers: memory is flat \| .* \| in use 40 MB .* 152 MB \| holds \|$/m);
+});
+
+t.test('time that a hypervisor took is read for each processor', async t => {
+  const stat = [
+    'cpu  30 0 20 100 0 0 0 9 0 0',
+    'cpu0 10 0 10 50 0 0 0 7 0 0',
+    'cpu1 20 0 10 50 0 0 0 2 0 0',
+    'intr 5 0 1',
+    'ctxt 4',
+  ].join('\n');
+  t.same(stolenOf(stat), [70, 20]);
+  t.same(stolenOf(''), []);
 });
