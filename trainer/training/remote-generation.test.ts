@@ -93,7 +93,7 @@ t.test(
       settings('remote', {
         policy: { init: base, value_head: true },
         algorithm: { advantage: 'gae' },
-        training: { steps: 5 },
+        training: { steps: 4 },
         rollout: { asynchronous: { max_staleness: 1 } },
         generation: {
           engine: 'ragen',
@@ -105,7 +105,7 @@ t.test(
       }),
     );
     const rows = trainingRows(run);
-    t.equal(rows.length, 5);
+    t.equal(rows.length, 4);
     for (const row of rows) {
       t.ok(row['generation/logprob_gap_max'] < 1e-4, `gap ${row['generation/logprob_gap_max']}`);
       t.equal(row['generation/engine_0/failures'], 0);

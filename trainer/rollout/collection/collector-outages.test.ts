@@ -9,14 +9,12 @@ import { serverProcess } from '../server-process.test-data.ts';
 import type { GroupPlan } from '../tag.ts';
 import { alike, collectorOf, MIXTURE, play, random } from './collector.test-data.ts';
 
-/** Calls `disturb` at the given turns of the collection. */
-function disturbing(at: readonly number[], disturb: (count: number) => void): Agent {
+/** Calls `disturb` at the given turn of the collection. */
+function disturbing(at: number, disturb: () => void): Agent {
   let asked = 0;
   return {
     respond(turn) {
-      asked++;
-      const hit = at.indexOf(asked);
-      if (hit >= 0) disturb(hit);
+      if (++asked === at) disturb();
       return random.respond(turn);
     },
     release() {},
@@ -28,7 +26,7 @@ async function undisturbed(t: Test, plans: readonly GroupPlan[]): Promise<readon
   return episodes;
 }
 
-t.test('a server that is killed and comes back: the same episodes, each once', async t => {
+t.test('the only server is killed and comes back: the same episodes, each once; then it is gone', async t => {
   const process = await serverProcess(t);
   const waits: WaitEvent[] = [];
   let back = 0;
@@ -38,23 +36,33 @@ t.test('a server that is killed and comes back: the same episodes, each once', a
   });
   t.teardown(() => servers.close());
   const collector = await collectorOf(servers);
-  const agent = disturbing([40, 90], () => process.restart());
+  const agent = disturbing(60, () => process.restart());
   const { episodes, dropped, metrics } = await play(collector, agent);
   t.equal(dropped.length, 0);
   t.ok(metrics['rollouter/replayed_episodes'] > 0);
   t.ok(waits.length > 0 && back > 0);
   t.ok(alike(episodes, await undisturbed(t, MIXTURE)));
+
+  const retry = { patienceMs: 50, baseMs: 1, maxDelayMs: 10 };
+  const impatient = openServers([{ url: process.url, retry }]);
+  t.teardown(() => impatient.close());
+  const killing = disturbing(10, () => process.kill());
+  await t.rejects(
+    play(await collectorOf(impatient), killing),
+    { name: 'ServerUnavailable', server: process.url },
+    'the collection ends with its name',
+  );
 });
 
 t.test('a server that is gone for good: its episodes go on elsewhere', async t => {
   const gone = await serverProcess(t);
-  const stays = await serverProcess(t);
+  const stays = { url: (await serve(t)).servers[0].name };
   const servers = openServers(
     [gone, stays].map(({ url }) => ({ url, retry: { patienceMs: 50, baseMs: 1, maxDelayMs: 10 } })),
   );
   t.teardown(() => servers.close());
   const collector = await collectorOf(servers);
-  const agent = disturbing([40], () => gone.kill());
+  const agent = disturbing(40, () => gone.kill());
   const { episodes, dropped } = await play(collector, agent);
   t.equal(dropped.length, 0);
   t.ok(alike(episodes, await undisturbed(t, MIXTURE)));
@@ -63,7 +71,7 @@ t.test('a server that is gone for good: its episodes go on elsewhere', async t =
 
 t.test('a server that returns gets work again', async t => {
   const [first, second] = [await serverProcess(t), await serverProcess(t)];
-  const retry = { patienceMs: 600_000, baseMs: 1, maxDelayMs: 10, probeMs: 20 };
+  const retry = { patienceMs: 600_000, baseMs: 10, maxDelayMs: 100, probeMs: 100 };
   const servers = openServers(
     [first, second].map(({ url }) => ({ url, retry })),
     {},
@@ -81,20 +89,11 @@ t.test('a server that returns gets work again', async t => {
   t.same(playedAt(both.episodes), new Set([first.url, second.url]));
 
   await first.kill();
-  const agent = disturbing([40], () => {
+  const agent = disturbing(40, () => {
     void second.kill();
     void first.restart();
   });
   const { episodes, dropped } = await play(collector, agent);
   t.equal(dropped.length, 0, 'with all away they are waited for');
   t.ok(alike(episodes, without.episodes));
-});
-
-t.test('the only server gone for good ends the collection with its name', async t => {
-  const process = await serverProcess(t);
-  const servers = openServers([{ url: process.url, retry: { patienceMs: 50, baseMs: 1, maxDelayMs: 10 } }]);
-  t.teardown(() => servers.close());
-  const collector = await collectorOf(servers);
-  const agent = disturbing([10], () => process.kill());
-  await t.rejects(play(collector, agent), { name: 'ServerUnavailable', server: process.url });
 });
