@@ -49,6 +49,9 @@ export const TASKS: readonly Task[] = [
     note: [
       'The recipe is `rloo`: with groups of 8, `grpo` leans towards the arm that pays less, as',
       '[the results](../reference/results.md#where-dividing-by-the-deviation-leads-astray) say.',
+      '',
+      'After `sft` many answers name no arm of the level (63 % of the sampled ones with seed 1), because names were learned',
+      'by heart rather than copied. Reinforcement learning then finds few rewards, and with seed 1 success falls.',
     ],
     context: 640,
     settings: [...CHAT, 'policy.context=640', 'rollout.response_length=32', 'validation.episodes=128'],
