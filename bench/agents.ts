@@ -8,16 +8,15 @@
  * the success of the first and the last three iterations of 64 episodes.
  */
 
-import { parseArgs } from 'node:util';
 import { lacksPython } from '../test/python.test-data.ts';
 import { mean } from '../trainer/algorithms/statistics.ts';
 import { EXAMPLE_AGENTS } from './agents/examples.ts';
 import { learnAgent } from './agents/learn.ts';
-import { positiveInteger } from './flags.ts';
+import { positiveInteger, scriptFlags } from './flags.ts';
 
 const MEASURED = 3;
 
-const { values: flags } = parseArgs({
+const { values: flags } = scriptFlags(import.meta.filename, {
   options: {
     iterations: { type: 'string', default: '30' },
     only: { type: 'string', default: '' },

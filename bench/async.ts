@@ -14,7 +14,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { createApp } from '../env-server/app.ts';
 import type { AnyEnvironment } from '../env-server/environments/core/environment.ts';
 import { BUILT_IN, createRegistry } from '../env-server/environments/registry.ts';
@@ -25,6 +24,7 @@ import { silentProgress } from '../trainer/tracking/progress.ts';
 import { trainRun } from '../trainer/training/run.ts';
 import { latestCheckpoint } from '../trainer/training/run-folder/checkpoint.ts';
 import { createRunFolder, type RunFolder } from '../trainer/training/run-folder/run-folder.ts';
+import { scriptFlags } from './flags.ts';
 
 const CONFIG = fileURLToPath(new URL('../configs/bandit-nano.yaml', import.meta.url));
 const ENVIRONMENT = 'Bandit-v0';
@@ -32,7 +32,7 @@ const ENVIRONMENT = 'Bandit-v0';
 const COMPILING = 2;
 const MAX_STEPS = 200;
 
-const { values: flags } = parseArgs({
+const { values: flags } = scriptFlags(import.meta.filename, {
   options: {
     latencies: { type: 'string', default: '0,20,100' },
     success: { type: 'string', default: '0.9' },

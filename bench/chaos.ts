@@ -14,15 +14,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { startEnvServer } from '../trainer/commands/processes/env-server-process.ts';
 import { readJsonLines } from '../trainer/tracking/jsonlines.ts';
 import { openRunFolder, runFolderAt } from '../trainer/training/run-folder/run-folder.ts';
+import { scriptFlags } from './flags.ts';
 
 const TRAINER = fileURLToPath(new URL('../trainer/main.ts', import.meta.url));
 const LOOK_EVERY_MS = 250;
 
-const { values: flags, positionals: overrides } = parseArgs({
+const { values: flags, positionals: overrides } = scriptFlags(import.meta.filename, {
   allowPositionals: true,
   options: {
     config: { type: 'string', default: 'configs/quickstart.yaml' },

@@ -10,28 +10,22 @@
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
 import { chatModelPage, type StoryData } from './chat-model/page.ts';
 import { tellStory } from './chat-model/story.ts';
 import { TASKS } from './chat-model/tasks.ts';
 import { ROOT } from './claims/run-trainer.ts';
-import { scriptHelp } from './flags.ts';
+import { scriptFlags } from './flags.ts';
 import { ServerProcess } from './server-process.ts';
 
-const { values: flags } = parseArgs({
+const { values: flags } = scriptFlags(import.meta.filename, {
   options: {
     seeds: { type: 'string', default: '0,1,2' },
     tasks: { type: 'string', default: TASKS.map(({ tag }) => tag).join(',') },
     runs: { type: 'string', default: 'runs' },
     /** Where page and data go. */
     out: { type: 'string', default: ROOT },
-    help: { type: 'boolean', default: false },
   },
 });
-if (flags.help) {
-  console.log(scriptHelp(import.meta.filename));
-  process.exit();
-}
 const seeds = flags.seeds.split(',').map(text => {
   if (/^\d+$/.test(text)) return Number(text);
   throw new RangeError(`--seeds are whole numbers from 0 with commas between them, got ${flags.seeds}`);

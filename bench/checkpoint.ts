@@ -8,9 +8,11 @@
  *
  * `--lora` learns adapters of this rank on all linear layers instead of all weights, `--dora` with magnitudes; `--quantization
  * int8` or `nf4` stores the weights below so. The processor's time is that of all threads, and counts no other programs.
+ *
+ * A group is `--group 8` sequences of `--prompt 256` tokens and `--generated 32` more; `--tokens 512` are learned from at once,
+ * in `--steps 2` updates, by `--workers 1` of `--threads 1`. `--runtime onnx` or `webgpu`; `--precision float32` or `float16`.
  */
 
-import { parseArgs } from 'node:util';
 import { Random } from '../shared/random.ts';
 import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../trainer/data/sequences/training-sequence.ts';
@@ -19,14 +21,14 @@ import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import type { UpdateSettings } from '../trainer/policy/policy.ts';
 import { QUANTIZATIONS } from '../trainer/tensor/graph/operations/quantized/blockwise.ts';
 import { PRECISIONS, RUNTIME_CHOICES } from '../trainer/tensor/runtime/choice.ts';
-import { positiveInteger } from './flags.ts';
+import { positiveInteger, scriptFlags } from './flags.ts';
 
 const KIBIBYTE = 1024;
 const GIGABYTE = 1e9;
 /** Log-probabilities of generation and score may differ by so much: sums in another order, and factors of float16 that round another way. */
 const TOLERANCE = { float32: 2e-3, float16: 2e-2 };
 
-const { values: flags } = parseArgs({
+const { values: flags } = scriptFlags(import.meta.filename, {
   options: {
     model: { type: 'string' },
     runtime: { type: 'string', default: 'onnx' },

@@ -3,10 +3,13 @@
  * process; the same command goes on where it was stopped or killed, and leaves alone what is done. After each run it writes
  * docs/results/<claim>.md, its data and its pictures from what there is. Hours on two cores; with `--quick` at most 20 minutes a
  * seed, on pages of their own. docs/reference/results.md has a table.
+ *
+ * `--only` takes the variants with this in their names, and the warm starts that they need. `--scale 0.02` is a rehearsal with
+ * that share of iterations, time and demonstrations; `--minutes` is the longest time of each run. `--runs` is the folder of the
+ * runs, `--out` that of pages, data and pictures. `--dry-run` prints the commands.
  */
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
 import { latestCheckpoint } from '../trainer/training/run-folder/checkpoint.ts';
 import { runFolderAt } from '../trainer/training/run-folder/run-folder.ts';
 import type { Claim, ClaimRun } from './claims/claim.ts';
@@ -18,9 +21,10 @@ import { claimFigures, claimPage } from './claims/report.ts';
 import { writeResultsIndex } from './claims/results-index.ts';
 import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
 import { writePlannedThoughts } from './claims/thoughts.ts';
+import { scriptFlags } from './flags.ts';
 import { ServerProcess } from './server-process.ts';
 
-const { values: flags, positionals } = parseArgs({
+const { values: flags, positionals } = scriptFlags(import.meta.filename, {
   allowPositionals: true,
   options: {
     claim: { type: 'string', multiple: true },

@@ -15,7 +15,6 @@
  * `--tokens` are those of a micro-batch of a large shape.
  */
 
-import { parseArgs } from 'node:util';
 import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import { PRECISIONS, type RuntimeKind } from '../trainer/tensor/runtime/choice.ts';
 import { copyBandwidth, matrixPeak, PEAK_EXTENTS } from './compute/peaks.ts';
@@ -29,7 +28,7 @@ import {
   trainingOperations,
 } from './compute/shapes.ts';
 import { decodeOnce, GROUP, groupOnce, trainOnce } from './compute/tasks.ts';
-import { positiveInteger } from './flags.ts';
+import { positiveInteger, scriptFlags } from './flags.ts';
 import { limitsOf } from './gpu/limits.ts';
 import { median } from './median.ts';
 
@@ -39,7 +38,7 @@ const LARGE_TOKEN_BUDGET = 512;
 
 type Task = 'train' | 'decode' | 'group' | 'apart';
 
-const { values: flags } = parseArgs({
+const { values: flags } = scriptFlags(import.meta.filename, {
   options: {
     rounds: { type: 'string', default: '3' },
     threads: { type: 'string', default: '1,2' },

@@ -7,7 +7,6 @@
  * Programs take turns, a round each, and the median counts. Weights change before each round, as after an update.
  */
 
-import { parseArgs } from 'node:util';
 import { Random } from '../shared/random.ts';
 import { GenerationEngine } from '../trainer/generation/engine.ts';
 import type { DecodeProgramKind } from '../trainer/generation/programs/program-choice.ts';
@@ -16,7 +15,7 @@ import { initialize, parameterSpecs } from '../trainer/models/parameters.ts';
 import { OnnxRuntime } from '../trainer/tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../trainer/tensor/runtime/parameter-store.ts';
 import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
-import { positiveInteger } from './flags.ts';
+import { positiveInteger, scriptFlags } from './flags.ts';
 import { median } from './median.ts';
 
 const PROGRAMS: readonly DecodeProgramKind[] = ['kernels', 'segments'];
@@ -26,7 +25,7 @@ const WIDE: Readonly<Record<string, Partial<Shape>>> = {
   'wide-256': { hidden: 256, heads: 8, keyValueHeads: 8, feedForward: 640 },
 };
 
-const { values: flags } = parseArgs({
+const { values: flags } = scriptFlags(import.meta.filename, {
   options: {
     rounds: { type: 'string', default: '3' },
     shapes: { type: 'string', default: 'nano,0.8M,wide-192,wide-256' },

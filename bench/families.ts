@@ -11,7 +11,6 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { lacksPython, runPython } from '../test/python.test-data.ts';
 import { GenerationEngine } from '../trainer/generation/engine.ts';
 import type { Generation } from '../trainer/generation/generation.ts';
@@ -33,6 +32,7 @@ import { OnnxRuntime } from '../trainer/tensor/runtime/onnx/onnx-runtime.ts';
 import { joinParameters, type ParameterSource } from '../trainer/tensor/runtime/parameter-store.ts';
 import type { Runtime } from '../trainer/tensor/runtime/runtime.ts';
 import { WebGpuRuntime } from '../trainer/tensor/runtime/webgpu/webgpu-runtime.ts';
+import { scriptFlags } from './flags.ts';
 
 const PAGE = new URL('../docs/reference/models.md', import.meta.url);
 const MARKS = ['<!-- families: made by npm run bench:families -->\n', '<!-- /families -->\n'];
@@ -41,7 +41,7 @@ const HEADER = [
   ...['WebGPU: logits', 'WebGPU: gradients', 'WebGPU: greedy'],
 ];
 
-const { values: flags } = parseArgs({ options: { models: { type: 'string' } } });
+const { values: flags } = scriptFlags(import.meta.filename, { options: { models: { type: 'string' } } });
 const wanted = flags.models?.split(',').map(name => `families/${name}`) ?? FAMILY_MODELS;
 const lacking = lacksPython('torch', 'transformers', 'peft');
 const [onnx, gpu] = [new OnnxRuntime(), await WebGpuRuntime.open()];

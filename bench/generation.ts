@@ -11,7 +11,6 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { createApp } from '../env-server/app.ts';
 import { mean } from '../trainer/algorithms/statistics.ts';
 import { loadRunSettings } from '../trainer/config/load.ts';
@@ -20,7 +19,7 @@ import { type Progress, plainProgress } from '../trainer/tracking/progress.ts';
 import { trainRun } from '../trainer/training/run.ts';
 import { latestCheckpoint } from '../trainer/training/run-folder/checkpoint.ts';
 import { createRunFolder, type RunFolder } from '../trainer/training/run-folder/run-folder.ts';
-import { positiveInteger } from './flags.ts';
+import { positiveInteger, scriptFlags } from './flags.ts';
 import { startServe } from './serve-process.ts';
 
 const TOKEN = 'bench';
@@ -29,7 +28,7 @@ const TOKEN_VARIABLE = 'RAGEN_BENCH_GENERATION_TOKEN';
 const COMPILING = 2;
 const ENGINES = 2;
 
-const { values: flags } = parseArgs({
+const { values: flags } = scriptFlags(import.meta.filename, {
   options: {
     steps: { type: 'string', default: '20' },
     config: { type: 'string', default: 'configs/quickstart.yaml' },

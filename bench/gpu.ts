@@ -6,18 +6,19 @@
  *     npm run bench:gpu -- --shape tiny --precision float16  factors of products in float16, on tensor cores where there are
  *     npm run bench:gpu -- --tflops 67 --gigabytes 3350      limits of a card that is not known by name
  *
+ * `--repeats` runs of a kernel are queued, 20 unless told otherwise.
  * A kernel's result is added to an array on the device, so that nothing comes back; many runs are queued and the time until
  * the last one is done counts. Whole training steps and decoding: bench:compute.
  */
 
-import { parseArgs } from 'node:util';
 import { PRECISIONS } from '../trainer/tensor/runtime/choice.ts';
 import { WebGpuRuntime } from '../trainer/tensor/runtime/webgpu/webgpu-runtime.ts';
+import { scriptFlags } from './flags.ts';
 import { KernelBench } from './gpu/kernel-bench.ts';
 import { kernels, SHAPES } from './gpu/kernels.ts';
 import { limitsOf } from './gpu/limits.ts';
 
-const { values: flags } = parseArgs({
+const { values: flags } = scriptFlags(import.meta.filename, {
   options: {
     shape: { type: 'string' },
     precision: { type: 'string', default: 'float32' },

@@ -3,18 +3,20 @@
  * 10 unless told otherwise; warm start and validations are part of the time, the last validation is not. The figure depends on
  * the machine, so it is compared on one machine that does nothing else. The same command goes on where it was stopped; `--fresh`
  * begins anew. Writes docs/results/learning.md and its data after each run.
+ *
+ * `--frozenlake-seconds 180`, `--sokoban-seconds 600`, `--seed 0`; `--runs` is the folder of the runs, `--out` that of page and
+ * data; `--json` prints the figures as JSON. Settings behind the flags go to both runs.
  */
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
 import type { RunSummary } from '../trainer/training/run-folder/report.ts';
 import { readOutcome } from './claims/outcomes.ts';
 import { writeResultsIndex } from './claims/results-index.ts';
 import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
-import { positiveInteger } from './flags.ts';
+import { positiveInteger, scriptFlags } from './flags.ts';
 import { ServerProcess } from './server-process.ts';
 
-const { values: flags, positionals } = parseArgs({
+const { values: flags, positionals } = scriptFlags(import.meta.filename, {
   allowPositionals: true,
   options: {
     'frozenlake-seconds': { type: 'string', default: '180' },

@@ -10,12 +10,12 @@
 
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { loadTokenizer } from '../trainer/models/tokenizer/load.ts';
 import { PUBLISHED_SHAPES, publishedConfig } from './compute/published.ts';
 import { writeRandomModel } from './compute/random-model.ts';
+import { scriptFlags } from './flags.ts';
 
-const { values: flags } = parseArgs({
+const { values: flags } = scriptFlags(import.meta.filename, {
   options: {
     shape: { type: 'string', default: 'qwen2.5-0.5b' },
     out: { type: 'string' },

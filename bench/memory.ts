@@ -13,7 +13,7 @@ import { existsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs, promisify } from 'node:util';
+import { promisify } from 'node:util';
 import { ALLOCATOR } from '../shared/allocator.ts';
 import { lacksPython, runPython } from '../test/python.test-data.ts';
 import { loadRunSettings } from '../trainer/config/load.ts';
@@ -21,27 +21,22 @@ import { readShape } from '../trainer/config/model-shape.ts';
 import { runSizes } from '../trainer/config/sizes.ts';
 import { CONFIG_FILE } from '../trainer/policy/checkpoint/model-folder.ts';
 import { writeRandomModel } from './compute/random-model.ts';
-import { positiveInteger, scriptHelp } from './flags.ts';
+import { positiveInteger, scriptFlags } from './flags.ts';
 import { CASES, type MemoryCase } from './memory/cases.ts';
 
 const CHECKPOINT = fileURLToPath(new URL('./checkpoint.ts', import.meta.url));
 const PEFT_STEP = new URL('./memory/peft_step.py', import.meta.url);
 const GIGABYTE = 1e9;
 
-const { values: flags } = parseArgs({
+const { values: flags } = scriptFlags(import.meta.filename, {
   options: {
     shapes: { type: 'string', default: CASES.map(({ name }) => name).join(',') },
     threads: { type: 'string', default: '2' },
     steps: { type: 'string', default: '2' },
     /** Folder that the models go to, and are found in again. */
     models: { type: 'string', default: tmpdir() },
-    help: { type: 'boolean', default: false },
   },
 });
-if (flags.help) {
-  console.log(scriptHelp(import.meta.filename));
-  process.exit();
-}
 const threads = positiveInteger('threads', flags.threads);
 const steps = positiveInteger('steps', flags.steps);
 const cases = flags.shapes.split(',').map(name => {

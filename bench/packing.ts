@@ -8,7 +8,6 @@
  * those of the episodes, without padding.
  */
 
-import { parseArgs } from 'node:util';
 import { Random } from '../shared/random.ts';
 import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../trainer/data/sequences/training-sequence.ts';
@@ -16,7 +15,7 @@ import { DEFAULT_TOKEN_BUDGET, planMicroBatches } from '../trainer/policy/learni
 import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import type { UpdateSettings } from '../trainer/policy/policy.ts';
 import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
-import { positiveInteger } from './flags.ts';
+import { positiveInteger, scriptFlags } from './flags.ts';
 import { median } from './median.ts';
 
 const MAX_TURNS = 8;
@@ -28,7 +27,7 @@ const SETTINGS: UpdateSettings = {
   temperature: 1,
 };
 
-const { values: flags } = parseArgs({
+const { values: flags } = scriptFlags(import.meta.filename, {
   options: {
     shapes: { type: 'string', default: 'nano,0.8M' },
     episodes: { type: 'string', default: '64' },

@@ -10,7 +10,6 @@
  * it, the others have to be converted after every update.
  */
 
-import { parseArgs } from 'node:util';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
 import {
   encodeModel,
@@ -18,7 +17,7 @@ import {
   type OnnxNode,
 } from '../trainer/tensor/runtime/onnx/model-proto.ts';
 import { type Shape, shapeNamed } from './compute/shapes.ts';
-import { positiveInteger } from './flags.ts';
+import { positiveInteger, scriptFlags } from './flags.ts';
 import { median } from './median.ts';
 
 /** Layers at most: more of a large shape do not fit next to each other, and do not fit the caches anyway. */
@@ -31,7 +30,7 @@ const FLOAT_BYTES = 4;
 const SCALE = 2 ** -8;
 const HALF_SCALE = 0x1c00;
 
-const { values: flags } = parseArgs({
+const { values: flags } = scriptFlags(import.meta.filename, {
   options: {
     shapes: { type: 'string', default: 'nano,0.1B,0.5B' },
     threads: { type: 'string', default: '1' },

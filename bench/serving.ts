@@ -3,7 +3,7 @@
  * policy called in process with as many sequences at once. The server is a separate process on this machine; server and clients share
  * its cores.
  *
- *     npm run bench:serving [-- --shape 0.8M --streams 1,8,32,128 --rounds 3]
+ *     npm run bench:serving [-- --shape 0.8M --streams 1,8,32,128 --rounds 3 --workers 2]
  *
  * Where a Python with torch and transformers is found (RAGEN_PYTHON), its generate loop over a batch takes turns with them.
  * Shares are of the policy in process in the same round, median over the rounds.
@@ -12,20 +12,19 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { Agent, request } from 'undici';
 import { Random } from '../shared/random.ts';
 import { buildWordTokenizer } from '../trainer/models/tokenizer/builder.ts';
 import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
-import { positiveInteger } from './flags.ts';
+import { positiveInteger, scriptFlags } from './flags.ts';
 import { median } from './median.ts';
 import { startServe } from './serve-process.ts';
 import { startTransformers, type TransformersProcess } from './serving/transformers.ts';
 
 const SPECIAL_TOKENS = 3;
 
-const { values: flags } = parseArgs({
+const { values: flags } = scriptFlags(import.meta.filename, {
   options: {
     shape: { type: 'string', default: '0.8M' },
     streams: { type: 'string', default: '1,8,32,128' },

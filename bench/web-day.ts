@@ -1,5 +1,5 @@
 /**
- * Whether pages that stay open for a day stay small: `npm run bench:web-day [-- --rows 20000 --sessions 2000]`. A day's rows and
+ * Whether pages that stay open for a day stay small: `npm run bench:web-day [-- --rows 20000 --sessions 2000 --chromium /usr/bin/chromium]`. A day's rows and
  * sessions come within minutes; after each part the page's garbage is collected, and its memory and DOM nodes are counted. Ends
  * with 1 where they go on growing. Needs chromium.
  */
@@ -7,13 +7,13 @@ import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { createApp } from '../env-server/app.ts';
 import { writeSampleRun } from '../shared/dashboard/sample-runs.test-data.ts';
 import { createDashboard } from '../trainer/dashboard/server.ts';
+import { scriptFlags } from './flags.ts';
 
-const { values } = parseArgs({
+const { values } = scriptFlags(import.meta.filename, {
   options: {
     rows: { type: 'string', default: '20000' },
     sessions: { type: 'string', default: '2000' },

@@ -1,14 +1,15 @@
 /**
- * What the pages about runs take in a browser: `npm run bench:web [-- --runs 10000 --rows 100000 --long-rows 1000000]`.
- * Needs chromium. The computing time of the page's main thread is measured too, which other work on the machine hardly changes.
+ * What the pages about runs take in a browser: `npm run bench:web [-- --runs 10000 --rows 100000 --long-rows 1000000]`, the
+ * median of `--rounds 5`. Needs chromium (`--chromium /usr/bin/chromium`). The computing time of the page's main thread is
+ * measured too, which other work on the machine hardly changes.
  */
 import { appendFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { chromium } from 'playwright-core';
 import { writeSampleRun } from '../shared/dashboard/sample-runs.test-data.ts';
 import { createDashboard } from '../trainer/dashboard/server.ts';
+import { scriptFlags } from './flags.ts';
 import {
   type Cost,
   inNewPage,
@@ -20,7 +21,7 @@ import {
 } from './web/page-measurements.ts';
 import { writeLongRun, writeManyRuns } from './web/sample-folders.ts';
 
-const { values } = parseArgs({
+const { values } = scriptFlags(import.meta.filename, {
   options: {
     runs: { type: 'string', default: '10000' },
     rows: { type: 'string', default: '100000' },
