@@ -4,7 +4,7 @@ import t from 'tap';
 /** Scripts whose `--help` is the comment that they begin with. */
 const SCRIPTS = globSync('bench/*.ts')
   .map(script => ({ script, source: readFileSync(script, 'utf8') }))
-  .filter(({ source }) => source.includes('= scriptFlags(import.meta.filename'));
+  .filter(({ source }) => /= scriptFlags\(import/.test(source));
 
 t.test('the comment that a benchmark begins with names all of its flags', async t => {
   t.ok(SCRIPTS.length > 10);
