@@ -149,7 +149,7 @@ t.test(
           policy: { init: base, context: 96, value_head: false },
           rollout: {
             prompt: 'chat',
-            env_groups: 2,
+            env_groups: 1,
             group_size: 2,
             asynchronous: { max_staleness: 1 },
             agent: { command, processes: 2, timeout_s: 60 },
@@ -161,7 +161,7 @@ t.test(
       const rows = trainingRows(run);
       t.equal(rows.length, 2);
       for (const row of rows) t.match(row, { 'gateway/calls': 1, 'gateway/failed_attempts': 0 });
-      if (name === 'remote') t.ok(rows[0]['generation/engine_0/requests'] >= 4);
+      if (name === 'remote') t.ok(rows[0]['generation/engine_0/requests'] >= 2);
     }
   },
 );

@@ -174,10 +174,10 @@ class Connection {
     this.#socket.pause();
   }
 
-  #readAgain(): void {
-    this.#isStopped = false;
+  /** To be called once for each time that it was stopped. */
+  resumeReading(): void {
     Reflect.deleteProperty(this.#socket, 'resume');
-    this.#socket.resume();
+    if (!this.#socket.destroyed) this.#socket.resume();
   }
 
   #awaitReply(): void {
@@ -203,8 +203,27 @@ class Connection {
     this.#response = waiting.response;
     if (this.#waiting.length > 0) this.#awaitReply();
     waiting.task();
-    if (this.#isStopped && this.#waiting.length < MAX_WAITING / 2) this.#readAgain();
+    if (this.#isStopped && this.#waiting.length < MAX_WAITING / 2) {
+      this.#isStopped = false;
+      readAgain(this);
+    }
   }
+}
+
+const toRead = new Queue<Connection>();
+
+/**
+ * Reads a connection that was stopped. One of them has its turn in a round of the event loop: a read of 64 KiB is parsed as
+ * a whole, which takes as long as 1,500 requests.
+ */
+function readAgain(connection: Connection): void {
+  toRead.push(connection);
+  if (toRead.length === 1) setImmediate(readNext);
+}
+
+function readNext(): void {
+  toRead.shift()?.resumeReading();
+  if (toRead.length > 0) setImmediate(readNext);
 }
 
 function isDone(response: ServerResponse | undefined): boolean {
