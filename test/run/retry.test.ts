@@ -13,6 +13,9 @@ disable-coverage: true
 jobs: 3
 `;
 const PASSES = "import t from 'tap';\nt.test('passes', async t => {\n  t.ok(true);\n});\n";
+/** A file that has something cleared away when its process ends, and one that takes long to load. */
+const CLEARS = `${PASSES}t.teardown(() => {});\n`;
+const LOADS = `import { setTimeout } from 'node:timers/promises';\nawait setTimeout(200);\n${PASSES}`;
 /** A test file that does something when it runs for the first time, and passes after that. */
 const first = (what: string) => `
 import { existsSync, writeFileSync } from 'node:fs';
@@ -50,7 +53,7 @@ t.test(
     const { status, said } = runTests(t, {
       fails: { 'a.test.ts': first('t.fail()'), 'b.test.ts': PASSES },
       crashes: { 'a.test.ts': PASSES, 'b.test.ts': first("process.kill(process.pid, 'SIGKILL')") },
-      passes: { 'a.test.ts': PASSES },
+      passes: { 'a.test.ts': CLEARS, 'b.test.ts': LOADS },
     });
     t.equal(status, 0);
     t.equal(said[0], 'second run of what failed: crashes/b.test.ts fails/a.test.ts');
@@ -58,7 +61,7 @@ t.test(
       'flaky: crashes/b.test.ts failed once and passed alone',
       'flaky: fails/a.test.ts failed once and passed alone',
       // An assertion of each test; two after each file, by the runner.
-      '# { total: 15, pass: 15 }',
+      '# { total: 18, pass: 18 }',
       '',
     ]);
   },
