@@ -60,7 +60,7 @@ t.test(
     await page.getByLabel('Group').fill('');
     await card.waitFor();
     await ask('DELETE', `v1/sessions/${first.id}`);
-    await card.getByText('left').waitFor();
+    await card.getByText('left', { exact: true }).waitFor();
     await page.getByText('1 open, 1 ended in the last minute').waitFor();
     await card.getByRole('link').click();
     await seeFigure(page, 'Step', '2 of');
