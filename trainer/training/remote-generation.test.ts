@@ -93,7 +93,7 @@ t.test(
       settings('remote', {
         policy: { init: base, value_head: true },
         algorithm: { advantage: 'gae' },
-        training: { steps: 4 },
+        training: { steps: 5 },
         rollout: { asynchronous: { max_staleness: 1 } },
         generation: {
           engine: 'ragen',
@@ -105,7 +105,7 @@ t.test(
       }),
     );
     const rows = trainingRows(run);
-    t.equal(rows.length, 4);
+    t.equal(rows.length, 5);
     for (const row of rows) {
       t.ok(row['generation/logprob_gap_max'] < 1e-4, `gap ${row['generation/logprob_gap_max']}`);
       t.equal(row['generation/engine_0/failures'], 0);
@@ -149,7 +149,7 @@ t.test(
           policy: { init: base, context: 96, value_head: false },
           rollout: {
             prompt: 'chat',
-            env_groups: 1,
+            env_groups: 2,
             group_size: 2,
             asynchronous: { max_staleness: 1 },
             agent: { command, processes: 2, timeout_s: 60 },
@@ -161,7 +161,7 @@ t.test(
       const rows = trainingRows(run);
       t.equal(rows.length, 2);
       for (const row of rows) t.match(row, { 'gateway/calls': 1, 'gateway/failed_attempts': 0 });
-      if (name === 'remote') t.ok(rows[0]['generation/engine_0/requests'] >= 2);
+      if (name === 'remote') t.ok(rows[0]['generation/engine_0/requests'] >= 4);
     }
   },
 );
