@@ -10,7 +10,7 @@ import type { RunSummary } from '../../training/run-folder/report.ts';
 import { openRunFolder, runFolderAt } from '../../training/run-folder/run-folder.ts';
 import { withoutRevisions } from '../hub/local-models.ts';
 import type { ChildProgram } from '../processes/child-process.ts';
-import { INTERRUPTED_STATUS, stopSignal } from '../processes/stop-signal.ts';
+import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
 import { startTrainer } from '../processes/trainer-process.ts';
 import { halvingRounds, roundValue, survivors } from './halving.ts';
 import { readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
@@ -43,7 +43,7 @@ export async function sweep(
     return 0;
   }
   mkdirSync(folder, { recursive: true });
-  const stop = stopping();
+  using stop = stopping();
   const state: SweepState = { folder, plan, settings, outcomes, options, stop };
   for (const step of plan.halving ? halvingRounds(plan.halving, settings[0].training.steps) : []) {
     await runAll(state, step);
@@ -164,15 +164,20 @@ function canChange(override: string): boolean {
 /** Passes requests to stop on to the runs that are going on: the first asks them for a checkpoint, the second ends them. */
 function stopping() {
   const children = new Set<ChildProgram>();
-  const signal = stopSignal(() => {
+  const requests = stopRequests(() => {
     for (const child of children) child.stop();
   });
-  process.on('exit', () => {
+  const killAll = () => {
     for (const child of children) child.kill();
-  });
+  };
+  process.on('exit', killAll);
   return {
     get asked(): boolean {
-      return signal.aborted;
+      return requests.signal.aborted;
+    },
+    [Symbol.dispose]() {
+      requests[Symbol.dispose]();
+      process.off('exit', killAll);
     },
     async during(running: ChildProgram): Promise<number> {
       children.add(running);
