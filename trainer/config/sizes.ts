@@ -60,7 +60,7 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
   const blocks = Math.ceil(open / workers) * Math.ceil(policy.context / BLOCK_SIZE);
   const cache = Math.min(onGpu ? Infinity : MAX_CACHE_BYTES, blocks * blockBytes(config, config.layers));
   const tokens = policy.micro_batch_tokens;
-  const logits = KEPT.vocabulary * config.vocabularySize * Math.min(tokens, logitRows(config));
+  const logits = KEPT.vocabulary * config.vocabularySize * Math.min(tokens, logitRows(config, onGpu));
   const activations = FLOAT_BYTES * (tokens * keptByLayers(config, policy.recompute) + logits);
   const criticSizes = critic && sizesOfCritic(critic, policy, { workers, onGpu });
   const memory = [
