@@ -219,7 +219,7 @@ function inParts(whole: Piece, products: MatrixMultiplication, scratch: ScratchS
 function partLength({ rows, columns, inner, batch }: ProductSizes, products: MatrixMultiplication): number {
   if (batch[0] * batch[1] > 1) return inner;
   const { extent, large } = tileOf(rows, columns, 1, products);
-  const [workgroups, least] = large ? [256, 256] : [1024, 128];
+  const [workgroups, least] = large ? [128, 256] : [1024, 128];
   const tiles = Math.ceil(rows / extent) * Math.ceil(columns / extent);
   const parts = Math.min(MOST_PARTS, Math.ceil(workgroups / tiles), Math.floor(inner / least));
   return parts < 2 ? inner : Math.ceil(inner / parts / ALIGNMENT) * ALIGNMENT;
