@@ -25,8 +25,8 @@ import {
   type WorkerTask,
 } from './protocol.ts';
 
-/** So long do watched tokens wait for more, but for the first of a response: to report one costs more than to sample it. */
-const WATCH_INTERVAL_MS = 10;
+/** So long do watched tokens wait for more, but for the first of a response: to report and to send one costs more than to sample it. */
+const WATCH_INTERVAL_MS = 20;
 
 /**
  * One worker thread of a local policy: generates for its sequences, and takes its share of scores and updates. Does one
