@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { exportSite } from '../dashboard/export.ts';
 import { createDashboard } from '../dashboard/server.ts';
-import { stopSignal } from './processes/stop-signal.ts';
+import { stopRequests } from './processes/stop-signal.ts';
 
 /** Where the pages are unless told otherwise: above the environment server's port. */
 const DEFAULT_PORT = 8090;
@@ -45,10 +45,11 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
     return 0;
   }
   const app = await createDashboard({ runs: resolve(runs), server, leaderboard, host, allowedHosts });
-  const stopped = new Promise<void>(stop => stopSignal(stop));
+  const stopped = Promise.withResolvers<void>();
+  using _requests = stopRequests(stopped.resolve);
   const address = await listen(host, options.port);
   console.log(`ragen dashboard of ${runs} on ${address}/runs/ (Ctrl-C ends it)`);
-  await stopped;
+  await stopped.promise;
   await app.close();
   return 0;
 

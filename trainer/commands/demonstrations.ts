@@ -13,7 +13,7 @@ import { writeJsonLines } from '../tracking/jsonlines.ts';
 import { openProgress, type Progress, shownShare } from '../tracking/progress.ts';
 import { agentRollouts, openTextRunContext, type TextRunContext } from '../training/setup/run-context.ts';
 import { hasWeights, openPlayer } from './evaluate/players.ts';
-import { stopSignal } from './processes/stop-signal.ts';
+import { stopRequests } from './processes/stop-signal.ts';
 
 export interface DemonstrationsOptions {
   /** File to write. */
@@ -47,7 +47,8 @@ export async function demonstrations(
   }
   const settings = loadRunSettings(config, overrides, options.policy === undefined ? 'play' : 'train');
   const player = settings.warm_start ?? validateConfig({ policy: 'optimal' }, WarmStart);
-  const stop = stopSignal(() => progress.note('stopping'));
+  using requests = stopRequests(() => progress.note('stopping'));
+  const { signal: stop } = requests;
   const plans = planGroups({
     tags: splitGroups(settings.train_tags, player.episodes),
     groupSize: attempts,

@@ -9,7 +9,7 @@ import { type Checkpoint, latestCheckpoint, readCheckpoint } from '../training/r
 import { diagnoseCheckpoint } from '../training/run-folder/diagnose-checkpoint.ts';
 import { openRunFolder } from '../training/run-folder/run-folder.ts';
 import { localSettings } from './hub/local-models.ts';
-import { stopSignal } from './processes/stop-signal.ts';
+import { stopRequests } from './processes/stop-signal.ts';
 
 export interface DiagnoseOptions {
   readonly json?: boolean;
@@ -36,7 +36,8 @@ export async function diagnose(
       'gradients are told apart by the spread within groups: add rollout.group_size=8 to see them',
     );
   }
-  const stop = stopSignal(() => progress.note('stopping'));
+  using requests = stopRequests(() => progress.note('stopping'));
+  const { signal: stop } = requests;
   const { local } = await localSettings(settings, { progress, signal: stop });
   const diagnosis = await diagnoseCheckpoint({ run, checkpoint }, local, progress.warn, stop);
   console.log(options.json ? JSON.stringify(diagnosis, null, 1) : diagnosisText(diagnosis.metrics));

@@ -8,7 +8,7 @@ import { Models } from '../serve/models.ts';
 import type { RuntimeChoice } from '../tensor/runtime/choice.ts';
 import { openProgress } from '../tracking/progress.ts';
 import { localModel } from './hub/local-models.ts';
-import { stopSignal } from './processes/stop-signal.ts';
+import { stopRequests } from './processes/stop-signal.ts';
 
 /** Environment variables that hold tokens: those on a command line could be read by others. */
 const TOKEN_VARIABLE = 'RAGEN_SERVE_TOKEN';
@@ -72,7 +72,8 @@ export async function serve(target: string, options: ServeOptions): Promise<numb
       adminToken: process.env[ADMIN_TOKEN_VARIABLE],
     });
     await app.listen({ host, port });
-    const stop = stopSignal(() => console.log('stopping'));
+    using requests = stopRequests(() => console.log('stopping'));
+    const { signal: stop } = requests;
     const { port: bound } = app.server.address() as AddressInfo;
     const shown = host.includes(':') ? `[${host}]` : host;
     console.log(

@@ -37,6 +37,7 @@ import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './
 import type { SourcePosition } from './sources/episode-source.ts';
 import { StreamedSource } from './sources/streamed-source.ts';
 import { runSupervision } from './supervised/supervision.ts';
+import { readWarmStart, removeWarmStart, type WarmStartProgress } from './supervised/warm-start-progress.ts';
 import { levelHash, playValidation, validationPlan, validationSets } from './validation.ts';
 
 /** Trains to the end or until stopped; undefined when it was stopped before its first step or before it could go on. */
@@ -48,7 +49,11 @@ export async function trainRun(
 ): Promise<RunSummary | undefined> {
   const note = progress.note.bind(progress);
   const checkpoint = latestCheckpoint(run);
-  note(checkpoint ? `resuming ${run.path} at step ${checkpoint.state.step}` : `run folder ${run.path}`);
+  const warmStart = checkpoint || !settings.warm_start ? undefined : readWarmStart(run);
+  if (checkpoint) note(`resuming ${run.path} at step ${checkpoint.state.step}`);
+  else if (warmStart) {
+    note(`resuming ${run.path} in its warm start, after ${warmStart.state.updates} optimizer steps`);
+  } else note(`run folder ${run.path}`);
   const done = {
     step: checkpoint?.state.step ?? -1,
     validation: checkpoint?.state.validations.at(-1)?.step ?? -1,
@@ -60,7 +65,8 @@ export async function trainRun(
   ]);
   dropGroupRows(run.groups, done.step);
   try {
-    const parts = { run, settings, progress: status.progress, stop, tracker, checkpoint, status };
+    const shown = { progress: status.progress, tracker, status };
+    const parts = { run, settings, stop, checkpoint, warmStart, ...shown };
     const summary = await trainTracked(parts);
     status.end(!summary || summary.ended === 'stopped' ? 'stopped' : 'finished');
     return summary;
@@ -92,13 +98,15 @@ interface TrackedParts {
   readonly stop: AbortSignal;
   readonly tracker: Tracker;
   readonly checkpoint: ReturnType<typeof latestCheckpoint>;
+  /** What a stopped warm start has kept. */
+  readonly warmStart: WarmStartProgress | undefined;
   readonly status: RunStatusFile;
 }
 
 async function trainTracked(parts: TrackedParts): Promise<RunSummary | undefined> {
-  const { settings, progress, stop, checkpoint } = parts;
+  const { settings, progress, stop, checkpoint, warmStart } = parts;
   const scratch = settings.policy.init === 'scratch' ? undefined : settings.policy.init;
-  const folder = checkpoint?.policy ?? scratch;
+  const folder = checkpoint?.policy ?? warmStart?.policy ?? scratch;
   const context = await unlessStopped(stop, openRunContext(settings, folder, progress.warn, stop));
   if (!context) return undefined;
   try {
@@ -117,7 +125,7 @@ async function trainActor(
   context: RunContext,
   actor: LocalPolicy,
 ): Promise<RunSummary | undefined> {
-  const { run, settings, progress, stop, tracker, checkpoint, status } = parts;
+  const { run, settings, progress, stop, tracker, checkpoint, warmStart, status } = parts;
   let policy: LocalPolicy | ActorCritic = actor;
   try {
     const critic = await criticShape(settings, actor.config);
@@ -126,13 +134,15 @@ async function trainActor(
     progress.note(
       `policy on ${actor.description}; about ${shownBytes(totalBytes)} of memory, ${shownBytes(machineMemory())} are there`,
     );
-    const start = { run, settings, context, policy: actor, tracker, progress, stop };
+    const resumed = warmStart?.state;
+    const start = { run, settings, context, policy: actor, tracker, progress, stop, resumed };
     const begun = checkpoint ? undefined : await unlessStopped(stop, begin(start));
     const state = checkpoint?.state ?? begun;
     if (!state) return undefined;
     policy = await withCritic(settings, actor, checkpoint?.policy);
     await prepareOptimizer(settings, actor, checkpoint);
     if (begun) await firstCheckpoint(run, settings, policy, begun);
+    removeWarmStart(run);
     return await trainFrom({ ...parts, context, actor, policy }, state);
   } finally {
     await policy.close();
@@ -196,6 +206,8 @@ async function trainFrom(parts: TrainedParts, state: TrainerState): Promise<RunS
 
 interface RunStart {
   readonly run: RunFolder;
+  /** Where a stopped warm start was. */
+  readonly resumed: WarmStartProgress['state'] | undefined;
   readonly settings: RunSettings;
   readonly context: RunContext;
   readonly policy: Policy;
@@ -206,11 +218,12 @@ interface RunStart {
 
 /** What comes before the first step, besides its checkpoint: the levels to leave out, the warm start, the reference. */
 async function begin(parts: RunStart): Promise<TrainerState> {
-  const { run, settings, policy } = parts;
+  const { run, settings, policy, resumed } = parts;
   const startedAt = performance.now();
+  const elapsed = () => (resumed?.seconds ?? 0) + (performance.now() - startedAt) / 1000;
   const validationLevels = settings.validation.unseen_levels ? await surveyLevels(parts) : [];
-  if (settings.warm_start) await runSupervision(parts, new Set(validationLevels));
-  const seconds = (performance.now() - startedAt) / 1000;
+  if (settings.warm_start) await runSupervision({ ...parts, elapsed }, new Set(validationLevels));
+  const seconds = elapsed();
   if (
     needsReference(settings) &&
     settings.policy.reference === null &&

@@ -28,9 +28,14 @@ const turnsOf = new WeakMap<Lake, Map<number, Turn[]>>();
 /**
  * The best actions of a turn that are carried out without looking in between, when `turns` turns of at most `count`
  * actions are left: value iteration over whole turns, exact for up to three actions.
- * @returns action names, empty where the episode is over
+ * @returns action names, empty on the goal; undefined where no turns of up to three actions reach the goal
  */
-export function* bestTurn(lake: Lake, position: number, count: number, turns: number): Sliced<string[]> {
+export function* bestTurn(
+  lake: Lake,
+  position: number,
+  count: number,
+  turns: number,
+): Sliced<string[] | undefined> {
   const longest = Math.min(count, MAX_SEQUENCE_LENGTH);
   const ofLake = turnsOf.get(lake) ?? new Map<number, Turn[]>();
   turnsOf.set(lake, ofLake);
@@ -40,7 +45,8 @@ export function* bestTurn(lake: Lake, position: number, count: number, turns: nu
     known.push(turnBefore(lake, known.at(-1)?.values ?? ends(lake), longest));
     if (known.length % TURNS_AT_A_TIME === 0) yield;
   }
-  const { choices } = known[Math.min(turns, known.length) - 1];
+  const { values, choices } = known[Math.min(turns, known.length) - 1];
+  if (values[position] === 0) return undefined;
   return choices[position].map(direction => ACTIONS.names[direction]);
 }
 

@@ -72,14 +72,22 @@ function* bestDirection(lake: Lake, position: number, stepsToGo: number): Sliced
 export const optimal = {
   title: 'Value iteration with the slip probabilities and the steps or turns left',
   plan(state: FrozenLakeState, count: number, _rng?: Random, turns?: number) {
-    const { lake, position, steps } = state;
-    return inScheduledSlices(
-      turns !== undefined && turns < lake.max_steps
-        ? bestTurn(lake, position, Math.min(count, lake.max_steps - steps), turns)
-        : bestActions(state, count),
-    );
+    return inScheduledSlices(bestPlan(state, count, turns));
   },
 } satisfies ReferencePolicy<FrozenLakeState>;
+
+/**
+ * The best turn where few turns are left. Where turns of three moves are too short for the way to the goal it goes on as if no
+ * move slipped: exact on lakes where none does.
+ */
+function* bestPlan(state: FrozenLakeState, count: number, turns?: number): Sliced<string[]> {
+  const { lake, position, steps } = state;
+  const turn =
+    turns !== undefined && turns < lake.max_steps
+      ? yield* bestTurn(lake, position, Math.min(count, lake.max_steps - steps), turns)
+      : undefined;
+  return turn ?? (yield* bestActions(state, count));
+}
 
 function* bestActions({ lake, position, steps }: FrozenLakeState, count: number): Sliced<string[]> {
   const actions: string[] = [];

@@ -12,7 +12,7 @@ import { openRunFolder, type RunFolder } from '../../training/run-folder/run-fol
 import { agentRollouts } from '../../training/setup/run-context.ts';
 import { playValidation, validationPlan } from '../../training/validation.ts';
 import { localSettings } from '../hub/local-models.ts';
-import { stopSignal } from '../processes/stop-signal.ts';
+import { stopRequests } from '../processes/stop-signal.ts';
 import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
 import { hasWeights, openPlayer, playerFolders } from './players.ts';
 
@@ -61,7 +61,8 @@ export async function evaluate(
     overrides,
     names.some(hasWeights) ? 'train' : 'play',
   );
-  const stop = stopSignal(() => progress.note('stopping'));
+  using requests = stopRequests(() => progress.note('stopping'));
+  const { signal: stop } = requests;
   const { local } = await localSettings(settings, { progress, signal: stop });
   const folders = await playerFolders(names, { progress, signal: stop });
   const note = progress.note.bind(progress);

@@ -2,14 +2,16 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import t from 'tap';
+import { stopRequests } from './stop-signal.ts';
 
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 const source = new URL('./stop-signal.ts', import.meta.url).href;
 
 /** A program that says when it is asked to stop, and then goes on for as long as it is let. */
 function stubborn(stdio: 'ipc' | 'ignore') {
   const code = `
-    import { stopSignal } from ${JSON.stringify(source)};
-    const signal = stopSignal(() => console.log('asked'));
+    import { stopRequests } from ${JSON.stringify(source)};
+    const { signal } = stopRequests(() => console.log('asked'));
     signal.addEventListener('abort', () => console.log(signal.reason.name));
     const timer = setInterval(() => {}, 1000);
     process.once('SIGUSR2', () => clearInterval(timer));
@@ -60,4 +62,14 @@ t.test('the channel to its parent does not keep a program that is done', async t
   t.equal(await line(), 'ready');
   program.kill('SIGUSR2');
   t.same(await ended, [0, null]);
+});
+
+t.test('what is over listens to nothing', async t => {
+  const listeners = () => [...SIGNALS, 'disconnect'].map(name => process.listenerCount(name));
+  const before = listeners();
+  for (let i = 0; i < 20; i++) {
+    using _requests = stopRequests(() => {});
+    t.ok(process.listenerCount('SIGINT') > before[0]);
+  }
+  t.same(listeners(), before);
 });

@@ -4,12 +4,18 @@ export const INTERRUPTED_STATUS = 130;
 /** Signals so close together are one request: a terminal and npm each pass Ctrl-C on, and then the parent is gone as well. */
 const BURST_MS = 1000;
 
+/** A program's readiness to be stopped; disposing of it leaves the signals of the process to their usual effect. */
+export interface StopRequests extends Disposable {
+  /** Aborted at the first request. */
+  readonly signal: AbortSignal;
+}
+
 /**
- * A signal that is aborted when the program is asked to stop: Ctrl-C, SIGTERM, a closed terminal, or the end of the
+ * Has a signal that is aborted when the program is asked to stop: Ctrl-C, SIGTERM, a closed terminal, or the end of the
  * process that started it and kept a channel to it. A second request by signal, from a second later on, ends the process at once.
  * @param onFirst told of the first request
  */
-export function stopSignal(onFirst: () => void): AbortSignal {
+export function stopRequests(onFirst: () => void): StopRequests {
   const controller = new AbortController();
   let askedAt = 0;
   const stop = () => {
@@ -18,16 +24,21 @@ export function stopSignal(onFirst: () => void): AbortSignal {
     controller.abort(new DOMException('asked to stop', 'AbortError'));
     onFirst();
   };
-  for (const name of STOP_SIGNALS) {
-    process.on(name, () => {
-      if (controller.signal.aborted && performance.now() - askedAt >= BURST_MS) endNow();
-      else stop();
-    });
-  }
+  const onSignal = () => {
+    if (controller.signal.aborted && performance.now() - askedAt >= BURST_MS) endNow();
+    else stop();
+  };
+  for (const name of STOP_SIGNALS) process.on(name, onSignal);
   if (process.connected) process.once('disconnect', stop);
   // Listening would keep the program alive for as long as its parent is.
   process.channel?.unref();
-  return controller.signal;
+  return {
+    signal: controller.signal,
+    [Symbol.dispose]() {
+      for (const name of STOP_SIGNALS) process.off(name, onSignal);
+      process.off('disconnect', stop);
+    },
+  };
 }
 
 /**

@@ -10,9 +10,9 @@ import type { RunSummary } from '../../training/run-folder/report.ts';
 import { openRunFolder, runFolderAt } from '../../training/run-folder/run-folder.ts';
 import { withoutRevisions } from '../hub/local-models.ts';
 import type { ChildProgram } from '../processes/child-process.ts';
-import { INTERRUPTED_STATUS, stopSignal } from '../processes/stop-signal.ts';
+import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
 import { startTrainer } from '../processes/trainer-process.ts';
-import { halvingRounds, survivors } from './halving.ts';
+import { halvingRounds, roundValue, survivors } from './halving.ts';
 import { readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
 import { type SweepOutcome, sweepReport } from './sweep-report.ts';
 
@@ -43,7 +43,7 @@ export async function sweep(
     return 0;
   }
   mkdirSync(folder, { recursive: true });
-  const stop = stopping();
+  using stop = stopping();
   const state: SweepState = { folder, plan, settings, outcomes, options, stop };
   for (const step of plan.halving ? halvingRounds(plan.halving, settings[0].training.steps) : []) {
     await runAll(state, step);
@@ -94,7 +94,11 @@ function dropLosers({ folder, plan, settings, outcomes }: SweepState, step: numb
   const { metric, mode } = settings[0].training.monitor;
   const results = running.map(i => ({
     variant: plan.runs[i].variant,
-    value: valueAt(folder, plan.runs[i], step, metric),
+    value: roundValue(validationsOf(folder, plan.runs[i]), {
+      step,
+      metric,
+      isOver: outcomes[i].status === 'done',
+    }),
   }));
   const kept = survivors(results, plan.halving!.factor, mode);
   for (const i of running) {
@@ -106,10 +110,6 @@ function dropLosers({ folder, plan, settings, outcomes }: SweepState, step: numb
 /** Whether a run has got to an iteration and been validated there. */
 function reached(folder: string, run: SweepRun, step: number): boolean {
   return validationsOf(folder, run).some(record => record.step >= step);
-}
-
-function valueAt(folder: string, run: SweepRun, step: number, metric: string): number | undefined {
-  return validationsOf(folder, run).find(record => record.step === step)?.metrics[metric];
 }
 
 function validationsOf(folder: string, { name }: SweepRun): readonly ValidationRecord[] {
@@ -164,15 +164,20 @@ function canChange(override: string): boolean {
 /** Passes requests to stop on to the runs that are going on: the first asks them for a checkpoint, the second ends them. */
 function stopping() {
   const children = new Set<ChildProgram>();
-  const signal = stopSignal(() => {
+  const requests = stopRequests(() => {
     for (const child of children) child.stop();
   });
-  process.on('exit', () => {
+  const killAll = () => {
     for (const child of children) child.kill();
-  });
+  };
+  process.on('exit', killAll);
   return {
     get asked(): boolean {
-      return signal.aborted;
+      return requests.signal.aborted;
+    },
+    [Symbol.dispose]() {
+      requests[Symbol.dispose]();
+      process.off('exit', killAll);
     },
     async during(running: ChildProgram): Promise<number> {
       children.add(running);

@@ -29,7 +29,9 @@ t.test('without a server the vocabulary is left open, and a folder needs none', 
   t.match(await dryRun(settings, never), /with one word, and 16 for each other: .* no server answered/);
   const init = new URL('../../../test/golden/models/qwen2-tiny', import.meta.url).pathname;
   const folder = { ...settings, policy: { ...settings.policy, init } };
-  t.match(await dryRun(folder, never), new RegExp(`from ${init}`));
+  const text = await dryRun(folder, never);
+  t.match(text, new RegExp(`from ${init}`));
+  t.match(text, '# first prompts: not checked against the context, as no server answered');
   const lora = {
     rank: 2,
     alpha: 4,
@@ -41,6 +43,27 @@ t.test('without a server the vocabulary is left open, and a folder needs none', 
   };
   const adapted = { ...folder, policy: { ...folder.policy, lora } };
   t.match(await dryRun(adapted, never), /# learned: \d+ of them \(.*\), adapters and value head/);
+});
+
+t.test('the first prompt of a tag is measured, and refused where the context cannot hold it', async t => {
+  const [server] = (await serve(t)).servers;
+  const init = new URL('../../../test/golden/models/qwen2-tiny', import.meta.url).pathname;
+  const dry = (context: number) =>
+    dryRun(
+      tinySettings(server.name, t.testdir(), 'tiny', {
+        policy: { init, context },
+        rollout: { prompt: 'chat' },
+        loss: { entropy_coefficient: 0 },
+      }),
+      never,
+    );
+  const line = /# first prompt of Lake: (\d+) of 1000 tokens, with room for 6 of a response/;
+  const length = Number(line.exec(await dry(1000))?.[1]);
+  t.ok(length > 100);
+  t.match(await dry(length + 2), 'tokens, with room for 2 of the 6 of a response');
+  await t.rejects(dry(length), {
+    message: `tags.Lake: the prompt of turn 1 has ${length} tokens, the policy's context holds ${length}: raise policy.context`,
+  });
 });
 
 t.test('a model whose files do not fit is refused before anything is loaded', async t => {

@@ -15,7 +15,7 @@ import {
 import { checkInitialModel } from '../../training/setup/check-model.ts';
 import { findServer } from '../../training/setup/find-server.ts';
 import { type LocalSettings, localSettings } from '../hub/local-models.ts';
-import { INTERRUPTED_STATUS, stopSignal } from '../processes/stop-signal.ts';
+import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
 import { dryRun } from './dry-run.ts';
 
 export interface TrainOptions {
@@ -73,13 +73,15 @@ interface PreparedRun {
 async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainOptions): Promise<number> {
   const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
   if (options.dryRun) {
-    const signal = stopSignal(() => {});
+    using requests = stopRequests(() => {});
+    const { signal } = requests;
     const { local, named } = await localSettings(settings, { progress, signal });
     process.stdout.write(await dryRun(local, signal, named));
     return 0;
   }
   let stopping = 'stopping before the run has begun';
-  const stop = stopSignal(() => progress.note(stopping));
+  using requests = stopRequests(() => progress.note(stopping));
+  const { signal: stop } = requests;
   let models: LocalSettings;
   try {
     models = await localSettings(settings, { progress, signal: stop });

@@ -25,6 +25,8 @@ export interface RunFolder {
   readonly checkpoints: string;
   /** The checkpoint with the best monitored metric, where it is kept. */
   readonly best: string;
+  /** What a warm start that is not over has learned so far, and from what. */
+  readonly warmStart: string;
   /** The policy as training found it, kept where a KL term compares with it. */
   readonly reference: string;
   /** The same as later iterations left it, where it is refreshed. */
@@ -49,6 +51,7 @@ export function runFolderAt(path: string): RunFolder {
     tokens: join(path, RUN_FILES.tokens),
     checkpoints: join(path, 'checkpoints'),
     best: join(path, 'checkpoints', 'best'),
+    warmStart: join(path, 'warm-start'),
     reference: join(path, 'reference'),
     references: join(path, 'references'),
     summary: join(path, RUN_FILES.summary),

@@ -7,13 +7,16 @@ import { validateConfig } from '../../../shared/config.ts';
 import { demonstrations } from '../../commands/demonstrations.ts';
 import { checkRunSettings } from '../../config/load.ts';
 import { RunSettings } from '../../config/settings.ts';
+import { LocalPolicy } from '../../policy/local-policy.ts';
+import type { UpdateBatch, UpdateSettings } from '../../policy/policy.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
-import { silentProgress } from '../../tracking/progress.ts';
+import { type Progress, silentProgress } from '../../tracking/progress.ts';
 import { trainRun } from '../run.ts';
 import { latestCheckpoint } from '../run-folder/checkpoint.ts';
-import { createRunFolder } from '../run-folder/run-folder.ts';
+import { createRunFolder, type RunFolder } from '../run-folder/run-folder.ts';
 import { type Row, tinySettings, trainTiny, weightsOf } from '../runs.test-data.ts';
+import { readWarmStart } from './warm-start-progress.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
 const MAX_MS = 900_000;
@@ -68,6 +71,116 @@ t.test(
     t.ok(validation[3] < validation[0]);
   },
 );
+
+t.test('demonstrations longer than the context are left out', { timeout: MAX_MS }, async t => {
+  const [server] = (await serve(t)).servers;
+  const folder = t.testdir();
+  const warm_start = { policy: 'optimal', episodes: 20, epochs: 1, batch_size: 4 };
+  const taught = async (context: number) => {
+    const warnings: string[] = [];
+    const settings = tinySettings(server.name, folder, `context-${context}`, {
+      policy: { context },
+      training: { steps: 0 },
+      validation: { episodes: 1 },
+      warm_start,
+    });
+    const progress = { ...silentProgress, warn: (text: string) => warnings.push(text) };
+    const run = await trainTiny(settings, progress);
+    const [first] = (readJsonLines(run.metrics) as Row[]).filter(row => 'sft/episodes' in row);
+    return { warnings, tooLong: first['sft/too_long'] };
+  };
+  const some = await taught(24);
+  t.ok(some.tooLong > 0);
+  t.match(some.warnings, [`${some.tooLong} demonstrations are longer than policy.context 24 and left out`]);
+  t.same(await taught(40), { warnings: [], tooLong: 0 });
+  await t.rejects(taught(23), /no demonstration fits policy\.context 23: the shortest has 24 tokens/);
+});
+
+t.test('a warm start that was stopped goes on bit for bit', { timeout: MAX_MS }, async t => {
+  const [server] = (await serve(t)).servers;
+  const folder = t.testdir();
+  const settings = (name: string) =>
+    tinySettings(server.name, folder, name, {
+      warm_start: {
+        policy: 'optimal',
+        episodes: 20,
+        epochs: 4,
+        batch_size: 4,
+        random_turns: 0.2,
+        validation_share: 0.2,
+      },
+    });
+  const whole = await trainTiny(settings('whole'));
+  const epochs = ({ metrics }: RunFolder) =>
+    sftRows(metrics).map(row => [row['sft/epoch'], row['sft/loss'], row['sft/validation_loss']]);
+  t.equal(epochs(whole).length, 4);
+
+  const stopped = createRunFolder(settings('stopped'), 'x');
+  const { metrics } = stopped;
+  const goOn = (progress: Progress, stop: AbortController) =>
+    trainRun(stopped, settings('stopped'), progress, stop.signal);
+  const abort = (stop: AbortController) => stop.abort(new DOMException('stop', 'AbortError'));
+  const afterEpoch = new AbortController();
+  const watching = { ...silentProgress, update: (done: number) => done === 1 && abort(afterEpoch) };
+  t.equal(await goOn(watching, afterEpoch), undefined);
+  t.match(readWarmStart(stopped)?.state, { updates: 4, demonstrations: 20 });
+  t.equal(epochs(stopped).length, 1);
+
+  const withinEpoch = new AbortController();
+  const update = LocalPolicy.prototype.update;
+  let updates = 0;
+  const counted = t.capture(
+    LocalPolicy.prototype,
+    'update',
+    async function (this: LocalPolicy, batch: UpdateBatch, own: UpdateSettings) {
+      const result = await update.call(this, batch, own);
+      if (++updates === 6) abort(withinEpoch);
+      return result;
+    },
+  );
+  t.equal(await goOn(silentProgress, withinEpoch), undefined);
+  counted.restore();
+  t.match(readWarmStart(stopped)?.state, { updates: 10, epochMetrics: { length: 2 } });
+  t.equal(epochs(stopped).length, 2);
+  t.equal(latestCheckpoint(stopped), undefined);
+
+  const games = join(stopped.warmStart, 'demonstrations.jsonl');
+  t.equal(readJsonLines(games).length, 20, 'games are not played again');
+  await goOn(silentProgress, new AbortController());
+  t.same(epochs(stopped), epochs(whole));
+  t.ok(weightsOf(stopped).equals(weightsOf(whole)), 'the same weights, bit for bit');
+  t.equal((readJsonLines(metrics) as Row[]).filter(row => 'sft/episodes' in row).length, 1);
+  t.notOk(existsSync(stopped.warmStart), 'nothing is kept of a warm start that is over');
+});
+
+t.test('a stopped warm start refuses files that have changed', { timeout: MAX_MS }, async t => {
+  const folder = t.testdir();
+  const file = join(folder, 'chats.jsonl');
+  const line = `${JSON.stringify({
+    messages: [
+      { role: 'user', content: 'Which way?' },
+      { role: 'assistant', content: 'Up' },
+    ],
+  })}\n`;
+  writeFileSync(file, line.repeat(4));
+  const settings = validateConfig(
+    {
+      run: { folder, name: 'chats' },
+      policy: { init: QWEN, context: 64, value_head: false, workers: 1 },
+      warm_start: { files: [file], epochs: 3, batch_size: 2, warmup_steps: 0 },
+      training: { steps: 0 },
+      tracking: { tensorboard: false },
+    },
+    RunSettings,
+  );
+  const run = createRunFolder(settings, 'x');
+  const stop = new AbortController();
+  const progress = { ...silentProgress, update: () => stop.abort(new DOMException('stop', 'AbortError')) };
+  t.equal(await trainRun(run, settings, progress, stop.signal), undefined);
+  writeFileSync(file, line.repeat(5));
+  const resumed = trainRun(run, settings, silentProgress, new AbortController().signal);
+  await t.rejects(resumed, /has 5 conversations .* and had 4 conversations .* start a new run/);
+});
 
 t.test('a pretrained model learns a file of chats without any environment', { timeout: MAX_MS }, async t => {
   const folder = t.testdir();

@@ -12,44 +12,59 @@ import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { planGroups } from '../../rollout/tag.ts';
 import type { Progress } from '../../tracking/progress.ts';
 import type { Tracker } from '../../tracking/tracker.ts';
+import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { RunContext } from '../setup/run-context.ts';
 import { levelHash } from '../validation.ts';
 import { learnedTokens, type WarmStartSettings, warmStart } from './warm-start.ts';
+import {
+  readDemonstrations,
+  saveDemonstrations,
+  saveWarmStart,
+  type WarmStartState,
+} from './warm-start-progress.ts';
 
 export interface SupervisionParts {
+  readonly run: Pick<RunFolder, 'warmStart'>;
   readonly settings: RunSettings;
   readonly context: RunContext;
-  readonly policy: Pick<Policy, 'update' | 'score'>;
+  readonly policy: Pick<Policy, 'update' | 'score' | 'save'>;
   readonly tracker: Tracker;
   readonly progress: Progress;
   readonly stop: AbortSignal;
+  /** Where a stopped warm start was; the policy is the one that it kept. */
+  readonly resumed?: WarmStartState;
+  /** Seconds of the run so far. */
+  readonly elapsed: () => number;
 }
 
 /**
  * The supervised part of a run: demonstrations of a reference policy, or conversations from files; learned, and measured on
- * those held back.
+ * those held back. When it stops it keeps where it is, and after each epoch but the last.
  * @param validationLevels hashes of levels whose demonstrations are left out
+ * @throws Error where the files of a stopped one have changed
  */
 export async function runSupervision(
   parts: SupervisionParts,
   validationLevels: ReadonlySet<string>,
 ): Promise<void> {
-  const { settings, progress } = parts;
+  const { settings, progress, run, resumed } = parts;
   const warm = settings.warm_start!;
   progress.begin('warm start', warm.epochs, 0);
   try {
-    await learn(
-      parts,
-      warm,
-      warm.files.length > 0 ? fromFiles(parts, warm) : await played(parts, warm, validationLevels),
-    );
+    if (warm.files.length > 0) await learn(parts, warm, fromFiles(parts, warm));
+    else if (resumed) await learn(parts, warm, { demonstrations: readDemonstrations(run), metrics: {} });
+    else {
+      const supervision = await played(parts, warm, validationLevels);
+      saveDemonstrations(run, supervision.demonstrations);
+      await learn(parts, warm, supervision);
+    }
   } finally {
     progress.end();
   }
 }
 
 async function learn(
-  { settings, policy, tracker, progress, stop }: SupervisionParts,
+  { run, settings, policy, tracker, progress, stop, resumed, elapsed }: SupervisionParts,
   warm: WarmStartSettings,
   { demonstrations, metrics }: Supervision,
 ): Promise<void> {
@@ -59,13 +74,34 @@ async function learn(
     mixSeed(settings.seed, PURPOSE.heldBack),
   );
   const measured = () => validationLoss(policy, validation, warm);
-  tracker.write(0, { ...metrics, ...(await measured()) });
+  const rows: Metrics[] = [];
+  const write = (row: Metrics) => {
+    rows.push(row);
+    tracker.write(0, row);
+  };
+  const amount = {
+    demonstrations: demonstrations.length,
+    learnedTokens: demonstrations.reduce(
+      (total, one) => total + countOnes(learnedTokens(one, warm).lossMask),
+      0,
+    ),
+  };
+  if (resumed) assertSame(resumed, amount);
+  for (const row of resumed?.rows ?? [{ ...metrics, ...(await measured()) }]) write(row);
   await warmStart(policy, train, warm, {
     seed: settings.seed,
     signal: stop,
+    start: resumed,
+    async keep(position) {
+      const state = { ...position, ...amount, rows, seconds: elapsed() };
+      await saveWarmStart(run, state, policy).catch(error => {
+        progress.warn(`the warm start cannot be kept in ${run.warmStart}: ${error.message}`);
+        throw error;
+      });
+    },
     async onEpoch(epoch, learned) {
       const held = await measured();
-      tracker.write(0, {
+      write({
         'sft/epoch': epoch,
         'sft/loss': learned['sft/loss'],
         'sft/grad_norm': learned['actor/grad_norm'],
@@ -75,6 +111,17 @@ async function learn(
       progress.update(epoch, { loss: learned['sft/loss'].toFixed(3), ...Object.fromEntries(shown) });
     },
   });
+}
+
+type DemonstrationAmount = Pick<WarmStartState, 'demonstrations' | 'learnedTokens'>;
+
+function assertSame(before: DemonstrationAmount, now: DemonstrationAmount): void {
+  if (before.demonstrations === now.demonstrations && before.learnedTokens === now.learnedTokens) return;
+  const shown = ({ demonstrations, learnedTokens }: DemonstrationAmount) =>
+    `${demonstrations} conversations with ${learnedTokens} tokens to learn`;
+  throw new Error(
+    `warm_start.files has ${shown(now)}, and had ${shown(before)} when the warm start was stopped: put the files back as they were, or start a new run`,
+  );
 }
 
 interface Supervision {
@@ -99,7 +146,7 @@ function fromFiles(
 }
 
 async function played(
-  { settings, context, stop }: SupervisionParts,
+  { settings, context, progress, stop }: SupervisionParts,
   warm: WarmStartSettings,
   validationLevels: ReadonlySet<string>,
 ): Promise<Supervision> {
@@ -117,9 +164,20 @@ async function played(
   );
   const kept = episodes.filter(episode => !validationLevels.has(levelHash(episode)));
   const success = episodes.filter(episode => episode.success).length / episodes.length;
+  const samples = kept.flatMap(samplesOf);
+  const limit = settings.policy.context;
+  const demonstrations = samples.filter(({ tokenIds }) => tokenIds.length <= limit);
+  const tooLong = samples.length - demonstrations.length;
+  if (demonstrations.length === 0 && tooLong > 0) {
+    const shortest = Math.min(...samples.map(({ tokenIds }) => tokenIds.length));
+    throw new Error(`no demonstration fits policy.context ${limit}: the shortest has ${shortest} tokens`);
+  }
+  if (tooLong > 0) {
+    progress.warn(`${tooLong} demonstrations are longer than policy.context ${limit} and left out`);
+  }
   return {
-    demonstrations: kept.flatMap(samplesOf),
-    metrics: { 'sft/episodes': kept.length, 'sft/success': success },
+    demonstrations,
+    metrics: { 'sft/episodes': kept.length, 'sft/success': success, 'sft/too_long': tooLong },
   };
 }
 

@@ -8,6 +8,7 @@ import type { Policy } from '../../policy/policy.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { learningRateAt } from '../update/schedule.ts';
 import { splitEvenly, updatePolicy } from '../update/update.ts';
+import type { WarmStartPosition } from './warm-start-progress.ts';
 
 export type WarmStartSettings = NonNullable<RunSettings['warm_start']>;
 
@@ -26,31 +27,45 @@ const SUPERVISED_LOSS: LossSettings = {
   offPolicy: { kind: 'none' },
 };
 
+export interface WarmStartRun {
+  readonly seed: number;
+  readonly signal: AbortSignal;
+  /** Where a stopped one was; from the beginning when absent. */
+  readonly start?: WarmStartPosition;
+  /** Told the mean loss of each epoch. */
+  onEpoch?(epoch: number, metrics: Metrics): void | Promise<void>;
+  /** Told where it is: after each epoch but the last, and when it stops. */
+  keep?(position: WarmStartPosition): Promise<void>;
+}
+
 /**
  * Supervised learning on demonstrations: AdamW with a warm-up and a cosine, several epochs, each in an order of its
- * own. Learns the tokens that `settings.learn` names.
- * @param onEpoch told the mean loss of each epoch
- * @throws the signal's reason when it is aborted, before the next step
+ * own. Learns the tokens that `settings.learn` names. From where a stopped one was it goes on as if it had never stopped.
+ * @throws the signal's reason when it is aborted, before the next optimizer step
  */
 export async function warmStart(
   policy: Pick<Policy, 'update'>,
   demonstrations: readonly Demonstration[],
   settings: WarmStartSettings,
-  run: {
-    readonly seed: number;
-    readonly signal: AbortSignal;
-    onEpoch?(epoch: number, metrics: Metrics): void | Promise<void>;
-  },
+  run: WarmStartRun,
 ): Promise<void> {
   const trained = demonstrations
     .filter(({ lossMask }) => countOnes(lossMask) > 0)
     .map(one => supervisedSequence(learnedTokens(one, settings)));
   const perEpoch = splitEvenly(trained, settings.batch_size).length;
-  let step = 0;
-  for (let epoch = 0; epoch < settings.epochs; epoch++) {
+  let updates = run.start?.updates ?? 0;
+  let epochMetrics = [...(run.start?.epochMetrics ?? [])];
+  const firstEpoch = perEpoch === 0 ? 0 : Math.floor(updates / perEpoch);
+  for (let epoch = firstEpoch; epoch < settings.epochs; epoch++) {
+    const learned = [...epochMetrics].values();
     const rated = {
-      update: (batch: Parameters<Policy['update']>[0], update: Parameters<Policy['update']>[1]) => {
-        run.signal.throwIfAborted();
+      update: async (batch: Parameters<Policy['update']>[0], update: Parameters<Policy['update']>[1]) => {
+        const { value: before } = learned.next();
+        if (before) return before;
+        if (run.signal.aborted) {
+          await run.keep?.({ updates, epochMetrics });
+          throw run.signal.reason;
+        }
         const learningRate = learningRateAt(
           {
             peak: settings.learning_rate,
@@ -59,9 +74,13 @@ export async function warmStart(
             decay: 'cosine',
             finalShare: settings.final_share,
           },
-          step++,
+          updates,
         );
-        return policy.update(batch, { ...update, optimizer: { ...update.optimizer, learningRate } });
+        const optimizer = { ...update.optimizer, learningRate };
+        const metrics = await policy.update(batch, { ...update, optimizer });
+        updates++;
+        epochMetrics.push(metrics);
+        return metrics;
       },
     };
     const { metrics } = await updatePolicy(rated, trained, {
@@ -81,7 +100,9 @@ export async function warmStart(
       miniBatch: settings.batch_size,
       seed: mixSeed(run.seed, PURPOSE.warmStart, epoch),
     });
+    epochMetrics = [];
     await run.onEpoch?.(epoch + 1, metrics);
+    if (epoch + 1 < settings.epochs) await run.keep?.({ updates, epochMetrics });
   }
 }
 

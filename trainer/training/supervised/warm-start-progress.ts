@@ -1,0 +1,114 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Demonstration } from '../../data/demonstrations.ts';
+import type { Metrics } from '../../data/metrics.ts';
+import type { Policy } from '../../policy/policy.ts';
+import { readJsonLines, writeJsonLines } from '../../tracking/jsonlines.ts';
+import type { RunFolder } from '../run-folder/run-folder.ts';
+
+const STATE_FILE = 'warm-start.json';
+const POLICY_FOLDER = 'policy';
+const DEMONSTRATIONS_FILE = 'demonstrations.jsonl';
+const FORMAT = 1;
+
+/** How far supervised learning is. */
+export interface WarmStartPosition {
+  /** Optimizer steps finished, over all epochs. */
+  readonly updates: number;
+  /** Metrics of those that belong to the epoch that is not over. */
+  readonly epochMetrics: readonly Metrics[];
+}
+
+/** All of a warm start that is not over, besides the policy and the demonstrations. */
+export interface WarmStartState extends WarmStartPosition {
+  /** Demonstrations learned from, and tokens learned of them in an epoch. */
+  readonly demonstrations: number;
+  readonly learnedTokens: number;
+  /** Rows of metrics written so far. */
+  readonly rows: readonly Metrics[];
+  /** Seconds that it took so far, what comes before it in the run included. */
+  readonly seconds: number;
+}
+
+export interface WarmStartProgress {
+  /** Folder of the policy, with its optimizer's state. */
+  readonly policy: string;
+  readonly state: WarmStartState;
+}
+
+type WarmStartFolder = Pick<RunFolder, 'warmStart'>;
+
+/** Keeps the policy and the state, whole or not at all, in place of those before. Weights are float32. */
+export async function saveWarmStart(
+  run: WarmStartFolder,
+  state: WarmStartState,
+  policy: Pick<Policy, 'save'>,
+): Promise<void> {
+  const folder = join(run.warmStart, `step-${String(state.updates).padStart(6, '0')}`);
+  if (existsSync(folder)) return;
+  const partial = `${folder}.partial`;
+  rmSync(partial, { recursive: true, force: true });
+  mkdirSync(partial, { recursive: true });
+  await policy.save(join(partial, POLICY_FOLDER));
+  writeFileSync(join(partial, STATE_FILE), JSON.stringify({ format: FORMAT, ...state }));
+  renameSync(partial, folder);
+  for (const old of progressFolders(run).slice(0, -1)) rmSync(old, { recursive: true, force: true });
+}
+
+/**
+ * What a stopped warm start has kept; undefined where it has kept nothing.
+ * @throws Error for the format of another version
+ */
+export function readWarmStart(run: WarmStartFolder): WarmStartProgress | undefined {
+  const folder = progressFolders(run).at(-1);
+  if (folder === undefined) return undefined;
+  const { format, ...state } = JSON.parse(
+    readFileSync(join(folder, STATE_FILE), 'utf8'),
+  ) as WarmStartState & {
+    readonly format: number;
+  };
+  if (format !== FORMAT) {
+    throw new Error(`${folder} has format ${format} of warm starts; this version reads ${FORMAT}`);
+  }
+  return { policy: join(folder, POLICY_FOLDER), state };
+}
+
+/** Forgets what a warm start has kept: it is over. */
+export function removeWarmStart(run: WarmStartFolder): void {
+  rmSync(run.warmStart, { recursive: true, force: true });
+}
+
+interface DemonstrationLine {
+  readonly token_ids: readonly number[];
+  /** A digit for each token; 1: learned. */
+  readonly mask: string;
+}
+
+/** Keeps demonstrations that were played, so that a resumed warm start learns from the same ones. */
+export function saveDemonstrations(run: WarmStartFolder, demonstrations: readonly Demonstration[]): void {
+  mkdirSync(run.warmStart, { recursive: true });
+  writeJsonLines(
+    join(run.warmStart, DEMONSTRATIONS_FILE),
+    demonstrations.map(
+      ({ tokenIds, lossMask }): DemonstrationLine => ({ token_ids: [...tokenIds], mask: lossMask.join('') }),
+    ),
+  );
+}
+
+/** Those that {@link saveDemonstrations} kept. */
+export function readDemonstrations(run: WarmStartFolder): Demonstration[] {
+  const lines = readJsonLines(join(run.warmStart, DEMONSTRATIONS_FILE)) as readonly DemonstrationLine[];
+  return lines.map(({ token_ids, mask }) => ({
+    tokenIds: Int32Array.from(token_ids),
+    lossMask: Uint8Array.from(mask, Number),
+  }));
+}
+
+/** Whole ones, the furthest last. */
+function progressFolders({ warmStart }: WarmStartFolder): string[] {
+  if (!existsSync(warmStart)) return [];
+  return readdirSync(warmStart)
+    .filter(name => /^step-\d+$/.test(name))
+    .sort((a, b) => Number(a.slice(5)) - Number(b.slice(5)))
+    .map(name => join(warmStart, name));
+}
