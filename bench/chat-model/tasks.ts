@@ -54,14 +54,19 @@ export const TASKS: readonly Task[] = [
       'by heart rather than copied. Reinforcement learning then finds few rewards, and with seed 1 success falls.',
     ],
     context: 640,
-    settings: [...CHAT, 'policy.context=640', 'rollout.response_length=32', 'validation.episodes=128'],
-    demonstrations: ['warm_start.batch_size=8', 'warm_start.epochs=4', 'warm_start.warmup_steps=5'],
+    settings: [...CHAT, 'policy.context=640', 'rollout.response_length=32', 'validation.episodes=256'],
+    demonstrations: [
+      'warm_start.episodes=512',
+      'warm_start.batch_size=4',
+      'warm_start.epochs=2',
+      'warm_start.learning_rate=1e-3',
+    ],
     training: [
       'rollout.env_groups=8',
       'algorithm.mini_batch_size=16',
-      'optimizer.learning_rate=2e-3',
+      'optimizer.learning_rate=1.25e-3',
       'optimizer.warmup_iterations=2',
-      'training.steps=24',
+      'training.steps=36',
     ],
   },
   {
