@@ -50,8 +50,9 @@ export const TASKS: readonly Task[] = [
       'The recipe is `rloo`: with groups of 8, `grpo` leans towards the arm that pays less, as',
       '[the results](../reference/results.md#where-dividing-by-the-deviation-leads-astray) say.',
       '',
-      'After `sft` many answers name no arm of the level (63 % of the sampled ones with seed 1), because names were learned',
-      'by heart rather than copied. Reinforcement learning then finds few rewards, and with seed 1 success falls.',
+      'The demonstrations are by random players, so that `sft` shows the names of the arms and the form of an answer, not',
+      'which arm is better. The best player reaches 100 % and a random one 50 %, 47.3 % in the 256 episodes of',
+      '`npm run trainer -- evaluate configs/bandit-nano.yaml --policy optimal --policy random validation.episodes=256`.',
     ],
     context: 640,
     settings: [...CHAT, 'policy.context=640', 'rollout.response_length=32', 'validation.episodes=256'],
@@ -76,7 +77,9 @@ export const TASKS: readonly Task[] = [
     note: [
       "The lake is Gymnasium's of 4 × 4 cells, not slippery, in two turns of three moves. All levels are this lake, so that",
       'its six moves are learned by heart. A third of the turns of demonstrations are random; after `sft` they are sampled,',
-      'too, and reinforcement learning takes them out. Greedily a policy may reach the goal before that.',
+      'too, and reinforcement learning takes them out. Greedily a policy may reach the goal before that. The best player',
+      'reaches the goal in 100 % of 512 episodes, a random one in 0.0 % (`evaluate --policy optimal --policy random` with',
+      'the settings below).',
     ],
     context: 512,
     settings: [
