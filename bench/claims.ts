@@ -6,7 +6,8 @@
  *
  * `--only` takes the variants with this in their names, and the warm starts that they need. `--scale 0.02` is a rehearsal with
  * that share of iterations, time and demonstrations; `--minutes` is the longest time of each run. `--runs` is the folder of the
- * runs, `--out` that of pages, data and pictures. `--dry-run` prints the commands.
+ * runs, `--out` that of pages, data and pictures. `--dry-run` prints the commands. Settings may follow, for all runs: with
+ * `training.max_seconds=null` their iterations alone end them, for a machine that does other things as well.
  */
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -15,6 +16,7 @@ import { runFolderAt } from '../trainer/training/run-folder/run-folder.ts';
 import type { Claim, ClaimRun } from './claims/claim.ts';
 import { CLAIMS } from './claims/claims.ts';
 import { type ClaimOutcome, claimFolder, readOutcome, runName } from './claims/outcomes.ts';
+import { replaceOverrides } from './claims/overrides.ts';
 import { QUICK_CLAIMS } from './claims/quick.ts';
 import { playReferences, readReferences } from './claims/reference-players.ts';
 import { claimFigures, claimPage } from './claims/report.ts';
@@ -137,6 +139,12 @@ function chosenRuns({ runs }: Claim): readonly ClaimRun[] {
   throw new RangeError(`--only ${only}: there are ${runs.map(({ variant }) => variant).join('; ')}`);
 }
 
+/** With the settings that follow the flags. */
+function asGiven(claim: Claim): Claim {
+  const runs = claim.runs.map(run => ({ ...run, overrides: replaceOverrides(run.overrides, positionals) }));
+  return { ...claim, runs };
+}
+
 /** Writes page, data and pictures of what is done. */
 function write(claim: Claim, folder: string): void {
   const outcomes = claim.runs.flatMap(run =>
@@ -154,7 +162,7 @@ function write(claim: Claim, folder: string): void {
       `docs/results/data/claim-${claim.name}.json`,
       `${JSON.stringify({ title: claim.title, command, rows: outcomes, ...(claim.players ? { references } : {}) }, null, 1)}\n`,
     ],
-    [`docs/results/${claim.name}.md`, claimPage(claim, outcomes, command, references)],
+    [`docs/results/${claim.name}.md`, claimPage(asGiven(claim), outcomes, command, references)],
     ...claimFigures(claim, outcomes),
   ]);
   for (const [path, text] of files) {

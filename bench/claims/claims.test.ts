@@ -6,6 +6,7 @@ import { chatModelPage, type StoryData } from '../chat-model/page.ts';
 import type { Claim } from './claim.ts';
 import { CLAIMS } from './claims.ts';
 import type { ClaimOutcome } from './outcomes.ts';
+import { replaceOverrides } from './overrides.ts';
 import { QUICK_CLAIMS } from './quick.ts';
 import { claimPage } from './report.ts';
 import { resultsIndex } from './results-index.ts';
@@ -104,6 +105,9 @@ t.test('a claim with one seed has intervals over episodes, with several over the
   t.match(one, /Success with seed 0 alone, and Wilson’s 95 % interval/);
   t.match(one, /\| a \| 100\.0 % \(96\.3 to 100\.0\) \| 50\.0 % \(40\.4 to 59\.6\) \|/);
   t.match(one, /\| b − a \| equal iterations \| 25\.0 \| 12\.0 to 38\.0 \| {2}\|/);
+  t.match(one, 'All runs went to their last iteration');
+  const late = { ...outcome('a', 0, 0.5), ended: 'time_limit' };
+  t.match(claimPage(claim, [late], 'x'), 'Ended before their last iteration: a with seed 0 (time_limit).');
   const several = page([0, 1, 2]);
   t.match(several, /over 3 seeds \(0, 1, 2\): mean and Student’s 95 % interval/);
   t.match(several, /\| b − a \| equal iterations \| 26\.0 \| 25\.0 to 27\.0 \| 0\.250 \|/);
@@ -129,6 +133,10 @@ t.test(
     );
   },
 );
+
+t.test('settings replace those of the same name and keep their order', async t => {
+  t.same(replaceOverrides(['a=1', 'b=2', 'a.c=3'], ['a=null', 'd=4']), ['b=2', 'a.c=3', 'a=null', 'd=4']);
+});
 
 t.test('pages of claims wrap at 120 columns, and an index lists all pages', async t => {
   for (const claim of [...CLAIMS, ...QUICK_CLAIMS])

@@ -24,3 +24,11 @@ export const FILTER = [
 ];
 export const NO_FILTER = ['algorithm.filter.strategy=none', 'algorithm.filter.include_zero=true'];
 export const CRITIC_FREE = ['optimizer.learning_rate=2e-4', 'loss.entropy_coefficient=0.001'];
+
+const settingOf = (override: string) => override.slice(0, override.indexOf('='));
+
+/** Overrides with further ones in place of those of the same settings. */
+export function replaceOverrides(overrides: readonly string[], own: readonly string[]): string[] {
+  const replaced = new Set(own.map(settingOf));
+  return [...overrides.filter(text => !replaced.has(settingOf(text))), ...own];
+}

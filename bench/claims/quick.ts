@@ -1,6 +1,6 @@
 import type { Claim, ClaimRun } from './claim.ts';
 import { CLAIMS } from './claims.ts';
-import { within } from './overrides.ts';
+import { replaceOverrides, within } from './overrides.ts';
 
 /** A claim in a quarter of an hour a seed: fewer and shorter runs, with a separate page, data and runs. */
 interface QuickForm {
@@ -66,15 +66,12 @@ const FORMS: readonly QuickForm[] = [
   },
 ];
 
-const settingOf = (override: string) => override.slice(0, override.indexOf('='));
-
 function quickForm({ claim: name, text, overrides, players }: QuickForm): Claim {
   const claim = CLAIMS.find(one => one.name === name)!;
   const runs = claim.runs.flatMap((run): ClaimRun[] => {
     const own = overrides(run);
     if (own === undefined) return [];
-    const replaced = new Set(own.map(settingOf));
-    return [{ ...run, overrides: [...run.overrides.filter(text => !replaced.has(settingOf(text))), ...own] }];
+    return [{ ...run, overrides: replaceOverrides(run.overrides, own) }];
   });
   const variants = new Set(runs.map(({ variant }) => variant));
   return {

@@ -87,6 +87,8 @@ export function claimPage(
     `|${head.map(() => ' --- |').join('')}`,
     ...rows,
     '',
+    ...wrapped(endings(outcomes)),
+    '',
     ...(claim.players ? tagTable(outcomes, references) : []),
     ...pairTable(claim, outcomes),
     ...referenceTable(claim),
@@ -97,6 +99,14 @@ export function claimPage(
     `![${claim.title}, by minute](../pictures/claim-${claim.name}-minutes.svg)`,
     '',
   ].join('\n');
+}
+
+/** Whether iterations or time ended the runs. */
+function endings(outcomes: readonly ClaimOutcome[]): string {
+  const early = outcomes.filter(({ ended }) => ended !== 'finished');
+  if (early.length === 0) return 'All runs went to their last iteration, however long it took.';
+  const named = early.map(({ variant, seed, ended }) => `${variant} with seed ${seed} (${ended})`);
+  return `Ended before their last iteration: ${named.join(', ')}.`;
 }
 
 /** Success at the end by environment: a row for each, a column for each variant that was validated there. */

@@ -1,3 +1,4 @@
+import { Random } from '../../shared/random.ts';
 import { GraphBuilder } from '../../trainer/tensor/graph/graph.ts';
 import { sizeOf } from '../../trainer/tensor/graph/tensor.ts';
 import type { DeviceArray, Executable, Tensors } from '../../trainer/tensor/runtime/runtime.ts';
@@ -9,6 +10,7 @@ const NOTHING: Tensors = {};
 /** Runs kernels on a device many times without anything coming back. */
 export class KernelBench {
   readonly #runtime: WebGpuRuntime;
+  readonly #random = Random.fromSeed(0);
   #wait: Executable | null = null;
 
   constructor(runtime: WebGpuRuntime) {
@@ -28,6 +30,8 @@ export class KernelBench {
       return placed;
     };
     const [resident, sums] = [await place(graph.inputs), await place(graph.outputs)];
+    // A card multiplies zeros faster than numbers.
+    for (const [input, { shape }] of graph.inputs) await this.#fill(resident[input], shape);
     const executable = await this.#runtime.compile(graph, { resident, sums });
     await executable.run(NOTHING);
     await this.#waitForAll();
@@ -39,6 +43,20 @@ export class KernelBench {
     for (const array of arrays) array.destroy();
     return ms;
   }
+
+  /** Adds the outer product of two random vectors, so that little has to be sent. */
+  async #fill(array: DeviceArray, shape: readonly number[]): Promise<void> {
+    const columns = shape.at(-1) ?? 1;
+    const rows = sizeOf(shape) / columns;
+    const g = new GraphBuilder();
+    g.output('y', g.mul(g.input('left', 'float32', [rows, 1]), g.input('right', 'float32', [1, columns])));
+    const executable = await this.#runtime.compile(g.build(), { sums: { y: array } });
+    await executable.run({ left: this.#normal(rows), right: this.#normal(columns) });
+    await executable.dispose();
+  }
+
+  readonly #normal = (length: number): Float32Array =>
+    Float32Array.from({ length }, () => this.#random.normal());
 
   /** Until the device has done what it was asked: one number comes back after all else. */
   async #waitForAll(): Promise<void> {

@@ -74,8 +74,8 @@ export function kernels(shape: KernelShape): BenchKernel[] {
     rowKernel('RMS norm', [tokens, hidden], (g, x) => g.rmsNormalize(x, 1e-6)),
     rowKernel('SiLU', [tokens, feedForward], (g, x) => g.silu(x)),
     rowKernel('log-softmax of logits', [Math.min(tokens, 2048), vocabulary], (g, x) => g.logSoftmax(x)),
-    drawing('drawing tokens', batch, vocabulary, [1, 0, 1, 0.5]),
-    drawing('drawing tokens by top-k and top-p', batch, vocabulary, [1, 50, 0.9, 0.5]),
+    drawing('drawing tokens', batch, vocabulary, [1, 0, 1, 0.5, 0]),
+    drawing('drawing tokens by top-k and top-p', batch, vocabulary, [1, 50, 0.9, 0.5, 0]),
   ];
 }
 

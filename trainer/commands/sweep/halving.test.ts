@@ -1,5 +1,5 @@
 import t from 'tap';
-import { halvingRounds, survivors } from './halving.ts';
+import { halvingRounds, roundValue, survivors } from './halving.ts';
 
 const result = (variant: string, value: number | undefined) => ({ variant, value });
 
@@ -23,4 +23,18 @@ t.test('one variant in `factor` goes on, by the mean over its seeds', async t =>
   t.same(survivors(results, 9, 'max'), ['b'], 'at least one');
   t.same(survivors([result('a', 0.5), result('b', 0.5)], 2, 'max'), ['a']);
   t.same(survivors([result('a', undefined), result('a', 1), result('b', 0)], 2, 'max'), ['b']);
+});
+
+t.test('a run that is over before a round counts with its last validation', async t => {
+  const at = (step: number, success: number) => ({
+    step,
+    seconds: 0,
+    metrics: { 'val-env/success': success },
+  });
+  const metric = 'val-env/success';
+  const reachedTarget = [at(0, 0.2), at(10, 0.9)];
+  t.equal(roundValue(reachedTarget, { step: 20, metric, isOver: true }), 0.9);
+  t.equal(roundValue(reachedTarget, { step: 20, metric, isOver: false }), undefined, 'failed');
+  t.equal(roundValue([...reachedTarget, at(20, 0.7), at(40, 1)], { step: 20, metric, isOver: true }), 0.7);
+  t.equal(roundValue([], { step: 20, metric, isOver: true }), undefined);
 });

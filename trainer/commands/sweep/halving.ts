@@ -1,4 +1,5 @@
 import { mean } from '../../algorithms/statistics.ts';
+import type { ValidationRecord } from '../../training/run-folder/checkpoint.ts';
 import type { Halving } from './sweep-plan.ts';
 
 /** Iterations at which runs are compared, ascending; the last round goes to the end and is not among them. */
@@ -11,8 +12,18 @@ export function halvingRounds({ first_steps, factor }: Halving, steps: number): 
 /** A run at the end of a round. */
 export interface RoundResult {
   readonly variant: string;
-  /** The monitored metric there; undefined for a run that failed. */
+  /** The monitored metric there, or where the run ended before it; undefined for a run that failed. */
   readonly value: number | undefined;
+}
+
+/** The metric of a run at the end of a round: that of its last validation where it is over sooner, such as at its target. */
+export function roundValue(
+  validations: readonly ValidationRecord[],
+  { step, metric, isOver }: { readonly step: number; readonly metric: string; readonly isOver: boolean },
+): number | undefined {
+  const there = validations.find(record => record.step === step);
+  const last = isOver ? validations.filter(record => record.step < step).at(-1) : undefined;
+  return (there ?? last)?.metrics[metric];
 }
 
 /**

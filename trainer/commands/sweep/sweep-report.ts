@@ -27,7 +27,7 @@ export function sweepReport(plan: SweepPlan, outcomes: readonly SweepOutcome[]):
     '|---|---|---|---|---|---|',
     ...rows,
     '',
-    'Success on the validation levels at the end of each run: mean ± standard deviation over the seeds.',
+    'Success on the validation levels at the last validation of each run: mean ± standard deviation over the seeds. A run that is not done has its iteration next to it.',
     '',
     ...pairedRows(plan, outcomes),
   ].join('\n');
@@ -81,7 +81,9 @@ function seedCells(outcomes: readonly SweepOutcome[], tag: string | undefined): 
   return outcomes
     .map(({ status, summary }) => {
       const success = tag === undefined ? undefined : summary?.after?.tags[tag]?.success;
-      return success === undefined ? status : shownShare(success);
+      if (success === undefined) return status;
+      const at = status === 'done' ? '' : ` (${status} at step ${summary!.step})`;
+      return `${shownShare(success)}${at}`;
     })
     .join(', ');
 }

@@ -12,7 +12,7 @@ import { withoutRevisions } from '../hub/local-models.ts';
 import type { ChildProgram } from '../processes/child-process.ts';
 import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
 import { startTrainer } from '../processes/trainer-process.ts';
-import { halvingRounds, survivors } from './halving.ts';
+import { halvingRounds, roundValue, survivors } from './halving.ts';
 import { readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
 import { type SweepOutcome, sweepReport } from './sweep-report.ts';
 
@@ -94,7 +94,11 @@ function dropLosers({ folder, plan, settings, outcomes }: SweepState, step: numb
   const { metric, mode } = settings[0].training.monitor;
   const results = running.map(i => ({
     variant: plan.runs[i].variant,
-    value: valueAt(folder, plan.runs[i], step, metric),
+    value: roundValue(validationsOf(folder, plan.runs[i]), {
+      step,
+      metric,
+      isOver: outcomes[i].status === 'done',
+    }),
   }));
   const kept = survivors(results, plan.halving!.factor, mode);
   for (const i of running) {
@@ -106,10 +110,6 @@ function dropLosers({ folder, plan, settings, outcomes }: SweepState, step: numb
 /** Whether a run has got to an iteration and been validated there. */
 function reached(folder: string, run: SweepRun, step: number): boolean {
   return validationsOf(folder, run).some(record => record.step >= step);
-}
-
-function valueAt(folder: string, run: SweepRun, step: number, metric: string): number | undefined {
-  return validationsOf(folder, run).find(record => record.step === step)?.metrics[metric];
 }
 
 function validationsOf(folder: string, { name }: SweepRun): readonly ValidationRecord[] {
