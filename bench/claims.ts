@@ -160,7 +160,7 @@ function write(claim: Claim, folder: string): void {
   const files = new Map([
     [
       `docs/results/data/claim-${claim.name}.json`,
-      `${JSON.stringify({ title: claim.title, command, rows: outcomes, ...(claim.players ? { references } : {}) }, null, 1)}\n`,
+      `${JSON.stringify({ title: claim.title, command, rows: outcomes, ...(claim.players ? { references } : {}) }, null, 2)}\n`,
     ],
     [`docs/results/${claim.name}.md`, claimPage(asGiven(claim), outcomes, command, references)],
     ...claimFigures(claim, outcomes),

@@ -15,6 +15,7 @@
  * `--tokens` are those of a micro-batch of a large shape.
  */
 
+import { PYTHON } from '../test/python.test-data.ts';
 import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import { PRECISIONS, type RuntimeKind } from '../trainer/tensor/runtime/choice.ts';
 import { copyBandwidth, matrixPeak, PEAK_EXTENTS } from './compute/peaks.ts';
@@ -73,11 +74,10 @@ const shapes = flags.shapes.split(',').map((name): Shape => {
   };
 });
 
-const python = process.env.RAGEN_PYTHON ?? 'python3';
-const reference = await Reference.start(python);
+const reference = await Reference.start(PYTHON);
 console.log(
   reference === null
-    ? `No ratio: ${python} has no torch and transformers (set RAGEN_PYTHON to one that has).`
+    ? `No ratio: ${PYTHON} has no torch and transformers (set RAGEN_PYTHON to one that has).`
     : `Next to ${reference.versions}; ratios above 1 mean that we are faster.`,
 );
 const bandwidth = copyBandwidth();

@@ -99,7 +99,7 @@ try {
     mkdirSync(join(results, 'data'), { recursive: true });
     writeFileSync(
       join(results, 'data/learning.json'),
-      `${JSON.stringify({ command, seed, rows }, null, 1)}\n`,
+      `${JSON.stringify({ command, seed, rows }, null, 2)}\n`,
     );
     writeFileSync(join(results, 'learning.md'), page());
     writeResultsIndex(results);

@@ -1,11 +1,11 @@
 /**
- * Memory that `--dry-run` says, and what a process then takes, for three shapes: 2 million weights, LoRA on 0.1 billion, and
- * LoRA on a quantized 0.5 billion. Each loads, generates a group, scores it and learns from it in a separate process
+ * Memory that `--dry-run` says, and what a process then takes, for four shapes: 2 million weights, LoRA on 0.1 billion, and
+ * LoRA on a quantized base of 0.5 and 1.5 billion. Each loads, generates a group, scores it and learns from it in a separate process
  * (bench/checkpoint.ts). PEFT takes the same step where RAGEN_PYTHON has torch, transformers and peft; its base is float32.
  *
- *     npm run bench:memory [-- --shapes 2M,0.1B,0.5B --threads 2 --steps 2 --models /tmp]
+ *     npm run bench:memory [-- --shapes 2M,0.1B,0.5B,1.5B --threads 2 --steps 2 --models /tmp]
  *
- * `--shapes` names some of the three; `--threads` are those of a matrix product; of `--steps` the fastest counts; `--models` is the
+ * `--shapes` names some of the four; `--threads` are those of a matrix product; of `--steps` the fastest counts; `--models` is the
  * folder that models are written to and found in again. `--help` prints this.
  */
 import { execFile } from 'node:child_process';

@@ -146,7 +146,7 @@ try {
   mkdirSync(new URL('.', DATA), { recursive: true });
   writeFileSync(
     DATA,
-    `${JSON.stringify({ title: 'Thoughts of small policies by what they are paid for, FrozenLake', rows }, null, 1)}\n`,
+    `${JSON.stringify({ title: 'Thoughts of small policies by what they are paid for, FrozenLake', rows }, null, 2)}\n`,
   );
 } finally {
   await server.end('SIGTERM');

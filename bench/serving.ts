@@ -3,8 +3,10 @@
  * policy called in process with as many sequences at once. The server is a separate process on this machine; server and clients share
  * its cores.
  *
- *     npm run bench:serving [-- --shape 0.8M --streams 1,8,32,128 --rounds 3 --workers 2]
+ *     npm run bench:serving [-- --shape 0.8M --streams 1,8,32,128 --rounds 3 --seconds 2 --tokens 64 --workers 2]
  *
+ * In a round each way gets requests for `--seconds` and ends those under way; as long a warm-up comes first. `--tokens` is the
+ * length of responses, the shape's own unless given. Each measurement is printed to standard error as it comes.
  * Where a Python with torch and transformers is found (RAGEN_PYTHON), its generate loop over a batch takes turns with them.
  * Shares are of the policy in process in the same round, median over the rounds.
  */
@@ -29,22 +31,25 @@ const { values: flags } = scriptFlags(import.meta.filename, {
     shape: { type: 'string', default: '0.8M' },
     streams: { type: 'string', default: '1,8,32,128' },
     rounds: { type: 'string', default: '3' },
+    seconds: { type: 'string', default: '2' },
+    tokens: { type: 'string' },
     workers: { type: 'string', default: '2' },
   },
 });
 const shape = shapeNamed(flags.shape);
+const generated = flags.tokens === undefined ? shape.generated : positiveInteger('tokens', flags.tokens);
 const rounds = positiveInteger('rounds', flags.rounds);
+const seconds = positiveInteger('seconds', flags.seconds);
 const workers = positiveInteger('workers', flags.workers);
 
 /** Prompts of random tokens, new ones each round so that no cache helps. */
-function prompts(count: number, round: number): number[][] {
-  const rng = Random.fromSeed(1000 * round + count);
-  return Array.from({ length: count }, () =>
+function prompts(streams: number, round: number): () => number[] {
+  const rng = Random.fromSeed(1000 * round + streams);
+  return () =>
     Array.from(
       { length: shape.prompt },
       () => SPECIAL_TOKENS + rng.integer(shape.vocabulary - SPECIAL_TOKENS),
-    ),
-  );
+    );
 }
 
 interface Measured {
@@ -53,27 +58,25 @@ interface Measured {
   readonly firstTokenMs: number;
 }
 
-/** Requests of each client in a round: a client sends the next when the last is answered. */
-const PER_CLIENT = 4;
-
+/** Each client sends the next request when the last is answered, until the time of the round is over. */
 async function clients(streams: number, round: number, ask: Ask): Promise<Measured> {
-  const all = prompts(streams * PER_CLIENT, round);
+  const prompt = prompts(streams, round);
   const firsts: number[] = [];
   const started = performance.now();
+  const elapsed = () => (performance.now() - started) / 1000;
   await Promise.all(
     Array.from({ length: streams }, async (_, client) => {
-      for (let i = 0; i < PER_CLIENT; i++) firsts.push(await ask(all[client * PER_CLIENT + i], client));
+      while (elapsed() < seconds) firsts.push(await ask(prompt(), client));
     }),
   );
-  const seconds = (performance.now() - started) / 1000;
-  return { tokensPerSecond: (all.length * shape.generated) / seconds, firstTokenMs: median(firsts) };
+  return { tokensPerSecond: (firsts.length * generated) / elapsed(), firstTokenMs: median(firsts) };
 }
 
 const sampling = {
   temperature: 1,
   topK: 0,
   topP: 1,
-  maxNewTokens: shape.generated,
+  maxNewTokens: generated,
   stopTokenIds: [],
 };
 
@@ -81,7 +84,10 @@ const sampling = {
 type Ask = (prompt: number[], seed: number) => Promise<number>;
 
 /** Answers prompts of so many streams, other ones in every round. */
-type Way = (streams: number, round: number) => Promise<Measured>;
+interface Way {
+  readonly name: string;
+  readonly measure: (streams: number, round: number) => Promise<Measured>;
+}
 
 interface Compared extends Measured {
   /** Tokens a second as a share of the first way's in the same round, median over the rounds. */
@@ -93,8 +99,10 @@ async function compare(streams: number, ways: readonly Way[]): Promise<Compared[
   const results: Measured[][] = ways.map(() => []);
   // The first round compiles and warms up.
   for (let round = 0; round <= rounds; round++) {
-    for (const [i, way] of ways.entries()) {
-      const measured = await way(streams, round * ways.length + i);
+    for (const [i, { name, measure }] of ways.entries()) {
+      const measured = await measure(streams, round * ways.length + i);
+      const what = round === 0 ? 'warm-up' : `round ${round} of ${rounds}`;
+      console.error(`×${streams}, ${what}: ${name} ${measured.tokensPerSecond.toFixed(0)} tokens/s`);
       if (round > 0) results[i].push(measured);
     }
   }
@@ -112,9 +120,9 @@ async function main(): Promise<void> {
     await writeModel(folder, shape);
     const counts = flags.streams.split(',').map(text => positiveInteger('streams', text));
     console.log(
-      `${shape.name}: prompts of ${shape.prompt}, responses of ${shape.generated} tokens, ${workers} workers`,
+      `${shape.name}: prompts of ${shape.prompt}, responses of ${generated} tokens, ${workers} workers`,
     );
-    const transformers = await startTransformers(folder, shape.prompt, shape.generated);
+    const transformers = await startTransformers(folder, shape.prompt, generated);
     if (transformers === undefined)
       console.log('transformers: not measured, RAGEN_PYTHON has no torch and transformers');
     try {
@@ -146,7 +154,7 @@ async function measure(
   counts: readonly number[],
   transformers: TransformersProcess | undefined,
 ): Promise<void> {
-  const context = shape.prompt + shape.generated + 1;
+  const context = shape.prompt + generated + 1;
   const policy = await LocalPolicy.create({
     model: folder,
     seed: 0,
@@ -167,16 +175,24 @@ async function measure(
   const { url, child } = await startServe(folder, args);
   const dispatcher = new Agent({ connections: 256 });
   try {
-    const by =
-      (ask: Ask): Way =>
-      (streams, round) =>
-        clients(streams, round, ask);
-    const served = (stream: boolean) => by((prompt, seed) => complete(url, prompt, seed, stream, dispatcher));
-    const others: Way[] = transformers
-      ? [async n => ({ tokensPerSecond: await transformers.rate(n), firstTokenMs: Number.NaN })]
-      : [];
+    const by = (name: string, ask: Ask): Way => ({
+      name,
+      measure: (streams, round) => clients(streams, round, ask),
+    });
+    const served =
+      (stream: boolean): Ask =>
+      (prompt, seed) =>
+        complete(url, prompt, seed, stream, dispatcher);
+    const ways = [by('in process', here), by('served', served(false)), by('streamed', served(true))];
+    if (transformers !== undefined) {
+      const measure = async (count: number) => ({
+        tokensPerSecond: await transformers.rate(count),
+        firstTokenMs: Number.NaN,
+      });
+      ways.push({ name: 'transformers', measure });
+    }
     for (const streams of counts) {
-      const all = await compare(streams, [by(here), served(false), served(true), ...others]);
+      const all = await compare(streams, ways);
       const [local, whole, events, batch] = all;
       const shown = ({ tokensPerSecond, share }: Compared) =>
         `${tokensPerSecond.toFixed(0)} tokens/s (${share.toFixed(2)})`;
@@ -208,7 +224,7 @@ async function complete(
     method: 'POST',
     dispatcher,
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ prompt, seed, max_tokens: shape.generated, ignore_eos: true, stream }),
+    body: JSON.stringify({ prompt, seed, max_tokens: generated, ignore_eos: true, stream }),
   });
   let first = Number.NaN;
   for await (const _ of body) if (Number.isNaN(first)) first = performance.now() - started;

@@ -7,8 +7,8 @@ import type { Json } from '../shared/json.ts';
 export const PYTHON_MS = 600_000;
 const MAX_OUTPUT_BYTES = 16 * 1024 * 1024;
 
-/** The interpreter of tests with Python clients: `RAGEN_PYTHON`, or `python3` of the PATH. */
-export const PYTHON = process.env.RAGEN_PYTHON ?? 'python3';
+/** The interpreter of tests with Python clients: `RAGEN_PYTHON`, or `python3` of the PATH where that is unset or empty. */
+export const PYTHON = process.env.RAGEN_PYTHON || 'python3';
 
 /**
  * For `t.test`: why programs that import packages cannot be run on this machine, or false.

@@ -6,10 +6,10 @@ import type { ChildProgram } from './commands/processes/child-process.ts';
 import { startEnvServer } from './commands/processes/env-server-process.ts';
 import { INTERRUPTED_STATUS } from './commands/processes/stop-signal.ts';
 import { startTrainer } from './commands/processes/trainer-process.ts';
+import { unfinishedRun } from './commands/train/unfinished-run.ts';
 import { shownDuration, shownShare } from './tracking/progress.ts';
-import { latestCheckpoint } from './training/run-folder/checkpoint.ts';
 import type { RunSummary } from './training/run-folder/report.ts';
-import { latestRun, nextRunName, openRunFolder } from './training/run-folder/run-folder.ts';
+import { nextRunName, openRunFolder } from './training/run-folder/run-folder.ts';
 
 const CONFIG = fileURLToPath(new URL('../configs/quickstart.yaml', import.meta.url));
 const RUNS = 'runs';
@@ -23,21 +23,17 @@ interface QuickstartOptions {
 
 /** How the run is started: an unfinished one goes on unless a fresh one is asked for. */
 function planRun(options: QuickstartOptions): { run: string; resume: boolean } {
-  const latest = latestRun(resolve(RUNS), NAME);
-  const checkpoint = latest === undefined ? undefined : latestCheckpoint(openRunFolder(latest).run);
-  const unfinished =
-    checkpoint !== undefined && checkpoint.state.step < openRunFolder(latest!).settings.training.steps;
+  const unfinished = unfinishedRun(resolve(RUNS), NAME);
   if (options.resume && !unfinished) {
     throw new Error(
       `there is no unfinished quickstart run under ${RUNS}/ to resume; npm start begins a new one`,
     );
   }
   if (unfinished && !options.fresh) {
-    console.log(
-      `Going on with the unfinished run ${relative('.', latest!)} at step ${checkpoint.state.step}`,
-    );
+    const { path, position } = unfinished;
+    console.log(`Going on with the unfinished run ${relative('.', path)} ${position}`);
     console.log('  (npm start -- --fresh begins a new one)');
-    return { run: latest!, resume: true };
+    return { run: path, resume: true };
   }
   const name = nextRunName(resolve(RUNS), NAME);
   return { run: resolve(RUNS, name), resume: false };

@@ -46,16 +46,22 @@ export const CASES: readonly MemoryCase[] = [
     generated: 16,
     tokens: 1024,
   },
-  {
-    name: '0.5B',
+  quantized('0.5B', 'qwen2.5-0.5b'),
+  quantized('1.5B', 'qwen2.5-1.5b'),
+];
+
+/** A published shape that is learned on a processor with little memory. */
+function quantized(name: string, shape: string): MemoryCase {
+  return {
+    name,
     what: 'LoRA over nf4',
-    model: () => publishedConfig('qwen2.5-0.5b'),
+    model: () => publishedConfig(shape),
     rank: 8,
     quantization: 'nf4',
     recompute: true,
     group: 8,
     prompt: 120,
-    generated: 2,
-    tokens: 1024,
-  },
-];
+    generated: 8,
+    tokens: 512,
+  };
+}

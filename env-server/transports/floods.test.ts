@@ -2,8 +2,10 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import type { TestApp } from '../../test/app.test-data.ts';
+import { waiting } from '../../test/environments.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
 import { dial, hostOf, listening } from '../../test/wire.test-data.ts';
+import { scheduler } from '../scheduling/fair-scheduler.ts';
 import { networkOf } from './rest/paced-requests.ts';
 
 /** Floods, in small: another client is answered in the midst of them. Nothing here depends on how fast the machine is. */
@@ -133,6 +135,31 @@ t.test('a connection is not read while its requests wait, and loses none of them
   await until(() => statuses.length === count);
   // What comes in one read cannot be left unread: 64 KiB have about 1,600 of them.
   t.ok(most < 6000, `at most ${most} were read and not answered`);
+});
+
+t.test('a WebSocket whose batches under way hold too much gets no more frames handled', async t => {
+  const app = await listening(t);
+  const { send, replies } = await dial(t, app, '/v1/ws');
+  const other = await dial(t, app, '/v1/ws');
+  // Each holds at least 4 MB, of the 16 MiB that a socket may.
+  const failing = Array(4000).fill({ op: 'x' }) as object[];
+  const count = 6;
+  for (let id = 1; id <= count; id++) {
+    const session_id = await app.open({ env_id: 'test/Slow-v0' });
+    send({ id, op: 'batch', items: [{ op: 'step', session_id, action: 'add' }, ...failing] });
+  }
+  send({ id: 0, op: 'get', session_id: await app.open() });
+  await until(() => waiting.length > 0 && scheduler.queued === 0);
+  other.send({ id: 1, op: 'get', session_id: await app.open() });
+  t.match(await other.next(), { ok: true }, 'another socket goes on');
+  await app.ask('GET', '/livez');
+  t.ok(waiting.length < count, `${waiting.length} are under way`);
+  t.same(replies, []);
+  await until(() => {
+    for (const pass of waiting.splice(0)) pass();
+    return replies.length === count + 1;
+  });
+  t.equal(new Set(replies.map(({ id }) => id)).size, count + 1, 'each is answered once');
 });
 
 t.test('a client that takes no replies gets no more of them made', async t => {

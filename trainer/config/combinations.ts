@@ -12,7 +12,12 @@ import {
   lossSettings,
   needsProximal,
 } from './derived.ts';
-import { hasOwnReference, preferenceClashes, weightClashes } from './learning-combinations.ts';
+import {
+  hasOwnReference,
+  monitorClashes,
+  preferenceClashes,
+  weightClashes,
+} from './learning-combinations.ts';
 import type { CoefficientSchedule } from './sections/schedules.ts';
 import type { SettingConflict } from './setting-conflict.ts';
 import type { RunSettings } from './settings.ts';
@@ -28,6 +33,7 @@ export function settingConflicts(settings: RunSettings): SettingConflict[] {
     ...agentClashes(settings),
     ...groupClashes(settings),
     ...generationClashes(settings),
+    ...monitorClashes(settings),
   ];
 }
 

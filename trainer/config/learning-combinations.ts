@@ -1,4 +1,4 @@
-import { hasKlInReward, hasPreferenceLoss, needsReference } from './derived.ts';
+import { hasKlInReward, hasPreferenceLoss, monitorSettings, needsReference } from './derived.ts';
 import type { SettingConflict } from './setting-conflict.ts';
 import type { RunSettings } from './settings.ts';
 
@@ -45,6 +45,24 @@ export function weightClashes(settings: RunSettings): SettingConflict[] {
 /** Whether the reference is the policy itself, as it was. */
 export function hasOwnReference({ reference, reference_endpoint }: RunSettings['policy']): boolean {
   return reference === null && reference_endpoint === null;
+}
+
+/** A monitored metric that no validation has would end the run at its first one. */
+export function monitorClashes(settings: RunSettings): SettingConflict[] {
+  if (!monitorSettings(settings)) return [];
+  const { metric } = settings.training.monitor;
+  const [, first, ...rest] = metric.split('/');
+  const sets = Object.keys(settings.validation.sets);
+  const groups = [...(settings.validation.tags ?? settings.train_tags), ...sets];
+  const isThere = rest.length === 0 ? ['success', 'return'].includes(first) : groups.includes(first);
+  if (isThere) return [];
+  const valid = ['success', 'return', ...groups.map(name => `${name}/…`)].map(name => `val-env/${name}`);
+  return [
+    {
+      key: 'training.monitor.metric',
+      message: `no validation has ${metric}; there are ${valid.join(', ')}`,
+    },
+  ];
 }
 
 /** Pairs are made of whole episodes of a group. */

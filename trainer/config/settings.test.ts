@@ -250,6 +250,14 @@ t.test('combinations that cannot work are refused with the reason', async t => {
       'policy.reference_refresh_every=5 policy.reference=teacher loss.kl.coefficient=0.1',
       /reference_refresh_every: .*names one that stays/,
     ],
+    [
+      'training.keep_best=true training.monitor.metric=val-env/greedy/success',
+      /monitor\.metric: no validation has val-env\/greedy\/success; there are val-env\/success, val-env\/return, val-env\/FrozenLake\/…/,
+    ],
+    [
+      'training.early_stopping.patience=3 training.monitor.metric=val-env/loss',
+      /no validation has val-env\/loss/,
+    ],
     ['algorithm.filter.fill=repeat', /filter\.fill: got "repeat".*valid: none, refill, copy, delete, pad/],
   ];
   for (const [overrides, reason] of cases) {
@@ -260,6 +268,9 @@ t.test('combinations that cannot work are refused with the reason', async t => {
     '',
     'with a correction it may be cut',
   );
+  const best = 'training.keep_best=true';
+  t.equal(refusal('sokoban-nano', best, 'training.monitor.metric=val-env/greedy/success'), '');
+  t.equal(refusal('quickstart', best, 'training.monitor.metric=val-env/FrozenLake/num_actions'), '');
   t.equal(refusal('frozenlake-grpo', 'loss.policy=gspo', 'loss.aggregation=seq_mean_token_mean'), '');
 });
 

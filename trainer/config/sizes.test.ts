@@ -69,7 +69,20 @@ t.test('memory grows with workers, open episodes and a reference', async t => {
   t.equal(bytes({ rollout: { concurrency: 10 }, policy: { workers: 1 } }, /cache/), 10 * 11 * block);
   const activations = (policy: object) => bytes({ policy: { workers: 1, ...policy } }, /activations/);
   t.equal(activations({ micro_batch_tokens: 512 }), activations({}) / 4);
-  t.equal(activations({}) - activations({ recompute: true }), 4 * 2048 * (10 * 64 + 4 * 160 - 2 * 64));
+  const logits = 3 * 46;
+  t.equal(
+    activations({}) - activations({ recompute: true }),
+    4 * 2048 * (10 * 64 + 4 * 160 - 2 * 64 + logits),
+    'the logits are gone when layers are computed again',
+  );
+  const wordy = { ...config, vocabularySize: 100_000 };
+  const large = runSizes(settingsOf({ policy: { workers: 1, recompute: true } }), wordy).memory;
+  const rows = Math.floor(2 ** 26 / (4 * 100_000));
+  t.equal(
+    large.find(({ what }) => what.startsWith('activations'))!.bytes,
+    4 * (2048 * 2 * 64 + 3 * 100_000 * rows),
+    'or the inputs of the layers and the logits are the most',
+  );
   const lora = { rank: 2, alpha: 4, rankStabilized: false, dora: false, modules: ['q_proj'] as const };
   const again = runSizes(settingsOf({ policy: { workers: 1, recompute: true } }), { ...config, lora });
   const recomputed = again.memory.find(({ what }) => what.startsWith('activations'))!.bytes;

@@ -60,8 +60,7 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
   const blocks = Math.ceil(open / workers) * Math.ceil(policy.context / BLOCK_SIZE);
   const cache = Math.min(onGpu ? Infinity : MAX_CACHE_BYTES, blocks * blockBytes(config, config.layers));
   const tokens = policy.micro_batch_tokens;
-  const logits = KEPT.vocabulary * config.vocabularySize * Math.min(tokens, logitRows(config, onGpu));
-  const activations = FLOAT_BYTES * (tokens * keptByLayers(config, policy.recompute) + logits);
+  const activations = FLOAT_BYTES * activationValues(config, tokens, policy.recompute, onGpu);
   const criticSizes = critic && sizesOfCritic(critic, policy, { workers, onGpu });
   const memory = [
     { what: 'weights', bytes: weights },
@@ -121,6 +120,18 @@ function sizesOfCritic(
       { what: "critic's activations, about", bytes: FLOAT_BYTES * kept },
     ],
   };
+}
+
+/**
+ * Values of a micro-batch that exist at once. Recomputed layers keep only their inputs while the logits exist, which are gone when
+ * the first layer is computed again.
+ */
+function activationValues(config: DecoderConfig, tokens: number, recompute: boolean, onGpu: boolean): number {
+  const logits = KEPT.vocabulary * config.vocabularySize * Math.min(tokens, logitRows(config, onGpu));
+  const kept = tokens * keptByLayers(config, recompute);
+  if (!recompute) return kept + logits;
+  const inputs = tokens * config.layers * config.hiddenSize;
+  return Math.max(inputs + logits, kept);
 }
 
 /** Values that all layers keep of a token for the backward pass. */

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { lacksPython } from '../../test/python.test-data.ts';
+import { lacksPython, PYTHON } from '../../test/python.test-data.ts';
 import { goldenFolder, startServer } from './serve.test-data.ts';
 
 const run = promisify(execFile);
@@ -35,8 +35,7 @@ t.test('the page serves a policy to every client', async t => {
   });
 
   await t.test('its example for Python works', { skip: lacksPython('openai') }, async t => {
-    const python = process.env.RAGEN_PYTHON ?? 'python3';
-    const { stdout } = await run(python, [fromHere('docs/examples/serving/chat.py'), url]);
+    const { stdout } = await run(PYTHON, [fromHere('docs/examples/serving/chat.py'), url]);
     t.ok(stdout.length > 1);
   });
 });

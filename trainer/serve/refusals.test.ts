@@ -95,6 +95,39 @@ t.test('a body beyond the limit is refused', async t => {
   t.equal(body.error.type, 'invalid_request_error');
 });
 
+t.test('a text that cannot fit the context is refused before it is tokenized', async t => {
+  const { models, request } = await startServer(t, folder);
+  const { tokenizer } = models.base;
+  const { encode } = tokenizer;
+  let tokenized = 0;
+  tokenizer.encode = text => {
+    tokenized += text.length;
+    return encode.call(tokenizer, text);
+  };
+  const text = 'x'.repeat(2 ** 20);
+  for (const [path, body, param] of [
+    ['/v1/completions', { prompt: text }, 'prompt'],
+    ['/v1/completions', { prompt: ['x', text] }, 'prompt'],
+    ['/v1/chat/completions', { messages: [{ role: 'user', content: text }] }, 'messages'],
+    ['/tokenize', { prompt: text }, 'prompt'],
+    ['/tokenize', { messages: [{ role: 'user', content: text }] }, 'messages'],
+  ] as const) {
+    const { status, body: told } = await request('POST', path, body);
+    t.equal(status, 400, path);
+    t.equal(told.error.code, 'context_length_exceeded', path);
+    t.equal(told.error.param, param, path);
+  }
+  t.equal(tokenized, 1);
+});
+
+t.test('more prompts than choices are refused before any is tokenized', async t => {
+  const { models, request } = await startServer(t, folder, { maxStreams: 4 });
+  models.base.tokenizer.encode = () => t.fail('a prompt is tokenized') as never;
+  const { status, body } = await request('POST', '/v1/completions', { prompt: ['a', 'b', 'c'], n: 2 });
+  t.equal(status, 400);
+  t.match(body.error.message, /3 prompts times n = 2 are more than 4 choices/);
+});
+
 t.test('requests beyond the capacity get 429 and Retry-After, and room when others are over', async t => {
   const { request } = await startServer(t, folder, { maxStreams: 4 });
   const body = { prompt: [3, 4], max_tokens: 30, ignore_eos: true };

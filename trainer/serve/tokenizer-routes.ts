@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Models } from './models.ts';
 import { chatPrompt } from './openai/chat-prompt.ts';
 import { badRequest } from './openai/errors.ts';
+import { encoded } from './openai/options.ts';
 import { bodyParser } from './openai/parse.ts';
 import { DetokenizeRequestSchema, TokenizeRequestSchema } from './openai/schemas.ts';
 
@@ -12,13 +13,14 @@ const parseDetokenize = bodyParser(DetokenizeRequestSchema);
 export function tokenizerRoutes(app: FastifyInstance, models: Models): void {
   app.post('/tokenize', async request => {
     const body = parseTokenize(request.body);
-    const { tokenizer, maxSequenceLength } = models.named(body.model ?? undefined);
+    const model = models.named(body.model ?? undefined);
+    const { tokenizer, maxSequenceLength } = model;
     const { messages, prompt } = body;
     if ((messages === undefined) === (prompt === undefined)) {
       throw badRequest('give either prompt or messages', 'prompt');
     }
     const text = messages === undefined ? prompt! : chatPrompt({ ...body, messages }, tokenizer);
-    const tokens = tokenizer.encode(text);
+    const tokens = encoded(text, model, messages === undefined ? 'prompt' : 'messages');
     return {
       count: tokens.length,
       max_model_len: maxSequenceLength,

@@ -13,6 +13,8 @@ export interface BatchRequest {
   /** Answer when this many items are ready. */
   readonly wait?: number;
   readonly mostItems: number;
+  /** Is told the characters of replies that wait for others, as they come. */
+  readonly hold?: (length: number) => void;
   /** Turns what an item threw into its problem document. */
   readonly problem: (error: unknown, sessionId: unknown) => ProblemDocument;
 }
@@ -54,6 +56,8 @@ class BatchRun<T, B> {
   readonly #late: Promise<void>[] = [];
   #index = 0;
   #length = 0;
+  /** Of the length, what {@link BatchRequest.hold} was told. */
+  #heldLength = 0;
 
   constructor(dispatcher: Dispatcher, call: OperationCall, request: BatchRequest, form: ReplyForm<T, B>) {
     this.#dispatcher = dispatcher;
@@ -93,7 +97,9 @@ class BatchRun<T, B> {
     return new Promise(resolve => {
       const turn = (): void => {
         this.#call.mark = performance.now();
-        if (this.advance()) resolve();
+        const done = this.advance();
+        this.#hold();
+        if (done) resolve();
         else lane.goOn(turn);
       };
       lane.goOn(turn);
@@ -106,8 +112,14 @@ class BatchRun<T, B> {
       reply.then(item => {
         this.#replies[index] = item;
         this.#length += this.#form.lengthOf(item);
+        this.#hold();
       }),
     );
+  }
+
+  #hold(): void {
+    this.#request.hold?.(this.#length - this.#heldLength);
+    this.#heldLength = this.#length;
   }
 
   #tooLong(index: number): Problem {

@@ -8,6 +8,9 @@ const MAX_UNSENT_BYTES = 4 * 1024 * 1024;
 /** Bytes of frames that wait for their turn, above which a socket is not read: of one, and of all together. */
 const MAX_WAITING_BYTES = 1024 * 1024;
 const MAX_WAITING_BYTES_TOTAL = 64 * 1024 * 1024;
+/** Bytes that frames under way hold, above which no more of a socket are handled: of one, and of all together. */
+const MAX_HELD_BYTES = 16 * 1024 * 1024;
+const MAX_HELD_BYTES_TOTAL = 128 * 1024 * 1024;
 /** What a frame takes besides its payload. */
 const FRAME_BYTES = 200;
 
@@ -19,11 +22,14 @@ interface Frame {
 }
 
 let waitingInAll = 0;
+let heldInAll = 0;
+/** Sockets whose frames wait until those of all sockets hold less. */
+const waitingForOthers = new Set<PacedWebSocket>();
 
 /**
  * A socket of the server whose frames are handled in the turns of its connection. It is not read while too many of them
- * wait, and none is handled while its replies are not taken. Handlers see `message`, `ping` and `close` in the order in
- * which they came.
+ * wait, and none is handled while its replies are not taken, or while those that are under way hold too much. Handlers see
+ * `message`, `ping` and `close` in the order in which they came.
  */
 export class PacedWebSocket extends WebSocket {
   #lane!: Lane;
@@ -34,6 +40,7 @@ export class PacedWebSocket extends WebSocket {
   #message: unknown;
   #isBinary: unknown;
   #bytes = 0;
+  #heldBytes = 0;
   #isScheduled = false;
   #isHeld = false;
   #isStopped = false;
@@ -62,6 +69,23 @@ export class PacedWebSocket extends WebSocket {
     return this.#stream.bytesWritten - this.#stream.writableLength;
   }
 
+  /** Counts what a frame holds until it is answered. */
+  hold(bytes: number): void {
+    this.#heldBytes += bytes;
+    heldInAll += bytes;
+  }
+
+  /** It was answered. */
+  release(bytes: number): void {
+    this.#heldBytes -= bytes;
+    heldInAll -= bytes;
+    this.#proceed();
+    if (heldInAll >= MAX_HELD_BYTES_TOTAL || waitingForOthers.size === 0) return;
+    const waiting = [...waitingForOthers];
+    waitingForOthers.clear();
+    for (const socket of waiting) socket.#proceed();
+  }
+
   override emit(event: string | symbol, ...values: unknown[]): boolean {
     if (event === 'message' && this.#takeAtOnce(values[0], values[1])) return true;
     if (event === 'message' || event === 'ping' || (event === 'close' && this.#isBusy)) {
@@ -88,11 +112,18 @@ export class PacedWebSocket extends WebSocket {
     return this.#isScheduled || this.#frames.length > 0;
   }
 
+  /** Its replies are not taken, or its frames under way hold too much. Some frame of every socket may be under way. */
+  get #isLaden(): boolean {
+    if (this.#stream.writableLength > MAX_UNSENT_BYTES) return true;
+    if (this.#heldBytes === 0) return false;
+    if (heldInAll >= MAX_HELD_BYTES_TOTAL) waitingForOthers.add(this);
+    return this.#heldBytes >= MAX_HELD_BYTES || heldInAll >= MAX_HELD_BYTES_TOTAL;
+  }
+
   /** Handles a message that nothing stands against without making it wait: the usual case, of which frames are many. */
   #takeAtOnce(data: unknown, isBinary: unknown): boolean {
     if (this.#isScheduled || this.#isHeld || this.#isStopped || this.#frames.length > 0) return false;
-    if (this.readyState !== WebSocket.OPEN || this.#stream.writableLength > MAX_UNSENT_BYTES) return false;
-    if (!this.#lane.isFree) return false;
+    if (this.readyState !== WebSocket.OPEN || this.#isLaden || !this.#lane.isFree) return false;
     this.#isScheduled = true;
     this.#message = data;
     this.#isBinary = isBinary;
@@ -139,7 +170,7 @@ export class PacedWebSocket extends WebSocket {
   #proceed(): void {
     if (this.#isScheduled || this.#frames.length === 0) return;
     const isOpen = this.readyState === WebSocket.OPEN;
-    if (isOpen && (this.#isHeld || this.#stream.writableLength > MAX_UNSENT_BYTES)) return;
+    if (isOpen && (this.#isHeld || this.#isLaden)) return;
     this.#isScheduled = true;
     this.#lane.run(this.#handle);
   }
@@ -165,6 +196,6 @@ export class PacedWebSocket extends WebSocket {
   }
 }
 
-function bytesOf(value: unknown): number {
+export function bytesOf(value: unknown): number {
   return value instanceof Uint8Array ? value.byteLength : 0;
 }

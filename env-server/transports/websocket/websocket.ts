@@ -16,7 +16,7 @@ import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { FrameIdSchema } from './frame-id.ts';
 import { heartbeat } from './heartbeat.ts';
 import { OutgoingFrames } from './outgoing-frames.ts';
-import type { PacedWebSocket } from './paced-websocket.ts';
+import { bytesOf, type PacedWebSocket } from './paced-websocket.ts';
 import {
   type FrameId,
   type FrameProtocol,
@@ -27,6 +27,8 @@ import {
 import { checkWatch, SessionFeed, type WatchFrame } from './session-feed.ts';
 
 const RETRY_AFTER_SECONDS = 1;
+/** About what an operation takes that is under way, besides its text. */
+const OPERATION_BYTES = 1000;
 /** Frames besides operations that acknowledge nothing. */
 const READING_FRAMES: ReadonlySet<unknown> = new Set(['ping', 'watch', 'unwatch']);
 
@@ -158,8 +160,11 @@ class Connection<T, B, M> {
       id = frameId(frame);
       if (frame.traceparent !== undefined) origin = this.#takeOrigin(frame);
       const reply = this.#run(frame, origin);
-      if (reply instanceof Promise) this.#sendLater({ id, origin, sessionId, reads }, reply);
-      else this.#outgoing.send(this.#protocol.success(id, reply), reads);
+      if (reply instanceof Promise) {
+        const operations = frame.op === 'batch' ? (frame.items as readonly unknown[]).length : 1;
+        const bytes = bytesOf(data) + operations * OPERATION_BYTES;
+        this.#sendLater({ id, origin, sessionId, reads }, bytes, reply);
+      } else this.#outgoing.send(this.#protocol.success(id, reply), reads);
     } catch (error) {
       this.#fail({ id, origin, sessionId, reads }, error);
     }
@@ -171,16 +176,20 @@ class Connection<T, B, M> {
     return this.#dispatcher.reads(op) || READING_FRAMES.has(op);
   }
 
-  #sendLater(asked: AskedFrame, reply: Promise<T | B>): void {
+  /** @param bytes that the frame takes until it is answered */
+  #sendLater(asked: AskedFrame, bytes: number, reply: Promise<T | B>): void {
     this.#inFlight++;
+    this.#socket.hold(bytes);
     reply.then(
       result => {
         this.#inFlight--;
         this.#outgoing.send(this.#protocol.success(asked.id, result), asked.reads);
+        this.#socket.release(bytes);
       },
       error => {
         this.#inFlight--;
         this.#fail(asked, error);
+        this.#socket.release(bytes);
       },
     );
   }
@@ -255,6 +264,8 @@ class Connection<T, B, M> {
   #batch(frame: Frame, call: OperationCall, { traceId }: Origin): MaybePromise<B> {
     checkBatchFrame(frame);
     const { items, wait, request_key } = frame as { items: unknown[]; wait?: number; request_key?: string };
+    /** Of replies to items, while others are missing; undefined when the batch was answered. */
+    let held: number | undefined = 0;
     const request = {
       items,
       wait,
@@ -262,8 +273,18 @@ class Connection<T, B, M> {
       mostItems: this.#settings.maxBatchItems,
       problem: (error: unknown, sessionId: unknown) =>
         this.#problemHandler.document(error, { traceId, sessionId }),
+      hold: (length: number) => {
+        if (held === undefined) return;
+        held += length;
+        this.#socket.hold(length);
+      },
     };
-    return runBatch(this.#dispatcher, call, request, this.#protocol.form);
+    const reply = runBatch(this.#dispatcher, call, request, this.#protocol.form);
+    if (!(reply instanceof Promise)) return reply;
+    return reply.finally(() => {
+      this.#socket.release(held!);
+      held = undefined;
+    });
   }
 
   #fail({ id, origin, sessionId, reads }: AskedFrame, error: unknown): void {

@@ -14,6 +14,7 @@ import {
 } from '../../training/run-folder/run-folder.ts';
 import { checkInitialModel } from '../../training/setup/check-model.ts';
 import { findServer } from '../../training/setup/find-server.ts';
+import { readWarmStart } from '../../training/supervised/warm-start-progress.ts';
 import { type LocalSettings, localSettings } from '../hub/local-models.ts';
 import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
 import { dryRun } from './dry-run.ts';
@@ -99,7 +100,11 @@ async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainO
     throw error;
   });
   if (!summary) {
-    progress.note(`stopped before the first step; go on with: npm run trainer -- train --resume ${run.path}`);
+    const warmStart = readWarmStart(run);
+    const where = warmStart
+      ? `in its warm start, after ${warmStart.state.updates} optimizer steps`
+      : 'before the first step';
+    progress.note(`stopped ${where}; go on with: npm run trainer -- train --resume ${run.path}`);
     return INTERRUPTED_STATUS;
   }
   for (const line of summaryLines(summary)) console.log(line);

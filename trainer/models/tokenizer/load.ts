@@ -67,6 +67,7 @@ function refuseUnsupported({ model, added_tokens }: JsonObject, file: string): v
 /** BPE, WordPiece and Unigram, through @huggingface/tokenizers. */
 class SubwordTokenizer implements Tokenizer {
   readonly vocabularySize: number;
+  readonly longestToken: number;
   readonly eosTokenId?: number;
   readonly bosTokenId?: number;
   readonly padTokenId?: number;
@@ -85,8 +86,13 @@ class SubwordTokenizer implements Tokenizer {
     this.files = files;
     this.chatTemplate = chatTemplate;
     let greatest = -1;
-    for (const id of this.#hub.get_vocab().values()) if (id > greatest) greatest = id;
+    let longest = 0;
+    for (const [token, id] of this.#hub.get_vocab()) {
+      greatest = Math.max(greatest, id);
+      longest = Math.max(longest, token.length);
+    }
     this.vocabularySize = greatest + 1;
+    this.longestToken = longest;
     this.eosTokenId = names.eos_token === undefined ? undefined : this.idOf(names.eos_token);
     this.bosTokenId = names.bos_token === undefined ? undefined : this.idOf(names.bos_token);
     this.padTokenId = names.pad_token === undefined ? undefined : this.idOf(names.pad_token);

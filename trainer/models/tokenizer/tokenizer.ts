@@ -4,6 +4,8 @@ import type { ChatTemplate } from './chat-template.ts';
 export interface Tokenizer {
   /** Greatest id + 1. A model's vocabulary may be padded to more. */
   readonly vocabularySize: number;
+  /** Most UTF-16 units of text that one token stands for; infinite where an unknown text of any length is one token. */
+  readonly longestToken: number;
   readonly eosTokenId?: number;
   readonly bosTokenId?: number;
   readonly padTokenId?: number;

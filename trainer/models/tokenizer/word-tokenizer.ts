@@ -14,6 +14,7 @@ export function isWordLevel(model: JsonObject): boolean {
  */
 export class WordTokenizer implements Tokenizer {
   readonly vocabularySize: number;
+  readonly longestToken = Number.POSITIVE_INFINITY;
   readonly eosTokenId?: number;
   readonly bosTokenId?: number;
   readonly padTokenId?: number;

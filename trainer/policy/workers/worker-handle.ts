@@ -1,12 +1,14 @@
 import { Worker } from 'node:worker_threads';
 import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
-import type {
-  FromWorker,
-  SequenceOrder,
-  TaskResults,
-  ToWorker,
-  WorkerSetup,
-  WorkerTask,
+import {
+  type FromWorker,
+  type SequenceOrder,
+  type TaskResults,
+  type ToWorker,
+  WATCHED_FIELDS,
+  type WatchedTokens,
+  type WorkerSetup,
+  type WorkerTask,
 } from './protocol.ts';
 
 interface Pending {
@@ -114,13 +116,27 @@ export class WorkerHandle {
         this.#settle(message.id, pending => pending.reject(message.error));
         return;
       case 'generated':
-        for (const { id, token } of message.sampled) this.#watches.get(id)?.(token);
+        this.#tell(message.sampled);
         for (const entry of message.finished) {
           this.#settle(entry.id, pending => {
             if ('error' in entry) pending.reject(entry.error);
             else pending.resolve(entry.generation as never);
           });
         }
+    }
+  }
+
+  #tell({ numbers, top }: WatchedTokens): void {
+    for (let i = 0; i < numbers.length; i += WATCHED_FIELDS) {
+      const watch = this.#watches.get(numbers[i]);
+      if (watch === undefined) continue;
+      const most = top[i / WATCHED_FIELDS];
+      watch({
+        tokenId: numbers[i + 1],
+        logProb: numbers[i + 2],
+        version: numbers[i + 3],
+        ...(most === undefined ? {} : { top: most }),
+      });
     }
   }
 

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { type EngineOptions, GenerationEngine } from '../../generation/engine.ts';
-import type { GenerateRequest, StreamedToken } from '../../generation/generation.ts';
+import type { GenerateRequest, StreamedToken, TopLogProbs } from '../../generation/generation.ts';
 import { compileGrammar } from '../../generation/grammar.ts';
 import { TOKENIZER_FILE, tokenizerFromFiles } from '../../models/tokenizer/load.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
@@ -15,18 +15,18 @@ import { DecompositionProgram } from '../learning/decomposition-program.ts';
 import { ScoreProgram } from '../learning/score-program.ts';
 import { GradientProgram } from '../learning/train-program.ts';
 import { collectGradients, gradientProducts } from './gradient-vectors.ts';
-import type {
-  FromWorker,
-  NumberedGeneration,
-  NumberedToken,
-  ToWorker,
-  WeightSlice,
-  WorkerSetup,
-  WorkerTask,
+import {
+  type FromWorker,
+  type NumberedGeneration,
+  type ToWorker,
+  WATCHED_FIELDS,
+  type WeightSlice,
+  type WorkerSetup,
+  type WorkerTask,
 } from './protocol.ts';
 
-/** So long do watched tokens wait for more, but for the first of a response: to report one costs more than to sample it. */
-const WATCH_INTERVAL_MS = 10;
+/** So long do watched tokens wait for more, but for the first of a response: to report and to send one costs more than to sample it. */
+const WATCH_INTERVAL_MS = 20;
 
 /**
  * One worker thread of a local policy: generates for its sequences, and takes its share of scores and updates. Does one
@@ -51,7 +51,9 @@ class PolicyWorker {
   readonly #referenceProgram: ScoreProgram | null;
   readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
   #finished: NumberedGeneration[] = [];
-  #sampled: NumberedToken[] = [];
+  /** What {@link WatchedTokens} holds. */
+  #sampled: number[] = [];
+  #sampledTop: (TopLogProbs | undefined)[] = [];
   /** Whether the tokens in `#sampled` are to be reported at once. */
   #urgent = false;
   #reportedAt = 0;
@@ -121,10 +123,11 @@ class PolicyWorker {
   #submit(id: number, request: GenerateRequest, watched: boolean): void {
     const fail = (error: Error) => this.#finished.push({ id, error });
     let first = true;
-    const watch = (token: StreamedToken) => {
+    const watch = ({ tokenId, logProb, version, top }: StreamedToken) => {
       this.#urgent ||= first;
       first = false;
-      this.#sampled.push({ id, token });
+      if (top !== undefined) this.#sampledTop[this.#sampled.length / WATCHED_FIELDS] = top;
+      this.#sampled.push(id, tokenId, logProb, version);
     };
     try {
       this.#engine.submit(
@@ -249,9 +252,11 @@ class PolicyWorker {
       if (this.#sampled.length === 0) return;
       if (!now && !this.#urgent && performance.now() - this.#reportedAt < WATCH_INTERVAL_MS) return;
     }
-    this.#post({ kind: 'generated', sampled: this.#sampled, finished: this.#finished });
+    const sampled = { numbers: Float64Array.from(this.#sampled), top: this.#sampledTop };
+    this.#post({ kind: 'generated', sampled, finished: this.#finished });
     this.#finished = [];
     this.#sampled = [];
+    this.#sampledTop = [];
     this.#urgent = false;
     this.#reportedAt = performance.now();
   }

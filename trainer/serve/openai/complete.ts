@@ -1,9 +1,10 @@
+import { inSlices, type Sliced } from '../../../shared/slices.ts';
 import type { TextGrammar } from '../../generation/text-grammar.ts';
 import { chatPrompt } from './chat-prompt.ts';
 import { Choice } from './choice.ts';
 import { badRequest } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
-import { type ChoiceOptions, chatOptions, checkedPrompt, completionOptions, promptsOf } from './options.ts';
+import { type ChoiceOptions, chatOptions, checkedPrompt, completionOptions, encoded } from './options.ts';
 import {
   chatChoice,
   chatDelta,
@@ -42,39 +43,31 @@ export function chatWork(
   const options = chatOptions(request, model, json);
   if (options.n > mostChoices)
     throw badRequest(`n is more than the ${mostChoices} choices of this server`, 'n');
-  const prompt = checkedPrompt(
-    model.tokenizer.encode(chatPrompt(request, model.tokenizer)),
-    model,
-    'messages',
-  );
+  const text = chatPrompt(request, model.tokenizer);
+  const prompt = checkedPrompt(encoded(text, model, 'messages'), model, 'messages');
   const tools = (request.tools?.length ?? 0) > 0 && request.tool_choice !== 'none';
   const choices = Array.from({ length: options.n }, (_, i) => new Choice(i, prompt, model, options, tools));
   return { kind: 'chat', model, options, choices, echo: false, promptOnly: false };
 }
 
 /**
+ * @param prompts what {@link promptsOf} gives for the request
  * @param json the automaton of the JSON that is wanted, if any
  * @throws ApiError 400
  */
 export function completionWork(
   request: CompletionRequest,
   model: LanguageModel,
-  mostChoices: number,
+  prompts: readonly (readonly number[])[],
   json?: TextGrammar,
 ): Work {
   const options = completionOptions(request, model, json);
-  const prompts = promptsOf(request, model);
   const { n } = options;
-  if (prompts.length * n > mostChoices) {
-    throw badRequest(
-      `${prompts.length} prompts times n = ${n} are more than ${mostChoices} choices`,
-      'prompt',
-    );
-  }
+  const checked = prompts.map(prompt => checkedPrompt(prompt, model));
   if (request.echo && options.logProbs && model.score === undefined) {
     throw badRequest('this model gives no log-probabilities of prompts: leave out echo or logprobs', 'echo');
   }
-  const choices = prompts.flatMap((prompt, p) =>
+  const choices = checked.flatMap((prompt, p) =>
     Array.from({ length: n }, (_, i) => new Choice(p * n + i, prompt, model, options, false)),
   );
   const echo = request.echo === true;
@@ -86,28 +79,40 @@ const OBJECTS = {
   completion: { prefix: 'cmpl', whole: 'text_completion', piece: 'text_completion' },
 } as const;
 
-/** Samples all choices; gives the reply's object. */
-export async function complete(work: Work, signal: AbortSignal): Promise<object> {
+/** Samples all choices; gives the reply as JSON. It is made a choice at a time, so that other requests go on meanwhile. */
+export async function complete(work: Work, signal: AbortSignal): Promise<string> {
   const { kind, model, options, choices } = work;
   const { prefix, whole } = OBJECTS[kind];
   const head = replyHead(prefix, whole, model);
-  if (work.promptOnly) return { ...head, ...(await promptsAlone(work)) };
+  if (work.promptOnly) return JSON.stringify({ ...head, ...(await promptsAlone(work)) });
   await Promise.all(choices.map(choice => choice.run(signal)));
-  const told =
-    kind === 'chat'
-      ? choices.map(choice => chatChoice(choice, choice.take(), model, options))
-      : await Promise.all(
-          choices.map(async choice => {
-            const echo = await echoOf(work, choice);
-            return completionChoice(choice, choice.take(), model, options, { echo });
-          }),
-        );
-  return {
-    ...head,
-    choices: told,
+  const echoes = kind === 'chat' ? [] : await Promise.all(choices.map(choice => echoOf(work, choice)));
+  const told = await inSlices(choicesAsJson(work, echoes));
+  const rest = {
     usage: usageOf(choices, options.n),
     ...(kind === 'chat' && options.returnTokenIds ? { prompt_token_ids: choices[0].prompt } : {}),
   };
+  const [first, last] = [JSON.stringify(head).slice(0, -1), JSON.stringify(rest).slice(1)];
+  return `${first},"choices":[${told.join()}],${last}`;
+}
+
+function* choicesAsJson(
+  { kind, model, options, choices }: Work,
+  echoes: readonly (Echo | undefined)[],
+): Sliced<string[]> {
+  const told: string[] = [];
+  for (const [i, choice] of choices.entries()) {
+    const delta = choice.take();
+    told.push(
+      JSON.stringify(
+        kind === 'chat'
+          ? chatChoice(choice, delta, model, options)
+          : completionChoice(choice, delta, model, options, { echo: echoes[i] }),
+      ),
+    );
+    yield;
+  }
+  return told;
 }
 
 /** The prompts of a request for no tokens. */

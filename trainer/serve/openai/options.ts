@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto';
 import type { JsonObject } from '../../../shared/json.ts';
+import type { Sliced } from '../../../shared/slices.ts';
 import type { SamplingSettings } from '../../generation/generation.ts';
 import { compileGrammar, type TokenGrammar } from '../../generation/grammar.ts';
 import type { TextGrammar } from '../../generation/text-grammar.ts';
@@ -155,16 +156,48 @@ function checkedGrammar(grammar: TokenGrammar, { vocabularySize }: LanguageModel
 }
 
 /**
- * The token ids of each prompt of a completion request.
- * @throws ApiError 400 for prompts that are empty, too long or hold unknown ids
+ * The token ids of each prompt of a completion request; yields between them.
+ * @throws ApiError 400 for more prompts than there can be choices, or texts that cannot fit the context
  */
-export function promptsOf({ prompt }: CompletionRequest, model: LanguageModel): (readonly number[])[] {
+export function* promptsOf(
+  { prompt, n }: CompletionRequest,
+  model: LanguageModel,
+  mostChoices: number,
+): Sliced<(readonly number[])[]> {
   const several = (Array.isArray(prompt) && typeof prompt[0] !== 'number' ? prompt : [prompt]) as (
     | string
     | number[]
   )[];
-  return several.map(one =>
-    checkedPrompt(typeof one === 'string' ? model.tokenizer.encode(one) : one, model),
+  if (several.length * (n ?? 1) > mostChoices) {
+    throw badRequest(
+      `${several.length} prompts times n = ${n ?? 1} are more than ${mostChoices} choices`,
+      'prompt',
+    );
+  }
+  const prompts: (readonly number[])[] = [];
+  for (const one of several) {
+    prompts.push(typeof one === 'string' ? encoded(one, model) : one);
+    yield;
+  }
+  return prompts;
+}
+
+/**
+ * Token ids of a text. One that cannot fit the context is refused before it is tokenized, which takes seconds for megabytes and
+ * would keep all other requests waiting.
+ * @throws ApiError 400
+ */
+export function encoded(
+  text: string,
+  { tokenizer, maxSequenceLength }: Pick<LanguageModel, 'tokenizer' | 'maxSequenceLength'>,
+  param = 'prompt',
+): number[] {
+  const most = maxSequenceLength * tokenizer.longestToken;
+  if (text.length <= most) return tokenizer.encode(text);
+  throw new ApiError(
+    400,
+    `the text has ${text.length} characters; the model's context of ${maxSequenceLength} tokens holds ${most} at most`,
+    { param, code: 'context_length_exceeded' },
   );
 }
 

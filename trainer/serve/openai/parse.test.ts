@@ -88,3 +88,27 @@ t.test('a body nested too deep is refused', async t => {
   for (let i = 0; i < 5000; i++) deep = [deep];
   t.match(refusal(chat, { messages, metadata: { deep } }).message, /nested more than 64/);
 });
+
+t.test('faults are looked for among the first entries of long lists and objects', async t => {
+  const ids = Array.from({ length: 6000 }, () => 3);
+  const behind = /an entry behind its first 5000 that does not fit/;
+  t.match(refusal(completion, { prompt: [...ids, 'x'] }).message, behind);
+  t.match(refusal(completion, { prompt: [[...ids, 'x']] }).message, behind);
+  t.match(refusal(completion, { prompt: [[3, 'x'], ids] }).message, /^prompt /);
+  const bias = Object.fromEntries(ids.map((_, i) => [i, 1]));
+  t.match(refusal(completion, { prompt: [3], logit_bias: bias }).message, /4096 properties/);
+  t.match(refusal(completion, { prompt: [3], stop: ids.map(String) }).message, /^stop /);
+});
+
+t.test('lists that take long to render have a limit', async t => {
+  const many = (length: number, item: unknown) => Array.from({ length }, () => item);
+  t.match(refusal(chat, { messages: many(4097, messages[0]) }).message, /^messages .*4096/);
+  const tool = { type: 'function', function: { name: 'f' } };
+  t.equal(refusal(chat, { messages, tools: many(513, tool) }).body.error.param, 'tools');
+  const variables = Object.fromEntries(many(65, 0).map((_, i) => [`k${i}`, 1]));
+  t.equal(
+    refusal(chat, { messages, chat_template_kwargs: variables }).body.error.param,
+    'chat_template_kwargs',
+  );
+  t.equal(refusal(chat, { messages, metadata: variables }).body.error.param, 'metadata');
+});

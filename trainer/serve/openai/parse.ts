@@ -7,6 +7,11 @@ import { NEUTRAL, WITHOUT_EFFECT } from './schemas.ts';
 
 /** Deepest nesting of a request: what is deeper overflows recursive code. */
 const DEEPEST = 64;
+/**
+ * Entries of a list or object among which a fault is looked for. To list the faults of a million takes seconds, in which no other
+ * request is answered. More than any limit of the schemas, so that what is too long is always found.
+ */
+const MOST_NAMED = 5000;
 
 /**
  * Compiles the check of a request's body.
@@ -20,9 +25,13 @@ export function bodyParser<Schema extends TSchema>(schema: Schema): (body: unkno
     }
     refuseDepth(body);
     if (!validator.Check(body)) {
-      const short = withFewUnknown(schema, body);
+      const short = withFewUnknown(schema, shortened(body));
       const [fault] = faultsOf(schema, short, validator.Errors(short));
-      if (fault === undefined) throw badRequest('the body does not fit the schema of this route');
+      if (fault === undefined) {
+        throw badRequest(
+          `a list or object of the body has an entry behind its first ${MOST_NAMED} that does not fit`,
+        );
+      }
       throw badRequest(faultText(fault, 'the body'), fault.pointer.split('/')[1]);
     }
     refuseEffects(body as JsonObject);
@@ -41,6 +50,17 @@ function refuseEffects(body: JsonObject): void {
     if (value === undefined || value === null || value === neutral) continue;
     throw badRequest(`${name} is not supported: leave it out or give ${JSON.stringify(neutral)}`, name);
   }
+}
+
+/** The value with the first entries of its lists and objects. */
+function shortened(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.slice(0, MOST_NAMED).map(shortened);
+  return Object.fromEntries(
+    Object.entries(value)
+      .slice(0, MOST_NAMED)
+      .map(([key, part]) => [key, shortened(part)]),
+  );
 }
 
 function refuseDepth(body: object): void {

@@ -1,8 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { inSlices } from '../../../shared/slices.ts';
 import { chatWork, complete, completionWork, stream, type Work } from './complete.ts';
 import { ApiError } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
-import { jsonGrammarOf } from './options.ts';
+import { jsonGrammarOf, promptsOf } from './options.ts';
 import { bodyParser, fieldsWithoutEffect } from './parse.ts';
 import { usageOf } from './responses.ts';
 import { ChatRequestSchema, CompletionRequestSchema } from './schemas.ts';
@@ -50,7 +51,7 @@ const parseCompletion = bodyParser(CompletionRequestSchema);
  * @param prefix path up to and with the version, e.g. `/v1`
  */
 export function completionRoutes(app: FastifyInstance, prefix: string, host: CompletionHost): void {
-  // The model is looked for again behind the wait: its adapter may have been unloaded meanwhile.
+  // The model is looked for again behind each wait: its adapter may have been unloaded meanwhile.
   app.post(`${prefix}/chat/completions`, async (request, reply) => {
     const body = parseChat(request.body);
     const model = () => host.model(body.model ?? undefined, request);
@@ -61,7 +62,8 @@ export function completionRoutes(app: FastifyInstance, prefix: string, host: Com
     const body = parseCompletion(request.body);
     const model = () => host.model(body.model ?? undefined, request);
     const json = await jsonGrammarOf(body, model());
-    return answer(host, request, reply, completionWork(body, model(), host.mostChoices, json));
+    const prompts = await inSlices(promptsOf(body, model(), host.mostChoices));
+    return answer(host, request, reply, completionWork(body, model(), prompts, json));
   });
 }
 
@@ -95,7 +97,7 @@ async function answer(
     if (work.options.stream) await stream(work, open, gone.signal, onFirst);
     else {
       const body = await complete(work, gone.signal);
-      if (!gone.signal.aborted) reply.headers(headers).send(body);
+      if (!gone.signal.aborted) reply.headers(headers).type('application/json; charset=utf-8').send(body);
     }
     outcome = 'finished';
   } catch (error) {

@@ -7,6 +7,10 @@ const MOST_STOP_TOKENS = 256;
 const MOST_BAD_WORDS = 256;
 const MOST_BIASES = 4096;
 const MOST_PROMPTS = 1024;
+const MOST_MESSAGES = 4096;
+const MOST_TOOLS = 512;
+const MOST_VARIABLES = 64;
+const MOST_DETOKENIZED = 2 ** 17;
 const LONGEST_STOP = 1024;
 const GREATEST_SEED = Number.MAX_SAFE_INTEGER;
 
@@ -15,6 +19,7 @@ const orNull = <T extends Type.TSchema>(schema: T) => Type.Optional(Type.Union([
 const Penalty = Type.Number({ minimum: -2, maximum: 2 });
 const boolean = Type.Optional(Type.Boolean());
 const AnyObject = Type.Record(Type.String(), Type.Unknown());
+const FewFields = Type.Record(Type.String(), Type.Unknown(), { maxProperties: MOST_VARIABLES });
 export const TokenIds = Type.Array(Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 }), { minItems: 1 });
 
 /** How a response is sampled, and what ends it. */
@@ -92,7 +97,7 @@ const COMMON = {
   prompt_cache_retention: orNull(Type.String()),
   service_tier: orNull(Type.String()),
   store: orNull(Type.Boolean()),
-  metadata: orNull(AnyObject),
+  metadata: orNull(FewFields),
 };
 
 /** Fields of OpenAI's API that change nothing here; a reply to a request with one says so in a header. */
@@ -163,12 +168,12 @@ const Tool = Type.Object(
 
 /** Fields that make a prompt from a conversation. */
 const CONVERSATION = {
-  messages: Type.Array(MessageSchema, { minItems: 1 }),
-  tools: orNull(Type.Array(Tool)),
+  messages: Type.Array(MessageSchema, { minItems: 1, maxItems: MOST_MESSAGES }),
+  tools: orNull(Type.Array(Tool, { maxItems: MOST_TOOLS })),
   add_generation_prompt: boolean,
   /** The last message is the assistant's and is continued. */
   continue_final_message: boolean,
-  chat_template_kwargs: orNull(AnyObject),
+  chat_template_kwargs: orNull(FewFields),
 };
 
 export const ChatRequestSchema = Type.Object(
@@ -224,7 +229,10 @@ export const TokenizeRequestSchema = Type.Object(
 );
 
 export const DetokenizeRequestSchema = Type.Object(
-  { model: orNull(Type.String()), tokens: Type.Array(Type.Integer({ minimum: 0 })) },
+  {
+    model: orNull(Type.String()),
+    tokens: Type.Array(Type.Integer({ minimum: 0 }), { maxItems: MOST_DETOKENIZED }),
+  },
   closed,
 );
 

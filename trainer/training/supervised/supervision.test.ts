@@ -72,6 +72,30 @@ t.test(
   },
 );
 
+t.test('demonstrations longer than the context are left out', { timeout: MAX_MS }, async t => {
+  const [server] = (await serve(t)).servers;
+  const folder = t.testdir();
+  const warm_start = { policy: 'optimal', episodes: 20, epochs: 1, batch_size: 4 };
+  const taught = async (context: number) => {
+    const warnings: string[] = [];
+    const settings = tinySettings(server.name, folder, `context-${context}`, {
+      policy: { context },
+      training: { steps: 0 },
+      validation: { episodes: 1 },
+      warm_start,
+    });
+    const progress = { ...silentProgress, warn: (text: string) => warnings.push(text) };
+    const run = await trainTiny(settings, progress);
+    const [first] = (readJsonLines(run.metrics) as Row[]).filter(row => 'sft/episodes' in row);
+    return { warnings, tooLong: first['sft/too_long'] };
+  };
+  const some = await taught(24);
+  t.ok(some.tooLong > 0);
+  t.match(some.warnings, [`${some.tooLong} demonstrations are longer than policy.context 24 and left out`]);
+  t.same(await taught(40), { warnings: [], tooLong: 0 });
+  await t.rejects(taught(23), /no demonstration fits policy\.context 23: the shortest has 24 tokens/);
+});
+
 t.test('a warm start that was stopped goes on bit for bit', { timeout: MAX_MS }, async t => {
   const [server] = (await serve(t)).servers;
   const folder = t.testdir();

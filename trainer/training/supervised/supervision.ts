@@ -146,7 +146,7 @@ function fromFiles(
 }
 
 async function played(
-  { settings, context, stop }: SupervisionParts,
+  { settings, context, progress, stop }: SupervisionParts,
   warm: WarmStartSettings,
   validationLevels: ReadonlySet<string>,
 ): Promise<Supervision> {
@@ -164,9 +164,20 @@ async function played(
   );
   const kept = episodes.filter(episode => !validationLevels.has(levelHash(episode)));
   const success = episodes.filter(episode => episode.success).length / episodes.length;
+  const samples = kept.flatMap(samplesOf);
+  const limit = settings.policy.context;
+  const demonstrations = samples.filter(({ tokenIds }) => tokenIds.length <= limit);
+  const tooLong = samples.length - demonstrations.length;
+  if (demonstrations.length === 0 && tooLong > 0) {
+    const shortest = Math.min(...samples.map(({ tokenIds }) => tokenIds.length));
+    throw new Error(`no demonstration fits policy.context ${limit}: the shortest has ${shortest} tokens`);
+  }
+  if (tooLong > 0) {
+    progress.warn(`${tooLong} demonstrations are longer than policy.context ${limit} and left out`);
+  }
   return {
-    demonstrations: kept.flatMap(samplesOf),
-    metrics: { 'sft/episodes': kept.length, 'sft/success': success },
+    demonstrations,
+    metrics: { 'sft/episodes': kept.length, 'sft/success': success, 'sft/too_long': tooLong },
   };
 }
 

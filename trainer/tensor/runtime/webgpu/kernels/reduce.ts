@@ -35,8 +35,8 @@ const largest = new Kernel(
 );
 
 /**
- * The same along rows [rows, count] → [rows, blocks], blocks counting along x. A block is every so manieth element, so that
- * neighbors read neighbors.
+ * The same along rows [rows, count] → [rows, blocks], blocks counting along x. The elements of a block are as many apart as
+ * there are blocks, so that neighbors read neighbors.
  */
 const rowSum = new Kernel(
   function rowSum(this: KernelThread, x: number[][], count: number, blocks: number): number {

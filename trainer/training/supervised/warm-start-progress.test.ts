@@ -1,0 +1,64 @@
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import {
+  readDemonstrations,
+  readWarmStart,
+  removeWarmStart,
+  saveDemonstrations,
+  saveWarmStart,
+  type WarmStartState,
+} from './warm-start-progress.ts';
+
+const state = (updates: number): WarmStartState => ({
+  updates,
+  epochMetrics: [{ 'sft/loss': 0.1 + 0.2 }],
+  demonstrations: 2,
+  learnedTokens: 6,
+  rows: [{ 'sft/episodes': 2 }],
+  seconds: 1.5,
+});
+const policy = {
+  async save(folder: string) {
+    mkdirSync(folder);
+    writeFileSync(join(folder, 'weights'), 'w');
+  },
+};
+
+t.test('the newest progress replaces the one before and is read as it was', async t => {
+  const run = { warmStart: join(t.testdir(), 'warm-start') };
+  t.equal(readWarmStart(run), undefined);
+  await saveWarmStart(run, state(9), policy);
+  await saveWarmStart(run, state(10), policy);
+  t.same(readdirSync(run.warmStart), ['step-000010']);
+  const kept = readWarmStart(run)!;
+  t.same(kept.state, state(10));
+  t.ok(existsSync(join(kept.policy, 'weights')));
+  removeWarmStart(run);
+  t.equal(readWarmStart(run), undefined);
+});
+
+t.test('progress whose policy could not be written leaves the one before', async t => {
+  const run = { warmStart: t.testdir() };
+  await saveWarmStart(run, state(9), policy);
+  const full = { save: () => Promise.reject(new Error('the disk is full')) };
+  await t.rejects(saveWarmStart(run, state(10), full), /disk is full/);
+  t.equal(readWarmStart(run)!.state.updates, 9);
+  await saveWarmStart(run, state(10), policy);
+  t.equal(readWarmStart(run)!.state.updates, 10);
+});
+
+t.test('progress in the format of another version is refused', async t => {
+  const run = { warmStart: t.testdir({ 'step-000003': { 'warm-start.json': '{"format":7}' } }) };
+  t.throws(() => readWarmStart(run), /step-000003 has format 7 of warm starts; this version reads 1/);
+});
+
+t.test('demonstrations are read as they were played', async t => {
+  const run = { warmStart: join(t.testdir(), 'warm-start') };
+  const demonstrations = [
+    { tokenIds: Int32Array.of(5, 70_000, 6), lossMask: Uint8Array.of(0, 1, 1) },
+    { tokenIds: Int32Array.of(1), lossMask: Uint8Array.of(0) },
+  ];
+  saveDemonstrations(run, demonstrations);
+  t.same(readDemonstrations(run), demonstrations);
+});
