@@ -21,7 +21,7 @@ export interface FloodReport {
   readonly step: Latencies;
   /** How long the server's event loop was held at a time. */
   readonly loop: LoopHeld;
-  /** Memory of the server before, the most it was during, and after the attack. */
+  /** Memory of the processes that handle requests before, the most it was during, and after the attack. */
   readonly rssBytes: readonly [before: number, peak: number, after: number];
 }
 
@@ -41,27 +41,29 @@ export async function beginAttack(number: number, origin: string): Promise<() =>
 
 /** Attacks a server for so long, and measures what another client notices of it. */
 export async function flood(number: number, server: ServerProcess, seconds: number): Promise<FloodReport> {
-  const { origin, pid } = server;
-  const probe = new Probe(origin, server.pids);
+  const { origin, pids } = server;
+  const probe = new Probe(origin, pids);
   await probe.start();
-  const before = rssOf(pid);
+  const before = rssOf(pids);
   const end = await beginAttack(number, origin);
   await delay(WARM_UP_MS);
   probe.forget();
   await server.loopHeld();
   let peak = before;
   for (const until = performance.now() + seconds * 1000; performance.now() < until; await delay(LOOK_MS)) {
-    peak = Math.max(peak, rssOf(pid));
+    peak = Math.max(peak, rssOf(pids));
   }
   const latencies = await probe.stop();
   const loop = await server.loopHeld();
   await end();
   await delay(AFTER_MS);
-  return { name: ATTACKS[number].name, ...latencies, loop, rssBytes: [before, peak, rssOf(pid)] };
+  return { name: ATTACKS[number].name, ...latencies, loop, rssBytes: [before, peak, rssOf(pids)] };
 }
 
-/** Resident memory of a process, in bytes. */
-function rssOf(pid: number): number {
-  const kb = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
-  return kb ? Number(kb[1]) * 1024 : 0;
+/** Resident memory of processes, in bytes. */
+function rssOf(pids: readonly number[]): number {
+  return pids.reduce((sum, pid) => {
+    const kb = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
+    return sum + (kb ? Number(kb[1]) * 1024 : 0);
+  }, 0);
 }

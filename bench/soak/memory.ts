@@ -7,12 +7,14 @@ const LIVE_BYTES = 12 * MB;
 /** What the memory of the processes may grow by from the first half of the time after the floods to the second. */
 const RSS_SHARE = 0.05;
 const RSS_BYTES = 8 * MB;
-/** What a process may have at most after the floods, with all that V8 and the allocator keep for later. */
-const MOST_RSS_BYTES = 512 * MB;
+/** What each process that handles requests may have after the floods, when V8 has given back what its heap does not need. */
+const MOST_RSS_BYTES = 320 * MB;
+/** What each may have at most during the floods. */
+const MOST_PEAK_BYTES = 768 * MB;
 /** Looks before the floods, and after them, that are needed to tell. */
 export const MIN_SAMPLES = 3;
 
-/** Memory of all processes, looked at when they have just collected garbage. */
+/** Memory of all processes that handle requests, looked at when they have just collected garbage to save memory. */
 export interface MemorySample {
   /** On the heap and outside of it, in use: what a leak would grow. */
   readonly liveBytes: number;
@@ -21,9 +23,10 @@ export interface MemorySample {
 }
 
 /**
- * Memory over the undisturbed time of a stage. A flood leaves pages with V8 and the allocator that they keep for the
- * next one, so the memory of a process is higher after the first floods than before: in use is what it was. Hence what
- * is in use must be what it was before the floods, and the rest must have settled once they are over.
+ * Memory over the undisturbed time of a stage. What is in use must be what it was before the floods. The memory of the
+ * processes is higher after the first floods than before, as the C library keeps some of it; that must have settled. V8
+ * keeps all pages of its heap for the next load, until it has not collected for 100 s or is asked for them, as it is
+ * before each look.
  */
 export interface MemoryReport {
   /** In use: before the floods, and in the second half of the time after them. */
@@ -62,6 +65,12 @@ export function memoryFault({ live, rss }: MemoryReport, processes: number): str
     return `the processes have ${inMb(second)}, more than ${inMb(MOST_RSS_BYTES)} each`;
   }
   return undefined;
+}
+
+/** Says by how much the floods raised the memory of the processes too far. */
+export function peakFault(peakBytes: number, processes: number): string | undefined {
+  if (peakBytes <= MOST_PEAK_BYTES * processes) return undefined;
+  return `the processes had ${inMb(peakBytes)} during the floods, more than ${inMb(MOST_PEAK_BYTES)} each`;
 }
 
 export const memoryText = ({ live, rss }: MemoryReport): string =>

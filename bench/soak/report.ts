@@ -1,7 +1,7 @@
 import type { Latencies } from '../floods/probe.ts';
 import { median } from '../median.ts';
 import { worstNetP99 } from './floods.ts';
-import { inMb, memoryFault, memoryText } from './memory.ts';
+import { inMb, memoryFault, memoryText, peakFault } from './memory.ts';
 import type { StageReport } from './stage.ts';
 
 /** Violations that are shown of one stage. */
@@ -21,7 +21,8 @@ function checksOf(report: StageReport): (readonly [string, string, string, strin
   const worst = (floods?.seen ?? []).map(worstNetP99);
   const slow = worst.filter(ms => ms > settings.limitMs).length;
   const grown = memory && memoryFault(memory, settings.workers) !== undefined;
-  const wrong = violations.length - slow - (grown ? 1 : 0) - (leaked ? 1 : 0);
+  const high = floods && peakFault(floods.peakBytes, settings.workers) !== undefined;
+  const wrong = violations.length - slow - (grown ? 1 : 0) - (high ? 1 : 0) - (leaked ? 1 : 0);
   const verdict = (measured: boolean, holds: boolean) =>
     measured ? (holds ? 'holds' : 'FAILS') : 'not measured';
   return [
@@ -37,6 +38,12 @@ function checksOf(report: StageReport): (readonly [string, string, string, strin
       'in use and of the processes, see bench/soak/memory.ts',
       memory ? memoryText(memory) : '',
       verdict(memory !== undefined, !grown),
+    ],
+    [
+      `${stage}: memory during the floods is bounded`,
+      'of the processes, see bench/soak/memory.ts',
+      floods ? inMb(floods.peakBytes) : '',
+      verdict(floods !== undefined, !high),
     ],
     [
       `${stage}: nothing left open`,

@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
 import { stolenOf } from '../floods/waiting.ts';
-import { memoryFault, memoryReport } from './memory.ts';
+import { memoryFault, memoryReport, peakFault } from './memory.ts';
 import { begun, requireSame, requireTrajectory, withStep } from './record.ts';
 import { reportText } from './report.ts';
 import type { StageReport } from './stage.ts';
@@ -63,8 +63,10 @@ t.test('memory in use that grows is noticed, and processes that grow on after th
   const growing = memoryReport(before, samples([41, 41, 41, 41], [300, 310, 340, 350]))!;
   t.match(memoryFault(growing, 1), /^memory of the processes grew from 310 MB to 350 MB/);
   const large = memoryReport(before, samples([41, 41, 41, 41], [600, 600, 600, 600]))!;
-  t.match(memoryFault(large, 1), /have 600 MB, more than 512 MB each/);
+  t.match(memoryFault(large, 1), /have 600 MB, more than 320 MB each/);
   t.equal(memoryFault(large, 2), undefined);
+  t.match(peakFault(1000 * MB, 1), /had 1000 MB during the floods, more than 768 MB each/);
+  t.equal(peakFault(1000 * MB, 2), undefined);
   t.equal(memoryReport(before, []), undefined, 'too few to tell');
 });
 
@@ -119,6 +121,7 @@ t.test('the report has a column for every stage, and says what was wrong', async
   t.match(text, /^\| 1 workers: nothing lost, doubled or answered wrongly \| 0 \| 0 \| holds \|$/m);
   t.match(text, /^\| 2 workers: nothing lost, doubled or answered wrongly \| 0 \| 1 \| FAILS \|$/m);
   t.match(text, /^\| 1 workers: another client's net p99 in each flood \| 50 ms \| 20\.0 ms \| holds \|$/m);
+  t.match(text, /^\| 1 workers: memory during the floods is bounded \| .* \| 150 MB \| holds \|$/m);
   t.match(text, /^\| 1 workers: memory is flat \| .* \| in use 40 MB .* 152 MB \| holds \|$/m);
 });
 

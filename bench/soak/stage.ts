@@ -11,7 +11,14 @@ import type { SoakCounters } from './counters.ts';
 import { type Fault, FLOODS_FROM, FLOODS_SHARE, faultsOf, MEMORY_FROM } from './faults.ts';
 import { floods, type ObservedFlood, worstNetP99 } from './floods.ts';
 import { gamesFor, registerGames } from './games.ts';
-import { type MemoryReport, type MemorySample, MIN_SAMPLES, memoryFault, memoryReport } from './memory.ts';
+import {
+  type MemoryReport,
+  type MemorySample,
+  MIN_SAMPLES,
+  memoryFault,
+  memoryReport,
+  peakFault,
+} from './memory.ts';
 import { slowService } from './service.ts';
 import { transportFor } from './transport.ts';
 
@@ -231,6 +238,8 @@ class Stage {
     over.abort();
     await watching;
     this.#floods = { seen, peakBytes };
+    const fault = peakFault(peakBytes, this.#settings.workers);
+    if (fault !== undefined) this.#violate(fault);
     for (const flood of seen) {
       const worst = worstNetP99(flood);
       if (worst > limitMs) {

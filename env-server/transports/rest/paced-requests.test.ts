@@ -59,3 +59,29 @@ t.test('connections that were stopped are read again one in each round of the ev
     `read after each round: ${rounds}`,
   );
 });
+
+t.test('clients take turns in being read again, however many connections one of them has', async t => {
+  const open: Reply[] = [];
+  const server = createServer((_request, response) => open.push(response as unknown as Reply));
+  t.teardown(() => server.emit('close'));
+  // Its clock stands still: no request waits for a turn.
+  const scheduler = new FairScheduler({ now: () => 0, afterOthers: callback => void setImmediate(callback) });
+  new PacedRequests(scheduler, ({ headers }) => headers.authorization).pace(server);
+  const stopped = (client: string) => {
+    const socket = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() }) as Socket;
+    for (let n = 0; n < REQUESTS; n++) {
+      const request = new IncomingMessage(socket);
+      request.headers.authorization = client;
+      server.emit('request', request, new Reply() as unknown as ServerResponse);
+    }
+    return socket;
+  };
+  const many = Array.from({ length: 50 }, () => stopped('many'));
+  const one = stopped('one');
+  const isRead = (socket: Socket) => !socket.isPaused();
+  t.notOk([...many, one].some(isRead), 'all are stopped');
+  while (open.length > 0) for (const reply of open.splice(0)) reply.leave();
+  while (!isRead(one)) await nextTurn();
+  t.ok(many.filter(isRead).length <= 2, `after ${many.filter(isRead).length} connections of the other`);
+  while (!many.every(isRead)) await nextTurn();
+});

@@ -210,20 +210,37 @@ class Connection {
   }
 }
 
-const toRead = new Queue<Connection>();
+/** Connections to be read again, of each client that has some; the first client is next. */
+const toRead = new Map<string, Queue<Connection>>();
+let isReading = false;
 
 /**
  * Reads a connection that was stopped. One of them has its turn in a round of the event loop: a read of 64 KiB is parsed as
- * a whole, which takes as long as 1,500 requests.
+ * a whole, which takes as long as 1,500 requests. So clients take turns, however many connections each has.
  */
 function readAgain(connection: Connection): void {
-  toRead.push(connection);
-  if (toRead.length === 1) setImmediate(readNext);
+  const { client } = connection.lane;
+  let connections = toRead.get(client);
+  if (!connections) {
+    connections = new Queue();
+    toRead.set(client, connections);
+  }
+  connections.push(connection);
+  if (isReading) return;
+  isReading = true;
+  setImmediate(readNext);
 }
 
 function readNext(): void {
-  toRead.shift()?.resumeReading();
-  if (toRead.length > 0) setImmediate(readNext);
+  for (const [client, connections] of toRead) {
+    connections.shift()!.resumeReading();
+    // It comes last in the next turn.
+    toRead.delete(client);
+    if (connections.length > 0) toRead.set(client, connections);
+    break;
+  }
+  isReading = toRead.size > 0;
+  if (isReading) setImmediate(readNext);
 }
 
 function isDone(response: ServerResponse | undefined): boolean {
