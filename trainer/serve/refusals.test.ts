@@ -120,6 +120,14 @@ t.test('a text that cannot fit the context is refused before it is tokenized', a
   t.equal(tokenized, 1);
 });
 
+t.test('more token ids than are decoded at once are refused with their number', async t => {
+  const { request } = await startServer(t, folder);
+  const { status, body } = await request('POST', '/detokenize', { tokens: new Array(2 ** 17 + 1).fill(3) });
+  t.equal(status, 400);
+  t.equal(body.error.param, 'tokens');
+  t.match(body.error.message, /131073 tokens are more than 131072/);
+});
+
 t.test('more prompts than choices are refused before any is tokenized', async t => {
   const { models, request } = await startServer(t, folder, { maxStreams: 4 });
   models.base.tokenizer.encode = () => t.fail('a prompt is tokenized') as never;

@@ -8,6 +8,8 @@ import { DetokenizeRequestSchema, TokenizeRequestSchema } from './openai/schemas
 
 const parseTokenize = bodyParser(TokenizeRequestSchema);
 const parseDetokenize = bodyParser(DetokenizeRequestSchema);
+/** To decode a million ids takes a second, in which no other request is answered. */
+const MOST_DETOKENIZED = 2 ** 17;
 
 /** `POST /tokenize` and `/detokenize`, as vLLM has them. */
 export function tokenizerRoutes(app: FastifyInstance, models: Models): void {
@@ -31,6 +33,9 @@ export function tokenizerRoutes(app: FastifyInstance, models: Models): void {
   app.post('/detokenize', async request => {
     const { model, tokens } = parseDetokenize(request.body);
     const { tokenizer } = models.named(model ?? undefined);
+    if (tokens.length > MOST_DETOKENIZED) {
+      throw badRequest(`${tokens.length} tokens are more than ${MOST_DETOKENIZED}: ask for parts`, 'tokens');
+    }
     const unknown = tokens.find(id => id >= tokenizer.vocabularySize);
     if (unknown !== undefined) {
       throw badRequest(

@@ -26,7 +26,7 @@ export function bodyParser<Schema extends TSchema>(schema: Schema): (body: unkno
     refuseDepth(body);
     if (!validator.Check(body)) {
       const short = withFewUnknown(schema, shortened(body));
-      const [fault] = faultsOf(schema, short, validator.Errors(short));
+      const [fault] = faultsOf(schema, body, validator.Errors(short));
       if (fault === undefined) {
         throw badRequest(
           `a list or object of the body has an entry behind its first ${MOST_NAMED} that does not fit`,

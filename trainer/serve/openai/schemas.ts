@@ -10,7 +10,6 @@ const MOST_PROMPTS = 1024;
 const MOST_MESSAGES = 4096;
 const MOST_TOOLS = 512;
 const MOST_VARIABLES = 64;
-const MOST_DETOKENIZED = 2 ** 17;
 const LONGEST_STOP = 1024;
 const GREATEST_SEED = Number.MAX_SAFE_INTEGER;
 
@@ -229,10 +228,7 @@ export const TokenizeRequestSchema = Type.Object(
 );
 
 export const DetokenizeRequestSchema = Type.Object(
-  {
-    model: orNull(Type.String()),
-    tokens: Type.Array(Type.Integer({ minimum: 0 }), { maxItems: MOST_DETOKENIZED }),
-  },
+  { model: orNull(Type.String()), tokens: Type.Array(Type.Integer({ minimum: 0 })) },
   closed,
 );
 
