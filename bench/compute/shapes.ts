@@ -93,7 +93,8 @@ export function configOf(shape: Shape): DecoderConfig {
     heads: shape.heads,
     keyValueHeads: shape.keyValueHeads,
     intermediateSize: shape.feedForward,
-    maxPositions: 512,
+    // A training sequence is a token longer than what is predicted of it.
+    maxPositions: Math.max(512, shape.time + 1, shape.prompt + shape.generated),
   });
 }
 

@@ -11,9 +11,9 @@ const CARDS: readonly {
   readonly tensor: number;
   readonly gigabytes: number;
 }[] = [
-  { name: /H100/, plain: 67, tensor: 989, gigabytes: 3350 },
-  { name: /H200/, plain: 67, tensor: 989, gigabytes: 4800 },
-  { name: /A100/, plain: 19.5, tensor: 312, gigabytes: 2039 },
+  { name: /h100/i, plain: 67, tensor: 989, gigabytes: 3350 },
+  { name: /h200/i, plain: 67, tensor: 989, gigabytes: 4800 },
+  { name: /a100/i, plain: 19.5, tensor: 312, gigabytes: 2039 },
 ];
 
 /**

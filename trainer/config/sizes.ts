@@ -60,7 +60,7 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
   const blocks = Math.ceil(open / workers) * Math.ceil(policy.context / BLOCK_SIZE);
   const cache = Math.min(onGpu ? Infinity : MAX_CACHE_BYTES, blocks * blockBytes(config, config.layers));
   const tokens = policy.micro_batch_tokens;
-  const activations = FLOAT_BYTES * activationValues(config, tokens, policy.recompute);
+  const activations = FLOAT_BYTES * activationValues(config, tokens, policy.recompute, onGpu);
   const criticSizes = critic && sizesOfCritic(critic, policy, { workers, onGpu });
   const memory = [
     { what: 'weights', bytes: weights },
@@ -126,8 +126,8 @@ function sizesOfCritic(
  * Values of a micro-batch that exist at once. Recomputed layers keep only their inputs while the logits exist, which are gone when
  * the first layer is computed again.
  */
-function activationValues(config: DecoderConfig, tokens: number, recompute: boolean): number {
-  const logits = KEPT.vocabulary * config.vocabularySize * Math.min(tokens, logitRows(config));
+function activationValues(config: DecoderConfig, tokens: number, recompute: boolean, onGpu: boolean): number {
+  const logits = KEPT.vocabulary * config.vocabularySize * Math.min(tokens, logitRows(config, onGpu));
   const kept = tokens * keptByLayers(config, recompute);
   if (!recompute) return kept + logits;
   const inputs = tokens * config.layers * config.hiddenSize;

@@ -67,7 +67,12 @@ export class DecompositionProgram {
     const known = this.#programs.get(key);
     if (known !== undefined) return known;
     const { config, trained, runtime, parameters, lossScaled, recompute } = this.#options;
-    const sequence = buildSequenceGraph(config, batch, { valueHead: false, critic: false, grammar });
+    const sequence = buildSequenceGraph(config, batch, {
+      valueHead: false,
+      critic: false,
+      grammar,
+      onGpu: runtime.memory !== undefined,
+    });
     const { g, logProbs, entropies, sequenceSum } = sequence;
     const outputs = { logProbs: logProbs!, entropies: entropies! };
     const inputs = declareLossInputs(g, structure, sequence.shape);

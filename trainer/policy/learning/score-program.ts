@@ -56,7 +56,12 @@ export class ScoreProgram {
     const known = this.#programs.get(key);
     if (known !== undefined) return known;
     const { config, valueHead, critic, runtime, parameters } = this.#options;
-    const { g, ...outputs } = buildSequenceGraph(config, shape, { valueHead, critic, grammar });
+    const { g, ...outputs } = buildSequenceGraph(config, shape, {
+      valueHead,
+      critic,
+      grammar,
+      onGpu: runtime.memory !== undefined,
+    });
     for (const name of ['logProbs', 'entropies', 'values'] as const) {
       const tensor = outputs[name];
       if (tensor !== null) g.output(name, tensor);

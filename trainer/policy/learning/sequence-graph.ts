@@ -14,8 +14,8 @@ import { GraphBuilder, type Shape, type Tensor } from '../../tensor/graph/graph.
 
 /** Added to logits of tokens that a grammar forbids; finite, so that entropies stay finite. */
 const FORBIDDEN_LOGIT = -1e9;
-/** Most memory of one copy of logits. */
-const LOGITS_BYTES = 2 ** 26;
+/** Most memory of one copy of logits, on the processor and on a GPU, which is busy with many rows only. */
+const LOGITS_BYTES = { processor: 2 ** 26, gpu: 2 ** 29 };
 const FLOAT_BYTES = 4;
 
 /** Rows that one program takes; time t of a row predicts token t + 1 of its sequence. */
@@ -69,6 +69,8 @@ export function buildSequenceGraph(
     readonly valueHead: boolean;
     readonly critic: boolean;
     readonly grammar: CompiledGrammar | null;
+    /** Whether it runs on a GPU. */
+    readonly onGpu?: boolean;
     /** Predictions whose logits exist at once; as {@link logitRows} has it when absent. */
     readonly logitRows?: number;
     /** Share of what adapters read that becomes 0, from numbers of rows in the input `dropoutRows`; none when absent. */
@@ -91,7 +93,10 @@ export function buildSequenceGraph(
   const among = selection?.packing ?? packing;
   const predicted = options.critic
     ? { logProbs: null, entropies: null }
-    : tokenPredictions(g, config, hidden, extents, { logitRows: logitRows(config), ...options });
+    : tokenPredictions(g, config, hidden, extents, {
+        logitRows: logitRows(config, options.onGpu ?? false),
+        ...options,
+      });
   return {
     g,
     shape: extents,
@@ -142,8 +147,9 @@ function tokenPredictions(
 }
 
 /** Predictions whose logits exist at once; more are computed piece by piece, and again in the backward pass. */
-export function logitRows({ vocabularySize }: Pick<DecoderConfig, 'vocabularySize'>): number {
-  return Math.max(1, Math.floor(LOGITS_BYTES / (FLOAT_BYTES * vocabularySize)));
+export function logitRows({ vocabularySize }: Pick<DecoderConfig, 'vocabularySize'>, onGpu: boolean): number {
+  const bytes = onGpu ? LOGITS_BYTES.gpu : LOGITS_BYTES.processor;
+  return Math.max(1, Math.floor(bytes / (FLOAT_BYTES * vocabularySize)));
 }
 
 /** The predictions that are looked at, where not all are. */

@@ -144,7 +144,7 @@ export function buildTrainGraph(
   options: Pick<
     ProgramOptions,
     'config' | 'valueHead' | 'critic' | 'trained' | 'recompute' | 'lossScaled' | 'dropout'
-  >,
+  > & { readonly runtime?: Pick<Runtime, 'memory'> },
   shape: BatchShape,
   structure: LossStructure,
   entropyRewarded: boolean,
@@ -155,6 +155,7 @@ export function buildTrainGraph(
     valueHead,
     critic,
     grammar,
+    onGpu: options.runtime?.memory !== undefined,
     dropout: options.dropout?.probability,
   });
   const { g, logProbs, entropies, values, sequenceSum } = sequence;

@@ -82,7 +82,7 @@ export class GpuDevice {
     this.device = device;
     this.products = products;
     this.largestBinding = Math.min(largestBinding, device.limits.maxStorageBufferBindingSize);
-    this.description = `${vendor}, ${description || name}; ${describeProducts(products)}`;
+    this.description = `${vendor} ${[name, description].filter(Boolean).join(', ')}; ${describeProducts(products)}`;
     device.addEventListener('uncapturederror', event => {
       this.#fault ??= event.error.message;
     });

@@ -2,7 +2,7 @@ import t from 'tap';
 import { create } from 'webgpu';
 import { GraphBuilder } from '../../../graph/graph.ts';
 import { interpret } from '../../../graph/reference/interpreter.ts';
-import { matrixProductCode } from '../shaders/matrix-product.ts';
+import { type MatrixProductForm, matrixProductCode, type SideForm } from '../shaders/matrix-product.ts';
 import { WebGpuRuntime } from '../webgpu-runtime.ts';
 import { type AdapterTraits, chooseProducts, describeProducts, SUBGROUP_MATRIX } from './precision.ts';
 
@@ -33,6 +33,13 @@ t.test('products take the best that an adapter offers', async t => {
   for (const other of others) t.equal(chooseProducts('float16', other).kind, 'float16');
 });
 
+const SIDES: readonly SideForm[] = [true, false].flatMap(innerFast =>
+  [true, false].map(aligned => ({ innerFast, aligned })),
+);
+const FORMS: readonly MatrixProductForm[] = [64, 128].flatMap(extent =>
+  SIDES.flatMap(left => SIDES.map(right => ({ extent, left, right }))),
+);
+
 t.test('the product on tensor cores compiles', async t => {
   const gpu = create(['backend=null', 'enable-dawn-features=allow_unsafe_apis']);
   const nothing = (await gpu.requestAdapter())!;
@@ -46,13 +53,15 @@ t.test('the product on tensor cores compiles', async t => {
     [16, 8, 16],
     [8, 8, 8],
   ]) {
-    const code = matrixProductCode({ rows, columns, inner, threads: 32 });
-    const { messages } = await device.createShaderModule({ code }).getCompilationInfo();
-    t.strictSame(
-      messages.filter(({ type }) => type === 'error').map(({ message, lineNum }) => `${lineNum}: ${message}`),
-      [],
-      `${rows} × ${inner} × ${columns}`,
-    );
+    for (const form of FORMS) {
+      const code = matrixProductCode({ rows, columns, inner, threads: 32 }, form);
+      const { messages } = await device.createShaderModule({ code }).getCompilationInfo();
+      t.strictSame(
+        messages.map(({ type, message, lineNum }) => `${type}, line ${lineNum}: ${message}`),
+        [],
+        `${rows} × ${inner} × ${columns}, ${JSON.stringify(form)}`,
+      );
+    }
   }
 });
 
@@ -83,3 +92,50 @@ t.test('factors of float16 give products that differ by their rounding only', { 
     t.ok(worst > 1e-6, `${name} was rounded`);
   }
 });
+
+t.test(
+  'products of many tiles are right to their last rows and columns, however the sides lie',
+  { skip },
+  async t => {
+    for (const [rows, inner, columns] of [
+      [1500, 52, 1412],
+      [1501, 37, 1413],
+    ]) {
+      for (const [transposeA, transposeB] of [
+        [false, false],
+        [false, true],
+        [true, false],
+        [true, true],
+      ]) {
+        const g = new GraphBuilder();
+        const a = g.input('a', 'float32', transposeA ? [2, inner, rows] : [2, rows, inner]);
+        const b = g.input('b', 'float32', transposeB ? [2, columns, inner] : [2, inner, columns]);
+        g.output('y', g.matmul(a, b, { transposeA, transposeB }));
+        const inputs = {
+          a: Float32Array.from({ length: 2 * rows * inner }, (_, i) => Math.sin(i)),
+          b: Float32Array.from({ length: 2 * columns * inner }, (_, i) => Math.cos(i * 0.7)),
+        };
+        const executable = await half!.compile(g.build());
+        const { y } = await executable.run(inputs);
+        let worst = 0;
+        for (let matrix = 0; matrix < 2; matrix++) {
+          for (let row = rows - 1; row >= 0; row -= 97) {
+            for (let column = columns - 1; column >= 0; column -= 89) {
+              let sum = 0;
+              for (let k = 0; k < inner; k++) {
+                const own = transposeA ? k * rows + row : row * inner + k;
+                const other = transposeB ? column * inner + k : k * columns + column;
+                sum += inputs.a[matrix * rows * inner + own] * inputs.b[matrix * columns * inner + other];
+              }
+              worst = Math.max(worst, Math.abs(sum - y[(matrix * rows + row) * columns + column]));
+            }
+          }
+        }
+        const sides = `${transposeA ? 'Aᵀ' : 'A'} ${transposeB ? 'Bᵀ' : 'B'}`;
+        // Every product of two factors below 1 is off by at most two roundings of 2⁻¹².
+        t.ok(worst <= inner * 2 ** -11, `${sides}, ${rows} × ${inner} × ${columns}: off by ${worst}`);
+        await executable.dispose();
+      }
+    }
+  },
+);

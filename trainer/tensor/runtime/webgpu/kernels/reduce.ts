@@ -34,35 +34,32 @@ const largest = new Kernel(
   ['Array', 'Integer', 'Integer'],
 );
 
-/** The same along rows [rows, count], whose blocks lie side by side: → [rows, blocks], blocks counting along x. */
+/**
+ * The same along rows [rows, count] → [rows, blocks], blocks counting along x. The elements of a block are as many apart as
+ * there are blocks, so that neighbors read neighbors.
+ */
 const rowSum = new Kernel(
-  function rowSum(this: KernelThread, x: number[][], count: number, block: number): number {
-    const start = this.thread.x * block;
-    const end = Math.min(count, start + block);
+  function rowSum(this: KernelThread, x: number[][], count: number, blocks: number): number {
     let total = 0;
-    for (let i = start; i < end; i += 1) total += x[this.thread.y][i];
+    for (let i = this.thread.x; i < count; i += blocks) total += x[this.thread.y][i];
     return total;
   },
   ['Array', 'Integer', 'Integer'],
 );
 
 const rowLargest = new Kernel(
-  function rowLargest(this: KernelThread, x: number[][], count: number, block: number): number {
-    const start = this.thread.x * block;
-    const end = Math.min(count, start + block);
-    let most = x[this.thread.y][start];
-    for (let i = start + 1; i < end; i += 1) most = Math.max(most, x[this.thread.y][i]);
+  function rowLargest(this: KernelThread, x: number[][], count: number, blocks: number): number {
+    let most = x[this.thread.y][this.thread.x];
+    for (let i = this.thread.x + blocks; i < count; i += blocks) most = Math.max(most, x[this.thread.y][i]);
     return most;
   },
   ['Array', 'Integer', 'Integer'],
 );
 
 const rowSumOfSquares = new Kernel(
-  function rowSumOfSquares(this: KernelThread, x: number[][], count: number, block: number): number {
-    const start = this.thread.x * block;
-    const end = Math.min(count, start + block);
+  function rowSumOfSquares(this: KernelThread, x: number[][], count: number, blocks: number): number {
     let total = 0;
-    for (let i = start; i < end; i += 1) total += x[this.thread.y][i] * x[this.thread.y][i];
+    for (let i = this.thread.x; i < count; i += blocks) total += x[this.thread.y][i] * x[this.thread.y][i];
     return total;
   },
   ['Array', 'Integer', 'Integer'],
@@ -75,12 +72,11 @@ const rowSumOfWeights = new Kernel(
     x: number[][],
     shift: number[],
     count: number,
-    block: number,
+    blocks: number,
   ): number {
-    const start = this.thread.x * block;
-    const end = Math.min(count, start + block);
     let total = 0;
-    for (let i = start; i < end; i += 1) total += Math.exp(x[this.thread.y][i] - shift[this.thread.y]);
+    for (let i = this.thread.x; i < count; i += blocks)
+      total += Math.exp(x[this.thread.y][i] - shift[this.thread.y]);
     return total;
   },
   ['Array', 'Array', 'Integer', 'Integer'],
@@ -182,10 +178,10 @@ export function reduceRows(
       const size = [blocks, some];
       const view = { value: own, extents: [count, some] };
       if (typeof how === 'object') {
-        return [rowSumOfWeights.step(size, [view, { value: above }, count, BLOCK], out)];
+        return [rowSumOfWeights.step(size, [view, { value: above }, count, blocks], out)];
       }
       const kernel = { sum: rowSum, max: rowLargest, squares: rowSumOfSquares }[how];
-      return [kernel.step(size, [view, count, BLOCK], out)];
+      return [kernel.step(size, [view, count, blocks], out)];
     },
   );
   if (blocks === 1) return steps;

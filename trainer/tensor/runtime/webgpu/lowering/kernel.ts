@@ -12,6 +12,8 @@ import {
 import {
   type DeviceValue,
   type KernelDispatch,
+  MAX_GROUPS,
+  ROW_THREADS,
   TILE_THREADS,
   type Workgroups,
   workgroupGrid,
@@ -77,11 +79,11 @@ export class Kernel {
   step(extents: readonly number[], args: readonly KernelArgument[], result: DeviceValue): KernelDispatch {
     const kernel = this.#compile(extents.length);
     const arrays = args.filter(argument => typeof argument !== 'number');
-    const { groups, width } = groupsOf(extents);
+    const { groups, width, flat } = gridOf(extents);
     const separate = arrays.filter((_, index) => index !== this.#inPlace);
     return {
       name: this.name,
-      code: kernel.code,
+      code: flat ? flattened(kernel.code) : kernel.code,
       uniforms: this.#uniforms(kernel, extents, width, args),
       reads: separate.map(({ value }) => value),
       writes: [result],
@@ -160,10 +162,28 @@ function extentsOf({ value, extents = [value.length] }: ArrayView): [number, num
   return [x, y, z];
 }
 
-function groupsOf(extents: readonly number[]): { readonly groups: Workgroups; readonly width: number } {
-  if (extents.length === 1) return workgroupGrid(extents[0]);
+/** Workgroups of a kernel; `flat` where its axes do not fit those of a dispatch, so that threads are numbered through. */
+function gridOf(extents: readonly number[]): {
+  readonly groups: Workgroups;
+  readonly width: number;
+  readonly flat: boolean;
+} {
+  if (extents.length === 1) return { ...workgroupGrid(extents[0]), flat: false };
   const [x, y, z = 1] = extents;
-  return { groups: [Math.ceil(x / TILE_THREADS), Math.ceil(y / TILE_THREADS), z], width: 0 };
+  const groups = [Math.ceil(x / TILE_THREADS), Math.ceil(y / TILE_THREADS), z] as const;
+  if (Math.max(...groups) <= MAX_GROUPS) return { groups, width: 0, flat: false };
+  return { ...workgroupGrid(x * y * z), flat: true };
+}
+
+/** The text of a kernel of two or three dimensions for a grid of threads that are numbered through. */
+function flattened(code: string): string {
+  return code.replace(
+    'fn main(@builtin(global_invocation_id) gid : vec3<u32>) {',
+    `fn main(@builtin(workgroup_id) group : vec3<u32>, @builtin(local_invocation_index) local : u32) {
+  let flat = group.x * ${ROW_THREADS}u + group.y * params.dispatchWidth + local;
+  let rows = flat / params.outputX;
+  let gid = vec3<u32>(flat % params.outputX, rows % params.outputY, rows / params.outputY);`,
+  );
 }
 
 /** The function's source under another name. */

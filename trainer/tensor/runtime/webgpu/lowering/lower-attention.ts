@@ -1,6 +1,7 @@
 import { type AttentionAttributes, attentionSizes } from '../../../graph/operations/attention/attention.ts';
 import type { AttentionGradientAttributes } from '../../../graph/operations/attention/attention-gradient.ts';
 import { sizeOf, type Tensor } from '../../../graph/tensor.ts';
+import { reduceMiddle } from '../kernels/reduce.ts';
 import { rowDots } from '../kernels/rows.ts';
 import { type AttentionOperands, attend, keyValueGradients, queryGradient } from '../shaders/attention.ts';
 import type { ProgramBuilder } from './program.ts';
@@ -18,7 +19,7 @@ export function lowerAttentionGradient(builder: ProgramBuilder, node: Tensor): v
   const [q, k, v, forward, upstream, bias] = node.inputs;
   const { causal, scale } = node.attributes as AttentionGradientAttributes;
   const operands = operandsOf(builder, [q, k, v], bias);
-  const { size } = attentionSizes([q, k, v], { causal, scale });
+  const { batch, keys, heads, keyHeads, size } = attentionSizes([q, k, v], { causal, scale });
   const dots = builder.allocate(sizeOf(q.shape) / size);
   builder.add(...rowDots(builder.valueOf(upstream), builder.valueOf(forward), size, dots, builder));
   const above = {
@@ -40,8 +41,16 @@ export function lowerAttentionGradient(builder: ProgramBuilder, node: Tensor): v
     builder.add(queryGradient(operands, above, { causal, scale }, place('query', q)));
   }
   if (wanted.has('key') || wanted.has('value')) {
-    const [key, value] = [place('key', k), place('value', v)];
-    builder.add(keyValueGradients(operands, above, { causal, scale }, key, value));
+    const results = [place('key', k), place('value', v)];
+    const apart =
+      heads === keyHeads ? results : results.map(() => builder.allocate(batch * keys * heads * size));
+    builder.add(keyValueGradients(operands, above, { causal, scale }, apart[0], apart[1]));
+    if (apart !== results) {
+      const cut = { outer: batch * keys * keyHeads, middle: heads / keyHeads, inner: size };
+      results.forEach((result, i) => {
+        builder.add(...reduceMiddle('sum', apart[i], cut, result, builder));
+      });
+    }
   }
 }
 

@@ -28,7 +28,7 @@ export interface KernelDispatch {
 export const ROW_THREADS = 64;
 export const TILE_THREADS = 8;
 /** Workgroups that every device takes in one dimension. */
-const MAX_GROUPS = 65_535;
+export const MAX_GROUPS = 65_535;
 
 /**
  * Workgroups for a row of threads, folded over two dimensions where one does not reach.

@@ -1,8 +1,8 @@
-/** Queries of a tile, and keys of a tile: a workgroup has a thread for each pair. */
-export const TILE = 16;
-const THREADS = TILE * TILE;
 /** Elements of a vector; head sizes are multiples of it. */
 export const VECTOR = 4;
+/** Threads of a workgroup along both sides of a tile of scores. */
+const GRID = 8;
+const THREADS = GRID * GRID;
 
 /** Which of an attention's three passes. */
 export type AttentionPass = 'forward' | 'query' | 'keyValue';
@@ -21,17 +21,42 @@ const WRITES: Readonly<Record<AttentionPass, readonly string[]>> = {
 const SCALARS = new Set(['logSums', 'dots', 'bias']);
 
 /** Head sizes that share a text: up to the first that is enough. */
-const SIZES = [64, 128];
+const SIZES = [32, 64, 128];
+
+/** How a text is cut: three tiles of rows and one of scores fit into 32 KiB of shared memory. */
+interface TileForm {
+  /** Rows of a tile, and its rows and columns that one thread computes. */
+  readonly tile: number;
+  readonly own: number;
+  /** Vectors of the largest head that shares the text, and of a row in shared memory: rows begin in other banks. */
+  readonly vectors: number;
+  readonly stride: number;
+  /** Vectors of a row that one thread sums up. */
+  readonly parts: number;
+}
+
+function formOf(size: number): TileForm {
+  const most = SIZES.find(each => each >= size) ?? Math.ceil(size / (GRID * VECTOR)) * GRID * VECTOR;
+  const own = most > 128 ? 1 : most > 64 ? 2 : 4;
+  const vectors = most / VECTOR;
+  return { tile: GRID * own, own, vectors, stride: vectors + 1, parts: vectors / GRID };
+}
+
+/** Queries, or keys, that a workgroup owns. @param size of a head */
+export const attentionTile = (size: number): number => formOf(size).tile;
 
 /**
- * WGSL of one pass. A workgroup owns 16 queries (or keys) of one head and streams tiles of 16 of the others through shared
- * memory; scores of a tile exist only there (Dao et al., 2022). Loops run to uniforms, so that no compiler unrolls them all.
+ * WGSL of one pass. A workgroup owns a tile of queries (or keys) of one head and streams tiles of the others through shared
+ * memory; scores of a tile exist only there (Dao et al., 2022). Of a tile of scores each thread computes a square in
+ * registers, rows side by side and columns 8 apart, and of a tile of results its rows at every eighth vector. Inner loops
+ * run to uniforms, so that no compiler unrolls them all.
  *
  * @param size of a head
  */
 export function attentionCode(pass: AttentionPass, size: number): string {
+  const form = formOf(size);
   const body = { forward: forwardBody, query: queryBody, keyValue: keyValueBody }[pass];
-  return `${declarations(pass)}${tileConstants(mostVectors(size))}${places()}${body()}`;
+  return `${declarations(pass)}${places(form)}${body(form)}`;
 }
 
 function declarations(pass: AttentionPass): string {
@@ -61,237 +86,255 @@ ${reads.map((name, i) => binding(name, 1 + i, 'read')).join('')}${WRITES[pass]
   .join('')}`;
 }
 
-/** Vectors of the largest head that shares a text with heads of `size`. */
-export function mostVectors(size: number): number {
-  return (SIZES.find(each => each >= size) ?? Math.ceil(size / TILE) * TILE) / VECTOR;
-}
-
-/** Constants, and the scores of a tile. @param vectors of the largest head that shares the text */
-export function tileConstants(vectors: number): string {
+function places({ own }: TileForm): string {
   return `
-const MAX_VECTORS : u32 = ${vectors}u;
-// vectors of a row that one thread mixes
-const PARTS : u32 = ${Math.ceil(vectors / TILE)}u;
-// a score for each pair of the tile that the workgroup owns and the one that streams by
-var<workgroup> weights : array<f32, ${THREADS}>;
-`;
-}
+alias Rows = ${own === 1 ? 'f32' : `vec${own}<f32>`};
+const NOTHING = -3.0e38;
+// a score for each pair of the tile that the workgroup owns and the one that streams by: [stream][own]
+var<workgroup> weights : array<Rows, ${GRID * own * (GRID + 1)}>;
 
-function places(): string {
-  return `
 fn query_at(batch : u32, query : u32, head : u32) -> u32 {
   return ((batch * u.queries + query) * u.heads + head) * u.vectors;
 }
 fn key_at(batch : u32, key : u32, head : u32) -> u32 {
   return ((batch * u.keys + key) * u.keyHeads + head / (u.heads / u.keyHeads)) * u.vectors;
 }
+// gradients with respect to keys and values, of every head of the queries
+fn key_head_at(batch : u32, key : u32, head : u32) -> u32 {
+  return ((batch * u.keys + key) * u.heads + head) * u.vectors;
+}
 fn row_at(batch : u32, query : u32, head : u32) -> u32 {
   return (batch * u.queries + query) * u.heads + head;
 }
-fn sees(query : u32, key : u32) -> bool {
-  return query < u.queries && key < u.keys && (u.causal == 0u || key <= query);
-}
-fn bias_of(batch : u32, query : u32, key : u32) -> f32 {
-  return bias[batch * u.biasBatch + query * u.biasQuery + key * u.biasKey];
+// the score of a pair with its bias, or nothing where the query does not see the key
+fn seen(score : f32, batch : u32, query : u32, key : u32) -> f32 {
+  if (query >= u.queries || key >= u.keys || (u.causal == 1u && key > query)) { return NOTHING; }
+  var value = score * u.scale;
+  // one bias for all scores shifts them alike
+  if (u.biasBatch + u.biasQuery + u.biasKey > 0u) {
+    value += bias[batch * u.biasBatch + query * u.biasQuery + key * u.biasKey];
+  }
+  return value;
 }
 `;
 }
 
-/** Tiles in shared memory. */
-export function tileMemory(...names: readonly string[]): string {
-  return names.map(name => `var<workgroup> ${name} : array<vec4<f32>, ${TILE}u * MAX_VECTORS>;\n`).join('');
+function tileMemory({ tile, stride }: TileForm, ...names: readonly string[]): string {
+  return names.map(name => `var<workgroup> ${name} : array<vec4<f32>, ${tile * stride}>;\n`).join('');
 }
 
-/** A function that fills a tile with 16 rows of an array. */
-function loading(tile: string, array: string, rows: 'query' | 'key'): string {
+/**
+ * Fills a tile with rows of an array, all loads under way at once. Rows and vectors past the end hold what is in memory
+ * before it: they have no weight.
+ */
+function load(
+  { tile, vectors, stride }: TileForm,
+  into: string,
+  array: string,
+  rows: 'query' | 'key',
+  first: string,
+): string {
   const [count, place] = rows === 'query' ? ['u.queries', 'query_at'] : ['u.keys', 'key_at'];
-  return `
-fn load_${tile}_${array}(thread : u32, batch : u32, first : u32, head : u32) {
-  for (var at = thread; at < ${TILE}u * u.vectors; at += ${THREADS}u) {
-    let row = first + at / u.vectors;
-    var value = vec4<f32>();
-    if (row < ${count}) { value = ${array}[${place}(batch, row, head) + at % u.vectors]; }
-    ${tile}[at] = value;
-  }
-}
-`;
-}
-
-/** A function for the product of a row of one tile with a row of another. */
-export function dot(a: string, b: string): string {
-  return `
-fn dot_${a}_${b}(own : u32, other : u32) -> f32 {
-  var sum = vec4<f32>();
-  for (var i = 0u; i < u.vectors; i++) {
-    sum = fma(${a}[own * u.vectors + i], ${b}[other * u.vectors + i], sum);
-  }
-  return sum.x + sum.y + (sum.z + sum.w);
-}
-`;
+  const loads = Math.ceil((tile * vectors) / THREADS);
+  const row = (n: number): string => `(thread + ${n * THREADS}u) / ${vectors}u`;
+  const column = (n: number): string => `(thread + ${n * THREADS}u) % ${vectors}u`;
+  const line = (n: number): string =>
+    `let row${n} = ${array}[${place}(batch, min(${first} + ${row(n)}, ${count} - 1u), head) + min(${column(n)}, u.vectors - 1u)];`;
+  return `{
+${over(loads, line)}
+${over(loads, n => `${into}[(${row(n)}) * ${stride}u + ${column(n)}] = row${n};`)}
+    }`;
 }
 
-/** The entry, with the thread's place in its tile as `own` and `other`. */
-const ENTRY = `
-@compute @workgroup_size(${TILE}, ${TILE})
+/** Products of the thread's rows of one tile with its rows of another: `NAME0` holds the first of the other tile with each of its own. */
+function products({ own, stride }: TileForm, name: string, a: string, b: string): string {
+  const column = (component: string): string => `Rows(${list(own, r => `a${r}.${component}`)})`;
+  return `
+${over(own, c => `    var ${name}${c} = Rows();`)}
+    for (var i = 0u; i < u.vectors; i++) {
+${over(own, r => `      let a${r} = ${a}[(own + ${r}u) * ${stride}u + i];`)}
+${over(own, c => `      let b${c} = ${b}[(other + ${c * GRID}u) * ${stride}u + i];`)}
+${['x', 'y', 'z', 'w'].map(at => over(own, c => `      ${name}${c} = fma(${column(at)}, Rows(b${c}.${at}), ${name}${c});`)).join('\n')}
+    }`;
+}
+
+/** Puts weights where {@link mixed} reads them. */
+const put = ({ own }: TileForm, name: string): string =>
+  over(own, c => `    weights[(other + ${c * GRID}u) * ${GRID + 1}u + local.y] = ${name}${c};`);
+
+const sums = ({ own, parts }: TileForm, name: string): string =>
+  over(own, r => over(parts, at => `  var ${name}${r}_${at} = vec4<f32>();`));
+
+/** Adds Σ weights[row, own] · tile[row] to the sums of the thread's rows. */
+function mixed({ own, parts, stride }: TileForm, name: string, tile: string): string {
+  return `
+    for (var row = 0u; row < u.tile; row++) {
+      let weight = weights[row * ${GRID + 1}u + local.y];
+${over(parts, at => `      let value${at} = ${tile}[row * ${stride}u + other + ${at * GRID}u];`)}
+${over(own, r => over(parts, at => `      ${name}${r}_${at} = fma(vec4<f32>(${part('weight', own, r)}), value${at}, ${name}${r}_${at});`))}
+    }`;
+}
+
+/** Writes the sums of the thread's rows where `place` says, as far as there are rows. */
+function store(
+  { own, parts }: TileForm,
+  name: string,
+  array: string,
+  rows: 'query' | 'key',
+  factor: (row: number) => string,
+): string {
+  const [count, place] = rows === 'query' ? ['u.queries', 'query_at'] : ['u.keys', 'key_head_at'];
+  const line = (r: number, at: number): string =>
+    `    if (other + ${at * GRID}u < u.vectors) { ${array}[place + other + ${at * GRID}u] = ${name}${r}_${at} * ${factor(r)}; }`;
+  return over(
+    own,
+    r => `  if (first + own + ${r}u < ${count}) {
+    let place = ${place}(batch, first + own + ${r}u, head);
+${over(parts, at => line(r, at))}
+  }`,
+  );
+}
+
+/** The entry: the thread owns rows of its tile from `own` on, and `other`, and those 8 apart, of the one that streams by. */
+const entry = ({ own, tile }: TileForm): string => `
+@compute @workgroup_size(${GRID}, ${GRID})
 fn main(
   @builtin(workgroup_id) group : vec3<u32>,
   @builtin(local_invocation_id) local : vec3<u32>,
   @builtin(local_invocation_index) thread : u32,
 ) {
   let batch = group.z;
-  let first = group.x * ${TILE}u;
-  let own = local.y;
+  let first = group.x * ${tile}u;
+  let own = local.y * ${own}u;
   let other = local.x;
 `;
 
-/** A function for Σ weights[own, i] · tile[i] at one vector of a row. */
-export function mixing(tile: string): string {
-  return `
-fn mix_${tile}(own : u32, at : u32) -> vec4<f32> {
-  var sum = vec4<f32>();
-  if (at >= u.vectors) { return sum; }
-  for (var i = 0u; i < u.tile; i++) {
-    sum = fma(vec4<f32>(weights[own * ${TILE}u + i]), ${tile}[i * u.vectors + at], sum);
-  }
-  return sum;
-}
-`;
-}
+/** Numbers of the thread's own queries, as far as there are some. */
+const ofRows = ({ own }: TileForm, array: string): string =>
+  `Rows(${list(own, r => `${array}[row_at(batch, min(first + own + ${r}u, u.queries - 1u), head)]`)})`;
 
-/** Runs a statement for every vector that the thread mixes. */
-export function eachPart(statement: string): string {
-  return `for (var part = 0u; part < PARTS; part++) { let at = part * ${TILE}u + other; ${statement} }`;
-}
+/** Scores of the thread's own queries with the keys that stream by. */
+const seenByOwn = ({ own }: TileForm, name: string): string =>
+  over(
+    own,
+    c =>
+      `    ${name}${c} = Rows(${list(own, r => `seen(${part(`${name}${c}`, own, r)}, batch, first + own + ${r}u, start + other + ${c * GRID}u)`)});`,
+  );
 
-function store(sums: string, array: string, place: string, factor: string): string {
-  return eachPart(`if (at < u.vectors) { ${array}[${place} + at] = ${sums}[part] * ${factor}; }`);
-}
-
-function forwardBody(): string {
-  return `${tileMemory('own_tile', 'stream')}
-${loading('own_tile', 'q', 'query')}${loading('stream', 'k', 'key')}${loading('stream', 'v', 'key')}
-${dot('own_tile', 'stream')}${mixing('stream')}
-${ENTRY}
+function forwardBody(form: TileForm): string {
+  const { own, tile } = form;
+  const acrossThreads = (start: string, f: (from: string) => string): string => `
+    var across = ${start};
+    for (var i = 0u; i < ${GRID}u; i++) { across = ${f(`shared_rows[i * ${GRID + 1}u + local.y]`)}; }`;
+  return `${tileMemory(form, 'own_tile', 'stream')}
+var<workgroup> shared_rows : array<Rows, ${GRID * (GRID + 1)}>;
+${entry(form)}
   let head = group.y;
-  let query = first + own;
-  load_own_tile_q(thread, batch, first, head);
-  var sums : array<vec4<f32>, PARTS>;
-  var largest = -3.0e38;
-  var total = 0.0;
-  let end = select(u.keys, min(u.keys, first + ${TILE}u), u.causal == 1u);
-  for (var start = 0u; start < end; start += ${TILE}u) {
+  ${load(form, 'own_tile', 'q', 'query', 'first')}
+${sums(form, 'sum')}
+  var largest = Rows(NOTHING);
+  // of the keys that this thread has weighed
+  var total = Rows();
+  let end = select(u.keys, min(u.keys, first + ${tile}u), u.causal == 1u);
+  for (var start = 0u; start < end; start += ${tile}u) {
     workgroupBarrier();
-    load_stream_k(thread, batch, start, head);
+    ${load(form, 'stream', 'k', 'key', 'start')}
+    workgroupBarrier();${products(form, 'score', 'own_tile', 'stream')}
+${seenByOwn(form, 'score')}
+    shared_rows[other * ${GRID + 1}u + local.y] = ${Array.from({ length: own }, (_, c) => `score${c}`).reduce((a, b) => `max(${a}, ${b})`)};
     workgroupBarrier();
-    let key = start + other;
-    let seen = sees(query, key);
-    var score = -3.0e38;
-    if (seen) { score = dot_own_tile_stream(own, other) * u.scale + bias_of(batch, query, key); }
-    weights[own * ${TILE}u + other] = score;
-    workgroupBarrier();
-    load_stream_v(thread, batch, start, head);
-    var tile_largest = largest;
-    for (var i = 0u; i < u.tile; i++) { tile_largest = max(tile_largest, weights[own * ${TILE}u + i]); }
-    let correction = exp(largest - tile_largest);
-    workgroupBarrier();
-    weights[own * ${TILE}u + other] = select(0.0, exp(score - tile_largest), seen);
-    workgroupBarrier();
-    total *= correction;
-    for (var i = 0u; i < u.tile; i++) { total += weights[own * ${TILE}u + i]; }
-    largest = tile_largest;
-    ${eachPart('sums[part] = sums[part] * correction + mix_stream(own, at);')}
+    ${load(form, 'stream', 'v', 'key', 'start')}${acrossThreads('largest', from => `max(across, ${from})`)}
+    let correction = exp(largest - across);
+    largest = across;
+${over(own, c => `    score${c} = select(Rows(), exp(score${c} - largest), score${c} > Rows(NOTHING));`)}
+    total = total * correction + ${list(own, c => `score${c}`, ' + ')};
+${put(form, 'score')}
+${over(own, r => over(form.parts, at => `    sum${r}_${at} *= ${part('correction', own, r)};`))}
+    workgroupBarrier();${mixed(form, 'sum', 'stream')}
   }
-  if (query < u.queries) {
-    ${store('sums', 'result', 'query_at(batch, query, head)', '(1.0 / total)')}
-    if (other == 0u) { logSums[row_at(batch, query, head)] = largest + log(total); }
+  workgroupBarrier();
+  shared_rows[other * ${GRID + 1}u + local.y] = total;
+  workgroupBarrier();${acrossThreads('Rows()', from => `across + ${from}`)}
+${store(form, 'sum', 'result', 'query', r => `(1.0 / ${part('across', own, r)})`)}
+  if (other == 0u) {
+${over(own, r => `    if (first + own + ${r}u < u.queries) { logSums[row_at(batch, first + own + ${r}u, head)] = ${part('largest', own, r)} + log(${part('across', own, r)}); }`)}
   }
 }
 `;
 }
 
-function queryBody(): string {
-  return `${tileMemory('own_tile', 'own_upstream', 'stream')}
-${loading('own_tile', 'q', 'query')}${loading('own_upstream', 'upstream', 'query')}
-${loading('stream', 'k', 'key')}${loading('stream', 'v', 'key')}
-${dot('own_tile', 'stream')}${dot('own_upstream', 'stream')}${mixing('stream')}
-${ENTRY}
+function queryBody(form: TileForm): string {
+  const { own, tile } = form;
+  return `${tileMemory(form, 'own_tile', 'own_upstream', 'stream')}
+${entry(form)}
   let head = group.y;
-  let query = first + own;
-  load_own_tile_q(thread, batch, first, head);
-  load_own_upstream_upstream(thread, batch, first, head);
-  var sums : array<vec4<f32>, PARTS>;
-  let row = row_at(batch, min(query, u.queries - 1u), head);
-  let log_sum = logSums[row];
-  let shift = dots[row];
-  let end = select(u.keys, min(u.keys, first + ${TILE}u), u.causal == 1u);
-  for (var start = 0u; start < end; start += ${TILE}u) {
+  ${load(form, 'own_tile', 'q', 'query', 'first')}
+  ${load(form, 'own_upstream', 'upstream', 'query', 'first')}
+${sums(form, 'sum')}
+  let log_sum = ${ofRows(form, 'logSums')};
+  let shift = ${ofRows(form, 'dots')};
+  let end = select(u.keys, min(u.keys, first + ${tile}u), u.causal == 1u);
+  for (var start = 0u; start < end; start += ${tile}u) {
     workgroupBarrier();
-    load_stream_v(thread, batch, start, head);
+    ${load(form, 'stream', 'v', 'key', 'start')}
+    workgroupBarrier();${products(form, 'inner', 'own_upstream', 'stream')}
     workgroupBarrier();
-    let inner = dot_own_upstream_stream(own, other) - shift;
-    workgroupBarrier();
-    load_stream_k(thread, batch, start, head);
-    workgroupBarrier();
-    let key = start + other;
-    var gradient = 0.0;
-    if (sees(query, key)) {
-      let score = dot_own_tile_stream(own, other) * u.scale + bias_of(batch, query, key);
-      gradient = exp(score - log_sum) * inner * u.scale;
-    }
-    weights[own * ${TILE}u + other] = gradient;
-    workgroupBarrier();
-    ${eachPart('sums[part] += mix_stream(own, at);')}
+    ${load(form, 'stream', 'k', 'key', 'start')}
+    workgroupBarrier();${products(form, 'score', 'own_tile', 'stream')}
+${seenByOwn(form, 'score')}
+${over(own, c => `    score${c} = select(Rows(), exp(score${c} - log_sum) * (inner${c} - shift) * u.scale, score${c} > Rows(NOTHING));`)}
+${put(form, 'score')}
+    workgroupBarrier();${mixed(form, 'sum', 'stream')}
   }
-  if (query < u.queries) {
-    ${store('sums', 'queryGradient', 'query_at(batch, query, head)', '1.0')}
-  }
+${store(form, 'sum', 'queryGradient', 'query', () => '1.0')}
 }
 `;
 }
 
-function keyValueBody(): string {
-  return `${tileMemory('own_keys', 'own_values', 'stream')}
-${loading('own_keys', 'k', 'key')}${loading('own_values', 'v', 'key')}
-${loading('stream', 'q', 'query')}${loading('stream', 'upstream', 'query')}
-${dot('own_keys', 'stream')}${dot('own_values', 'stream')}${mixing('stream')}
-${ENTRY}
-  let groups = u.heads / u.keyHeads;
-  let key = first + own;
-  load_own_keys_k(thread, batch, first, group.y * groups);
-  load_own_values_v(thread, batch, first, group.y * groups);
-  var key_sums : array<vec4<f32>, PARTS>;
-  var value_sums : array<vec4<f32>, PARTS>;
+function keyValueBody(form: TileForm): string {
+  const { own, tile } = form;
+  return `${tileMemory(form, 'own_keys', 'own_values', 'stream')}
+${entry(form)}
+  let head = group.y;
+  ${load(form, 'own_keys', 'k', 'key', 'first')}
+  ${load(form, 'own_values', 'v', 'key', 'first')}
+${sums(form, 'key')}
+${sums(form, 'value')}
   let begin = select(0u, first, u.causal == 1u);
-  for (var head = group.y * groups; head < (group.y + 1u) * groups; head++) {
-    for (var start = begin; start < u.queries; start += ${TILE}u) {
-      workgroupBarrier();
-      load_stream_q(thread, batch, start, head);
-      workgroupBarrier();
-      let query = start + other;
-      let row = row_at(batch, min(query, u.queries - 1u), head);
-      var weight = 0.0;
-      if (sees(query, key)) {
-        let score = dot_own_keys_stream(own, other) * u.scale + bias_of(batch, query, key);
-        weight = exp(score - logSums[row]);
-      }
-      weights[own * ${TILE}u + other] = weight;
-      workgroupBarrier();
-      load_stream_upstream(thread, batch, start, head);
-      workgroupBarrier();
-      let gradient = weight * (dot_own_values_stream(own, other) - dots[row]) * u.scale;
-      ${eachPart('value_sums[part] += mix_stream(own, at);')}
-      workgroupBarrier();
-      weights[own * ${TILE}u + other] = gradient;
-      load_stream_q(thread, batch, start, head);
-      workgroupBarrier();
-      ${eachPart('key_sums[part] += mix_stream(own, at);')}
-    }
+  for (var start = begin; start < u.queries; start += ${tile}u) {
+    workgroupBarrier();
+    ${load(form, 'stream', 'q', 'query', 'start')}
+    workgroupBarrier();${products(form, 'weight', 'own_keys', 'stream')}
+${over(
+  own,
+  c => `      let query${c} = start + other + ${c * GRID}u;
+    let row${c} = row_at(batch, min(query${c}, u.queries - 1u), head);
+    weight${c} = Rows(${list(own, r => `seen(${part(`weight${c}`, own, r)}, batch, query${c}, first + own + ${r}u)`)});
+    weight${c} = select(Rows(), exp(weight${c} - logSums[row${c}]), weight${c} > Rows(NOTHING));`,
+)}
+${put(form, 'weight')}
+    workgroupBarrier();
+    ${load(form, 'stream', 'upstream', 'query', 'start')}
+    workgroupBarrier();${products(form, 'inner', 'own_values', 'stream')}${mixed(form, 'value', 'stream')}
+${over(own, c => `      weight${c} = weight${c} * (inner${c} - dots[row${c}]) * u.scale;`)}
+    workgroupBarrier();
+${put(form, 'weight')}
+    ${load(form, 'stream', 'q', 'query', 'start')}
+    workgroupBarrier();${mixed(form, 'key', 'stream')}
   }
-  if (key < u.keys) {
-    let place = key_at(batch, key, group.y * groups);
-    ${store('key_sums', 'keyGradient', 'place', '1.0')}
-    ${store('value_sums', 'valueGradient', 'place', '1.0')}
-  }
+${store(form, 'key', 'keyGradient', 'key', () => '1.0')}
+${store(form, 'value', 'valueGradient', 'key', () => '1.0')}
 }
 `;
+}
+
+/** A row's number of `Rows`. */
+const part = (name: string, own: number, row: number): string => (own === 1 ? name : `${name}[${row}]`);
+
+function over(count: number, line: (i: number) => string): string {
+  return list(count, line, '\n');
+}
+
+function list(count: number, item: (i: number) => string, separator = ', '): string {
+  return Array.from({ length: count }, (_, i) => item(i)).join(separator);
 }

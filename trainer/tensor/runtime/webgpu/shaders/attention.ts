@@ -9,7 +9,7 @@ import type { NdArray } from '../../../graph/tensor.ts';
 import { RuntimeError } from '../../runtime-error.ts';
 import { broadcastStrides } from '../lowering/layout.ts';
 import type { DeviceValue, KernelDispatch, Workgroups } from '../lowering/step.ts';
-import { type AttentionPass, attentionCode, TILE, VECTOR } from './attention-code.ts';
+import { type AttentionPass, attentionCode, attentionTile, VECTOR } from './attention-code.ts';
 import { type TensorValue, toNdArray } from './reference.ts';
 
 /** Operands of an attention: queries, keys, values, and what is added to the scores (one 0 when nothing is). */
@@ -42,7 +42,7 @@ export function attend(
     ...dispatch('forward', operands, attributes, sizes),
     reads: [q, k, v, bias].map(({ value }) => value),
     writes: [result, logSums],
-    groups: [Math.ceil(sizes.queries / TILE), sizes.heads, sizes.batch],
+    groups: [Math.ceil(sizes.queries / attentionTile(sizes.size)), sizes.heads, sizes.batch],
     runOnCpu(arrays, [out]) {
       const inputs = [q, k, v, bias].map((x, i) => toNdArray(arrays[i], x));
       out.set(attention.evaluate(inputs, attributes, { dtype: 'float32', shape: q.shape }));
@@ -58,11 +58,11 @@ export function queryGradient(
   result: DeviceValue,
 ): KernelDispatch {
   const sizes = sizesOf(operands, attributes);
-  const groups: Workgroups = [Math.ceil(sizes.queries / TILE), sizes.heads, sizes.batch];
+  const groups: Workgroups = [Math.ceil(sizes.queries / attentionTile(sizes.size)), sizes.heads, sizes.batch];
   return backward('query', { ...operands, ...upstream }, attributes, sizes, { writes: [result], groups });
 }
 
-/** Gradients with respect to keys and values. */
+/** Gradients with respect to keys and values, apart for every head of the queries: [batch, keys, heads, size]. */
 export function keyValueGradients(
   operands: AttentionOperands,
   upstream: AttentionUpstream,
@@ -71,7 +71,7 @@ export function keyValueGradients(
   value: DeviceValue,
 ): KernelDispatch {
   const sizes = sizesOf(operands, attributes);
-  const groups: Workgroups = [Math.ceil(sizes.keys / TILE), sizes.keyHeads, sizes.batch];
+  const groups: Workgroups = [Math.ceil(sizes.keys / attentionTile(sizes.size)), sizes.heads, sizes.batch];
   return backward('keyValue', { ...operands, ...upstream }, attributes, sizes, {
     writes: [key, value],
     groups,
@@ -105,7 +105,7 @@ function dispatch(
   );
   words.setFloat32(36, scale, true);
   words.setUint32(40, size / VECTOR, true);
-  words.setUint32(44, TILE, true);
+  words.setUint32(44, attentionTile(size), true);
   return {
     name: `attention ${pass}`,
     code: attentionCode(pass, size),
@@ -141,7 +141,8 @@ function gradientsOnCpu(
   results: readonly Float32Array[],
 ): void {
   const [q, k, v, bias] = inputs;
-  const size = q.shape[q.shape.length - 1];
+  const [heads, size] = q.shape.slice(-2);
+  const keyHeads = k.shape[k.shape.length - 2];
   const sums = results.map(({ length }) => new Float64Array(length));
   forEachQuery(inputs, attributes, bias, ({ queryOffset, keyOffset, weights }) => {
     weights.forEach((weight, key) => {
@@ -149,11 +150,13 @@ function gradientsOnCpu(
       let inner = -shifts[queryOffset / size];
       for (let i = 0; i < size; i++) inner += upstream[queryOffset + i] * v.data[from + i];
       const score = weight * inner * attributes.scale;
+      const row = Math.floor(from / size / keyHeads) * heads + ((queryOffset / size) % heads);
+      const into = row * size;
       for (let i = 0; i < size; i++) {
         if (pass === 'query') sums[0][queryOffset + i] += score * k.data[from + i];
         else {
-          sums[0][from + i] += score * q.data[queryOffset + i];
-          sums[1][from + i] += weight * upstream[queryOffset + i];
+          sums[0][into + i] += score * q.data[queryOffset + i];
+          sums[1][into + i] += weight * upstream[queryOffset + i];
         }
       }
     });

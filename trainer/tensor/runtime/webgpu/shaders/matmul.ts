@@ -1,9 +1,10 @@
 import type { MatmulAttributes } from '../../../graph/operations/reduction/matmul.ts';
 import type { MatrixMultiplication } from '../device/precision.ts';
+import { reduceMiddle } from '../kernels/reduce.ts';
 import { ALIGNMENT, cutBox, offsetOf, type ScratchSpace, spanOf, windowOf } from '../lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
-import { MATRIX_EXTENT, matrixProductCode } from './matrix-product.ts';
-import { PRODUCT_BINDINGS, tilePlace } from './product-bindings.ts';
+import { extentFor, matrixProductCode, type SideForm } from './matrix-product.ts';
+import { productBindings, tilePlace } from './product-bindings.ts';
 
 /** Threads of a workgroup along rows and along columns, and inner extent of the strips in shared memory. */
 const THREADS = 16;
@@ -12,6 +13,8 @@ const LARGE = 4;
 const SMALL = 1;
 /** Rows and columns from which the large tile pays. */
 const LARGE_EXTENT = 48;
+/** Parts of the inner axis at most: one thread sums them up. */
+const MOST_PARTS = 64;
 /** Steps of the inner loop that are written out. */
 const UNROLLED = 4;
 
@@ -64,7 +67,7 @@ ${each(i => `        if (place + ${i}u < u.${across}) { ${part('value', i)} = ${
 ${each(i => `        sums${i} = fma(${vector}(${part('a', i)}), b, sums${i});`)}
       }`;
   return `${half ? 'enable f16;' : ''}
-${PRODUCT_BINDINGS}var<workgroup> left_strip : array<${stored}, ${THREADS ** 2}>;
+${productBindings(false, false)}var<workgroup> left_strip : array<${stored}, ${THREADS ** 2}>;
 var<workgroup> right_strip : array<${stored}, ${THREADS ** 2}>;
 
 @compute @workgroup_size(${THREADS}, ${THREADS})
@@ -124,8 +127,9 @@ export function product(
   sizes: ProductSizes,
   { transposeA, transposeB, scale }: MatmulAttributes,
   products: MatrixMultiplication,
-  { most }: ScratchSpace,
+  scratch: ScratchSpace,
 ): KernelDispatch[] {
+  const { most } = scratch;
   const { rows, columns, inner, batch } = sizes;
   const strides = {
     left: transposeA ? { stride: 1, inner: rows } : { stride: inner, inner: 1 },
@@ -140,7 +144,7 @@ export function product(
     scale,
     adding: false,
   };
-  if ([left, right, result].every(({ length }) => length <= most)) return [dispatch(whole, products)];
+  if ([left, right, result].every(({ length }) => length <= most)) return inParts(whole, products, scratch);
   // Along rows, columns, inner entries; windows begin up to an alignment before what is wanted.
   const reach = [
     [strides.left.stride, 0, strides.left.inner],
@@ -176,13 +180,63 @@ export function product(
   );
 }
 
+/** A product whose inner axis is cut into parts where its results alone do not keep a GPU busy; parts are summed up in their order. */
+function inParts(whole: Piece, products: MatrixMultiplication, scratch: ScratchSpace): KernelDispatch[] {
+  const { left, right, result, sizes } = whole;
+  const { rows, columns, inner } = sizes;
+  const length = partLength(sizes, products);
+  const count = Math.ceil(inner / length);
+  if (count === 1) return [dispatch(whole, products)];
+  const parts = scratch.allocate(count * rows * columns);
+  const from = (first: number, many: number, own: number): KernelDispatch =>
+    dispatch(
+      {
+        ...whole,
+        left: { ...left, start: first * length * left.inner },
+        right: { ...right, start: first * length * right.inner },
+        result: { ...result, value: parts, start: first * rows * columns },
+        sizes: {
+          rows,
+          columns,
+          inner: own,
+          batch: [1, many],
+          left: [0, length * left.inner],
+          right: [0, length * right.inner],
+        },
+      },
+      products,
+      `, in ${count} parts`,
+    );
+  const equal = Math.floor(inner / length);
+  return [
+    from(0, equal, length),
+    ...(equal < count ? [from(equal, 1, inner - equal * length)] : []),
+    ...reduceMiddle('sum', parts, { outer: 1, middle: count, inner: rows * columns }, result.value, scratch),
+  ];
+}
+
+/** Inner entries of a part. */
+function partLength({ rows, columns, inner, batch }: ProductSizes, products: MatrixMultiplication): number {
+  if (batch[0] * batch[1] > 1) return inner;
+  const { extent, large } = tileOf(rows, columns, 1, products);
+  const [workgroups, least] = large ? [128, 256] : [1024, 128];
+  const tiles = Math.ceil(rows / extent) * Math.ceil(columns / extent);
+  const parts = Math.min(MOST_PARTS, Math.ceil(workgroups / tiles), Math.floor(inner / least));
+  return parts < 2 ? inner : Math.ceil(inner / parts / ALIGNMENT) * ALIGNMENT;
+}
+
+/** Rows and columns that a workgroup computes, and how. */
+function tileOf(rows: number, columns: number, matrices: number, products: MatrixMultiplication) {
+  const large = Math.min(rows, columns) >= LARGE_EXTENT;
+  const tile = large ? LARGE : SMALL;
+  const extent = products.kind === 'subgroup' && large ? extentFor(rows, columns, matrices) : THREADS * tile;
+  return { large, tile, extent };
+}
+
 function dispatch(piece: Piece, products: MatrixMultiplication, where = ''): KernelDispatch {
   const { left, right, result, sizes, resultBatch, scale, adding } = piece;
   const { rows, columns, inner, batch } = sizes;
-  const large = Math.min(rows, columns) >= LARGE_EXTENT;
-  const tile = large ? LARGE : SMALL;
-  const onMatrices = products.kind === 'subgroup' && large;
-  const extent = onMatrices ? MATRIX_EXTENT : THREADS * tile;
+  const { large, tile, extent } = tileOf(rows, columns, batch[0] * batch[1], products);
   const side = ({ stride, inner: along }: MatmulSide) => [stride, along, along === 1 ? 1 : 0];
   const words = new DataView(new ArrayBuffer(88));
   [
@@ -204,13 +258,31 @@ function dispatch(piece: Piece, products: MatrixMultiplication, where = ''): Ker
   });
   return {
     name: `matmul ${rows} × ${inner} × ${columns}${where}`,
-    code: onMatrices ? matrixProductCode(products) : productCode(tile, products.kind !== 'float32'),
+    code:
+      products.kind === 'subgroup' && large
+        ? matrixProductCode(products, {
+            extent,
+            left: formOf(left, sizes.left, rows, inner),
+            right: formOf(right, sizes.right, columns, inner),
+          })
+        : productCode(tile, products.kind !== 'float32'),
     uniforms: words.buffer,
     reads: [left.value, right.value],
     writes: [result.value],
     groups: [Math.ceil(columns / extent), Math.ceil(rows / extent), batch[0] * batch[1]],
     runOnCpu: ([a, b], [out]) => multiplyOnCpu(piece, a, b, out),
   };
+}
+
+function formOf(
+  { start, stride, inner: along }: MatmulSide,
+  matrices: readonly number[],
+  across: number,
+  inner: number,
+): SideForm {
+  const innerFast = along === 1;
+  const starts = [start, ...matrices, innerFast ? stride : along, innerFast ? inner : across];
+  return { innerFast, aligned: starts.every(element => element % 4 === 0) };
 }
 
 function multiplyOnCpu(piece: Piece, a: Float32Array, b: Float32Array, out: Float32Array): void {

@@ -6,17 +6,66 @@ import {
 import type { TensorType } from '../../../graph/tensor.ts';
 import { RuntimeError } from '../../runtime-error.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
-import {
-  dot,
-  eachPart,
-  mixing,
-  mostVectors,
-  TILE,
-  tileConstants,
-  tileMemory,
-  VECTOR,
-} from './attention-code.ts';
+import { VECTOR } from './attention-code.ts';
 import { toNdArray } from './reference.ts';
+
+/** Positions of a page: a workgroup has a thread for each of its query heads and each position. */
+const TILE = 16;
+/** Head sizes that share a text: up to the first that is enough. */
+const SIZES = [64, 128];
+
+/** Vectors of the largest head that shares a text with heads of `size`. */
+function mostVectors(size: number): number {
+  return (SIZES.find(each => each >= size) ?? Math.ceil(size / TILE) * TILE) / VECTOR;
+}
+
+/** Constants, and the scores of a tile. @param vectors of the largest head that shares the text */
+function tileConstants(vectors: number): string {
+  return `
+const MAX_VECTORS : u32 = ${vectors}u;
+// vectors of a row that one thread mixes
+const PARTS : u32 = ${Math.ceil(vectors / TILE)}u;
+// a score for each pair of the tile that the workgroup owns and the one that streams by
+var<workgroup> weights : array<f32, ${TILE ** 2}>;
+`;
+}
+
+/** Tiles in shared memory. */
+function tileMemory(...names: readonly string[]): string {
+  return names.map(name => `var<workgroup> ${name} : array<vec4<f32>, ${TILE}u * MAX_VECTORS>;\n`).join('');
+}
+
+/** A function for the product of a row of one tile with a row of another. */
+function dot(a: string, b: string): string {
+  return `
+fn dot_${a}_${b}(own : u32, other : u32) -> f32 {
+  var sum = vec4<f32>();
+  for (var i = 0u; i < u.vectors; i++) {
+    sum = fma(${a}[own * u.vectors + i], ${b}[other * u.vectors + i], sum);
+  }
+  return sum.x + sum.y + (sum.z + sum.w);
+}
+`;
+}
+
+/** A function for Σ weights[own, i] · tile[i] at one vector of a row. */
+function mixing(tile: string): string {
+  return `
+fn mix_${tile}(own : u32, at : u32) -> vec4<f32> {
+  var sum = vec4<f32>();
+  if (at >= u.vectors) { return sum; }
+  for (var i = 0u; i < u.tile; i++) {
+    sum = fma(vec4<f32>(weights[own * ${TILE}u + i]), ${tile}[i * u.vectors + at], sum);
+  }
+  return sum;
+}
+`;
+}
+
+/** Runs a statement for every vector that the thread mixes. */
+function eachPart(statement: string): string {
+  return `for (var part = 0u; part < PARTS; part++) { let at = part * ${TILE}u + other; ${statement} }`;
+}
 
 /** Tensors of the operation with their arrays, in its order. */
 export interface PagedOperand extends TensorType {

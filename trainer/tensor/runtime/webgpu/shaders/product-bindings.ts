@@ -1,5 +1,5 @@
-/** What every product reads and writes. */
-export const PRODUCT_BINDINGS = `
+/** What every product reads and writes; a side in vectors of four, or in numbers. */
+export const productBindings = (leftVectors: boolean, rightVectors: boolean): string => `
 struct Uniforms {
   rows : u32,
   columns : u32,
@@ -29,8 +29,8 @@ struct Uniforms {
   adding : u32,
 }
 @group(0) @binding(0) var<uniform> u : Uniforms;
-@group(0) @binding(1) var<storage, read> left : array<f32>;
-@group(0) @binding(2) var<storage, read> right : array<f32>;
+@group(0) @binding(1) var<storage, read> left : array<${leftVectors ? 'vec4<f32>' : 'f32'}>;
+@group(0) @binding(2) var<storage, read> right : array<${rightVectors ? 'vec4<f32>' : 'f32'}>;
 @group(0) @binding(3) var<storage, read_write> result : array<f32>;
 
 fn put(matrix : u32, row : u32, column : u32, value : f32) {
