@@ -1,3 +1,4 @@
+import { setImmediate as othersFirst } from 'node:timers/promises';
 import { inSlices, type Sliced } from '../../../shared/slices.ts';
 import type { TextGrammar } from '../../generation/text-grammar.ts';
 import { chatPrompt } from './chat-prompt.ts';
@@ -73,6 +74,9 @@ export function completionWork(
   const echo = request.echo === true;
   return { kind: 'completion', model, options, choices, echo, promptOnly: request.max_tokens === 0 };
 }
+
+/** Longest that the events of one reply hold up other requests. */
+const SLICE_MS = 4;
 
 const OBJECTS = {
   chat: { prefix: 'chatcmpl', whole: 'chat.completion', piece: 'chat.completion.chunk' },
@@ -165,6 +169,7 @@ export async function stream(
   if (failure !== undefined) throw failure;
   const events = open();
   if (kind === 'chat') writer.open(events);
+  let until = performance.now() + SLICE_MS;
   while (choices.some(({ end }) => end === null)) {
     next = new Promise<void>(resolve => {
       wake = resolve;
@@ -175,6 +180,9 @@ export async function stream(
       first = false;
       writer.write(choice, events);
       await events.drained(signal);
+      if (performance.now() < until) continue;
+      await othersFirst();
+      until = performance.now() + SLICE_MS;
     }
     if (failure !== undefined) throw failure;
     if (choices.some(({ ready }) => ready)) continue;

@@ -1,0 +1,53 @@
+import t from 'tap';
+import type { StreamedToken } from '../../generation/generation.ts';
+import { completionWork, stream } from './complete.ts';
+import type { LanguageModel } from './language-model.ts';
+import type { EventStream } from './sse.ts';
+
+const CHOICES = 20;
+const DECODE_MS = 1;
+
+/** A model whose tokens take long to put into text. */
+const slow = {
+  name: 'slow',
+  tokenizer: {
+    decode(): string {
+      for (const end = performance.now() + DECODE_MS; performance.now() < end; );
+      return 'x';
+    },
+  },
+  maxSequenceLength: 100,
+  vocabularySize: 10,
+  stopTokenIds: [],
+  fingerprint: 'slow@0',
+  async generate(_request: unknown, _signal: AbortSignal, watch?: (token: StreamedToken) => void) {
+    watch?.({ tokenId: 3, logProb: 0, version: 0 });
+    return {
+      tokenIds: Int32Array.of(3),
+      logProbs: Float32Array.of(0),
+      versions: Int32Array.of(0),
+      finishReason: 'length',
+    };
+  },
+} as unknown as LanguageModel;
+
+t.test('others are answered while a stream of many choices is written', async t => {
+  const work = completionWork({ prompt: [3], n: CHOICES, stream: true, logprobs: 1 }, slow, [[3]]);
+  let others = 0;
+  const count = () => {
+    others++;
+    timer = setImmediate(count);
+  };
+  let timer = setImmediate(count);
+  const written: string[] = [];
+  const events = { event: (json: string) => written.push(json), drained: async () => {}, end: () => {} };
+  await stream(
+    work,
+    () => events as unknown as EventStream,
+    new AbortController().signal,
+    () => {},
+  );
+  clearImmediate(timer);
+  t.ok(written.length >= CHOICES);
+  t.ok(others > 1, `${others} turns of the event loop`);
+});
