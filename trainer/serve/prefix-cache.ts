@@ -7,6 +7,8 @@ export class PrefixCache {
   readonly #most: number;
   readonly #release: (sequenceId: number) => void;
   readonly #entries = new Map<number, Int32Array>();
+  /** The same by length: only those shorter than a prompt are looked at. */
+  readonly #byLength = new Map<number, Set<number>>();
 
   /**
    * @param most sequences kept
@@ -23,33 +25,46 @@ export class PrefixCache {
 
   /** Takes the longest sequence that the prompt goes on from; undefined where there is none. */
   take(prompt: readonly number[]): { readonly sequenceId: number; readonly length: number } | undefined {
-    let best: { readonly sequenceId: number; readonly length: number } | undefined;
-    for (const [sequenceId, tokens] of this.#entries) {
-      if (tokens.length <= (best?.length ?? 0) || !begins(prompt, tokens)) continue;
-      best = { sequenceId, length: tokens.length };
+    const lengths = [...this.#byLength.keys()].filter(length => length < prompt.length);
+    for (const length of lengths.sort((a, b) => b - a)) {
+      for (const sequenceId of this.#byLength.get(length)!) {
+        if (!begins(prompt, this.#entries.get(sequenceId)!)) continue;
+        this.#forget(sequenceId);
+        return { sequenceId, length };
+      }
     }
-    if (best !== undefined) this.#entries.delete(best.sequenceId);
-    return best;
+    return undefined;
   }
 
   /** Keeps a sequence; the one that was kept the longest goes where there are too many. */
   keep(sequenceId: number, tokens: Int32Array): void {
     this.#entries.set(sequenceId, tokens);
+    const alike = this.#byLength.get(tokens.length);
+    if (alike === undefined) this.#byLength.set(tokens.length, new Set([sequenceId]));
+    else alike.add(sequenceId);
     if (this.#entries.size <= this.#most) return;
     const [oldest] = this.#entries.keys();
-    this.#entries.delete(oldest);
+    this.#forget(oldest);
     this.#release(oldest);
   }
 
   clear(): void {
     for (const sequenceId of this.#entries.keys()) this.#release(sequenceId);
     this.#entries.clear();
+    this.#byLength.clear();
+  }
+
+  #forget(sequenceId: number): void {
+    const { length } = this.#entries.get(sequenceId)!;
+    this.#entries.delete(sequenceId);
+    const alike = this.#byLength.get(length)!;
+    alike.delete(sequenceId);
+    if (alike.size === 0) this.#byLength.delete(length);
   }
 }
 
-/** Whether a prompt begins with these tokens and has more. */
+/** Whether a prompt begins with these tokens. */
 function begins(prompt: readonly number[], tokens: Int32Array): boolean {
-  if (tokens.length >= prompt.length) return false;
   // The end differs more often than the beginning.
   for (let i = tokens.length - 1; i >= 0; i--) if (prompt[i] !== tokens[i]) return false;
   return true;

@@ -1,8 +1,18 @@
-/** Elements of a vector; head sizes are multiples of it. */
-export const VECTOR = 4;
-/** Threads of a workgroup along both sides of a tile of scores. */
-const GRID = 8;
-const THREADS = GRID * GRID;
+import {
+  formOf,
+  GRID,
+  list,
+  load,
+  mixed,
+  over,
+  part,
+  products,
+  put,
+  store,
+  sums,
+  type TileForm,
+  tileMemory,
+} from './attention-tiles.ts';
 
 /** Which of an attention's three passes. */
 export type AttentionPass = 'forward' | 'query' | 'keyValue';
@@ -19,28 +29,6 @@ const WRITES: Readonly<Record<AttentionPass, readonly string[]>> = {
 };
 /** Arrays with one number for every query, or for every score; the others hold vectors. */
 const SCALARS = new Set(['logSums', 'dots', 'bias']);
-
-/** Head sizes that share a text: up to the first that is enough. */
-const SIZES = [32, 64, 128];
-
-/** How a text is cut: three tiles of rows and one of scores fit into 32 KiB of shared memory. */
-interface TileForm {
-  /** Rows of a tile, and its rows and columns that one thread computes. */
-  readonly tile: number;
-  readonly own: number;
-  /** Vectors of the largest head that shares the text, and of a row in shared memory: rows begin in other banks. */
-  readonly vectors: number;
-  readonly stride: number;
-  /** Vectors of a row that one thread sums up. */
-  readonly parts: number;
-}
-
-function formOf(size: number): TileForm {
-  const most = SIZES.find(each => each >= size) ?? Math.ceil(size / (GRID * VECTOR)) * GRID * VECTOR;
-  const own = most > 128 ? 1 : most > 64 ? 2 : 4;
-  const vectors = most / VECTOR;
-  return { tile: GRID * own, own, vectors, stride: vectors + 1, parts: vectors / GRID };
-}
 
 /** Queries, or keys, that a workgroup owns. @param size of a head */
 export const attentionTile = (size: number): number => formOf(size).tile;
@@ -117,82 +105,6 @@ fn seen(score : f32, batch : u32, query : u32, key : u32) -> f32 {
   return value;
 }
 `;
-}
-
-function tileMemory({ tile, stride }: TileForm, ...names: readonly string[]): string {
-  return names.map(name => `var<workgroup> ${name} : array<vec4<f32>, ${tile * stride}>;\n`).join('');
-}
-
-/**
- * Fills a tile with rows of an array, all loads under way at once. Rows and vectors past the end hold what is in memory
- * before it: they have no weight.
- */
-function load(
-  { tile, vectors, stride }: TileForm,
-  into: string,
-  array: string,
-  rows: 'query' | 'key',
-  first: string,
-): string {
-  const [count, place] = rows === 'query' ? ['u.queries', 'query_at'] : ['u.keys', 'key_at'];
-  const loads = Math.ceil((tile * vectors) / THREADS);
-  const row = (n: number): string => `(thread + ${n * THREADS}u) / ${vectors}u`;
-  const column = (n: number): string => `(thread + ${n * THREADS}u) % ${vectors}u`;
-  const line = (n: number): string =>
-    `let row${n} = ${array}[${place}(batch, min(${first} + ${row(n)}, ${count} - 1u), head) + min(${column(n)}, u.vectors - 1u)];`;
-  return `{
-${over(loads, line)}
-${over(loads, n => `${into}[(${row(n)}) * ${stride}u + ${column(n)}] = row${n};`)}
-    }`;
-}
-
-/** Products of the thread's rows of one tile with its rows of another: `NAME0` holds the first of the other tile with each of its own. */
-function products({ own, stride }: TileForm, name: string, a: string, b: string): string {
-  const column = (component: string): string => `Rows(${list(own, r => `a${r}.${component}`)})`;
-  return `
-${over(own, c => `    var ${name}${c} = Rows();`)}
-    for (var i = 0u; i < u.vectors; i++) {
-${over(own, r => `      let a${r} = ${a}[(own + ${r}u) * ${stride}u + i];`)}
-${over(own, c => `      let b${c} = ${b}[(other + ${c * GRID}u) * ${stride}u + i];`)}
-${['x', 'y', 'z', 'w'].map(at => over(own, c => `      ${name}${c} = fma(${column(at)}, Rows(b${c}.${at}), ${name}${c});`)).join('\n')}
-    }`;
-}
-
-/** Puts weights where {@link mixed} reads them. */
-const put = ({ own }: TileForm, name: string): string =>
-  over(own, c => `    weights[(other + ${c * GRID}u) * ${GRID + 1}u + local.y] = ${name}${c};`);
-
-const sums = ({ own, parts }: TileForm, name: string): string =>
-  over(own, r => over(parts, at => `  var ${name}${r}_${at} = vec4<f32>();`));
-
-/** Adds Σ weights[row, own] · tile[row] to the sums of the thread's rows. */
-function mixed({ own, parts, stride }: TileForm, name: string, tile: string): string {
-  return `
-    for (var row = 0u; row < u.tile; row++) {
-      let weight = weights[row * ${GRID + 1}u + local.y];
-${over(parts, at => `      let value${at} = ${tile}[row * ${stride}u + other + ${at * GRID}u];`)}
-${over(own, r => over(parts, at => `      ${name}${r}_${at} = fma(vec4<f32>(${part('weight', own, r)}), value${at}, ${name}${r}_${at});`))}
-    }`;
-}
-
-/** Writes the sums of the thread's rows where `place` says, as far as there are rows. */
-function store(
-  { own, parts }: TileForm,
-  name: string,
-  array: string,
-  rows: 'query' | 'key',
-  factor: (row: number) => string,
-): string {
-  const [count, place] = rows === 'query' ? ['u.queries', 'query_at'] : ['u.keys', 'key_head_at'];
-  const line = (r: number, at: number): string =>
-    `    if (other + ${at * GRID}u < u.vectors) { ${array}[place + other + ${at * GRID}u] = ${name}${r}_${at} * ${factor(r)}; }`;
-  return over(
-    own,
-    r => `  if (first + own + ${r}u < ${count}) {
-    let place = ${place}(batch, first + own + ${r}u, head);
-${over(parts, at => line(r, at))}
-  }`,
-  );
 }
 
 /** The entry: the thread owns rows of its tile from `own` on, and `other`, and those 8 apart, of the one that streams by. */
@@ -326,15 +238,4 @@ ${store(form, 'key', 'keyGradient', 'key', () => '1.0')}
 ${store(form, 'value', 'valueGradient', 'key', () => '1.0')}
 }
 `;
-}
-
-/** A row's number of `Rows`. */
-const part = (name: string, own: number, row: number): string => (own === 1 ? name : `${name}[${row}]`);
-
-function over(count: number, line: (i: number) => string): string {
-  return list(count, line, '\n');
-}
-
-function list(count: number, item: (i: number) => string, separator = ', '): string {
-  return Array.from({ length: count }, (_, i) => item(i)).join(separator);
 }

@@ -9,7 +9,8 @@ import type { NdArray } from '../../../graph/tensor.ts';
 import { RuntimeError } from '../../runtime-error.ts';
 import { broadcastStrides } from '../lowering/layout.ts';
 import type { DeviceValue, KernelDispatch, Workgroups } from '../lowering/step.ts';
-import { type AttentionPass, attentionCode, attentionTile, VECTOR } from './attention-code.ts';
+import { type AttentionPass, attentionCode, attentionTile } from './attention-code.ts';
+import { VECTOR } from './attention-tiles.ts';
 import { type TensorValue, toNdArray } from './reference.ts';
 
 /** Operands of an attention: queries, keys, values, and what is added to the scores (one 0 when nothing is). */

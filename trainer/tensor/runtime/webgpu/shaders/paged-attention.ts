@@ -6,7 +6,7 @@ import {
 import type { TensorType } from '../../../graph/tensor.ts';
 import { RuntimeError } from '../../runtime-error.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
-import { VECTOR } from './attention-code.ts';
+import { VECTOR } from './attention-tiles.ts';
 import { toNdArray } from './reference.ts';
 
 /** Positions of a page: a workgroup has a thread for each of its query heads and each position. */
