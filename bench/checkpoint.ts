@@ -13,6 +13,7 @@
  * in `--steps 2` updates, by `--workers 1` of `--threads 1`. `--runtime onnx` or `webgpu`; `--precision float32` or `float16`.
  */
 
+import { readFileSync } from 'node:fs';
 import { Random } from '../shared/random.ts';
 import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../trainer/data/sequences/training-sequence.ts';
@@ -149,9 +150,14 @@ async function generateGroup(): Promise<TrainingSequence[]> {
   });
 }
 
-/** The most memory that the process had. */
+/**
+ * The most memory that the process had. Linux counts that of the process that started this one in `maxRSS`, as of its start, but
+ * not in `VmHWM`.
+ */
 function peakGigabytes(): string {
-  return ((process.resourceUsage().maxRSS * KIBIBYTE) / GIGABYTE).toFixed(3);
+  const status = process.platform === 'linux' ? readFileSync('/proc/self/status', 'utf8') : '';
+  const kibibytes = /^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1] ?? process.resourceUsage().maxRSS;
+  return ((Number(kibibytes) * KIBIBYTE) / GIGABYTE).toFixed(3);
 }
 
 async function timed<T>(what: string, work: () => Promise<T>, tokens?: number): Promise<T> {
