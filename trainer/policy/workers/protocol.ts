@@ -1,5 +1,5 @@
 import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
-import type { GenerateRequest, Generation, TopLogProbs } from '../../generation/generation.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import type { Grammars } from '../../generation/grammar.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { Precision, RuntimeKind } from '../../tensor/runtime/choice.ts';
@@ -146,18 +146,15 @@ export type FromWorker =
   | { readonly kind: 'failed'; readonly id: number; readonly error: Error }
   | {
       readonly kind: 'generated';
-      readonly sampled: WatchedTokens;
+      readonly sampled: readonly NumberedToken[];
       readonly finished: readonly NumberedGeneration[];
     };
 
-/** Tokens of watched requests in the order they were sampled: flat, because to copy an object for each costs more than to sample it. */
-export interface WatchedTokens {
-  /** {@link WATCHED_FIELDS} numbers a token: request, token id, log-probability and version of the weights. */
-  readonly numbers: Float64Array;
-  /** Of each token, or empty where no request wants any. */
-  readonly top: readonly (TopLogProbs | undefined)[];
+/** A token of a watched request. */
+export interface NumberedToken {
+  readonly id: number;
+  readonly token: StreamedToken;
 }
-export const WATCHED_FIELDS = 4;
 
 export type NumberedGeneration =
   | { readonly id: number; readonly generation: Generation }

@@ -1,14 +1,12 @@
 import { Worker } from 'node:worker_threads';
 import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
-import {
-  type FromWorker,
-  type SequenceOrder,
-  type TaskResults,
-  type ToWorker,
-  WATCHED_FIELDS,
-  type WatchedTokens,
-  type WorkerSetup,
-  type WorkerTask,
+import type {
+  FromWorker,
+  SequenceOrder,
+  TaskResults,
+  ToWorker,
+  WorkerSetup,
+  WorkerTask,
 } from './protocol.ts';
 
 interface Pending {
@@ -116,27 +114,13 @@ export class WorkerHandle {
         this.#settle(message.id, pending => pending.reject(message.error));
         return;
       case 'generated':
-        this.#tell(message.sampled);
+        for (const { id, token } of message.sampled) this.#watches.get(id)?.(token);
         for (const entry of message.finished) {
           this.#settle(entry.id, pending => {
             if ('error' in entry) pending.reject(entry.error);
             else pending.resolve(entry.generation as never);
           });
         }
-    }
-  }
-
-  #tell({ numbers, top }: WatchedTokens): void {
-    for (let i = 0; i < numbers.length; i += WATCHED_FIELDS) {
-      const watch = this.#watches.get(numbers[i]);
-      if (watch === undefined) continue;
-      const most = top[i / WATCHED_FIELDS];
-      watch({
-        tokenId: numbers[i + 1],
-        logProb: numbers[i + 2],
-        version: numbers[i + 3],
-        ...(most === undefined ? {} : { top: most }),
-      });
     }
   }
 

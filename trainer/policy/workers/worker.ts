@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { type EngineOptions, GenerationEngine } from '../../generation/engine.ts';
-import type { GenerateRequest, StreamedToken, TopLogProbs } from '../../generation/generation.ts';
+import type { GenerateRequest, StreamedToken } from '../../generation/generation.ts';
 import { compileGrammar } from '../../generation/grammar.ts';
 import { TOKENIZER_FILE, tokenizerFromFiles } from '../../models/tokenizer/load.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
@@ -15,14 +15,14 @@ import { DecompositionProgram } from '../learning/decomposition-program.ts';
 import { ScoreProgram } from '../learning/score-program.ts';
 import { GradientProgram } from '../learning/train-program.ts';
 import { collectGradients, gradientProducts } from './gradient-vectors.ts';
-import {
-  type FromWorker,
-  type NumberedGeneration,
-  type ToWorker,
-  WATCHED_FIELDS,
-  type WeightSlice,
-  type WorkerSetup,
-  type WorkerTask,
+import type {
+  FromWorker,
+  NumberedGeneration,
+  NumberedToken,
+  ToWorker,
+  WeightSlice,
+  WorkerSetup,
+  WorkerTask,
 } from './protocol.ts';
 
 /** So long do watched tokens wait for more, but for the first of a response: to report and to send one costs more than to sample it. */
@@ -51,9 +51,7 @@ class PolicyWorker {
   readonly #referenceProgram: ScoreProgram | null;
   readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
   #finished: NumberedGeneration[] = [];
-  /** What {@link WatchedTokens} holds. */
-  #sampled: number[] = [];
-  #sampledTop: (TopLogProbs | undefined)[] = [];
+  #sampled: NumberedToken[] = [];
   /** Whether the tokens in `#sampled` are to be reported at once. */
   #urgent = false;
   #reportedAt = 0;
@@ -123,11 +121,10 @@ class PolicyWorker {
   #submit(id: number, request: GenerateRequest, watched: boolean): void {
     const fail = (error: Error) => this.#finished.push({ id, error });
     let first = true;
-    const watch = ({ tokenId, logProb, version, top }: StreamedToken) => {
+    const watch = (token: StreamedToken) => {
       this.#urgent ||= first;
       first = false;
-      if (top !== undefined) this.#sampledTop[this.#sampled.length / WATCHED_FIELDS] = top;
-      this.#sampled.push(id, tokenId, logProb, version);
+      this.#sampled.push({ id, token });
     };
     try {
       this.#engine.submit(
@@ -252,11 +249,9 @@ class PolicyWorker {
       if (this.#sampled.length === 0) return;
       if (!now && !this.#urgent && performance.now() - this.#reportedAt < WATCH_INTERVAL_MS) return;
     }
-    const sampled = { numbers: Float64Array.from(this.#sampled), top: this.#sampledTop };
-    this.#post({ kind: 'generated', sampled, finished: this.#finished });
+    this.#post({ kind: 'generated', sampled: this.#sampled, finished: this.#finished });
     this.#finished = [];
     this.#sampled = [];
-    this.#sampledTop = [];
     this.#urgent = false;
     this.#reportedAt = performance.now();
   }
