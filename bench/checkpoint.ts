@@ -13,8 +13,8 @@
  * in `--steps 2` updates, by `--workers 1` of `--threads 1`. `--runtime onnx` or `webgpu`; `--precision float32` or `float16`.
  */
 
-import { readFileSync } from 'node:fs';
 import { Random } from '../shared/random.ts';
+import { residentBytes } from '../test/process-memory.test-data.ts';
 import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../trainer/data/sequences/training-sequence.ts';
 import { LORA_MODULES } from '../trainer/models/adapters/lora.ts';
@@ -150,14 +150,13 @@ async function generateGroup(): Promise<TrainingSequence[]> {
   });
 }
 
-/**
- * The most memory that the process had. Linux counts that of the process that started this one in `maxRSS`, as of its start, but
- * not in `VmHWM`.
- */
+/** The most memory that the process had; other systems than Linux tell no better than `maxRSS`. */
 function peakGigabytes(): string {
-  const status = process.platform === 'linux' ? readFileSync('/proc/self/status', 'utf8') : '';
-  const kibibytes = /^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1] ?? process.resourceUsage().maxRSS;
-  return ((Number(kibibytes) * KIBIBYTE) / GIGABYTE).toFixed(3);
+  const bytes =
+    process.platform === 'linux'
+      ? residentBytes(process.pid, 'VmHWM')
+      : process.resourceUsage().maxRSS * KIBIBYTE;
+  return (bytes / GIGABYTE).toFixed(3);
 }
 
 async function timed<T>(what: string, work: () => Promise<T>, tokens?: number): Promise<T> {

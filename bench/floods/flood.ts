@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { residentBytes } from '../../test/process-memory.test-data.ts';
 import type { ServerProcess } from '../server-process.ts';
 import { ATTACKS } from './attacks.ts';
 import type { LoopHeld } from './loop-watch.ts';
@@ -62,8 +62,5 @@ export async function flood(number: number, server: ServerProcess, seconds: numb
 
 /** Resident memory of processes, in bytes. */
 function rssOf(pids: readonly number[]): number {
-  return pids.reduce((sum, pid) => {
-    const kb = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
-    return sum + (kb ? Number(kb[1]) * 1024 : 0);
-  }, 0);
+  return pids.reduce((sum, pid) => sum + (residentBytes(pid, 'VmRSS') || 0), 0);
 }

@@ -37,7 +37,12 @@ import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './
 import type { SourcePosition } from './sources/episode-source.ts';
 import { StreamedSource } from './sources/streamed-source.ts';
 import { runSupervision } from './supervised/supervision.ts';
-import { readWarmStart, removeWarmStart, type WarmStartProgress } from './supervised/warm-start-progress.ts';
+import {
+  readWarmStart,
+  removeWarmStart,
+  shownPosition,
+  type WarmStartProgress,
+} from './supervised/warm-start-progress.ts';
 import { levelHash, playValidation, validationPlan, validationSets } from './validation.ts';
 
 /** Trains to the end or until stopped; undefined when it was stopped before its first step or before it could go on. */
@@ -51,9 +56,8 @@ export async function trainRun(
   const checkpoint = latestCheckpoint(run);
   const warmStart = checkpoint || !settings.warm_start ? undefined : readWarmStart(run);
   if (checkpoint) note(`resuming ${run.path} at step ${checkpoint.state.step}`);
-  else if (warmStart) {
-    note(`resuming ${run.path} in its warm start, after ${warmStart.state.updates} optimizer steps`);
-  } else note(`run folder ${run.path}`);
+  else if (warmStart) note(`resuming ${run.path} ${shownPosition(warmStart.state)}`);
+  else note(`run folder ${run.path}`);
   const done = {
     step: checkpoint?.state.step ?? -1,
     validation: checkpoint?.state.validations.at(-1)?.step ?? -1,

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { type ServerProcess, startServer } from '../../../test/process.test-data.ts';
+import { residentBytes } from '../../../test/process-memory.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import { hashToken } from '../../transports/access/auth.ts';
 import { contained, noContainer, noProcessNamespace } from './sandbox/container.test-data.ts';
@@ -81,9 +81,7 @@ t.test('programs of one token that sleep hold up nobody else', { skip }, async t
   t.match(waited, { step: 0, terminated: false }, 'nothing was done in the session that waited');
 });
 
-const residentMb = (pid: number, field: 'VmRSS' | 'VmHWM') =>
-  Number(new RegExp(`${field}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1]) / 1024;
-
+const MB = 1024 * 1024;
 /** Each prints 60 MB. */
 const TESTS = 8;
 
@@ -91,7 +89,7 @@ t.test('output of programs is bounded in the server’s memory', { skip }, async
   const server = running!;
   const { open, step } = client(server, 'modest');
   await step(await open(), 'print("yes")');
-  const before = residentMb(server.child.pid!, 'VmRSS');
+  const before = residentBytes(server.child.pid!, 'VmRSS') / MB;
   const tests = Array(TESTS).fill({ input: '', output: 'x' });
   const session = await open({ output_bytes: 64_000_000, total_s: 60 }, { statement: 'Print.', tests });
   const { status, body } = await step(
@@ -99,7 +97,7 @@ t.test('output of programs is bounded in the server’s memory', { skip }, async
     'import sys\nfor i in range(60): sys.stdout.write("x " * 500_000)',
   );
   t.match({ status, body }, { status: 200, body: { reward: 0, info: { failure: 'wrong output' } } });
-  const grown = residentMb(server.child.pid!, 'VmHWM') - before;
+  const grown = residentBytes(server.child.pid!, 'VmHWM') / MB - before;
   t.ok(
     grown < 60 * (TESTS - 3),
     `${60 * TESTS} MB of output made the server grow by ${Math.round(grown)} MB at most`,

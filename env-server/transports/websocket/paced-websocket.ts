@@ -115,9 +115,7 @@ export class PacedWebSocket extends WebSocket {
   /** Its replies are not taken, or its frames under way hold too much. Some frame of every socket may be under way. */
   get #isLaden(): boolean {
     if (this.#stream.writableLength > MAX_UNSENT_BYTES) return true;
-    if (this.#heldBytes === 0) return false;
-    if (heldInAll >= MAX_HELD_BYTES_TOTAL) waitingForOthers.add(this);
-    return this.#heldBytes >= MAX_HELD_BYTES || heldInAll >= MAX_HELD_BYTES_TOTAL;
+    return this.#heldBytes > 0 && (this.#heldBytes >= MAX_HELD_BYTES || heldInAll >= MAX_HELD_BYTES_TOTAL);
   }
 
   /** Handles a message that nothing stands against without making it wait: the usual case, of which frames are many. */
@@ -170,7 +168,10 @@ export class PacedWebSocket extends WebSocket {
   #proceed(): void {
     if (this.#isScheduled || this.#frames.length === 0) return;
     const isOpen = this.readyState === WebSocket.OPEN;
-    if (isOpen && (this.#isHeld || this.#isLaden)) return;
+    if (isOpen && (this.#isHeld || this.#isLaden)) {
+      if (heldInAll >= MAX_HELD_BYTES_TOTAL) waitingForOthers.add(this);
+      return;
+    }
     this.#isScheduled = true;
     this.#lane.run(this.#handle);
   }

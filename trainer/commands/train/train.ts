@@ -14,7 +14,7 @@ import {
 } from '../../training/run-folder/run-folder.ts';
 import { checkInitialModel } from '../../training/setup/check-model.ts';
 import { findServer } from '../../training/setup/find-server.ts';
-import { readWarmStart } from '../../training/supervised/warm-start-progress.ts';
+import { readWarmStart, shownPosition } from '../../training/supervised/warm-start-progress.ts';
 import { type LocalSettings, localSettings } from '../hub/local-models.ts';
 import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
 import { dryRun } from './dry-run.ts';
@@ -101,9 +101,7 @@ async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainO
   });
   if (!summary) {
     const warmStart = readWarmStart(run);
-    const where = warmStart
-      ? `in its warm start, after ${warmStart.state.updates} optimizer steps`
-      : 'before the first step';
+    const where = warmStart ? shownPosition(warmStart.state) : 'before the first step';
     progress.note(`stopped ${where}; go on with: npm run trainer -- train --resume ${run.path}`);
     return INTERRUPTED_STATUS;
   }

@@ -1,6 +1,6 @@
 import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { latestRun, openRunFolder } from '../../training/run-folder/run-folder.ts';
-import { readWarmStart } from '../../training/supervised/warm-start-progress.ts';
+import { readWarmStart, shownPosition } from '../../training/supervised/warm-start-progress.ts';
 
 export interface UnfinishedRun {
   readonly path: string;
@@ -20,5 +20,5 @@ export function unfinishedRun(folder: string, name: string): UnfinishedRun | und
   }
   const warmStart = readWarmStart(run);
   if (!warmStart) return undefined;
-  return { path, position: `in its warm start, after ${warmStart.state.updates} optimizer steps` };
+  return { path, position: shownPosition(warmStart.state) };
 }

@@ -36,6 +36,10 @@ export interface WarmStartProgress {
   readonly state: WarmStartState;
 }
 
+/** For people. */
+export const shownPosition = ({ updates }: WarmStartPosition): string =>
+  `in its warm start, after ${updates} optimizer steps`;
+
 type WarmStartFolder = Pick<RunFolder, 'warmStart'>;
 
 /** Keeps the policy and the state, whole or not at all, in place of those before. Weights are float32. */

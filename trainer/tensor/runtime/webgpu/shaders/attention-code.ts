@@ -1,10 +1,8 @@
 import {
   formOf,
   GRID,
-  list,
   load,
   mixed,
-  over,
   part,
   products,
   put,
@@ -13,6 +11,7 @@ import {
   type TileForm,
   tileMemory,
 } from './attention-tiles.ts';
+import { list, over } from './shader-text.ts';
 
 /** Which of an attention's three passes. */
 export type AttentionPass = 'forward' | 'query' | 'keyValue';

@@ -1,3 +1,5 @@
+import { list, over } from './shader-text.ts';
+
 /** Elements of a vector; head sizes are multiples of it. */
 export const VECTOR = 4;
 /** Threads of a workgroup along both sides of a tile of scores. */
@@ -53,7 +55,10 @@ ${over(loads, n => `${into}[(${row(n)}) * ${stride}u + ${column(n)}] = row${n};`
     }`;
 }
 
-/** Products of the thread's rows of one tile with its rows of another: `NAME0` holds the first of the other tile with each of its own. */
+/**
+ * Products of the thread's rows of one tile with its rows of another: `NAME0` holds those of its first row
+ * there with each that it owns here.
+ */
 export function products({ own, stride }: TileForm, name: string, a: string, b: string): string {
   const column = (component: string): string => `Rows(${list(own, r => `a${r}.${component}`)})`;
   return `
@@ -105,11 +110,3 @@ ${over(parts, at => line(r, at))}
 /** A row's number of `Rows`. */
 export const part = (name: string, own: number, row: number): string =>
   own === 1 ? name : `${name}[${row}]`;
-
-export function over(count: number, line: (i: number) => string): string {
-  return list(count, line, '\n');
-}
-
-export function list(count: number, item: (i: number) => string, separator = ', '): string {
-  return Array.from({ length: count }, (_, i) => item(i)).join(separator);
-}

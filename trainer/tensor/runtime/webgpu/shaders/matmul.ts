@@ -3,8 +3,9 @@ import type { MatrixMultiplication } from '../device/precision.ts';
 import { reduceMiddle } from '../kernels/reduce.ts';
 import { ALIGNMENT, cutBox, offsetOf, type ScratchSpace, spanOf, windowOf } from '../lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
-import { extentFor, matrixProductCode, type SideForm } from './matrix-product.ts';
+import { BUSY, extentFor, matrixProductCode, type SideForm } from './matrix-product.ts';
 import { productBindings, tilePlace } from './product-bindings.ts';
+import { over } from './shader-text.ts';
 
 /** Threads of a workgroup along rows and along columns, and inner extent of the strips in shared memory. */
 const THREADS = 16;
@@ -15,6 +16,11 @@ const SMALL = 1;
 const LARGE_EXTENT = 48;
 /** Parts of the inner axis at most: one thread sums them up. */
 const MOST_PARTS = 64;
+/** Workgroups that keep a GPU busy, and inner entries of a part at least, for large and for small tiles. */
+const PARTS = {
+  large: { workgroups: BUSY, leastInner: 256 },
+  small: { workgroups: 8 * BUSY, leastInner: 128 },
+};
 /** Steps of the inner loop that are written out. */
 const UNROLLED = 4;
 
@@ -43,8 +49,7 @@ function productCode(tile: number, half: boolean): string {
   const vectorOf = (type: string): string => (tile === 1 ? type : `vec${tile}<${type}>`);
   const vector = vectorOf('f32');
   const stored = vectorOf(half ? 'f16' : 'f32');
-  const each = (line: (i: number) => string): string =>
-    Array.from({ length: tile }, (_, i) => line(i)).join('\n');
+  const each = (line: (i: number) => string): string => over(tile, line);
   const part = (name: string, i: number): string => (tile === 1 ? name : `${name}[${i}]`);
   const load = (side: 'left' | 'right', across: 'rows' | 'columns', first: string): string => `
     {
@@ -219,9 +224,9 @@ function inParts(whole: Piece, products: MatrixMultiplication, scratch: ScratchS
 function partLength({ rows, columns, inner, batch }: ProductSizes, products: MatrixMultiplication): number {
   if (batch[0] * batch[1] > 1) return inner;
   const { extent, large } = tileOf(rows, columns, 1, products);
-  const [workgroups, least] = large ? [128, 256] : [1024, 128];
+  const { workgroups, leastInner } = large ? PARTS.large : PARTS.small;
   const tiles = Math.ceil(rows / extent) * Math.ceil(columns / extent);
-  const parts = Math.min(MOST_PARTS, Math.ceil(workgroups / tiles), Math.floor(inner / least));
+  const parts = Math.min(MOST_PARTS, Math.ceil(workgroups / tiles), Math.floor(inner / leastInner));
   return parts < 2 ? inner : Math.ceil(inner / parts / ALIGNMENT) * ALIGNMENT;
 }
 

@@ -1,5 +1,6 @@
 import { SUBGROUP_TILE, type SubgroupShape } from '../device/precision.ts';
 import { productBindings, tilePlace } from './product-bindings.ts';
+import { over } from './shader-text.ts';
 
 /** Subgroups of a workgroup along rows and along columns. */
 const SUBGROUPS = 2;
@@ -12,7 +13,7 @@ const PADDING = 8;
 const LARGE = 128;
 const SMALL = SUBGROUPS * SUBGROUP_TILE;
 /** Large workgroups that keep a GPU busy; fewer are split into small ones. */
-const BUSY = 128;
+export const BUSY = 128;
 
 /** How a product's sides lie, which decides its text. */
 export interface MatrixProductForm {
@@ -41,7 +42,8 @@ export function extentFor(rows: number, columns: number, matrices: number): numb
  * memory, and the next strips are on their way while a strip is multiplied; sums are float32. Takes the same arrays and
  * uniforms as the product in registers.
  *
- * Elements past the inner extent are zeros. Rows and columns past the result's are whatever comes: nothing of them is kept.
+ * Elements past the inner extent are zeros. Rows and columns past the result's hold anything: nothing of them is
+ * kept.
  */
 export function matrixProductCode(
   { rows, columns, inner, threads }: SubgroupShape,
@@ -135,14 +137,14 @@ function strip(name: 'left' | 'right', { innerFast, aligned }: SideForm, extent:
         ? [`${first} + ${row(n)}`, `${depth} + ${fast}`]
         : [`${first} + ${fast}`, `${depth} + ${row(n)}`];
       const last = innerFast || !aligned ? 1 : VECTOR;
-      const at = `${name}_start + min(${place}, u.${across} - ${last}u) * u.${name}Stride + (${along}) * u.${name}InnerStride`;
       const value = aligned
         ? `${name}[at / ${VECTOR}u]`
         : `vec4<f32>(${name}[at], ${name}[at + 1u], ${name}[at + 2u], ${name}[at + 3u])`;
       const offsets = innerFast ? ' + COMPONENTS' : '';
       return `    {
       let along = ${along};
-      let at = ${at.replace(`(${along})`, `min(along, u.inner - 1u)`)};
+      let place = min(${place}, u.${across} - ${last}u);
+      let at = ${name}_start + place * u.${name}Stride + min(along, u.inner - 1u) * u.${name}InnerStride;
       ${name}${n} = select(vec4<f32>(), ${value}, vec4<u32>(along)${offsets} < vec4<u32>(u.inner));
     }`;
     });
@@ -158,8 +160,4 @@ function strip(name: 'left' | 'right', { innerFast, aligned }: SideForm, extent:
       n => `    ${name}_strip[(${row(n)}) * ${stride / VECTOR}u + ${column(n)}] = vec4<f16>(${name}${n});`,
     ),
   };
-}
-
-function over(count: number, line: (i: number) => string): string {
-  return Array.from({ length: count }, (_, i) => line(i)).join('\n');
 }
