@@ -4,7 +4,7 @@ import type { DecoderConfig } from '../models/config.ts';
 import { countWeights, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
 import { storedBytes } from '../models/quantized.ts';
 import { logitRows } from '../policy/learning/sequence-graph.ts';
-import { WORKSPACE_BYTES } from '../tensor/runtime/choice.ts';
+import { SESSIONS_BYTES } from '../tensor/runtime/choice.ts';
 import { hasValueHead, needsReference } from './derived.ts';
 import type { RunSettings } from './settings.ts';
 
@@ -70,14 +70,7 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
       : { what: `gradients (${workers} workers, a sum and a part each)`, bytes: 2 * workers * learned },
     { what: `cache of ${open} open episodes, at most`, bytes: workers * cache },
     { what: 'activations, about', bytes: workers * activations },
-    ...(onGpu
-      ? []
-      : [
-          {
-            what: 'values that other programs keep',
-            bytes: workers * Math.max(0, WORKSPACE_BYTES - activations),
-          },
-        ]),
+    ...(onGpu ? [] : [{ what: 'compiled programs, at most', bytes: workers * SESSIONS_BYTES }]),
     { what: `the program and ${workers} workers`, bytes: PROGRAM_BYTES + workers * WORKER_BYTES },
     ...(criticSizes?.memory ?? []),
     ...(settings.optimizer.ema ? [{ what: 'average of the weights', bytes: learned }] : []),

@@ -7,7 +7,7 @@ const TIME_STEP = 16;
 /** A length is rounded to at most this share of itself. */
 const TIME_SHARE = 1 / 8;
 /** Numbers of packed tokens and predictions are rounded to at most this share of themselves. */
-const PACKED_SHARE = 1 / 16;
+const PACKED_SHARE = 1 / 8;
 /** Numbers of predictions a row are rounded up to multiples of this … */
 const PREDICTION_STEP = 8;
 /** … and where that is more than this share of the row, all its predictions are taken. */

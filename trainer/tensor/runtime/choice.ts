@@ -7,5 +7,5 @@ export type RuntimeKind = Exclude<RuntimeChoice, 'auto'>;
 export const PRECISIONS = ['float32', 'float16'] as const;
 export type Precision = (typeof PRECISIONS)[number];
 
-/** Memory for intermediate values that the sessions of a runtime on the processor keep together, unless told otherwise. */
-export const WORKSPACE_BYTES = 2 ** 28;
+/** Memory that the sessions of a runtime on the processor take together, values of a run aside, unless told otherwise. */
+export const SESSIONS_BYTES = 2 ** 29;

@@ -4,17 +4,17 @@ import { bindOutputs, bindParameters, checkInput, refuseUnknownInputs } from '..
 import type { CompileOptions, Executable, Tensors } from '../runtime.ts';
 import { messageOf, RuntimeError } from '../runtime-error.ts';
 import { inputName, outputName } from './model-builder.ts';
-import { type Workspace, type WorkspaceUser, workspaceOf } from './workspace.ts';
+import { type SessionBudget, type SessionHolder, sessionBytes } from './session-budget.ts';
 
 /** What an executable takes from the runtime it belongs to. */
 export interface ExecutableOwner {
-  readonly workspace: Workspace;
+  readonly sessions: SessionBudget;
   createSession(): Promise<InferenceSession>;
   onDispose(): void;
 }
 
-/** A graph as a session of ONNX Runtime, made anew when the session had to give its memory up. */
-export class OnnxExecutable implements Executable, WorkspaceUser {
+/** A graph as a session of ONNX Runtime, made anew after it had to be given up. */
+export class OnnxExecutable implements Executable, SessionHolder {
   readonly graph: Graph;
   readonly #owner: ExecutableOwner;
   readonly #bytes: number;
@@ -28,7 +28,7 @@ export class OnnxExecutable implements Executable, WorkspaceUser {
   constructor(graph: Graph, options: CompileOptions, owner: ExecutableOwner) {
     this.graph = graph;
     this.#owner = owner;
-    this.#bytes = workspaceOf(graph);
+    this.#bytes = sessionBytes(graph);
     this.#feeds = Object.fromEntries(
       [...bindParameters(graph, options)].map(([name, array]) => [
         inputName(name),
@@ -50,7 +50,7 @@ export class OnnxExecutable implements Executable, WorkspaceUser {
     if (this.#disposed) throw new RuntimeError('the executable was disposed and cannot run');
     const session = this.#session ?? (await this.#owner.createSession());
     this.#session = session;
-    await this.#owner.workspace.use(this, this.#bytes);
+    await this.#owner.sessions.use(this, this.#bytes);
     return session;
   }
 
@@ -76,7 +76,7 @@ export class OnnxExecutable implements Executable, WorkspaceUser {
 
   async dispose(): Promise<void> {
     this.#disposed = true;
-    this.#owner.workspace.leave(this);
+    this.#owner.sessions.leave(this);
     this.#owner.onDispose();
     await this.suspend();
   }

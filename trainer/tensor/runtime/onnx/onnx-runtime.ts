@@ -1,22 +1,22 @@
 import { InferenceSession } from 'onnxruntime-node';
 import type { Graph } from '../../graph/tensor.ts';
-import { WORKSPACE_BYTES } from '../choice.ts';
+import { SESSIONS_BYTES } from '../choice.ts';
 import { dump } from '../dump.ts';
 import type { CompileOptions, Executable, Runtime } from '../runtime.ts';
 import { messageOf, RuntimeError } from '../runtime-error.ts';
 import { lower } from './lowering.ts';
 import { encodeModel } from './model-proto.ts';
 import { OnnxExecutable } from './onnx-executable.ts';
-import { Workspace, workspaceOf } from './workspace.ts';
+import { SessionBudget } from './session-budget.ts';
 
 export interface OnnxRuntimeOptions {
   /** Threads a run may use, the calling one included; 1 when absent. */
   readonly threads?: number;
   /**
-   * Memory that sessions may keep for intermediate values, about; 256 MiB when absent. Beyond it the executables that
-   * were used longest ago give theirs up, and take some 60 ms more at their next run.
+   * Memory that sessions may take, about, values of a run aside; SESSIONS_BYTES when absent. Beyond it the executables
+   * that were used longest ago give their sessions up, and make them anew at their next run.
    */
-  readonly workspaceBytes?: number;
+  readonly sessionsBytes?: number;
 }
 
 /**
@@ -27,22 +27,20 @@ export class OnnxRuntime implements Runtime {
   readonly name = 'onnx';
   readonly description: string;
   readonly #options: OnnxRuntimeOptions;
-  readonly #workspace: Workspace;
-  readonly #workspaceBytes: number;
+  readonly #sessions: SessionBudget;
   readonly #open = new Set<OnnxExecutable>();
 
   constructor(options: OnnxRuntimeOptions = {}) {
     this.#options = options;
     const { threads = 1 } = options;
     this.description = `ONNX Runtime on the processor, ${threads} thread${threads === 1 ? '' : 's'} a worker`;
-    this.#workspaceBytes = options.workspaceBytes ?? WORKSPACE_BYTES;
-    this.#workspace = new Workspace(this.#workspaceBytes);
+    this.#sessions = new SessionBudget(options.sessionsBytes ?? SESSIONS_BYTES);
   }
 
   async compile(graph: Graph, options: CompileOptions = {}): Promise<Executable> {
     const executable = new OnnxExecutable(graph, options, {
       createSession: () => this.#createSession(graph),
-      workspace: this.#workspace,
+      sessions: this.#sessions,
       onDispose: () => this.#open.delete(executable),
     });
     this.#open.add(executable);
@@ -63,8 +61,10 @@ export class OnnxRuntime implements Runtime {
       executionMode: 'sequential',
       // A planned pattern would keep a second copy of all intermediate values and is no faster.
       enableMemPattern: false,
-      // An arena grows by doubling and keeps what it has: large values and unpacked weights are better given back.
-      enableCpuMemArena: workspaceOf(graph) <= this.#workspaceBytes && !unpacksWeights(graph),
+      // An arena belongs to one session and keeps what it took; the heap serves all of them in turn, as fast.
+      enableCpuMemArena: false,
+      // What would be fused is fused in lowering; ONNX Runtime's search for it takes twice as long as all else here.
+      graphOptimizationLevel: 'disabled',
       extra: { session: { set_denormal_as_zero: '1' } },
       logSeverityLevel: 3,
     });
@@ -72,8 +72,4 @@ export class OnnxRuntime implements Runtime {
       throw new RuntimeError(`ONNX Runtime refuses the graph: ${messageOf(cause)}`, { cause });
     });
   }
-}
-
-function unpacksWeights({ nodes }: Graph): boolean {
-  return nodes.some(({ operation }) => operation === 'quantizedMatmul');
 }
