@@ -3,6 +3,7 @@ import { listGraph } from '../graph/listing.ts';
 import type { Graph } from '../graph/tensor.ts';
 import type { Precision, RuntimeChoice, RuntimeKind } from './choice.ts';
 import { dump } from './dump.ts';
+import { keepBlocks } from './onnx/heap.ts';
 import { OnnxRuntime } from './onnx/onnx-runtime.ts';
 import type { CompileOptions, Runtime } from './runtime.ts';
 import { RuntimeError } from './runtime-error.ts';
@@ -22,7 +23,9 @@ export async function openRuntime(
 ): Promise<Runtime> {
   if (kind === 'onnx') {
     refusePrecision(kind, precision);
-    return observed(new OnnxRuntime({ threads }));
+    const runtime = observed(new OnnxRuntime({ threads }));
+    await keepBlocks(runtime);
+    return runtime;
   }
   const runtime = await openWebGpu(precision);
   if (runtime === null) {
