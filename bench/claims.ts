@@ -4,12 +4,16 @@
  * docs/results/<claim>.md, its data and its pictures from what there is. Hours on two cores; with `--quick` at most 20 minutes a
  * seed, on pages of their own. docs/reference/results.md has a table.
  *
+ * `--parallel 2` runs two seeds at a time, each with its share of the processors as workers: one and a half times as many runs in
+ * the same time, as small policies gain little from a second worker. Minutes are those of such a run then.
+ *
  * `--only` takes the variants with this in their names, and the warm starts that they need. `--scale 0.02` is a rehearsal with
  * that share of iterations, time and demonstrations; `--minutes` is the longest time of each run. `--runs` is the folder of the
  * runs, `--out` that of pages, data and pictures. `--dry-run` prints the commands. Settings may follow, for all runs: with
  * `training.max_seconds=null` their iterations alone end them, for a machine that does other things as well.
  */
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { latestCheckpoint } from '../trainer/training/run-folder/checkpoint.ts';
 import { runFolderAt } from '../trainer/training/run-folder/run-folder.ts';
@@ -23,7 +27,7 @@ import { claimFigures, claimPage } from './claims/report.ts';
 import { writeResultsIndex } from './claims/results-index.ts';
 import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
 import { writePlannedThoughts } from './claims/thoughts.ts';
-import { scriptFlags } from './flags.ts';
+import { positiveInteger, scriptFlags } from './flags.ts';
 import { ServerProcess } from './server-process.ts';
 
 const { values: flags, positionals } = scriptFlags(import.meta.filename, {
@@ -39,6 +43,8 @@ const { values: flags, positionals } = scriptFlags(import.meta.filename, {
     minutes: { type: 'string' },
     /** Only the variants with this in their names, and the warm starts that they need. */
     only: { type: 'string' },
+    /** Seeds at a time. */
+    parallel: { type: 'string', default: '1' },
     runs: { type: 'string', default: 'runs' },
     /** Where pages, data and pictures go. */
     out: { type: 'string', default: ROOT },
@@ -66,6 +72,16 @@ const claims = (flags.claim ?? known.map(({ number }) => String(number))).map(te
   );
 });
 
+const parallel = positiveInteger('parallel', flags.parallel);
+const workers = Math.max(1, Math.floor(availableParallelism() / parallel));
+/** Of all runs. */
+const settings = [
+  ...(parallel === 1 || positionals.some(text => text.startsWith('policy.workers='))
+    ? []
+    : [`policy.workers=${workers}`]),
+  ...positionals,
+];
+
 /** Fewest of each that a rehearsal has. */
 const FEWEST: { readonly [setting: string]: number } = { 'warm_start.episodes': 32 };
 
@@ -82,7 +98,7 @@ function overridesOf({ overrides, warmStart }: ClaimRun, seed: number, folder: s
         ? filled
         : `${setting}=${Math.max(FEWEST[setting] ?? 2, Math.round(scale * Number(length)))}`;
     }),
-    ...positionals,
+    ...settings,
     `seed=${seed}`,
     ...limit,
   ];
@@ -141,8 +157,10 @@ function chosenRuns({ runs }: Claim): readonly ClaimRun[] {
 
 /** With the settings that follow the flags. */
 function asGiven(claim: Claim): Claim {
-  const runs = claim.runs.map(run => ({ ...run, overrides: replaceOverrides(run.overrides, positionals) }));
-  return { ...claim, runs };
+  const runs = claim.runs.map(run => ({ ...run, overrides: replaceOverrides(run.overrides, settings) }));
+  const text =
+    parallel === 1 ? [] : [`Runs went ${parallel} at a time: minutes are those of a share of the machine.`];
+  return { ...claim, runs, text: [...claim.text, ...text] };
 }
 
 /** Writes page, data and pictures of what is done. */
@@ -155,7 +173,7 @@ function write(claim: Claim, folder: string): void {
     }),
   );
   if (outcomes.length === 0) return;
-  const command = `npm run bench:claims -- --claim ${claim.number}${flags.quick ? ' --quick' : ''} --seeds ${seeds.join(',')}${scale === 1 ? '' : ` --scale ${scale}`}${flagText('minutes')}${flagText('only')}${positionals.map(text => ` ${text}`).join('')}`;
+  const command = `npm run bench:claims -- --claim ${claim.number}${flags.quick ? ' --quick' : ''} --seeds ${seeds.join(',')}${scale === 1 ? '' : ` --scale ${scale}`}${flagText('minutes')}${flagText('only')}${parallel === 1 ? '' : ` --parallel ${parallel}`}${positionals.map(text => ` ${text}`).join('')}`;
   const references = readReferences(claim.players ?? [], folder);
   const files = new Map([
     [
@@ -171,6 +189,28 @@ function write(claim: Claim, folder: string): void {
     writeFileSync(file, text);
   }
   writeResultsIndex(join(flags.out, 'docs/results'));
+}
+
+/** Runs of a claim with a seed, one after the other. */
+async function runSeed(claim: Claim, seed: number, folder: string): Promise<void> {
+  for (const run of chosenRuns(claim)) {
+    const name = runName(run.variant, seed);
+    const done = isDone(run, seed, folder);
+    const args = argumentsOf(run, seed, folder, server.origin);
+    console.log(
+      `claim ${claim.number}, ${name}: ${done ? 'done' : flags['dry-run'] ? args.join(' ') : 'begins'}`,
+    );
+    if (done || flags['dry-run']) continue;
+    if (run.thoughts) await makeThoughts(run, seed, folder, server.origin);
+    const status = await runTrainer(args);
+    if (status !== 0) {
+      failed++;
+      console.error(`claim ${claim.number}, ${name}: ended with status ${status}`);
+      // The others of the seed begin with it.
+      if (run.warmStart) break;
+    }
+    write(claim, folder);
+  }
 }
 
 const server = new ServerProcess([]);
@@ -189,26 +229,12 @@ try {
       );
       if (status !== 0) throw new Error(`the players of ${players.name} ended with status ${status}`);
     }
-    for (const seed of seeds) {
-      for (const run of chosenRuns(claim)) {
-        const name = runName(run.variant, seed);
-        const done = isDone(run, seed, folder);
-        const args = argumentsOf(run, seed, folder, server.origin);
-        console.log(
-          `claim ${claim.number}, ${name}: ${done ? 'done' : flags['dry-run'] ? args.join(' ') : 'begins'}`,
-        );
-        if (done || flags['dry-run']) continue;
-        if (run.thoughts) await makeThoughts(run, seed, folder, server.origin);
-        const status = await runTrainer(args);
-        if (status !== 0) {
-          failed++;
-          console.error(`claim ${claim.number}, ${name}: ended with status ${status}`);
-          // The others of the seed begin with it.
-          if (run.warmStart) break;
-        }
-        write(claim, folder);
-      }
-    }
+    const waiting = [...seeds];
+    const runSeeds = async () => {
+      for (let seed = waiting.shift(); seed !== undefined; seed = waiting.shift())
+        await runSeed(claim, seed, folder);
+    };
+    await Promise.all(Array.from({ length: flags['dry-run'] ? 1 : parallel }, runSeeds));
     if (!flags['dry-run']) write(claim, folder);
   }
 } finally {
