@@ -89,6 +89,17 @@ t.test('a body nested too deep is refused', async t => {
   t.match(refusal(chat, { messages, metadata: { deep } }).message, /nested more than 64/);
 });
 
+t.test('objects of too many entries are refused, wherever they are', async t => {
+  const entries = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, i]));
+  const excess = /the objects of the body have more than 50000 entries together/;
+  t.match(refusal(chat, { messages, ...entries(50_001) }).message, excess);
+  const half = [entries(25_001), entries(25_001)];
+  t.match(refusal(chat, { messages, chat_template_kwargs: { half } }).message, excess);
+  const [one] = half;
+  t.doesNotThrow(() => chat({ messages, model: 'm', chat_template_kwargs: { one } }));
+});
+
 t.test('faults are looked for among the first entries of long lists and objects', async t => {
   const ids = Array.from({ length: 6000 }, () => 3);
   const behind = /an entry behind its first 5000 that does not fit/;

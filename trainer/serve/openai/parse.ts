@@ -7,6 +7,8 @@ import { NEUTRAL, WITHOUT_EFFECT } from './schemas.ts';
 
 /** Deepest nesting of a request: what is deeper overflows recursive code. */
 const DEEPEST = 64;
+/** Most entries that all objects of a request have together: each takes microseconds, in which no other request is answered. */
+const MOST_ENTRIES = 50_000;
 /**
  * Entries of a list or object among which a fault is looked for. To list the faults of a million takes seconds, in which no other
  * request is answered. More than any limit of the schemas, so that what is too long is always found.
@@ -23,7 +25,7 @@ export function bodyParser<Schema extends TSchema>(schema: Schema): (body: unkno
     if (typeof body !== 'object' || body === null || Array.isArray(body)) {
       throw badRequest('the body must be a JSON object');
     }
-    refuseDepth(body);
+    refuseExcess(body);
     if (!validator.Check(body)) {
       const short = withFewUnknown(schema, shortened(body));
       const [fault] = faultsOf(schema, body, validator.Errors(short));
@@ -63,12 +65,18 @@ function shortened(value: unknown): unknown {
   );
 }
 
-function refuseDepth(body: object): void {
+/** Refuses what is nested too deep, and objects of too many entries. */
+function refuseExcess(body: object): void {
   const open: { readonly value: object; readonly depth: number }[] = [{ value: body, depth: 1 }];
-  for (let entry = open.pop(); entry !== undefined; entry = open.pop()) {
-    if (entry.depth > DEEPEST) throw badRequest(`the body is nested more than ${DEEPEST} levels deep`);
-    for (const value of Object.values(entry.value)) {
-      if (typeof value === 'object' && value !== null) open.push({ value, depth: entry.depth + 1 });
+  let entries = 0;
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    if (next.depth > DEEPEST) throw badRequest(`the body is nested more than ${DEEPEST} levels deep`);
+    const values = Object.values(next.value);
+    if (!Array.isArray(next.value)) entries += values.length;
+    if (entries > MOST_ENTRIES)
+      throw badRequest(`the objects of the body have more than ${MOST_ENTRIES} entries together`);
+    for (const value of values) {
+      if (typeof value === 'object' && value !== null) open.push({ value, depth: next.depth + 1 });
     }
   }
 }
