@@ -1,4 +1,5 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { outliveReaders } from '../shared/log-output.ts';
 import { VERSION } from '../shared/version.ts';
 import {
   DECLARATIONS,
@@ -172,6 +173,7 @@ async function readAll(stream: NodeJS.ReadableStream): Promise<string> {
 }
 
 try {
+  outliveReaders();
   await command().parseAsync();
 } catch (error) {
   console.error(`ragen-env-server: ${(error as Error).message}`);

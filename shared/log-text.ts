@@ -1,5 +1,6 @@
 import pino, { type Logger } from 'pino';
 import type { LogLevel } from './log.ts';
+import { LogOutput } from './log-output.ts';
 
 const LEVELS: { readonly [level: number]: string } = {
   20: 'debug',
@@ -31,11 +32,12 @@ export function readLogLine(line: string): LogText | undefined {
   }
 }
 
+let output: LogOutput | undefined;
+
 /** A log on standard output: JSON lines for programs, text on a terminal. */
 export function outputLog(level: LogLevel): Logger {
-  if (!process.stdout.isTTY) return pino({ level });
-  return pino(
-    { level },
-    { write: line => process.stdout.write(`${readLogLine(line)?.text ?? line.trimEnd()}\n`) },
-  );
+  output ??= new LogOutput(process.stdout);
+  const lines = output;
+  if (!process.stdout.isTTY) return pino({ level }, lines);
+  return pino({ level }, { write: line => lines.write(`${readLogLine(line)?.text ?? line.trimEnd()}\n`) });
 }

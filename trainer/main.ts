@@ -1,5 +1,6 @@
 import { Command, Option } from 'commander';
 import { LOG_LEVEL_VARIABLE, LOG_LEVELS } from '../shared/log.ts';
+import { outliveReaders } from '../shared/log-output.ts';
 import { VERSION } from '../shared/version.ts';
 
 // A command is imported where it is run: help and wrong options are told at once.
@@ -209,6 +210,7 @@ program.hook('preAction', async (_program, command) => {
 });
 
 try {
+  outliveReaders();
   await program.parseAsync();
 } catch (error) {
   const { ConfigError } = await import('../shared/config.ts');

@@ -1,5 +1,6 @@
 import { maxHeaderSize } from 'node:http';
-import Fastify, { type FastifyInstance, LogController } from 'fastify';
+import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
+import { outputLog } from '../../shared/log-text.ts';
 import { VERSION } from '../../shared/version.ts';
 import { Access, type AccessSettings } from './access.ts';
 import { adapterRoutes } from './adapter-routes.ts';
@@ -32,7 +33,7 @@ export function createServeApp({ models, maxStreams, logLevel, ...who }: ServeAp
   const capacity = new Capacity(maxStreams, BODIES_LIMIT_BYTES);
   const metrics = new ServeMetrics(models, capacity);
   const app = Fastify({
-    logger: logLevel === 'silent' ? false : { level: logLevel },
+    loggerInstance: outputLog(logLevel) as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: !REQUESTS_LOGGED.has(logLevel) }),
     bodyLimit: BODY_LIMIT_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,

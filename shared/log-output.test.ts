@@ -1,0 +1,43 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+
+const LOGGER = join(import.meta.dirname, 'log-output.test-data.ts');
+
+function start(t: Test): ChildProcess {
+  const child = fork(LOGGER, { stdio: ['ignore', 'pipe', 'inherit', 'ipc'] });
+  t.teardown(() => child.kill('SIGKILL'));
+  return child;
+}
+
+async function logOnce(child: ChildProcess): Promise<void> {
+  child.send('log');
+  await once(child, 'message');
+}
+
+t.test('a reader that pauses holds nobody up, and reads how much it missed', async t => {
+  const child = start(t);
+  // Nobody reads yet: 64 KiB fill the pipe.
+  await logOnce(child);
+  await logOnce(child);
+  let told = '';
+  let kept = 0;
+  for await (const chunk of child.stdout!.setEncoding('utf8')) {
+    told += chunk;
+    kept = told.match(/"msg":"x{1024}"/g)?.length ?? 0;
+    const dropped = [...told.matchAll(/"msg":"(\d+) lines of the log were dropped: nobody read them"/g)];
+    if (kept + dropped.reduce((sum, [, count]) => sum + Number(count), 0) === 2 ** 13) break;
+  }
+  t.ok(kept > 2 ** 9 && kept < 2 ** 11, `${kept} lines were kept`);
+});
+
+t.test('a process outlives the reader of its output', async t => {
+  const child = start(t);
+  await once(child.stdout!, 'data');
+  child.stdout!.destroy();
+  for (let turn = 0; turn < 3; turn++) await logOnce(child);
+  child.disconnect();
+  const [status] = await once(child, 'exit');
+  t.equal(status, 0);
+});
