@@ -36,13 +36,13 @@ const RECIPES = [
     name: 'FrozenLake',
     config: 'configs/frozenlake-ppo.yaml',
     seconds: positiveInteger('frozenlake-seconds', flags['frozenlake-seconds']),
-    overrides: ['training.steps=120', 'validation.sets={}'],
+    overrides: ['training.steps=320', 'validation.sets={}'],
   },
   {
     name: 'Sokoban',
     config: 'configs/sokoban-nano.yaml',
     seconds: positiveInteger('sokoban-seconds', flags['sokoban-seconds']),
-    overrides: ['training.steps=400', 'validation.sets={}'],
+    overrides: ['training.steps=450', 'validation.sets={}'],
   },
 ];
 
