@@ -107,7 +107,7 @@ t.test('a quantized base, logits in pieces and open episodes count as they are',
   t.equal(part(one, 'activations'), 4 * (2048 * 2 * (10 * 64 + 4 * 160) + 3 * rows * 151_936));
   const few = { rollout: { env_groups: 2, group_size: 4 }, validation: { episodes: 4 }, ...one };
   t.equal(part(few, 'cache of 8 open'), part({ rollout: { concurrency: 8 }, ...one }, 'cache of 8 open'));
-  t.equal(part({ policy: { workers: 3 } }, 'compiled programs'), 3 * 2 ** 29);
+  t.equal(part({ policy: { workers: 3 } }, 'compiled programs'), 3 * 2 ** 28);
   t.equal(part({ policy: { workers: 3 } }, 'the program'), 110e6 + 3 * 45e6);
 });
 

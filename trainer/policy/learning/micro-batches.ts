@@ -2,15 +2,25 @@ import { countTrained } from '../../algorithms/losses/aggregation.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { BatchShape } from './sequence-graph.ts';
 
-/** Lengths are rounded up to multiples of this, and to multiples of more once they are long. */
-const TIME_STEP = 16;
+/** How far shapes are rounded up, so that few programs are made. */
+interface Rounding {
+  /** Lengths to multiples of this, and to multiples of more once they are long. */
+  readonly time: number;
+  /** Numbers of packed tokens and predictions by at most this share of themselves. */
+  readonly packed: number;
+  /** Numbers of predictions a row to multiples of this; all of the row when null. */
+  readonly predictions: number | null;
+}
+const FINE: Rounding = { time: 16, packed: 1 / 16, predictions: 8 };
+/** For small models, of whose time making a program takes more than padding, and logits next to nothing. */
+const COARSE: Rounding = { time: 32, packed: 1 / 4, predictions: null };
+/** Weights of the layers of a small model, and the share of them that its vocabulary's weights are. */
+const SMALL = { weights: 4e6, vocabulary: 1 / 16 };
 /** A length is rounded to at most this share of itself. */
 const TIME_SHARE = 1 / 8;
-/** Numbers of packed tokens and predictions are rounded to at most this share of themselves. */
-const PACKED_SHARE = 1 / 8;
-/** Numbers of predictions a row are rounded up to multiples of this … */
-const PREDICTION_STEP = 8;
-/** … and where that is more than this share of the row, all its predictions are taken. */
+/** Numbers of packed tokens and predictions are multiples of this. */
+const PACKED_STEP = 8;
+/** Predictions of more than this share of a row are taken as all of them. */
 const PREDICTION_SHARE = 0.75;
 /** Numbers of rows that programs are compiled for. */
 export const ROW_BUCKETS = [1, 2, 4, 8, 16, 32, 64];
@@ -38,9 +48,9 @@ export interface PlannedSequence {
   readonly lossMask: ArrayLike<number>;
 }
 
-/** The time a sequence of `tokens` tokens is padded to. */
-export function timeBucket(tokens: number): number {
-  return bucket(Math.max(1, tokens - 1), TIME_STEP, TIME_SHARE);
+/** The time a sequence of `tokens` tokens is padded to, unless its model is small. */
+export function timeBucket(tokens: number, { time }: Pick<Rounding, 'time'> = FINE): number {
+  return bucket(Math.max(1, tokens - 1), time, TIME_SHARE);
 }
 
 export interface PlanSettings {
@@ -61,6 +71,7 @@ export function planMicroBatches(
   { tokenBudget, packing, config }: PlanSettings,
 ): MicroBatch[] {
   const costs = costsOf(config);
+  const rounding = roundingOf(config);
   const lengths = sequences.map(({ tokenIds }) => tokenIds.length);
   const order = lengths.map((_, index) => index).sort((a, b) => lengths[b] - lengths[a] || a - b);
   const best = [0];
@@ -73,7 +84,7 @@ export function planMicroBatches(
       const count = end - start;
       const rows = ROW_BUCKETS.find(bucket => bucket >= count);
       if (rows === undefined || (count > 1 && tokens > tokenBudget)) break;
-      const time = timeBucket(lengths[order[start]]);
+      const time = timeBucket(lengths[order[start]], rounding);
       const consider = (packed: number | null, own: number) => {
         const cost = best[start] + own + rows * time * time * costs.position + START_COST;
         if (cost < best[end]) {
@@ -82,7 +93,7 @@ export function planMicroBatches(
         }
       };
       if (rows === 1 || rows * time <= tokenBudget) consider(null, rows * time);
-      const packed = packedBucket(tokens);
+      const packed = packedBucket(tokens, rounding);
       if (packing && packed < rows * time && rows * time <= MAX_PLACES * tokenBudget) {
         consider(packed, packed * (1 + costs.packing));
       }
@@ -91,7 +102,15 @@ export function planMicroBatches(
   const batches: MicroBatch[] = [];
   for (let end = order.length; end > 0; end = cuts[end].start) {
     const cut = cuts[end];
-    batches.push(microBatch(cut, order.slice(cut.start, end), sequences));
+    const members = order.slice(cut.start, end);
+    batches.push(
+      microBatch(
+        cut,
+        members,
+        members.map(index => countTrained(sequences[index].lossMask)),
+        rounding,
+      ),
+    );
   }
   return batches.reverse();
 }
@@ -113,33 +132,44 @@ interface MicroBatchCut extends Pick<MicroBatch, 'rows' | 'time'> {
   readonly start: number;
 }
 
+function roundingOf(config: DecoderConfig): Rounding {
+  const { layers, hiddenSize, intermediateSize, heads, keyValueHeads, headDimension, vocabularySize } =
+    config;
+  const attention = 2 * (heads + keyValueHeads) * headDimension;
+  const weights = layers * hiddenSize * (attention + 3 * intermediateSize);
+  const small = weights <= SMALL.weights && vocabularySize * hiddenSize <= SMALL.vocabulary * weights;
+  return small ? COARSE : FINE;
+}
+
+/** @param masked number of predictions of each member */
 function microBatch(
   { rows, time, packed }: MicroBatchCut,
   members: readonly number[],
-  sequences: readonly PlannedSequence[],
+  masked: readonly number[],
+  rounding: Rounding,
 ): MicroBatch {
-  const masked = members.map(index => countTrained(sequences[index].lossMask));
   const total = masked.reduce((sum, count) => sum + count, 0);
   const most = Math.max(...masked);
-  const predictions = predictionBucket(most, time);
+  const predictions = predictionBucket(most, time, rounding);
   const shape = { rows, time, members };
   if (packed === null) return { ...shape, predictions, packed: null };
   if (predictions === time) return { ...shape, predictions, packed: { tokens: packed, predictions: packed } };
   // Packed predictions need padding on either side.
-  const roomy = rows * predictions > total ? predictions : predictionBucket(predictions + 1, time);
-  const looked = roomy === time ? packed : Math.min(packedBucket(total), packed);
+  const roomy = rows * predictions > total ? predictions : predictionBucket(predictions + 1, time, rounding);
+  const looked = roomy === time ? packed : Math.min(packedBucket(total, rounding), packed);
   return { ...shape, predictions: roomy, packed: { tokens: packed, predictions: looked } };
 }
 
 /** The number of predictions that `masked` tokens of a row of `time` are padded to. */
-function predictionBucket(masked: number, time: number): number {
-  const count = Math.ceil(Math.max(1, masked) / PREDICTION_STEP) * PREDICTION_STEP;
+function predictionBucket(masked: number, time: number, { predictions: step }: Rounding): number {
+  if (step === null) return time;
+  const count = Math.ceil(Math.max(1, masked) / step) * step;
   return count > PREDICTION_SHARE * time ? time : count;
 }
 
 /** The number of tokens or predictions in which so many are packed, with one of padding at least. */
-function packedBucket(count: number): number {
-  return bucket(count + 1, PREDICTION_STEP, PACKED_SHARE);
+function packedBucket(count: number, { packed }: Rounding): number {
+  return bucket(count + 1, PACKED_STEP, packed);
 }
 
 /** The least multiple of a step that holds `count`; the step doubles while it stays within a share of the count. */

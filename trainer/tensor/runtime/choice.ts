@@ -8,4 +8,4 @@ export const PRECISIONS = ['float32', 'float16'] as const;
 export type Precision = (typeof PRECISIONS)[number];
 
 /** Memory that the sessions of a runtime on the processor take together, values of a run aside, unless told otherwise. */
-export const SESSIONS_BYTES = 2 ** 29;
+export const SESSIONS_BYTES = 2 ** 28;

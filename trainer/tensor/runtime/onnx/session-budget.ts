@@ -1,7 +1,7 @@
 import type { Graph } from '../../graph/tensor.ts';
 
 /** Memory of a session for each node of its graph, values of a run aside: kernels, names, types. Measured on training graphs. */
-const NODE_BYTES = 8192;
+const NODE_BYTES = 10_240;
 
 /** Something with a session that can do without it for a while. */
 export interface SessionHolder {
