@@ -6,20 +6,18 @@ import type { BatchShape } from './sequence-graph.ts';
 interface Rounding {
   /** Lengths to multiples of this, and to multiples of more once they are long. */
   readonly time: number;
-  /** Numbers of packed tokens and predictions by at most this share of themselves. */
-  readonly packed: number;
-  /** Numbers of predictions a row to multiples of this; all of the row when null. */
-  readonly predictions: number | null;
+  /** Numbers of packed tokens and predictions to multiples of this, and of more up to this share of themselves. */
+  readonly packed: { readonly step: number; readonly share: number };
+  /** Numbers of predictions a row to multiples of this. */
+  readonly predictions: number;
 }
-const FINE: Rounding = { time: 16, packed: 1 / 16, predictions: 8 };
-/** For small models, of whose time making a program takes more than padding, and logits next to nothing. */
-const COARSE: Rounding = { time: 32, packed: 1 / 4, predictions: null };
-/** Weights of the layers of a small model, and the share of them that its vocabulary's weights are. */
-const SMALL = { weights: 4e6, vocabulary: 1 / 16 };
+const FINE: Rounding = { time: 16, packed: { step: 8, share: 1 / 16 }, predictions: 8 };
+/** For small models, of whose time making a program takes more than padding. */
+const COARSE: Rounding = { time: 32, packed: { step: 128, share: 1 / 4 }, predictions: 16 };
+/** Most weights that the layers of a small model have. */
+const SMALL_WEIGHTS = 4e6;
 /** A length is rounded to at most this share of itself. */
 const TIME_SHARE = 1 / 8;
-/** Numbers of packed tokens and predictions are multiples of this. */
-const PACKED_STEP = 8;
 /** Predictions of more than this share of a row are taken as all of them. */
 const PREDICTION_SHARE = 0.75;
 /** Numbers of rows that programs are compiled for. */
@@ -133,12 +131,9 @@ interface MicroBatchCut extends Pick<MicroBatch, 'rows' | 'time'> {
 }
 
 function roundingOf(config: DecoderConfig): Rounding {
-  const { layers, hiddenSize, intermediateSize, heads, keyValueHeads, headDimension, vocabularySize } =
-    config;
+  const { layers, hiddenSize, intermediateSize, heads, keyValueHeads, headDimension } = config;
   const attention = 2 * (heads + keyValueHeads) * headDimension;
-  const weights = layers * hiddenSize * (attention + 3 * intermediateSize);
-  const small = weights <= SMALL.weights && vocabularySize * hiddenSize <= SMALL.vocabulary * weights;
-  return small ? COARSE : FINE;
+  return layers * hiddenSize * (attention + 3 * intermediateSize) <= SMALL_WEIGHTS ? COARSE : FINE;
 }
 
 /** @param masked number of predictions of each member */
@@ -149,27 +144,26 @@ function microBatch(
   rounding: Rounding,
 ): MicroBatch {
   const total = masked.reduce((sum, count) => sum + count, 0);
-  const most = Math.max(...masked);
-  const predictions = predictionBucket(most, time, rounding);
+  const predictions = predictionBucket(Math.max(...masked), time, rounding);
   const shape = { rows, time, members };
   if (packed === null) return { ...shape, predictions, packed: null };
-  if (predictions === time) return { ...shape, predictions, packed: { tokens: packed, predictions: packed } };
   // Packed predictions need padding on either side.
   const roomy = rows * predictions > total ? predictions : predictionBucket(predictions + 1, time, rounding);
-  const looked = roomy === time ? packed : Math.min(packedBucket(total, rounding), packed);
-  return { ...shape, predictions: roomy, packed: { tokens: packed, predictions: looked } };
+  const looked = roomy === time ? packed : packedBucket(total, rounding);
+  return looked < packed
+    ? { ...shape, predictions: roomy, packed: { tokens: packed, predictions: looked } }
+    : { ...shape, predictions: time, packed: { tokens: packed, predictions: packed } };
 }
 
 /** The number of predictions that `masked` tokens of a row of `time` are padded to. */
 function predictionBucket(masked: number, time: number, { predictions: step }: Rounding): number {
-  if (step === null) return time;
   const count = Math.ceil(Math.max(1, masked) / step) * step;
   return count > PREDICTION_SHARE * time ? time : count;
 }
 
 /** The number of tokens or predictions in which so many are packed, with one of padding at least. */
 function packedBucket(count: number, { packed }: Rounding): number {
-  return bucket(count + 1, PACKED_STEP, packed);
+  return bucket(count + 1, packed.step, packed.share);
 }
 
 /** The least multiple of a step that holds `count`; the step doubles while it stays within a share of the count. */
