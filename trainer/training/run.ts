@@ -24,6 +24,7 @@ import {
   saveCheckpoint,
   type TrainerState,
 } from './run-folder/checkpoint.ts';
+import { refuseRunning } from './run-folder/refuse-running.ts';
 import { type RunSummary, writeReport } from './run-folder/report.ts';
 import type { RunFolder } from './run-folder/run-folder.ts';
 import { checkFirstPrompts } from './setup/check-prompts.ts';
@@ -45,13 +46,17 @@ import {
 } from './supervised/warm-start-progress.ts';
 import { levelHash, playValidation, validationPlan, validationSets } from './validation.ts';
 
-/** Trains to the end or until stopped; undefined when it was stopped before its first step or before it could go on. */
+/**
+ * Trains to the end or until stopped; undefined when it was stopped before its first step or before it could go on.
+ * @throws Error where another process trains this run
+ */
 export async function trainRun(
   run: RunFolder,
   settings: RunSettings,
   progress: Progress,
   stop: AbortSignal,
 ): Promise<RunSummary | undefined> {
+  refuseRunning(run);
   const note = progress.note.bind(progress);
   const checkpoint = latestCheckpoint(run);
   const warmStart = checkpoint || !settings.warm_start ? undefined : readWarmStart(run);
