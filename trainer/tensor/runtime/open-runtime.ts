@@ -24,7 +24,7 @@ export async function openRuntime(
   if (kind === 'onnx') {
     refusePrecision(kind, precision);
     const runtime = observed(new OnnxRuntime({ threads }));
-    await keepBlocks(runtime);
+    await keepBlocks();
     return runtime;
   }
   const runtime = await openWebGpu(precision);
