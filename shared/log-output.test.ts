@@ -1,12 +1,13 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import { closeSync, existsSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 
 const LOGGER = join(import.meta.dirname, 'log-output.test-data.ts');
 
-function start(t: Test): ChildProcess {
-  const child = fork(LOGGER, { stdio: ['ignore', 'pipe', 'inherit', 'ipc'] });
+function start(t: Test, output: 'pipe' | number = 'pipe'): ChildProcess {
+  const child = fork(LOGGER, { stdio: ['ignore', output, 'inherit', 'ipc'] });
   t.teardown(() => child.kill('SIGKILL'));
   return child;
 }
@@ -37,6 +38,18 @@ t.test('a process outlives the reader of its output', async t => {
   await once(child.stdout!, 'data');
   child.stdout!.destroy();
   for (let turn = 0; turn < 3; turn++) await logOnce(child);
+  child.disconnect();
+  const [status] = await once(child, 'exit');
+  t.equal(status, 0);
+});
+
+const FULL = '/dev/full';
+const skip = existsSync(FULL) ? false : `there is no ${FULL}`;
+t.test('a process outlives a full disk under its output', { skip }, async t => {
+  const file = openSync(FULL, 'w');
+  t.teardown(() => closeSync(file));
+  const child = start(t, file);
+  await logOnce(child);
   child.disconnect();
   const [status] = await once(child, 'exit');
   t.equal(status, 0);

@@ -3,10 +3,13 @@ import { write, writeSync } from 'node:fs';
 /** What is kept for a reader that does not read, in UTF-16 units; later lines are dropped and counted. */
 const MOST_KEPT = 2 ** 20;
 const RETRY_MS = 100;
+/** Why nothing can be written for now: a full pipe, a full disk under a file. */
+const PASSING = new Set(['EAGAIN', 'ENOSPC', 'EDQUOT']);
 
 /**
- * Standard output or error as the destination of a log that holds nobody up: a reader that pauses costs lines beyond a
- * mebibyte, one that is gone costs all later ones, and neither the process. At its end what can be written at once is.
+ * Standard output or error as the destination of a log that holds nobody up: a reader that pauses or a full disk costs lines
+ * beyond a mebibyte, a reader that is gone costs all later ones, and none of them the process. At its end what can be written
+ * at once is.
  */
 export class LogOutput {
   readonly #fd: number;
@@ -41,7 +44,7 @@ export class LogOutput {
     if (!this.#busy) return;
     write(this.#fd, this.#chunk, (error, written) => {
       if (error === null) this.#chunk = this.#chunk.subarray(written);
-      else if (error.code === 'EAGAIN') {
+      else if (PASSING.has(error.code ?? '')) {
         setTimeout(() => this.#next(), RETRY_MS).unref();
         return;
       } else {
@@ -77,11 +80,7 @@ export class LogOutput {
   }
 }
 
-/** Lets the process outlive whoever read its output: what is written after that goes nowhere. */
+/** Lets the process outlive the reader of its output, and a full disk under it: what cannot be written is lost. */
 export function outliveReaders(): void {
-  for (const stream of [process.stdout, process.stderr]) {
-    stream.on('error', (error: NodeJS.ErrnoException) => {
-      if (error.code !== 'EPIPE') throw error;
-    });
-  }
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
 }

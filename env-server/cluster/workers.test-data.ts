@@ -11,14 +11,6 @@ export function pidsOf({ lines }: ServerProcess): Map<number, number> {
   return new Map(starts.map(({ worker, worker_pid }) => [worker, worker_pid]));
 }
 
-export function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-}
-
 /** A WebSocket to whichever worker the kernel chooses. @param take told of every reply */
 export async function dial(t: Test, { origin }: ServerProcess, take?: (reply: Body) => void) {
   const socket = new WebSocket(`${origin.replace('http', 'ws')}/v1/ws`);

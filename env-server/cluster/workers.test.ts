@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
+import { isAlive } from '../../shared/dashboard/is-alive.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Body } from '../../test/app.test-data.ts';
 import { type ServerProcess, startServer } from '../../test/process.test-data.ts';
@@ -9,7 +10,7 @@ import { SELDOM_MS, until } from '../../test/until.test-data.ts';
 import { DATABASE_FILE } from '../persistence/database.ts';
 import { workerOfSession } from '../sessions/placement.ts';
 import type { StoredHead } from '../sessions/storage/stored-session.ts';
-import { dial, isAlive, pidsOf } from './workers.test-data.ts';
+import { dial, pidsOf } from './workers.test-data.ts';
 
 /** Several processes behind one port, through real sockets: each answers any request as one server would. */
 

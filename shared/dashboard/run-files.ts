@@ -17,6 +17,8 @@ export const RUN_FILES = {
 
 /** Seconds between two writes of `status.json` when nothing else changes it. */
 export const HEARTBEAT_S = 5;
+/** A run that says it is running, but has been silent for so long, may be dead. */
+export const SILENT_MS = 6 * HEARTBEAT_S * 1000;
 
 export const RUN_STATES = ['running', 'finished', 'stopped', 'failed'] as const;
 export type RunState = (typeof RUN_STATES)[number];

@@ -1,20 +1,20 @@
 import { hostname } from 'node:os';
 import { parse } from 'yaml';
 import { runMatcher } from '../compute/run-search.ts';
+import { isAlive } from '../is-alive.ts';
 import {
   RUN_FILES,
   RUN_STATES,
   type RunDescription,
   type RunNote,
   type RunStatus,
+  SILENT_MS,
   type ValidationPoint,
 } from '../run-files.ts';
 import { type FoundRun, mapped, type RunFolders, readRunJson, readRunText } from './run-folders.ts';
 
 const MAX_STATUS_BYTES = 1024 * 1024;
 const MAX_CONFIG_BYTES = 1024 * 1024;
-/** A running run on another machine has stalled when it is silent for so long. */
-const SILENT_MS = 30_000;
 const MAX_TEXT_LENGTH = 300;
 
 /** What a run is doing, as far as its files tell; `unknown` for runs of earlier versions that have no outcome. */
@@ -117,15 +117,6 @@ function withLife({ pid, host, ...row }: OwnedRow): RunRow {
   const here = host === hostname() && pid !== undefined;
   const alive = here ? isAlive(pid) : Date.now() - row.updated < SILENT_MS;
   return alive ? row : { ...row, state: 'stalled' };
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
 }
 
 async function rowOfStatus(run: FoundRun): Promise<OwnedRow> {

@@ -100,27 +100,25 @@ export function planMicroBatches(
   const batches: MicroBatch[] = [];
   for (let end = order.length; end > 0; end = cuts[end].start) {
     const cut = cuts[end];
-    const members = order.slice(cut.start, end);
-    batches.push(
-      microBatch(
-        cut,
-        members,
-        members.map(index => countTrained(sequences[index].lossMask)),
-        rounding,
-      ),
-    );
+    batches.push(microBatch(cut, order.slice(cut.start, end), sequences, rounding));
   }
   return batches.reverse();
 }
 
 /** What a token costs in attention, for a position and for packing, as shares of what it costs besides. */
-function costsOf({ hiddenSize, intermediateSize, heads, keyValueHeads, headDimension }: DecoderConfig) {
+function costsOf(config: DecoderConfig) {
+  const { heads, keyValueHeads, headDimension } = config;
   const [queries, keys] = [heads * headDimension, keyValueHeads * headDimension];
-  const weights = hiddenSize * (2 * queries + 2 * keys + 3 * intermediateSize);
+  const weights = layerWeights(config);
   return {
     position: (POSITION_COST * queries) / weights,
     packing: (PACKING_COST * 2 * (queries + keys)) / weights,
   };
+}
+
+/** Weights of the products of a layer. */
+function layerWeights({ hiddenSize, intermediateSize, heads, keyValueHeads, headDimension }: DecoderConfig) {
+  return hiddenSize * (2 * (heads + keyValueHeads) * headDimension + 3 * intermediateSize);
 }
 
 interface MicroBatchCut extends Pick<MicroBatch, 'rows' | 'time'> {
@@ -131,18 +129,16 @@ interface MicroBatchCut extends Pick<MicroBatch, 'rows' | 'time'> {
 }
 
 function roundingOf(config: DecoderConfig): Rounding {
-  const { layers, hiddenSize, intermediateSize, heads, keyValueHeads, headDimension } = config;
-  const attention = 2 * (heads + keyValueHeads) * headDimension;
-  return layers * hiddenSize * (attention + 3 * intermediateSize) <= SMALL_WEIGHTS ? COARSE : FINE;
+  return config.layers * layerWeights(config) <= SMALL_WEIGHTS ? COARSE : FINE;
 }
 
-/** @param masked number of predictions of each member */
 function microBatch(
   { rows, time, packed }: MicroBatchCut,
   members: readonly number[],
-  masked: readonly number[],
+  sequences: readonly PlannedSequence[],
   rounding: Rounding,
 ): MicroBatch {
+  const masked = members.map(index => countTrained(sequences[index].lossMask));
   const total = masked.reduce((sum, count) => sum + count, 0);
   const predictions = predictionBucket(Math.max(...masked), time, rounding);
   const shape = { rows, time, members };

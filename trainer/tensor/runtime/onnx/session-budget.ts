@@ -20,7 +20,7 @@ export class SessionBudget {
     this.#budget = budgetBytes;
   }
 
-  /** Notes a use; a session that alone exceeds the budget is kept all the same. */
+  /** Notes a use; a session that alone exceeds the budget is kept. */
   async use(holder: SessionHolder, bytes: number): Promise<void> {
     this.leave(holder);
     this.#holders.set(holder, bytes);
