@@ -103,8 +103,7 @@ async function openTable(
     const reference = { policy: player.policy, policies: player.policies, randomTurns: player.random_turns };
     return {
       context,
-      play: async (plans, seed) =>
-        (await demonstrate(context.collector, plans, reference, seed, stop)).episodes,
+      play: (plans, seed) => demonstrate(context.collector, plans, reference, seed, stop),
       close: () => context.close(),
     };
   }

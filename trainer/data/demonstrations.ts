@@ -1,10 +1,14 @@
+import type { WarmStart } from '../config/sections/training.ts';
 import { type ReferenceAgentSettings, referenceAgent } from '../rollout/agents/reference-agent.ts';
 import type { Collector } from '../rollout/collection/collector.ts';
-import { type Episode, samplesOf } from '../rollout/episode.ts';
+import type { Episode } from '../rollout/episode.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
 import { groupBy } from './episode-metrics.ts';
 
-/** A token sequence for supervised training: the loss mask is 1 on the tokens of responses. */
+/** What is learned of a demonstration: what is said, or the prompts as well. */
+export type Learned = WarmStart['learn'];
+
+/** A token sequence for supervised training: the loss mask is 1 on the tokens to learn. */
 export interface Demonstration {
   readonly tokenIds: Int32Array;
   readonly lossMask: Uint8Array;
@@ -21,11 +25,11 @@ const NO_SAMPLING = { temperature: 0, topK: 0, topP: 1 };
 /**
  * Lets a reference policy play through the same prompt and parser as a learning one.
  * @param seed seeds the random actions
- * @returns the sequences to train on, and the episodes they come from
  *
  * @example
  * const plans = planGroups({ tags: [{ tag: 'Lake', groups: 200 }], groupSize: 1, firstSeed: 1_000_000 });
- * const { sequences } = await demonstrate(collector, plans, { policy: 'random' }, 0);
+ * const episodes = await demonstrate(collector, plans, { policy: 'optimal', randomTurns: 0.1 }, 0);
+ * const demonstrations = episodes.flatMap(episode => demonstrationsOf(episode, 'responses'));
  */
 export async function demonstrate(
   collector: Collector,
@@ -33,7 +37,7 @@ export async function demonstrate(
   player: Demonstrator,
   seed: number,
   signal?: AbortSignal,
-): Promise<{ readonly sequences: readonly Demonstration[]; readonly episodes: readonly Episode[] }> {
+): Promise<readonly Episode[]> {
   const { policies = {}, ...own } = player;
   const parts = groupBy(plans, ({ tag }) => policies[tag] ?? own.policy);
   const episodes: Episode[] = [];
@@ -46,5 +50,21 @@ export async function demonstrate(
     });
     episodes.push(...collection.episodes);
   }
-  return { sequences: episodes.flatMap(samplesOf), episodes };
+  return episodes;
+}
+
+/** The sequences of an episode to learn from, without what was said only to see what comes of it. */
+export function demonstrationsOf(
+  episode: Pick<Episode, 'turns' | 'tokenIds' | 'lossMask' | 'samples'>,
+  learned: Learned,
+): readonly Demonstration[] {
+  const demonstrations = (episode.samples ?? [episode]).map(({ tokenIds, lossMask }) => ({
+    tokenIds,
+    // Of everything all but the first token, which nothing comes before.
+    lossMask: learned === 'everything' ? new Uint8Array(tokenIds.length).fill(1, 1) : lossMask.slice(),
+  }));
+  for (const { exploratory, tokens, sample = 0 } of episode.turns) {
+    if (exploratory) demonstrations[sample].lossMask.fill(0, ...tokens);
+  }
+  return demonstrations;
 }

@@ -3,7 +3,7 @@ import { Random } from '../../shared/random.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { type ExampleMessage, tokenizeConversation } from '../prompts/conversation.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
-import type { Demonstration } from './demonstrations.ts';
+import type { Demonstration, Learned } from './demonstrations.ts';
 
 /** Conversations to learn from, as tokens. */
 export interface Examples {
@@ -23,13 +23,13 @@ const ROLES: readonly string[] = ['system', 'user', 'assistant'];
 export function readExamples(
   files: readonly string[],
   tokenizer: Tokenizer,
-  options: { readonly prime: string; readonly maxLength: number },
+  options: { readonly prime: string; readonly maxLength: number; readonly learned?: Learned },
 ): Examples {
   const all = files.flatMap(file => {
     if (!existsSync(file)) throw new Error(`${file} does not exist; warm_start.files names JSON Lines files`);
     return readJsonLines(file).map((value, i) => {
       try {
-        return tokenizeConversation(messagesOf(value), tokenizer, options.prime);
+        return tokenizeConversation(messagesOf(value), tokenizer, options.prime, options.learned);
       } catch (error) {
         throw new Error(`${file}:${i + 1}: ${(error as Error).message}`, { cause: error });
       }

@@ -11,7 +11,7 @@ import type { ContextMode } from '../rollout/context.ts';
 import { type DescribedTag, describeTags, promptTask } from '../rollout/described-tag.ts';
 import { CAPS, serve } from '../rollout/server.test-data.ts';
 import { planGroups } from '../rollout/tag.ts';
-import { demonstrate } from './demonstrations.ts';
+import { demonstrate, demonstrationsOf } from './demonstrations.ts';
 import { episodeConversations } from './transcript.ts';
 
 const QWEN = fileURLToPath(new URL('../../test/golden/models/qwen2-tiny', import.meta.url));
@@ -36,9 +36,15 @@ t.test('conversations of demonstrations become the tokens that rollouts would ha
     const context = { mode, window };
     const shared = { servers, tags, prompt, response, context, concurrency: 8 };
     const tokens = new Collector({ ...shared, tokenizer, maxSequenceLength: 8000 });
-    const { sequences } = await demonstrate(tokens, plans, { policy: 'optimal', randomTurns: 0.3 }, 5);
+    const player = { policy: 'optimal', randomTurns: 0.3 };
+    const played = await demonstrate(tokens, plans, player, 5);
+    t.ok(
+      played.some(({ turns }) => turns.some(({ exploratory }) => exploratory)),
+      'some turns are random',
+    );
+    const sequences = played.flatMap(episode => demonstrationsOf(episode, 'responses'));
     const texts = new Collector(shared);
-    const { episodes } = await demonstrate(texts, plans, { policy: 'optimal', randomTurns: 0.3 }, 5);
+    const episodes = await demonstrate(texts, plans, player, 5);
     const conversations = episodes.flatMap(episode =>
       episodeConversations(episode, texts.prompt('Room'), context),
     );

@@ -8,7 +8,7 @@ export interface ExampleMessage extends ChatMessage {
   readonly weight?: number;
 }
 
-/** A conversation as tokens: the loss mask is 1 on what assistants say, the end of their turn included. */
+/** A conversation as tokens: the loss mask is 1 on what is learned of it, the end of a learned turn included. */
 export interface ConversationTokens {
   readonly tokenIds: Int32Array;
   readonly lossMask: Uint8Array;
@@ -26,13 +26,15 @@ interface Frame {
 /**
  * Tokens of a conversation, as rollouts write it: through the tokenizer's chat template, or side by side where it has none.
  * Every message is tokenized on its own, so that what follows changes nothing.
- * @param prime what responses begin with and are not to learn, e.g. `<think>`, as in rollouts; '' for none
+ * @param prime what responses begin with and are no part of, e.g. `<think>`, as in rollouts; '' for none
+ * @param learned what assistants say, or everything else as well; neither what they say in messages of weight 0
  * @throws Error saying what is wrong with the messages, or which text the tokenizer cannot write
  */
 export function tokenizeConversation(
   messages: readonly ExampleMessage[],
   tokenizer: Tokenizer,
   prime = '',
+  learned: 'responses' | 'everything' = 'responses',
 ): ConversationTokens {
   const system = messages[0]?.role === 'system' ? messages[0].content : undefined;
   const turns = pairs(system === undefined ? messages : messages.slice(1));
@@ -41,20 +43,21 @@ export function tokenizeConversation(
     : plainFrame(system ?? '');
   const tokenIds: number[] = [];
   const lossMask: number[] = [];
-  const add = (ids: readonly number[], learned: number) => {
+  const add = (ids: readonly number[], mask: number) => {
     for (const id of ids) {
+      lossMask.push(tokenIds.length === 0 ? 0 : mask);
       tokenIds.push(id);
-      lossMask.push(learned);
     }
   };
+  const ofPrompts = learned === 'everything' ? 1 : 0;
   turns.forEach(({ user, assistant }, i) => {
     const primed = prime !== '' && assistant.content.startsWith(prime);
-    const learned = assistant.weight === 0 ? 0 : 1;
-    add(encoded(frame.before(user, i === 0) + (primed ? prime : ''), tokenizer), 0);
+    const ofResponse = assistant.weight === 0 ? 0 : 1;
+    add(encoded(frame.before(user, i === 0) + (primed ? prime : ''), tokenizer), ofPrompts);
     if (tokenIds.length === 0) throw new Error('an assistant speaks first: nothing predicts its first token');
-    add(encoded(assistant.content.slice(primed ? prime.length : 0), tokenizer), learned);
-    add(frame.after.slice(0, frame.learned), learned);
-    add(frame.after.slice(frame.learned), 0);
+    add(encoded(assistant.content.slice(primed ? prime.length : 0), tokenizer), ofResponse);
+    add(frame.after.slice(0, frame.learned), ofResponse);
+    add(frame.after.slice(frame.learned), ofPrompts);
   });
   return { tokenIds: Int32Array.from(tokenIds), lossMask: Uint8Array.from(lossMask) };
 }

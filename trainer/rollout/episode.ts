@@ -24,6 +24,8 @@ export interface Turn {
   readonly sample?: number;
   /** Why sampling ended; `length` means that the response was cut. Absent where nothing was sampled. */
   readonly finishReason?: 'stop' | 'length' | 'context';
+  /** Said at random to see what comes of it: nothing to imitate. */
+  readonly exploratory?: true;
 }
 
 /**

@@ -142,6 +142,7 @@ class Play {
       tokens: placed?.tokens ?? [0, 0],
       sample: placed?.sample ?? 0,
       finishReason: reply.finishReason,
+      ...(reply.exploratory ? { exploratory: true } : {}),
     });
     this.#past.push({ view, response: parsed.cleaned });
   }

@@ -32,7 +32,7 @@ export const WarmStart = Type.Object(
     /** Who plays those of a tag, where it is another. */
     policies: Type.Record(Type.String(), Type.Enum([...DEMONSTRATORS]), { default: {} }),
     episodes: positive(200),
-    /** Share of turns that take random actions instead. */
+    /** Share of turns that take random actions instead, so that more of the world is seen; they are not imitated. */
     random_turns: share(0),
     /**
      * Which tokens are learned: `responses`, or `everything`: the prompts too, so that the policy also learns to

@@ -60,4 +60,6 @@ export interface AgentReply {
   readonly values?: Float32Array;
   readonly versions?: Int32Array;
   readonly finishReason: 'stop' | 'length' | 'context';
+  /** Said at random to see what comes of it: nothing to imitate. */
+  readonly exploratory?: boolean;
 }

@@ -5,7 +5,7 @@ import type { Agent, EpisodeView } from './agent.ts';
 export interface ReferenceAgentSettings {
   /** A reference policy of the environment, e.g. `optimal`; `random` takes actions uniformly. */
   readonly policy: string;
-  /** Share of turns that take random actions instead, 0 to 1. */
+  /** Share of turns that take random actions instead, 0 to 1: what is said in them is nothing to imitate. */
   readonly randomTurns?: number;
   /**
    * Random actions in a turn: `varied` draws their number from one to as many as a turn may hold, `full` always takes as
@@ -28,10 +28,12 @@ export function referenceAgent(settings: ReferenceAgentSettings): Agent {
       const most = Math.min(episode.maxActionsPerTurn, episode.actionsLeft);
       const atRandom = policy === RANDOM || rng.chance(randomTurns);
       let actions = atRandom ? [] : await episode.reference(policy, most);
+      const exploratory = actions.length === 0 && policy !== RANDOM;
       if (actions.length === 0) {
         actions = await randomActions(episode, randomCount === 'full' ? most : 1 + rng.integer(most), rng);
       }
-      return { text: episode.compose(actions.map(action => nameOf(action, episode))), finishReason: 'stop' };
+      const text = episode.compose(actions.map(action => nameOf(action, episode)));
+      return { text, finishReason: 'stop', exploratory };
     },
     release() {},
   };

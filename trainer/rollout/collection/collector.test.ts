@@ -4,7 +4,7 @@ import t from 'tap';
 import type { AnyEnvironment } from '../../../env-server/environments/core/environment.ts';
 import { frozenLake } from '../../../env-server/environments/frozenlake/frozenlake.ts';
 import type { ServerProblem } from '../../client/errors.ts';
-import { demonstrate } from '../../data/demonstrations.ts';
+import { demonstrate, demonstrationsOf } from '../../data/demonstrations.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 import { loadTokenizer } from '../../models/tokenizer/load.ts';
 import { checkFirstPrompts } from '../../training/setup/check-prompts.ts';
@@ -65,12 +65,13 @@ t.test('members of a group start alike, and play under the caps', async t => {
 t.test('demonstrations train on responses only', async t => {
   const servers = await serve(t);
   const collector = await collectorOf(servers);
-  const { sequences, episodes } = await demonstrate(
+  const episodes = await demonstrate(
     collector,
     planGroups({ tags: [{ tag: 'Room', groups: 20 }], groupSize: 1, firstSeed: 500 }),
     { policy: 'optimal' },
     1,
   );
+  const sequences = episodes.flatMap(episode => demonstrationsOf(episode, 'responses'));
   t.equal(sequences.length, 20);
   t.ok(episodes.filter(episode => episode.success).length >= 18);
   for (const [i, { turns }] of episodes.entries()) {

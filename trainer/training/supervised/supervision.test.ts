@@ -30,7 +30,14 @@ t.test(
   async t => {
     const [server] = (await serve(t)).servers;
     const folder = t.testdir();
-    const warm_start = { policy: 'optimal', episodes: 20, epochs: 3, batch_size: 4, random_turns: 0.2 };
+    const warm_start = {
+      policy: 'optimal',
+      episodes: 20,
+      epochs: 3,
+      batch_size: 4,
+      random_turns: 0.2,
+      learn,
+    };
     const sft = { training: { steps: 0 } };
     const played = tinySettings(server.name, folder, 'played', { ...sft, warm_start });
     const run = await trainTiny(played);

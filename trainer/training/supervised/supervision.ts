@@ -1,13 +1,12 @@
 import { mean } from '../../algorithms/statistics.ts';
 import { levelSeeds, splitGroups } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { type Demonstration, demonstrate } from '../../data/demonstrations.ts';
+import { type Demonstration, demonstrate, demonstrationsOf } from '../../data/demonstrations.ts';
 import { readExamples, splitExamples } from '../../data/examples.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import { countOnes } from '../../data/sequences/loss-mask.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { responsePrime } from '../../prompts/prompt.ts';
-import { samplesOf } from '../../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { planGroups } from '../../rollout/tag.ts';
 import type { Progress } from '../../tracking/progress.ts';
@@ -15,7 +14,7 @@ import type { Tracker } from '../../tracking/tracker.ts';
 import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { RunContext } from '../setup/run-context.ts';
 import { levelHash } from '../validation.ts';
-import { learnedTokens, type WarmStartSettings, warmStart } from './warm-start.ts';
+import { type WarmStartSettings, warmStart } from './warm-start.ts';
 import {
   readDemonstrations,
   saveDemonstrations,
@@ -73,7 +72,7 @@ async function learn(
     warm.validation_share,
     mixSeed(settings.seed, PURPOSE.heldBack),
   );
-  const measured = () => validationLoss(policy, validation, warm);
+  const measured = () => validationLoss(policy, validation);
   const rows: Metrics[] = [];
   const write = (row: Metrics) => {
     rows.push(row);
@@ -81,10 +80,7 @@ async function learn(
   };
   const amount = {
     demonstrations: demonstrations.length,
-    learnedTokens: demonstrations.reduce(
-      (total, one) => total + countOnes(learnedTokens(one, warm).lossMask),
-      0,
-    ),
+    learnedTokens: demonstrations.reduce((total, { lossMask }) => total + countOnes(lossMask), 0),
   };
   if (resumed) assertSame(resumed, amount);
   for (const row of resumed?.rows ?? [{ ...metrics, ...(await measured()) }]) write(row);
@@ -131,10 +127,11 @@ interface Supervision {
 
 function fromFiles(
   { settings, context, progress }: SupervisionParts,
-  { files }: WarmStartSettings,
+  { files, learn: learned }: WarmStartSettings,
 ): Supervision {
   const { examples, tooLong } = readExamples(files, context.tokenizer, {
     prime: responsePrime(settings.rollout.think),
+    learned,
     maxLength: settings.policy.context,
   });
   if (tooLong > 0) {
@@ -155,7 +152,7 @@ async function played(
     groupSize: 1,
     firstSeed: levelSeeds(settings).demonstrations,
   });
-  const { episodes } = await demonstrate(
+  const episodes = await demonstrate(
     context.collector,
     plans,
     { policy: warm.policy, policies: warm.policies, randomTurns: warm.random_turns },
@@ -164,7 +161,7 @@ async function played(
   );
   const kept = episodes.filter(episode => !validationLevels.has(levelHash(episode)));
   const success = episodes.filter(episode => episode.success).length / episodes.length;
-  const samples = kept.flatMap(samplesOf);
+  const samples = kept.flatMap(episode => demonstrationsOf(episode, warm.learn));
   const limit = settings.policy.context;
   const demonstrations = samples.filter(({ tokenIds }) => tokenIds.length <= limit);
   const tooLong = samples.length - demonstrations.length;
@@ -185,11 +182,8 @@ async function played(
 async function validationLoss(
   policy: Pick<Policy, 'score'>,
   examples: readonly Demonstration[],
-  settings: WarmStartSettings,
 ): Promise<Metrics> {
-  const scored = examples
-    .map(example => learnedTokens(example, settings))
-    .filter(({ lossMask }) => countOnes(lossMask) > 0);
+  const scored = examples.filter(({ lossMask }) => countOnes(lossMask) > 0);
   if (scored.length === 0) return {};
   const scores = await policy.score(scored);
   const losses = scores.flatMap(({ logProbs }, i) =>

@@ -70,26 +70,6 @@ t.test('demonstrations without a response token are left out', async t => {
   );
 });
 
-t.test('everything but the first token is learned where the settings say so', async t => {
-  const masks: number[][] = [];
-  const policy = {
-    async update({ sequences }: UpdateBatch) {
-      masks.push(...sequences.map(({ lossMask }) => [...lossMask]));
-      return {};
-    },
-  };
-  const tokenIds = Int32Array.of(4, 5, 6, 7);
-  const lossMask = Uint8Array.of(0, 0, 1, 0);
-  for (const learn of ['responses', 'everything'] as const) {
-    const chosen = { ...settings, learn, epochs: 1 };
-    await warmStart(policy, [{ tokenIds, lossMask }], chosen, { seed: 1, signal: never });
-  }
-  t.same(masks, [
-    [0, 0, 1, 0],
-    [0, 1, 1, 1],
-  ]);
-});
-
 t.test('supervised training stops between epochs on request', async t => {
   const policy = pupil();
   const stop = new AbortController();

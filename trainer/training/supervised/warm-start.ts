@@ -40,7 +40,7 @@ export interface WarmStartRun {
 
 /**
  * Supervised learning on demonstrations: AdamW with a warm-up and a cosine, several epochs, each in an order of its
- * own. Learns the tokens that `settings.learn` names. From where a stopped one was it goes on as if it had never stopped.
+ * own. From where a stopped one was it goes on as if it had never stopped.
  * @throws the signal's reason when it is aborted, before the next optimizer step
  */
 export async function warmStart(
@@ -49,9 +49,7 @@ export async function warmStart(
   settings: WarmStartSettings,
   run: WarmStartRun,
 ): Promise<void> {
-  const trained = demonstrations
-    .filter(({ lossMask }) => countOnes(lossMask) > 0)
-    .map(one => supervisedSequence(learnedTokens(one, settings)));
+  const trained = demonstrations.filter(({ lossMask }) => countOnes(lossMask) > 0).map(supervisedSequence);
   const perEpoch = splitEvenly(trained, settings.batch_size).length;
   let updates = run.start?.updates ?? 0;
   let epochMetrics = [...(run.start?.epochMetrics ?? [])];
@@ -104,17 +102,6 @@ export async function warmStart(
     await run.onEpoch?.(epoch + 1, metrics);
     if (epoch + 1 < settings.epochs) await run.keep?.({ updates, epochMetrics });
   }
-}
-
-/** A demonstration with the mask on the tokens that are learned of it. */
-export function learnedTokens(
-  demonstration: Demonstration,
-  { learn }: Pick<WarmStartSettings, 'learn'>,
-): Demonstration {
-  if (learn === 'responses') return demonstration;
-  const { tokenIds } = demonstration;
-  // All but the first token, which nothing comes before.
-  return { tokenIds, lossMask: new Uint8Array(tokenIds.length).fill(1, 1) };
 }
 
 function supervisedSequence({ tokenIds, lossMask }: Demonstration): TrainingSequence {
