@@ -66,6 +66,12 @@ t.test('without a template messages stand side by side; unknown words are refuse
   const { tokenIds, lossMask } = tokenizeConversation(messages, tokenizer, '<answer>');
   t.equal(tokenizer.decode(tokenIds), '#P_<answer>Up</answer>');
   t.same([...lossMask], [0, 0, 0, 0, 1, 1]);
+  const masks = (weight: number) => {
+    const last = { ...messages[1], weight };
+    return [...tokenizeConversation([messages[0], last], tokenizer, '<answer>', 'everything').lossMask];
+  };
+  t.same(masks(1), [0, 1, 1, 1, 1, 1], 'everything but the first token, which nothing comes before');
+  t.same(masks(0), [0, 1, 1, 1, 0, 0], 'and but what has weight 0');
   t.throws(
     () => tokenizeConversation([{ role: 'user', content: '?' }, messages[1]], tokenizer),
     /cannot write "\?"/,

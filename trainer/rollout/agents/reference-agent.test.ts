@@ -4,11 +4,13 @@ import { type ReferenceAgentSettings, referenceAgent } from './reference-agent.t
 
 const NAMES = ['Up', 'Down', 'Left', 'Right'];
 
-/** Says the actions an agent chose, for many seeds. */
-async function answers(
-  settings: ReferenceAgentSettings,
-  part: Partial<EpisodeView> = {},
-): Promise<string[][]> {
+interface Answer {
+  readonly actions: readonly string[];
+  readonly exploratory: boolean | undefined;
+}
+
+/** What an agent chose, for many seeds. */
+async function replies(settings: ReferenceAgentSettings, part: Partial<EpisodeView> = {}): Promise<Answer[]> {
   const agent = referenceAgent(settings);
   const episode = {
     actionsLeft: 10,
@@ -19,13 +21,16 @@ async function answers(
       policy === 'optimal' ? [2, 'Left'].slice(0, count) : ['anything'].slice(0, count),
     ...part,
   } as EpisodeView;
-  const said: string[][] = [];
+  const said: Answer[] = [];
   for (let seed = 0; seed < 200; seed++) {
-    const { text } = await agent.respond({ seed, episode } as AgentTurn);
-    said.push(text!.split(','));
+    const { text, exploratory } = await agent.respond({ seed, episode } as AgentTurn);
+    said.push({ actions: text!.split(','), exploratory });
   }
   return said;
 }
+
+const answers = async (...asked: Parameters<typeof replies>) =>
+  (await replies(...asked)).map(({ actions }) => actions);
 
 t.test('a reference policy is asked for as many actions as a turn may hold; ids become names', async t => {
   t.ok((await answers({ policy: 'optimal' })).every(said => said.join() === 'Down,Left'));
@@ -44,11 +49,18 @@ t.test('random actions are uniform; their number varies or is full', async t => 
   t.same(await answers({ policy: 'random' }), varied, 'the same seeds, the same actions');
 });
 
-t.test('a share of turns is random', async t => {
-  const said = await answers({ policy: 'optimal', randomTurns: 0.3 });
-  const optimal = said.filter(actions => actions.join() === 'Down,Left').length;
-  t.ok(optimal > 110 && optimal < 175, String(optimal));
-});
+t.test(
+  'a share of turns is random, which is said of them; random play as a whole is not exploratory',
+  async t => {
+    const said = await replies({ policy: 'optimal', randomTurns: 0.3 });
+    const optimal = said.filter(({ exploratory }) => !exploratory);
+    t.ok(optimal.length > 110 && optimal.length < 175, String(optimal.length));
+    t.ok(optimal.every(({ actions }) => actions.join() === 'Down,Left'));
+    const stuck = await replies({ policy: 'optimal' }, { reference: async () => [] });
+    t.ok(stuck.every(({ exploratory }) => exploratory));
+    t.notOk((await replies({ policy: 'random' })).some(({ exploratory }) => exploratory));
+  },
+);
 
 t.test('without a plan the reference agent falls back to the environment or chance', async t => {
   const stuck = await answers({ policy: 'optimal' }, { reference: async () => [] });

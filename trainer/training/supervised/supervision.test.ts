@@ -24,60 +24,62 @@ const QWEN = fileURLToPath(new URL('../../../test/golden/models/qwen2-tiny', imp
 
 const sftRows = (file: string) => (readJsonLines(file) as Row[]).filter(row => 'sft/epoch' in row);
 
-t.test(
-  'demonstrations from a file teach what demonstrations at the table teach',
-  { timeout: MAX_MS },
-  async t => {
-    const [server] = (await serve(t)).servers;
-    const folder = t.testdir();
-    const warm_start = {
-      policy: 'optimal',
-      episodes: 20,
-      epochs: 3,
-      batch_size: 4,
-      random_turns: 0.2,
-      learn,
-    };
-    const sft = { training: { steps: 0 } };
-    const played = tinySettings(server.name, folder, 'played', { ...sft, warm_start });
-    const run = await trainTiny(played);
-    const losses = sftRows(run.metrics).map(row => row['sft/loss']);
-    t.equal(losses.length, 3);
-    t.ok(losses[2] < losses[0]);
+for (const learn of ['responses', 'everything'] as const) {
+  t.test(
+    `demonstrations from a file teach what demonstrations at the table teach: ${learn}`,
+    { timeout: MAX_MS },
+    async t => {
+      const [server] = (await serve(t)).servers;
+      const folder = t.testdir();
+      const warm_start = {
+        policy: 'optimal',
+        episodes: 20,
+        epochs: 3,
+        batch_size: 4,
+        random_turns: 0.2,
+        learn,
+      };
+      const sft = { training: { steps: 0 } };
+      const played = tinySettings(server.name, folder, 'played', { ...sft, warm_start });
+      const run = await trainTiny(played);
+      const losses = sftRows(run.metrics).map(row => row['sft/loss']);
+      t.equal(losses.length, 3);
+      t.ok(losses[2] < losses[0]);
 
-    const out = join(folder, 'demonstrations.jsonl');
-    writeFileSync(join(folder, 'config.yaml'), stringify(played));
-    t.equal(await demonstrations(join(folder, 'config.yaml'), [], { out, quiet: true }), 0);
-    t.match(readJsonLines(out)[0], {
-      messages: [{ role: 'user' }, { role: 'assistant' }],
-      tag: 'Lake',
-      seed: 1_000_000,
-    });
-    const own = join(folder, 'own.jsonl');
-    const by = { out: own, quiet: true, policy: latestCheckpoint(run)!.policy, attempts: 3 };
-    t.equal(await demonstrations(join(folder, 'config.yaml'), ['warm_start.episodes=4'], by), 0);
-    const attempts = readJsonLines(own) as { messages: object[]; seed: number }[];
-    t.same(
-      attempts.map(({ seed }) => seed - 1_000_000),
-      [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3],
-    );
-    t.notSame(attempts[0].messages, attempts[1].messages, 'attempts draw other tokens');
-    const read = tinySettings(server.name, folder, 'read', {
-      ...sft,
-      warm_start: { ...warm_start, files: [out] },
-    });
-    t.ok(weightsOf(await trainTiny(read)).equals(weightsOf(run)), 'the same weights, bit for bit');
+      const out = join(folder, 'demonstrations.jsonl');
+      writeFileSync(join(folder, 'config.yaml'), stringify(played));
+      t.equal(await demonstrations(join(folder, 'config.yaml'), [], { out, quiet: true }), 0);
+      t.match(readJsonLines(out)[0], {
+        messages: [{ role: 'user' }, { role: 'assistant' }],
+        tag: 'Lake',
+        seed: 1_000_000,
+      });
+      const own = join(folder, 'own.jsonl');
+      const by = { out: own, quiet: true, policy: latestCheckpoint(run)!.policy, attempts: 3 };
+      t.equal(await demonstrations(join(folder, 'config.yaml'), ['warm_start.episodes=4'], by), 0);
+      const attempts = readJsonLines(own) as { messages: object[]; seed: number }[];
+      t.same(
+        attempts.map(({ seed }) => seed - 1_000_000),
+        [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3],
+      );
+      t.notSame(attempts[0].messages, attempts[1].messages, 'attempts draw other tokens');
+      const read = tinySettings(server.name, folder, 'read', {
+        ...sft,
+        warm_start: { ...warm_start, files: [out] },
+      });
+      t.ok(weightsOf(await trainTiny(read)).equals(weightsOf(run)), 'the same weights, bit for bit');
 
-    const held = tinySettings(server.name, folder, 'held', {
-      ...sft,
-      warm_start: { ...warm_start, validation_share: 0.2 },
-    });
-    const rows = readJsonLines((await trainTiny(held)).metrics) as Row[];
-    const validation = rows.flatMap(row => row['sft/validation_loss'] ?? []);
-    t.equal(validation.length, 4, 'before and after each epoch');
-    t.ok(validation[3] < validation[0]);
-  },
-);
+      const held = tinySettings(server.name, folder, 'held', {
+        ...sft,
+        warm_start: { ...warm_start, validation_share: 0.2 },
+      });
+      const rows = readJsonLines((await trainTiny(held)).metrics) as Row[];
+      const validation = rows.flatMap(row => row['sft/validation_loss'] ?? []);
+      t.equal(validation.length, 4, 'before and after each epoch');
+      t.ok(validation[3] < validation[0]);
+    },
+  );
+}
 
 t.test('demonstrations longer than the context are left out', { timeout: MAX_MS }, async t => {
   const [server] = (await serve(t)).servers;
