@@ -174,6 +174,7 @@ const WARM_START: Omit<WarmStartSettings, 'epochs'> = {
   policies: {},
   episodes: 1,
   random_turns: 0,
+  learn_random_turns: false,
   learn: 'responses',
   start_seed: 0,
   batch_size: 16,

@@ -97,6 +97,7 @@ export const TASKS: readonly Task[] = [
     demonstrations: [
       'warm_start.policy=optimal',
       'warm_start.random_turns=0.35',
+      'warm_start.learn_random_turns=true',
       'warm_start.learn=responses',
       'warm_start.episodes=192',
       'warm_start.batch_size=4',

@@ -4,7 +4,7 @@ import { levelSeeds, samplingDistribution, splitGroups } from '../config/derived
 import { loadRunSettings } from '../config/load.ts';
 import { WarmStart } from '../config/sections/training.ts';
 import type { RunSettings } from '../config/settings.ts';
-import { demonstrate } from '../data/demonstrations.ts';
+import { demonstrate, demonstratorOf } from '../data/demonstrations.ts';
 import { episodeConversations } from '../data/transcript.ts';
 import { type Episode, episodeReturn } from '../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
@@ -100,7 +100,7 @@ async function openTable(
 ): Promise<Table> {
   if (policy === undefined) {
     const context = await openTextRunContext(settings, progress.warn, stop);
-    const reference = { policy: player.policy, policies: player.policies, randomTurns: player.random_turns };
+    const reference = demonstratorOf(player);
     return {
       context,
       play: (plans, seed) => demonstrate(context.collector, plans, reference, seed, stop),

@@ -19,6 +19,12 @@ export interface Demonstrator extends ReferenceAgentSettings {
   readonly policies?: { readonly [tag: string]: string };
 }
 
+/** The player that a config's `warm_start` names. */
+export function demonstratorOf(warm: WarmStart): Demonstrator {
+  const { policy, policies, random_turns: randomTurns, learn_random_turns: learnRandomTurns } = warm;
+  return { policy, policies, randomTurns, learnRandomTurns };
+}
+
 /** Scripts sample nothing, but the collector needs settings. */
 const NO_SAMPLING = { temperature: 0, topK: 0, topP: 1 };
 

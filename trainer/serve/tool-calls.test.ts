@@ -57,6 +57,7 @@ async function trainedFolder(folder: string): Promise<void> {
     policies: {},
     episodes: 1,
     random_turns: 0,
+    learn_random_turns: false,
     learn: 'responses',
     start_seed: 0,
     epochs: 60,

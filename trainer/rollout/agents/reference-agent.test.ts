@@ -58,7 +58,10 @@ t.test(
     t.ok(optimal.every(({ actions }) => actions.join() === 'Down,Left'));
     const stuck = await replies({ policy: 'optimal' }, { reference: async () => [] });
     t.ok(stuck.every(({ exploratory }) => exploratory));
-    t.notOk((await replies({ policy: 'random' })).some(({ exploratory }) => exploratory));
+    const mistaken = { policy: 'optimal', randomTurns: 0.3, learnRandomTurns: true };
+    for (const player of [{ policy: 'random' }, mistaken]) {
+      t.notOk((await replies(player)).some(({ exploratory }) => exploratory));
+    }
   },
 );
 

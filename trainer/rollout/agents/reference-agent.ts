@@ -7,6 +7,8 @@ export interface ReferenceAgentSettings {
   readonly policy: string;
   /** Share of turns that take random actions instead, 0 to 1: what is said in them is nothing to imitate. */
   readonly randomTurns?: number;
+  /** What is said in random turns is to be imitated all the same: play with mistakes. */
+  readonly learnRandomTurns?: boolean;
   /**
    * Random actions in a turn: `varied` draws their number from one to as many as a turn may hold, `full` always takes as
    * many. `varied` unless told otherwise.
@@ -21,14 +23,14 @@ const RANDOM = 'random';
  * Where the policy sees nothing left to do it takes random actions.
  */
 export function referenceAgent(settings: ReferenceAgentSettings): Agent {
-  const { policy, randomTurns = 0, randomCount = 'varied' } = settings;
+  const { policy, randomTurns = 0, learnRandomTurns = false, randomCount = 'varied' } = settings;
   return {
     async respond({ seed, episode }) {
       const rng = Random.fromSeed(seed);
       const most = Math.min(episode.maxActionsPerTurn, episode.actionsLeft);
       const atRandom = policy === RANDOM || rng.chance(randomTurns);
       let actions = atRandom ? [] : await episode.reference(policy, most);
-      const exploratory = actions.length === 0 && policy !== RANDOM;
+      const exploratory = actions.length === 0 && policy !== RANDOM && !learnRandomTurns;
       if (actions.length === 0) {
         actions = await randomActions(episode, randomCount === 'full' ? most : 1 + rng.integer(most), rng);
       }

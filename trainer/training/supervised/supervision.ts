@@ -1,7 +1,12 @@
 import { mean } from '../../algorithms/statistics.ts';
 import { levelSeeds, splitGroups } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { type Demonstration, demonstrate, demonstrationsOf } from '../../data/demonstrations.ts';
+import {
+  type Demonstration,
+  demonstrate,
+  demonstrationsOf,
+  demonstratorOf,
+} from '../../data/demonstrations.ts';
 import { readExamples, splitExamples } from '../../data/examples.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import { countOnes } from '../../data/sequences/loss-mask.ts';
@@ -155,7 +160,7 @@ async function played(
   const episodes = await demonstrate(
     context.collector,
     plans,
-    { policy: warm.policy, policies: warm.policies, randomTurns: warm.random_turns },
+    demonstratorOf(warm),
     mixSeed(settings.seed, PURPOSE.demonstrations),
     stop,
   );
