@@ -17,9 +17,9 @@ const HEADLINE: Claim = {
       overrides: [EVERY_SEED_ONE_TEST, 'warm_start.episodes=4000', ...within(680, 5)],
     },
     {
-      variant: 'Sokoban, warm start and PPO',
-      config: 'configs/sokoban-nano.yaml',
-      overrides: [EVERY_SEED_ONE_TEST, 'warm_start.episodes=3000', ...within(1100, 30)],
+      variant: 'Sokoban, warm start and GRPO',
+      config: 'configs/sokoban-demonstrations.yaml',
+      overrides: [EVERY_SEED_ONE_TEST, 'warm_start.episodes=20000', ...within(800, 30)],
     },
     {
       variant: 'Sokoban, PPO alone',

@@ -18,10 +18,12 @@ const GAMES = ['Sokoban', 'FrozenLake', 'RubiksCube', 'Countdown'];
 const FORMS: readonly QuickForm[] = [
   {
     claim: 'headline',
-    text: 'The short form leaves out Sokoban without a warm start, and Sokoban has 12 minutes instead of 30.',
+    text: 'The short form leaves out Sokoban without a warm start, and Sokoban has 8,000 demonstrations and 12 minutes instead of 20,000 and 30.',
     overrides: ({ variant }) => {
       if (variant === 'FrozenLake, PPO') return [];
-      return variant === 'Sokoban, warm start and PPO' ? within(400, 12) : undefined;
+      return variant === 'Sokoban, warm start and GRPO'
+        ? ['warm_start.episodes=8000', ...within(600, 12)]
+        : undefined;
     },
   },
   {
