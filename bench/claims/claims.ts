@@ -17,7 +17,7 @@ const HEADLINE: Claim = {
       overrides: [EVERY_SEED_ONE_TEST, 'warm_start.episodes=4000', ...within(680, 5)],
     },
     {
-      variant: 'Sokoban, warm start and GRPO',
+      variant: 'Sokoban, warm start and Dr. GRPO',
       config: 'configs/sokoban-demonstrations.yaml',
       overrides: [EVERY_SEED_ONE_TEST, 'warm_start.episodes=20000', ...within(800, 30)],
     },

@@ -21,7 +21,7 @@ const FORMS: readonly QuickForm[] = [
     text: 'The short form leaves out Sokoban without a warm start, and Sokoban has 8,000 demonstrations and 12 minutes instead of 20,000 and 30.',
     overrides: ({ variant }) => {
       if (variant === 'FrozenLake, PPO') return [];
-      return variant === 'Sokoban, warm start and GRPO'
+      return variant === 'Sokoban, warm start and Dr. GRPO'
         ? ['warm_start.episodes=8000', ...within(600, 12)]
         : undefined;
     },
