@@ -27,7 +27,7 @@ function specialist({ name, harder }: (typeof GAMES)[number]): ClaimRun {
       `validation.tags=[${name}Unseen]`,
       harder ? `validation.sets.harder.tags=[${harder}]` : 'validation.sets={}',
       'rollout.adaptive_curriculum=null',
-      'warm_start.episodes=800',
+      'warm_start.episodes=3000',
       EVERY_SEED_ONE_TEST,
       ...within(75, 8),
     ],
@@ -46,7 +46,7 @@ export const GENERALIST: Claim = {
     {
       variant: 'generalist',
       config: CONFIG,
-      overrides: ['warm_start.episodes=6400', EVERY_SEED_ONE_TEST, ...within(600, 60)],
+      overrides: ['warm_start.episodes=24000', EVERY_SEED_ONE_TEST, ...within(600, 60)],
     },
     ...GAMES.map(specialist),
   ],
