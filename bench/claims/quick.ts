@@ -37,10 +37,10 @@ const FORMS: readonly QuickForm[] = [
           'validation.sets.harder.tags=[SokobanTwoBoxes,FrozenLakeHoles,RubiksCubeHarder,CountdownHarder]',
           'warm_start.episodes=12000',
           'training.validate_every=40',
-          ...within(160, 14),
+          ...within(160, 10),
         ];
       if (!GAMES.some(name => variant === `specialist in ${name}`)) return undefined;
-      return ['training.validate_every=20', ...within(40, 4)];
+      return ['training.validate_every=20', ...within(40, 2.5)];
     },
     players: GAMES,
   },
