@@ -163,3 +163,12 @@ export function script(code: string): string[] {
   `;
   return [process.execPath, '--input-type=module', '-e', helpers + code];
 }
+
+/** The arm that the observation names first; observations read `A or B`. */
+export const firstArm = (prompt: string) => /user\n(\S+) or/.exec(prompt)?.[1] ?? 'none';
+
+/** Asks for one answer and takes it as the step. */
+export const PULL = `
+  const reply = await chat([{ role: 'user', content: task().observation }]);
+  await step(reply.choices[0].message.content);
+`;

@@ -1,0 +1,176 @@
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+import type { JsonObject } from '../../../shared/json.ts';
+import { testRegistry } from '../../../test/environments.test-data.ts';
+import { createApp } from '../../app.ts';
+import { WorkerChannels } from '../../cluster/worker-channels.ts';
+import { workerOfSession } from '../placement.ts';
+import { server } from './restart.test-data.ts';
+
+/** What time, repeated requests, and other servers on the same folder do to sessions over a restart. */
+
+t.setTimeout(900_000);
+
+t.test('repeated requests are known after a restart', async t => {
+  const data = t.testdir();
+  const first = await server(t, data);
+  const create = { env_id: 'test/Counter-v0', count: 2 };
+  const created = await first.ask('POST', '/v1/sessions', create, 'c');
+  const step = `/v1/sessions/${created.session_id}/step`;
+  const stepped = await first.ask('POST', step, { action: 'draw' }, 's');
+  await first.server.close();
+  const again = await server(t, data);
+  t.same(await again.ask('POST', '/v1/sessions', create, 'c'), created);
+  t.same(await again.ask('POST', step, { action: 'draw' }, 's'), stepped);
+  t.match(await again.ask('POST', step, { action: 'add' }, 's'), { code: 'key_reused' });
+  t.match(await again.ask('POST', '/v1/sessions', { ...create, count: 3 }, 'c'), { code: 'key_reused' });
+  t.match(await again.ask('POST', step, { action: 'draw' }, 't'), { step: 2 });
+  t.equal(again.sessions.size, 2);
+});
+
+t.test(
+  'repeated steps are known from the journal, whether or not more than the action was asked',
+  async t => {
+    const data = t.testdir();
+    const copy = `${data}-copy`;
+    t.teardown(() => rmSync(copy, { recursive: true, force: true }));
+    const first = await server(t, data);
+    const { session_id } = await first.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0' });
+    const step = `/v1/sessions/${session_id}/step`;
+    const asked = { plain: { action: 'add' }, exact: { action: 'add', expected_step: 2 } };
+    const plain = await first.ask('POST', step, asked.plain, 'plain');
+    const exact = await first.ask('POST', step, asked.exact, 'exact');
+    // As it is on the disk while the server runs, and when it is killed.
+    cpSync(data, copy, { recursive: true });
+    const again = await server(t, copy);
+    t.same(await again.ask('POST', step, asked.plain, 'plain'), plain);
+    t.same(await again.ask('POST', step, asked.exact, 'exact'), exact);
+    t.match(await again.ask('POST', step, asked.exact, 'plain'), { code: 'key_reused' });
+    t.match(await again.ask('POST', step, asked.plain, 'exact'), { code: 'key_reused' });
+    t.match(await again.ask('GET', `/v1/sessions/${session_id}`), { step: 2 });
+  },
+);
+
+t.test('idle time stands still while the server is down, lifetime does not; 410 is remembered', async t => {
+  const data = t.testdir();
+  const clock = { now: 1e12 };
+  const limits = { idleTtlSeconds: 100, lifetimeSeconds: 1000, goneSeconds: 500 };
+  const first = await server(t, data, clock, limits);
+  const open = async (more: object = {}) =>
+    (await first.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0', ...more })).session_id;
+  const [kept, brief, closed] = [await open(), await open({ ttl_s: 10 }), await open()];
+  await first.server.inject({ method: 'DELETE', url: `/v1/sessions/${closed}` });
+  clock.now += 50_000;
+  first.sessions.sweep();
+  await first.server.close();
+
+  clock.now += 300_000;
+  const second = await server(t, data, clock, limits);
+  const found = await second.ask('GET', `/v1/sessions/${kept}`);
+  t.equal(found.expires_at, new Date(clock.now + 100_000).toISOString());
+  t.match(await second.ask('GET', `/v1/sessions/${brief}`), { code: 'session_expired', status: 410 });
+  t.match(await second.ask('GET', `/v1/sessions/${closed}`), { code: 'session_closed' });
+  await second.server.close();
+
+  clock.now += 700_000;
+  const third = await server(t, data, clock, limits);
+  t.match(await third.ask('GET', `/v1/sessions/${kept}`), { code: 'session_expired' });
+  t.match(await third.ask('GET', `/v1/sessions/${brief}`), { code: 'unknown_session' });
+  t.equal(third.sessions.size, 0);
+});
+
+t.test('limits count what was resumed', async t => {
+  const data = t.testdir();
+  const first = await server(t, data);
+  await first.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0', count: 3 });
+  await first.server.close();
+  const again = await server(t, data, undefined, { maxSessions: 2 });
+  t.equal(again.sessions.size, 3, 'what was there stays');
+  t.match(await again.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0' }), {
+    code: 'too_many_sessions',
+  });
+});
+
+t.test('a step under way at the end is as if it had not begun, draws included', async t => {
+  const { waiting } = await import('../../../test/environments.test-data.ts');
+  const data = t.testdir();
+  const first = await server(t, data);
+  const { session_id } = await first.ask('POST', '/v1/sessions', { env_id: 'test/Slow-v0', seed: 3 });
+  const twin = await first.ask('POST', '/v1/sessions', { env_id: 'test/Slow-v0', seed: 3 });
+  const step = { action: 'draw' };
+  void first.ask('POST', `/v1/sessions/${session_id}/step`, step, 'k').catch(() => undefined);
+  while (waiting.length === 0) await new Promise(resolve => setImmediate(resolve));
+  const late = first.shutDown(20);
+  await t.rejects(first.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0' }).then(refuse), {
+    code: 'draining',
+    status: 503,
+    retry_after_s: 1,
+  });
+  await new Promise(resolve => setTimeout(resolve, 40));
+  waiting.shift()!();
+  await late;
+
+  const again = await server(t, data);
+  const results = [session_id, twin.session_id].map(id =>
+    again.ask('POST', `/v1/sessions/${id}/step`, step, 'k'),
+  );
+  while (waiting.length < 2) await new Promise(resolve => setImmediate(resolve));
+  for (const pass of waiting.splice(0)) pass();
+  const [one, other] = await Promise.all(results);
+  t.equal(one.step, 1);
+  t.equal(one.observation, other.observation);
+});
+
+function refuse(reply: JsonObject): never {
+  throw Object.assign(new Error(String(reply.detail)), reply);
+}
+
+t.test('a second server on one folder is refused, and the first keeps its sessions', async t => {
+  const data = t.testdir();
+  const one = await server(t, data);
+  const kept = await one.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0' });
+  await t.rejects(server(t, data), {
+    name: 'FolderInUse',
+    message: new RegExp(`in use by another server \\(process ${process.pid} on`),
+  });
+  await one.server.close();
+  const again = await server(t, data);
+  t.match(await again.ask('GET', `/v1/sessions/${kept.session_id}`), { step: 0 });
+});
+
+t.test('processes that share a database resume each its own', async t => {
+  const data = t.testdir();
+  const folder = mkdtempSync(join(tmpdir(), 'ragen-test-'));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  const worker = async (index: number) => {
+    const channels = new WorkerChannels(folder, { index, count: 2 });
+    const counts = { admit: async () => undefined, change: () => undefined, exchange: () => undefined };
+    const app = await createApp(
+      { logLevel: 'silent', data, checkpointSeconds: 0 },
+      {
+        registry: testRegistry(),
+        now: () => 1e12,
+        membership: { channels, counts, folder, run: 'test', restarts: 0 },
+      },
+    );
+    t.teardown(() => app.server.close());
+    return app;
+  };
+  const before = await server(t, data);
+  const { sessions } = await before.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0', count: 20 });
+  await before.server.close();
+  const workers = [await worker(0), await worker(1)];
+  for (const { session_id } of sessions) {
+    const replies = await Promise.all(
+      workers.map(({ server }) => server.inject({ url: `/v1/sessions/${session_id}` })),
+    );
+    t.same(
+      replies.map(reply => reply.statusCode),
+      [200, 200],
+    );
+    const found = workers.map(({ sessions }) => [...sessions.open()].some(({ id }) => id === session_id));
+    t.same(found, workerOfSession(session_id, 2) === 0 ? [true, false] : [false, true]);
+  }
+});
