@@ -45,6 +45,8 @@ export interface ClaimOutcome {
   readonly ended: string;
   readonly episodes: number;
   readonly seconds: number;
+  /** Absent in data of runs from before it was kept. */
+  readonly workers?: number;
   readonly points: readonly ClaimPoint[];
   readonly validated: ValidationCounts;
   /** Of runs that think. */
@@ -59,6 +61,8 @@ export function readOutcome(folder: string, variant: string, seed: number): Clai
   const checkpoint = latestCheckpoint(run);
   if (summary.ended === 'stopped' || !checkpoint) return undefined;
   const reasoning = readReasoning(run.metrics);
+  const { settings } = openRunFolder(folder);
+  const { workers } = settings.policy;
   return {
     variant,
     seed,
@@ -66,7 +70,8 @@ export function readOutcome(folder: string, variant: string, seed: number): Clai
     ended: summary.ended,
     episodes: summary.episodes,
     seconds: summary.seconds,
-    validated: countsOf(openRunFolder(folder).settings),
+    ...(workers === null ? {} : { workers }),
+    validated: countsOf(settings),
     points: checkpoint.state.validations.map(({ step, seconds, metrics }) => ({
       step,
       seconds,

@@ -87,7 +87,7 @@ export function claimPage(
     `|${head.map(() => ' --- |').join('')}`,
     ...rows,
     '',
-    ...wrapped(endings(outcomes)),
+    ...wrapped(`${endings(outcomes)}${workersOf(outcomes)}`),
     '',
     ...(claim.players ? tagTable(outcomes, references) : []),
     ...pairTable(claim, outcomes),
@@ -107,6 +107,17 @@ function endings(outcomes: readonly ClaimOutcome[]): string {
   if (early.length === 0) return 'All runs went to their last iteration, however long it took.';
   const named = early.map(({ variant, seed, ended }) => `${variant} with seed ${seed} (${ended})`);
   return `Ended before their last iteration: ${named.join(', ')}.`;
+}
+
+/** How many workers the runs had, where that is known. */
+function workersOf(outcomes: readonly ClaimOutcome[]): string {
+  const variants = Map.groupBy(outcomes, ({ workers }) => workers);
+  const named = [...variants].flatMap(([workers, own]) => {
+    if (workers === undefined) return [];
+    const who = variants.size === 1 ? 'Each' : [...new Set(own.map(({ variant }) => variant))].join('; ');
+    return [` ${who}: ${workers === 1 ? 'one worker' : `${workers} workers`}.`];
+  });
+  return named.join('');
 }
 
 /** Success at the end by environment: a row for each, a column for each variant that was validated there. */
