@@ -26,8 +26,8 @@ interface Frame {
 /**
  * Tokens of a conversation, as rollouts write it: through the tokenizer's chat template, or side by side where it has none.
  * Every message is tokenized on its own, so that what follows changes nothing.
- * @param prime what responses begin with and are no part of, e.g. `<think>`, as in rollouts; '' for none
- * @param learned what assistants say, or everything else as well; neither what they say in messages of weight 0
+ * @param prime what stands before a response and is no part of it, e.g. `<think>`, as in rollouts; '' for none
+ * @param learned what assistants say, or the prompts as well; what they say in messages of weight 0 never is
  * @throws Error saying what is wrong with the messages, or which text the tokenizer cannot write
  */
 export function tokenizeConversation(
