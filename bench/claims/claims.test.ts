@@ -108,6 +108,10 @@ t.test('a claim with one seed has intervals over episodes, with several over the
   t.match(one, 'All runs went to their last iteration');
   const late = { ...outcome('a', 0, 0.5), ended: 'time_limit' };
   t.match(claimPage(claim, [late], 'x'), 'Ended before their last iteration: a with seed 0 (time_limit).');
+  const two = { ...outcome('a', 0, 0.5), workers: 2 };
+  t.match(claimPage(claim, [two], 'x'), 'however long it took. Each: 2 workers.');
+  const others = [two, { ...outcome('b', 0, 0.5), workers: 1 }, { ...outcome('b', 1, 0.5), workers: 1 }];
+  t.match(claimPage(claim, others, 'x'), 'however long it took. a: 2 workers. b: one worker.');
   const several = page([0, 1, 2]);
   t.match(several, /over 3 seeds \(0, 1, 2\): mean and Student’s 95 % interval/);
   t.match(several, /\| b − a \| equal iterations \| 26\.0 \| 25\.0 to 27\.0 \| 0\.250 \|/);
