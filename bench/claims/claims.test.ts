@@ -8,7 +8,7 @@ import { CLAIMS } from './claims.ts';
 import type { ClaimOutcome } from './outcomes.ts';
 import { replaceOverrides } from './overrides.ts';
 import { QUICK_CLAIMS } from './quick.ts';
-import { claimPage } from './report.ts';
+import { claimPage, meanCurves } from './report.ts';
 import { resultsIndex } from './results-index.ts';
 import { ranks, spearman } from './spearman.ts';
 import { reasoningSection } from './thinking.ts';
@@ -115,6 +115,49 @@ t.test('a claim with one seed has intervals over episodes, with several over the
   const several = page([0, 1, 2]);
   t.match(several, /over 3 seeds \(0, 1, 2\): mean and Student’s 95 % interval/);
   t.match(several, /\| b − a \| equal iterations \| 26\.0 \| 25\.0 to 27\.0 \| 0\.250 \|/);
+});
+
+t.test('a curve is the mean of all seeds, those that ended early or began late included', async t => {
+  const run = (seed: number, points: readonly [step: number, seconds: number, success: number][]) => ({
+    ...outcome('a', seed, 0),
+    points: points.map(([step, seconds, success]) => ({ step, seconds, success, tags: {}, sets: {} })),
+  });
+  // The first begins after the second has ended, by minute.
+  const slow = run(0, [
+    [0, 120, 0.25],
+    [10, 180, 0.5],
+    [20, 240, 0.75],
+  ]);
+  const brief = run(1, [
+    [0, 30, 0.25],
+    [10, 60, 0.75],
+  ]);
+  t.same(
+    meanCurves([slow, brief], ({ step }) => step),
+    [
+      {
+        name: 'a',
+        points: [
+          [0, 25],
+          [10, 62.5],
+          [20, 75],
+        ],
+      },
+    ],
+  );
+  t.same(
+    meanCurves([slow, brief], ({ seconds }) => seconds / 60),
+    [
+      {
+        name: 'a',
+        points: [
+          [2, 50],
+          [3, 62.5],
+          [4, 75],
+        ],
+      },
+    ],
+  );
 });
 
 t.test(

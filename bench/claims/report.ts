@@ -257,19 +257,24 @@ export function claimFigures(claim: Claim, outcomes: readonly ClaimOutcome[]): R
   ]);
 }
 
-/** Up to where all seeds of a variant have validations. */
-function meanCurves(outcomes: readonly ClaimOutcome[], unit: (point: ClaimPoint) => number): PlotCurve[] {
+/** From where all seeds of a variant have begun; one that has ended keeps its last success, as its policy does. */
+export function meanCurves(
+  outcomes: readonly ClaimOutcome[],
+  unit: (point: ClaimPoint) => number,
+): PlotCurve[] {
   return [...new Set(outcomes.map(({ variant }) => variant))].flatMap(name => {
     const own = outcomes.filter(({ variant, points }) => variant === name && points.length > 0);
     if (own.length === 0) return [];
+    const ends = own.map(({ points }) => unit(points.at(-1)!));
     const begin = Math.max(...own.map(({ points }) => unit(points[0])));
-    const end = Math.min(...own.map(({ points }) => unit(points.at(-1)!)));
-    const inside = own[0].points.map(unit).filter(at => at > begin && at < end);
-    const points = (end > begin ? [begin, ...inside, end] : [begin]).flatMap((at): [number, number][] => {
-      const values = own.map(one => successAt(one.points, at, unit));
-      return values.every(value => value !== undefined) ? [[at, 100 * mean(values)]] : [];
+    const last = Math.max(begin, ...ends);
+    const longest = own.find(({ points }) => unit(points.at(-1)!) === Math.max(...ends))!;
+    const inside = longest.points.map(unit).filter(at => at > begin && at < last);
+    const points = [...new Set([begin, ...inside, last])].map((at): [number, number] => {
+      const values = own.map(({ points }, i) => successAt(points, Math.min(at, ends[i]), unit)!);
+      return [at, 100 * mean(values)];
     });
-    return points.length > 0 ? [{ name, points }] : [];
+    return [{ name, points }];
   });
 }
 

@@ -8,6 +8,9 @@ const TOP = 44;
 const BOTTOM = 44;
 const TICKS = [0, 20, 40, 60, 80, 100];
 const LABEL_GAP = 15;
+/** Left of a name beside a plot, and the width of a letter in it. */
+const NAME_LEFT = 30;
+const LETTER = 6.2;
 
 export interface PlotCurve {
   readonly name: string;
@@ -21,9 +24,10 @@ export interface PlotCurve {
  */
 export function curvePlot(title: string, curves: readonly PlotCurve[], unit = 'iteration'): string {
   const last = Math.max(1, ...curves.flatMap(({ points }) => points.map(([x]) => x)));
-  const sx = (x: number): number => LEFT + (x / last) * (WIDTH - LEFT - RIGHT);
+  const right = WIDTH - Math.max(RIGHT, ...curves.map(({ name }) => NAME_LEFT + LETTER * name.length));
+  const sx = (x: number): number => LEFT + (x / last) * (right - LEFT);
   const step = niceStep(last);
-  const parts = [...percentAxis()];
+  const parts = [...percentAxis(right)];
   for (let x = 0; x <= last; x += step)
     parts.push(label(sx(x), HEIGHT - BOTTOM + 18, String(x), { kind: 'soft small', anchor: 'middle' }));
   parts.push(
@@ -41,9 +45,9 @@ export function curvePlot(title: string, curves: readonly PlotCurve[], unit = 'i
     );
     parts.push(`<circle cx="${rounded(sx(endX))}" cy="${rounded(sy(endY))}" r="3" fill="${color}"/>`);
     parts.push(
-      `<line x1="${WIDTH - RIGHT + 10}" x2="${WIDTH - RIGHT + 24}" y1="${rounded(ends[i])}" y2="${rounded(ends[i])}" stroke="${color}" stroke-width="3"${dashes}/>`,
+      `<line x1="${rounded(right + 10)}" x2="${rounded(right + 24)}" y1="${rounded(ends[i])}" y2="${rounded(ends[i])}" stroke="${color}" stroke-width="3"${dashes}/>`,
     );
-    parts.push(label(WIDTH - RIGHT + 30, ends[i] + 4, name, { kind: 'small' }));
+    parts.push(label(right + NAME_LEFT, ends[i] + 4, name, { kind: 'small' }));
   });
   return figure(WIDTH, HEIGHT, title, parts.join('\n'));
 }
@@ -114,9 +118,9 @@ function sy(percent: number): number {
   return TOP + (1 - percent / 100) * (HEIGHT - TOP - BOTTOM);
 }
 
-function percentAxis(): string[] {
+function percentAxis(right: number): string[] {
   return TICKS.flatMap(tick => [
-    `<line x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${rounded(sy(tick))}" y2="${rounded(sy(tick))}" stroke="var(--line)"/>`,
+    `<line x1="${LEFT}" x2="${rounded(right)}" y1="${rounded(sy(tick))}" y2="${rounded(sy(tick))}" stroke="var(--line)"/>`,
     label(LEFT - 8, sy(tick) + 4, `${tick} %`, { kind: 'soft small', anchor: 'end' }),
   ]);
 }
