@@ -123,7 +123,7 @@ Play with the environments yourself
 Evaluate, with the server running
   npm run trainer -- evaluate ${folder} --policy checkpoint --policy random --policy optimal
 Train something harder
-  npm run trainer -- train configs/sokoban-nano.yaml`);
+  npm run trainer -- train configs/sokoban-demonstrations.yaml`);
 }
 
 const program = new Command('npm start --')
