@@ -1,6 +1,7 @@
 import t from 'tap';
+import type { Learned } from '../prompts/conversation.ts';
 import type { Turn } from '../rollout/episode.ts';
-import { demonstrationsOf, type Learned } from './demonstrations.ts';
+import { demonstrationsOf } from './demonstrations.ts';
 
 const turn = (tokens: readonly [number, number], own: Partial<Turn> = {}) => ({ tokens, ...own }) as Turn;
 const sample = (mask: number[]) => ({

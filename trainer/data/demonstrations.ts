@@ -1,12 +1,10 @@
 import type { WarmStart } from '../config/sections/training.ts';
+import type { Learned } from '../prompts/conversation.ts';
 import { type ReferenceAgentSettings, referenceAgent } from '../rollout/agents/reference-agent.ts';
 import type { Collector } from '../rollout/collection/collector.ts';
-import type { Episode } from '../rollout/episode.ts';
+import { type Episode, samplesOf } from '../rollout/episode.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
 import { groupBy } from './episode-metrics.ts';
-
-/** What is learned of a demonstration: what is said, or the prompts as well. */
-export type Learned = WarmStart['learn'];
 
 /** A token sequence for supervised training: the loss mask is 1 on the tokens to learn. */
 export interface Demonstration {
@@ -61,10 +59,10 @@ export async function demonstrate(
 
 /** The sequences of an episode to learn from, without what was said only to see what comes of it. */
 export function demonstrationsOf(
-  episode: Pick<Episode, 'turns' | 'tokenIds' | 'lossMask' | 'samples'>,
+  episode: Parameters<typeof samplesOf>[0] & Pick<Episode, 'turns'>,
   learned: Learned,
 ): readonly Demonstration[] {
-  const demonstrations = (episode.samples ?? [episode]).map(({ tokenIds, lossMask }) => ({
+  const demonstrations = samplesOf(episode).map(({ tokenIds, lossMask }) => ({
     tokenIds,
     // Of everything all but the first token, which nothing comes before.
     lossMask: learned === 'everything' ? new Uint8Array(tokenIds.length).fill(1, 1) : lossMask.slice(),

@@ -1,9 +1,9 @@
 import { existsSync } from 'node:fs';
 import { Random } from '../../shared/random.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
-import { type ExampleMessage, tokenizeConversation } from '../prompts/conversation.ts';
+import { type ExampleMessage, type Learned, tokenizeConversation } from '../prompts/conversation.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
-import type { Demonstration, Learned } from './demonstrations.ts';
+import type { Demonstration } from './demonstrations.ts';
 
 /** Conversations to learn from, as tokens. */
 export interface Examples {

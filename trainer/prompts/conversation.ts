@@ -8,6 +8,9 @@ export interface ExampleMessage extends ChatMessage {
   readonly weight?: number;
 }
 
+/** What is learned of a conversation: what assistants say, or the prompts as well. */
+export type Learned = 'responses' | 'everything';
+
 /** A conversation as tokens: the loss mask is 1 on what is learned of it, the end of a learned turn included. */
 export interface ConversationTokens {
   readonly tokenIds: Int32Array;
@@ -34,7 +37,7 @@ export function tokenizeConversation(
   messages: readonly ExampleMessage[],
   tokenizer: Tokenizer,
   prime = '',
-  learned: 'responses' | 'everything' = 'responses',
+  learned: Learned = 'responses',
 ): ConversationTokens {
   const system = messages[0]?.role === 'system' ? messages[0].content : undefined;
   const turns = pairs(system === undefined ? messages : messages.slice(1));

@@ -99,7 +99,7 @@ export interface ProgramCounts {
 }
 
 /** The token sequences to train on, one or more. */
-export function samplesOf(episode: Episode): readonly EpisodeSample[] {
+export function samplesOf(episode: Pick<Episode, keyof EpisodeSample | 'samples'>): readonly EpisodeSample[] {
   return episode.samples ?? [episode];
 }
 

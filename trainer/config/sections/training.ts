@@ -34,7 +34,7 @@ export const WarmStart = Type.Object(
     episodes: positive(200),
     /** Share of turns that take random actions instead, so that more of the world is seen; they are not imitated. */
     random_turns: share(0),
-    /** They are imitated all the same: the policy learns to play with mistakes. */
+    /** Random turns are imitated too: the policy learns to play with mistakes. */
     learn_random_turns: flag(false),
     /**
      * Which tokens are learned: `responses`, or `everything`: the prompts too, so that the policy also learns to

@@ -7,7 +7,7 @@ export interface ReferenceAgentSettings {
   readonly policy: string;
   /** Share of turns that take random actions instead, 0 to 1: what is said in them is nothing to imitate. */
   readonly randomTurns?: number;
-  /** What is said in random turns is to be imitated all the same: play with mistakes. */
+  /** Random turns are to be imitated too: play with mistakes. */
   readonly learnRandomTurns?: boolean;
   /**
    * Random actions in a turn: `varied` draws their number from one to as many as a turn may hold, `full` always takes as
