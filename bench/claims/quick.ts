@@ -64,6 +64,12 @@ const FORMS: readonly QuickForm[] = [
     overrides: ({ warmStart }) =>
       warmStart ? ['warm_start.episodes=1500'] : ['training.validate_every=30', ...within(150, 4)],
   },
+  {
+    claim: 'recipes',
+    text: 'The short form has the two shortest recipes.',
+    overrides: ({ variant }) =>
+      ['bandit-nano', 'quickstart'].includes(variant) ? ['training.max_seconds=300'] : undefined,
+  },
 ];
 
 function quickForm({ claim: name, text, overrides, players }: QuickForm): Claim {
