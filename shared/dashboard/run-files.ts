@@ -52,6 +52,8 @@ export interface RunStatus {
   /** Seconds that are left of the training; null where nobody knows yet. */
   readonly eta_s: number | null;
   readonly pid: number;
+  /** When that process started, in clock ticks since the machine booted; null or absent where nobody knows. */
+  readonly pid_start?: string | null;
   readonly host: string;
   readonly started_at: string;
   readonly updated_at: string;

@@ -1,4 +1,5 @@
 import { hostname } from 'node:os';
+import { processStart } from '../../shared/dashboard/is-alive.ts';
 import {
   HEARTBEAT_S,
   type RunDescription,
@@ -90,6 +91,7 @@ export class RunStatusFile {
       steps: settings.training.steps,
       eta_s: null,
       pid: process.pid,
+      pid_start: processStart(process.pid),
       host: hostname(),
       started_at: time,
       updated_at: time,

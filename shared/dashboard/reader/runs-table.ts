@@ -109,13 +109,17 @@ function pageOf(rows: readonly RunRow[], offset: number, end: number | undefined
 }
 
 /** A row with the process that wrote it. */
-type OwnedRow = RunRow & { readonly pid?: number; readonly host?: string };
+type OwnedRow = RunRow & {
+  readonly pid?: number;
+  readonly pidStart?: string | null;
+  readonly host?: string;
+};
 
 /** The state of a run, seen now: one that says it runs may have died. */
-function withLife({ pid, host, ...row }: OwnedRow): RunRow {
+function withLife({ pid, pidStart, host, ...row }: OwnedRow): RunRow {
   if (row.state !== 'running') return row;
   const here = host === hostname() && pid !== undefined;
-  const alive = here ? isAlive(pid) : Date.now() - row.updated < SILENT_MS;
+  const alive = here ? isAlive(pid, pidStart) : Date.now() - row.updated < SILENT_MS;
   return alive ? row : { ...row, state: 'stalled' };
 }
 
@@ -139,6 +143,7 @@ async function rowOfStatus(run: FoundRun): Promise<OwnedRow> {
     last_error: note(status.last_error),
     notes: list(status.notes).flatMap(item => note(item) ?? []),
     pid: count(status.pid),
+    pidStart: typeof status.pid_start === 'string' ? status.pid_start : null,
     host: text(status.host),
   };
 }

@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
+import { processStart } from '../../../shared/dashboard/is-alive.ts';
 import { refuseRunning } from './refuse-running.ts';
 
 t.test('a run that another living process trains is refused, and no other', async t => {
@@ -31,6 +32,17 @@ t.test('a run that another living process trains is refused, and no other', asyn
   ]) {
     tell(status);
     t.doesNotThrow(() => refuseRunning(run), JSON.stringify(status));
+  }
+  const start = processStart(other.pid!);
+  if (start !== null) {
+    tell({ pid_start: start, updated_at: new Date(Date.now() - 60_000).toISOString() });
+    t.throws(
+      () => refuseRunning(run),
+      /is training the run in/,
+      'silent, as one that was stopped for a while',
+    );
+    tell({ pid_start: '1' });
+    t.doesNotThrow(() => refuseRunning(run), 'the number is that of another process');
   }
   writeFileSync(run.status, '{');
   t.doesNotThrow(() => refuseRunning(run), 'half a status');

@@ -8,10 +8,12 @@ import type { RunFolder } from './run-folder.ts';
 export function refuseRunning(run: Pick<RunFolder, 'path' | 'status'>): void {
   const status = readStatus(run.status);
   if (status?.state !== 'running' || status.host !== hostname() || status.pid === process.pid) return;
-  // A number that was silent for long may be somebody else's by now.
-  if (Date.now() - Date.parse(status.updated_at) > SILENT_MS || !isAlive(status.pid)) return;
+  const { pid, pid_start = null, updated_at } = status;
+  if (!isAlive(pid, pid_start)) return;
+  // Without its start, a number that was silent for long may be another process's by now.
+  if (pid_start === null && Date.now() - Date.parse(updated_at) > SILENT_MS) return;
   throw new Error(
-    `process ${status.pid} is training the run in ${run.path}: wait for it or stop it, or begin another run with run.name`,
+    `process ${pid} is training the run in ${run.path}: wait for it or stop it, or begin another run with run.name`,
   );
 }
 

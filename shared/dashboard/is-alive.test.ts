@@ -1,0 +1,32 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import t from 'tap';
+import { isAlive, processStart } from './is-alive.ts';
+
+const PROC = existsSync('/proc/self/stat');
+
+t.test('a process is alive until it ends', async t => {
+  const other = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)']);
+  t.teardown(() => other.kill('SIGKILL'));
+  const { pid } = other;
+  const start = processStart(pid!);
+  t.ok(isAlive(pid!));
+  t.ok(isAlive(pid!, start));
+  other.kill('SIGKILL');
+  await once(other, 'exit');
+  t.notOk(isAlive(pid!));
+  t.notOk(isAlive(pid!, start));
+  t.equal(processStart(pid!), null);
+});
+
+t.test(
+  `a later process with the same number is another${PROC ? '' : ': no /proc here'}`,
+  { skip: !PROC },
+  async t => {
+    const start = processStart(process.pid);
+    t.match(start, /^\d+$/);
+    t.ok(isAlive(process.pid, start));
+    t.notOk(isAlive(process.pid, String(Number(start) - 1)));
+  },
+);
