@@ -109,35 +109,44 @@ const TWO_BOXES = [
   'validation.sets={}',
 ];
 
+const window = (mode: string, turns: number) => [
+  `rollout.context_mode=${mode}`,
+  `rollout.max_context_window=${turns}`,
+];
+const LAST_TWO = window('limited_multi_turn', 2);
+const CURRENT = window('single_turn', 1);
+const warmInWindow = (variant: string, own: readonly string[]): ClaimRun => ({
+  ...WARM,
+  variant,
+  overrides: [...WARM.overrides, ...own, 'warm_start.learn=responses', ...TWO_BOXES],
+});
+
 const CONTEXTS: Claim = {
   number: 5,
   name: 'context-and-credit',
   title: 'Context modes, and credit by turns',
   text: [
-    'Sokoban 6 × 6 with two boxes, up to ten moves in five turns, from the same warm starts. Token-level generalized advantage estimation against the bi-level one, and the policy’s context: the whole episode, the last two turns, or the current turn alone.',
+    'Sokoban 6 × 6 with two boxes, up to ten moves in five turns. Token-level generalized advantage estimation against the bi-level one, and the policy’s context: the whole episode, the last two turns, or the current turn alone.',
+    'Each context has its own warm starts, on the same games, as a policy that was taught in one plays badly in another. With the whole episode they learn the rooms’ answers as well as the moves; where the context is a window they learn the moves alone, as windows show a turn twice.',
   ],
   runs: [
     { ...WARM, overrides: [...WARM.overrides, ...TWO_BOXES] },
+    warmInWindow('warm, last two turns', LAST_TWO),
+    warmInWindow('warm, current turn', CURRENT),
     ...(
       [
-        ['full context, token-level GAE', ['recipe=starpo']],
-        ['full context, bi-level GAE', ['recipe=starpo_bi_level']],
-        [
-          'last two turns',
-          ['recipe=starpo', 'rollout.context_mode=limited_multi_turn', 'rollout.max_context_window=2'],
-        ],
-        [
-          'current turn alone',
-          ['recipe=starpo', 'rollout.context_mode=single_turn', 'rollout.max_context_window=1'],
-        ],
+        ['full context, token-level GAE', 'warm', ['recipe=starpo']],
+        ['full context, bi-level GAE', 'warm', ['recipe=starpo_bi_level']],
+        ['last two turns', 'warm-last-two-turns', ['recipe=starpo', ...LAST_TWO]],
+        ['current turn alone', 'warm-current-turn', ['recipe=starpo', ...CURRENT]],
       ] as const
-    ).map(([variant, own]) => ({
+    ).map(([variant, warm, own]) => ({
       variant,
       config: 'configs/sokoban-nano.yaml',
       overrides: [
         ...own,
         ...TWO_BOXES,
-        'policy.init={folder}/warm-seed-{seed}/checkpoints/step-000000/policy',
+        `policy.init={folder}/${warm}-seed-{seed}/checkpoints/step-000000/policy`,
         'warm_start=null',
         EVERY_SEED_ONE_TEST,
         ...within(500, 15),
