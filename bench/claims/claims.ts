@@ -118,7 +118,7 @@ const CURRENT = window('single_turn', 1);
 const warmInWindow = (variant: string, own: readonly string[]): ClaimRun => ({
   ...WARM,
   variant,
-  overrides: [...WARM.overrides, ...own, 'warm_start.learn=responses', ...TWO_BOXES],
+  overrides: [...WARM.overrides, ...own, ...TWO_BOXES],
 });
 
 const CONTEXTS: Claim = {
@@ -127,7 +127,7 @@ const CONTEXTS: Claim = {
   title: 'Context modes, and credit by turns',
   text: [
     'Sokoban 6 × 6 with two boxes, up to ten moves in five turns. Token-level generalized advantage estimation against the bi-level one, and the policy’s context: the whole episode, the last two turns, or the current turn alone.',
-    'Each context has its own warm starts, on the same games, as a policy that was taught in one plays badly in another. With the whole episode they learn the rooms’ answers as well as the moves; where the context is a window they learn the moves alone, as windows show a turn twice.',
+    'Each context has its own warm starts, on the same games, as a policy that was taught in one plays badly in another.',
   ],
   runs: [
     { ...WARM, overrides: [...WARM.overrides, ...TWO_BOXES] },

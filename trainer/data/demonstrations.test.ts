@@ -30,3 +30,9 @@ t.test('each turn has its place in its own sample', async t => {
   t.same(masks({ ...samples[1], samples, turns }, 'responses'), ['011', '000']);
   t.same(masks({ ...samples[1], samples, turns }, 'everything'), ['011', '010']);
 });
+
+t.test('turns that a sample repeats are learned where they were said', async t => {
+  const samples = [sample([0, 1, 1]), { ...sample([0, 0, 0, 0, 1]), repeated: 3 }];
+  const turns = [turn([1, 3], { sample: 0, exploratory: true }), turn([4, 5], { sample: 1 })];
+  t.same(masks({ ...samples[1], samples, turns }, 'everything'), ['000', '00011']);
+});

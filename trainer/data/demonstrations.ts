@@ -62,10 +62,13 @@ export function demonstrationsOf(
   episode: Parameters<typeof samplesOf>[0] & Pick<Episode, 'turns'>,
   learned: Learned,
 ): readonly Demonstration[] {
-  const demonstrations = samplesOf(episode).map(({ tokenIds, lossMask }) => ({
+  const demonstrations = samplesOf(episode).map(({ tokenIds, lossMask, repeated = 0 }) => ({
     tokenIds,
-    // Of everything all but the first token, which nothing comes before.
-    lossMask: learned === 'everything' ? new Uint8Array(tokenIds.length).fill(1, 1) : lossMask.slice(),
+    // Of everything all but earlier turns, and the first token, which nothing comes before.
+    lossMask:
+      learned === 'everything'
+        ? new Uint8Array(tokenIds.length).fill(1, Math.max(1, repeated))
+        : lossMask.slice(),
   }));
   for (const { exploratory, tokens, sample = 0 } of episode.turns) {
     if (exploratory) demonstrations[sample].lossMask.fill(0, ...tokens);

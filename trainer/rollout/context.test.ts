@@ -107,6 +107,11 @@ t.test('limited_multi_turn shows the last turns and trains the last', async t =>
     t.equal(trained(lossMask), REPLY);
     t.ok(lossMask.slice(tokenIds.length - REPLY).every(bit => bit === 1));
   }
+  t.same(
+    samples.map(({ repeated }) => repeated),
+    [undefined, PROMPT + REPLY, PROMPT + REPLY, PROMPT + REPLY],
+    'what earlier samples train',
+  );
 });
 
 t.test('single_turn retells the turns in one message', async t => {
@@ -115,6 +120,12 @@ t.test('single_turn retells the turns in one message', async t => {
   const text = tokenizer.decode(samples[2].tokenIds);
   t.equal(text.split('<grid>').length, 4);
   t.equal(trained(samples[2].lossMask), REPLY);
+  const { length } = samples[2].tokenIds;
+  t.same(
+    samples.map(({ repeated }) => repeated),
+    [undefined, samples[1].tokenIds.length - REPLY, length - REPLY],
+    'the retold turns and the new one are one message',
+  );
 });
 
 t.test('a window limits full contexts as well', async t => {

@@ -76,6 +76,8 @@ export class EpisodeContext {
   readonly #samples: EpisodeSample[] = [];
   readonly #turns: TurnTokens[] = [];
   #buffer: TokenBuffer | undefined;
+  /** Tokens of the open sequence that show turns of earlier ones. */
+  #repeated = 0;
   #sequenceId = -1;
   /** First of the turns that the open sequence holds. */
   #first = 0;
@@ -182,7 +184,11 @@ export class EpisodeContext {
     this.#sequenceId = this.#newSequence();
     this.#buffer = new TokenBuffer();
     this.#buffer.addContext(ids);
-    this.#current = { view, prompt: this.#tokens.turn(view) };
+    const prompt = this.#tokens.turn(view);
+    this.#current = { view, prompt };
+    // Turns that are told in one message have no tokens to themselves.
+    const own = this.#settings.mode === 'single_turn' ? 0 : prompt.length;
+    this.#repeated = first < this.#turns.length ? ids.length - own : 0;
     return {
       sequenceId: this.#sequenceId,
       append: ids,
@@ -213,7 +219,8 @@ export class EpisodeContext {
 
   #closeSequence(): void {
     if (!this.#buffer) return;
-    this.#samples.push(this.#buffer.sample());
+    const sample = this.#buffer.sample();
+    this.#samples.push(this.#repeated > 0 ? { ...sample, repeated: this.#repeated } : sample);
     this.#buffer = undefined;
     this.#release(this.#sequenceId);
   }

@@ -40,6 +40,8 @@ export interface EpisodeSample {
   readonly logProbs: Float32Array;
   readonly values?: Float32Array;
   readonly versions: Int32Array;
+  /** Tokens at the beginning that show earlier turns, which other samples train; absent where there are none. */
+  readonly repeated?: number;
 }
 
 /** The environment said so, or the tag's cap on actions or turns was reached. */
@@ -99,7 +101,7 @@ export interface ProgramCounts {
 }
 
 /** The token sequences to train on, one or more. */
-export function samplesOf(episode: Pick<Episode, keyof EpisodeSample | 'samples'>): readonly EpisodeSample[] {
+export function samplesOf(episode: EpisodeSample & Pick<Episode, 'samples'>): readonly EpisodeSample[] {
   return episode.samples ?? [episode];
 }
 
