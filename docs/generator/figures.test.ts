@@ -3,7 +3,7 @@ import t from 'tap';
 import { createRegistry } from '../../env-server/environments/registry.ts';
 import { animation } from './animation.ts';
 import { animationPath, animations, staticFigures } from './figures.ts';
-import { barPlot, curvePlot } from './plot.ts';
+import { curvePlot } from './plot.ts';
 
 const ROOT = new URL('../../', import.meta.url);
 const MAX_FILE_BYTES = 200_000;
@@ -86,7 +86,15 @@ t.test('plots place values on their scale', async t => {
     },
   ]);
   t.match(curve, 'points="52,316 530,44"');
-  const bars = barPlot('Bars', [{ name: 'two', values: [60, 70] }], [50, 80]);
-  t.match(bars, '>65.0</text>');
-  t.match(bars, /cx="356\.7".*cx="503\.3"/s);
+  const high = curvePlot('Curves', [
+    {
+      name: 'one',
+      points: [
+        [0, 68],
+        [100, 80],
+      ],
+    },
+  ]);
+  t.match(high, 'points="52,261.6 530,180"', 'an axis from 60 % on');
+  t.notMatch(high, '>50 %<');
 });

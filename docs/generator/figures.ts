@@ -6,16 +6,7 @@ import { animation, animationRow } from './animation.ts';
 import { architecture } from './architecture.ts';
 import { shortName } from './environment-page.ts';
 import { type PlayedFrames, playFrames } from './episode-frames.ts';
-import {
-  barPlot,
-  curvePlot,
-  type GroupedTimes,
-  type PlotBar,
-  type PlotCurve,
-  type RegimePath,
-  regimePlot,
-  timePlot,
-} from './plot.ts';
+import { type GroupedTimes, type RegimePath, regimePlot, timePlot } from './plot.ts';
 
 const DATA = new URL('../results/data/', import.meta.url);
 const MAX_STEPS = 16;
@@ -44,7 +35,6 @@ const EPISODES: { readonly [id: string]: Choice } = {
 const OVERVIEW = ['FrozenLake-v0', 'Sokoban-v0', 'Sudoku-v0'];
 /** Where the picture of the regimes draws its borders: about where its runs found theirs. */
 const REGIME_BORDERS = { entropy: 0.65, mi_share: 0.12 };
-const PERCENT_RANGE = [50, 80] as const;
 
 interface Data<Row> {
   readonly title: string;
@@ -53,14 +43,10 @@ interface Data<Row> {
 
 /** Figures that need no environment: path from the repository's root → SVG. */
 export function staticFigures(): ReadonlyMap<string, string> {
-  const curves = read<Data<PlotCurve>>('curves');
   const regimes = read<Data<RegimePath>>('regimes');
-  const algorithms = read<Data<PlotBar>>('algorithms');
   const times = read<Data<GroupedTimes['groups'][number]> & Pick<GroupedTimes, 'series'>>('asynchronous');
   return new Map([
     ['docs/pictures/architecture.svg', architecture()],
-    ['docs/pictures/curves.svg', curvePlot(curves.title, curves.rows)],
-    ['docs/pictures/algorithms.svg', barPlot(algorithms.title, algorithms.rows, PERCENT_RANGE)],
     ['docs/pictures/regimes.svg', regimePlot(regimes.title, regimes.rows, REGIME_BORDERS)],
     ['docs/pictures/asynchronous.svg', timePlot(times.title, { series: times.series, groups: times.rows })],
   ]);

@@ -6,7 +6,8 @@ const LEFT = 52;
 const RIGHT = 190;
 const TOP = 44;
 const BOTTOM = 44;
-const TICKS = [0, 20, 40, 60, 80, 100];
+/** Where all curves lie above it, the axis begins closer to them. */
+const HIGH = 50;
 const LABEL_GAP = 15;
 /** Left of a name beside a plot, and the width of a letter in it. */
 const NAME_LEFT = 30;
@@ -27,7 +28,10 @@ export function curvePlot(title: string, curves: readonly PlotCurve[], unit = 'i
   const right = WIDTH - Math.max(RIGHT, ...curves.map(({ name }) => NAME_LEFT + LETTER * name.length));
   const sx = (x: number): number => LEFT + (x / last) * (right - LEFT);
   const step = niceStep(last);
-  const parts = [...percentAxis(right)];
+  const lowest = Math.min(...curves.flatMap(({ points }) => points.map(([, y]) => y)));
+  const low = lowest < HIGH ? 0 : 10 * Math.floor(lowest / 10);
+  const sy = (percent: number): number => TOP + ((100 - percent) / (100 - low)) * (HEIGHT - TOP - BOTTOM);
+  const parts = percentAxis(low, right, sy);
   for (let x = 0; x <= last; x += step)
     parts.push(label(sx(x), HEIGHT - BOTTOM + 18, String(x), { kind: 'soft small', anchor: 'middle' }));
   parts.push(
@@ -52,41 +56,8 @@ export function curvePlot(title: string, curves: readonly PlotCurve[], unit = 'i
   return figure(WIDTH, HEIGHT, title, parts.join('\n'));
 }
 
-export interface PlotBar {
-  readonly name: string;
-  /** One value for each seed, in %. */
-  readonly values: readonly number[];
-}
-
 const BAR_ROW = 26;
 const BAR_LEFT = 210;
-
-/** Means over seeds as bars, each seed as a dot. */
-export function barPlot(title: string, bars: readonly PlotBar[], range: readonly [number, number]): string {
-  const [low, high] = range;
-  const height = TOP + bars.length * BAR_ROW + 36;
-  const sx = (value: number): number => BAR_LEFT + ((value - low) / (high - low)) * (WIDTH - BAR_LEFT - 70);
-  const parts = [label(16, 26, title, { kind: 'bold' })];
-  const bottom = TOP + bars.length * BAR_ROW;
-  for (let value = low; value <= high; value += 5) {
-    parts.push(
-      `<line x1="${rounded(sx(value))}" x2="${rounded(sx(value))}" y1="${TOP}" y2="${bottom}" stroke="var(--line)"/>`,
-    );
-    parts.push(label(sx(value), bottom + 18, `${value} %`, { kind: 'soft small', anchor: 'middle' }));
-  }
-  bars.forEach(({ name, values }, i) => {
-    const y = TOP + i * BAR_ROW;
-    const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-    parts.push(label(BAR_LEFT - 10, y + 17, name, { kind: 'small', anchor: 'end' }));
-    parts.push(
-      `<rect x="${BAR_LEFT}" y="${y + 5}" width="${rounded(sx(mean) - BAR_LEFT)}" height="15" fill="var(--c0)" opacity="0.45"/>`,
-    );
-    for (const value of values)
-      parts.push(`<circle cx="${rounded(sx(value))}" cy="${y + 12.5}" r="3.5" fill="var(--c1)"/>`);
-    parts.push(label(WIDTH - 56, y + 17, mean.toFixed(1), { kind: 'small' }));
-  });
-  return figure(WIDTH, height, title, parts.join('\n'));
-}
 
 export interface GroupedTimes {
   /** Names of the series. */
@@ -114,12 +85,10 @@ export function timePlot(title: string, { series, groups }: GroupedTimes): strin
   return figure(WIDTH, height, title, parts.join('\n'));
 }
 
-function sy(percent: number): number {
-  return TOP + (1 - percent / 100) * (HEIGHT - TOP - BOTTOM);
-}
-
-function percentAxis(right: number): string[] {
-  return TICKS.flatMap(tick => [
+function percentAxis(low: number, right: number, sy: (percent: number) => number): string[] {
+  const step = low === 0 ? 20 : 10;
+  const ticks = Array.from({ length: 1 + (100 - low) / step }, (_, i) => low + i * step);
+  return ticks.flatMap(tick => [
     `<line x1="${LEFT}" x2="${rounded(right)}" y1="${rounded(sy(tick))}" y2="${rounded(sy(tick))}" stroke="var(--line)"/>`,
     label(LEFT - 8, sy(tick) + 4, `${tick} %`, { kind: 'soft small', anchor: 'end' }),
   ]);
