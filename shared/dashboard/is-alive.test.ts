@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { isAlive, processStart } from './is-alive.ts';
 
@@ -30,3 +31,13 @@ t.test(
     t.notOk(isAlive(process.pid, String(Number(start) - 1)));
   },
 );
+
+t.test(`a process that ended unnoticed is dead${PROC ? '' : ': no /proc here'}`, { skip: !PROC }, async t => {
+  const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 60']);
+  t.teardown(() => parent.kill('SIGKILL'));
+  const [line] = (await once(parent.stdout, 'data')) as [Buffer];
+  const child = Number(String(line));
+  while (isAlive(child)) await sleep(10);
+  process.kill(child, 0);
+  t.pass('the system still knows its number');
+});
