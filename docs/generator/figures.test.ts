@@ -97,4 +97,7 @@ t.test('plots place values on their scale', async t => {
   ]);
   t.match(high, 'points="52,261.6 530,180"', 'an axis from 60 % on');
   t.notMatch(high, '>50 %<');
+  const perfect = curvePlot('Curves', [{ name: 'one', points: [[0, 100]] }]);
+  t.match(perfect, 'points="52,44"', 'nothing but successes');
+  t.match(curvePlot('Curves', []), '>80 %<', 'no curve');
 });

@@ -6,8 +6,8 @@ const LEFT = 52;
 const RIGHT = 190;
 const TOP = 44;
 const BOTTOM = 44;
-/** Where all curves lie above it, the axis begins closer to them. */
-const HIGH = 50;
+/** Where all curves lie above it, the axis begins closer to them, and at the second at most. */
+const HIGH = [50, 80] as const;
 const LABEL_GAP = 15;
 /** Left of a name beside a plot, and the width of a letter in it. */
 const NAME_LEFT = 30;
@@ -29,7 +29,7 @@ export function curvePlot(title: string, curves: readonly PlotCurve[], unit = 'i
   const sx = (x: number): number => LEFT + (x / last) * (right - LEFT);
   const step = niceStep(last);
   const lowest = Math.min(...curves.flatMap(({ points }) => points.map(([, y]) => y)));
-  const low = lowest < HIGH ? 0 : 10 * Math.floor(lowest / 10);
+  const low = lowest < HIGH[0] ? 0 : Math.min(HIGH[1], 10 * Math.floor(lowest / 10));
   const sy = (percent: number): number => TOP + ((100 - percent) / (100 - low)) * (HEIGHT - TOP - BOTTOM);
   const parts = percentAxis(low, right, sy);
   for (let x = 0; x <= last; x += step)
