@@ -46,25 +46,44 @@ const skip = !isolated && 'no isolation on this machine';
 t.teardown(() => stopSandboxes());
 
 t.test('printed and returned values are compared as said', async t => {
-  t.equal(isSameOutput('1 2 \n3\n\n', '1 2\n3\n'), true);
-  t.equal(isSameOutput('1\n2', '1 2'), true, 'line breaks between the same words');
-  t.equal(isSameOutput('0.3333333', '0.33333334'), true);
-  t.equal(isSameOutput('0.33', '0.34'), false);
-  t.equal(isSameOutput('10', '11'), false);
-  t.equal(isSameOutput('', '1'), false);
-  t.equal(isSameOutput('nan', '1.5'), false);
-  t.equal(isSameOutput('  \n', ''), true);
-  t.equal(isSameOutput('', ''), true);
-  t.equal(isSameOutput('\n1', '1'), false);
-  t.equal(isSameOutput('1 2', '1'), false);
-  t.equal(isSameOutput('1', '1 2'), false);
-  t.equal(isSameOutput('1 \t\n 2.0000001\r\n', '1\n 2.0'), true);
+  const prints = (printed: string, wanted: string) => isSameOutput(Buffer.from(printed), wanted);
+  t.equal(prints('1 2 \n3\n\n', '1 2\n3\n'), true);
+  t.equal(prints('1\n2', '1 2'), true, 'line breaks between the same words');
+  t.equal(prints('0.3333333', '0.33333334'), true);
+  t.equal(prints('0.33', '0.34'), false);
+  t.equal(prints('10', '11'), false);
+  t.equal(prints('', '1'), false);
+  t.equal(prints('nan', '1.5'), false);
+  t.equal(prints('  \n', ''), true);
+  t.equal(prints('', ''), true);
+  t.equal(prints('\n1', '1'), false);
+  t.equal(prints('1 2', '1'), false);
+  t.equal(prints('1', '1 2'), false);
+  t.equal(prints('1 \t\n 2.0000001\r\n', '1\n 2.0'), true);
   t.equal(isSameValue([1, { a: [0.1 + 0.2] }], [1, { a: [0.3] }]), true);
   t.equal(isSameValue([1], [1, 2]), false);
   t.equal(isSameValue({ a: 1 }, { a: 1, b: 2 }), false);
   t.equal(isSameValue(true, 1), false);
   t.equal(isSameValue('1', 1), false);
   t.equal(isSameValue(null, null), true);
+});
+
+t.test('printed texts are compared piece by piece, wherever a piece ends', async t => {
+  const words = 'ein Wörtchen – 0.25 '.repeat(20_000);
+  for (const shift of [0, 1, 2, 3, 4, 5, 6]) {
+    const text = 'x'.repeat(shift) + words;
+    t.ok(isSameOutput(Buffer.from(text), text), `${shift}`);
+    t.notOk(isSameOutput(Buffer.from(text), `${text}x`), `${shift}: one word is missing`);
+    t.notOk(isSameOutput(Buffer.from(`${text}x`), text), `${shift}: one word too many`);
+  }
+  const long = 'a'.repeat(300_000);
+  t.ok(isSameOutput(Buffer.from(`${long} ${long}\n`), `${long}\n${long}`), 'words longer than a piece');
+  t.notOk(isSameOutput(Buffer.from(long), long.slice(1)));
+  const spaces = ' '.repeat(300_000);
+  t.ok(isSameOutput(Buffer.from(`${spaces}1${spaces}`), ' 1'), 'white space alone in a piece');
+  t.notOk(isSameOutput(Buffer.from(`${spaces}1`), '1'), 'white space before the first word counts');
+  t.notOk(isSameOutput(Buffer.from(`0.${'0'.repeat(300_000)}`), '0.0'), 'a number of very many digits');
+  t.notOk(isSameOutput(Buffer.from([0x31, 0xc3]), '1'), 'half a character');
 });
 
 t.test('the program is taken out of its code block', async t => {
@@ -130,7 +149,7 @@ t.test('programs of many sessions run side by side', { skip }, async t => {
       pool.run(
         { ...limits, program: `print(int(input()) + ${n})`, function: null, inputs: ['100\n'] },
         `owner ${n % 3}`,
-        ({ output }) => output,
+        ({ output }) => output.toString(),
       ),
     ),
   );

@@ -226,7 +226,7 @@ function failureOf(test: Test, { status, output, error }: RunResult): string {
   if (test.kind === 'stdin') return isSameOutput(output, test.output) ? '' : 'wrong output';
   let value: Json;
   try {
-    value = JSON.parse(output) as Json;
+    value = JSON.parse(output.toString()) as Json;
   } catch {
     return 'returned what is no JSON';
   }

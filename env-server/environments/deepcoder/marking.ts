@@ -1,25 +1,46 @@
+import { StringDecoder } from 'node:string_decoder';
 import type { Json } from '../../../shared/json.ts';
 
 /** Numbers with a fraction may differ by this share. */
 const TOLERANCE = 1e-6;
 
+/** Bytes of a printed text that are decoded at a time. */
+const PIECE = 65_536;
+/** A word that is longer than the whole wanted text by this many characters is another one, whatever number it is. */
+const LONGER = 4096;
+
 /**
- * Printed text is right: the same lines but for white space at their ends, or the same words with nearly equal fractions.
- * It stops at the first word that differs and holds no copy of the texts, which may be long.
+ * Printed text in UTF-8 is right: the same lines but for white space at their ends, or the same words with nearly equal
+ * fractions. It stops at the first word that differs and decodes a piece at a time: outputs may be long, and many.
  */
-export function isSameOutput(printed: string, wanted: string): boolean {
-  const [found, expected] = [printed.trimEnd(), wanted.trimEnd()];
-  if (/^\s/.test(found) !== /^\s/.test(expected)) return false;
-  const right = wordsOf(expected);
-  for (const [word] of wordsOf(found)) {
+export function isSameOutput(printed: Buffer, wanted: string): boolean {
+  const longest = wanted.length + LONGER;
+  const right = wanted.matchAll(/\S+/g);
+  for (const { word, index } of wordsOf(printed, longest)) {
     const next = right.next();
-    if (next.done || !isSameWord(word, next.value[0])) return false;
+    if (next.done || word.length > longest || !isSameWord(word, next.value[0])) return false;
+    if ((index === 0) !== (next.value.index === 0)) return false;
   }
   return right.next().done === true;
 }
 
-function wordsOf(text: string): Iterator<RegExpExecArray> & Iterable<RegExpExecArray> {
-  return text.matchAll(/\S+/g);
+/** Words with their indices; one that is longer than `longest` characters may come in parts, the first of them longer as well. */
+function* wordsOf(bytes: Buffer, longest: number): Generator<{ word: string; index: number }> {
+  const decoder = new StringDecoder('utf8');
+  let before = 0;
+  /** The word that the last piece ended with, which may go on. */
+  let begun = '';
+  for (let at = 0; at < bytes.length; at += PIECE) {
+    const isLast = at + PIECE >= bytes.length;
+    const piece = decoder.write(bytes.subarray(at, at + PIECE)) + (isLast ? decoder.end() : '');
+    const text = begun + piece;
+    begun = '';
+    for (const { 0: word, index } of text.matchAll(/\S+/g)) {
+      if (!isLast && index + word.length === text.length && word.length <= longest) begun = word;
+      else yield { word, index: before + index };
+    }
+    before += text.length - begun.length;
+  }
 }
 
 function isSameWord(word: string, wanted: string): boolean {

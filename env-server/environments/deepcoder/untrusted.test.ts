@@ -99,7 +99,7 @@ t.test('output of programs is bounded in the server’s memory', { skip }, async
   t.match({ status, body }, { status: 200, body: { reward: 0, info: { failure: 'wrong output' } } });
   const grown = residentBytes(server.child.pid!, 'VmHWM') / MB - before;
   t.ok(
-    grown < 60 * (TESTS - 3),
+    grown < 60 * (TESTS - 4),
     `${60 * TESTS} MB of output made the server grow by ${Math.round(grown)} MB at most`,
   );
 

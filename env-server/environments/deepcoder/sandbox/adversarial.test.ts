@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import t from 'tap';
 import { findIsolation, sandboxCommand } from './isolation.ts';
 import { SandboxPool } from './pool.ts';
-import { type Job, type RunResult, Sandbox, SandboxFailed } from './sandbox.ts';
+import { asText, type Job, Sandbox, SandboxFailed } from './sandbox.ts';
 
 /** Programs that try to get out; every one must end as a failed test within its limits, the sandbox unharmed. */
 
@@ -23,13 +23,11 @@ function job(program: string, inputs: readonly string[] = [''], more: Partial<Jo
   return { ...LIMITS, program, function: null, inputs, ...more };
 }
 
-const same = (result: RunResult) => result;
-
 function poolOf(slots: number) {
   const pool = new SandboxPool({ slots, guestSlots: 0, queueLength: 100, queueSeconds: 600 });
   return {
     pool,
-    run: (job: Job): Promise<readonly RunResult[]> => pool.run(job, 'tester', same),
+    run: (job: Job) => pool.run(job, 'tester', asText),
   };
 }
 
@@ -106,8 +104,7 @@ t.test('programs run isolated', { skip: !isolation && 'no isolation on this mach
   const { walls, proven } = await pool.warm();
   t.ok(proven, walls.join(', '));
 
-  const honest = async (): Promise<readonly RunResult[]> =>
-    run(job('print(int(input()) ** 2)', ['7\n', '9\n'], UNHURRIED));
+  const honest = () => run(job('print(int(input()) ** 2)', ['7\n', '9\n'], UNHURRIED));
   const squares = [
     { status: 'ok', output: '49\n', error: '' },
     { status: 'ok', output: '81\n', error: '' },
@@ -130,10 +127,10 @@ t.test('programs run isolated', { skip: !isolation && 'no isolation on this mach
 t.test('one sandbox outlives every attack, and tests share nothing', { skip: !isolation }, async t => {
   const sandbox = await Sandbox.start(sandboxCommand(isolation!, 0));
   t.teardown(() => sandbox.stop());
-  for (const program of Object.values(ATTACKS).slice(0, 24)) await sandbox.run(job(program), same);
+  for (const program of Object.values(ATTACKS).slice(0, 24)) await sandbox.run(job(program), asText);
   const counting =
     "import builtins\nbuiltins.n = getattr(builtins, 'n', 0) + 1\nimport math\nmath.pi += 1\nprint(builtins.n, int(math.pi))";
-  const results = await sandbox.run(job(counting, ['', ''], UNHURRIED), same);
+  const results = await sandbox.run(job(counting, ['', ''], UNHURRIED), asText);
   t.same(
     results.map(result => result.output),
     ['1 4\n', '1 4\n'],

@@ -6,6 +6,7 @@ const NOTHING = Buffer.alloc(0);
 /** What the harness says in one line of JSON, and the bytes that the line announces. */
 export interface Answer {
   readonly [key: string]: unknown;
+  /** Overwritten by the next answer. */
   readonly data: Buffer;
 }
 
@@ -14,13 +15,21 @@ export class AnswerReader {
   readonly #take: (answer: Answer) => void;
   #line: Buffer = NOTHING;
   #header: object | undefined;
-  #data = NOTHING;
+  /** Holds the bytes of one answer after the other. */
+  #room: Buffer = NOTHING;
+  #data: Buffer = NOTHING;
   #filled = 0;
-  /** Most bytes that a line may announce. */
-  mostBytes = 0;
+  #mostBytes = 0;
 
   constructor(take: (answer: Answer) => void) {
     this.#take = take;
+  }
+
+  /** Most bytes that a line may announce; what was held is let go of. */
+  allow(bytes: number): void {
+    this.#mostBytes = bytes;
+    this.#room = NOTHING;
+    this.#data = NOTHING;
   }
 
   /** @throws Error when a line is no JSON, is too long or announces too much */
@@ -40,9 +49,12 @@ export class AnswerReader {
     const header = JSON.parse(this.#line.toString()) as { bytes?: number };
     this.#line = NOTHING;
     const { bytes = 0 } = header;
-    if (!(bytes <= this.mostBytes)) throw new Error(`announced ${bytes} bytes, more than ${this.mostBytes}`);
+    if (!(bytes <= this.#mostBytes))
+      throw new Error(`announced ${bytes} bytes, more than ${this.#mostBytes}`);
     this.#header = header;
-    this.#data = Buffer.allocUnsafeSlow(bytes);
+    if (bytes > this.#room.length)
+      this.#room = Buffer.allocUnsafeSlow(Math.min(this.#mostBytes, 2 ** Math.ceil(Math.log2(bytes))));
+    this.#data = this.#room.subarray(0, bytes);
     this.#filled = 0;
     if (bytes === 0) this.#finish();
     return chunk.subarray(end + 1);
@@ -58,7 +70,6 @@ export class AnswerReader {
   #finish(): void {
     const answer = { ...this.#header, data: this.#data };
     this.#header = undefined;
-    this.#data = NOTHING;
     this.#take(answer);
   }
 }

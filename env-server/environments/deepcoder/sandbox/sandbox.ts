@@ -28,12 +28,20 @@ export interface Job extends JobLimits {
 
 export interface RunResult {
   readonly status: 'ok' | 'error' | 'timeout' | 'output';
-  readonly output: string;
+  /** In UTF-8, or not; overwritten when the judge has returned. */
+  readonly output: Buffer;
   readonly error: string;
 }
 
 /** What is made of each result as it comes, so that no more than one output is held. */
 export type Judge<T> = (result: RunResult, index: number) => T;
+
+/** A judge that keeps the output, as text. */
+export const asText = ({ status, error, output }: RunResult) => ({
+  status,
+  error,
+  output: output.toString(),
+});
 
 /** There is no sandbox on this machine, or it broke: nothing that a program did. */
 export class SandboxFailed extends Error {
@@ -100,13 +108,17 @@ export class Sandbox {
    */
   async run<T>(job: Job, judge: Judge<T>): Promise<T[]> {
     const judged: T[] = [];
-    this.#reader.mostBytes = job.output_bytes;
+    this.#reader.allow(job.output_bytes);
     this.#child.stdin?.write(`${JSON.stringify(job)}\n`);
-    await this.#during(job.total_s * MS_PER_S + GRACE_MS, ({ status, error, data }) => {
-      const result = { status, error, output: data.toString() } as RunResult;
-      judged.push(judge(result, judged.length));
-      return judged.length === job.inputs.length;
-    });
+    try {
+      await this.#during(job.total_s * MS_PER_S + GRACE_MS, ({ status, error, data }) => {
+        const result = { status, error, output: data } as RunResult;
+        judged.push(judge(result, judged.length));
+        return judged.length === job.inputs.length;
+      });
+    } finally {
+      this.#reader.allow(0);
+    }
     return judged;
   }
 

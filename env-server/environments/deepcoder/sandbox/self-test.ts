@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import type { Job, RunResult, Sandbox } from './sandbox.ts';
+import { asText, type Job, type Sandbox } from './sandbox.ts';
 
 /** Generous: what is tested is whether programs run and are kept in, however busy the machine is. */
 const LIMITS = { cpu_s: 20, wall_s: 60, total_s: 120, memory_mb: 256, output_bytes: 10_000 };
@@ -55,8 +55,6 @@ print('contained')
   inputs: [''],
 };
 
-const same = (result: RunResult) => result;
-
 /**
  * Whether correct programs get what they should.
  * @returns what is wrong, or undefined
@@ -67,7 +65,7 @@ export async function faultOfService(sandbox: Sandbox): Promise<string | undefin
     [CORRECT, '49 7\n'],
     [CALLED, '42'],
   ] as const) {
-    const [{ status, output, error }] = await sandbox.run(job, same);
+    const [{ status, output, error }] = await sandbox.run(job, asText);
     if (status !== 'ok' || output !== wanted) {
       return `a correct program did not run: ${status} ${JSON.stringify(output)} ${error}`.trimEnd();
     }
@@ -81,7 +79,7 @@ export async function faultOfService(sandbox: Sandbox): Promise<string | undefin
  * @throws SandboxFailed
  */
 export async function faultOfContainment(sandbox: Sandbox): Promise<string | undefined> {
-  const [{ status, output, error }] = await sandbox.run(HOSTILE, same);
+  const [{ status, output, error }] = await sandbox.run(HOSTILE, asText);
   if (status === 'ok' && output === 'contained\n') return undefined;
   const done = output.split('\n').filter(line => line !== '' && line !== 'contained');
   return done.length > 0

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { contained, noContainer } from './container.test-data.ts';
 import { FOREIGN, HOLES, machineCode, prober, SWEEPER } from './holes.test-data.ts';
 import { type Namespaces, sandboxCommand } from './isolation.ts';
-import { type RunResult, Sandbox } from './sandbox.ts';
+import { asText, Sandbox } from './sandbox.ts';
 
 t.setTimeout(900_000);
 
@@ -13,7 +13,6 @@ t.setTimeout(900_000);
 
 const LIMITS = { cpu_s: 30, wall_s: 60, total_s: 300, memory_mb: 256, output_bytes: 10_000 };
 const FOLDER = dirname(fileURLToPath(import.meta.url));
-const same = (result: RunResult) => result;
 const isX86 = process.arch === 'x64';
 
 /** Runs Python next to the harness's modules. */
@@ -88,7 +87,7 @@ for (const [name, kind] of Object.entries(KINDS)) {
     for (const wall of kind.walls) t.ok(sandbox.walls.includes(wall), wall);
 
     const probe = { ...LIMITS, program: prober(HOLES), function: null, inputs: [`${victim.pid}\n`] };
-    const [{ status, output, error }] = await sandbox.run(probe, same);
+    const [{ status, output, error }] = await sandbox.run(probe, asText);
     t.equal(status, 'ok', error);
     const found = JSON.parse(output) as { [hole: string]: string };
     for (const [hole, numbers] of HOLES) {
@@ -99,18 +98,21 @@ for (const [name, kind] of Object.entries(KINDS)) {
     const known = python(
       'import system_calls as s; print(*[n for g in (s.FREE.values(), (v[0] for v in s.GUARDED.values()), s.ABSENT.values()) for p in g for n in [p[s.ARCHITECTURES[s.platform.machine()][1]]] if n is not None])',
     );
-    const [swept] = await sandbox.run({ ...LIMITS, program: SWEEPER, function: null, inputs: [known] }, same);
+    const [swept] = await sandbox.run(
+      { ...LIMITS, program: SWEEPER, function: null, inputs: [known] },
+      asText,
+    );
     t.equal(swept.output, '[]\n', `every number that is not in the table: ${swept.error}`);
 
     for (const [what, bytes] of isX86 ? Object.entries(FOREIGN) : []) {
       const job = { ...LIMITS, program: machineCode(bytes), function: null, inputs: [''] };
-      const [{ status, output, error }] = await sandbox.run(job, same);
+      const [{ status, output, error }] = await sandbox.run(job, asText);
       t.match({ status, output, error }, { status: 'error', output: '', error: /SIG(SYS|SEGV)/ }, what);
     }
 
     t.same([victim.exitCode, victim.signalCode], [null, null], 'the process that they aimed at lives');
     const job = { ...LIMITS, program: 'print(input())', function: null, inputs: ['still here\n'] };
-    t.match(await sandbox.run(job, same), [{ status: 'ok', output: 'still here\n' }], 'the harness lives');
+    t.match(await sandbox.run(job, asText), [{ status: 'ok', output: 'still here\n' }], 'the harness lives');
   });
 }
 
