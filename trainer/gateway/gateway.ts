@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { ProgramFault } from '../rollout/episode-agent.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
+import { PromptEncoder } from '../serve/openai/prompt-encoder.ts';
 import { createGatewayApp, type OpenRollout } from './app.ts';
 import { Program } from './program.ts';
 import { type ProgramTask, Rollout, type RolloutLimits, type RolloutSession } from './rollout.ts';
@@ -39,6 +40,7 @@ export class Gateway {
   readonly settings: GatewaySettings;
   readonly #policy: GatewayPolicy;
   readonly #tokenizer: Tokenizer;
+  readonly #encoder: PromptEncoder;
   readonly #app: FastifyInstance;
   readonly #rollouts: Map<string, OpenRollout>;
   readonly #queue: WorkQueue;
@@ -57,6 +59,7 @@ export class Gateway {
     this.settings = settings;
     this.#policy = policy;
     this.#tokenizer = tokenizer;
+    this.#encoder = new PromptEncoder(tokenizer);
     this.#app = app;
     this.#rollouts = rollouts;
     this.#queue = queue;
@@ -85,7 +88,7 @@ export class Gateway {
    */
   async play({ plan, member, session, task, sampling, signal }: Attempt): Promise<Rollout> {
     const rollout = new Rollout(plan, member, session, task, this.settings);
-    const model = new RolloutModel(this.#policy, this.#tokenizer, rollout, sampling);
+    const model = new RolloutModel(this.#policy, this.#tokenizer, this.#encoder, rollout, sampling);
     this.#rollouts.set(rollout.id, { rollout, model });
     const stop = () => rollout.end(new ProgramFault('the run gave the episode up'));
     signal?.addEventListener('abort', stop, { once: true });
@@ -103,6 +106,7 @@ export class Gateway {
   async close(): Promise<void> {
     await Promise.all([this.#queue.close(), ...[...this.#programs].map(program => program.stop())]);
     await this.#app.close();
+    await this.#encoder.close();
   }
 
   async #byProgram(rollout: Rollout): Promise<void> {

@@ -9,6 +9,7 @@ import { textAfterResponse } from '../prompts/chat.ts';
 import { mixSeed } from '../rollout/seeds.ts';
 import { badRequest } from '../serve/openai/errors.ts';
 import type { LanguageModel, TokenRequest } from '../serve/openai/language-model.ts';
+import type { PromptEncoder } from '../serve/openai/prompt-encoder.ts';
 import { PrefixCache } from '../serve/prefix-cache.ts';
 import type { Rollout } from './rollout.ts';
 
@@ -42,14 +43,22 @@ export class RolloutModel implements LanguageModel {
   readonly name = MODEL_NAME;
   readonly fingerprint = MODEL_NAME;
   readonly tokenizer: Tokenizer;
+  readonly encoder: PromptEncoder;
   readonly stopTokenIds: readonly number[];
   readonly #policy: GatewayPolicy;
   readonly #rollout: Rollout;
   readonly #sampling: RolloutSampling;
   readonly #kept: PrefixCache;
 
-  constructor(policy: GatewayPolicy, tokenizer: Tokenizer, rollout: Rollout, sampling: RolloutSampling) {
+  constructor(
+    policy: GatewayPolicy,
+    tokenizer: Tokenizer,
+    encoder: PromptEncoder,
+    rollout: Rollout,
+    sampling: RolloutSampling,
+  ) {
     this.tokenizer = tokenizer;
+    this.encoder = encoder;
     this.stopTokenIds = endingTokens(tokenizer);
     this.#policy = policy;
     this.#rollout = rollout;

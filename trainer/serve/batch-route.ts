@@ -2,8 +2,9 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import Type, { type Static } from 'typebox';
 import type { Generation } from '../generation/generation.ts';
 import type { LanguageModel } from './openai/language-model.ts';
-import { checkedPrompt, completionOptions } from './openai/options.ts';
+import { completionOptions } from './openai/options.ts';
 import { bodyParser } from './openai/parse.ts';
+import { checkedPrompt } from './openai/prompts.ts';
 import { apiErrorOf, type CompletionHost } from './openai/routes.ts';
 import { SAMPLING_FIELDS, TOKEN_GRAMMAR, TokenIds } from './openai/schemas.ts';
 

@@ -16,6 +16,7 @@ import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { generationStops } from './find-model.ts';
 import { JsonGrammars } from './grammar/json-grammars.ts';
 import { ApiError, badRequest, modelNotFound } from './openai/errors.ts';
+import { PromptEncoder } from './openai/prompt-encoder.ts';
 import { ServedModel } from './served-model.ts';
 
 /** Policies of unloaded adapters that are kept to take the next ones: opening one starts threads. */
@@ -40,6 +41,7 @@ export interface ModelsOptions {
 export class Models {
   readonly #options: ModelsOptions;
   readonly #tokenizer: Tokenizer;
+  readonly #encoder: PromptEncoder;
   readonly #stopTokenIds: readonly number[];
   readonly #grammars: JsonGrammars;
   readonly #models = new Map<string, ServedModel>();
@@ -58,6 +60,7 @@ export class Models {
   ) {
     this.#options = options;
     this.#tokenizer = tokenizer;
+    this.#encoder = new PromptEncoder(tokenizer);
     this.#stopTokenIds = stopTokenIds;
     this.#baseFolder = baseFolder;
     this.#grammars = new JsonGrammars(tokenizer, policy.vocabularySize, stopTokenIds);
@@ -165,6 +168,7 @@ export class Models {
   async close(): Promise<void> {
     await this.#turn;
     await Promise.all([
+      this.#encoder.close(),
       ...this.all.map(model => model.policy.close()),
       ...this.#spare.map(spare => spare.close()),
     ]);
@@ -227,6 +231,7 @@ export class Models {
       folder,
       policy,
       tokenizer: this.#tokenizer,
+      encoder: this.#encoder,
       stopTokenIds: this.#stopTokenIds,
       keptSequences: this.#options.policy.maxOpenSequences ?? 0,
       grammars: this.#grammars,

@@ -7,6 +7,7 @@ import type { LocalPolicy } from '../policy/local-policy.ts';
 import type { JsonGrammars } from './grammar/json-grammars.ts';
 import { badRequest } from './openai/errors.ts';
 import type { LanguageModel, TokenRequest } from './openai/language-model.ts';
+import type { PromptEncoder } from './openai/prompt-encoder.ts';
 import { PrefixCache } from './prefix-cache.ts';
 
 export interface ServedModelParts {
@@ -15,6 +16,7 @@ export interface ServedModelParts {
   readonly folder: string;
   readonly policy: LocalPolicy;
   readonly tokenizer: Tokenizer;
+  readonly encoder: PromptEncoder;
   readonly stopTokenIds: readonly number[];
   /** Sequences that may keep a cache after they have ended. */
   readonly keptSequences: number;
@@ -27,6 +29,7 @@ export class ServedModel implements LanguageModel {
   readonly folder: string;
   readonly policy: LocalPolicy;
   readonly tokenizer: Tokenizer;
+  readonly encoder: PromptEncoder;
   readonly stopTokenIds: readonly number[];
   readonly fingerprint: string;
   readonly created = Math.floor(Date.now() / 1000);
@@ -42,6 +45,7 @@ export class ServedModel implements LanguageModel {
     this.folder = parts.folder;
     this.policy = policy;
     this.tokenizer = parts.tokenizer;
+    this.encoder = parts.encoder;
     this.stopTokenIds = parts.stopTokenIds;
     this.fingerprint = `${name}@${policy.version}`;
     this.#grammars = parts.grammars;

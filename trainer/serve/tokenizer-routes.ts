@@ -1,9 +1,12 @@
 import type { FastifyInstance } from 'fastify';
+import { inSlices, type Sliced } from '../../shared/slices.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { Models } from './models.ts';
 import { chatPrompt } from './openai/chat-prompt.ts';
+import { clientGone } from './openai/client-gone.ts';
 import { badRequest } from './openai/errors.ts';
-import { encoded } from './openai/options.ts';
 import { bodyParser } from './openai/parse.ts';
+import { encoded } from './openai/prompts.ts';
 import { DetokenizeRequestSchema, TokenizeRequestSchema } from './openai/schemas.ts';
 
 const parseTokenize = bodyParser(TokenizeRequestSchema);
@@ -13,7 +16,7 @@ const MOST_DETOKENIZED = 2 ** 17;
 
 /** `POST /tokenize` and `/detokenize`, as vLLM has them. */
 export function tokenizerRoutes(app: FastifyInstance, models: Models): void {
-  app.post('/tokenize', async request => {
+  app.post('/tokenize', async (request, reply) => {
     const body = parseTokenize(request.body);
     const model = models.named(body.model ?? undefined);
     const { tokenizer, maxSequenceLength } = model;
@@ -22,12 +25,13 @@ export function tokenizerRoutes(app: FastifyInstance, models: Models): void {
       throw badRequest('give either prompt or messages', 'prompt');
     }
     const text = messages === undefined ? prompt! : chatPrompt({ ...body, messages }, tokenizer);
-    const tokens = encoded(text, model, messages === undefined ? 'prompt' : 'messages');
+    const param = messages === undefined ? 'prompt' : 'messages';
+    const tokens = await encoded(text, model, param, clientGone(request, reply).signal);
     return {
       count: tokens.length,
       max_model_len: maxSequenceLength,
       tokens,
-      token_strs: body.return_token_strs ? tokens.map(id => tokenizer.decode([id])) : null,
+      token_strs: body.return_token_strs ? await inSlices(tokenTexts(tokens, tokenizer)) : null,
     };
   });
   app.post('/detokenize', async request => {
@@ -45,4 +49,13 @@ export function tokenizerRoutes(app: FastifyInstance, models: Models): void {
     }
     return { prompt: tokenizer.decode(tokens) };
   });
+}
+
+function* tokenTexts(tokens: readonly number[], tokenizer: Tokenizer): Sliced<string[]> {
+  const texts: string[] = [];
+  for (const id of tokens) {
+    texts.push(tokenizer.decode([id]));
+    yield;
+  }
+  return texts;
 }

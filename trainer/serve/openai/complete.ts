@@ -1,11 +1,10 @@
 import { setImmediate as othersFirst } from 'node:timers/promises';
 import { inSlices, type Sliced } from '../../../shared/slices.ts';
 import type { TextGrammar } from '../../generation/text-grammar.ts';
-import { chatPrompt } from './chat-prompt.ts';
 import { Choice } from './choice.ts';
 import { badRequest } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
-import { type ChoiceOptions, chatOptions, checkedPrompt, completionOptions, encoded } from './options.ts';
+import { type ChoiceOptions, chatOptions, completionOptions } from './options.ts';
 import {
   chatChoice,
   chatDelta,
@@ -32,6 +31,7 @@ export interface Work {
 }
 
 /**
+ * @param prompt what `conversationPrompt` gives for the request
  * @param json the automaton of the JSON that is wanted, if any
  * @throws ApiError 400
  */
@@ -39,20 +39,19 @@ export function chatWork(
   request: ChatRequest,
   model: LanguageModel,
   mostChoices: number,
+  prompt: readonly number[],
   json?: TextGrammar,
 ): Work {
   const options = chatOptions(request, model, json);
   if (options.n > mostChoices)
     throw badRequest(`n is more than the ${mostChoices} choices of this server`, 'n');
-  const text = chatPrompt(request, model.tokenizer);
-  const prompt = checkedPrompt(encoded(text, model, 'messages'), model, 'messages');
   const tools = (request.tools?.length ?? 0) > 0 && request.tool_choice !== 'none';
   const choices = Array.from({ length: options.n }, (_, i) => new Choice(i, prompt, model, options, tools));
   return { kind: 'chat', model, options, choices, echo: false, promptOnly: false };
 }
 
 /**
- * @param prompts what {@link promptsOf} gives for the request
+ * @param prompts what `completionPrompts` gives for the request
  * @param json the automaton of the JSON that is wanted, if any
  * @throws ApiError 400
  */
@@ -64,11 +63,10 @@ export function completionWork(
 ): Work {
   const options = completionOptions(request, model, json);
   const { n } = options;
-  const checked = prompts.map(prompt => checkedPrompt(prompt, model));
   if (request.echo && options.logProbs && model.score === undefined) {
     throw badRequest('this model gives no log-probabilities of prompts: leave out echo or logprobs', 'echo');
   }
-  const choices = checked.flatMap((prompt, p) =>
+  const choices = prompts.flatMap((prompt, p) =>
     Array.from({ length: n }, (_, i) => new Choice(p * n + i, prompt, model, options, false)),
   );
   const echo = request.echo === true;

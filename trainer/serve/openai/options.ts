@@ -1,10 +1,9 @@
 import { randomInt } from 'node:crypto';
 import type { JsonObject } from '../../../shared/json.ts';
-import type { Sliced } from '../../../shared/slices.ts';
 import type { SamplingSettings } from '../../generation/generation.ts';
 import { compileGrammar, type TokenGrammar } from '../../generation/grammar.ts';
 import type { TextGrammar } from '../../generation/text-grammar.ts';
-import { ApiError, badRequest } from './errors.ts';
+import { badRequest } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
 import type { ChatRequest, CompletionRequest } from './schemas.ts';
 
@@ -153,71 +152,4 @@ function checkedGrammar(grammar: TokenGrammar, { vocabularySize }: LanguageModel
     throw badRequest((error as Error).message, 'token_grammar');
   }
   return grammar;
-}
-
-/**
- * The token ids of each prompt of a completion request; yields between them.
- * @throws ApiError 400 for more prompts than there can be choices, or texts that cannot fit the context
- */
-export function* promptsOf(
-  { prompt, n }: CompletionRequest,
-  model: LanguageModel,
-  mostChoices: number,
-): Sliced<(readonly number[])[]> {
-  const several = (Array.isArray(prompt) && typeof prompt[0] !== 'number' ? prompt : [prompt]) as (
-    | string
-    | number[]
-  )[];
-  if (several.length * (n ?? 1) > mostChoices) {
-    throw badRequest(
-      `${several.length} prompts times n = ${n ?? 1} are more than ${mostChoices} choices`,
-      'prompt',
-    );
-  }
-  const prompts: (readonly number[])[] = [];
-  for (const one of several) {
-    prompts.push(typeof one === 'string' ? encoded(one, model) : one);
-    yield;
-  }
-  return prompts;
-}
-
-/**
- * Token ids of a text. One that cannot fit the context is refused before it is tokenized, which takes seconds for megabytes and
- * would keep all other requests waiting.
- * @throws ApiError 400
- */
-export function encoded(
-  text: string,
-  { tokenizer, maxSequenceLength }: Pick<LanguageModel, 'tokenizer' | 'maxSequenceLength'>,
-  param = 'prompt',
-): number[] {
-  const most = maxSequenceLength * tokenizer.longestToken;
-  if (text.length <= most) return tokenizer.encode(text);
-  throw new ApiError(
-    400,
-    `the text has ${text.length} characters; the model's context of ${maxSequenceLength} tokens holds ${most} at most`,
-    { param, code: 'context_length_exceeded' },
-  );
-}
-
-/** @throws ApiError 400 for a prompt that is empty, too long or holds unknown ids */
-export function checkedPrompt(
-  ids: readonly number[],
-  model: LanguageModel,
-  param = 'prompt',
-): readonly number[] {
-  if (ids.length === 0) throw badRequest('the prompt is empty: it needs at least one token', param);
-  if (ids.length >= model.maxSequenceLength) {
-    throw new ApiError(
-      400,
-      `the prompt has ${ids.length} tokens; the model's context of ${model.maxSequenceLength} holds prompt and response together`,
-      { param, code: 'context_length_exceeded' },
-    );
-  }
-  const unknown = ids.find(id => id >= model.vocabularySize);
-  if (unknown !== undefined) {
-    throw badRequest(`token id ${unknown} is outside the vocabulary of ${model.vocabularySize}`, param);
-  }
-  return ids;
 }

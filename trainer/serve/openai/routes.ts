@@ -1,10 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { inSlices } from '../../../shared/slices.ts';
+import { clientGone } from './client-gone.ts';
 import { chatWork, complete, completionWork, stream, type Work } from './complete.ts';
 import { ApiError } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
-import { jsonGrammarOf, promptsOf } from './options.ts';
+import { jsonGrammarOf } from './options.ts';
 import { bodyParser, fieldsWithoutEffect } from './parse.ts';
+import { completionPrompts, conversationPrompt } from './prompts.ts';
 import { usageOf } from './responses.ts';
 import { ChatRequestSchema, CompletionRequestSchema } from './schemas.ts';
 import { EventStream } from './sse.ts';
@@ -55,34 +56,45 @@ export function completionRoutes(app: FastifyInstance, prefix: string, host: Com
   app.post(`${prefix}/chat/completions`, async (request, reply) => {
     const body = parseChat(request.body);
     const model = () => host.model(body.model ?? undefined, request);
-    const json = await jsonGrammarOf(body, model());
-    return answer(host, request, reply, chatWork(body, model(), host.mostChoices, json));
+    return answer(host, request, reply, async signal => {
+      const json = await jsonGrammarOf(body, model());
+      const prompt = await conversationPrompt(body, model(), signal);
+      return chatWork(body, model(), host.mostChoices, prompt, json);
+    });
   });
   app.post(`${prefix}/completions`, async (request, reply) => {
     const body = parseCompletion(request.body);
     const model = () => host.model(body.model ?? undefined, request);
-    const json = await jsonGrammarOf(body, model());
-    const prompts = await inSlices(promptsOf(body, model(), host.mostChoices));
-    return answer(host, request, reply, completionWork(body, model(), prompts, json));
+    return answer(host, request, reply, async signal => {
+      const json = await jsonGrammarOf(body, model());
+      const prompts = await completionPrompts(body, model(), host.mostChoices, signal);
+      return completionWork(body, model(), prompts, json);
+    });
   });
 }
 
-/** Samples what was asked for. A client that goes away ends the work. */
+/**
+ * Samples what was asked for. A client that goes away ends the work.
+ * @param prepare checks the request and tokenizes its prompts
+ */
 async function answer(
   host: CompletionHost,
   request: FastifyRequest,
   reply: FastifyReply,
-  work: Work,
+  prepare: (signal: AbortSignal) => Promise<Work>,
 ): Promise<FastifyReply> {
-  const leave = host.enter(work.choices.length);
   const began = performance.now();
   const elapsed = () => (performance.now() - began) / 1000;
-  const gone = new AbortController();
-  const abort = () => {
-    if (!reply.raw.writableFinished) gone.abort(new Error('the client went away'));
-  };
-  reply.raw.once('close', abort);
-  if (reply.raw.destroyed || request.raw.socket.destroyed) abort();
+  const gone = clientGone(request, reply);
+  let work: Work;
+  try {
+    work = await prepare(gone.signal);
+  } catch (error) {
+    if (!gone.signal.aborted) throw error;
+    reply.hijack();
+    return reply;
+  }
+  const leave = host.enter(work.choices.length);
   const headers = headersOf(request);
   const open = () => {
     reply.hijack();
@@ -107,7 +119,6 @@ async function answer(
       reply.raw.end(`data: ${JSON.stringify(apiErrorOf(error).body)}\n\n`);
     } else throw error;
   } finally {
-    reply.raw.off('close', abort);
     const aborted = gone.signal.aborted;
     // What other choices of the request still sample is of no use any more.
     gone.abort(new Error('the request is over'));

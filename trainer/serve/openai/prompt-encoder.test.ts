@@ -1,0 +1,95 @@
+import { setImmediate as othersFirst } from 'node:timers/promises';
+import t from 'tap';
+import { loadTokenizer } from '../../models/tokenizer/load.ts';
+import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
+import { goldenFolder } from '../serve.test-data.ts';
+import { encodeUpTo, LONGEST_AT_ONCE, PromptEncoder } from './prompt-encoder.ts';
+
+const tokenizer = await loadTokenizer(goldenFolder('qwen2-tiny'));
+const WORDS = 'The lake is frozen; the ice has 12 holes. ';
+const text = (length: number) => WORDS.repeat(Math.ceil(length / WORDS.length)).slice(0, length);
+const PLENTY = 10_000_000;
+
+function encoderOf(one: Tokenizer = tokenizer) {
+  const encoder = new PromptEncoder(one);
+  t.teardown(() => encoder.close());
+  return encoder;
+}
+
+t.test('texts of any length have the ids that the tokenizer gives', async t => {
+  const encoder = encoderOf();
+  for (const length of [0, 1, LONGEST_AT_ONCE, LONGEST_AT_ONCE + 1, 100_000]) {
+    t.same(await encoder.encode(text(length), PLENTY), tokenizer.encode(text(length)), `${length}`);
+  }
+  const odd = `${'ä😀\ud800 '.repeat(5000)}<|im_end|>`;
+  t.same(await encoder.encode(odd, PLENTY), tokenizer.encode(odd));
+});
+
+t.test('others are answered while a long text is tokenized', async t => {
+  const encoder = encoderOf();
+  await encoder.encode(text(10_000), PLENTY);
+  let turns = 0;
+  let isDone = false;
+  const done = encoder.encode(text(500_000), PLENTY).finally(() => {
+    isDone = true;
+  });
+  while (!isDone) {
+    await othersFirst();
+    turns++;
+  }
+  await done;
+  t.ok(turns > 100, `${turns} turns of the event loop`);
+});
+
+t.test(
+  'of the texts that wait the shortest is next, and those of clients that left are not tokenized',
+  async t => {
+    const encoder = encoderOf();
+    const order: number[] = [];
+    const gone = new AbortController();
+    const left = [200_000, 400_000, 20_000, 10_000, 30_000].map(length =>
+      encoder
+        .encode(text(length), PLENTY, length === 400_000 ? gone.signal : undefined)
+        .then(() => order.push(length)),
+    );
+    gone.abort(new Error('the client left'));
+    await t.rejects(left[1], { message: 'the client left' });
+    await Promise.allSettled(left);
+    t.same(order, [200_000, 10_000, 20_000, 30_000]);
+  },
+);
+
+t.test('a text with far too many tokens is known by its beginning', async t => {
+  let tokenized = 0;
+  const counting = {
+    encode(part: string): number[] {
+      tokenized += part.length;
+      return tokenizer.encode(part);
+    },
+  };
+  t.equal(encodeUpTo(counting, text(300_000), 100), undefined);
+  t.equal(tokenized, 800);
+  const fitting = text(3000);
+  const { length } = tokenizer.encode(fitting);
+  for (const most of [Math.ceil(length / 2), length, 10 * length]) {
+    t.same(encodeUpTo(tokenizer, fitting, most), tokenizer.encode(fitting), `${most}`);
+  }
+  t.equal(await encoderOf().encode(text(300_000), 100), undefined, 'on the thread');
+});
+
+t.test('a thread that ends fails its text alone; nothing waits for a closed encoder', async t => {
+  const files: Record<string, string> = { ...tokenizer.files, 'tokenizer.json': '{}' };
+  const encoder = encoderOf({ ...tokenizer, files } as Tokenizer);
+  const failed = await Promise.allSettled(
+    [20_000, 30_000].map(length => encoder.encode(text(length), PLENTY)),
+  );
+  for (const one of failed)
+    t.match(one, { status: 'rejected', reason: { message: /the thread that tokenizes ended: / } });
+  files['tokenizer.json'] = tokenizer.files['tokenizer.json'];
+  t.same(await encoder.encode(text(20_000), PLENTY), tokenizer.encode(text(20_000)), 'a new thread');
+  const open = Promise.allSettled([900_000, 30_000].map(length => encoder.encode(text(length), PLENTY)));
+  await encoder.close();
+  for (const one of await open)
+    t.match(one, { status: 'rejected', reason: { message: 'the encoder is closed' } });
+  await t.rejects(encoder.encode(text(20_000), PLENTY), { message: 'the encoder is closed' });
+});
