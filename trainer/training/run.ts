@@ -24,9 +24,9 @@ import {
   saveCheckpoint,
   type TrainerState,
 } from './run-folder/checkpoint.ts';
-import { refuseRunning } from './run-folder/refuse-running.ts';
 import { type RunSummary, writeReport } from './run-folder/report.ts';
 import type { RunFolder } from './run-folder/run-folder.ts';
+import { ownRun } from './run-folder/run-ownership.ts';
 import { checkFirstPrompts } from './setup/check-prompts.ts';
 import { withCritic } from './setup/open-critic.ts';
 import { type OpenPrograms, openPrograms } from './setup/open-gateway.ts';
@@ -56,18 +56,18 @@ export async function trainRun(
   progress: Progress,
   stop: AbortSignal,
 ): Promise<RunSummary | undefined> {
-  refuseRunning(run);
-  const note = progress.note.bind(progress);
-  const checkpoint = latestCheckpoint(run);
-  const warmStart = checkpoint || !settings.warm_start ? undefined : readWarmStart(run);
-  if (checkpoint) note(`resuming ${run.path} at step ${checkpoint.state.step}`);
-  else if (warmStart) note(`resuming ${run.path} ${shownPosition(warmStart.state)}`);
-  else note(`run folder ${run.path}`);
+  const { checkpoint, warmStart, status } = ownRun(run, () => {
+    const checkpoint = latestCheckpoint(run);
+    const warmStart = checkpoint || !settings.warm_start ? undefined : readWarmStart(run);
+    return { checkpoint, warmStart, status: openStatus(run, settings, progress, checkpoint) };
+  });
+  if (checkpoint) progress.note(`resuming ${run.path} at step ${checkpoint.state.step}`);
+  else if (warmStart) progress.note(`resuming ${run.path} ${shownPosition(warmStart.state)}`);
+  else progress.note(`run folder ${run.path}`);
   const done = {
     step: checkpoint?.state.step ?? -1,
     validation: checkpoint?.state.validations.at(-1)?.step ?? -1,
   };
-  const status = openStatus(run, settings, progress, checkpoint);
   const tracker = openTracker(run, done, settings.tracking.tensorboard ? run.tensorboard : undefined, [
     () => status.sink,
     ...configuredSinks(run.path, settings, progress.warn),

@@ -1,11 +1,20 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { parse, stringify } from 'yaml';
 import { validateConfig } from '../../../shared/config.ts';
 import { RUN_FILES } from '../../../shared/dashboard/run-files.ts';
 import type { Json } from '../../../shared/json.ts';
 import { RunSettings } from '../../config/settings.ts';
-import { writeAtomically } from '../../tracking/atomic-file.ts';
 
 /** Paths of a run: one folder holds all it needs to be read, judged and resumed. */
 export interface RunFolder {
@@ -67,16 +76,37 @@ export function runFolderAt(path: string): RunFolder {
  */
 export function createRunFolder(settings: RunSettings, defaultName: string): RunFolder {
   const parent = resolve(settings.run.folder);
-  const name = settings.run.name ?? nextRunName(parent, defaultName);
-  const run = runFolderAt(join(parent, name));
-  if (existsSync(run.config)) {
+  for (;;) {
+    const name = settings.run.name ?? nextRunName(parent, defaultName);
+    const run = runFolderAt(join(parent, name));
+    for (const folder of [run.path, run.trajectories, run.checkpoints])
+      mkdirSync(folder, { recursive: true });
+    if (writeNew(run.config, stringify({ ...settings, run: { ...settings.run, name } }))) return run;
+    if (settings.run.name === null) continue;
     throw new Error(
       `${run.path} already holds a run; resume it with --resume ${run.path} or choose another run.name`,
     );
   }
-  for (const folder of [run.path, run.trajectories, run.checkpoints]) mkdirSync(folder, { recursive: true });
-  writeAtomically(run.config, stringify({ ...settings, run: { ...settings.run, name } }));
-  return run;
+}
+
+/** @returns false where there is such a file, one that another process wrote just now included */
+function writeNew(file: string, content: string): boolean {
+  let opened: number;
+  try {
+    opened = openSync(file, 'wx');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    throw error;
+  }
+  try {
+    writeFileSync(opened, content);
+    return true;
+  } catch (error) {
+    rmSync(file);
+    throw error;
+  } finally {
+    closeSync(opened);
+  }
 }
 
 /** Removes the folder of a run that failed before it measured or saved anything, so that its name is free again. */
