@@ -13,7 +13,7 @@ import { freePort } from './free-port.test-data.ts';
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
 const SERVER = /^npm run env-server(?: -- (.*))?$/;
-const SERVICE = /^(python3|node) (docs\/examples\/\S+) --port (\d+)$/;
+const SERVICE = /^(python3|npx node) (docs\/examples\/\S+) --port (\d+)$/;
 const ASSIGNED = /^([A-Z][A-Z0-9_]*)=/gm;
 /** Port of the server in the pages. */
 const PAGE_PORT = '8080';
