@@ -116,7 +116,7 @@ export async function walkThrough(t: Test, path: string, rules: WalkRules = {}):
       const [, command, file, port] = asService;
       const own = await walk.portFor(port);
       if (command === 'python3' && !python) walk.absent.add(port);
-      else await startProgram(t, command === 'node' ? process.execPath : command, [file, '--port', own]);
+      else await startProgram(t, command === 'npx node' ? process.execPath : command, [file, '--port', own]);
     } else if (!text.includes('curl')) {
       if (rules.otherCommands === 'run') {
         await walk.run(text, false);
