@@ -6,7 +6,10 @@ import type { Json } from '../../../shared/json.ts';
 /** Longest id and name, in characters. */
 export const NAME_LENGTH = 128;
 export const MAX_TEXT_LENGTH = 20_000;
-const MAX_STEPS = 100_000;
+/** Most steps of an episode. */
+export const MAX_STEPS = 100_000;
+/** Most actions of a discrete space. */
+export const MAX_ACTIONS = 10_000;
 /** Steps of an episode where the definition names none. */
 export const DEFAULT_MAX_STEPS = 100;
 
@@ -64,7 +67,7 @@ const ActionSpace = Type.Union(
       type: Type.Literal('Discrete'),
       names: Type.Array(Type.String({ minLength: 1, maxLength: NAME_LENGTH }), {
         minItems: 1,
-        maxItems: 10_000,
+        maxItems: MAX_ACTIONS,
         description: 'Names of the actions; their ids count from `start`.',
       }),
       start: Type.Optional(Type.Integer({ default: 0 })),

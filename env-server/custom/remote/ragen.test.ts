@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import type { JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
 import { type App, createApp } from '../../app.ts';
 import { checkEnvironment } from '../../environments/core/checker/checker.ts';
@@ -94,6 +95,46 @@ t.test('the other server reports what it cannot register', async t => {
   );
   await t.rejects(proxied(t, other.url, { config: { size: 'x' } }), /with 422/);
 });
+
+t.test(
+  'a document with impossible numbers or a malformed legend is refused, and the field is named',
+  async t => {
+    const described: JsonObject = {
+      title: 'Far',
+      instruction: 'Go.',
+      max_episode_steps: 10,
+      example_action: 0,
+      action_space: { gymnasium: { type: 'Discrete', n: 3, start: 0 } },
+      legend: [{ symbol: 'P', meaning: 'the player' }],
+    };
+    const space = (gymnasium: JsonObject) => ({ gymnasium });
+    let document = described;
+    const service = await testService(t, async () => ({ body: document }));
+    t.match((await proxied(t, service.url)).spec.actionSpace, { type: 'Discrete', n: 3 });
+    const faults: [more: JsonObject, message: RegExp][] = [
+      [
+        { action_space: space({ type: 'Discrete', n: 2 ** 53 - 1 }) },
+        /action_space.gymnasium.n must .* 1 to 10000/,
+      ],
+      [{ action_space: space({ type: 'Discrete', n: 0 }) }, /action_space.gymnasium.n must/],
+      [
+        { action_space: space({ type: 'Discrete', n: 2, start: 1e300 }) },
+        /action_space.gymnasium.start must/,
+      ],
+      [{ action_space: space({ type: 'Discrete', n: 2, start: 0.5 }) }, /action_space.gymnasium.start must/],
+      [{ action_space: space({ type: 'Text', max_length: -1 }) }, /action_space.gymnasium.max_length must/],
+      [{ observation_space: space({ max_length: 'long' }) }, /observation_space.gymnasium.max_length must/],
+      [{ max_episode_steps: 1e9 }, /max_episode_steps must be a whole number from 1 to 100000/],
+      [{ legend: 'P: the player' }, /legend must be a list/],
+      [{ legend: [null] }, /legend\/0 must be an object with a symbol and a meaning/],
+      [{ legend: [...(described.legend as []), { symbol: 1 }] }, /legend\/1 must be/],
+    ];
+    for (const [more, message] of faults) {
+      document = { ...described, ...more };
+      await t.rejects(proxied(t, service.url), { code: 'remote_failed', message }, JSON.stringify(more));
+    }
+  },
+);
 
 t.test('a step is repeated under its key when the connection breaks, and done once', async t => {
   const other = await otherServer(t);

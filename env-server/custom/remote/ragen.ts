@@ -11,7 +11,7 @@ import { Problem } from '../../problems.ts';
 import { newId } from '../../sessions/ids.ts';
 import { type AnsweredObservation, InvalidAnswer, isObject, readOutcome, readSeen } from '../answer.ts';
 import { aboutSpec } from '../definitions/about.ts';
-import { closed, stepsSetting } from '../definitions/definition-parts.ts';
+import { closed, MAX_ACTIONS, MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
 import type { RagenDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
@@ -162,25 +162,21 @@ interface Document {
 }
 
 const DEFAULT_MAX_TEXT_LENGTH = 1_000_000;
+const ACTION_SPACE = 'action_space.gymnasium';
+const MOST_LEGEND_ENTRIES = 1000;
+/** Far beyond what any text has, and sums of them stay exact. */
+const MOST_NUMBER = 2 ** 40;
 
-/** @throws BadAnswer */
+/** @throws InvalidAnswer */
 function readDocument(document: JsonObject): Document {
   const text = (key: string): string => {
     const value = document[key];
     if (typeof value !== 'string' || value === '') throw new InvalidAnswer(`its document has no ${key}`);
     return value;
   };
-  const {
-    max_episode_steps: maxSteps,
-    reward_range: range,
-    actions,
-    action_format,
-    legend,
-    vocabulary,
-  } = document;
-  if (typeof maxSteps !== 'number' || !Number.isInteger(maxSteps) || maxSteps < 1) {
-    throw new InvalidAnswer('its document has no max_episode_steps');
-  }
+  const { reward_range: range, actions, action_format, legend, vocabulary } = document;
+  const maxSteps = readInteger(document.max_episode_steps, 'max_episode_steps', 1, MAX_STEPS);
+  if (maxSteps === undefined) throw new InvalidAnswer('its document has no max_episode_steps');
   const names = isTexts(actions) ? actions : undefined;
   const { capabilities, options_schema, observation_space } = document;
   const options =
@@ -192,12 +188,12 @@ function readDocument(document: JsonObject): Document {
       instruction: text('instruction'),
       ...(names && { actions: names }),
       ...(typeof action_format === 'string' && { actionFormat: action_format }),
-      ...(Array.isArray(legend) && { legend: legend as unknown as Description['legend'] }),
+      ...(legend !== undefined && { legend: readLegend(legend) }),
       ...(isTexts(vocabulary) && { vocabulary }),
     },
     actionSpace: actionSpaceOf(document.action_space, names),
     exampleAction: document.example_action ?? null,
-    longestText: gymnasiumNumber(observation_space, 'max_length') ?? DEFAULT_MAX_TEXT_LENGTH,
+    longestText: longestTextOf(observation_space, 'observation_space'),
     rewardRange: [bound(range, 0, Number.NEGATIVE_INFINITY), bound(range, 1, Number.POSITIVE_INFINITY)],
     maxSteps,
     seedable: isObject(capabilities) && capabilities.seed === true,
@@ -205,27 +201,53 @@ function readDocument(document: JsonObject): Document {
   };
 }
 
-/** @throws BadAnswer */
+/** @throws InvalidAnswer */
 function actionSpaceOf(space: Json | undefined, names: readonly string[] | undefined): Space {
-  const gymnasium = isObject(space) ? space.gymnasium : undefined;
-  const type = isObject(gymnasium) ? gymnasium.type : undefined;
+  const { type, n: count, start: first } = gymnasiumOf(space);
   if (type === 'Discrete') {
-    const n = gymnasiumNumber(space, 'n');
-    if (n === undefined || n < 1) throw new InvalidAnswer('its action space has no n');
-    const start = gymnasiumNumber(space, 'start') ?? 0;
+    const n = readInteger(count, `${ACTION_SPACE}.n`, 1, MAX_ACTIONS);
+    if (n === undefined) throw new InvalidAnswer('its action space has no n');
+    const start = readInteger(first, `${ACTION_SPACE}.start`, -MOST_NUMBER, MOST_NUMBER) ?? 0;
     return { type: 'Discrete', n, start, ...(names?.length === n && { names }) };
   }
-  if (type === 'Text') {
-    return { type: 'Text', maxLength: gymnasiumNumber(space, 'max_length') ?? DEFAULT_MAX_TEXT_LENGTH };
-  }
+  if (type === 'Text') return { type: 'Text', maxLength: longestTextOf(space, 'action_space') };
   // The other server judges the rest by its own schema.
   return { type: 'Json', schema: {} };
 }
 
-function gymnasiumNumber(space: Json | undefined, key: string): number | undefined {
-  const gymnasium = isObject(space) ? space.gymnasium : undefined;
-  const value = isObject(gymnasium) ? gymnasium[key] : undefined;
-  return typeof value === 'number' && Number.isInteger(value) ? value : undefined;
+/** @throws InvalidAnswer */
+function longestTextOf(space: Json | undefined, name: string): number {
+  const { max_length: length } = gymnasiumOf(space);
+  return readInteger(length, `${name}.gymnasium.max_length`, 1, MOST_NUMBER) ?? DEFAULT_MAX_TEXT_LENGTH;
+}
+
+function gymnasiumOf(space: Json | undefined): JsonObject {
+  return isObject(space) && isObject(space.gymnasium) ? space.gymnasium : {};
+}
+
+/** @throws InvalidAnswer for anything but nothing and a whole number within the bounds */
+function readInteger(
+  value: Json | undefined,
+  field: string,
+  least: number,
+  most: number,
+): number | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value;
+  throw new InvalidAnswer(`${field} must be a whole number from ${least} to ${most}`);
+}
+
+/** @throws InvalidAnswer */
+function readLegend(legend: Json): Description['legend'] {
+  if (!Array.isArray(legend) || legend.length > MOST_LEGEND_ENTRIES) {
+    throw new InvalidAnswer(`legend must be a list of at most ${MOST_LEGEND_ENTRIES} entries`);
+  }
+  return (legend as readonly Json[]).map((entry, i) => {
+    if (!isObject(entry) || typeof entry.symbol !== 'string' || typeof entry.meaning !== 'string') {
+      throw new InvalidAnswer(`legend/${i} must be an object with a symbol and a meaning`);
+    }
+    return { symbol: entry.symbol, meaning: entry.meaning };
+  });
 }
 
 function bound(range: Json | undefined, index: number, unbounded: number): number {
