@@ -26,7 +26,7 @@ class Client(SyncOperations):
 
     Requests are repeated until they succeed, the failure is final or the server stays away too long. Every request
     that changes something carries a key, so that nothing happens twice. After a fork both processes go on, each with
-    its own connections.
+    its own connections, and environments close only the sessions that their process opened.
 
     Args:
         base_url: where the server is; the variable RAGEN_URL or http://127.0.0.1:8080 where it is not given
