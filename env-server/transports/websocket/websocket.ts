@@ -10,6 +10,7 @@ import type { TraceContext } from '../../operations/dispatch/tracing.ts';
 import { compileCheck } from '../../operations/dispatch/validation.ts';
 import { RequestKey } from '../../operations/schemas/fields.ts';
 import { Problem } from '../../problems.ts';
+import { OPERATION_BYTES } from '../../sessions/limits/pending-inputs.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { traceIdIn, traceIdOf } from '../monitoring/trace-requests.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
@@ -27,8 +28,6 @@ import {
 import { checkWatch, SessionFeed, type WatchFrame } from './session-feed.ts';
 
 const RETRY_AFTER_SECONDS = 1;
-/** About what an operation takes that is under way, besides its text. */
-const OPERATION_BYTES = 1000;
 /** Frames besides operations that acknowledge nothing. */
 const READING_FRAMES: ReadonlySet<unknown> = new Set(['ping', 'watch', 'unwatch']);
 
