@@ -249,7 +249,7 @@ function requireRoom(account: ByteAccount, variant: Variant, episodes: readonly 
     }
     account.requireRoom(bytes);
   } catch (error) {
-    if (!variant.copyable) for (const { state } of episodes) void variant.environment.dispose?.(state);
+    for (const { state } of episodes) variant.releaseState(state);
     throw error;
   }
 }

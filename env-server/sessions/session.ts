@@ -266,7 +266,7 @@ export class Session
       const freed = this.#episode.bytes;
       const grown = episode.bytes - freed;
       if (grown > Math.max(0, this.room)) {
-        void this.variant.environment.dispose?.(episode.state);
+        this.variant.releaseState(episode.state);
         throw sessionBudgetExceeded(this.id, this.bytes, grown, this.mostBytes);
       }
       this.#episode.dispose();

@@ -384,12 +384,6 @@ export class LiveEpisode {
 
   /** Lets the environment release what it holds outside the state. */
   dispose(): void {
-    const { environment, counters } = this.#session.variant;
-    const released = environment.dispose?.(this.#state);
-    if (released instanceof Promise) {
-      released.catch(() => {
-        counters.faults++;
-      });
-    }
+    this.#session.variant.releaseState(this.#state);
   }
 }
