@@ -4,6 +4,7 @@ import { testRegistry } from '../../test/environments.test-data.ts';
 import { createApp } from '../app.ts';
 import type { Settings } from '../config/settings.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
+import { Problem } from '../problems.ts';
 
 /** What an environment holds outside its states is released once, and a failure to release it costs nobody else. */
 
@@ -70,6 +71,23 @@ async function serving(t: Test, settings: Partial<Settings> = {}) {
   return { app, service, ask, create, open, faults };
 }
 
+/** Holds a call until it is let go. */
+function gate() {
+  let pass = (): void => undefined;
+  let arrive = (): void => undefined;
+  const arrived = new Promise<void>(resolve => {
+    arrive = resolve;
+  });
+  const passed = new Promise<void>(resolve => {
+    pass = resolve;
+  });
+  const wait = () => {
+    arrive();
+    return passed;
+  };
+  return { wait, arrived, pass: () => pass() };
+}
+
 const FAILURES: { readonly [how: string]: () => void | Promise<void> } = {
   'throws at once': () => {
     throw new Error('it cannot be closed now');
@@ -97,4 +115,85 @@ t.test('an environment that fails to release a state counts a fault, and the ser
     t.equal(app.sessions.size, 1);
     t.equal(service.open.size, 0);
   }
+});
+
+t.test('of a group of which one cannot begin, all others are released', async t => {
+  const { app, service, create } = await serving(t);
+  service.onReset = async episode => {
+    if (episode === 3) throw new Problem('remote_unavailable', 'it is full');
+  };
+  t.match(await create({ count: 8 }), { body: { code: 'remote_unavailable' } });
+  t.equal(service.begun, 8);
+  t.equal(service.open.size, 0);
+  t.equal(app.sessions.size, 0);
+  t.match(await create({ count: 8 }), { status: 201 }, 'it took no place');
+  t.equal(service.open.size, 8);
+});
+
+t.test('of a group that begins while the server stops, all are released', async t => {
+  const { app, service, create } = await serving(t);
+  const late = gate();
+  service.onReset = episode => (episode === 4 ? late.wait() : Promise.resolve());
+  const created = create({ count: 4 });
+  await late.arrived;
+  app.sessions.stop();
+  late.pass();
+  t.match(await created, { body: { code: 'draining' } });
+  t.equal(service.begun, 4);
+  t.equal(service.open.size, 0);
+});
+
+t.test('of a large group that is opened while the server stops, all are released', async t => {
+  const { app, service, create } = await serving(t);
+  const add = app.sessions.add.bind(app.sessions);
+  app.sessions.add = session => {
+    add(session);
+    if (app.sessions.size === 40) app.sessions.stop();
+  };
+  t.match(await create({ count: 100 }), { body: { code: 'draining' } });
+  t.equal(service.begun, 100);
+  t.equal(service.open.size, 0);
+  t.equal(service.again, 0);
+});
+
+t.test('a reset that is under way when its session is closed leaves no episode behind', async t => {
+  const { service, ask, open } = await serving(t);
+  const id = await open();
+  const late = gate();
+  service.onReset = late.wait;
+  const reset = ask('POST', `/v1/sessions/${id}/reset`, {});
+  await late.arrived;
+  t.equal((await ask('DELETE', `/v1/sessions/${id}`)).status, 204);
+  late.pass();
+  t.match(await reset, { status: 410, body: { code: 'session_closed' } });
+  t.equal(service.begun, 2);
+  t.equal(service.open.size, 0);
+});
+
+t.test(
+  'an automatic reset that is under way when its session is closed leaves no episode behind',
+  async t => {
+    const { service, ask, open } = await serving(t);
+    const id = await open({ wrappers: [{ name: 'auto_reset' }] });
+    const late = gate();
+    service.onReset = late.wait;
+    const step = ask('POST', `/v1/sessions/${id}/step`, { action: 'add' });
+    await late.arrived;
+    t.equal((await ask('DELETE', `/v1/sessions/${id}`)).status, 204);
+    late.pass();
+    t.match(await step, { status: 200 });
+    t.equal(service.begun, 2);
+    t.equal(service.open.size, 0);
+  },
+);
+
+t.test('an automatic reset to a state that is too large leaves no episode behind', async t => {
+  const { service, ask, open } = await serving(t, { maxBytesPerSession: 60_000 });
+  const id = await open({ wrappers: [{ name: 'auto_reset' }] });
+  service.length = 100_000;
+  t.match(await ask('POST', `/v1/sessions/${id}/step`, { action: 'add' }), {
+    body: { code: 'session_budget_exceeded' },
+  });
+  t.equal(service.begun, 2);
+  t.equal(service.open.size, 0);
 });
