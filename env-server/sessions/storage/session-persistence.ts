@@ -137,7 +137,7 @@ export class SessionPersistence {
         onTooLarge: () => this.#checkpoints.covering(),
       });
     sessions.recorder = this.#recorder;
-    sessions.onEnd = ended => this.#ended.push(ended);
+    sessions.endListeners.add(this.#noteEnd);
   }
 
   #openJournal({ journalMaxMb }: PersistenceSettings, synced: boolean): Journal {
@@ -184,6 +184,10 @@ export class SessionPersistence {
       .catch(error => this.#giveUpReplay(error))
       .then(() => this.#begin());
   }
+
+  readonly #noteEnd = (ended: EndedSession): void => {
+    this.#ended.push(ended);
+  };
 
   #recallEnd(ended: EndedSession): void {
     this.#parts.sessions.recallEnded(ended);
@@ -244,7 +248,7 @@ export class SessionPersistence {
     }
     this.#rows.close();
     void this.#checkpoints.close();
-    sessions.onEnd = undefined;
+    sessions.endListeners.delete(this.#noteEnd);
   }
 
   /** The database has everything that the journal has. */
