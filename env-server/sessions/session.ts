@@ -58,7 +58,7 @@ export class Session
   readonly mostBytes: number;
   /** Estimated memory, in bytes. */
   bytes = SESSION_BYTES;
-  /** What the store has of it; undefined where nothing is stored. */
+  /** What the store has of it; undefined before anything is written. */
   image: SessionImage | undefined;
   /** Why it cannot be stored. */
   unsaved: string | undefined;
