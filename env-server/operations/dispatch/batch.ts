@@ -194,10 +194,9 @@ function later<T>(
   index: number,
   form: ReplyForm<T, unknown>,
 ): Promise<T> {
-  return result.then(
-    value => form.success(form.result(compiled, value)),
-    error => failure(error, request, index, form),
-  );
+  return result
+    .then(value => form.success(form.result(compiled, value)))
+    .catch(error => failure(error, request, index, form));
 }
 
 function failure<T>(error: unknown, request: BatchRequest, index: number, form: ReplyForm<T, unknown>): T {
