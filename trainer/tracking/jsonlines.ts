@@ -1,5 +1,7 @@
-import { appendFileSync, existsSync, readFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs';
 import { writeAtomically } from './atomic-file.ts';
+
+const NEWLINE = 0x0a;
 
 /** Appends one JSON value as a line; numbers that are not finite become the strings `NaN`, `Infinity`, `-Infinity`. */
 export function appendJsonLine(file: string, value: unknown): void {
@@ -27,6 +29,19 @@ export function readJsonLines(file: string): unknown[] {
       throw new SyntaxError(`${file}:${i + 1} is not JSON: ${(error as Error).message}`);
     }
   });
+}
+
+/**
+ * The values of a JSON Lines file that is appended to from here on. A last line cut off in the middle is removed from the
+ * file: the next append would continue it, and nobody could read the file any more.
+ * @throws SyntaxError when any other line is not JSON
+ */
+export function reopenJsonLines(file: string): unknown[] {
+  if (!existsSync(file)) return [];
+  const bytes = readFileSync(file);
+  const end = bytes.lastIndexOf(NEWLINE) + 1;
+  if (end < bytes.length) truncateSync(file, end);
+  return readJsonLines(file);
 }
 
 function toJson(value: unknown): string {
