@@ -1,5 +1,14 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { join, relative, sep } from 'node:path';
 import { trainerLog } from '../../../shared/log.ts';
 import type { EarlyStoppingState } from '../../algorithms/filters/early-stopping.ts';
 import type { MonitorState } from '../../algorithms/filters/metric-monitor.ts';
@@ -143,6 +152,14 @@ export function readCheckpoint(folder: string): Checkpoint {
     throw new Error(`${folder} has checkpoint format ${state.format}; this version reads ${FORMAT}`);
   }
   return { folder, policy: join(folder, POLICY_FOLDER), state };
+}
+
+/** The checkpoint of this run whose policy lies in a folder, or whose policy the folder is a part of; undefined for any other. */
+export function checkpointOf(run: Pick<RunFolder, 'checkpoints'>, policy: string): Checkpoint | undefined {
+  if (!existsSync(policy) || !existsSync(run.checkpoints)) return undefined;
+  const [name, part] = relative(realpathSync(run.checkpoints), realpathSync(policy)).split(sep);
+  const folder = join(run.checkpoints, name);
+  return part === POLICY_FOLDER && existsSync(join(folder, STATE_FILE)) ? readCheckpoint(folder) : undefined;
 }
 
 /** Iteration of the oldest whole checkpoint; 0 before the first. */
