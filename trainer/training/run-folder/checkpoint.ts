@@ -102,18 +102,32 @@ export async function saveCheckpoint(
   return folder;
 }
 
-/** Writes the checkpoint of the best validation so far in place of the one before. @returns its folder */
+/** Writes the checkpoint of the best validation so far, then puts it in place of the one before. @returns its folder */
 export async function saveBestCheckpoint(
   run: Pick<RunFolder, 'best'>,
   state: TrainerState,
   savePolicy: (folder: string) => Promise<void>,
 ): Promise<string> {
   const partial = await writePartial(run.best, state, savePolicy);
-  rmSync(run.best, { recursive: true, force: true });
+  if (existsSync(run.best)) renameSync(run.best, replacedBest(run));
   renameSync(partial, run.best);
+  mendBestCheckpoint(run);
   trainerLog().debug({ folder: run.best, step: state.step }, 'best checkpoint saved');
   return run.best;
 }
+
+/**
+ * Ends a replacement of the best checkpoint wherever it was killed: the one before is removed, or comes back where the new one was
+ * not in place. The run, which resumes from before that, will find the new one again.
+ */
+export function mendBestCheckpoint(run: Pick<RunFolder, 'best'>): void {
+  const replaced = replacedBest(run);
+  if (!existsSync(replaced)) return;
+  if (existsSync(run.best)) rmSync(replaced, { recursive: true });
+  else renameSync(replaced, run.best);
+}
+
+const replacedBest = ({ best }: Pick<RunFolder, 'best'>): string => `${best}.replaced`;
 
 /** Writes policy and state next to the folder. @returns where */
 async function writePartial(
