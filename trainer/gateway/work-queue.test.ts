@@ -44,3 +44,31 @@ t.test('a worker has timeout_s from the end of its last episode to ask for one t
   await t.rejects(second.ended, /its worker asked for nothing for 0\.2 s while episodes waited/);
   await until(() => starts() === 2);
 });
+
+t.test('a worker that ends after it has played costs no episode that waits', async t => {
+  const file = join(t.testdir(), 'starts');
+  const starts = () => (existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : []);
+  const queue = new WorkQueue();
+  const app = createGatewayApp({ rollouts: new Map(), queue, verifierKey: undefined });
+  t.teardown(async () => {
+    await queue.close();
+    await app.close();
+  });
+  const command = ['sh', '-c', `echo "$$ $RAGEN_WORKER_TOKEN" >> '${file}'; exec sleep 1000`];
+  queue.start({ command, workers: 1, timeoutMs: 1_000_000 }, {});
+  await until(() => starts().length === 1);
+  const [pid, key] = starts()[0].split(' ');
+  const headers = { authorization: `Bearer ${key}` };
+  const [first, second] = [newRollout(), newRollout()];
+  const playing = queue.play(first, {});
+  await app.inject({ method: 'POST', url: '/rollouts/next', headers });
+  await playing;
+  void queue.play(second, {});
+  process.kill(Number(pid), 'SIGKILL');
+  await t.rejects(first.ended, /was ended by SIGKILL|its worker ended in the middle/);
+  await until(() => starts().length === 2);
+  t.ok(second.isOpen);
+  second.ended.catch(() => {});
+  process.kill(Number(starts()[1].split(' ')[0]), 'SIGKILL');
+  await t.rejects(second.ended, 'one that ends before it has played at all does');
+});

@@ -31,6 +31,8 @@ interface Worker {
   program: Program;
   /** Requests for a rollout that are open. */
   polls: number;
+  /** It took a rollout up since it was started. */
+  hasPlayed: boolean;
   /** How long it may ask for nothing although rollouts wait. */
   readonly patience: Countdown;
   /** Why it is being stopped. */
@@ -121,7 +123,7 @@ export class WorkQueue {
       worker.fault = worker.program.fault(why);
       void worker.program.stop();
     });
-    const worker: Worker = { key, program: begin(), polls: 0, patience };
+    const worker: Worker = { key, program: begin(), polls: 0, hasPlayed: false, patience };
     this.#workers.push(worker);
     for (;;) {
       this.#watch();
@@ -130,12 +132,14 @@ export class WorkQueue {
         error => error as ProgramFault,
       );
       if (this.#closed) return;
-      // A command that never works must not be waited for.
-      this.#waiting.find(({ rollout }) => rollout.isOpen)?.rollout.end(worker.fault ?? fault);
+      // A command that never works must not be waited for; where it has played, its end concerns its own rollout alone.
+      if (worker.fault || !worker.hasPlayed)
+        this.#waiting.find(({ rollout }) => rollout.isOpen)?.rollout.end(worker.fault ?? fault);
       await pause(RESTART_MS);
       if (this.#closed) return;
       worker.program = begin();
       worker.fault = undefined;
+      worker.hasPlayed = false;
       patience.reset();
     }
   }
@@ -149,6 +153,7 @@ export class WorkQueue {
       if (!taken) return undefined;
       const { rollout } = taken;
       taken.begun(worker);
+      worker.hasPlayed = true;
       this.#held.set(rollout.id, { rollout, worker });
       void rollout.ended
         .catch(() => {})
