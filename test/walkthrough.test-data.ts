@@ -13,7 +13,7 @@ import { freePort } from './free-port.test-data.ts';
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
 const SERVER = /^npm run env-server(?: -- (.*))?$/;
-const SERVICE = /^(python3|node) (docs\/examples\/\S+) --port (\d+)$/;
+const SERVICE = /^(python3|npx node) (docs\/examples\/\S+) --port (\d+)$/;
 const ASSIGNED = /^([A-Z][A-Z0-9_]*)=/gm;
 /** Port of the server in the pages. */
 const PAGE_PORT = '8080';
@@ -116,7 +116,7 @@ export async function walkThrough(t: Test, path: string, rules: WalkRules = {}):
       const [, command, file, port] = asService;
       const own = await walk.portFor(port);
       if (command === 'python3' && !python) walk.absent.add(port);
-      else await startProgram(t, command === 'node' ? process.execPath : command, [file, '--port', own]);
+      else await startProgram(t, command === 'npx node' ? process.execPath : command, [file, '--port', own]);
     } else if (!text.includes('curl')) {
       if (rules.otherCommands === 'run') {
         await walk.run(text, false);

@@ -23,7 +23,7 @@ const program = new Command('ragen')
       '  ragen diagnose runs/sokoban-seed-1',
       '  ragen evaluate runs/sokoban-seed-1 --policy checkpoint --policy random --policy optimal',
       '',
-      'An environment server must be running (ragen-env-server, or npm run env-server); set its address with `servers`.',
+      'Commands that play need a running environment server (ragen-env-server, or npm run env-server); set its address with `servers`.',
     ].join('\n'),
   );
 

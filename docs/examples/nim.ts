@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage } from 'node:http';
 import { parseArgs } from 'node:util';
 
 /**
- * An environment as a web service that keeps nothing: `node docs/examples/nim.ts --port 9002`.
+ * An environment as a web service that keeps nothing: `npx node docs/examples/nim.ts --port 9002`.
  *
  * Nim: a heap of stones, each side takes one to three, who takes the last one wins. The whole state travels with
  * every message (capability `snapshot`), so the environment server can remember, copy and repeat it, and any number

@@ -78,7 +78,7 @@ environment. The long mode takes as many as are asked for, says how far it is, a
 one that is named:
 
 \`\`\`sh
-RAGEN_FUZZ_TRIES=100000 RAGEN_FUZZ_ENVIRONMENT=Sokoban TAP_TIMEOUT=36000 node env-server/environments/fuzz.test.ts
+RAGEN_FUZZ_TRIES=100000 RAGEN_FUZZ_ENVIRONMENT=Sokoban TAP_TIMEOUT=36000 npx node env-server/environments/fuzz.test.ts
 \`\`\`
 
 \`RAGEN_FUZZ_SEED\` varies the tries. A hundred thousand take from a quarter of a minute (Bandit) to some fifteen minutes

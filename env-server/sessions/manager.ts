@@ -63,7 +63,7 @@ export class SessionManager implements SessionHost {
   /** Sessions of an earlier process are being resumed: operations wait for it. */
   resumption: Promise<void> | undefined;
   /** Told of every session that ends. */
-  onEnd: ((ended: EndedSession) => void) | undefined;
+  readonly endListeners = new Set<(ended: EndedSession, session: Session) => void>();
 
   /** @param clock or a function that gives its time, in milliseconds since the epoch */
   constructor(
@@ -354,7 +354,7 @@ export class SessionManager implements SessionHost {
     const ended = { id, owner, ending, reason, forgetAt };
     this.#ended.remember(ended);
     this.recorder?.ended(session, ended);
-    this.onEnd?.(ended);
+    for (const listener of this.endListeners) listener(ended, session);
     session.episode.dispose();
   }
 }

@@ -154,6 +154,25 @@ t.test('a bad word counts with a space in front where that is another first toke
   t.same(forbidden(), [4, 6]);
 });
 
+t.test('the bad words of several choices are tokenized once', async t => {
+  let tokenized = 0;
+  const encode = (word: string) => {
+    tokenized++;
+    return [word.length];
+  };
+  const create = (...badWords: string[]) =>
+    LogitsProcessor.create({ badWords }, new Int32Array(0), 8, encode)!;
+  for (let choice = 0; choice < 3; choice++) create('no', 'way');
+  t.equal(tokenized, 4);
+  const row = new Float32Array(8);
+  create('way').process(row);
+  t.same(
+    [...row.keys()].filter(id => row[id] === Number.NEGATIVE_INFINITY),
+    [3, 4],
+  );
+  t.equal(tokenized, 6);
+});
+
 const config = scratchConfig({
   vocabularySize: 20,
   hiddenSize: 16,

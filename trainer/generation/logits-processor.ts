@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { LogitSettings } from './generation.ts';
 
 /** Token ids of a text. */
@@ -57,7 +58,7 @@ export class LogitsProcessor {
       if (Number(id) < vocabularySize) continue;
       throw new RangeError(`logitBias names token ${id}, outside the vocabulary of ${vocabularySize}`);
     }
-    return new LogitsProcessor(settings, prompt, badWordsOf(settings.badWords ?? [], encode));
+    return new LogitsProcessor(settings, prompt, knownBadWords(settings.badWords ?? [], encode));
   }
 
   /** Changes a row of logits in place. */
@@ -114,6 +115,20 @@ function checkLogitSettings(settings: LogitSettings): void {
       `logitBias of ${id} must be from -${GREATEST_BIAS} to ${GREATEST_BIAS}, got ${bias}`,
     );
   }
+}
+
+/** The last list of bad words and its token ids, by tokenizer: the choices of a request, and the requests of a run, share one. */
+const lastBadWords = new WeakMap<
+  Encode,
+  { readonly words: readonly string[]; readonly ids: readonly BadWord[] }
+>();
+
+function knownBadWords(words: readonly string[], encode: Encode | undefined): readonly BadWord[] {
+  const last = encode && lastBadWords.get(encode);
+  if (last && isDeepStrictEqual(last.words, words)) return last.ids;
+  const ids = badWordsOf(words, encode);
+  if (encode && words.length > 0) lastBadWords.set(encode, { words, ids });
+  return ids;
 }
 
 /**

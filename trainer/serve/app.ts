@@ -71,7 +71,7 @@ export function createServeApp({ models, maxStreams, logLevel, ...who }: ServeAp
   app.get('/metrics', async (_, reply) =>
     reply.type(metrics.registry.contentType).send(await metrics.registry.metrics()),
   );
-  tokenizerRoutes(app, models);
+  tokenizerRoutes(app, models, capacity);
   adapterRoutes(app, models, access, name => metrics.forget(name));
   const host: CompletionHost = {
     model: name => models.named(name),

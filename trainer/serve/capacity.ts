@@ -36,6 +36,16 @@ export class Capacity {
     });
   }
 
+  /** Does work that takes places while it lasts. @throws ApiError 429 */
+  async during<T>(streams: number, work: () => Promise<T>): Promise<T> {
+    const leave = this.enter(streams);
+    try {
+      return await work();
+    } finally {
+      leave();
+    }
+  }
+
   /** Takes room for a request's body. @returns gives it back. @throws ApiError 429 */
   takeBody(bytes: number): () => void {
     if (this.#bodyBytes + bytes > this.#maxBodyBytes)

@@ -1,4 +1,5 @@
 import t from 'tap';
+import { until } from '../../test/until.test-data.ts';
 import { createServeApp } from './app.ts';
 import { ADMIN, goldenFolder, startServer } from './serve.test-data.ts';
 
@@ -149,6 +150,33 @@ t.test('requests beyond the capacity get 429 and Retry-After, and room when othe
   t.equal(refused[0].body.error.type, 'rate_limit_error');
   t.equal((await first).status, 200);
   t.equal((await request('POST', '/v1/completions', body)).status, 200);
+});
+
+t.test('a request has its places from before its prompt is tokenized', async t => {
+  const { models, request } = await startServer(t, folder, { maxStreams: 2 });
+  const { encoder } = models.base;
+  const { promise: tokenized, resolve: goOn } = Promise.withResolvers<void>();
+  encoder.encode = () => tokenized.then(() => [3]);
+  const bodies = { '/v1/completions': { prompt: 'a', max_tokens: 1 }, '/tokenize': { prompt: 'a' } };
+  const paths = Object.entries(bodies);
+  const open = paths.map(([path, body]) => request('POST', path, body));
+  const refusals = async () => Promise.all(paths.map(([path, body]) => request('POST', path, body)));
+  await until(async () => (await refusals()).every(({ status }) => status === 429));
+  goOn();
+  for (const reply of open) t.equal((await reply).status, 200);
+  for (const { status } of await refusals()) t.equal(status, 200, 'the places are free again');
+});
+
+t.test('more text of bad words than is tokenized next to sampling is refused', async t => {
+  const { request } = await startServer(t, folder);
+  const bad_words = Array(5).fill('x'.repeat(1000));
+  for (const path of ['/v1/completions', '/v1/chat/completions']) {
+    const messages = [{ role: 'user', content: 'a' }];
+    const body = path.includes('chat') ? { messages, bad_words } : { prompt: 'a', bad_words };
+    const { status, body: told } = await request('POST', path, body);
+    t.equal(status, 400);
+    t.match(told.error, { param: 'bad_words', message: /5000 characters together; 4096 are the most/ });
+  }
 });
 
 t.test('a server with a token lets in who has it', async t => {

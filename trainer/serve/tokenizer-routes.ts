@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { inSlices, type Sliced } from '../../shared/slices.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
+import type { Capacity } from './capacity.ts';
 import type { Models } from './models.ts';
 import { chatPrompt } from './openai/chat-prompt.ts';
 import { clientGone } from './openai/client-gone.ts';
@@ -15,7 +16,7 @@ const parseDetokenize = bodyParser(DetokenizeRequestSchema);
 const MOST_DETOKENIZED = 2 ** 17;
 
 /** `POST /tokenize` and `/detokenize`, as vLLM has them. */
-export function tokenizerRoutes(app: FastifyInstance, models: Models): void {
+export function tokenizerRoutes(app: FastifyInstance, models: Models, capacity: Capacity): void {
   app.post('/tokenize', async (request, reply) => {
     const body = parseTokenize(request.body);
     const model = models.named(body.model ?? undefined);
@@ -26,7 +27,9 @@ export function tokenizerRoutes(app: FastifyInstance, models: Models): void {
     }
     const text = messages === undefined ? prompt! : chatPrompt({ ...body, messages }, tokenizer);
     const param = messages === undefined ? 'prompt' : 'messages';
-    const tokens = await encoded(text, model, param, clientGone(request, reply).signal);
+    const tokens = await capacity.during(1, () =>
+      encoded(text, model, param, clientGone(request, reply).signal),
+    );
     return {
       count: tokens.length,
       max_model_len: maxSequenceLength,

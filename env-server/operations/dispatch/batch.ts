@@ -201,10 +201,9 @@ function later<T>(
   item: Pick<OperationInput, 'session_id'>,
   form: ReplyForm<T, unknown>,
 ): Promise<T> {
-  return result.then(
-    value => form.success(form.result(compiled, value)),
-    error => failure(error, request, item, form),
-  );
+  return result
+    .then(value => form.success(form.result(compiled, value)))
+    .catch(error => failure(error, request, item, form));
 }
 
 function failure<T>(error: unknown, request: BatchRequest, item: unknown, form: ReplyForm<T, unknown>): T {

@@ -179,10 +179,11 @@ class Connection<T, B, M> {
   #sendLater(asked: AskedFrame, bytes: number, reply: Promise<T | B>): void {
     this.#inFlight++;
     this.#socket.hold(bytes);
-    reply.then(
-      result => {
+    const written = reply.then(result => this.#protocol.success(asked.id, result));
+    written.then(
+      message => {
         this.#inFlight--;
-        this.#outgoing.send(this.#protocol.success(asked.id, result), asked.reads);
+        this.#outgoing.send(message, asked.reads);
         this.#socket.release(bytes);
       },
       error => {
@@ -220,7 +221,7 @@ class Connection<T, B, M> {
     }
     const call = newCall(this.#dispatcher.services, this.#principal, origin.trace);
     if (frame.op === 'batch') return this.#batch(frame, call, origin);
-    if (frame.op === 'watch') return this.#watch(frame);
+    if (frame.op === 'watch') return this.#watch(frame, origin);
     if (frame.op === 'unwatch') return this.#unwatch(frame);
     const { form } = this.#protocol;
     const compiled = this.#dispatcher.find(frame.op, ['batch', 'ping', 'watch', 'unwatch']);
@@ -231,7 +232,7 @@ class Connection<T, B, M> {
   }
 
   /** Answers with the sessions as they are, and goes on answering under the same id when they change. */
-  async #watch(frame: Frame): Promise<T> {
+  async #watch(frame: Frame, origin: Origin): Promise<T> {
     checkWatch(frame);
     const principal = this.#principal;
     const dispatcher = this.#dispatcher;
@@ -246,6 +247,8 @@ class Connection<T, B, M> {
       },
       send: message =>
         this.#outgoing.send(this.#protocol.success(frame.id as FrameId, written(message)), true),
+      failed: error =>
+        this.#fail({ id: frame.id as FrameId, origin, sessionId: undefined, reads: true }, error),
     });
     this.#feed = feed;
     const first = await feed.start();

@@ -114,6 +114,24 @@ t.test('what a grammar cannot keep to is refused by name', async t => {
   const large = { type: 'array', maxItems: 256, items: { type: 'string', maxLength: 512 } };
   await t.rejects(refused(large), /too many states/);
   await t.rejects(refused({ const: '€' }), /can be written with the tokens/);
+  const deep = `#${'/a'.repeat(65)}`;
+  await t.rejects(refused({ $ref: deep }), /a \$ref has more than 64 keys/);
+  for (const [required, message] of [
+    ['a', /required must be a list of names/],
+    [['a', 'b'], /required names "b", which is none of the properties/],
+    [[1], /required names 1, which is none of the properties/],
+  ] as const) {
+    await t.rejects(refused({ type: 'object', properties: { a: true }, required }), message);
+  }
+  await t.rejects(refused({ type: 'object', required: ['a'] }), /which is none of the properties/);
+});
+
+t.test('a schema that is too long is refused before it is looked at', async t => {
+  const anyOf = Array(10_000).fill({ $ref: '#/$defs/a' });
+  await t.rejects(
+    grammars.of({ $defs: { a: { pattern: 'a' } }, anyOf }),
+    /the schema has \d+ characters; 131072 are the most/,
+  );
 });
 
 t.test('a schema that takes too long is refused', async t => {

@@ -11,6 +11,8 @@ const MOST_KEPT = 32;
 /** Schemas that wait to be compiled. */
 const MOST_WAITING = 32;
 const RETRY_AFTER_S = 1;
+/** A schema in UTF-16 units of JSON: it becomes an automaton at once, while nobody else is answered. */
+const LONGEST_SCHEMA = 2 ** 17;
 /** Steps that a schema may take, see {@link StepBudget}. */
 const MOST_STEPS = 2 ** 22;
 /**
@@ -44,6 +46,12 @@ export class JsonGrammars {
   /** @throws ApiError 400 for a schema that an automaton of this vocabulary cannot hold, 429 when too many others wait */
   async of(schema: JsonObject): Promise<TextGrammar> {
     const key = JSON.stringify(schema);
+    if (key.length > LONGEST_SCHEMA) {
+      throw badRequest(
+        `the schema has ${key.length} characters; ${LONGEST_SCHEMA} are the most`,
+        'response_format',
+      );
+    }
     let known = this.#known.get(key);
     if (known === undefined) {
       if (this.#waiting >= MOST_WAITING) {

@@ -6,6 +6,8 @@ const FREE_DEPTH = 2;
 const DEEPEST_SCHEMA = 24;
 const LONGEST_STRING = 512;
 const MOST_ITEMS = 256;
+/** Keys of a `$ref`. */
+const DEEPEST_REFERENCE = 64;
 
 const DIGITS: readonly Range[] = [[0x30, 0x39]];
 const NOT_ZERO: readonly Range[] = [[0x31, 0x39]];
@@ -58,6 +60,8 @@ export function addSchema(automaton: CharacterAutomaton, from: number, schema: J
 class SchemaWriter {
   readonly #a: CharacterAutomaton;
   readonly #root: JsonObject;
+  /** What schemas of objects require, which many `$ref`s may lead to. */
+  readonly #required = new Map<JsonObject, ReadonlySet<string>>();
 
   constructor(automaton: CharacterAutomaton, root: JsonObject) {
     this.#a = automaton;
@@ -134,11 +138,11 @@ class SchemaWriter {
     const a = this.#a;
     const { additionalProperties: more } = schema;
     const properties = Object.entries((schema.properties ?? {}) as JsonObject);
+    const required = this.#requiredOf(schema);
     if (properties.length === 0 && more !== false) return this.#members(from, more, depth);
     if (more !== undefined && typeof more !== 'boolean') {
       throw new RangeError('additionalProperties with a schema does not go with properties');
     }
-    const required = new Set((schema.required ?? []) as readonly string[]);
     let unbegun: number | null = a.text(from, '{');
     let begun: number | null = null;
     for (const [name, value] of properties) {
@@ -154,6 +158,23 @@ class SchemaWriter {
     const end = a.state();
     for (const state of ends) a.link(a.text(state, '}'), end);
     return end;
+  }
+
+  /** @throws RangeError for what is no list of its properties */
+  #requiredOf(schema: JsonObject): ReadonlySet<string> {
+    const known = this.#required.get(schema);
+    if (known !== undefined) return known;
+    const { required = [], properties = {} } = schema;
+    if (!Array.isArray(required)) throw new RangeError('required must be a list of names');
+    const other = required.find(
+      name => typeof name !== 'string' || !Object.hasOwn(properties as object, name),
+    );
+    if (other !== undefined) {
+      throw new RangeError(`required names ${JSON.stringify(other)}, which is none of the properties`);
+    }
+    const names = new Set(required as string[]);
+    this.#required.set(schema, names);
+    return names;
   }
 
   /** An object whose properties have any names. */
@@ -243,6 +264,8 @@ class SchemaWriter {
     if (reference === '#') return this.#root;
     const path =
       typeof reference === 'string' && reference.startsWith('#/') ? reference.slice(2).split('/') : null;
+    if ((path?.length ?? 0) > DEEPEST_REFERENCE)
+      throw new RangeError(`a $ref has more than ${DEEPEST_REFERENCE} keys`);
     let value: Json | undefined = path === null ? undefined : this.#root;
     for (const key of path ?? []) {
       value = Object.hasOwn((value ?? {}) as object, key) ? (value as JsonObject)[key] : undefined;

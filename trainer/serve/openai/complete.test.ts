@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { StreamedToken } from '../../generation/generation.ts';
-import { completionWork, stream } from './complete.ts';
+import { complete, completionWork, stream } from './complete.ts';
 import type { LanguageModel } from './language-model.ts';
 import type { EventStream } from './sse.ts';
 
@@ -50,4 +50,29 @@ t.test('others are answered while a stream of many choices is written', async t 
   clearImmediate(timer);
   t.ok(written.length >= CHOICES);
   t.ok(others > 1, `${others} turns of the event loop`);
+});
+
+t.test('a prompt is scored once for all its choices, and no further one for a client that left', async t => {
+  const scored: number[] = [];
+  const gone = new AbortController();
+  const scoring = {
+    ...slow,
+    async score(prompt: readonly number[]) {
+      scored.push(prompt[0]);
+      if (prompt[0] === 5) gone.abort(new Error('the client left'));
+      return Float32Array.of(-prompt[0]);
+    },
+  } as unknown as LanguageModel;
+  const request = { prompt: [3], n: 3, echo: true, logprobs: 1, max_tokens: 0 };
+  const work = (prompts: number[][]) => completionWork(request, scoring, prompts);
+  const reply = JSON.parse(await complete(work([[3], [4]]), gone.signal));
+  t.same(scored, [3, 4]);
+  t.same(
+    reply.choices.map(
+      (one: { logprobs: { token_logprobs: (number | null)[] } }) => one.logprobs.token_logprobs.length,
+    ),
+    [1, 1, 1, 1, 1, 1],
+  );
+  await t.rejects(complete(work([[5], [6]]), gone.signal), { message: 'the client left' });
+  t.same(scored, [3, 4, 5]);
 });

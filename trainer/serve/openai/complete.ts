@@ -38,13 +38,10 @@ export interface Work {
 export function chatWork(
   request: ChatRequest,
   model: LanguageModel,
-  mostChoices: number,
   prompt: readonly number[],
   json?: TextGrammar,
 ): Work {
   const options = chatOptions(request, model, json);
-  if (options.n > mostChoices)
-    throw badRequest(`n is more than the ${mostChoices} choices of this server`, 'n');
   const tools = (request.tools?.length ?? 0) > 0 && request.tool_choice !== 'none';
   const choices = Array.from({ length: options.n }, (_, i) => new Choice(i, prompt, model, options, tools));
   return { kind: 'chat', model, options, choices, echo: false, promptOnly: false };
@@ -86,9 +83,9 @@ export async function complete(work: Work, signal: AbortSignal): Promise<string>
   const { kind, model, options, choices } = work;
   const { prefix, whole } = OBJECTS[kind];
   const head = replyHead(prefix, whole, model);
-  if (work.promptOnly) return JSON.stringify({ ...head, ...(await promptsAlone(work)) });
+  if (work.promptOnly) return JSON.stringify({ ...head, ...(await promptsAlone(work, signal)) });
   await Promise.all(choices.map(choice => choice.run(signal)));
-  const echoes = kind === 'chat' ? [] : await Promise.all(choices.map(choice => echoOf(work, choice)));
+  const echoes = kind === 'chat' ? [] : await echoesOf(work, signal);
   const told = await inSlices(choicesAsJson(work, echoes));
   const rest = {
     usage: usageOf(choices, options.n),
@@ -98,10 +95,7 @@ export async function complete(work: Work, signal: AbortSignal): Promise<string>
   return `${first},"choices":[${told.join()}],${last}`;
 }
 
-function* choicesAsJson(
-  { kind, model, options, choices }: Work,
-  echoes: readonly (Echo | undefined)[],
-): Sliced<string[]> {
+function* choicesAsJson({ kind, model, options, choices }: Work, echoes: readonly Echo[]): Sliced<string[]> {
   const told: string[] = [];
   for (const [i, choice] of choices.entries()) {
     const delta = choice.take();
@@ -118,23 +112,37 @@ function* choicesAsJson(
 }
 
 /** The prompts of a request for no tokens. */
-async function promptsAlone(work: Work): Promise<{ readonly choices: object[]; readonly usage: Usage }> {
+async function promptsAlone(
+  work: Work,
+  signal: AbortSignal,
+): Promise<{ readonly choices: object[]; readonly usage: Usage }> {
   const { choices, model, options } = work;
-  const told = await Promise.all(
-    choices.map(async choice => {
-      const nothing = { text: '', calls: [], tokens: [] };
-      const echo = await echoOf(work, choice);
-      const one = completionChoice(choice, nothing, model, options, { echo });
-      return { ...one, finish_reason: 'length' };
-    }),
-  );
+  const nothing = { text: '', calls: [], tokens: [] };
+  const echoes = await echoesOf(work, signal);
+  const told = choices.map((choice, i) => ({
+    ...completionChoice(choice, nothing, model, options, { echo: echoes[i] }),
+    finish_reason: 'length',
+  }));
   return { choices: told, usage: usageOf(choices, options.n) };
 }
 
-async function echoOf({ model, options, echo }: Work, { prompt }: Choice): Promise<Echo | undefined> {
-  if (!echo) return undefined;
-  const text = model.tokenizer.decode(prompt, { skipSpecial: options.skipSpecial });
-  return options.logProbs ? { text, logProbs: await model.score!(prompt) } : { text };
+/** What is repeated in front of each choice. Prompts are scored one after the other, each once however many choices it has. */
+async function echoesOf(
+  { model, options, echo, choices }: Work,
+  signal: AbortSignal,
+): Promise<readonly Echo[]> {
+  const echoes: Echo[] = [];
+  for (const [i, { prompt }] of echo ? choices.entries() : []) {
+    if (i % options.n > 0) {
+      echoes.push(echoes[i - 1]);
+      continue;
+    }
+    await othersFirst();
+    signal.throwIfAborted();
+    const text = model.tokenizer.decode(prompt, { skipSpecial: options.skipSpecial });
+    echoes.push(options.logProbs ? { text, logProbs: await model.score!(prompt) } : { text });
+  }
+  return echoes;
 }
 
 /**

@@ -12,6 +12,8 @@ const LARGEST_GRAMMAR = 2 ** 20;
 const GREATEST_RANDOM_SEED = 2 ** 31;
 /** Tokens of a text completion unless the request says otherwise, as OpenAI and vLLM have it. */
 const COMPLETION_TOKENS = 16;
+/** Of all bad words together, in UTF-16 units: the workers tokenize them, while no token is sampled there. */
+const LONGEST_BAD_WORDS = 4096;
 const ANY_JSON: JsonObject = { type: 'object' };
 
 /** How the choices of a request are sampled and told. */
@@ -89,7 +91,7 @@ function commonOptions(
       presencePenalty: request.presence_penalty ?? 0,
       frequencyPenalty: request.frequency_penalty ?? 0,
       logitBias: biasOf(request, model),
-      badWords: request.bad_words ?? [],
+      badWords: checkedBadWords(request.bad_words ?? []),
       maxNewTokens,
       stopTokenIds: [...(ignore_eos ? [] : model.stopTokenIds), ...(stop_token_ids ?? [])],
       ...(stop ? { stopStrings: typeof stop === 'string' ? [stop] : stop } : {}),
@@ -100,6 +102,16 @@ function commonOptions(
     includeStop: request.include_stop_str_in_output === true,
     skipSpecial: request.skip_special_tokens ?? true,
   };
+}
+
+/** @throws ApiError 400 for more text than is tokenized next to sampling */
+function checkedBadWords(words: readonly string[]): readonly string[] {
+  const length = words.reduce((sum, word) => sum + word.length, 0);
+  if (length <= LONGEST_BAD_WORDS) return words;
+  throw badRequest(
+    `bad_words have ${length} characters together; ${LONGEST_BAD_WORDS} are the most`,
+    'bad_words',
+  );
 }
 
 /** @throws ApiError 400 for a token that the model does not have */

@@ -42,7 +42,7 @@ t.test('others are answered while a long text is tokenized', async t => {
 });
 
 t.test(
-  'of the texts that wait the shortest is next, and those of clients that left are not tokenized',
+  'of texts that come together the shortest is next, and those of clients that left are not tokenized',
   async t => {
     const encoder = encoderOf();
     const order: number[] = [];
@@ -58,6 +58,19 @@ t.test(
     t.same(order, [200_000, 10_000, 20_000, 30_000]);
   },
 );
+
+t.test('a text is not overtaken for ever by shorter ones', async () => {
+  const encoder = encoderOf();
+  let isDone = false;
+  const first = encoder.encode(text(100_000), PLENTY);
+  const long = encoder.encode(text(40_000), PLENTY).then(() => {
+    isDone = true;
+  });
+  const ahead = async () => {
+    while (!isDone) await encoder.encode(text(LONGEST_AT_ONCE + 1), PLENTY);
+  };
+  await Promise.all([first, long, ahead(), ahead(), ahead()]);
+});
 
 t.test('a text with far too many tokens is known by its beginning', async t => {
   let tokenized = 0;

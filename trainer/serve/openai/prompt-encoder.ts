@@ -4,6 +4,8 @@ import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 const WORKER = new URL('./encoder-worker.ts', import.meta.url);
 /** Longest text, in UTF-16 units, that is tokenized at once: some ten milliseconds. Longer ones are for the thread. */
 export const LONGEST_AT_ONCE = 8192;
+/** What a text takes, for its place in the line. */
+const MS_A_CHARACTER = 0.001;
 /** Characters of a text that are looked at first, for each token that there may be. */
 const CHARACTERS_A_TOKEN = 8;
 
@@ -20,13 +22,16 @@ export interface EncoderReply {
 }
 
 interface Waiting extends EncoderRequest {
+  /** The next text is that with the least of it, in milliseconds of the process's clock. */
+  readonly due: number;
   readonly resolve: (ids: ArrayLike<number> | undefined) => void;
   readonly reject: (error: unknown) => void;
 }
 
 /**
  * Tokenizes the prompts of many clients. A megabyte takes seconds, so long texts are for a thread with a tokenizer of its own,
- * which starts with the first of them and takes the shortest one next. Meanwhile all others are answered.
+ * which starts with the first of them; meanwhile all others are answered. Next is the text that was first to come, were a long
+ * one to come later by about the time that it takes: short ones go ahead, but nobody is overtaken for long.
  */
 export class PromptEncoder {
   readonly #tokenizer: Tokenizer;
@@ -49,7 +54,8 @@ export class PromptEncoder {
     signal?.throwIfAborted();
     if (this.#closed) throw new Error('the encoder is closed');
     const { promise, resolve, reject } = Promise.withResolvers<ArrayLike<number> | undefined>();
-    const waiting: Waiting = { text, most, resolve, reject };
+    const due = performance.now() + MS_A_CHARACTER * text.length;
+    const waiting: Waiting = { text, most, due, resolve, reject };
     const abort = () => {
       this.#waiting.delete(waiting);
       reject(signal?.reason);
@@ -76,13 +82,13 @@ export class PromptEncoder {
 
   #next(): void {
     if (this.#current || this.#waiting.size === 0) return;
-    const shortest = [...this.#waiting].reduce((a, b) => (b.text.length < a.text.length ? b : a));
-    this.#waiting.delete(shortest);
-    this.#current = shortest;
+    const next = [...this.#waiting].reduce((a, b) => (b.due < a.due ? b : a));
+    this.#waiting.delete(next);
+    this.#current = next;
     this.#worker ??= this.#start();
     // An idle thread does not keep the program alive.
     this.#worker.ref();
-    this.#worker.postMessage({ text: shortest.text, most: shortest.most } satisfies EncoderRequest);
+    this.#worker.postMessage({ text: next.text, most: next.most } satisfies EncoderRequest);
   }
 
   #start(): Worker {

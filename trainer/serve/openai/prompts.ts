@@ -4,6 +4,25 @@ import { ApiError, badRequest } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
 import type { ChatRequest, CompletionRequest } from './schemas.ts';
 
+/** Places that a chat takes: one for each choice. @throws ApiError 400 for more than there are */
+export function chatPlaces({ n }: ChatRequest, mostChoices: number): number {
+  if ((n ?? 1) <= mostChoices) return n ?? 1;
+  throw badRequest(`n is more than the ${mostChoices} choices of this server`, 'n');
+}
+
+/** Places that a request takes: one for each choice of each prompt. @throws ApiError 400 for more than there are */
+export function completionPlaces(request: CompletionRequest, mostChoices: number): number {
+  const { length } = severalPrompts(request);
+  const n = request.n ?? 1;
+  if (length * n <= mostChoices) return length * n;
+  throw badRequest(`${length} prompts times n = ${n} are more than ${mostChoices} choices`, 'prompt');
+}
+
+function severalPrompts({ prompt }: CompletionRequest): readonly (string | readonly number[])[] {
+  const isList = Array.isArray(prompt) && typeof prompt[0] !== 'number';
+  return (isList ? prompt : [prompt]) as readonly (string | readonly number[])[];
+}
+
 /**
  * The token ids of a conversation.
  * @param signal aborted when the client went away
@@ -21,26 +40,15 @@ export async function conversationPrompt(
 /**
  * The token ids of each prompt of a completion request; others are answered between them.
  * @param signal aborted when the client went away
- * @throws ApiError 400 for more prompts than there can be choices, or one that does not fit the context
+ * @throws ApiError 400 for a prompt that does not fit the context
  */
 export async function completionPrompts(
-  { prompt, n }: CompletionRequest,
+  request: CompletionRequest,
   model: LanguageModel,
-  mostChoices: number,
   signal: AbortSignal,
 ): Promise<(readonly number[])[]> {
-  const several = (Array.isArray(prompt) && typeof prompt[0] !== 'number' ? prompt : [prompt]) as (
-    | string
-    | number[]
-  )[];
-  if (several.length * (n ?? 1) > mostChoices) {
-    throw badRequest(
-      `${several.length} prompts times n = ${n ?? 1} are more than ${mostChoices} choices`,
-      'prompt',
-    );
-  }
   const prompts: (readonly number[])[] = [];
-  for (const one of several) {
+  for (const one of severalPrompts(request)) {
     if (prompts.length > 0) await othersFirst();
     const ids = typeof one === 'string' ? await encoded(one, model, 'prompt', signal) : one;
     prompts.push(checkedPrompt(ids, model));

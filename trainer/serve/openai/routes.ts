@@ -5,7 +5,7 @@ import { ApiError } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
 import { jsonGrammarOf } from './options.ts';
 import { bodyParser, fieldsWithoutEffect } from './parse.ts';
-import { completionPrompts, conversationPrompt } from './prompts.ts';
+import { chatPlaces, completionPlaces, completionPrompts, conversationPrompt } from './prompts.ts';
 import { usageOf } from './responses.ts';
 import { ChatRequestSchema, CompletionRequestSchema } from './schemas.ts';
 import { EventStream } from './sse.ts';
@@ -56,18 +56,18 @@ export function completionRoutes(app: FastifyInstance, prefix: string, host: Com
   app.post(`${prefix}/chat/completions`, async (request, reply) => {
     const body = parseChat(request.body);
     const model = () => host.model(body.model ?? undefined, request);
-    return answer(host, request, reply, async signal => {
+    return answer(host, request, reply, chatPlaces(body, host.mostChoices), async signal => {
       const json = await jsonGrammarOf(body, model());
       const prompt = await conversationPrompt(body, model(), signal);
-      return chatWork(body, model(), host.mostChoices, prompt, json);
+      return chatWork(body, model(), prompt, json);
     });
   });
   app.post(`${prefix}/completions`, async (request, reply) => {
     const body = parseCompletion(request.body);
     const model = () => host.model(body.model ?? undefined, request);
-    return answer(host, request, reply, async signal => {
+    return answer(host, request, reply, completionPlaces(body, host.mostChoices), async signal => {
       const json = await jsonGrammarOf(body, model());
-      const prompts = await completionPrompts(body, model(), host.mostChoices, signal);
+      const prompts = await completionPrompts(body, model(), signal);
       return completionWork(body, model(), prompts, json);
     });
   });
@@ -75,14 +75,17 @@ export function completionRoutes(app: FastifyInstance, prefix: string, host: Com
 
 /**
  * Samples what was asked for. A client that goes away ends the work.
+ * @param places that it takes, from before its prompts are tokenized
  * @param prepare checks the request and tokenizes its prompts
  */
 async function answer(
   host: CompletionHost,
   request: FastifyRequest,
   reply: FastifyReply,
+  places: number,
   prepare: (signal: AbortSignal) => Promise<Work>,
 ): Promise<FastifyReply> {
+  const leave = host.enter(places);
   const began = performance.now();
   const elapsed = () => (performance.now() - began) / 1000;
   const gone = clientGone(request, reply);
@@ -90,11 +93,11 @@ async function answer(
   try {
     work = await prepare(gone.signal);
   } catch (error) {
+    leave();
     if (!gone.signal.aborted) throw error;
     reply.hijack();
     return reply;
   }
-  const leave = host.enter(work.choices.length);
   const headers = headersOf(request);
   const open = () => {
     reply.hijack();
