@@ -93,7 +93,7 @@ export const PROBLEMS = {
     status: 409,
     title: 'The environment is in use',
     retryable: true,
-    advice: '`detail` says by what: close those sessions, or remove the environments composed from it.',
+    advice: '`detail` says by what: close those sessions, or remove your environments composed from it.',
   },
   episode_over: {
     status: 409,

@@ -271,7 +271,7 @@ export interface paths {
         post?: never;
         /**
          * Remove an environment of your own
-         * @description Refused with `environment_in_use` while sessions play it or environments are composed from it.
+         * @description Refused with `environment_in_use` while sessions play it or its owner has environments composed from it. Those that others have composed from it can no longer be played.
          */
         delete: operations["remove"];
         options?: never;

@@ -11,6 +11,15 @@ t.test('log lines are read as text', async t => {
     isWarning: true,
   });
   t.same(readLogLine('{"level":30,"msg":"ready"}'), { text: 'info: ready', isWarning: false });
+  t.same(
+    readLogLine(
+      '{"level":30,"msg":"\\u001b[31mred\\nfatal: gone\\u009b2J\\u2028","err":{"message":"a\\rb\\u007f"}}',
+    ),
+    {
+      text: 'info: \\u001b[31mred\\u000afatal: gone\\u009b2J\\u2028: a\\u000db\\u007f',
+      isWarning: false,
+    },
+  );
   for (const line of ['listening on http://127.0.0.1', '{"level":"x"}', '{half'])
     t.equal(readLogLine(line), undefined);
 });

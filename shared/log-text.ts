@@ -18,18 +18,28 @@ export interface LogText {
   readonly isWarning: boolean;
 }
 
-/** A line of JSON that pino wrote, for people: its level and message; undefined for any other line. */
+/** A line of JSON that pino wrote, for people: its level and message on one line; undefined for any other line. */
 export function readLogLine(line: string): LogText | undefined {
   if (!line.startsWith('{')) return undefined;
   try {
     const record = JSON.parse(line) as { level?: unknown; msg?: unknown; err?: { message?: unknown } };
     if (typeof record.level !== 'number') return undefined;
     const message = [record.msg, record.err?.message].filter(part => typeof part === 'string');
-    const text = `${LEVELS[record.level] ?? record.level}: ${[...new Set(message)].join(': ')}`;
+    const text = withoutControls(
+      `${LEVELS[record.level] ?? record.level}: ${[...new Set(message)].join(': ')}`,
+    );
     return { text, isWarning: record.level >= WARNING };
   } catch {
     return undefined;
   }
+}
+
+/** Messages have words of clients and services in them, which must neither steer a terminal nor pass for other lines. */
+function withoutControls(text: string): string {
+  return text.replace(
+    /[\p{Cc}\p{Zl}\p{Zp}]/gu,
+    character => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 }
 
 let output: LogOutput | undefined;

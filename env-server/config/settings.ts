@@ -1,5 +1,5 @@
 import { LOG_LEVELS, type LogLevel } from '../../shared/log.ts';
-import type { RegistrationLimits } from '../custom/registrations/registrations.ts';
+import type { RegistrationLimits } from '../custom/registrations/registration-limits.ts';
 import type { GuardSettings } from '../custom/remote/guard.ts';
 import { DEEPCODER_DEFAULTS } from '../environments/deepcoder/variables.ts';
 import type { SessionLimits } from '../sessions/limits/admission.ts';
@@ -143,6 +143,12 @@ export const SETTINGS: Declarations<Settings> = {
   ),
   maxBytesPerSession: bytes('most memory of one session, in bytes; 0 for a 64th of the heap limit'),
   maxCustomEnvironments: count(1000, 'most custom environments'),
+  maxCustomEnvironmentsPerClient: {
+    default: 0,
+    help: 'most custom environments of one token; 0 for three quarters of all',
+    minimum: 0,
+    integer: true,
+  },
   idleTtlSeconds: seconds(15 * 60, 'idle time after which a session expires unless it asked for another'),
   lifetimeSeconds: seconds(24 * 3600, 'time after which a session expires however busy it is'),
   goneSeconds: seconds(3600, 'how long ids of ended sessions answer 410 before 404'),

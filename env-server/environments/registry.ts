@@ -55,17 +55,21 @@ export interface Registry {
   register(environment: AnyEnvironment): void;
   /** Returns whether there was one. @throws Error for a built-in */
   remove(id: string): boolean;
+  /** Like {@link remove}, for an environment that stays registered: who asks for it is told. @throws Error for a built-in */
+  disable(id: string): void;
 }
 
 export class UnknownEnvironment extends Error {
   readonly id: string;
   readonly suggestions: readonly string[];
-  constructor(id: string, suggestions: readonly string[]) {
+  /** @param isDisabled it is registered, but cannot be made */
+  constructor(id: string, suggestions: readonly string[], isDisabled = false) {
     const hint =
       suggestions.length > 0
         ? `did you mean ${suggestions.join(', ')}?`
         : 'GET /v1/envs lists those there are';
-    super(`there is no environment ${JSON.stringify(id)}; ${hint}`);
+    const disabled = `${id} is registered but cannot be made any more; its owner may replace or remove it`;
+    super(isDisabled ? disabled : `there is no environment ${JSON.stringify(id)}; ${hint}`);
     this.name = 'UnknownEnvironment';
     this.id = id;
     this.suggestions = suggestions;
@@ -74,6 +78,7 @@ export class UnknownEnvironment extends Error {
 
 export function createRegistry(builtIn: readonly AnyEnvironment[] = BUILT_IN): Registry {
   const environments = new Map(builtIn.map(environment => [environment.spec.id, environment]));
+  const disabled = new Set<string>();
   const fixed = new Map([...environments.keys()].map((id, index) => [id, index]));
   const order = (id: string): number => fixed.get(id) ?? fixed.size;
   const comesAfter = (id: string, other: string): boolean =>
@@ -92,6 +97,7 @@ export function createRegistry(builtIn: readonly AnyEnvironment[] = BUILT_IN): R
     find: id => environments.get(id),
     get(id) {
       const environment = environments.get(id);
+      if (disabled.has(id)) throw new UnknownEnvironment(id, [], true);
       if (!environment) throw new UnknownEnvironment(id, closest(id, [...environments.keys()]));
       return environment;
     },
@@ -102,11 +108,18 @@ export function createRegistry(builtIn: readonly AnyEnvironment[] = BUILT_IN): R
         throw new Error(`an environment id reads [namespace/]Name-vN, got ${JSON.stringify(id)}`);
       }
       refuseBuiltIn(id);
+      disabled.delete(id);
       environments.set(id, environment);
     },
     remove(id) {
       refuseBuiltIn(id);
+      disabled.delete(id);
       return environments.delete(id);
+    },
+    disable(id) {
+      refuseBuiltIn(id);
+      environments.delete(id);
+      disabled.add(id);
     },
   };
 }

@@ -1,3 +1,4 @@
+import type { JsonObject } from '../../../shared/json.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import type { StoredEnvironment } from '../../persistence/stored-environment.ts';
 import { Problem } from '../../problems.ts';
@@ -15,42 +16,63 @@ export function editionOf(all: StoredEnvironments, envId: string): string {
   return isComposed(stored.definition) ? `${own}/${editionOf(all, stored.definition.env_id)}` : own;
 }
 
-/** What is composed from an environment directly. */
+/** What is composed from an environment, directly or not; each after the one that it is composed from. */
 export function dependentsOf(all: StoredEnvironments, envId: string): StoredEnvironment[] {
-  return [...all.values()].filter(
-    ({ kind, definition }) => kind === 'composed' && definition.env_id === envId,
-  );
+  const composed = [...all.values()].filter(({ kind }) => kind === 'composed');
+  const directOf = (base: string) => composed.filter(({ definition }) => definition.env_id === base);
+  const found = directOf(envId);
+  for (const one of found) found.push(...directOf(one.envId).filter(other => !found.includes(other)));
+  return found;
+}
+
+/** Whom the environment belongs to that a definition is composed from, as facts that are stored with it. */
+export function baseFacts(definition: Definition, all: StoredEnvironments): JsonObject {
+  const base = isComposed(definition) ? all.get(definition.env_id) : undefined;
+  return base ? { base_owner: base.owner } : {};
 }
 
 /**
- * Environments composed from this one, directly or not, made again around it.
- * @throws Problem `environment_in_use` where one no longer fits
+ * An id that was freed may be registered by anybody: nobody else may take the place of the environment that another one
+ * is composed from.
+ * @throws Error
  */
-export function rebuildAround(
+export function requireBaseOwner({ definition, facts }: StoredEnvironment, all: StoredEnvironments): void {
+  const base = isComposed(definition) ? all.get(definition.env_id) : undefined;
+  if (!base || facts.base_owner === undefined || facts.base_owner === base.owner) return;
+  throw new Error(`${base.envId} belongs to ${base.owner} now, no longer to ${facts.base_owner}`);
+}
+
+/**
+ * Looks whether what its owner has composed from an environment still fits it as changed. What others have composed does
+ * not count: it would let them hold on to it.
+ * @throws Problem `environment_in_use`
+ */
+export function refuseMisfits(
   changed: AnyEnvironment,
+  owner: string,
   all: StoredEnvironments,
   context: BuildContext,
-): AnyEnvironment[] {
+): void {
   const { registry } = context;
-  const made = new Map([[changed.spec.id, changed]]);
-  const around = {
-    ...context,
-    registry: { ...registry, get: (id: string) => made.get(id) ?? registry.get(id) },
+  const made = new Map<string, AnyEnvironment | undefined>([[changed.spec.id, changed]]);
+  const get = (id: string): AnyEnvironment => {
+    const environment = made.has(id) ? made.get(id) : registry.get(id);
+    if (!environment) throw new Error(`${id} would no longer fit`);
+    return environment;
   };
-  const queue = dependentsOf(all, changed.spec.id);
-  for (const { envId, definition, facts } of queue) {
+  const around = { ...context, registry: { ...registry, get } };
+  for (const { envId, definition, facts, owner: theirs } of dependentsOf(all, changed.spec.id)) {
     try {
       made.set(envId, buildEnvironment(envId, definition as unknown as Definition, facts, around));
     } catch (error) {
+      made.set(envId, undefined);
+      if (theirs !== owner) continue;
       throw new Problem(
         'environment_in_use',
         `${envId} is composed from ${changed.spec.id} and would no longer fit: ${(error as Error).message}`,
       );
     }
-    queue.push(...dependentsOf(all, envId));
   }
-  made.delete(changed.spec.id);
-  return [...made.values()];
 }
 
 /** @throws Problem `invalid_request` where an environment would be composed from itself */

@@ -4,7 +4,7 @@ import type { StoredEnvironment } from '../../persistence/stored-environment.ts'
 import { type BuildContext, buildEnvironment } from '../builder.ts';
 import type { Definition } from '../definitions/definition.ts';
 import { Endpoint } from '../remote/endpoint.ts';
-import { dependentsOf, type StoredEnvironments } from './compositions.ts';
+import { dependentsOf, requireBaseOwner, type StoredEnvironments } from './compositions.ts';
 
 /** The custom environments that a process knows of, offered in its registry as far as they can be made. */
 export class CustomRegistry {
@@ -30,7 +30,7 @@ export class CustomRegistry {
     for (const [envId, gone] of this.#stored) {
       if (present.has(envId)) continue;
       this.#stored.delete(envId);
-      if (registry.find(envId)) registry.remove(envId);
+      registry.remove(envId);
       affected.push(gone);
     }
     for (const row of rows) {
@@ -43,8 +43,14 @@ export class CustomRegistry {
     this.#offer(affected.filter(({ envId }) => present.has(envId)));
   }
 
-  /** Makes and offers environments. One that cannot be made is logged and left out, not removed from the store. */
+  /**
+   * Makes and offers environments. One that cannot be made is logged and left out, not removed from the store; who asks
+   * for it is told so.
+   */
   #offer(all: readonly StoredEnvironment[]): void {
+    const { registry } = this.#context;
+    // None may be made from what another one was before.
+    for (const { envId } of all) if (!registry.isBuiltIn(envId)) registry.disable(envId);
     const failures = new Map<StoredEnvironment, unknown>();
     // One may be composed from another that comes later.
     let waiting = all;
@@ -52,7 +58,7 @@ export class CustomRegistry {
       before = waiting.length;
       waiting = waiting.filter(stored => {
         try {
-          this.#context.registry.register(this.#build(stored));
+          registry.register(this.#build(stored));
           return false;
         } catch (error) {
           failures.set(stored, error);
@@ -69,7 +75,9 @@ export class CustomRegistry {
     }
   }
 
-  #build({ envId, definition, facts }: StoredEnvironment): AnyEnvironment {
+  #build(stored: StoredEnvironment): AnyEnvironment {
+    const { envId, definition, facts } = stored;
+    requireBaseOwner(stored, this.#stored);
     this.#warnOfHeaders(envId, definition as unknown as Definition);
     return buildEnvironment(envId, definition as unknown as Definition, facts, this.#context);
   }
@@ -85,16 +93,23 @@ export class CustomRegistry {
     }
   }
 
-  /** Offers an environment that was made already, and others that were made again because of it. */
-  put(stored: StoredEnvironment, environments: readonly AnyEnvironment[]): void {
-    this.#stored.set(stored.envId, stored);
-    for (const environment of environments) this.#context.registry.register(environment);
+  /**
+   * Offers an environment that was made already, and makes anew what is composed from it.
+   * @param environment undefined where it cannot be made
+   */
+  put(stored: StoredEnvironment, environment: AnyEnvironment | undefined): void {
+    const { envId } = stored;
+    this.#stored.set(envId, stored);
+    if (environment) this.#context.registry.register(environment);
+    else this.#context.registry.disable(envId);
+    this.#offer(dependentsOf(this.#stored, envId));
   }
 
-  /** From now on it is not offered. */
+  /** From now on neither it nor what is composed from it is offered. */
   take(envId: string): void {
-    this.#stored.delete(envId);
+    if (!this.#stored.delete(envId)) return;
     this.#context.registry.remove(envId);
+    this.#offer(dependentsOf(this.#stored, envId));
   }
 }
 

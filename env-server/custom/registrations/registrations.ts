@@ -12,18 +12,13 @@ import type { BuildContext } from '../builder.ts';
 import type { Definition } from '../definitions/definition.ts';
 import { hasLiteralHeaders } from '../remote/secrets.ts';
 import { type AuditedAttempt, AuditTrail } from './audit-trail.ts';
-import { dependentsOf, editionOf, rebuildAround, refuseCircle } from './compositions.ts';
+import { baseFacts, dependentsOf, editionOf, refuseCircle, refuseMisfits } from './compositions.ts';
 import { CustomRegistry } from './custom-registry.ts';
+import { type RegistrationLimits, requirePlace } from './registration-limits.ts';
 import { Trials } from './trials.ts';
 
-/** When it is worth a try whether somebody has removed an environment. */
-const RETRY_AFTER_SECONDS = 60;
 /** How soon a process offers what another one has registered. */
 const REFRESH_MS = 1000;
-
-export interface RegistrationLimits {
-  readonly maxCustomEnvironments: number;
-}
 
 export interface RegistrationParts {
   readonly context: BuildContext;
@@ -50,8 +45,8 @@ export class Registrations {
   readonly audit: AuditTrail;
   readonly #trials: Trials;
   readonly #customRegistry: CustomRegistry;
-  /** Ids that somebody is registering or replacing now. */
-  readonly #underWay = new Set<string>();
+  /** Ids that somebody is registering, replacing or removing now, with the owner of each. */
+  readonly #underWay = new Map<string, string>();
   #warned = false;
   #watch: NodeJS.Timeout | undefined;
 
@@ -127,20 +122,14 @@ export class Registrations {
     if (this.#customRegistry.all.has(envId) || this.#underWay.has(envId) || context.registry.find(envId)) {
       throw exists(envId);
     }
-    if (this.#customRegistry.all.size + this.#underWay.size >= limits.maxCustomEnvironments) {
-      throw new Problem(
-        'too_many_environments',
-        `the server holds ${limits.maxCustomEnvironments} custom environments, the most it may have`,
-        { retryAfterSeconds: RETRY_AFTER_SECONDS },
-      );
-    }
+    requirePlace(limits, this.#owners(), principal.name);
     return this.#accept(principal, 'register', envId, definition, undefined);
   }
 
   /**
    * Gives an id another definition. Sessions that are open go on with the old one.
    * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`, `invalid_request`, `check_failed`,
-   * `environment_in_use` where environments composed from it no longer fit
+   * `environment_in_use` where what its owner has composed from it would no longer fit
    */
   replace(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
     return this.#audited({ principal, action: 'replace', envId, definition }, () =>
@@ -157,7 +146,7 @@ export class Registrations {
   }
 
   /**
-   * Withdraws an environment.
+   * Withdraws an environment. What others have composed from it can no longer be played.
    * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`, `environment_in_use`
    */
   remove(principal: Principal, envId: string): Promise<void> {
@@ -176,7 +165,9 @@ export class Registrations {
     if (sessions > 0) {
       throw new Problem('environment_in_use', `${sessions} open sessions play ${envId}; close them first`);
     }
-    const dependents = dependentsOf(this.#customRegistry.all, envId);
+    const dependents = dependentsOf(this.#customRegistry.all, envId).filter(
+      ({ owner }) => owner === known.owner,
+    );
     if (dependents.length > 0) {
       const names = dependents.map(({ envId }) => envId).join(', ');
       throw new Problem('environment_in_use', `${names} is composed from ${envId}; remove that first`);
@@ -190,9 +181,9 @@ export class Registrations {
   /** From now on nobody opens sessions of it, unless it cannot be removed from the store. */
   async #withdraw(principal: Principal, known: StoredEnvironment): Promise<void> {
     const { store, context } = this.#parts;
-    const { envId, definition } = known;
+    const { envId, definition, owner } = known;
     const environment = context.registry.find(envId);
-    this.#underWay.add(envId);
+    this.#underWay.set(envId, owner);
     this.#customRegistry.take(envId);
     try {
       const entry = this.audit.accepted({ principal, action: 'remove', envId, definition });
@@ -200,7 +191,7 @@ export class Registrations {
       // What was registered elsewhere meanwhile may have brought it back.
       this.#customRegistry.take(envId);
     } catch (error) {
-      this.#customRegistry.put(known, environment ? [environment] : []);
+      this.#customRegistry.put(known, environment);
       throw error;
     } finally {
       this.#underWay.delete(envId);
@@ -234,28 +225,37 @@ export class Registrations {
     const { context, store, now } = this.#parts;
     const plain = given as unknown as JsonObject;
     const definition = context.network.secrets.seal(envId, plain) as unknown as Definition;
-    refuseCircle(envId, definition, this.#customRegistry.all);
-    this.#underWay.add(envId);
+    const { all } = this.#customRegistry;
+    refuseCircle(envId, definition, all);
+    const owner = known?.owner ?? principal.name;
+    this.#underWay.set(envId, owner);
     try {
       const { environment, facts, report } = await this.#trials.tryOut(principal.name, envId, definition);
-      const rebuilt = rebuildAround(environment, this.#customRegistry.all, context);
+      refuseMisfits(environment, owner, all, context);
       const stored: StoredEnvironment = {
         envId,
         kind: definition.kind,
         definition: definition as unknown as JsonObject,
-        facts,
-        owner: known?.owner ?? principal.name,
+        facts: { ...facts, ...baseFacts(definition, all) },
+        owner,
         revision: (known?.revision ?? 0) + 1,
         registeredAt: known?.registeredAt ?? now(),
         replacedAt: known ? now() : null,
       };
       const entry = this.audit.accepted({ principal, action, envId, definition });
       if (!(await store.putEnvironment(stored, entry))) throw exists(envId);
-      this.#customRegistry.put(stored, [environment, ...rebuilt]);
+      this.#customRegistry.put(stored, environment);
       return { stored, report };
     } finally {
       this.#underWay.delete(envId);
     }
+  }
+
+  /** Of every environment there is or that somebody is registering. */
+  #owners(): readonly string[] {
+    const owners = new Map(this.#underWay);
+    for (const { envId, owner } of this.#customRegistry.all.values()) owners.set(envId, owner);
+    return [...owners.values()];
   }
 
   /** @throws Problem unless this principal may change the environment */

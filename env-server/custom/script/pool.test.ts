@@ -1,3 +1,4 @@
+import type { Worker } from 'node:worker_threads';
 import t from 'tap';
 import { Problem } from '../../problems.ts';
 import { ScriptPool } from './pool.ts';
@@ -100,6 +101,40 @@ t.test('a script that keeps reaching its limits is paused for a while', async t 
   t.equal(await codeOf(pool.call(script, harmless)), 'none');
   t.equal(await codeOf(pool.call(script, STEP)), 'script_limit');
   t.equal(await codeOf(pool.call(script, harmless)), 'none');
+});
+
+t.test('a script whose calls end their worker again and again is paused for a while', async t => {
+  let workers = 0;
+  const onWorker = (worker: Worker) => {
+    workers++;
+    worker.terminate();
+  };
+  process.on('worker', onWorker);
+  t.teardown(() => process.off('worker', onWorker));
+  const pool = new ScriptPool(settings);
+  t.teardown(() => pool.close());
+  const script = pool.script('test/Fatal-v0', counting);
+  for (let i = 0; i < 5; i++) t.equal(await codeOf(pool.call(script, STEP)), 'environment_fault');
+  t.equal(await codeOf((async () => pool.call(script, STEP))()), 'too_many_requests');
+  t.equal(workers, 5, 'no worker was started for the call that was refused');
+});
+
+t.test('a script that throws odd values leaves its worker to the others', async t => {
+  let workers = 0;
+  const onWorker = () => workers++;
+  process.on('worker', onWorker);
+  t.teardown(() => process.off('worker', onWorker));
+  const pool = new ScriptPool({ ...settings, workers: 1 });
+  t.teardown(() => pool.close());
+  for (const value of [
+    '{ name: { toString: 1, valueOf: 1 } }',
+    'Promise.resolve(1)',
+    '(() => { let a = []; for (let i = 0; i < 1e3; i++) a = [a]; return a; })()',
+  ]) {
+    const script = pool.script('test/Odd-v0', withStep(`throw ${value};`));
+    t.equal(await codeOf(pool.call(script, STEP)), 'environment_fault', value);
+  }
+  t.equal(workers, 1);
 });
 
 t.test('faults of a script are told by its name', async t => {

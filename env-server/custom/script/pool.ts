@@ -16,7 +16,7 @@ const WORKER = new URL('./worker.ts', import.meta.url);
 const MAX_SCRIPTS_PER_WORKER = 16;
 /** Calls of one script that may wait. */
 const MAX_QUEUE_LENGTH = 10_000;
-/** Limits reached in a row after which a script is paused. */
+/** Calls in a row that reached a limit or lost their worker, after which a script is paused. */
 const TRIP_AFTER = 5;
 const BYTES_PER_MB = 1024 * 1024;
 const MS_PER_S = 1000;
@@ -126,7 +126,7 @@ export class ScriptPool {
     if (pause > 0) {
       throw new Problem(
         'too_many_requests',
-        `${script.name} reached its limits ${TRIP_AFTER} times in a row and is paused for ${Math.ceil(pause / MS_PER_S)} s`,
+        `${script.name} reached its limits or ended its worker ${TRIP_AFTER} times in a row and is paused for ${Math.ceil(pause / MS_PER_S)} s`,
         { retryAfterSeconds: pause / MS_PER_S },
       );
     }
@@ -272,8 +272,13 @@ export class ScriptPool {
     if (call && this.#closed) call.reject(stopped());
     else if (call) {
       const limit = member.killed ? 'time' : limitOf(error);
-      const fault = `the sandbox failed: ${error.message}`;
-      this.#settle(call, limit ? { ok: false, limit } : { ok: false, fault });
+      if (limit) this.#settle(call, { ok: false, limit });
+      else {
+        const { script, reject } = call;
+        // The sandboxes of other scripts went with the worker, so a script that does this again and again is paused.
+        script.breaker.failed();
+        reject(new Problem('environment_fault', `${script.name}: the sandbox failed: ${error.message}`));
+      }
     }
     this.#dispatch();
   }

@@ -230,6 +230,25 @@ t.test('mistakes are told with the line they are in', async t => {
   t.throws(() => step('undeclared = 1;'), /undeclared/);
 });
 
+t.test('a script may throw anything: it is a fault of the script', async t => {
+  const thrown: { [value: string]: RegExp } = {
+    '{ name: { toString: 1, valueOf: 1 }, message: "no luck" }': /^error: no luck$/,
+    '{ name: "Odd", message: { toString: 1 } }': /^Odd: \{"name":"Odd","message":\{"toString":1\}\}$/,
+    'Object.assign(new Error("no luck"), { name: {} })': /^error: no luck \(in step, line 1/,
+    '{ get name() { throw 1; } }': /^the script threw /,
+    'new Proxy({}, { get() { throw 1; } })': /^the script threw /,
+    'Promise.resolve(1)': /^the script threw a promise$/,
+    'Promise.reject({})': /^the script threw a promise$/,
+    'new Promise(() => {})': /^the script threw a promise$/,
+    'Symbol("odd")': /^the script threw Symbol\(odd\)$/,
+    '10n': /^the script threw 10$/,
+    '() => 1': /^the script threw /,
+  };
+  for (const [value, message] of Object.entries(thrown)) {
+    t.throws(() => step(`throw ${value};`), { name: 'ScriptFault', message }, value);
+  }
+});
+
 t.test('a script that alters what it was given alters only itself', async t => {
   const sandbox = new Sandbox(
     engine,

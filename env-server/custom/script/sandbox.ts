@@ -133,6 +133,7 @@ export class Sandbox {
   #reasonOf(handle: QuickJSHandle): Error {
     let error: unknown;
     try {
+      if (this.#isPromise(handle)) return new ScriptFault('the script threw a promise');
       error = this.#context.dump(handle);
     } finally {
       handle.dispose();
@@ -144,9 +145,23 @@ export class Sandbox {
     const { name, message, stack } = error as { name?: unknown; message?: unknown; stack?: unknown };
     const limit = limitOf(name, message);
     if (limit) return new LimitReached(limit);
-    return new ScriptFault(
-      `${name ?? 'error'}: ${message ?? JSON.stringify(error)}${placeOf(stack, this.#source)}`,
-    );
+    // A script may throw anything: an object as a name has no text.
+    const title = typeof name === 'string' ? name : 'error';
+    const text = typeof message === 'string' ? message : JSON.stringify(error);
+    return new ScriptFault(`${title}: ${text}${placeOf(stack, this.#source)}`);
+  }
+
+  /** Promises cannot be dumped: `dump` disposes of their handle, and fails for those that are settled. */
+  #isPromise(handle: QuickJSHandle): boolean {
+    const state = this.#context.getPromiseState(handle);
+    if (state.type === 'pending') return true;
+    if (state.type === 'rejected') {
+      state.error.dispose();
+      return true;
+    }
+    if (state.notAPromise) return false;
+    state.value.dispose();
+    return true;
   }
 }
 

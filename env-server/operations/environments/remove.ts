@@ -11,7 +11,7 @@ export const remove = serverOperation({
   tag: 'environments',
   summary: 'Remove an environment of your own',
   description:
-    'Refused with `environment_in_use` while sessions play it or environments are composed from it.',
+    'Refused with `environment_in_use` while sessions play it or its owner has environments composed from it. Those that others have composed from it can no longer be played.',
   keyed: false,
   audited: 'remove',
   problems: ['unknown_environment', 'builtin_environment', 'environment_in_use', 'step_timeout'],

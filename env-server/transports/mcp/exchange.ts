@@ -1,8 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { CallToolResult, JSONRPCMessage, Server, Tool } from '@modelcontextprotocol/server';
 import type { JsonObject } from '../../../shared/json.ts';
+import { isObject } from '../../custom/answer.ts';
 import type { McpEndpoint } from './endpoint.ts';
-import type { RpcError } from './json-rpc.ts';
+import { isUnanswered, type RpcError } from './json-rpc.ts';
 
 let loading: Promise<typeof import('@modelcontextprotocol/server')> | undefined;
 
@@ -36,10 +37,11 @@ export interface McpAnswer {
  */
 export async function exchange(
   endpoint: McpEndpoint,
-  { headers, body }: McpPost,
+  { headers, body: given }: McpPost,
   errorOf: (error: unknown) => RpcError,
 ): Promise<McpAnswer> {
   const sdk = await loadSdk();
+  const body = withoutCancels(given);
   const request = new Request('http://localhost/mcp', { method: 'POST', headers: ownHeaders(headers) });
   const server = serverOf(sdk, endpoint, errorOf);
   try {
@@ -61,6 +63,20 @@ export async function exchange(
   } finally {
     await server.close();
   }
+}
+
+/**
+ * A batch without its cancellations: each POST has a server of its own, so they can only mean calls of this batch, which the
+ * SDK would then never answer, nor the batch. Where there is nothing else, nothing waits for an answer.
+ */
+function withoutCancels(body: unknown): unknown {
+  if (!Array.isArray(body)) return body;
+  const others = body.filter(message => !isCancel(message));
+  return others.length > 0 ? others : body;
+}
+
+function isCancel(message: unknown): boolean {
+  return isObject(message) && message.method === 'notifications/cancelled' && isUnanswered(message);
 }
 
 type Sdk = typeof import('@modelcontextprotocol/server');

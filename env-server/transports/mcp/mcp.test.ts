@@ -278,6 +278,24 @@ t.test('bad messages are answered and leave no session', async t => {
   t.equal(app.sessions.size, 0);
 });
 
+t.test('a batch that cancels its own call is answered', async t => {
+  const app = await testApp(t);
+  const { headers } = await posting(app)(hello);
+  const post = posting(app, { 'mcp-session-id': String(headers['mcp-session-id']) });
+  const cancel = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 2 } };
+  const call = { jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'observe', arguments: {} } };
+  for (const batch of [
+    [call, cancel],
+    [cancel, call],
+  ]) {
+    const { status, body } = await post(batch);
+    t.equal(status, 200);
+    t.match([body].flat(), [{ id: 2, result: { isError: false } }]);
+  }
+  for (const nothing of [cancel, [cancel], [cancel, cancel]]) t.equal((await post(nothing)).status, 202);
+  t.match((await post([{ ...cancel, id: 3 }])).body, { id: 3, error: { code: Number } });
+});
+
 t.test('a stream of change events is refused at once', async t => {
   const app = await testApp(t);
   const _meta = {
