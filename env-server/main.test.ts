@@ -6,11 +6,12 @@ import { DatabaseSync } from 'node:sqlite';
 import t from 'tap';
 import { VERSION } from '../shared/version.ts';
 import { listening, output, runServer, startServer } from '../test/process.test-data.ts';
+import { until } from '../test/until.test-data.ts';
 import { DECLARATIONS, flagOf, SETTINGS, variableOf } from './config/settings.ts';
 import { DATABASE_FILE } from './persistence/database.ts';
 import { hashToken } from './transports/access/auth.ts';
 
-/** Nine processes are started, each a second of work on a busy machine. */
+/** A dozen processes are started, each a second of work on a busy machine. */
 t.setTimeout(900_000);
 
 /** A variable of an environment, and a request that it forbids. */
@@ -59,6 +60,33 @@ t.test(
     t.equal(at_rest, 1);
   },
 );
+
+/** Node loads this code before the program, in workers too. */
+const preloaded = (code: string) => ({
+  NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(code)}`,
+});
+
+t.test('a promise that fails without anybody waiting for it is logged, and the server goes on', async t => {
+  const failing = preloaded("process.on('SIGUSR2', () => { Promise.reject(new Error('nobody waits')); })");
+  for (const [flags, most] of [
+    [[], 1],
+    [['--workers', '2'], 3],
+  ] as const) {
+    const { ask, end, child, lines } = await startServer(t, ['--log-level', 'info', ...flags], failing);
+    const { body } = await ask('POST', '/v1/sessions', { env_id: 'FrozenLake-v0' });
+    let text = '';
+    child.stdout!.on('data', chunk => {
+      text += chunk;
+    });
+    const workers = lines.flatMap(line => /"worker_pid":(\d+)/.exec(line)?.[1] ?? []).map(Number);
+    for (const pid of [child.pid!, ...workers]) process.kill(pid, 'SIGUSR2');
+    const told = () => text.match(/"message":"nobody waits".*"a promise failed that nobody waited for"/g);
+    await until(() => told()?.length === most || child.exitCode !== null);
+    t.equal(child.exitCode, null);
+    t.equal((await ask('GET', `/v1/sessions/${body.session_id}`)).status, 200);
+    t.same(await end('SIGTERM'), { code: 0, signal: null });
+  }
+});
 
 t.test(
   'the default port being taken, it takes a free one; a chosen port being taken, it says so; a flag wins over a variable',

@@ -106,6 +106,12 @@ async function serve(settings: Settings & EnvironmentSettings, program: Command)
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal));
   // Started with a channel to its parent, it ends when the parent does.
   if (process.connected) process.once('disconnect', () => stop('parent gone'));
+  const [{ outliveRejections }, { outputLog }] = await Promise.all([
+    import('./unhandled-rejections.ts'),
+    import('../shared/log-text.ts'),
+  ]);
+  // What went wrong before ended the program.
+  outliveRejections(outputLog(settings.logLevel));
   console.log(`ragen env-server listening on ${address} (playground at /, reference at /docs)`);
   const { BUILT_IN } = await import('./environments/registry.ts');
   for (const { spec, condition } of BUILT_IN) {

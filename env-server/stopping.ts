@@ -19,11 +19,16 @@ export function stopperOf(
     stopping = true;
     log.info(`${reason}: draining`);
     sessions.drain();
-    setTimeout(async () => {
+    setTimeout(() => {
       const graceMs = settings.graceSeconds * MS_PER_S;
       setTimeout(() => process.exit(1), graceMs + CLOSE_MS).unref();
-      await shutDown(graceMs);
-      process.exit(0);
+      shutDown(graceMs).then(
+        () => process.exit(0),
+        error => {
+          log.error({ err: error }, 'the server could not be closed in order');
+          process.exit(1);
+        },
+      );
     }, settings.drainSeconds * MS_PER_S);
   };
 }

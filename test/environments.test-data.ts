@@ -112,7 +112,10 @@ const faulty = {
   },
 } satisfies Environment<CountConfig, CountState>;
 
-/** Throws wherever `config.at` says, with a message of several lines that looks like a stack. */
+/**
+ * Throws wherever `config.at` says, with a message of several lines that looks like a stack, or gives what no protocol
+ * can write: at `late reply` in what comes of a step, at `card` in its structured observations.
+ */
 const broken = {
   ...counting,
   spec: spec('test/Broken-v0', {
@@ -133,11 +136,15 @@ const broken = {
   step(state: CountState & { readonly at: string }, action: Json, rng: Random) {
     if (state.at === 'step') throw breakdown();
     if (state.at === 'late step') return Promise.reject(breakdown());
+    if (state.at === 'late reply') {
+      return Promise.resolve({ ...countStep(state, action, rng), info: { ...info(true), count: 1n } });
+    }
     return countStep(state, action, rng);
   },
   observe(state: CountState & { readonly at: string }, format: string) {
     if (state.at === 'observe') throw breakdown();
     if (state.at === 'structured' && format === 'structured') throw breakdown();
+    if (state.at === 'card' && format === 'structured') return { count: BigInt(state.count) };
     return counting.observe(state, format);
   },
   render(state: CountState & { readonly at: string }) {

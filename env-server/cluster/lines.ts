@@ -8,7 +8,8 @@ const MAX_MS = 2;
 
 /**
  * Reads a stream as lines of text, without their ends. Of thousands that come together it takes some, lets the event loop
- * go round, and takes the next ones; the socket waits in the meantime.
+ * go round, and takes the next ones; the socket waits in the meantime. A line that cannot be taken ends the socket with
+ * what was thrown.
  */
 export function readLines(socket: Socket, take: (line: string) => void): void {
   socket.setEncoding('utf8');
@@ -34,7 +35,10 @@ export function readLines(socket: Socket, take: (line: string) => void): void {
 
   socket.on('data', (chunk: string) => {
     socket.pause();
-    void takeFrom(chunk).then(() => socket.resume());
+    takeFrom(chunk).then(
+      () => socket.resume(),
+      error => socket.destroy(error),
+    );
   });
 }
 

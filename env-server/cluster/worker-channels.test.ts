@@ -97,6 +97,26 @@ t.test('of many lines that come together some are taken at a time, in their orde
   t.ok(turns.size >= texts.length / 16 / 2, `${turns.size} turns`);
 });
 
+t.test('a line that cannot be taken ends its socket', async t => {
+  const path = join(folderOf(t), 'lines.sock');
+  const taken: string[] = [];
+  const failures: unknown[] = [];
+  const server = createServer(socket => {
+    socket.on('error', error => failures.push(error));
+    readLines(socket, line => {
+      if (line === 'bad') throw new Error('it cannot be taken');
+      taken.push(line);
+    });
+  });
+  await new Promise<void>(resolve => server.listen(path, resolve));
+  t.teardown(() => server.close());
+  const client = connect(path);
+  client.write('good\nbad\nnever\n');
+  await once(client.resume(), 'close');
+  t.same(taken, ['good']);
+  t.match(failures, [{ message: 'it cannot be taken' }]);
+});
+
 t.test('problems come across without their causes', async t => {
   const failures: unknown[] = [];
   const { workers } = await pair(t, failures);

@@ -6,6 +6,7 @@ import { type App, createApp } from '../app.ts';
 import { type FolderLock, holdFolder } from '../persistence/lock.ts';
 import { stopperOf } from '../stopping.ts';
 import { loadSdk } from '../transports/mcp/exchange.ts';
+import { outliveRejections } from '../unhandled-rejections.ts';
 import { SupervisorCounts } from './counts.ts';
 import { sendHeartbeats } from './heartbeat.ts';
 import type { ToSupervisor, ToWorker, WorkerStart } from './messages.ts';
@@ -75,6 +76,7 @@ async function start(start: WorkerStart): Promise<void> {
   const path = join(folder, `${placement.index}.http`);
   rmSync(path, { force: true });
   await app.server.listen({ path });
+  outliveRejections(app.log);
   const shutDown = async (graceMs: number) => {
     await app.shutDown(graceMs);
     await hangUp(app);

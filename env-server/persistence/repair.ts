@@ -1,27 +1,19 @@
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
+import { DatabaseSync } from 'node:sqlite';
 import { damageOf, isDamage } from './damage.ts';
 import { COMPANIONS, DATABASE_FILE, openFile } from './database.ts';
+import { dropPartsWithoutSession, loseIncompleteSessions } from './incomplete-sessions.ts';
 import { lockFolder } from './lock.ts';
 import { storageFaultOf, storageProblem } from './storage-problem.ts';
+import { columnsOf, type DatabaseRow, faultOf, nameOf, type StoredTable, TABLES } from './stored-tables.ts';
 
 const NEW_SUFFIX = '.new';
-/** Lost rows of a table that the report for people names. */
+/** Lost rows of a table, or lost sessions, that the report for people names. */
 const MAX_NAMED = 20;
 const BUSY_TIMEOUT_MS = 5000;
 /** Row numbers without a row after which a table is taken to end, where its end cannot be read. */
 const MAX_GAP_LENGTH = 100_000;
-
-/** Tables in the order in which they are kept, the column that names a row, and those that hold JSON. */
-const TABLES = [
-  { table: 'environments', id: 'env_id', json: ['definition', 'facts'] },
-  { table: 'audit', id: 'id', json: [] },
-  { table: 'sessions', id: 'session_id', json: ['document'] },
-  { table: 'ended_sessions', id: 'session_id', json: [] },
-  { table: 'replies', id: 'id', json: ['reply'] },
-] as const;
-type Table = (typeof TABLES)[number];
 
 export interface TableReport {
   readonly table: string;
@@ -38,9 +30,9 @@ export interface RepairReport {
   /** What SQLite found wrong. */
   readonly damage: readonly string[];
   readonly tables: readonly TableReport[];
+  /** Sessions whose rows were kept but that cannot go on, as parts of them were lost. */
+  readonly lostSessions: readonly string[];
 }
-
-type DatabaseRow = { readonly [column: string]: SQLInputValue };
 
 /**
  * Makes a new database of what can be read of a damaged one, row by row, and keeps the damaged one under another name.
@@ -86,7 +78,7 @@ function damageIn(database: DatabaseSync): string[] {
     if (columnsOf(database, table.table).length === 0) continue;
     for (const row of database.prepare(`SELECT * FROM ${table.table}`).iterate() as Iterable<DatabaseRow>) {
       const fault = faultOf(table, row);
-      if (fault) damage.push(`${table.table} ${row[table.id]}: ${fault}`);
+      if (fault) damage.push(`${table.table} ${nameOf(table, row)}: ${fault}`);
     }
   }
   return damage;
@@ -97,8 +89,16 @@ function replaced(path: string, damaged: DatabaseSync | undefined, now: Date): O
   for (const suffix of ['', ...COMPANIONS]) rmSync(fresh + suffix, { force: true });
   const database = openFile(fresh, BUSY_TIMEOUT_MS);
   let tables: TableReport[];
+  let lostSessions: string[] = [];
   try {
     tables = TABLES.map(table => copyTable(table, damaged, database));
+    if (damaged) {
+      const parts = tables.findIndex(({ table }) => table === 'session_parts');
+      const { kept, lost, cutShort } = tables[parts];
+      const whole = lost.length === 0 && cutShort === undefined;
+      lostSessions = loseIncompleteSessions(damaged, database, whole);
+      tables[parts] = { ...tables[parts], kept: kept - dropPartsWithoutSession(database) };
+    }
     database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
   } catch (error) {
     const fault = storageFaultOf(error);
@@ -113,10 +113,10 @@ function replaced(path: string, damaged: DatabaseSync | undefined, now: Date): O
     if (existsSync(path + suffix)) renameSync(path + suffix, aside + suffix);
   }
   renameSync(fresh, path);
-  return { aside, tables };
+  return { aside, tables, lostSessions };
 }
 
-function copyTable(table: Table, from: DatabaseSync | undefined, to: DatabaseSync): TableReport {
+function copyTable(table: StoredTable, from: DatabaseSync | undefined, to: DatabaseSync): TableReport {
   const lost: string[] = [];
   let kept = 0;
   const present = from ? columnsOf(from, table.table) : [];
@@ -129,7 +129,7 @@ function copyTable(table: Table, from: DatabaseSync | undefined, to: DatabaseSyn
   to.exec('BEGIN');
   const cutShort = eachRow(from, table.table, (row, number) => {
     if (row === undefined || faultOf(table, row)) {
-      lost.push(row === undefined ? `row ${number}` : String(row[table.id]));
+      lost.push(row === undefined ? `row ${number}` : nameOf(table, row));
       return;
     }
     try {
@@ -138,7 +138,7 @@ function copyTable(table: Table, from: DatabaseSync | undefined, to: DatabaseSyn
     } catch (error) {
       if (storageFaultOf(error)) throw error;
       // Damage gave it a value that the column does not take, or the id of another row.
-      lost.push(String(row[table.id]));
+      lost.push(nameOf(table, row));
     }
   });
   to.exec('COMMIT');
@@ -200,41 +200,21 @@ function numberOf(database: DatabaseSync, sql: string): number | undefined {
   }
 }
 
-function columnsOf(database: DatabaseSync, table: string): string[] {
-  try {
-    return database
-      .prepare('SELECT name FROM pragma_table_info(?)')
-      .all(table)
-      .map(({ name }) => String(name));
-  } catch (error) {
-    if (isDamage(error)) return [];
-    throw error;
-  }
-}
-
-/** What is wrong with a row that can be read. */
-function faultOf({ json }: Table, row: DatabaseRow): string | undefined {
-  for (const column of json) {
-    const text = row[column];
-    if (text === null || text === undefined) continue;
-    try {
-      JSON.parse(String(text));
-    } catch {
-      return `${column} is not JSON`;
-    }
-  }
-  return undefined;
-}
-
 /** The report for people. */
-export function describeRepair({ aside, damage, tables }: RepairReport): string {
+export function describeRepair({ aside, damage, tables, lostSessions }: RepairReport): string {
   const lines = tables.map(({ table, kept, lost, cutShort }) => {
-    const more = lost.length > MAX_NAMED ? `, and ${lost.length - MAX_NAMED} more` : '';
-    const names =
-      lost.length > 0 ? `, ${lost.length} lost: ${lost.slice(0, MAX_NAMED).join(', ')}${more}` : '';
+    const names = lost.length > 0 ? `, ${lost.length} lost: ${named(lost)}` : '';
     return `  ${table}: ${kept} rows kept${names}${cutShort === undefined ? '' : `; ${cutShort}`}`;
   });
+  if (lostSessions.length > 0) {
+    lines.push(`  sessions that cannot go on, as parts of them are lost: ${named(lostSessions)}`);
+  }
   return [`the database was damaged (${damage[0]})`, ...lines, `the damaged one is kept as ${aside}`].join(
     '\n',
   );
+}
+
+function named(names: readonly string[]): string {
+  const more = names.length > MAX_NAMED ? `, and ${names.length - MAX_NAMED} more` : '';
+  return names.slice(0, MAX_NAMED).join(', ') + more;
 }

@@ -21,6 +21,7 @@ t.test('a queue is first in, first out, and gives back in front what comes back'
       if (queue.shift() !== expected.shift()) t.fail(`round ${round}`);
     }
     if (queue.length !== expected.length) t.fail(`length in round ${round}`);
+    if (queue.first !== expected[0]) t.fail(`first in round ${round}`);
   }
   while (expected.length > 0) if (queue.shift() !== expected.shift()) t.fail('at the end');
   t.equal(queue.shift(), undefined);

@@ -14,6 +14,11 @@ export class Queue<T> {
     return this.#tail - this.#head;
   }
 
+  /** What comes next; undefined where nothing does. */
+  get first(): T | undefined {
+    return this.#items[this.#head];
+  }
+
   push(item: T): void {
     this.#items[this.#tail++] = item;
   }

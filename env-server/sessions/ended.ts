@@ -1,7 +1,7 @@
 import { Problem } from '../problems.ts';
 
 /** Ids of ended sessions that are remembered at most. */
-const MAX_REMEMBERED = 200_000;
+export const MAX_REMEMBERED = 200_000;
 
 /** How a session ended; the code of the problem that its id is answered with from then on. */
 export type EndReason = 'session_expired' | 'session_closed' | 'session_lost';

@@ -5,6 +5,7 @@ import { type FinishedSession, FinishedSessions } from './finished-sessions.ts';
 import { Admission, type SessionLimits, type SharedLimits } from './limits/admission.ts';
 import type { ByteBudget } from './limits/budgets.ts';
 import { ExpiryWheel, SLOT_MS } from './limits/expiry.ts';
+import { PendingInputs } from './limits/pending-inputs.ts';
 import { type Clock, type ClockReading, FakeClock, ServerClock } from './limits/server-clock.ts';
 import { NewestFirst } from './newest-first.ts';
 import { type CreateRequest, type SessionHost, SessionOpener } from './opener.ts';
@@ -44,6 +45,7 @@ export class SessionManager implements SessionHost {
   readonly #newest = new NewestFirst<Session>();
   readonly #finished = new FinishedSessions();
   readonly #admission: Admission;
+  readonly pendingInputs = new PendingInputs();
   readonly #opener: SessionOpener;
   #wheel: ExpiryWheel<Session>;
   readonly #shutdown = new Shutdown();
@@ -61,7 +63,7 @@ export class SessionManager implements SessionHost {
   /** Sessions of an earlier process are being resumed: operations wait for it. */
   resumption: Promise<void> | undefined;
   /** Told of every session that ends. */
-  onEnd: ((ended: EndedSession) => void) | undefined;
+  readonly endListeners = new Set<(ended: EndedSession, session: Session) => void>();
 
   /** @param clock or a function that gives its time, in milliseconds since the epoch */
   constructor(
@@ -352,7 +354,7 @@ export class SessionManager implements SessionHost {
     const ended = { id, owner, ending, reason, forgetAt };
     this.#ended.remember(ended);
     this.recorder?.ended(session, ended);
-    this.onEnd?.(ended);
+    for (const listener of this.endListeners) listener(ended, session);
     session.episode.dispose();
   }
 }

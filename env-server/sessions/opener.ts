@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../shared/json.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
-import { inScheduledSlices, type Sliced } from '../environments/core/slices.ts';
+import { atOnce, inScheduledSlices, type Sliced } from '../environments/core/slices.ts';
 import { Problem } from '../problems.ts';
 import { scheduler } from '../scheduling/fair-scheduler.ts';
 import { beginEpisode, type EpisodeState, withDynamics } from './episodes/episode.ts';
@@ -88,8 +88,13 @@ export class SessionOpener {
     account.requireRoom(variant.openingBytes);
     return this.#admitted(owner, variant, count, () =>
       chain(beginEpisodes(variant, request, count), episodes => {
-        this.#shutdown.requireRunning();
-        requireRoom(account, variant, episodes);
+        try {
+          this.#shutdown.requireRunning();
+          requireRoom(account, variant, episodes);
+        } catch (error) {
+          releaseStates(variant, episodes);
+          throw error;
+        }
         return this.#openAll({ owner, variant, groupId, format, ttlMs }, episodes);
       }),
     );
@@ -110,17 +115,15 @@ export class SessionOpener {
 
   /** Opens and journals sessions; a large group in slices. */
   #openAll(settings: OpenSettings, episodes: readonly EpisodeState[]): MaybePromise<Session[]> {
-    if (episodes.length > OPENED_AT_ONCE) {
-      return chain(inScheduledSlices(this.#opening(settings, episodes)), whenStored);
-    }
-    const opened = episodes.map(episode => this.#open(settings, episode));
-    this.#host.recorder?.opened(opened);
-    return whenStored(opened);
+    const opening = this.#opening(settings, episodes);
+    const opened = episodes.length > OPENED_AT_ONCE ? inScheduledSlices(opening) : atOnce(opening);
+    return chain(opened, whenStored);
   }
 
   /**
    * Sets the room of all aside before the first is opened.
-   * @throws Problem `draining` when the server stops meanwhile; those that were opened are closed then
+   * @throws Problem `draining` when the server stops meanwhile; those that were opened are closed then, and the episodes of
+   * the others are released
    */
   *#opening(settings: OpenSettings, episodes: readonly EpisodeState[]): Sliced<Session[]> {
     const { owner, variant } = settings;
@@ -146,6 +149,7 @@ export class SessionOpener {
       // Who admitted all of them takes all of them back.
       this.#admission.count(owner, variant.counters, opened.length);
       for (const session of opened) this.#host.discard(session);
+      releaseStates(variant, episodes.slice(opened.length));
       throw error;
     } finally {
       account.add(-setAside);
@@ -212,7 +216,7 @@ function whenStored(opened: Session[]): MaybePromise<Session[]> {
 
 /**
  * Members of a group begin with the same state; an environment that cannot be copied is reset for each with the same
- * seed. With a dynamics seed d, member k gets d + k.
+ * seed. With a dynamics seed d, member k gets d + k. Where one cannot begin, those that have begun are released.
  */
 function beginEpisodes(
   variant: Variant,
@@ -229,27 +233,29 @@ function beginEpisodes(
   }
   return chain(first, async episode => {
     const seed = variant.seedable ? episode.seed : undefined;
-    const others = Array.from({ length: count - 1 }, () => beginEpisode(variant, { seed, options }));
-    return [episode, ...(await Promise.all(others))];
+    const others = Array.from({ length: count - 1 }, async () => beginEpisode(variant, { seed, options }));
+    const outcomes = await Promise.allSettled(others);
+    const begun = outcomes.filter(outcome => outcome.status === 'fulfilled').map(({ value }) => value);
+    const failure = outcomes.find(outcome => outcome.status === 'rejected');
+    if (!failure) return [episode, ...begun];
+    releaseStates(variant, [episode, ...begun]);
+    throw failure.reason;
   });
 }
 
-/**
- * @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded`; the episodes are
- * released then
- */
+/** Episodes that no session takes up end where their environment keeps them. */
+function releaseStates(variant: Variant, episodes: readonly EpisodeState[]): void {
+  for (const { state } of episodes) variant.releaseState(state);
+}
+
+/** @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
 function requireRoom(account: ByteAccount, variant: Variant, episodes: readonly EpisodeState[]): void {
-  try {
-    let bytes = variant.openingBytes;
-    for (const episode of episodes) {
-      const size = newSessionSize(episode);
-      const most = account.limits.maxBytesPerSession;
-      if (size > most) throw sessionBudgetExceeded('that is to be opened', 0, size, most);
-      bytes += size;
-    }
-    account.requireRoom(bytes);
-  } catch (error) {
-    if (!variant.copyable) for (const { state } of episodes) void variant.environment.dispose?.(state);
-    throw error;
+  let bytes = variant.openingBytes;
+  for (const episode of episodes) {
+    const size = newSessionSize(episode);
+    const most = account.limits.maxBytesPerSession;
+    if (size > most) throw sessionBudgetExceeded('that is to be opened', 0, size, most);
+    bytes += size;
   }
+  account.requireRoom(bytes);
 }

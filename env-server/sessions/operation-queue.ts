@@ -33,6 +33,11 @@ export abstract class OperationQueue {
     return this.#tail;
   }
 
+  /** @throws Problem `session_closed` */
+  protected requireOpen(): void {
+    if (this.closed) throw new Problem('session_closed', `session ${this.id} was closed`);
+  }
+
   /**
    * Runs a handler when everything that came before it is done; at once where nothing is running.
    * @throws Problem `too_many_requests` when the queue is full
@@ -60,7 +65,7 @@ export abstract class OperationQueue {
     this.#waiting++;
     const turn = (): MaybePromise<T> => {
       this.#waiting--;
-      if (this.closed) throw new Problem('session_closed', `session ${this.id} was closed`);
+      this.requireOpen();
       return handle(context, this, input);
     };
     const result = tail.then(scheduler.keep(turn));

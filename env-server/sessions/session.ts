@@ -58,7 +58,7 @@ export class Session
   readonly mostBytes: number;
   /** Estimated memory, in bytes. */
   bytes = SESSION_BYTES;
-  /** What the store has of it; undefined where nothing is stored. */
+  /** What the store has of it; undefined before anything is written. */
   image: SessionImage | undefined;
   /** Why it cannot be stored. */
   unsaved: string | undefined;
@@ -260,14 +260,21 @@ export class Session
     if (this.variant.copyable) this.#recorder?.append(this, 'fault', undefined);
   }
 
-  /** @throws InvalidOptions; Problem when the environment refuses a seed, `session_budget_exceeded` */
+  /**
+   * @throws InvalidOptions; Problem when the environment refuses a seed, `session_budget_exceeded`, `session_closed` when it
+   * ended meanwhile
+   */
   reset(request: EpisodeRequest): MaybePromise<void> {
     return chain(beginEpisode(this.variant, request), episode => {
       const freed = this.#episode.bytes;
       const grown = episode.bytes - freed;
-      if (grown > Math.max(0, this.room)) {
-        void this.variant.environment.dispose?.(episode.state);
-        throw sessionBudgetExceeded(this.id, this.bytes, grown, this.mostBytes);
+      try {
+        this.requireOpen();
+        if (grown > Math.max(0, this.room))
+          throw sessionBudgetExceeded(this.id, this.bytes, grown, this.mostBytes);
+      } catch (error) {
+        this.variant.releaseState(episode.state);
+        throw error;
       }
       this.#episode.dispose();
       this.begin(episode);

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
+import type { SessionManager } from '../sessions/manager.ts';
 import { socketAuthorization } from './access/socket-token.ts';
 import { addGymRoutes } from './gym/routes.ts';
 import { addMcpRoutes } from './mcp/routes.ts';
@@ -16,10 +17,28 @@ export async function addCompatibleTransports(
   problemHandler: ProblemHandler,
   settings: OpenEnvSettings,
 ): Promise<void> {
-  await addOpenEnvRoutes(app, dispatcher, problemHandler, settings);
-  await addGymRoutes(app, dispatcher, problemHandler);
-  await addMcpRoutes(app, dispatcher, problemHandler);
-  await addOrsRoutes(app, dispatcher, problemHandler);
+  await app.register(async scope => {
+    countBodies(scope, dispatcher.services.sessions);
+    await addOpenEnvRoutes(scope, dispatcher, problemHandler, settings);
+    await addGymRoutes(scope, dispatcher, problemHandler);
+    await addMcpRoutes(scope, dispatcher, problemHandler);
+    await addOrsRoutes(scope, dispatcher, problemHandler);
+  });
+}
+
+/** A handler may run one operation before it comes to the one that the body is for: it holds the body meanwhile. */
+function countBodies(scope: FastifyInstance, { pendingInputs }: SessionManager): void {
+  scope.addHook('onRoute', route => {
+    const { handler } = route;
+    route.handler = function (request, reply) {
+      const { body, principal } = request;
+      if (body === undefined) return handler.call(this, request, reply);
+      pendingInputs.requireRoom(principal.name, body, false);
+      const result: unknown = handler.call(this, request, reply);
+      if (result instanceof Promise) pendingInputs.hold(principal.name, body, result);
+      return result;
+    };
+  });
 }
 
 const COMPATIBLE_ROUTES = '/compat/';

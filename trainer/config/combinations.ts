@@ -7,6 +7,7 @@ import { curriculumFaults } from '../rollout/levels/curriculum.ts';
 import {
   distributionChange,
   filterSettings,
+  hasEntropyBonus,
   hasKlInReward,
   hasKlLoss,
   lossSettings,
@@ -18,7 +19,7 @@ import {
   preferenceClashes,
   weightClashes,
 } from './learning-combinations.ts';
-import type { CoefficientSchedule } from './sections/schedules.ts';
+import { scheduleClashes } from './schedule-combinations.ts';
 import type { SettingConflict } from './setting-conflict.ts';
 import type { RunSettings } from './settings.ts';
 
@@ -28,6 +29,7 @@ export function settingConflicts(settings: RunSettings): SettingConflict[] {
   return [
     ...algorithmClashes(settings),
     ...scheduleClashes(settings),
+    ...sizeClashes(settings),
     ...rolloutClashes(settings),
     ...policyClashes(settings),
     ...agentClashes(settings),
@@ -87,13 +89,13 @@ function algorithmClashes(settings: RunSettings): SettingConflict[] {
   refused('loss', () => checkLossSettings(lossSettings(settings)));
   if (
     algorithm.entropy_on === 'actions' &&
-    loss.entropy_coefficient > 0 &&
+    hasEntropyBonus(settings) &&
     rollout.prompt !== 'compact' &&
     policy.init !== 'scratch'
   ) {
     add(
       'algorithm.entropy_on',
-      'is `actions`, but only the `compact` prompt has tokens of their own for actions, so that no token would be rewarded: choose all, or set loss.entropy_coefficient to 0',
+      'is `actions`, but only the `compact` prompt has tokens of their own for actions, so that no token would be rewarded: choose all, or set loss.entropy_coefficient to 0 without a schedule',
     );
   }
   if (hasKlInReward(settings) && hasKlLoss(settings)) {
@@ -124,15 +126,11 @@ function algorithmClashes(settings: RunSettings): SettingConflict[] {
   return found;
 }
 
-/** What depends on the step, and the sizes of what is learned from in one. */
-function scheduleClashes(settings: RunSettings): SettingConflict[] {
+/** The sizes of what is learned from in one iteration. */
+function sizeClashes(settings: RunSettings): SettingConflict[] {
   const { algorithm, rollout } = settings;
   const found: SettingConflict[] = [];
   const add = (key: string, message: string) => found.push({ key, message });
-  for (const [name, schedule] of Object.entries(settings.schedules)) {
-    const fault = schedule && scheduleFault(schedule);
-    if (fault) add(`schedules.${name}`, fault);
-  }
   const episodes = rollout.env_groups * rollout.group_size;
   if (settings.diagnostics.gradients.every > 0 && rollout.group_size < 2) {
     add(
@@ -147,21 +145,6 @@ function scheduleClashes(settings: RunSettings): SettingConflict[] {
     );
   }
   return found;
-}
-
-/** @returns what is wrong with a schedule, in words; undefined when it can be followed */
-function scheduleFault({ kind, begin, end, values }: CoefficientSchedule): string | undefined {
-  if (kind === 'steps') {
-    if (values.length === 0)
-      return 'is `steps` without `values`: name at least one, e.g. [{from_step: 100, value: 0}]';
-    const late = values.findIndex(({ from_step }, i) => i > 0 && from_step <= values[i - 1].from_step);
-    return late === -1
-      ? undefined
-      : `value ${late} begins at step ${values[late].from_step}, not after the one before it`;
-  }
-  if (values.length > 0)
-    return `has \`values\`, which only \`steps\` takes: choose kind: steps, or leave them out`;
-  return end !== null && end < begin ? `ends at step ${end}, before it begins at ${begin}` : undefined;
 }
 
 function rolloutClashes(settings: RunSettings): SettingConflict[] {

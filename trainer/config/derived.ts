@@ -160,6 +160,11 @@ export function needsReference(settings: RunSettings): boolean {
   return hasKlLoss(settings) || hasKlInReward(settings) || hasPreferenceLoss(settings);
 }
 
+/** Whether entropy is rewarded, now or later. */
+export function hasEntropyBonus({ loss, schedules }: RunSettings): boolean {
+  return loss.entropy_coefficient > 0 || schedules.entropy_coefficient !== null;
+}
+
 /** Whether a KL term stands in the loss, now or later. */
 export function hasKlLoss({ loss, schedules }: RunSettings): boolean {
   return loss.kl.coefficient > 0 || schedules.kl_coefficient !== null;

@@ -69,6 +69,7 @@ t.test('every recipe applies to every config and replaces its algorithm', async 
     algorithm: { advantage: 'grpo' },
     rollout: { env_groups: 32, group_size: 4, asynchronous: { max_staleness: 1 } },
   });
+  t.equal(resolved('frozenlake-ppo', 'dpo').schedules.entropy_coefficient, null, 'its loss has no such term');
   t.throws(
     () => resolved('quickstart', 'grppo'),
     /recipe.*there is no "grppo", did you mean `grpo`\?; valid: .*dapo/,
@@ -111,6 +112,11 @@ t.test(
     t.match(first('recipe=distillation'), /policy\.reference: .* names the teacher/);
     t.match(first('schedules.clip_low={kind: steps}'), /schedules\.clip_low: is `steps` without `values`/);
     t.match(first('schedules.clip_low={begin: 9, end: 3}'), /schedules\.clip_low: ends at step 3, before/);
+    t.equal(
+      problemsOf('loss.clip_low=2', 'schedules.clip_high={to: 0.3}').length,
+      1,
+      'no schedule is blamed for a setting that is wrong without it',
+    );
     t.match(
       first('schedules.kl_coefficient={to: 1}', 'algorithm.kl_in_reward.coefficient=1'),
       /algorithm\.kl_in_reward: .* counts twice/,
@@ -201,6 +207,10 @@ t.test('combinations that cannot work are refused with the reason', async t => {
       'policy.init=/nowhere rollout.prompt=chat policy.context=512 loss.entropy_coefficient=0.01',
       /entropy_on: is `actions`, but only the `compact` prompt has tokens/,
     ],
+    [
+      'policy.init=/nowhere rollout.prompt=chat policy.context=512 loss.entropy_coefficient=0 schedules.entropy_coefficient={to: 0.01}',
+      /entropy_on: is `actions`/,
+    ],
     ['algorithm.soft_advantage_reweight=true', /soft_advantage_reweight: .*group_size is 1/],
     ['policy.critic={} policy.value_head=false', /policy\.critic: estimates values, but policy\.value_head/],
     [
@@ -238,6 +248,28 @@ t.test('combinations that cannot work are refused with the reason', async t => {
     ],
     ['optimizer.ema={} rollout.asynchronous={}', /optimizer\.ema: .*set optimizer\.ema\.validate to false/],
     ['recipe=dpo rollout.context_mode=single_turn', /rollout\.context_mode: .* pairs are whole: use full/],
+    [
+      'recipe=dpo schedules.entropy_coefficient={from: 0.1}',
+      /schedules\.entropy_coefficient: has no term in/,
+    ],
+    ['recipe=dpo schedules.clip_high={from: 0.1, to: 0.3}', /schedules\.clip_high: clips a ratio, which dpo/],
+    [
+      'recipe=dpo schedules.kl_coefficient={to: 0.1}',
+      /schedules\.kl_coefficient: .* dpo keeps the policy near/,
+    ],
+    ['recipe=expert_iteration schedules.clip_low={to: 0.1}', /schedules\.clip_low: clips a ratio, which/],
+    [
+      'schedules.clip_low={from: 0.2, to: 2}',
+      /schedules\.clip_low: takes a value .*clip_low is 2; it must be/,
+    ],
+    [
+      'schedules.clip_low={kind: cosine, from: 1, to: 0.2}',
+      /schedules\.clip_low: .*clip_low is 1; it must be/,
+    ],
+    [
+      'schedules.clip_low={kind: steps, values: [{from_step: 5, value: 0.5}, {from_step: 9, value: 3}]}',
+      /schedules\.clip_low: .*clip_low is 3; it must be/,
+    ],
     ['recipe=dpo loss.aggregation=token_mean', /use seq_mean_token_sum/],
     ['recipe=dpo rollout.group_size=1', /rollout\.group_size: is 1, and a pair takes two/],
     [

@@ -32,6 +32,21 @@ t.test('conversations are read from several files, and those that do not fit are
   );
 });
 
+t.test('the last line of a file counts without a line break, too, and blank lines do not', async t => {
+  const folder = t.testdir({ 'x.jsonl': `\n${line('a', 'b')}\r\n \n${line('aa', 'bb').trimEnd()}` });
+  const files = [join(folder, 'x.jsonl')];
+  const { examples } = readExamples(files, tokenizer, { prime: '', maxLength: 9 });
+  t.same(
+    examples.map(({ lossMask }) => [...lossMask]),
+    [
+      [0, 1],
+      [0, 0, 1, 1],
+    ],
+  );
+  writeFileSync(files[0], `\n\n${line('a', 'b')}{"messages": [`);
+  t.throws(() => readExamples(files, tokenizer, { prime: '', maxLength: 9 }), /x\.jsonl:4 is not JSON/);
+});
+
 t.test('an unusable example is named with its line', async t => {
   const folder = t.testdir({});
   const refusal = (text: string) => {

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { Random } from '../../shared/random.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { type ExampleMessage, type Learned, tokenizeConversation } from '../prompts/conversation.ts';
-import { readJsonLines } from '../tracking/jsonlines.ts';
+import { readGivenJsonLines } from '../tracking/jsonlines.ts';
 import type { Demonstration } from './demonstrations.ts';
 
 /** Conversations to learn from, as tokens. */
@@ -27,11 +27,11 @@ export function readExamples(
 ): Examples {
   const all = files.flatMap(file => {
     if (!existsSync(file)) throw new Error(`${file} does not exist; warm_start.files names JSON Lines files`);
-    return readJsonLines(file).map((value, i) => {
+    return readGivenJsonLines(file).map(({ line, value }) => {
       try {
         return tokenizeConversation(messagesOf(value), tokenizer, options.prime, options.learned);
       } catch (error) {
-        throw new Error(`${file}:${i + 1}: ${(error as Error).message}`, { cause: error });
+        throw new Error(`${file}:${line}: ${(error as Error).message}`, { cause: error });
       }
     });
   });

@@ -77,7 +77,7 @@ export class Gateway {
     const app = createGatewayApp({ rollouts, queue, verifierKey: settings.verifierKey });
     await app.listen({ host: '127.0.0.1', port: 0 });
     const gateway = new Gateway(settings, policy, tokenizer, app, rollouts, queue);
-    queue.start(settings.command, settings.workers, { RAGEN_GATEWAY_URL: gateway.url });
+    queue.start(settings, { RAGEN_GATEWAY_URL: gateway.url });
     return gateway;
   }
 

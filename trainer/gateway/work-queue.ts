@@ -3,6 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ProgramFault } from '../rollout/episode-agent.ts';
 import { ApiError } from '../serve/openai/errors.ts';
+import { Countdown } from './countdown.ts';
 import { Program } from './program.ts';
 import { holdsKey, type Rollout } from './rollout.ts';
 
@@ -28,6 +29,22 @@ interface Waiting {
 interface Worker {
   readonly key: string;
   program: Program;
+  /** Requests for a rollout that are open. */
+  polls: number;
+  /** It took a rollout up since it was started. */
+  hasPlayed: boolean;
+  /** How long it may ask for nothing although rollouts wait. */
+  readonly patience: Countdown;
+  /** Why it is being stopped. */
+  fault?: ProgramFault;
+}
+
+/** How workers are run. */
+export interface WorkerSettings {
+  readonly command: readonly string[];
+  readonly workers: number;
+  /** How long a worker may ask for nothing although rollouts wait. */
+  readonly timeoutMs: number;
 }
 
 /** Hands rollouts to long-lived programs. */
@@ -44,9 +61,9 @@ export class WorkQueue {
     this.#renew();
   }
 
-  /** Starts workers, and starts one again that ends. */
-  start(command: readonly string[], count: number, variables: Assignment): void {
-    for (let i = 0; i < count; i++) void this.#keep(command, variables);
+  /** Starts workers, and starts one again that ends. One that asks for nothing although rollouts wait is stopped. */
+  start(settings: WorkerSettings, variables: Assignment): void {
+    for (let i = 0; i < settings.workers; i++) void this.#keep(settings, variables);
   }
 
   /** Lets a worker play a rollout. Resolves with the worker when it has taken it up. */
@@ -54,6 +71,7 @@ export class WorkQueue {
     const { promise, resolve } = Promise.withResolvers<Worker>();
     this.#waiting.push({ rollout, assignment, begun: resolve });
     this.#change();
+    void rollout.ended.catch(() => {}).finally(() => this.#watch());
     const worker = await promise;
     worker.program.ended.then(
       () => rollout.end(new ProgramFault('its worker ended in the middle of the episode')),
@@ -75,11 +93,8 @@ export class WorkQueue {
       const worker = this.#workerOf(request);
       const gone = new AbortController();
       reply.raw.once('close', () => gone.abort());
-      const taken = await this.#take(gone.signal);
+      const taken = await this.#ask(worker, gone.signal);
       if (!taken) return reply.code(HTTP_NO_CONTENT).send();
-      taken.begun(worker);
-      this.#held.set(taken.rollout.id, { rollout: taken.rollout, worker });
-      void taken.rollout.ended.catch(() => {}).finally(() => this.#held.delete(taken.rollout.id));
       return { id: taken.rollout.id, ...taken.assignment };
     });
     app.post(`${prefix}/finish`, async request => {
@@ -100,22 +115,67 @@ export class WorkQueue {
     await Promise.all(this.#workers.map(({ program }) => program.stop()));
   }
 
-  async #keep(command: readonly string[], variables: Assignment): Promise<void> {
+  async #keep({ command, timeoutMs }: WorkerSettings, variables: Assignment): Promise<void> {
     const key = randomBytes(KEY_BYTES).toString('base64url');
     const begin = () => new Program(command, { ...variables, RAGEN_WORKER_TOKEN: key });
-    const worker: Worker = { key, program: begin() };
+    const patience = new Countdown(timeoutMs, () => {
+      const why = `its worker asked for nothing for ${timeoutMs / 1000} s while episodes waited (rollout.agent.timeout_s)`;
+      worker.fault = worker.program.fault(why);
+      void worker.program.stop();
+    });
+    const worker: Worker = { key, program: begin(), polls: 0, hasPlayed: false, patience };
     this.#workers.push(worker);
     for (;;) {
+      this.#watch();
       const fault = await worker.program.ended.then(
         () => new ProgramFault('its worker ended'),
         error => error as ProgramFault,
       );
       if (this.#closed) return;
-      // A command that never works must not be waited for.
-      this.#waiting.find(({ rollout }) => rollout.isOpen)?.rollout.end(fault);
+      // A command that never works must not be waited for; where it has played, its end concerns its own rollout alone.
+      if (worker.fault || !worker.hasPlayed)
+        this.#waiting.find(({ rollout }) => rollout.isOpen)?.rollout.end(worker.fault ?? fault);
       await pause(RESTART_MS);
       if (this.#closed) return;
       worker.program = begin();
+      worker.fault = undefined;
+      worker.hasPlayed = false;
+      patience.reset();
+    }
+  }
+
+  /** The next rollout for a worker, which plays it from here on; undefined when there is none for a while. */
+  async #ask(worker: Worker, gone: AbortSignal): Promise<Waiting | undefined> {
+    worker.polls++;
+    worker.patience.reset();
+    try {
+      const taken = await this.#take(gone);
+      if (!taken) return undefined;
+      const { rollout } = taken;
+      taken.begun(worker);
+      worker.hasPlayed = true;
+      this.#held.set(rollout.id, { rollout, worker });
+      void rollout.ended
+        .catch(() => {})
+        .finally(() => {
+          this.#held.delete(rollout.id);
+          worker.patience.reset();
+          this.#watch();
+        });
+      return taken;
+    } finally {
+      worker.polls--;
+      this.#watch();
+    }
+  }
+
+  /** Counts the time of workers that play nothing and ask for nothing while rollouts wait. */
+  #watch(): void {
+    const wanted = !this.#closed && this.#waiting.some(({ rollout }) => rollout.isOpen);
+    const busy = new Set([...this.#held.values()].map(({ worker }) => worker));
+    for (const worker of this.#workers) {
+      if (wanted && worker.polls === 0 && !busy.has(worker)) worker.patience.run();
+      else worker.patience.pause();
     }
   }
 
@@ -145,6 +205,7 @@ export class WorkQueue {
   #change(): void {
     this.#wake();
     this.#renew();
+    this.#watch();
   }
 
   #renew(): void {

@@ -1,7 +1,7 @@
-import { appendFileSync } from 'node:fs';
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { appendJsonLine, readJsonLines, writeJsonLines } from './jsonlines.ts';
+import { appendJsonLine, readJsonLines, reopenJsonLines, writeJsonLines } from './jsonlines.ts';
 
 t.test('values read back; typed arrays become lists and odd numbers words', async t => {
   const file = join(t.testdir(), 'metrics.jsonl');
@@ -22,4 +22,20 @@ t.test('a line cut off at the end is left out, a broken one in the middle is an 
   t.same(readJsonLines(file), [{ step: 1 }]);
   appendFileSync(file, '\n{"step":3}\n');
   t.throws(() => readJsonLines(file), /metrics\.jsonl:2 is not JSON/);
+});
+
+t.test('a file that is appended to again loses a line cut off at its end, wherever it was cut', async t => {
+  const file = join(t.testdir(), 'tokens.jsonl');
+  t.same(reopenJsonLines(file), []);
+  const whole = Buffer.from('[1,"a"]\n[2,"é"]\n');
+  for (let length = 0; length <= whole.length; length++) {
+    writeFileSync(file, whole.subarray(0, length));
+    const values = reopenJsonLines(file);
+    t.equal(values.length, length < 8 ? 0 : length < whole.length ? 1 : 2);
+    appendJsonLine(file, [3, 'c']);
+    t.same(reopenJsonLines(file), [...values, [3, 'c']], `cut to ${length} bytes`);
+  }
+  const before = readFileSync(file);
+  reopenJsonLines(file);
+  t.same(readFileSync(file), before, 'a whole file stays as it is');
 });

@@ -1,5 +1,7 @@
-import { appendFileSync, existsSync, readFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs';
 import { writeAtomically } from './atomic-file.ts';
+
+const NEWLINE = 0x0a;
 
 /** Appends one JSON value as a line; numbers that are not finite become the strings `NaN`, `Infinity`, `-Infinity`. */
 export function appendJsonLine(file: string, value: unknown): void {
@@ -11,8 +13,27 @@ export function writeJsonLines(file: string, values: readonly unknown[]): void {
   writeAtomically(file, values.map(value => `${toJson(value)}\n`).join(''));
 }
 
+/** A value of a JSON Lines file, and the number of its line, from 1. */
+export interface NumberedValue {
+  readonly line: number;
+  readonly value: unknown;
+}
+
 /**
- * The values of a JSON Lines file; none when it does not exist. A last line cut off in the middle (the writer
+ * The values of a JSON Lines file that somebody made. The last line counts without a line break, too; blank lines are passed
+ * over.
+ * @throws SyntaxError when any other line is not JSON
+ */
+export function readGivenJsonLines(file: string): NumberedValue[] {
+  return readFileSync(file, 'utf8')
+    .split('\n')
+    .flatMap((text, i) =>
+      text.trim() === '' ? [] : [{ line: i + 1, value: parseLine(text, `${file}:${i + 1}`) }],
+    );
+}
+
+/**
+ * The values of a JSON Lines file that this program writes; none when it does not exist. A last line cut off in the middle (the writer
  * was killed) is left out.
  * @throws SyntaxError when any other line is not JSON
  */
@@ -20,13 +41,28 @@ export function readJsonLines(file: string): unknown[] {
   if (!existsSync(file)) return [];
   const lines = readFileSync(file, 'utf8').split('\n');
   lines.pop();
-  return lines.map((line, i) => {
-    try {
-      return JSON.parse(line);
-    } catch (error) {
-      throw new SyntaxError(`${file}:${i + 1} is not JSON: ${(error as Error).message}`);
-    }
-  });
+  return lines.map((line, i) => parseLine(line, `${file}:${i + 1}`));
+}
+
+function parseLine(text: string, place: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new SyntaxError(`${place} is not JSON: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/**
+ * The values of a JSON Lines file that is appended to from here on. A last line cut off in the middle is removed from the
+ * file: the next append would continue it, and nobody could read the file any more.
+ * @throws SyntaxError when any other line is not JSON
+ */
+export function reopenJsonLines(file: string): unknown[] {
+  if (!existsSync(file)) return [];
+  const bytes = readFileSync(file);
+  const end = bytes.lastIndexOf(NEWLINE) + 1;
+  if (end < bytes.length) truncateSync(file, end);
+  return readJsonLines(file);
 }
 
 function toJson(value: unknown): string {

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from 'node:fs';
+import { appendFileSync, existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { readJsonLines } from './jsonlines.ts';
@@ -49,4 +49,19 @@ t.test('tables of steps and validations that a resumed run does not know are dro
   }
   openTracker(files, { step: 1, validation: 0 }, undefined);
   t.same(readJsonLines(files.tables), [{ step: 1, name: 'grad_norm/all/group_rv_table', ...table }]);
+});
+
+t.test('a run resumes again and again after a full disk cut the last line of its files', async t => {
+  for (const written of ['', '{"step":1,"name":"val/generations","columns":[],"rows":[]}\n']) {
+    const files = filesIn(t.testdir(), 'metrics');
+    appendFileSync(files.metrics, '{"step":1,"los');
+    appendFileSync(files.tables, `${written}{"step":2,"name":"val/gen`);
+    const done = { step: 2, validation: 2 };
+    const first = openTracker(files, done, undefined);
+    first.write(2, { loss: 1 });
+    first.writeTable(2, 'val/generations', { columns: [], rows: [] });
+    openTracker(files, done, undefined);
+    t.match(readJsonLines(files.metrics), [{ step: 2, loss: 1 }]);
+    t.equal(readJsonLines(files.tables).length, written === '' ? 1 : 2);
+  }
 });

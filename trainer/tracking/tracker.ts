@@ -1,4 +1,4 @@
-import { appendJsonLine, readJsonLines, writeJsonLines } from './jsonlines.ts';
+import { appendJsonLine, reopenJsonLines, writeJsonLines } from './jsonlines.ts';
 import { TensorBoardWriter } from './tensorboard.ts';
 
 /** Every row of a validation has it. */
@@ -43,12 +43,12 @@ export function openTracker(
   tensorboard: string | undefined,
   more: readonly OpenSink[] = [],
 ): Tracker {
-  const rows = readJsonLines(files.metrics) as { step: number }[];
+  const rows = reopenJsonLines(files.metrics) as { step: number }[];
   writeJsonLines(
     files.metrics,
     rows.filter(row => row.step <= (VALIDATION_MARK in row ? done.validation : done.step)),
   );
-  const tables = readJsonLines(files.tables) as { step: number; name: string }[];
+  const tables = reopenJsonLines(files.tables) as { step: number; name: string }[];
   if (tables.length > 0) {
     const isValidation = (name: string) => name.startsWith(VALIDATION_TABLES);
     writeJsonLines(

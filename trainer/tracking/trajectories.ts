@@ -3,7 +3,7 @@ import type { GroupRecord, SampleRecord, TrajectoryRecord } from '../../shared/d
 import type { Json } from '../../shared/json.ts';
 import { withoutImages } from '../../shared/observation-parts.ts';
 import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../rollout/episode.ts';
-import { appendJsonLine, readJsonLines, writeJsonLines } from './jsonlines.ts';
+import { appendJsonLine, reopenJsonLines, writeJsonLines } from './jsonlines.ts';
 
 /** A state that takes more is left out: it is for pictures. */
 const MAX_STRUCTURED_BYTES = 64 * 1024;
@@ -43,7 +43,7 @@ export class TrajectoryWriter {
     this.#folder = run.trajectories;
     this.#decode = decode;
     this.#tokensFile = run.tokens;
-    this.#known = new Set((readJsonLines(this.#tokensFile) as [number, string][]).map(([id]) => id));
+    this.#known = new Set((reopenJsonLines(this.#tokensFile) as [number, string][]).map(([id]) => id));
   }
 
   /**

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
@@ -8,6 +8,7 @@ import { latestCheckpoint } from './run-folder/checkpoint.ts';
 import type { RunFolder } from './run-folder/run-folder.ts';
 import {
   learnedMetrics,
+  resumeTiny,
   tinySettings,
   trainInTwo,
   trainingRows,
@@ -40,6 +41,10 @@ t.test('weights that are kept next to those that learn', { timeout: MAX_MS }, as
     t.ok(best(whole).equals(averageOf(whole)), 'validated and kept as averaged');
     t.notOk(existsSync(join(whole.best, 'policy', AVERAGE_FOLDER)));
     t.ok(best(plain).equals(weightsOf(plain)));
+    // As a kill between the two moves of a replacement leaves it.
+    renameSync(whole.best, `${whole.best}.replaced`);
+    await resumeTiny(whole, settings('average', averaged));
+    t.ok(best(whole).equals(averageOf(whole)), 'comes back when the run is resumed');
   });
 
   await t.test('a refreshed reference is the policy of its iteration, after a resume, too', async t => {

@@ -21,6 +21,7 @@ import { trainLoop } from './loop.ts';
 import {
   initialState,
   latestCheckpoint,
+  mendBestCheckpoint,
   saveCheckpoint,
   type TrainerState,
 } from './run-folder/checkpoint.ts';
@@ -57,6 +58,7 @@ export async function trainRun(
   stop: AbortSignal,
 ): Promise<RunSummary | undefined> {
   const { checkpoint, warmStart, status } = ownRun(run, () => {
+    mendBestCheckpoint(run);
     const checkpoint = latestCheckpoint(run);
     const warmStart = checkpoint || !settings.warm_start ? undefined : readWarmStart(run);
     return { checkpoint, warmStart, status: openStatus(run, settings, progress, checkpoint) };

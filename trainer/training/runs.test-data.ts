@@ -53,6 +53,10 @@ export async function trainTiny(
   return run;
 }
 
+/** Goes on with a run from its folder. */
+export const resumeTiny = (run: RunFolder, settings: RunSettings) =>
+  trainRun(run, settings, silentProgress, new AbortController().signal);
+
 /** Trains a run to a step, and then goes on from its folder to the end. */
 export async function trainInTwo(settings: RunSettings, at: number): Promise<RunFolder> {
   const stop = new AbortController();
@@ -61,7 +65,7 @@ export async function trainInTwo(settings: RunSettings, at: number): Promise<Run
     update: (done: number) => done === at && stop.abort(new DOMException('stop', 'AbortError')),
   };
   const run = await trainTiny(settings, half, stop.signal);
-  await trainRun(run, settings, silentProgress, new AbortController().signal);
+  await resumeTiny(run, settings);
   return run;
 }
 

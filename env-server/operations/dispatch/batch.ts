@@ -7,7 +7,8 @@ import type { OperationCall } from './execute.ts';
 import type { ReplyForm } from './reply-form.ts';
 
 export interface BatchRequest {
-  readonly items: readonly unknown[];
+  /** Each is taken out as it is begun: while the batch waits, it holds only what its operations hold. */
+  readonly items: unknown[];
   /** Stands for the request key of items that have none. */
   readonly requestKey?: string;
   /** Answer when this many items are ready. */
@@ -78,7 +79,7 @@ class BatchRun<T, B> {
     while (index < length && call.mark < end) {
       const reply =
         this.#length > MAX_REPLY_LENGTH
-          ? failure(this.#tooLong(index), request, index, form)
+          ? failure(this.#tooLong(index), request, takeItem(request, index), form)
           : runItem(this.#dispatcher, call, request, index, form);
       if (reply instanceof Promise) {
         this.#await(reply, index);
@@ -167,8 +168,8 @@ function runItem<T>(
   index: number,
   form: ReplyForm<T, unknown>,
 ): MaybePromise<T> {
+  const item = takeItem(request, index);
   try {
-    const item = request.items[index];
     if (typeof item !== 'object' || item === null || Array.isArray(item)) {
       throw new Problem('invalid_request', 'a batch item must be an object with "op"');
     }
@@ -180,28 +181,33 @@ function runItem<T>(
     );
     if (!(result instanceof Promise)) return form.success(form.result(compiled, result));
     call.mark = performance.now();
-    return later(result, compiled, request, index, form);
+    return later(result, compiled, request, { session_id: (item as OperationInput).session_id }, form);
   } catch (error) {
     call.mark = performance.now();
-    return failure(error, request, index, form);
+    return failure(error, request, item, form);
   }
+}
+
+function takeItem({ items }: BatchRequest, index: number): unknown {
+  const item = items[index];
+  items[index] = undefined;
+  return item;
 }
 
 function later<T>(
   result: Promise<unknown>,
   compiled: CompiledOperation,
   request: BatchRequest,
-  index: number,
+  item: Pick<OperationInput, 'session_id'>,
   form: ReplyForm<T, unknown>,
 ): Promise<T> {
-  return result.then(
-    value => form.success(form.result(compiled, value)),
-    error => failure(error, request, index, form),
-  );
+  return result
+    .then(value => form.success(form.result(compiled, value)))
+    .catch(error => failure(error, request, item, form));
 }
 
-function failure<T>(error: unknown, request: BatchRequest, index: number, form: ReplyForm<T, unknown>): T {
-  const sessionId = (request.items[index] as { session_id?: unknown } | null)?.session_id;
+function failure<T>(error: unknown, request: BatchRequest, item: unknown, form: ReplyForm<T, unknown>): T {
+  const sessionId = (item as { session_id?: unknown } | null | undefined)?.session_id;
   return form.failure(form.problem(request.problem(error, sessionId)));
 }
 

@@ -8,7 +8,7 @@ import { fingerprint } from '../../sessions/replies/reply-cache.ts';
 import type { Session } from '../../sessions/session.ts';
 import type { OperationInput } from '../declaration.ts';
 import type { Operation, ServerOperation, Services, SessionOperation } from '../operation.ts';
-import { owningWorker, requiredWorker } from './sibling-workers.ts';
+import { owningWorker, requiredWorker, type SiblingWorkers } from './sibling-workers.ts';
 import type { TraceContext, Tracing } from './tracing.ts';
 import { plainResult } from './written-result.ts';
 
@@ -87,7 +87,22 @@ function route(
   const worker = owningWorker(siblings, call.principal, input, keyOf(operation, input));
   return worker === undefined
     ? run(services, call, operation, input)
-    : siblings.perform(worker, call.principal, call.request, operation, input);
+    : forward(services, siblings, worker, call, operation, input);
+}
+
+/** Runs an operation in another process. */
+function forward(
+  { sessions: { pendingInputs } }: Services,
+  siblings: SiblingWorkers,
+  worker: number,
+  { principal, request }: OperationCall,
+  operation: Operation,
+  input: OperationInput,
+): Promise<unknown> {
+  pendingInputs.requireRoom(principal.name, input, false);
+  const result = siblings.perform(worker, principal, request, operation, input);
+  pendingInputs.hold(principal.name, input, result);
+  return result;
 }
 
 /** Runs an operation in this process after the sessions of an earlier process are resumed. */
@@ -102,7 +117,7 @@ export function run(
     : runNow(services, call, operation, input);
 }
 
-/** @throws Problem `worker_unavailable` when that takes longer than a step may, with nothing done */
+/** @throws Problem `worker_unavailable` when that takes longer than a step may, `too_many_requests`, with nothing done */
 async function afterResumption(
   services: Services,
   call: OperationCall,
@@ -110,7 +125,11 @@ async function afterResumption(
   input: OperationInput,
 ): Promise<unknown> {
   const { sessions, stepTimeoutMs } = services;
-  await inTime(Promise.resolve(sessions.resumption), stepTimeoutMs, resuming);
+  const { name: client } = call.principal;
+  sessions.pendingInputs.requireRoom(client, input, true);
+  const resumed = inTime(Promise.resolve(sessions.resumption), stepTimeoutMs, resuming);
+  sessions.pendingInputs.hold(client, input, resumed);
+  await resumed;
   sessions.requireServing();
   return runNow(services, call, operation, input);
 }
@@ -153,13 +172,17 @@ function onSession(
   operation: SessionOperation,
   input: OperationInput,
 ): MaybePromise<unknown> {
-  const session = services.sessions.find(call.principal, input.session_id as string, call.now);
+  const { sessions } = services;
+  const { name: client } = call.principal;
+  const session = sessions.find(call.principal, input.session_id as string, call.now);
   const key = keyOf(operation, input);
-  if (operation.keyed && key === undefined) services.sessions.requireRoom();
+  if (operation.keyed && key === undefined) sessions.requireRoom();
+  sessions.pendingInputs.requireRoom(client, input, session.busy);
   const result =
     key === undefined
       ? session.exclusive(operation.handle, services, input)
       : once({ key, services, operation, request: call.request }, session, input);
+  if (result instanceof Promise) sessions.pendingInputs.hold(client, input, result);
   if (result instanceof Promise || session.storing) {
     const timeout = (input.timeout_ms as number | undefined) ?? services.stepTimeoutMs;
     return recordedLater(whenStored(session, operation, result), call.mark, session, operation, timeout);
@@ -248,13 +271,18 @@ function onServer(
   operation: ServerOperation,
   input: OperationInput,
 ): MaybePromise<unknown> {
+  const { sessions, stepTimeoutMs } = services;
+  const { name: client } = call.principal;
   const key = keyOf(operation, input);
+  sessions.pendingInputs.requireRoom(client, input, false);
   const reply =
     key === undefined
       ? atWorkplace(services, call, operation, input)
       : onceForClient(key, services, call, operation, input);
-  const { stepTimeoutMs } = services;
-  if (reply instanceof Promise) return inTime(reply, stepTimeoutMs, () => late(operation, stepTimeoutMs));
+  if (reply instanceof Promise) {
+    sessions.pendingInputs.hold(client, input, reply);
+    return inTime(reply, stepTimeoutMs, () => late(operation, stepTimeoutMs));
+  }
   call.mark = performance.now();
   return reply;
 }

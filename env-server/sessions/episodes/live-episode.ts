@@ -37,6 +37,8 @@ export interface EpisodeSession {
   readonly owner: string;
   /** Of observations. */
   readonly format: ObservationFormat;
+  /** It has ended. */
+  readonly closed: boolean;
   /** Bytes that it may still take. */
   readonly room: number;
   /** Its estimated memory changes by so many bytes. */
@@ -193,6 +195,9 @@ export class LiveEpisode {
         this.#randomBefore = undefined;
         // Code of others: its next state may be of any size.
         this.#requireRoomFor(value, actionBytes, randomBefore);
+        const { closed, variant } = this.#session;
+        // An automatic reset began an episode that nobody else would release.
+        if (closed && value.restarted) variant.releaseState(value.state);
         this.#measureAt = this.stepCount;
         const result = this.#commit(action, actionBytes, value);
         this.#session.stepped(action, value, this.#random.state);
@@ -206,7 +211,8 @@ export class LiveEpisode {
   }
 
   /** Takes back a step whose outcome is too large; where that cannot be, the episode ends. */
-  #requireRoomFor({ state, info }: Transition<Json>, actionBytes: number, randomBefore: RandomState): void {
+  #requireRoomFor(transition: Transition<Json>, actionBytes: number, randomBefore: RandomState): void {
+    const { state, info, restarted } = transition;
     const { variant, room } = this.#session;
     const most = Math.max(0, room) + this.#bytes;
     const grown = sizeOf(state, most + 1) + sizeOf(info, most + 1) + actionBytes - this.#bytes;
@@ -214,7 +220,10 @@ export class LiveEpisode {
       this.#session.requireRoomToPlay(Math.max(0, grown));
     } catch (error) {
       if (variant.copyable) this.#random.moveTo(randomBefore);
-      else this.fail();
+      else {
+        this.fail();
+        if (restarted) variant.releaseState(state);
+      }
       throw error;
     }
   }
@@ -384,12 +393,6 @@ export class LiveEpisode {
 
   /** Lets the environment release what it holds outside the state. */
   dispose(): void {
-    const { environment, counters } = this.#session.variant;
-    const released = environment.dispose?.(this.#state);
-    if (released instanceof Promise) {
-      released.catch(() => {
-        counters.faults++;
-      });
-    }
+    this.#session.variant.releaseState(this.#state);
   }
 }

@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../../shared/json.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { AnyEnvironment, ObservationFormat } from '../../environments/core/environment.ts';
 import { withParts } from '../../environments/core/parts.ts';
 import { resolveConfig, resolveOptions, stepLimit } from '../../environments/core/settings.ts';
@@ -89,6 +89,18 @@ export class Variant {
     if (--this.#sessions > 0) return;
     this.#account?.add(-this.bytes);
     this.#account = undefined;
+  }
+
+  /**
+   * Lets the environment release what it holds outside a state. Nobody waits for it: what the environment throws, at once
+   * or later, is counted as its fault.
+   */
+  releaseState(state: Json): void {
+    if (this.copyable) return;
+    const release = async () => this.environment.dispose!(state);
+    release().catch(() => {
+      this.counters.faults++;
+    });
   }
 
   /** @throws InvalidOptions */

@@ -4,7 +4,6 @@ import type { PersistenceHealth } from '../../persistence/persistence-health.ts'
 import { RetryTimer } from '../../persistence/retry-timer.ts';
 import type { RowDurability } from '../../persistence/session-rows.ts';
 import { DatabaseThread } from '../../persistence/thread/database-thread.ts';
-import type { EndedSession } from '../ended.ts';
 import type { SessionManager } from '../manager.ts';
 import { changedOf, housekeepingOf, unsavedOf } from './session-selection.ts';
 import {
@@ -16,6 +15,7 @@ import {
   type StoredItem,
   type StoredItems,
 } from './stored-items.ts';
+import type { UnwrittenEnds } from './unwritten-ends.ts';
 
 /** What a checkpoint may hold up everything else at once. */
 const SLICE_MS = 4;
@@ -27,8 +27,7 @@ export interface CheckpointParts {
   readonly standing: RowDurability;
   readonly sessions: SessionManager;
   readonly items: StoredItems;
-  /** Ended, but not yet so in the database. */
-  readonly ended: EndedSession[];
+  readonly ended: UnwrittenEnds;
   readonly health: PersistenceHealth;
   /** Told when the database has everything that earlier runs have journaled. */
   readonly onCovered: () => void;
@@ -122,7 +121,7 @@ export class Checkpoints {
     const mark = this.#journal?.rotate();
     // A reply that names a session must not be there without it.
     const replies = newReplies(sessions.clientReplies());
-    const ended = this.#parts.ended.slice();
+    const ended = [...this.#parts.ended];
     try {
       await this.#inSlices(items.of(changedOf(sessions.open()), standing));
       await this.#inSlices(endedItems(ended));
@@ -132,7 +131,7 @@ export class Checkpoints {
       throw error;
     }
     if (this.#ended) return;
-    this.#parts.ended.splice(0, ended.length);
+    this.#parts.ended.written(ended);
     for (const { memory, changes } of replies) memory.stored(changes);
     const marks = [{ ids: [...unsavedOf(sessions.open())], standing: 'open' as const }];
     await this.#thread.write('writeSessions', { marks, ...housekeepingOf(sessions) });

@@ -1,6 +1,5 @@
 import type { SessionRows } from '../../persistence/session-rows.ts';
 import { storageFaultOf } from '../../persistence/storage-problem.ts';
-import type { EndedSession } from '../ended.ts';
 import type { SessionManager } from '../manager.ts';
 import { changedOf, housekeepingOf, savedOf, unsavedOf } from './session-selection.ts';
 import {
@@ -11,13 +10,13 @@ import {
   type StoredItem,
   type StoredItems,
 } from './stored-items.ts';
+import type { UnwrittenEnds } from './unwritten-ends.ts';
 
 export interface LastWriteParts {
   readonly rows: SessionRows;
   readonly sessions: SessionManager;
   readonly items: StoredItems;
-  /** Ended, but not yet so in the database. */
-  readonly ended: readonly EndedSession[];
+  readonly ended: UnwrittenEnds;
 }
 
 /**

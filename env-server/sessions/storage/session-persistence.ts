@@ -25,6 +25,7 @@ import { Resumption } from './resumption.ts';
 import { SessionLoader } from './session-loader.ts';
 import { StoredItems } from './stored-items.ts';
 import { logUnsaved } from './unsaved-report.ts';
+import { UnwrittenEnds } from './unwritten-ends.ts';
 
 const MS_PER_S = 1000;
 const BYTES_PER_MB = 1024 * 1024;
@@ -91,8 +92,7 @@ export class SessionPersistence {
   readonly #standing: RowDurability;
   /** Segments of earlier runs that no checkpoint covers yet. */
   #inherited: readonly Segment[];
-  /** Ended, but not yet so in the database. */
-  readonly #ended: EndedSession[] = [];
+  readonly #ended = new UnwrittenEnds();
   #begun = false;
   #finished = false;
 
@@ -137,7 +137,7 @@ export class SessionPersistence {
         onTooLarge: () => this.#checkpoints.covering(),
       });
     sessions.recorder = this.#recorder;
-    sessions.onEnd = ended => this.#ended.push(ended);
+    sessions.endListeners.add(this.#noteEnd);
   }
 
   #openJournal({ journalMaxMb }: PersistenceSettings, synced: boolean): Journal {
@@ -174,7 +174,7 @@ export class SessionPersistence {
     const marks = [{ ids: resumed, standing: this.#standing }];
     rows.write({ ended: this.#ended, marks, clock: sessions.clock.moment });
     rows.hurry();
-    this.#ended.length = 0;
+    this.#ended.written(this.#ended);
     if (this.#inherited.length === 0) {
       this.#begin();
       return;
@@ -185,9 +185,14 @@ export class SessionPersistence {
       .then(() => this.#begin());
   }
 
+  readonly #noteEnd = (ended: EndedSession, { image }: Session): void => {
+    this.#ended.add(ended, image !== undefined, this.#parts.sessions.now());
+  };
+
   #recallEnd(ended: EndedSession): void {
-    this.#parts.sessions.recallEnded(ended);
-    this.#ended.push(ended);
+    const { sessions } = this.#parts;
+    sessions.recallEnded(ended);
+    this.#ended.add(ended, true, sessions.now());
   }
 
   #giveUpReplay(error: unknown): void {
@@ -244,7 +249,7 @@ export class SessionPersistence {
     }
     this.#rows.close();
     void this.#checkpoints.close();
-    sessions.onEnd = undefined;
+    sessions.endListeners.delete(this.#noteEnd);
   }
 
   /** The database has everything that the journal has. */

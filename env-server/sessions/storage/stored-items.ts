@@ -74,6 +74,8 @@ export class StoredItems {
     const { id, owner, variant } = session;
     session.changed = false;
     this.writing.add(session);
+    session.image ??= new SessionImage();
+    const { image } = session;
     const stored = (content?: SessionContent) => {
       this.writing.delete(session);
       if (content) session.stored(content);
@@ -93,8 +95,6 @@ export class StoredItems {
       yield { length: lost.length, row: { ...row, lost }, stored };
       return;
     }
-    session.image ??= new SessionImage();
-    const { image } = session;
     try {
       const content = session.content();
       const { parts, head, remove } = image.change(content);

@@ -158,17 +158,43 @@ t.test('sessions expire as all do; a reset begins anew', async t => {
   }
 });
 
-t.test('a name outlives neither its session nor the memory for names, and the id leads on', async t => {
+t.test('a name lasts as long as its session, however many sessions others open', async t => {
+  const app = await testApp(t, { maxSessions: 2 });
+  const { get, post } = asking(app);
+  const first = await post('reset', {}, 'mine');
+  for (let i = 0; i < 3; i++) {
+    for (const name of [undefined, `other ${i}`]) {
+      const { body } = await post('reset', {}, name);
+      await app.ask('DELETE', `/v1/sessions/${body.metadata.session_id}`);
+    }
+    t.match(await post('step', { action: { action: 'draw' } }, 'mine'), { status: 200 }, `after ${i}`);
+  }
+  t.match((await get('state', 'mine')).body, {
+    session_id: first.body.metadata.session_id,
+    step_count: 3,
+  });
+  t.equal(app.sessions.size, 1);
+});
+
+t.test('a name whose session has ended says so, within a memory for such names', async t => {
   const app = await testApp(t, { maxSessions: 2 });
   const { post } = asking(app);
-  const first = await post('reset', {}, 'a');
-  const id = String(first.body.metadata.session_id);
-  await app.ask('DELETE', `/v1/sessions/${id}`);
-  isProblem(t, await post('step', { action: { action: 'add' } }, 'a'), 'session_closed');
-  t.equal((await post('reset', {}, id)).status, 200, 'also under the id of the session that was closed');
+  const step = (name: string) => post('step', { action: { action: 'add' } }, name);
+  const ids: string[] = [];
+  for (const name of ['a', 'b']) {
+    const { body } = await post('reset', {}, name);
+    const id = String(body.metadata.session_id);
+    await app.ask('DELETE', `/v1/sessions/${id}`);
+    isProblem(t, await step(name), 'session_closed');
+    ids.push(id);
+  }
+  t.equal((await post('reset', {}, ids[0])).status, 200, 'also under the id of the session that was closed');
+  await app.ask('DELETE', `/v1/sessions/${(await post('reset', {}, 'c')).body.metadata.session_id}`);
+  isProblem(t, await step('a'), 'unknown_session');
+  isProblem(t, await step('b'), 'session_closed');
   t.equal((await post('reset', {}, 'b')).status, 200);
-  isProblem(t, await post('step', { action: { action: 'add' } }, 'a'), 'unknown_session');
-  const full = await post('reset', {}, 'c');
+  t.equal((await step('b')).status, 200);
+  const full = await post('reset', {}, 'd');
   isProblem(t, full, 'too_many_sessions');
   t.equal(full.headers['retry-after'], '1');
 });

@@ -10,6 +10,7 @@ import {
   refuseStream,
 } from '../mcp/streamable-http.ts';
 import { sendJsonText } from '../replies/send.ts';
+import type { PacedWebSocket } from '../websocket/paced-websocket.ts';
 import type { McpCaller } from './mcp-server.ts';
 import { McpSocket } from './mcp-socket.ts';
 import type { PlayedSession } from './play.ts';
@@ -20,7 +21,7 @@ const HTTP_ACCEPTED = 202;
 const VERSION_CLAIM = 'io.modelcontextprotocol/protocolVersion';
 
 interface SocketHooks {
-  readonly watch: (socket: WebSocket) => void;
+  readonly watch: (socket: WebSocket) => PacedWebSocket;
   readonly preValidation: (request: FastifyRequest) => Promise<void>;
 }
 
@@ -63,8 +64,7 @@ export function addMcpRoutes(
     },
     handler: (_request, reply) => reply,
     wsHandler: (socket, request) => {
-      watch(socket);
-      new McpSocket(socket, request, services, envIdOf(request));
+      new McpSocket(watch(socket), request, services, envIdOf(request));
     },
   });
 }

@@ -1,5 +1,6 @@
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import { Problem } from '../../problems.ts';
+import type { SessionManager } from '../../sessions/manager.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { ResetRequest } from './messages.ts';
 import type { OpenEnvPlay, OpenEnvStepReply, PlayedSession } from './play.ts';
@@ -18,18 +19,33 @@ const ENDED = new Set(['session_closed', 'session_expired']);
 
 interface NamedEntry {
   readonly played: Promise<PlayedSession>;
+  /** The name is not the session's id, which says by itself how the session ended. */
+  readonly chosen: boolean;
 }
 
-/** The sessions that clients play over HTTP, each under a name of the client's own choice or under its id. */
+/**
+ * The sessions that clients play over HTTP, each under a name of the client's own choice or under its id. A name lasts as
+ * long as its session, so the limits on sessions bound the names, too, and no client takes the name of another.
+ */
 export class NamedSessions {
   readonly #play: OpenEnvPlay;
-  readonly #most: number;
+  readonly #mostEnded: number;
+  /** Of open sessions, and of those that are being opened. */
   readonly #entries = new Map<string, NamedEntry>();
+  /** The same entries by the id of their session. */
+  readonly #bySession = new Map<string, Map<string, NamedEntry>>();
+  /** Ids of the ended sessions of names that clients have chosen, in the order in which they ended. */
+  readonly #ended = new Map<string, string>();
 
-  /** @param most names that are remembered; beyond, those reset longest ago are forgotten */
-  constructor(play: OpenEnvPlay, most: number) {
+  /** @param mostEnded names of ended sessions that are remembered */
+  constructor(play: OpenEnvPlay, mostEnded: number) {
     this.#play = play;
-    this.#most = most;
+    this.#mostEnded = mostEnded;
+    this.#sessions.endListeners.add(({ id }) => this.#endNames(id));
+  }
+
+  get #sessions(): SessionManager {
+    return this.#play.dispatcher.services.sessions;
   }
 
   /**
@@ -64,8 +80,12 @@ export class NamedSessions {
         'the request names no session: POST reset first, then send the X-Session-Id of its reply as header, or keep its cookie',
       );
     }
-    const entry = this.#entries.get(keyOf(caller)) ?? (await this.#attach(caller));
+    const key = keyOf(caller);
+    const entry = this.#entries.get(key) ?? (await this.#attach(caller));
     if (entry) return entry.played;
+    const ended = this.#ended.get(key);
+    // It throws how the session ended.
+    if (ended !== undefined) this.#sessions.find(caller.principal, ended);
     throw new Problem(
       'unknown_session',
       `no episode has begun under X-Session-Id ${caller.name}: POST reset first`,
@@ -85,7 +105,7 @@ export class NamedSessions {
   async #attach(caller: HttpCaller): Promise<NamedEntry | undefined> {
     try {
       const played = await this.#play.attach(caller.principal, caller.envId, caller.name);
-      return this.#remember(caller, Promise.resolve(played));
+      return this.#remember(caller, played);
     } catch (error) {
       if (problemOf(error).code === 'unknown_session') return undefined;
       throw error;
@@ -95,37 +115,54 @@ export class NamedSessions {
   /** A new session, under its id. */
   async #openUnnamed(caller: HttpCaller, request: ResetRequest): Promise<OpenEnvStepReply> {
     const { played, stepReply } = await this.#play.open(caller.principal, caller.envId, request);
-    this.#remember({ ...caller, name: played.sessionId }, Promise.resolve(played));
+    this.#remember({ ...caller, name: played.sessionId }, played);
     return stepReply;
   }
 
   async #open(caller: HttpCaller, request: ResetRequest): Promise<OpenEnvStepReply> {
     const { principal, envId } = caller;
     const opening = (async () => this.#play.open(principal, envId, request))();
-    const entry = this.#remember(
-      caller,
-      opening.then(({ played }) => played),
-    );
+    const key = keyOf(caller);
+    const entry = { played: opening.then(({ played }) => played), chosen: true };
+    this.#entries.set(key, entry);
     try {
-      await entry.played;
+      this.#follow(key, entry, await entry.played);
     } catch (error) {
-      const key = keyOf(caller);
-      if (this.#entries.get(key) === entry) this.#entries.delete(key);
+      this.#entries.delete(key);
       throw error;
     }
     return (await opening).stepReply;
   }
 
-  #remember(caller: HttpCaller, played: Promise<PlayedSession>): NamedEntry {
+  #remember(caller: HttpCaller, played: PlayedSession): NamedEntry {
     const key = keyOf(caller);
-    const entry = { played };
-    this.#entries.delete(key);
+    const entry = { played: Promise.resolve(played), chosen: false };
     this.#entries.set(key, entry);
-    if (this.#entries.size > this.#most) {
-      const [oldest] = this.#entries.keys();
-      this.#entries.delete(oldest);
-    }
+    this.#follow(key, entry, played);
     return entry;
+  }
+
+  /** The name goes when the session ends, which may have happened before its client is told of it. */
+  #follow(key: string, entry: NamedEntry, { sessionId }: PlayedSession): void {
+    const names = this.#bySession.get(sessionId) ?? new Map<string, NamedEntry>();
+    this.#bySession.set(sessionId, names.set(key, entry));
+    if (!this.#sessions.get(sessionId)) this.#endNames(sessionId);
+  }
+
+  #endNames(sessionId: string): void {
+    for (const [key, entry] of this.#bySession.get(sessionId) ?? []) {
+      if (this.#entries.get(key) === entry) this.#entries.delete(key);
+      if (entry.chosen) this.#rememberEnd(key, sessionId);
+    }
+    this.#bySession.delete(sessionId);
+  }
+
+  #rememberEnd(key: string, sessionId: string): void {
+    this.#ended.delete(key);
+    this.#ended.set(key, sessionId);
+    if (this.#ended.size <= this.#mostEnded) return;
+    const [oldest] = this.#ended.keys();
+    this.#ended.delete(oldest);
   }
 }
 

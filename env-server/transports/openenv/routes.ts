@@ -53,7 +53,11 @@ export async function addOpenEnvRoutes(
   const { sessions } = dispatcher.services;
   const services = { play, mcp, problemHandler, deliver: (reply: () => void) => sessions.deliver(reply) };
   const beat = heartbeat(app, settings.heartbeatSeconds);
-  const watch = (socket: WebSocket) => beat(socket as PacedWebSocket);
+  const watch = (given: WebSocket) => {
+    const socket = given as PacedWebSocket;
+    beat(socket);
+    return socket;
+  };
   for (const prefix of PREFIXES) {
     await app.register(
       async scope => {
@@ -64,9 +68,8 @@ export async function addOpenEnvRoutes(
           dispatcher.services.catalog.variant(envIdOf(request));
         };
         scope.get('/ws', { websocket: true, preValidation }, (socket, request) => {
-          watch(socket);
           const { session_id: id } = request.query as { session_id?: string };
-          new OpenEnvSocket(socket, request, services, envIdOf(request), id);
+          new OpenEnvSocket(watch(socket), request, services, envIdOf(request), id);
         });
         addMcpRoutes(scope, services, envIdOf, { watch, preValidation });
       },

@@ -1,18 +1,13 @@
-import type { Socket } from 'node:net';
 import type { FastifyRequest } from 'fastify';
-import type { RawData, WebSocket } from 'ws';
+import type { RawData } from 'ws';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import { TooManySessions } from '../../sessions/limits/admission.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
+import { bytesOf, type PacedWebSocket } from '../websocket/paced-websocket.ts';
 import type { McpServer } from './mcp-server.ts';
 import type { OpenEnvPlay, PlayedSession } from './play.ts';
-
-/** Frames that may wait for their turn; beyond, the socket is not read. */
-const MAX_WAITING = 64;
-/** Unsent bytes above which the socket is not read. */
-const HIGH_WATER_BYTES = 4 * 1024 * 1024;
 
 /** Close codes (RFC 6455, section 7.4.1, and its registry). */
 export const NORMAL = 1000;
@@ -33,33 +28,32 @@ export interface SocketServices {
  * said on it is its subclass's business.
  */
 export abstract class SessionSocket {
-  protected readonly socket: WebSocket;
+  protected readonly socket: PacedWebSocket;
   protected readonly services: SocketServices;
   protected readonly principal: Principal;
   protected readonly envId: string;
-  readonly #stream: Socket;
-  readonly #waiting: string[] = [];
-  #busy = true;
+  /** A message is being answered. */
+  #busy = false;
   #seat: PlayedSession | undefined;
   /** The session was opened for this socket and goes with it. */
   #owner = true;
 
   /** @param sessionId a session to take up instead of opening one */
   constructor(
-    socket: WebSocket,
+    socket: PacedWebSocket,
     request: FastifyRequest,
     services: SocketServices,
     envId: string,
     sessionId?: string,
   ) {
     this.socket = socket;
-    this.#stream = request.raw.socket;
     this.services = services;
     this.principal = request.principal;
     this.envId = envId;
     socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
     socket.on('error', () => socket.terminate());
     socket.on('close', () => this.leave());
+    socket.suspendMessages();
     this.#begin(sessionId);
   }
 
@@ -86,7 +80,7 @@ export abstract class SessionSocket {
       return;
     }
     if (this.socket.readyState !== this.socket.OPEN) this.leave();
-    else await this.#work();
+    else this.socket.resumeMessages();
   }
 
   /** Tells why there is no session, and hangs up. */
@@ -100,7 +94,6 @@ export abstract class SessionSocket {
   protected leave(): void {
     const played = this.#seat;
     this.#seat = undefined;
-    this.#waiting.length = 0;
     if (played && this.#owner) this.#release(played);
   }
 
@@ -114,42 +107,30 @@ export abstract class SessionSocket {
   }
 
   #receive(data: RawData, isBinary: boolean): void {
+    // There is no session any more, or the socket ends before it was this message's turn.
+    if (!this.#seat || this.#busy) return;
     if (isBinary) {
       this.lose('frames must be text');
       return;
     }
-    this.#waiting.push(data.toString());
-    if (this.#waiting.length > MAX_WAITING) this.socket.pause();
-    if (!this.#busy) this.#work();
+    const reply = this.answer(data.toString(), this.#seat);
+    if (reply instanceof Promise) this.#replyLater(reply, bytesOf(data));
+    else this.#reply(reply);
   }
 
-  async #work(): Promise<void> {
+  /** @param bytes that the message takes until it is answered */
+  async #replyLater(reply: Promise<string | undefined>, bytes: number): Promise<void> {
     this.#busy = true;
-    for (;;) {
-      const text = this.#waiting.shift();
-      if (text === undefined) break;
-      const reply = this.#seat && this.answer(text, this.#seat);
-      const written = reply instanceof Promise ? await reply : reply;
-      if (written !== undefined) this.services.deliver(() => this.#send(written));
-      if (this.socket.isPaused && this.#waiting.length === 0) await this.#resume();
-    }
+    this.socket.suspendMessages();
+    this.socket.hold(bytes);
+    this.#reply(await reply);
     this.#busy = false;
+    this.socket.release(bytes);
+    this.socket.resumeMessages();
   }
 
-  /** Reads on when what was written has left. */
-  async #resume(): Promise<void> {
-    if (this.#stream.writableLength > HIGH_WATER_BYTES && this.socket.readyState === this.socket.OPEN) {
-      await new Promise<void>(resolve => {
-        const done = () => {
-          this.#stream.off('drain', done);
-          this.socket.off('close', done);
-          resolve();
-        };
-        this.#stream.on('drain', done);
-        this.socket.on('close', done);
-      });
-    }
-    this.socket.resume();
+  #reply(text: string | undefined): void {
+    if (text !== undefined) this.services.deliver(() => this.#send(text));
   }
 
   /** Says that the session is lost, and hangs up. */
@@ -160,8 +141,6 @@ export abstract class SessionSocket {
   }
 
   #send(text: string): void {
-    if (this.socket.readyState !== this.socket.OPEN) return;
-    this.socket.send(text);
-    if (this.#stream.writableLength > HIGH_WATER_BYTES) this.socket.pause();
+    if (this.socket.readyState === this.socket.OPEN) this.socket.send(text);
   }
 }

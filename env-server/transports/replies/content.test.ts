@@ -2,10 +2,22 @@ import { once } from 'node:events';
 import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
 import { connect } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import { brotliCompressSync, brotliDecompressSync, deflateSync, gunzipSync, gzipSync } from 'node:zlib';
+import { promisify } from 'node:util';
+import {
+  brotliCompressSync,
+  brotliDecompressSync,
+  deflateSync,
+  gunzip,
+  gunzipSync,
+  gzipSync,
+} from 'node:zlib';
+import Fastify from 'fastify';
 import t from 'tap';
 import { isProblem, testApp } from '../../../test/app.test-data.ts';
+import { until } from '../../../test/until.test-data.ts';
 import { dial, hostOf, listening } from '../../../test/wire.test-data.ts';
+import type { Lane, Task } from '../../scheduling/fair-scheduler.ts';
+import { readJson } from './content.ts';
 
 interface Got {
   readonly status: number;
@@ -50,6 +62,29 @@ t.test('compressed bodies are read', async t => {
   const items = JSON.stringify({ items: [{ op: 'get', session_id: id }] });
   const headers = { ...JSON_BODY, 'content-encoding': 'gzip', 'transfer-encoding': 'chunked' };
   t.equal((await exchange(app, 'POST', '/v1/batch', headers, gzipSync(items))).status, 200);
+});
+
+t.test('no more bodies are decompressed than are parsed', async t => {
+  const app = Fastify();
+  t.teardown(() => app.close());
+  const turns: Task[] = [];
+  const lane = { client: 'a', run: (task: Task) => turns.push(task) } as unknown as Lane;
+  readJson(app, 1000, () => lane);
+  app.post('/', async ({ body }) => body);
+  const add = Buffer.from('{"action":"add"}');
+  const headers = { ...JSON_BODY, 'content-encoding': 'gzip' };
+  const count = 5;
+  const replies = Array.from({ length: count }, () =>
+    app.inject({ method: 'POST', url: '/', headers, payload: gzipSync(add) }),
+  );
+  for (let parsed = 0; parsed < count; parsed++) {
+    await until(() => turns.length >= Math.min(2, count - parsed));
+    // Those that are decompressed without need would be there before this.
+    for (let i = 0; i < count; i++) await promisify(gunzip)(gzipSync(add));
+    t.equal(turns.length, Math.min(2, count - parsed));
+    turns.shift()!();
+  }
+  for (const reply of await Promise.all(replies)) t.equal(reply.body, String(add));
 });
 
 t.test('other encodings are refused with those that are taken', async t => {

@@ -14,7 +14,10 @@ const DECODERS: { readonly [encoding: string]: (body: Buffer, options: object) =
   br: promisify(brotliDecompress),
   deflate: promisify(inflate),
 };
-/** Bodies that are decompressed at once: each takes a thread, of which there are few, and memory up to the limit. */
+/**
+ * Bodies that are being decompressed, or wait in full length for their turn to be parsed: each takes a thread, of which
+ * there are few, and memory up to the limit.
+ */
 const MAX_DECODING = 2;
 /** Replies below are not worth the time. */
 const MIN_COMPRESSED_BYTES = 8192;
@@ -52,8 +55,9 @@ export function readJson(
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {
     const encoding = request.headers['content-encoding']?.toLowerCase() ?? 'identity';
     const maxParts = request.routeOptions.url?.startsWith(DEFINITIONS) ? MAX_DEFINITION_PARTS : MAX_PARTS;
-    const read = (plain: Buffer) =>
+    const read = (plain: Buffer, release?: () => void) =>
       laneOf(request.raw).run(() => {
+        release?.();
         let value: unknown;
         try {
           value = plain.length === 0 ? undefined : parseJson(plain.toString(), maxParts);
@@ -67,7 +71,7 @@ export function readJson(
     else {
       const { raw } = request;
       const decoding = { body, encoding, limitBytes, isLeft: () => raw.socket.destroyed };
-      decode(decoding, slots, laneOf(raw).client).then(read, done);
+      decode(decoding, slots, laneOf(raw).client).then(plain => read(plain, () => slots.release()), done);
     }
   });
 }
@@ -81,6 +85,7 @@ interface Decoding {
   isLeft(): boolean;
 }
 
+/** Decompresses a body. It keeps its slot until it is parsed: the caller releases it, unless this throws. */
 async function decode(decoding: Decoding, slots: Slots, client: string): Promise<Buffer> {
   const { body, encoding, limitBytes } = decoding;
   const decoder = Object.hasOwn(DECODERS, encoding) ? DECODERS[encoding] : undefined;
@@ -95,6 +100,7 @@ async function decode(decoding: Decoding, slots: Slots, client: string): Promise
     if (decoding.isLeft()) throw new Error('its client is gone');
     return await decoder(body, { maxOutputLength: limitBytes });
   } catch (error) {
+    slots.release();
     const { code, message } = error as NodeJS.ErrnoException;
     if (code === 'ERR_BUFFER_TOO_LARGE') {
       throw new Problem(
@@ -106,8 +112,6 @@ async function decode(decoding: Decoding, slots: Slots, client: string): Promise
       'bad_request',
       `the body is not ${encoding} as the header content-encoding says: ${message}`,
     );
-  } finally {
-    slots.release();
   }
 }
 

@@ -146,3 +146,18 @@ t.test(
     t.match(await app.ask('GET', `/v1/sessions/${session_id}`), { body: { step: 0 } });
   },
 );
+
+t.test('an item whose late result cannot be written fails, and stops no other', async t => {
+  const app = await testApp(t);
+  const broken = await app.open({ env_id: 'test/Broken-v0', config: { at: 'late reply' } });
+  const id = await app.open();
+  const { status, results } = await batch(app, [
+    { op: 'step', session_id: broken, action: 'add' },
+    { op: 'step', session_id: id, action: 'add' },
+  ]);
+  t.equal(status, 200);
+  t.match(results, [
+    { ok: false, error: { code: 'internal' } },
+    { ok: true, result: { step: 1 } },
+  ]);
+});

@@ -114,6 +114,9 @@ export class PlainRequests implements DirectServer {
     });
     request.on('end', () => {
       const body = others ? Buffer.concat(others) : first!;
+      // The request keeps its listeners, and with them what they see, until it is answered.
+      first = undefined;
+      others = undefined;
       lane.run(() => this.#serve(plain, body.toString()));
     });
   }

@@ -42,7 +42,7 @@ export class PacedWebSocket extends WebSocket {
   #bytes = 0;
   #heldBytes = 0;
   #isScheduled = false;
-  #isHeld = false;
+  #isSuspended = false;
   #isStopped = false;
 
   /** Says whose turns it takes, and how many frames may wait. To be called before any frame can come. */
@@ -95,15 +95,16 @@ export class PacedWebSocket extends WebSocket {
     return super.emit(event, ...values);
   }
 
-  /** No more messages until {@link resume}. */
-  override pause(): void {
-    this.#isHeld = true;
-    super.pause();
+  /**
+   * Keeps messages waiting until {@link resumeMessages}. The socket is read on while few wait, so that pings are answered
+   * and an end is noticed: upon an end the messages come after all, before it.
+   */
+  suspendMessages(): void {
+    this.#isSuspended = true;
   }
 
-  override resume(): void {
-    this.#isHeld = false;
-    if (!this.#isStopped) super.resume();
+  resumeMessages(): void {
+    this.#isSuspended = false;
     this.#proceed();
   }
 
@@ -120,7 +121,7 @@ export class PacedWebSocket extends WebSocket {
 
   /** Handles a message that nothing stands against without making it wait: the usual case, of which frames are many. */
   #takeAtOnce(data: unknown, isBinary: unknown): boolean {
-    if (this.#isScheduled || this.#isHeld || this.#isStopped || this.#frames.length > 0) return false;
+    if (this.#isScheduled || this.#isSuspended || this.#isStopped || this.#frames.length > 0) return false;
     if (this.readyState !== WebSocket.OPEN || this.#isLaden || !this.#lane.isFree) return false;
     this.#isScheduled = true;
     this.#message = data;
@@ -141,12 +142,13 @@ export class PacedWebSocket extends WebSocket {
   };
 
   #receive(frame: Frame): void {
-    this.#frames.push(frame);
+    if (this.#isSuspended && frame.event === 'ping') this.#frames.unshift(frame);
+    else this.#frames.push(frame);
     this.#count(frame.bytes);
     this.#proceed();
     if (!this.#isStopped && this.#isFull()) {
       this.#isStopped = true;
-      super.pause();
+      this.pause();
     }
   }
 
@@ -168,7 +170,8 @@ export class PacedWebSocket extends WebSocket {
   #proceed(): void {
     if (this.#isScheduled || this.#frames.length === 0) return;
     const isOpen = this.readyState === WebSocket.OPEN;
-    if (isOpen && (this.#isHeld || this.#isLaden)) {
+    const isWaiting = this.#isSuspended && this.#frames.first!.event !== 'ping';
+    if (isOpen && (isWaiting || this.#isLaden)) {
       if (heldInAll >= MAX_HELD_BYTES_TOTAL) waitingForOthers.add(this);
       return;
     }
@@ -187,7 +190,7 @@ export class PacedWebSocket extends WebSocket {
       this.#proceed();
       if (this.#isStopped && !this.#isFull()) {
         this.#isStopped = false;
-        if (!this.#isHeld) super.resume();
+        this.resume();
       }
     }
   };

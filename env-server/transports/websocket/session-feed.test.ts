@@ -130,7 +130,8 @@ t.test('a watcher that takes nothing gets nothing more; then it gets what is, no
   const app = await listening(t);
   const id = await app.open({ config: { goal: 1000, max_steps: 1000 } });
   const sent: FeedMessage[] = [];
-  const target = { bytesUnsent: 0, send: (message: FeedMessage) => sent.push(message) };
+  const failed = (error: unknown) => t.fail(String(error));
+  const target = { bytesUnsent: 0, send: (message: FeedMessage) => sent.push(message), failed };
   const principal: Principal = { name: 'local', scopes: new Set(['play']) };
   const feed = new SessionFeed({ sessions: app.sessions } as Services, principal, {}, target);
   t.teardown(() => feed.stop());
@@ -145,6 +146,19 @@ t.test('a watcher that takes nothing gets nothing more; then it gets what is, no
   await new Promise(done => setTimeout(done, 3 * LOOK_MS));
   t.equal(sent.length, 1);
   t.match(sent[0], { sessions: [{ session_id: id, step: 40, return: 40 }] });
+});
+
+t.test('a watcher of what cannot be written is told, and may watch again', async t => {
+  const app = await listening(t);
+  const { send, next } = await dial(t, app, '/v1/ws');
+  send({ id: 'w', op: 'watch' });
+  t.match(await next(), { id: 'w', ok: true });
+  const broken = await app.open({ env_id: 'test/Broken-v0', config: { at: 'card' } });
+  t.match(await next(), { id: 'w', ok: false, error: { code: 'internal' } });
+  await app.ask('DELETE', `/v1/sessions/${broken}`);
+  const id = await app.open();
+  send({ id: 'again', op: 'watch' });
+  t.match(await next(), { id: 'again', ok: true, result: { order: [id] } });
 });
 
 t.test('a client’s ended sessions are bounded', async t => {

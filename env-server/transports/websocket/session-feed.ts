@@ -57,6 +57,8 @@ interface FeedTarget {
   /** Bytes that wait until the peer takes them. */
   readonly bytesUnsent: number;
   send(message: FeedMessage): void;
+  /** Nothing more is sent: the sessions could not be looked at, or what was seen could not be written. */
+  failed(error: unknown): void;
 }
 
 /** How many sockets watch, by client. */
@@ -127,9 +129,11 @@ export class SessionFeed {
         const message = await this.#look();
         if (message && !this.#stopped) this.#target.send(message);
       }
-    } finally {
-      this.#plan();
+    } catch (error) {
+      this.stop();
+      this.#target.failed(error);
     }
+    this.#plan();
   }
 
   /** What is new since the last look; undefined for nothing. */

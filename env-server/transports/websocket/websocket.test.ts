@@ -388,3 +388,15 @@ t.test('a session whose environment fails answers; the socket and its other sess
   t.match(await next(), { id: 1, ok: false, error: { code: 'environment_fault' } });
   t.match(await next(), { id: 2, ok: true });
 });
+
+t.test('a late result that cannot be written is answered as a fault, and the socket goes on', async t => {
+  const app = await listening(t);
+  const session_id = await app.open({ env_id: 'test/Broken-v0', config: { at: 'late reply' } });
+  for (const protocol of ['ragen.json', 'ragen.msgpack']) {
+    const { send, next } = await dial(t, app, { protocol });
+    send({ id: 1, op: 'step', session_id, action: 'add' });
+    t.match(await next(), { id: 1, ok: false, error: { code: 'internal' } }, protocol);
+    send({ id: 2, op: 'ping' });
+    t.match(await next(), { id: 2, ok: true });
+  }
+});

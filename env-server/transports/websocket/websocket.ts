@@ -10,6 +10,7 @@ import type { TraceContext } from '../../operations/dispatch/tracing.ts';
 import { compileCheck } from '../../operations/dispatch/validation.ts';
 import { RequestKey } from '../../operations/schemas/fields.ts';
 import { Problem } from '../../problems.ts';
+import { OPERATION_BYTES } from '../../sessions/limits/pending-inputs.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { traceIdIn, traceIdOf } from '../monitoring/trace-requests.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
@@ -27,8 +28,6 @@ import {
 import { checkWatch, SessionFeed, type WatchFrame } from './session-feed.ts';
 
 const RETRY_AFTER_SECONDS = 1;
-/** About what an operation takes that is under way, besides its text. */
-const OPERATION_BYTES = 1000;
 /** Frames besides operations that acknowledge nothing. */
 const READING_FRAMES: ReadonlySet<unknown> = new Set(['ping', 'watch', 'unwatch']);
 
@@ -180,10 +179,11 @@ class Connection<T, B, M> {
   #sendLater(asked: AskedFrame, bytes: number, reply: Promise<T | B>): void {
     this.#inFlight++;
     this.#socket.hold(bytes);
-    reply.then(
-      result => {
+    const written = reply.then(result => this.#protocol.success(asked.id, result));
+    written.then(
+      message => {
         this.#inFlight--;
-        this.#outgoing.send(this.#protocol.success(asked.id, result), asked.reads);
+        this.#outgoing.send(message, asked.reads);
         this.#socket.release(bytes);
       },
       error => {
@@ -221,7 +221,7 @@ class Connection<T, B, M> {
     }
     const call = newCall(this.#dispatcher.services, this.#principal, origin.trace);
     if (frame.op === 'batch') return this.#batch(frame, call, origin);
-    if (frame.op === 'watch') return this.#watch(frame);
+    if (frame.op === 'watch') return this.#watch(frame, origin);
     if (frame.op === 'unwatch') return this.#unwatch(frame);
     const { form } = this.#protocol;
     const compiled = this.#dispatcher.find(frame.op, ['batch', 'ping', 'watch', 'unwatch']);
@@ -232,7 +232,7 @@ class Connection<T, B, M> {
   }
 
   /** Answers with the sessions as they are, and goes on answering under the same id when they change. */
-  async #watch(frame: Frame): Promise<T> {
+  async #watch(frame: Frame, origin: Origin): Promise<T> {
     checkWatch(frame);
     const principal = this.#principal;
     const dispatcher = this.#dispatcher;
@@ -247,6 +247,8 @@ class Connection<T, B, M> {
       },
       send: message =>
         this.#outgoing.send(this.#protocol.success(frame.id as FrameId, written(message)), true),
+      failed: error =>
+        this.#fail({ id: frame.id as FrameId, origin, sessionId: undefined, reads: true }, error),
     });
     this.#feed = feed;
     const first = await feed.start();

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -207,6 +210,21 @@ def test_both_processes_go_on_after_a_fork(base_url: str) -> None:
     assert status == 0
     assert client.get(str(env.session_id))["step"] == 20
     assert client.get(str(env.session_id))["env_id"] == ENV, "the child did not close it"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.parametrize("kind", ["one", "many"])
+@pytest.mark.parametrize("work", ["ends", "makes its own", "closes", "closes and resets"])
+def test_each_process_closes_the_sessions_that_it_opened(base_url: str, kind: str, work: str) -> None:
+    program = [sys.executable, str(Path(__file__).parent / "forking.py"), kind, work, base_url]
+    done = subprocess.run(program, capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    sessions = 1 if kind == "one" else 2
+    of_child = 0 if work in ("ends", "closes") else sessions
+    assert json.loads(done.stdout) == {
+        "open": {"parent": [True] * sessions, "child": [False] * of_child},
+        "open at the end": [False] * sessions,
+    }
 
 
 def test_settings_are_checked(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,6 +163,19 @@ def test_environments_that_nobody_closed_are_closed_later(base_url: str) -> None
     assert not ids & {one["session_id"] for one in client.list(limit=1000)["sessions"]}
 
 
+def test_the_last_environment_of_a_shared_client_is_closed_later_as_well(base_url: str) -> None:
+    # Nobody else has a client of these settings.
+    env = ragen_env.RagenEnv("Bandit-v0", base_url, transport="http")
+    env.reset(seed=1)
+    session_id = str(env.session_id)
+    del env
+    gc.collect()
+    other = ragen_env.RagenEnv("Bandit-v0", base_url, transport="http")
+    other.reset(seed=2)
+    with pytest.raises(ragen_env.ProblemError, match="session_closed"):
+        ragen_env.shared_client(base_url).get(session_id)
+
+
 def test_infos_are_batched_as_gymnasium_does_it() -> None:
     infos: list[dict[str, Any]] = [
         {"success": True, "n": 1, "name": "a", "inner": {"x": 1.5}, "list": [1]},

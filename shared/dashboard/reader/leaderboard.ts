@@ -100,12 +100,13 @@ function validationRows(row: RunRow): LeaderboardRow[] {
 export function evaluationRows(document: unknown, row: RunRow): LeaderboardRow[] {
   const value = object(document);
   const rows = Array.isArray(value.rows) ? value.rows : [];
-  const trained = object(value.trained);
   return rows.flatMap(item => {
     const one = object(item);
     const tag = row.run.tags.find(({ tag }) => tag === one.tag);
     if (!tag || typeof one.success !== 'number') return [];
-    const own = /^(checkpoint|.*step-\d+.*)$/.test(String(one.policy));
+    // Earlier versions wrote the training of the newest checkpoint, whichever policies played.
+    const trained = object(one.policy === 'checkpoint' ? (one.trained ?? value.trained) : one.trained);
+    const own = number(trained.step) !== null;
     return [
       {
         env_id: tag.env_id,
@@ -117,9 +118,9 @@ export function evaluationRows(document: unknown, row: RunRow): LeaderboardRow[]
         high: number(one.success_high),
         pass_at: one.pass_at ? (object(one.pass_at) as { readonly [k: string]: number }) : null,
         episodes: number(one.episodes),
-        steps: own ? number(trained.step) : null,
-        tokens: own ? number(trained.sampled_tokens) : null,
-        seconds: own ? number(trained.seconds) : null,
+        steps: number(trained.step),
+        tokens: number(trained.sampled_tokens),
+        seconds: number(trained.seconds),
         date: String(value.date ?? ''),
         command: String(value.command ?? ''),
         source: '',

@@ -240,21 +240,25 @@ t.test('the leaderboard has validations, evaluations and published results', asy
   const root = t.testdir();
   const folder = writeSampleRun(root, 'a');
   mkdirSync(join(folder, 'evaluations'));
+  const greedy = { tag: 'Lake', mode: 'greedy', success_low: 0.8, success_high: 0.95, episodes: 64 };
+  const older = 'a/checkpoints/step-000010/policy';
+  const document = {
+    date: '2026-01-02',
+    command: 'evaluate a --attempts 2',
+    rows: [
+      { ...greedy, policy: 'checkpoint', success: 0.9, trained: { step: 30, sampled_tokens: 9, seconds: 3 } },
+      { ...greedy, policy: older, success: 0.85, trained: { step: 10, sampled_tokens: 3, seconds: 1 } },
+      { ...greedy, policy: 'b/checkpoints/step-000010/policy', success: 0.7 },
+    ],
+  };
+  // As earlier versions wrote them.
   const rows = [
-    {
-      policy: 'checkpoint',
-      tag: 'Lake',
-      mode: 'greedy',
-      success: 0.9,
-      success_low: 0.8,
-      success_high: 0.95,
-      episodes: 64,
-    },
+    { ...greedy, policy: 'checkpoint', success: 0.6 },
+    { ...greedy, policy: older, success: 0.55 },
   ];
-  writeFileSync(
-    join(folder, 'evaluations/1.json'),
-    JSON.stringify({ date: '2026-01-01', command: 'evaluate a', trained: { step: 30 }, rows }),
-  );
+  const old = { date: '2026-01-01', command: 'evaluate a', trained: { step: 20 }, rows };
+  writeFileSync(join(folder, 'evaluations/1.json'), JSON.stringify(old));
+  writeFileSync(join(folder, 'evaluations/2.json'), JSON.stringify(document));
   const published = join(root, 'published.yaml');
   writeFileSync(
     published,
@@ -262,8 +266,12 @@ t.test('the leaderboard has validations, evaluations and published results', asy
   );
   t.match(await new RunReader(root, published).leaderboard(), [
     { policy: 'paper', source: 'https://example.org/paper', success: 0.99 },
-    { policy: 'a, checkpoint (greedy)', success: 0.9, size: 120_000, steps: 30 },
+    { policy: 'a, checkpoint (greedy)', success: 0.9, size: 120_000, steps: 30, tokens: 9, seconds: 3 },
+    { policy: `a, ${older} (greedy)`, size: 120_000, steps: 10, tokens: 3, seconds: 1 },
     { policy: 'a, step 30', run: 'a' },
+    { policy: 'b/checkpoints/step-000010/policy (greedy)', size: null, steps: null, tokens: null },
+    { policy: 'a, checkpoint (greedy)', success: 0.6, steps: 20, command: 'evaluate a' },
+    { policy: `${older} (greedy)`, success: 0.55, steps: null },
   ]);
   writeFileSync(published, '- {env_id: FrozenLake-v0, policy: paper, success: 99, source: x}\n');
   await t.rejects(new RunReader(root, published).leaderboard(), /`success` of entry 1 is a share/);

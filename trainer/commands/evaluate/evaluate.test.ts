@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import type { RunSettings } from '../../config/settings.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
-import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
+import { latestCheckpoint, readCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { tinySettings, trainTiny } from '../../training/runs.test-data.ts';
 import { openPolicy } from '../../training/setup/open-policy.ts';
 import { openRunContext } from '../../training/setup/run-context.ts';
@@ -114,9 +114,8 @@ t.test('a run is evaluated from its folder; what is missing is said', { timeout:
   const rows = JSON.parse(printed()[0].args[0]) as EvaluationRow[];
   const [kept] = readdirSync(run.evaluations);
   t.match(JSON.parse(readFileSync(join(run.evaluations, kept), 'utf8')), {
-    command: 'evaluate run --policy checkpoint',
-    trained: { step: 0 },
-    rows: [{ tag: 'Lake' }],
+    command: `evaluate ${run.path} validation.episodes=6 --policy checkpoint`,
+    rows: [{ tag: 'Lake', trained: { step: 0 } }, { trained: { step: 0 } }],
   });
   t.same(
     rows.map(({ mode, episodes }) => [mode, episodes]),
@@ -143,6 +142,46 @@ t.test('a run is evaluated from its folder; what is missing is said', { timeout:
   await t.rejects(refused('oracle'), /no such reference policy; it has random, optimal/);
   await t.rejects(evaluate(join(folder, 'none'), [], { policy: ['random'] }), /does not exist/);
 });
+
+t.test(
+  "each checkpoint of a run is credited with its own training, others' with none",
+  {
+    timeout: MAX_MS,
+  },
+  async t => {
+    const [server] = (await serve(t)).servers;
+    const folder = t.testdir();
+    const training = { steps: 2, checkpoint_every: 1, validate_every: 1, keep_best: true };
+    const run = await trainTiny(tinySettings(server.name, folder, 'run', { training }));
+    const other = join(folder, 'other');
+    cpSync(run.path, other, { recursive: true });
+    const policy = [
+      'checkpoint',
+      join(run.checkpoints, 'step-000001/policy'),
+      join(run.best, 'policy'),
+      join(other, 'checkpoints/step-000001/policy'),
+      'random',
+    ];
+    t.capture(console, 'log');
+    const overrides = ['validation.episodes=2', 'validation.temperature=0'];
+    t.equal(await evaluate(run.path, overrides, { policy, attempts: 2, quiet: true }), 0);
+    const [kept] = readdirSync(run.evaluations);
+    const { command, rows } = JSON.parse(readFileSync(join(run.evaluations, kept), 'utf8'));
+    t.equal(
+      command,
+      `evaluate ${run.path} ${overrides.join(' ')} ${policy.map(name => `--policy ${name}`).join(' ')} --attempts 2`,
+    );
+    const trained = (name: string) => {
+      const { step, sampledTokens, seconds } = readCheckpoint(join(run.checkpoints, name)).state;
+      return { step, sampled_tokens: sampledTokens, seconds };
+    };
+    t.not(trained('step-000001').sampled_tokens, trained('step-000002').sampled_tokens);
+    t.same(
+      rows.map((row: { readonly trained?: object }) => row.trained),
+      [trained('step-000002'), trained('step-000001'), trained('best'), undefined, undefined],
+    );
+  },
+);
 
 interface PlayedEpisode {
   readonly samples: readonly {

@@ -1,5 +1,5 @@
 import { existsSync, mkdirSync, statSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import { readLogLevel } from '../../../shared/log.ts';
 import { loadRunSettings, overriddenSettings, type SettingsPurpose } from '../../config/load.ts';
 import type { RunSettings } from '../../config/settings.ts';
@@ -7,13 +7,14 @@ import type { EndpointUsage } from '../../generation/endpoint/completions.ts';
 import { writeAtomically } from '../../tracking/atomic-file.ts';
 import { openProgress } from '../../tracking/progress.ts';
 import { writeEpisodes } from '../../tracking/trajectories.ts';
-import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
+import { checkpointOf, latestCheckpoint, type TrainerState } from '../../training/run-folder/checkpoint.ts';
 import { openRunFolder, type RunFolder } from '../../training/run-folder/run-folder.ts';
 import { agentRollouts } from '../../training/setup/run-context.ts';
 import { playValidation, validationPlan } from '../../training/validation.ts';
 import { localSettings } from '../hub/local-models.ts';
 import { stopRequests } from '../processes/stop-signal.ts';
 import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
+import { evaluateCommand, saveEvaluation } from './evaluation-file.ts';
 import { hasWeights, openPlayer, playerFolders } from './players.ts';
 
 export interface EvaluateOptions {
@@ -68,10 +69,13 @@ export async function evaluate(
   const note = progress.note.bind(progress);
   const rows: EvaluationRow[] = [];
   const usage: UsageRow[] = [];
+  const trained = new Map<string, TrainerState>();
   if (output !== undefined) mkdirSync(output, { recursive: true });
   for (const [i, name] of names.entries()) {
     const player = await openPlayer(folders[i], { settings: local, checkpoint, note: progress.warn, stop });
     try {
+      const own = run && player.weights !== undefined ? checkpointOf(run, player.weights) : undefined;
+      if (own) trained.set(name, own.state);
       for (const mode of player.modes) {
         const groupSize = mode.varied ? attempts : 1;
         const levels = settings.validation.episodes;
@@ -102,7 +106,10 @@ export async function evaluate(
     writeAtomically(join(output, 'evaluation.json'), `${JSON.stringify(document, null, 1)}\n`);
     writeAtomically(join(output, 'evaluation.txt'), `${[table, ...usage.map(usageText)].join('\n')}\n`);
   }
-  if (run) saveEvaluation(run, { names, rows, seconds: (performance.now() - startedAt) / 1000 });
+  if (run) {
+    const command = evaluateCommand(target, overrides, { policy: names, attempts });
+    saveEvaluation(run, { command, seconds: (performance.now() - startedAt) / 1000, rows, trained });
+  }
   console.log(options.json ? JSON.stringify(rows, null, 1) : table);
   return 0;
 }
@@ -122,30 +129,6 @@ function readTarget(
     checkpoint: latestCheckpoint(run)?.policy,
     run,
   };
-}
-
-/** Keeps the result in the run's folder, where the leaderboard finds it. */
-function saveEvaluation(
-  run: RunFolder,
-  evaluation: {
-    readonly names: readonly string[];
-    readonly rows: readonly EvaluationRow[];
-    readonly seconds: number;
-  },
-): void {
-  const state = latestCheckpoint(run)?.state;
-  const date = new Date().toISOString();
-  const { names, rows, seconds } = evaluation;
-  mkdirSync(run.evaluations, { recursive: true });
-  const document = {
-    date,
-    command: `evaluate ${basename(run.path)} ${names.map(name => `--policy ${name}`).join(' ')}`,
-    seconds,
-    trained: state && { step: state.step, sampled_tokens: state.sampledTokens, seconds: state.seconds },
-    rows,
-  };
-  const file = join(run.evaluations, `${date.replaceAll(':', '-')}.json`);
-  writeAtomically(file, `${JSON.stringify(document, null, 1)}\n`);
 }
 
 function usageRow(policy: string, { endpoint }: RunSettings, used: EndpointUsage): UsageRow {

@@ -28,6 +28,8 @@ const RANDOM = 'random';
 /** Somebody who can be evaluated, and the ways in which they play. */
 export interface Player {
   readonly context: TextRunContext;
+  /** Folder of its weights; absent for players that have none here. */
+  readonly weights?: string;
   readonly modes: readonly PlayerMode[];
   /** What an endpoint was asked so far. */
   readonly usage?: () => EndpointUsage;
@@ -89,6 +91,7 @@ async function policyPlayer(folder: string, { settings, note, stop }: PlayerPart
     const programs = await openPrograms(settings, context, { policy, generator: policy }, note);
     return {
       context,
+      weights: folder,
       modes: sampledModes(programs?.agent ?? sampledAgent(context, policy), settings),
       close: async () => {
         await programs?.close();

@@ -1,7 +1,15 @@
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import fs, { cpSync, existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import t from 'tap';
-import { initialState, latestCheckpoint, saveCheckpoint } from './checkpoint.ts';
+import {
+  initialState,
+  latestCheckpoint,
+  mendBestCheckpoint,
+  readCheckpoint,
+  saveBestCheckpoint,
+  saveCheckpoint,
+} from './checkpoint.ts';
 import { runFolderAt } from './run-folder.ts';
 
 const save = async (folder: string) => {
@@ -34,6 +42,39 @@ t.test('a checkpoint that failed half-way is not there, and the next attempt suc
   t.equal(latestCheckpoint(run)!.state.step, 1);
   await saveCheckpoint(run, { ...initialState(0), step: 2 }, save, 2);
   t.equal(latestCheckpoint(run)!.state.step, 2);
+});
+
+t.test('there is a best checkpoint wherever the replacement of one is killed', async t => {
+  const run = runFolderAt(t.testdir());
+  const saveBest = (step: number) => saveBestCheckpoint(run, { ...initialState(0), step }, save);
+  const best = () => readCheckpoint(run.best).state.step;
+  mendBestCheckpoint(run);
+  await saveBest(1);
+  const moves = fs.renameSync;
+  const killedAfter = async (count: number, step: number) => {
+    let left = count;
+    fs.renameSync = (from, to) => {
+      if (left-- === 0) throw new Error('killed');
+      moves(from, to);
+    };
+    syncBuiltinESMExports();
+    try {
+      await t.rejects(saveBest(step), /killed/);
+    } finally {
+      fs.renameSync = moves;
+      syncBuiltinESMExports();
+    }
+    mendBestCheckpoint(run);
+  };
+  await killedAfter(0, 2);
+  t.equal(best(), 1, 'before anything was moved');
+  await killedAfter(1, 2);
+  t.equal(best(), 1, 'when the old one was aside and the new one not yet in place');
+  await saveBest(2);
+  cpSync(run.best, `${run.best}.replaced`, { recursive: true });
+  mendBestCheckpoint(run);
+  t.equal(best(), 2, 'when both were there');
+  t.same(readdirSync(run.checkpoints), ['best']);
 });
 
 t.test('a checkpoint of another format is refused', async t => {

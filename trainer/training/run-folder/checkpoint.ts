@@ -1,5 +1,14 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { join, relative, sep } from 'node:path';
 import { trainerLog } from '../../../shared/log.ts';
 import type { EarlyStoppingState } from '../../algorithms/filters/early-stopping.ts';
 import type { MonitorState } from '../../algorithms/filters/metric-monitor.ts';
@@ -93,18 +102,32 @@ export async function saveCheckpoint(
   return folder;
 }
 
-/** Writes the checkpoint of the best validation so far in place of the one before. @returns its folder */
+/** Writes the checkpoint of the best validation so far, then puts it in place of the one before. @returns its folder */
 export async function saveBestCheckpoint(
   run: Pick<RunFolder, 'best'>,
   state: TrainerState,
   savePolicy: (folder: string) => Promise<void>,
 ): Promise<string> {
   const partial = await writePartial(run.best, state, savePolicy);
-  rmSync(run.best, { recursive: true, force: true });
+  if (existsSync(run.best)) renameSync(run.best, replacedBest(run));
   renameSync(partial, run.best);
+  mendBestCheckpoint(run);
   trainerLog().debug({ folder: run.best, step: state.step }, 'best checkpoint saved');
   return run.best;
 }
+
+/**
+ * Ends a replacement of the best checkpoint wherever it was killed: the one before is removed, or comes back where the new one was
+ * not in place. The run, which resumes from before that, will find the new one again.
+ */
+export function mendBestCheckpoint(run: Pick<RunFolder, 'best'>): void {
+  const replaced = replacedBest(run);
+  if (!existsSync(replaced)) return;
+  if (existsSync(run.best)) rmSync(replaced, { recursive: true });
+  else renameSync(replaced, run.best);
+}
+
+const replacedBest = ({ best }: Pick<RunFolder, 'best'>): string => `${best}.replaced`;
 
 /** Writes policy and state next to the folder. @returns where */
 async function writePartial(
@@ -143,6 +166,14 @@ export function readCheckpoint(folder: string): Checkpoint {
     throw new Error(`${folder} has checkpoint format ${state.format}; this version reads ${FORMAT}`);
   }
   return { folder, policy: join(folder, POLICY_FOLDER), state };
+}
+
+/** The checkpoint of this run whose policy lies in a folder, or whose policy the folder is a part of; undefined for any other. */
+export function checkpointOf(run: Pick<RunFolder, 'checkpoints'>, policy: string): Checkpoint | undefined {
+  if (!existsSync(policy) || !existsSync(run.checkpoints)) return undefined;
+  const [name, part] = relative(realpathSync(run.checkpoints), realpathSync(policy)).split(sep);
+  const folder = join(run.checkpoints, name);
+  return part === POLICY_FOLDER && existsSync(join(folder, STATE_FILE)) ? readCheckpoint(folder) : undefined;
 }
 
 /** Iteration of the oldest whole checkpoint; 0 before the first. */

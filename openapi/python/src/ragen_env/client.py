@@ -26,7 +26,7 @@ class Client(SyncOperations):
 
     Requests are repeated until they succeed, the failure is final or the server stays away too long. Every request
     that changes something carries a key, so that nothing happens twice. After a fork both processes go on, each with
-    its own connections.
+    its own connections, and environments close only the sessions that their process opened.
 
     Args:
         base_url: where the server is; the variable RAGEN_URL or http://127.0.0.1:8080 where it is not given
@@ -132,7 +132,9 @@ class Client(SyncOperations):
 
     def abandon(self, session_ids: Sequence[str]) -> None:
         """Has sessions closed with the next request, or when the program ends. Takes no time and never fails."""
-        self._abandoned.extend(session_ids)
+        if session_ids and not self._closed.is_set():
+            self._abandoned.extend(session_ids)
+            _owing.add(self)
 
     def flush(self) -> None:
         """Closes the sessions that were abandoned, if the server is there; it takes two seconds at most."""
@@ -140,6 +142,7 @@ class Client(SyncOperations):
             self._close_abandoned()
 
     def _close_abandoned(self) -> None:
+        _owing.discard(self)
         ids: list[str] = []
         with contextlib.suppress(IndexError):
             while True:
@@ -169,6 +172,7 @@ class Client(SyncOperations):
             if isinstance(transport, WebSocketTransport):
                 transport.abandon()
         self._abandoned.clear()
+        _owing.discard(self)
         closed = self._closed.is_set()
         self._fresh()
         if closed:
@@ -176,6 +180,8 @@ class Client(SyncOperations):
 
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
+#: Clients that have sessions to close: these live until they have done so, though nobody else may hold them any more.
+_owing: set[Client] = set()
 _shared: weakref.WeakValueDictionary[Settings, Client] = weakref.WeakValueDictionary()
 
 

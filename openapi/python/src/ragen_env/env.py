@@ -11,6 +11,7 @@ import gymnasium
 from .client import Client
 from .errors import SESSION_GONE, ProblemError
 from .models import Environment, Session
+from .open_sessions import OpenSessions
 from .pictures import RENDER_FPS, SERVER_MODES, frame_of
 from .session_settings import Described, SessionSettings
 from .settings import Transport
@@ -62,9 +63,9 @@ class RagenEnv(gymnasium.Env[Any, Any]):
         self.metadata = {"render_modes": described.render_modes, "render_fps": RENDER_FPS}
         self.observation_space = described.observation_space()
         self.action_space = described.action_space()
-        self._open: list[str] = []
+        self._sessions = OpenSessions(described.client)
         self._remembered: dict[str, dict[str, Any]] = {}
-        self._finalizer = weakref.finalize(self, _abandon, self._client, self._open)
+        self._finalizer = weakref.finalize(self, self._sessions.abandon)
 
     @property
     def description(self) -> Environment:
@@ -74,24 +75,24 @@ class RagenEnv(gymnasium.Env[Any, Any]):
     @property
     def session_id(self) -> str | None:
         """The session of the episode, for :class:`ragen_env.Client`; None before the first reset."""
-        return self._open[0] if self._open else None
+        return self._sessions.ids[0] if self._sessions.ids else None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         episode_seed = self._described.episode_seed(seed, self.np_random)
         options = options or None
-        if self._open:
+        if self.session_id:
             try:
-                session = self._client.reset(self._open[0], seed=episode_seed, options=options)
+                session = self._client.reset(self.session_id, seed=episode_seed, options=options)
                 return self._first(session)
             except ProblemError as problem:
                 if problem.code not in SESSION_GONE:
                     raise
-                self._open.clear()
+                self._sessions.take([])
         self._remembered.clear()
         fields = self._described.settings.fields()
         session = self._client.create(**fields, seed=episode_seed, options=options)
-        self._open.append(session["session_id"])
+        self._sessions.take([session["session_id"]])
         return self._first(session)
 
     def _first(self, session: Session) -> tuple[Any, dict[str, Any]]:
@@ -139,7 +140,7 @@ class RagenEnv(gymnasium.Env[Any, Any]):
             clone.spec = self.spec
             clone._np_random = copy.deepcopy(self._np_random)
             clone._np_random_seed = self._np_random_seed
-            clone._open.append(session["session_id"])
+            clone._sessions.take([session["session_id"]])
             clones.append(clone)
         return clones
 
@@ -148,17 +149,13 @@ class RagenEnv(gymnasium.Env[Any, Any]):
         return self._client.valid_actions(self._session())["valid_actions"]
 
     def close(self) -> None:
-        """Closes the session. It can be reset again, which opens another one."""
-        if self._open:
-            self._client.abandon(self._open)
-            self._open.clear()
-            self._client.flush()
+        """Closes the session. It can be reset again, which opens another one.
+
+        After a fork only the process that opened the session closes it at the server; another one lets go of it.
+        """
+        self._sessions.close()
 
     def _session(self) -> str:
-        if not self._open:
+        if not self.session_id:
             raise gymnasium.error.ResetNeeded("call reset() first")
-        return self._open[0]
-
-
-def _abandon(client: Client, session_ids: list[str]) -> None:
-    client.abandon(session_ids)
+        return self.session_id

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from . import codec
 from .batches import Item, item
 from .client import Client
-from .env import _abandon
 from .infos import infos_of
 from .pictures import RENDER_FPS, SERVER_MODES, frame_of
 from .session_settings import Described, SessionSettings
@@ -88,7 +87,7 @@ class RagenVectorEnv(VectorEnv[Any, Any, Any]):
         self._observations: list[Any] = []
         self._done = np.zeros(num_envs, dtype=np.bool_)
         self._remembered: dict[str, tuple[dict[str, Any], bool]] = {}
-        self._finalizer = weakref.finalize(self, _abandon, described.client, self._sessions.ids)
+        self._finalizer = weakref.finalize(self, self._sessions.abandon)
 
     @property
     def session_ids(self) -> list[str]:
@@ -285,5 +284,5 @@ class RagenVectorEnv(VectorEnv[Any, Any, Any]):
         return clone
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Closes the sessions."""
+        """Closes the sessions that this process opened, and lets go of others, which it had before a fork."""
         self._sessions.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -10,16 +11,15 @@ from . import codec
 from .batches import Item, item
 from .client import Client
 from .errors import SESSION_GONE, ProblemError
+from .open_sessions import OpenSessions
 
 
-class VectorSessions:
+class VectorSessions(OpenSessions):
     """Sessions in the order of their environments; none before the first :meth:`open`."""
 
     def __init__(self, client: Client, fields: dict[str, Any]):
-        self.client = client
+        super().__init__(client)
         self._fields = fields
-        #: Always the same list, so that a finalizer can hold it.
-        self.ids: list[str] = []
         self._heads: list[bytes] = []
 
     def open(self, seeds: list[int | None], options: dict[str, Any] | None) -> list[Any]:
@@ -28,9 +28,8 @@ class VectorSessions:
         self.take([session["session_id"] for session in sessions])
         return sessions
 
-    def take(self, session_ids: list[str]) -> None:
-        """From now on these are the sessions."""
-        self.ids[:] = session_ids
+    def take(self, session_ids: Sequence[str]) -> None:
+        super().take(session_ids)
         self._heads = [
             codec.dumps({"op": "step", "session_id": session_id})[:-1] + b',"action":' for session_id in session_ids
         ]
@@ -41,10 +40,11 @@ class VectorSessions:
         replies = self.client.exchange(items)
         gone = [at for at, reply in enumerate(replies) if _is_gone(reply)]
         if gone:
+            session_ids = list(self.ids)
             for at, session in zip(gone, self._create([seeds[at] for at in gone], options)):
-                self.ids[chosen[at]] = session["session_id"]
+                session_ids[chosen[at]] = session["session_id"]
                 replies[at] = session
-            self.take(list(self.ids))
+            self.take(session_ids)
         return checked(replies)
 
     def _create(self, seeds: list[int | None], options: dict[str, Any] | None) -> list[Any]:
@@ -66,11 +66,6 @@ class VectorSessions:
         if not self.ids:
             raise gymnasium.error.ResetNeeded("call reset() first")
         return checked(self.client.exchange([item(op, {"session_id": one, **fields}) for one in self.ids]))
-
-    def close(self) -> None:
-        self.client.abandon(self.ids)
-        self.ids.clear()
-        self.client.flush()
 
 
 def checked(replies: list[Any]) -> list[Any]:

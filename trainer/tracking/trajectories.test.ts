@@ -1,0 +1,38 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import type { Episode } from '../rollout/episode.ts';
+import { readJsonLines } from './jsonlines.ts';
+import { TrajectoryWriter } from './trajectories.ts';
+
+const episodeOf = (...ids: readonly number[]): Episode => ({
+  episodeId: 'e',
+  environmentId: 'FrozenLake-v0',
+  tag: 'Lake',
+  groupId: 0,
+  seed: 1,
+  server: 'http://s',
+  turns: [],
+  success: false,
+  terminated: true,
+  unsuccessful: true,
+  finalState: '',
+  tokenIds: Int32Array.from(ids),
+  lossMask: new Uint8Array(ids.length),
+  logProbs: new Float32Array(ids.length),
+  versions: new Int32Array(ids.length),
+});
+
+t.test('token texts are written once, and once more where a full disk cut their line', async t => {
+  const folder = t.testdir();
+  const run = { trajectories: folder, tokens: join(folder, 'tokens.jsonl') };
+  const open = () => new TrajectoryWriter(run, ids => `text ${ids[0]}`);
+  writeFileSync(run.tokens, '[1,"text 1"]\n[2,"te');
+  open().write('train', 1, [episodeOf(1, 3)]);
+  open().write('train', 2, [episodeOf(1, 2, 3)]);
+  t.same(readJsonLines(run.tokens), [
+    [1, 'text 1'],
+    [3, 'text 3'],
+    [2, 'text 2'],
+  ]);
+});
