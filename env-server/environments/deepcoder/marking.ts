@@ -4,7 +4,7 @@ import type { Json } from '../../../shared/json.ts';
 /** Numbers with a fraction may differ by this share. */
 const TOLERANCE = 1e-6;
 
-/** Bytes of a printed text that are decoded at a time. */
+/** Bytes of a printed text that are decoded at a time, or more within a longer word. */
 const PIECE = 65_536;
 /** A word that is longer than the whole wanted text by this many characters is another one, whatever number it is. */
 const LONGER = 4096;
@@ -30,9 +30,11 @@ function* wordsOf(bytes: Buffer, longest: number): Generator<{ word: string; ind
   let before = 0;
   /** The word that the last piece ended with, which may go on. */
   let begun = '';
-  for (let at = 0; at < bytes.length; at += PIECE) {
-    const isLast = at + PIECE >= bytes.length;
-    const piece = decoder.write(bytes.subarray(at, at + PIECE)) + (isLast ? decoder.end() : '');
+  for (let at = 0, end: number; at < bytes.length; at = end) {
+    // A long word is looked at again with each piece: pieces as long as it keep that to twice.
+    end = at + Math.max(PIECE, begun.length);
+    const isLast = end >= bytes.length;
+    const piece = decoder.write(bytes.subarray(at, end)) + (isLast ? decoder.end() : '');
     const text = begun + piece;
     begun = '';
     for (const { 0: word, index } of text.matchAll(/\S+/g)) {
