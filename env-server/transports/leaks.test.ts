@@ -1,8 +1,6 @@
 import { once } from 'node:events';
 import { Agent, get } from 'node:http';
 import { connect, type Socket } from 'node:net';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { gzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
 import { frameOf, openWebSocket } from '../../bench/floods/wires.ts';
@@ -10,6 +8,7 @@ import { writeSampleRun } from '../../shared/dashboard/sample-runs.test-data.ts'
 import type { JsonObject } from '../../shared/json.ts';
 import type { TestApp } from '../../test/app.test-data.ts';
 import { waiting } from '../../test/environments.test-data.ts';
+import { liveBytes } from '../../test/live-bytes.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
 import { hostOf, listening } from '../../test/wire.test-data.ts';
 
@@ -19,25 +18,11 @@ import { hostOf, listening } from '../../test/wire.test-data.ts';
  * counts every time.
  */
 
-setFlagsFromString('--expose-gc');
-const collectGarbage = runInNewContext('gc') as () => void;
-
 /** Of a flood of hundreds: far less than the smallest thing kept for each. */
 const MOST_GROWTH = 192 * 1024;
 const REPEATS = 6;
 const MB = 1024 * 1024;
 const LAKE = { env_id: 'FrozenLake-v0', config: { p_frozen: 1, max_steps: 10_000 } };
-
-/** Bytes of everything that is reachable. */
-async function liveBytes(): Promise<number> {
-  // Twice, as what is finalized after the first is free after the second.
-  for (let i = 0; i < 2; i++) {
-    collectGarbage();
-    await new Promise(resolve => setTimeout(resolve, 2));
-  }
-  const { heapUsed, external } = process.memoryUsage();
-  return heapUsed + external;
-}
 
 interface Flood {
   readonly name: string;

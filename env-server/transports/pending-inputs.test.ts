@@ -1,21 +1,17 @@
 import { Agent, request } from 'node:http';
 import { json } from 'node:stream/consumers';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { gzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
 import type { Json } from '../../shared/json.ts';
 import { type Body, isProblem, type TestApp } from '../../test/app.test-data.ts';
 import { waiting } from '../../test/environments.test-data.ts';
+import { liveBytes } from '../../test/live-bytes.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
 import { dial, hostOf, listening } from '../../test/wire.test-data.ts';
 import { MAX_PENDING_BYTES, MAX_PENDING_BYTES_PER_CLIENT } from '../sessions/limits/pending-inputs.ts';
 import { hashToken } from './access/auth.ts';
 
 /** What operations that are not done may hold, whichever way they come in. */
-
-setFlagsFromString('--expose-gc');
-const collectGarbage = runInNewContext('gc') as () => void;
 
 const MB = 1024 * 1024;
 const SLOW = { env_id: 'test/Slow-v0' };
@@ -48,17 +44,6 @@ async function fill(app: TestApp, id: string, headers = {}): Promise<number> {
     t.equal(reply.headers['retry-after'], '1');
     return taken;
   }
-}
-
-/** Bytes of everything that is reachable. */
-async function liveBytes(): Promise<number> {
-  // Twice, as what is finalized after the first is free after the second.
-  for (let i = 0; i < 2; i++) {
-    collectGarbage();
-    await new Promise(resolve => setTimeout(resolve, 2));
-  }
-  const { heapUsed, external } = process.memoryUsage();
-  return heapUsed + external;
 }
 
 async function letThrough(app: TestApp): Promise<void> {

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { until } from '../../test/until.test-data.ts';
 import { createGatewayApp } from './app.ts';
 import { Rollout } from './rollout.ts';
@@ -15,15 +15,20 @@ const newRollout = () => {
   return new Rollout(plan, 0, { server: {} as never, sessionId: '' }, task, { maxCalls: 1, maxTokens: 1 });
 };
 
-t.test('a worker has timeout_s from the end of its last episode to ask for one that waits', async t => {
-  const file = join(t.testdir(), 'starts');
-  const starts = () => (existsSync(file) ? readFileSync(file, 'utf8').split('\n').length - 1 : 0);
+function newQueue(t: Test) {
   const queue = new WorkQueue();
   const app = createGatewayApp({ rollouts: new Map(), queue, verifierKey: undefined });
   t.teardown(async () => {
     await queue.close();
     await app.close();
   });
+  return { queue, app };
+}
+
+t.test('a worker has timeout_s from the end of its last episode to ask for one that waits', async t => {
+  const file = join(t.testdir(), 'starts');
+  const starts = () => (existsSync(file) ? readFileSync(file, 'utf8').split('\n').length - 1 : 0);
+  const { queue, app } = newQueue(t);
   // The test speaks for the program, with its key.
   const command = ['sh', '-c', `echo "$RAGEN_WORKER_TOKEN" >> '${file}'; exec sleep 1000`];
   queue.start({ command, workers: 1, timeoutMs: TIMEOUT_MS }, {});
@@ -48,12 +53,7 @@ t.test('a worker has timeout_s from the end of its last episode to ask for one t
 t.test('a worker that ends after it has played costs no episode that waits', async t => {
   const file = join(t.testdir(), 'starts');
   const starts = () => (existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : []);
-  const queue = new WorkQueue();
-  const app = createGatewayApp({ rollouts: new Map(), queue, verifierKey: undefined });
-  t.teardown(async () => {
-    await queue.close();
-    await app.close();
-  });
+  const { queue, app } = newQueue(t);
   const command = ['sh', '-c', `echo "$$ $RAGEN_WORKER_TOKEN" >> '${file}'; exec sleep 1000`];
   queue.start({ command, workers: 1, timeoutMs: 1_000_000 }, {});
   await until(() => starts().length === 1);
