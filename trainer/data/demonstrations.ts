@@ -1,5 +1,6 @@
 import type { WarmStart } from '../config/sections/training.ts';
 import type { Learned } from '../prompts/conversation.ts';
+import { NO_SAMPLING } from '../rollout/agents/observer.ts';
 import { type ReferenceAgentSettings, referenceAgent } from '../rollout/agents/reference-agent.ts';
 import type { Collector } from '../rollout/collection/collector.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
@@ -22,9 +23,6 @@ export function demonstratorOf(warm: WarmStart): Demonstrator {
   const { policy, policies, random_turns: randomTurns, learn_random_turns: learnRandomTurns } = warm;
   return { policy, policies, randomTurns, learnRandomTurns };
 }
-
-/** Scripts sample nothing, but the collector needs settings. */
-const NO_SAMPLING = { temperature: 0, topK: 0, topP: 1 };
 
 /**
  * Lets a reference policy play through the same prompt and parser as a learning one.

@@ -12,6 +12,8 @@ export interface EpisodeSetting extends Omit<PlayContext, 'agent'> {
 
 /** Plays whole episodes by itself, in sessions that it is given. */
 export interface EpisodeAgent {
+  /** False for one that only looks, so that nothing caps its actions; true when absent. */
+  readonly acts?: boolean;
   play(
     plan: GroupPlan,
     member: number,

@@ -8,7 +8,7 @@ import type { LocalPolicy } from '../policy/local-policy.ts';
 import { machineMemory } from '../policy/memory.ts';
 import type { Policy } from '../policy/policy.ts';
 import { meteredAgent } from '../rollout/agents/metered-agent.ts';
-import { referenceAgent } from '../rollout/agents/reference-agent.ts';
+import { observer } from '../rollout/agents/observer.ts';
 import { IntervalMeter } from '../rollout/collection/interval-meter.ts';
 import type { RewardHook } from '../rollout/rewards/reward-hook.ts';
 import { dropGroupRows } from '../tracking/group-rows.ts';
@@ -28,7 +28,7 @@ import {
 import { type RunSummary, writeReport } from './run-folder/report.ts';
 import type { RunFolder } from './run-folder/run-folder.ts';
 import { ownRun } from './run-folder/run-ownership.ts';
-import { checkFirstPrompts } from './setup/check-prompts.ts';
+import { firstPrompts } from './setup/first-prompts.ts';
 import { withCritic } from './setup/open-critic.ts';
 import { type OpenPrograms, openPrograms } from './setup/open-gateway.ts';
 import { openGeneration } from './setup/open-generation.ts';
@@ -121,7 +121,8 @@ async function trainTracked(parts: TrackedParts): Promise<RunSummary | undefined
   const context = await unlessStopped(stop, openRunContext(settings, folder, progress.warn, stop));
   if (!context) return undefined;
   try {
-    const checked = checkFirstPrompts(context, levelSeeds(settings).training, stop).then(() => true);
+    const onFault = (tag: string, error: Error) => progress.warn(`first prompt of ${tag}: ${error.message}`);
+    const checked = firstPrompts(context, { seed: levelSeeds(settings).training, onFault, signal: stop });
     if (!(await unlessStopped(stop, checked))) return undefined;
     return await trainActor(parts, context, await openPolicy(settings, context, folder));
   } finally {
@@ -276,9 +277,9 @@ async function unlessStopped<T>(stop: AbortSignal, work: Promise<T>): Promise<T 
   }
 }
 
-/** Hashes of the validation levels, seen by playing them at random. */
+/** Hashes of the validation levels, from their first states: no action is taken. */
 async function surveyLevels({ settings, context, progress, stop }: RunStart): Promise<string[]> {
-  const player = agentRollouts(context, referenceAgent({ policy: 'random' }), progress.warn);
+  const player = agentRollouts(context, observer, progress.warn);
   const hashes = new Set<string>();
   for (const plan of [validationPlan(settings), ...validationSets(settings).map(set => set.plan)]) {
     const { episodes } = await playValidation(player, plan, stop);

@@ -86,9 +86,11 @@ export function successInterval(episodes: readonly Episode[]): readonly [low: nu
  * Names the level an episode started from: as its environment tells levels apart, or by its first observation where it leaves it
  * to that.
  */
-export function levelHash(episode: Pick<Episode, 'environmentId' | 'turns' | 'levelId'>): string {
+export function levelHash(
+  episode: Pick<Episode, 'environmentId' | 'turns' | 'levelId' | 'finalState'>,
+): string {
   if (episode.levelId !== undefined) return episode.levelId;
-  const first = episode.turns[0]?.state ?? '';
+  const first = episode.turns[0]?.state ?? episode.finalState ?? '';
   return createHash('sha256').update(`${episode.environmentId}\n${first}`).digest('base64url').slice(0, 16);
 }
 

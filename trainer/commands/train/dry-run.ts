@@ -73,7 +73,15 @@ async function prepared(settings: RunSettings, signal: AbortSignal): Promise<Pre
         remark: ` from scratch, ${tokenizer.vocabularySize} words`,
       };
       // A program writes its own prompts.
-      const prompts = rollout.agent ? [] : await firstPrompts(context, settings);
+      const prompts = rollout.agent
+        ? []
+        : await firstPrompts(context, {
+            seed: settings.validation.seed,
+            onFault: (_tag, error) => {
+              throw error;
+            },
+            signal,
+          });
       return { model, prompts: prompts.map(promptLine(settings)) };
     } finally {
       await context.close();

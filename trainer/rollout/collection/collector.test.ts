@@ -7,7 +7,7 @@ import type { ServerProblem } from '../../client/errors.ts';
 import { demonstrate, demonstrationsOf } from '../../data/demonstrations.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 import { loadTokenizer } from '../../models/tokenizer/load.ts';
-import { checkFirstPrompts } from '../../training/setup/check-prompts.ts';
+import { firstPrompts } from '../../training/setup/first-prompts.ts';
 import type { Agent } from '../agents/agent.ts';
 import { policyAgent } from '../agents/policy-agent.ts';
 import { scriptedAgent } from '../agents/scripted-agent.ts';
@@ -285,12 +285,11 @@ t.test(
     const rooms = MIXTURE.filter(({ tag }) => tag === 'Room');
     await t.rejects(play(narrow, random, rooms), /prompt of turn 1 has \d+ tokens.*raise policy\.context/);
     await t.rejects(
-      checkFirstPrompts(
+      firstPrompts(
         { collector: narrow, tags: await describeTags(servers, TAGS) },
-        1,
-        new AbortController().signal,
+        { seed: 1, onFault: (_tag, error) => t.fail(error.message) },
       ),
-      /tag Lake: the prompt of turn 1 has .*\ntag Room: the prompt/,
+      /tags\.Lake: the prompt of turn 1 has .*\ntags\.Room: the prompt/,
     );
   },
 );

@@ -71,8 +71,9 @@ export type CollectionMetrics = { readonly [name: string]: number };
  * });
  */
 export class Collector {
+  /** What of an episode the prompts show, and how long they may be. */
+  readonly context: ContextSettings;
   readonly #settings: CollectorSettings;
-  readonly #context: ContextSettings;
   readonly #tags: ReadonlyMap<string, { readonly described: DescribedTag; readonly prompt: Prompt }>;
 
   /** @throws Error when the tokenizer cannot write the prompts */
@@ -87,7 +88,7 @@ export class Collector {
       throw new RangeError(`concurrency must be at least 1, got ${settings.concurrency}`);
     }
     this.#settings = settings;
-    this.#context = { ...FULL_CONTEXT, ...settings.context, maxSequenceLength: maxSequenceLength ?? 0 };
+    this.context = { ...FULL_CONTEXT, ...settings.context, maxSequenceLength: maxSequenceLength ?? 0 };
     this.#tags = new Map(
       settings.tags.map(described => [
         described.tag.name,
@@ -214,7 +215,7 @@ export class Collector {
       tokenizer,
       agent: options.agent,
       ...(options.reward ? { reward: options.reward } : {}),
-      context: { ...this.#context, whole: plan.whole },
+      context: { ...this.context, whole: plan.whole },
       sampling: { ...options.sampling, stopStrings },
       samplingSeed: plan.samplingSeed ?? options.samplingSeed,
       waits,

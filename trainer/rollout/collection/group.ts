@@ -117,9 +117,10 @@ async function playMembers(
       groupName: `${tag.name}/${plan.seed}/${plan.groupId}`,
       record: plan.record,
       // A program plays by itself, so the server keeps to the cap on actions.
-      ...('play' in setting.agent && {
-        wrappers: [{ name: 'time_limit', options: { max_steps: tag.maxActionsPerTrajectory } }],
-      }),
+      ...(!('respond' in setting.agent) &&
+        setting.agent.acts !== false && {
+          wrappers: [{ name: 'time_limit', options: { max_steps: tag.maxActionsPerTrajectory } }],
+        }),
     },
     plan.size,
   );

@@ -1,9 +1,8 @@
-import type { RunSettings } from '../../config/settings.ts';
-import { EpisodeContext, PromptTooLong } from '../../rollout/context.ts';
+import { NO_SAMPLING, observer } from '../../rollout/agents/observer.ts';
+import type { Collector } from '../../rollout/collection/collector.ts';
+import { type ContextSettings, EpisodeContext, PromptTooLong } from '../../rollout/context.ts';
 import type { DescribedTag } from '../../rollout/described-tag.ts';
-import { EnvironmentSession } from '../../rollout/environment-session.ts';
 import { nextView } from '../../rollout/play.ts';
-import type { RunContext } from './run-context.ts';
 
 /** How much of the context the first prompt of a tag takes. */
 export interface FirstPrompt {
@@ -16,52 +15,66 @@ export interface FirstPrompt {
   readonly response: number;
 }
 
-/**
- * The first prompt of each tag, on the first level of validation, as a policy gets it.
- * @throws Error naming a tag whose prompt does not fit the context
- */
-export async function firstPrompts(context: RunContext, settings: RunSettings): Promise<FirstPrompt[]> {
-  const found: FirstPrompt[] = [];
-  for (const described of context.tags) found.push(await firstPrompt(described, context, settings));
-  return found;
+interface PromptCheck {
+  /** Seed of the levels. */
+  readonly seed: number;
+  /** Called with the error of an environment that opened no episode; throw it to end the check. */
+  onFault(tag: string, error: Error): void;
+  readonly signal?: AbortSignal;
 }
 
-async function firstPrompt(
-  { tag, seedable }: DescribedTag,
-  { servers, collector }: RunContext,
-  { rollout, policy, validation }: RunSettings,
-): Promise<FirstPrompt> {
-  const prompt = collector.prompt(tag.name);
-  const limit = rollout.max_model_len ?? policy.context;
-  const [session] = await EnvironmentSession.openGroup(
-    servers,
-    {
-      environmentId: tag.environmentId,
-      tag: tag.name,
-      config: tag.config,
-      options: tag.options,
-      seed: seedable ? validation.seed : undefined,
-      groupName: `${tag.name}/first prompt`,
+/**
+ * The first prompt of each tag, of later stages of a curriculum too, as a policy gets it. Takes no action. Tags without tokens,
+ * which programs play with their own prompts, have none.
+ * @throws Error naming the tags with prompts that do not fit the context; the signal's reason when it is aborted
+ */
+export async function firstPrompts(
+  { collector, tags }: { readonly collector: Collector; readonly tags: readonly DescribedTag[] },
+  { seed, onFault, signal }: PromptCheck,
+): Promise<FirstPrompt[]> {
+  const plans = tags.map(({ tag }, groupId) => ({ groupId, tag: tag.name, seed, size: 1 }));
+  const first = new Map<string, string>();
+  await collector.play(
+    plans,
+    { agent: observer, sampling: NO_SAMPLING, samplingSeed: seed, signal },
+    outcome => {
+      if ('error' in outcome) onFault(outcome.plan.tag, outcome.error);
+      else first.set(outcome.plan.tag, outcome.episodes[0].finalState ?? '');
     },
-    1,
   );
-  try {
-    const view = nextView(session.observation, tag.maxActionsPerTrajectory, []);
-    const { context_mode: mode, max_context_window: window } = rollout;
-    const settings = { mode, window, maxSequenceLength: limit };
-    const episode = new EpisodeContext(
-      prompt,
-      prompt.tokens!,
-      settings,
-      () => 0,
-      () => {},
-    );
-    const { append, maxNewTokens } = episode.begin(view);
-    return { tag: tag.name, length: append.length, context: limit, response: maxNewTokens };
-  } catch (error) {
-    if (error instanceof PromptTooLong) throw new Error(`tags.${tag.name}: ${error.message}`);
-    throw error;
-  } finally {
-    await session.close();
+  const prompts: FirstPrompt[] = [];
+  const faults: string[] = [];
+  for (const described of tags) {
+    const { name } = described.tag;
+    const state = first.get(name);
+    try {
+      const prompt = state === undefined ? undefined : firstPrompt(described, state, collector);
+      if (prompt) prompts.push(prompt);
+    } catch (error) {
+      if (!(error instanceof PromptTooLong)) throw error;
+      faults.push(`tags.${name}: ${error.message}`);
+    }
   }
+  if (faults.length > 0) throw new Error(faults.join('\n'));
+  return prompts;
+}
+
+/** @throws PromptTooLong */
+function firstPrompt(
+  { tag: { name, maxActionsPerTrajectory } }: DescribedTag,
+  state: string,
+  collector: Collector,
+): FirstPrompt | undefined {
+  const prompt = collector.prompt(name);
+  if (!prompt.tokens) return undefined;
+  const context: ContextSettings = collector.context;
+  const episode = new EpisodeContext(
+    prompt,
+    prompt.tokens,
+    context,
+    () => 0,
+    () => {},
+  );
+  const { append, maxNewTokens } = episode.begin(nextView(state, maxActionsPerTrajectory, []));
+  return { tag: name, length: append.length, context: context.maxSequenceLength, response: maxNewTokens };
 }
