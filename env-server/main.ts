@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { outliveReaders } from '../shared/log-output.ts';
+import { ENV_SERVER } from '../shared/program.ts';
 import { VERSION } from '../shared/version.ts';
 import {
   DECLARATIONS,
@@ -14,10 +15,10 @@ import {
 // What serves is imported where it is used: help and wrong settings are told at once.
 
 function command(): Command {
-  const program = new Command('ragen-env-server')
+  const program = new Command(ENV_SERVER)
     .description('Serves environments for reinforcement learning over HTTP and WebSocket.')
     .version(VERSION)
-    .showHelpAfterError('(ragen-env-server --help lists the settings)');
+    .showHelpAfterError(`(${ENV_SERVER} --help lists the settings)`);
   program.command('serve', { isDefault: true, hidden: true }).action(async (_options, self: Command) => {
     const { config } = program.opts<{ config?: string }>();
     if (config !== undefined) await takeFrom(config, program);

@@ -6,7 +6,7 @@ import { type ConfigProblem, checkConfig, withDefaults } from './config-check.ts
 import type { Json, JsonObject } from './json.ts';
 import { suggestion } from './suggestion.ts';
 
-/** Key of a config file that names the file or files it builds on, relative to itself; later ones win. */
+/** Key of a config file that names the file or files it builds on, relative to itself or by library; later ones win. */
 const EXTENDS = 'extends';
 
 export interface LoadOptions<Schema extends TSchema> {
@@ -14,6 +14,13 @@ export interface LoadOptions<Schema extends TSchema> {
   /** `a.b=c` each, applied in order after the files; the value is YAML. */
   readonly overrides?: readonly string[];
   readonly parts?: NamedParts;
+  readonly library?: ConfigLibrary;
+}
+
+/** Config files by name, wherever a path may stand: `ragen:base` for the prefix `ragen:` and the file `base.yaml`. */
+export interface ConfigLibrary {
+  readonly prefix: string;
+  readonly folder: string;
 }
 
 /**
@@ -48,12 +55,12 @@ export function loadConfig<Schema extends TSchema>(
   file: string,
   options: LoadOptions<Schema>,
 ): Static<Schema> {
-  const { parts, overrides = [] } = options;
+  const { parts, library, overrides = [] } = options;
   const [naming, others] = splitOverrides(overrides, parts);
   const named = naming.map(override => parseOverride(override));
   const layers = [
-    ...readLayers(resolve(file), [], parts),
-    ...named.flatMap(({ value }, i) => partLayers(value, parts!, `command line (${naming[i]})`, [])),
+    ...readLayers(configFile(file, '.', library, 'command line'), [], options),
+    ...named.flatMap(({ value }, i) => partLayers(value, parts!, `command line (${naming[i]})`, [], library)),
   ];
   const origins = new Map<string, string>();
   let value: Json = {};
@@ -64,7 +71,11 @@ export function loadConfig<Schema extends TSchema>(
   if (named.length > 0) value = mergeConfig(value, { [parts!.key]: named.at(-1)!.value });
   if (parts) value = withNames(value, parts.key);
   value = overrideConfig(value, others, origins);
-  return validateConfig(value, options.schema, key => originOf(key, origins) ?? shown(resolve(file)));
+  return validateConfig(
+    value,
+    options.schema,
+    key => originOf(key, origins) ?? shown(configFile(file, '.', library, 'command line')),
+  );
 }
 
 /**
@@ -170,12 +181,15 @@ function withNames(value: Json, key: string): Json {
 }
 
 /** The layers of named parts. @throws ConfigError listing the valid names */
-function partLayers(names: Json, parts: NamedParts, where: string, trail: readonly string[]): Layer[] {
+function partLayers(
+  names: Json,
+  parts: NamedParts,
+  where: string,
+  trail: readonly string[],
+  library?: ConfigLibrary,
+): Layer[] {
   const list = typeof names === 'string' ? [names] : names;
-  const known = () =>
-    readdirSync(parts.folder)
-      .filter(name => extname(name) === '.yaml')
-      .map(name => basename(name, '.yaml'));
+  const known = () => configNames(parts.folder);
   const fail = (message: string): never => {
     throw new ConfigError([{ key: parts.key, where, message }]);
   };
@@ -186,12 +200,34 @@ function partLayers(names: Json, parts: NamedParts, where: string, trail: readon
         `there is no ${JSON.stringify(name)}${suggestion(String(name), known())}; valid: ${known().join(', ')}`,
       );
     }
-    return readLayers(join(parts.folder, `${name}.yaml`), trail, parts);
+    return readLayers(join(parts.folder, `${name}.yaml`), trail, { parts, library });
   });
 }
 
+const configNames = (folder: string): string[] =>
+  readdirSync(folder)
+    .filter(name => extname(name) === '.yaml')
+    .map(name => basename(name, '.yaml'));
+
+/** The file of a path relative to a folder, or of a name of the library. @throws ConfigError listing the valid names */
+function configFile(path: string, folder: string, library: ConfigLibrary | undefined, where: string): string {
+  if (!library || !path.startsWith(library.prefix)) return resolve(folder, path);
+  const known = configNames(library.folder);
+  const name = path.slice(library.prefix.length);
+  if (!known.includes(name)) {
+    const message = `there is no config ${path}${suggestion(name, known)}; valid: ${known.join(', ')}`;
+    throw new ConfigError([{ key: '', where, message }]);
+  }
+  return join(library.folder, `${name}.yaml`);
+}
+
 /** The layers of a file, those it extends first. */
-function readLayers(file: string, trail: readonly string[], parts: NamedParts | undefined): Layer[] {
+function readLayers(
+  file: string,
+  trail: readonly string[],
+  options: Pick<LoadOptions<TSchema>, 'parts' | 'library'>,
+): Layer[] {
+  const { parts, library } = options;
   const fail = (message: string): never => {
     throw new ConfigError([{ key: '', where: shown(file), message }]);
   };
@@ -225,11 +261,17 @@ function readLayers(file: string, trail: readonly string[], parts: NamedParts | 
   const lines = new Map<string, number>();
   collectLines(document.contents, '', counter, lines);
   const below = (names as string[]).flatMap(name =>
-    readLayers(resolve(dirname(file), name), [...trail, file], parts),
+    readLayers(configFile(name, dirname(file), library, shown(file)), [...trail, file], options),
   );
   const named =
     parts && parts.key in value
-      ? partLayers(value[parts.key], parts, `${shown(file)}:${lines.get(parts.key)}`, [...trail, file])
+      ? partLayers(
+          value[parts.key],
+          parts,
+          `${shown(file)}:${lines.get(parts.key)}`,
+          [...trail, file],
+          library,
+        )
       : [];
   return [...below, ...named, { file, value, lines }];
 }

@@ -71,7 +71,7 @@ t.test('the package works where only its tarball is installed', { timeout: 900_0
   await t.test('both programs say version and help', async t => {
     t.equal(run(bin('ragen-env-server'), '--version').trim(), VERSION);
     t.equal(run(bin('ragen'), '--version').trim(), VERSION);
-    t.match(run(bin('ragen'), '--help'), /ragen train configs\/quickstart\.yaml/);
+    t.match(run(bin('ragen'), '--help'), /ragen train ragen:quickstart/);
   });
 
   await t.test('the server serves sessions, scripts and pages', async t => {

@@ -59,16 +59,13 @@ t.test('wrong settings and commands are refused with what would be right', async
   );
   t.match(await refused('sft', config, 'warm_start=null'), /has no `warm_start`/);
   const unknown = await refused('export');
-  t.match(unknown, /unknown command 'export'[\s\S]*\(ragen --help lists the commands\)/);
+  t.match(unknown, /unknown command 'export'[\s\S]*\(npm run trainer -- --help lists the commands\)/);
   t.ok(unknown.split('\n').length < 6, 'one hint, not the whole help');
 });
 
 t.test('missing files and policies are refused with what would be right', async t => {
   await t.rejects(train('nowhere.yaml', [], {}), /nowhere\.yaml: no such config file/);
-  await t.rejects(
-    train(undefined, [], {}),
-    /needs a config file, e\.g\. configs\/quickstart\.yaml, or --resume/,
-  );
+  await t.rejects(train(undefined, [], {}), /needs a config file, e\.g\. ragen:quickstart, or --resume/);
   await t.rejects(train(undefined, [], { resume: t.testdir() }), /holds no run/);
   const policy = ['checkpoint'];
   await t.rejects(

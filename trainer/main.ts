@@ -1,29 +1,34 @@
 import { Command, Option } from 'commander';
 import { LOG_LEVEL_VARIABLE, LOG_LEVELS } from '../shared/log.ts';
 import { outliveReaders } from '../shared/log-output.ts';
+import { ENV_SERVER, TRAINER } from '../shared/program.ts';
 import { VERSION } from '../shared/version.ts';
 
 // A command is imported where it is run: help and wrong options are told at once.
 
 const OVERRIDES_HELP = 'settings to change, e.g. seed=1';
 
-const program = new Command('ragen')
+const program = new Command(TRAINER)
   .description('Trains language-model policies as agents in environments that a server holds.')
   .version(VERSION)
-  .showHelpAfterError('(ragen --help lists the commands)')
+  .showHelpAfterError(`(${TRAINER} --help lists the commands)`)
   .addHelpText(
     'after',
     [
       '',
       'Examples:',
-      '  ragen train configs/quickstart.yaml',
-      '  ragen train configs/sokoban-nano.yaml seed=1 run.name=sokoban-seed-1',
-      '  ragen train configs/sokoban-nano.yaml recipe=grpo optimizer.learning_rate=2e-4',
-      '  ragen train --resume runs/sokoban-seed-1',
-      '  ragen diagnose runs/sokoban-seed-1',
-      '  ragen evaluate runs/sokoban-seed-1 --policy checkpoint --policy random --policy optimal',
+      ...[
+        'init me/Guess-v0',
+        'train ragen:quickstart',
+        'train ragen:sokoban-nano seed=1 run.name=sokoban-seed-1',
+        'train ragen:sokoban-nano recipe=grpo optimizer.learning_rate=2e-4',
+        'train --resume runs/sokoban-seed-1',
+        'diagnose runs/sokoban-seed-1',
+        'evaluate runs/sokoban-seed-1 --policy checkpoint --policy random --policy optimal',
+      ].map(example => `  ${TRAINER} ${example}`),
       '',
-      'Commands that play need a running environment server (ragen-env-server, or npm run env-server); set its address with `servers`.',
+      `Commands that play need a running environment server (${ENV_SERVER} --port 8080); set its address with \`servers\`.`,
+      '`ragen:NAME` is a config of the product; a path is a file of yours.',
     ].join('\n'),
   );
 

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { Assets } from '../assets.ts';
+import { TRAINER } from '../program.ts';
 import { LiveRuns } from './live.ts';
 import type { RunReader } from './reader/run-reader.ts';
 import type { SiteAddresses } from './site.ts';
@@ -17,7 +18,7 @@ const MAX_RUN_ROWS = 500;
 export interface DashboardParts {
   readonly reader: RunReader;
   /** Where the other parts of the site are. */
-  readonly site: SiteAddresses;
+  readonly site: Omit<SiteAddresses, 'trainer'>;
 }
 
 type Query = { readonly [key: string]: string | string[] | undefined };
@@ -41,7 +42,7 @@ export function addDashboard(app: FastifyInstance, { reader, site }: DashboardPa
       return reply.type(asset.contentType).send(asset.body);
     });
   }
-  app.get(`${PREFIX}/site.json`, () => site);
+  app.get(`${PREFIX}/site.json`, (): SiteAddresses => ({ ...site, trainer: TRAINER }));
   for (const [name, read] of Object.entries(READERS)) {
     app.get<{ Querystring: Query }>(`${PREFIX}/api/${name}`, async (request, reply) => {
       const wrong = wrongQuery(request.query);

@@ -1,4 +1,5 @@
 import { availableParallelism } from 'node:os';
+import { basename, extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import {
   ConfigError,
@@ -22,6 +23,19 @@ export const RECIPES = {
   folder: fileURLToPath(new URL('../../configs/recipes/', import.meta.url)),
 } as const;
 
+/** The product's configs by name: `extends: ragen:base` in a config, `train ragen:quickstart` on the command line. */
+const LIBRARY = {
+  prefix: 'ragen:',
+  folder: fileURLToPath(new URL('../../configs/', import.meta.url)),
+} as const;
+
+/** Whether a config is one of the product's, by name, and no path. */
+export const isLibraryConfig = (config: string): boolean => config.startsWith(LIBRARY.prefix);
+
+/** What a run of a config is called unless `run.name` says otherwise. */
+export const configName = (config: string): string =>
+  basename(config, extname(config)).slice(isLibraryConfig(config) ? LIBRARY.prefix.length : 0);
+
 /**
  * The settings of a config file with overrides from the command line, checked in every way that needs no server.
  * @throws ConfigError naming keys, places and valid choices
@@ -31,7 +45,7 @@ export function loadRunSettings(
   overrides: readonly string[] = [],
   purpose: SettingsPurpose = 'train',
 ): RunSettings {
-  const loaded = loadConfig(file, { schema: RunSettings, overrides, parts: RECIPES });
+  const loaded = loadConfig(file, { schema: RunSettings, overrides, parts: RECIPES, library: LIBRARY });
   const workers = loaded.policy.workers ?? availableParallelism();
   const settings = { ...loaded, policy: { ...loaded.policy, workers } };
   checkRunSettings(settings, file, purpose);

@@ -1,11 +1,11 @@
-import { readdirSync } from 'node:fs';
+import { readdirSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { ConfigError } from '../../shared/config.ts';
 import { LORA_MODULES } from '../models/adapters/lora.ts';
 import { optimizerSettings } from '../training/update/schedule.ts';
 import { groupsPerTag, levelSeeds, lossSettings } from './derived.ts';
-import { loadRunSettings, RECIPES } from './load.ts';
+import { configName, loadRunSettings, RECIPES } from './load.ts';
 import { loraConfig } from './sections/lora.ts';
 
 const configs = fileURLToPath(new URL('../../configs/', import.meta.url));
@@ -29,6 +29,21 @@ t.test('every recipe that ships is valid', async t => {
   const recipes = readdirSync(configs).filter(name => name.endsWith('.yaml') && !PARTS.includes(name));
   t.ok(recipes.length > 0);
   for (const name of recipes) t.doesNotThrow(() => loadRunSettings(configs + name), name);
+});
+
+t.test('the product’s configs are found by name', async t => {
+  const file = `${t.testdir({ 'run.yaml': 'extends: ragen:bandit-nano\nseed: 4\n' })}/run.yaml`;
+  const byPath = loadRunSettings(`${configs}bandit-nano.yaml`, ['seed=4']);
+  t.same(loadRunSettings(file), byPath);
+  t.same(loadRunSettings('ragen:bandit-nano', ['seed=4']), byPath);
+  t.equal(configName('ragen:bandit-nano'), 'bandit-nano');
+  t.equal(configName('a/b.yaml'), 'b');
+  t.throws(
+    () => loadRunSettings('ragen:bandit-nanu'),
+    /command line: there is no config ragen:bandit-nanu, did you mean `bandit-nano`\?; valid: algorithm, /,
+  );
+  writeFileSync(file, 'extends: ragen:nothing-like-it\n');
+  t.throws(() => loadRunSettings(file), /run\.yaml: there is no config ragen:nothing-like-it; valid/);
 });
 
 t.test('every recipe applies to every config and replaces its algorithm', async t => {

@@ -4,6 +4,7 @@ import { Assets } from '../../shared/assets.ts';
 import { exportedPath } from '../../shared/dashboard/page/data/exported-source.ts';
 import { RunReader } from '../../shared/dashboard/reader/run-reader.ts';
 import type { SiteAddresses } from '../../shared/dashboard/site.ts';
+import { TRAINER } from '../../shared/program.ts';
 
 const PAGE = 'shared/dashboard/page';
 const COMPUTE = 'shared/dashboard/compute';
@@ -44,7 +45,7 @@ export async function exportSite(
     );
   }
   const address = server === undefined ? null : server.replace(/\/?$/, '/');
-  const site: SiteAddresses = { server: address, api: null, exported: true };
+  const site: SiteAddresses = { server: address, api: null, trainer: TRAINER, exported: true };
   write('site.json', JSON.stringify(site));
   await exportData(new RunReader(runs, leaderboard), (name, query, value) =>
     write(exportedPath(name, query), JSON.stringify(value)),

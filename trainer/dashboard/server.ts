@@ -4,6 +4,7 @@ import { addDashboard } from '../../shared/dashboard/routes.ts';
 import { AllowedHosts } from '../../shared/http/allowed-hosts.ts';
 import { isLoopback } from '../../shared/http/loopback.ts';
 import { securePages, secureReplies } from '../../shared/http/page-security.ts';
+import { ENV_SERVER } from '../../shared/program.ts';
 import { addServerProxy } from './server-proxy.ts';
 
 export interface DashboardSettings {
@@ -37,7 +38,7 @@ export async function createDashboard(settings: DashboardSettings): Promise<Fast
   if (!isLoopback(host)) {
     throw new Error(
       `the dashboard has no tokens and listens on this machine only, not on ${host}; ` +
-        'for others mount it in an environment server with tokens: npm run env-server -- --runs ./runs --tokens FILE --host ADDRESS',
+        `for others mount it in an environment server with tokens: ${ENV_SERVER} --runs ./runs --tokens FILE --host ADDRESS`,
     );
   }
   const hosts = new AllowedHosts(settings, (code, detail) => new HostRefused(code, detail));

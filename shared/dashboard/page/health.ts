@@ -33,11 +33,17 @@ const EARLY = 3;
 type Series = (name: string) => Points;
 
 /** What is to be said of a run, the gravest first; a card that all is well where nothing is wrong. */
-export function healthCards(row: RunRow, series: Series, groupSize: number, now: number): HealthCard[] {
+export function healthCards(
+  row: RunRow,
+  series: Series,
+  groupSize: number,
+  now: number,
+  trainer: string,
+): HealthCard[] {
   const formatPenalties = row.run.tags.map(({ tag }) => `train/${tag}/format_penalty`);
   const measured = RULES.flatMap(rule => rule(series) ?? []);
   const cards = [
-    ...stateCards(row, now),
+    ...stateCards(row, now, trainer),
     ...progressCards(row),
     ...spreadCards(series, groupSize),
     ...measured,
@@ -58,8 +64,12 @@ export function healthCards(row: RunRow, series: Series, groupSize: number, now:
   ];
 }
 
-function stateCards({ state, id, updated, last_error, step, steps }: RunRow, now: number): HealthCard[] {
-  const resume = `Go on with: npm run trainer -- train --resume runs/${id}`;
+function stateCards(
+  { state, id, updated, last_error, step, steps }: RunRow,
+  now: number,
+  trainer: string,
+): HealthCard[] {
+  const resume = `Go on with: ${trainer} train --resume runs/${id}`;
   switch (state) {
     case 'failed':
       return [

@@ -1,7 +1,12 @@
 import { existsSync, mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { readLogLevel } from '../../../shared/log.ts';
-import { loadRunSettings, overriddenSettings, type SettingsPurpose } from '../../config/load.ts';
+import {
+  isLibraryConfig,
+  loadRunSettings,
+  overriddenSettings,
+  type SettingsPurpose,
+} from '../../config/load.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { EndpointUsage } from '../../generation/endpoint/completions.ts';
 import { writeAtomically } from '../../tracking/atomic-file.ts';
@@ -119,6 +124,7 @@ function readTarget(
   overrides: readonly string[],
   purpose: SettingsPurpose,
 ): { settings: RunSettings; checkpoint?: string; run?: RunFolder } {
+  if (isLibraryConfig(target)) return { settings: loadRunSettings(target, overrides, purpose) };
   if (!existsSync(target)) {
     throw new Error(`${target} does not exist; evaluate takes a run folder or a config file`);
   }

@@ -3,6 +3,7 @@ import Type, { type Static } from 'typebox';
 import { ConfigError, loadConfig } from '../../../shared/config.ts';
 import type { Json } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
+import { isLibraryConfig } from '../../config/load.ts';
 
 const NAME = '^[A-Za-z0-9][A-Za-z0-9._-]*$';
 
@@ -53,7 +54,7 @@ export type Halving = Static<typeof Halving>;
 /** A list of runs: every variant with every value of the grid and every seed. */
 export const SweepSettings = Type.Object(
   {
-    /** The config of all runs, relative to the sweep's file. */
+    /** The config of all runs: relative to the sweep's file, or `ragen:NAME`. */
     config: Type.String({ minLength: 1 }),
     /** Name of the folder that the runs go into; null: the sweep's file name. */
     name: Type.Union([Type.Null(), Type.String({ pattern: NAME })], { default: null }),
@@ -104,7 +105,9 @@ export interface SweepPlan {
  */
 export function readSweep(file: string, overrides: readonly string[]): SweepPlan {
   const settings = loadConfig(file, { schema: SweepSettings });
-  const config = resolve(dirname(resolve(file)), settings.config);
+  const config = isLibraryConfig(settings.config)
+    ? settings.config
+    : resolve(dirname(resolve(file)), settings.config);
   const runs = sweepRuns({ ...settings, overrides: [...settings.overrides, ...overrides] });
   const { parallel, halving, baseline } = settings;
   const variants = [...new Set(runs.map(({ variant }) => variant))];

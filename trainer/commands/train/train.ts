@@ -1,7 +1,7 @@
-import { basename, extname } from 'node:path';
 import { readLogLevel } from '../../../shared/log.ts';
+import { TRAINER } from '../../../shared/program.ts';
 import { validationTags } from '../../config/derived.ts';
-import { loadRunSettings, resumedSettings } from '../../config/load.ts';
+import { configName, loadRunSettings, resumedSettings } from '../../config/load.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { openProgress, shownDuration, shownShare } from '../../tracking/progress.ts';
 import { trainRun } from '../../training/run.ts';
@@ -102,7 +102,7 @@ async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainO
   if (!summary) {
     const warmStart = readWarmStart(run);
     const where = warmStart ? shownPosition(warmStart.state) : 'before the first step';
-    progress.note(`stopped ${where}; go on with: npm run trainer -- train --resume ${run.path}`);
+    progress.note(`stopped ${where}; go on with: ${TRAINER} train --resume ${run.path}`);
     return INTERRUPTED_STATUS;
   }
   for (const line of summaryLines(summary)) console.log(line);
@@ -120,10 +120,10 @@ function prepare(
     return { settings: resumedSettings(settings, more, run.config), openRun: () => run };
   }
   if (config === undefined) {
-    throw new Error('train needs a config file, e.g. configs/quickstart.yaml, or --resume <run folder>');
+    throw new Error('train needs a config file, e.g. ragen:quickstart, or --resume <run folder>');
   }
   const settings = loadRunSettings(config, overrides);
-  return { settings, openRun: named => createRunFolder(named, basename(config, extname(config))) };
+  return { settings, openRun: named => createRunFolder(named, configName(config)) };
 }
 
 /** What a run came to, for the end of its output. */
@@ -140,6 +140,6 @@ export function summaryLines(summary: RunSummary): string[] {
     );
   }
   lines.push(`run folder: ${summary.run} (report.md, metrics.jsonl, checkpoints)`);
-  if (summary.ended === 'stopped') lines.push(`go on with: npm run trainer -- train --resume ${summary.run}`);
+  if (summary.ended === 'stopped') lines.push(`go on with: ${TRAINER} train --resume ${summary.run}`);
   return lines;
 }

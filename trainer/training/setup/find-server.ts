@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { request } from 'undici';
+import { ENV_SERVER } from '../../../shared/program.ts';
 import type { RunSettings } from '../../config/settings.ts';
 
 /** How long a server may take to answer the first look, and how long there is between two. */
@@ -25,7 +26,7 @@ export async function findServer(
     const missing = servers
       .map(({ url }, i) => `no environment server answers at ${url} (${failures[i]})`)
       .join('\n');
-    const start = `Start one in another terminal: npm run env-server -- --port ${portOf(servers[0].url)}`;
+    const start = `Start one in another terminal: ${ENV_SERVER} --port ${portOf(servers[0].url)}`;
     if (performance.now() - since > 1000 * rollout.server_patience_s) throw new Error(`${missing}\n${start}`);
     if (look === 0) note(`${missing}\n${start}\nWaiting for it; Ctrl-C gives up.`);
     await sleep(PAUSE_MS, undefined, { signal });

@@ -2,7 +2,7 @@ import { html } from '../../../web/html.ts';
 import { withUnit } from '../../../web/with-unit.ts';
 import type { LeaderboardRow } from '../../reader/leaderboard.ts';
 import { formatAddress } from '../address.ts';
-import { useData } from '../data/hooks.ts';
+import { useData, useSource } from '../data/hooks.ts';
 import { duration, percent, short } from '../format.ts';
 import { Status } from './parts.ts';
 
@@ -16,7 +16,7 @@ export function LeaderboardView() {
   }
   return html`<div class="page-body">
     <div class="title-row"><h1>Leaderboard</h1></div>
-    <p class="hint">The last validation of each run, every evaluation of a run, and published figures. Evaluate a run with <code>npm run trainer -- evaluate runs/NAME --policy checkpoint --policy random</code>.</p>
+    <p class="hint">The last validation of each run, every evaluation of a run, and published figures. Evaluate a run with <code>${useSource().site.trainer} evaluate runs/NAME --policy checkpoint --policy random</code>.</p>
     <${Status} error=${error} loading=${!rows && !error} />
     ${rows?.length === 0 && html`<p class="panel">No results yet.</p>`}
     ${[...tables].map(

@@ -5,7 +5,7 @@ import type { EpisodeDigest, EpisodeReply, TrajectoryFile } from '../../reader/t
 import type { TrajectoryRecord } from '../../run-files.ts';
 import { formatAddress } from '../address.ts';
 import { Chart, type Curve } from '../charts/chart.ts';
-import { useData, useMetrics } from '../data/hooks.ts';
+import { useData, useMetrics, useSource } from '../data/hooks.ts';
 import type { RunStore } from '../data/run-store.ts';
 import { counted, percent, short } from '../format.ts';
 import { HEALTH_METRICS, healthCards } from '../health.ts';
@@ -51,7 +51,7 @@ export function OverviewView({ store }: RunViewProps) {
     ...validation,
     'val-env/success',
   ]);
-  const cards = healthCards(row, name => store.series(name), groupSize, Date.now());
+  const cards = healthCards(row, name => store.series(name), groupSize, Date.now(), useSource().site.trainer);
   return html`<div class="overview">
     <${Panel} title="How good it is" class="wide">
       <${Chart} title=${`Success on the validation levels, with the ${percent(0.95)} interval`} height=${300} range=${[0, 1]} format=${percent} legend=${true} curves=${validationCurves(store)} />

@@ -31,6 +31,7 @@ export function RunsView({ address }: { readonly address: Address }) {
     if (!next.delete(id)) next.add(id);
     setTicked(next);
   };
+  const { trainer } = useSource().site;
   const few = ticked.size < 2;
   const known = wanted === '' ? counted(total, 'run') : `${matching} of ${counted(total, 'run')}`;
   return html`<div class="page-body">
@@ -46,7 +47,7 @@ export function RunsView({ address }: { readonly address: Address }) {
     </div>
     <${Status} error=${error} loading=${!rows} />
     ${rows && html`<p class="fine" role="status">${known}${ticked.size === 1 ? ' · tick another to compare' : ''}</p>`}
-    ${rows && total === 0 && html`<p class="panel">No runs yet. Start one: <code>npm start</code></p>`}
+    ${rows && total === 0 && html`<p class="panel">No runs yet. Start one: <code>${trainer} train ragen:quickstart</code></p>`}
     ${rows && matching > 0 && html`<${RunTable} rows=${rows} count=${matching} range=${range} onRange=${show} ticked=${ticked} onTick=${tick} />`}
   </div>`;
 }
