@@ -27,6 +27,7 @@ class Server:
     """A server of the test's own, that can be ended and started again at the same port."""
 
     def __init__(self, command: list[str], data: Path):
+        self.folder = data
         self._command = [*command, "--data", str(data), "--log-level", "silent"]
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
