@@ -795,6 +795,8 @@ export interface components {
             actions?: string[];
             /** @description How an action is written where it is free text. */
             action_format?: string;
+            /** @description Actions that the reference player `random` draws from, where the space is text or JSON. */
+            example_actions?: unknown[];
             /** @description Words that observations and actions are made of. */
             vocabulary?: string[];
             observation_space: components["schemas"]["Space"];
@@ -1027,6 +1029,10 @@ export interface components {
             tools?: boolean;
             /** @description An action that the service takes. */
             example_action: unknown;
+            /** @description Words that all observations and actions are made of, for word-level tokenizers; leave it out for free text. At most 64 KiB as JSON. */
+            vocabulary?: string[];
+            /** @description Example actions of a space of text or JSON: the reference player `random` and warm starts draw from them. Players may take others. At most 64 KiB as JSON. */
+            actions?: unknown[];
             /**
              * @description The service keeps to a seed. Where false, a seed is refused.
              * @default false
@@ -1077,6 +1083,10 @@ export interface components {
             action_field?: string;
             /** @description An action that the service takes. */
             example_action: unknown;
+            /** @description Words that all observations and actions are made of, for word-level tokenizers; leave it out for free text. At most 64 KiB as JSON. */
+            vocabulary?: string[];
+            /** @description Example actions of a space of text or JSON: the reference player `random` and warm starts draw from them. Players may take others. At most 64 KiB as JSON. */
+            actions?: unknown[];
             /**
              * @description The same task and calls give the same episode. Where false, a seed is refused.
              * @default true
@@ -1499,6 +1509,10 @@ export interface components {
             options_schema?: {
                 [key: string]: unknown;
             };
+            /** @description Words that all observations and actions are made of, for word-level tokenizers; leave it out for free text. At most 64 KiB as JSON. */
+            vocabulary?: string[];
+            /** @description Example actions of a space of text or JSON: the reference player `random` and warm starts draw from them. Players may take others. At most 64 KiB as JSON. */
+            actions?: unknown[];
             /** @description JavaScript, whole or line by line, with the functions `reset(config, rng, options)`, `step(state, action, rng)`, `observe(state)` and, if it likes, `validActions(state)`. */
             source: string | string[];
         };
@@ -1904,6 +1918,10 @@ export interface components {
             options_schema?: {
                 [key: string]: unknown;
             };
+            /** @description Words that all observations and actions are made of, for word-level tokenizers; leave it out for free text. At most 64 KiB as JSON. */
+            vocabulary?: string[];
+            /** @description Example actions of a space of text or JSON: the reference player `random` and warm starts draw from them. Players may take others. At most 64 KiB as JSON. */
+            actions?: unknown[];
             /** @description http:// or https:// address of the service; its routes are found below it. */
             url: string;
             /** @description Sent with every request, e.g. `authorization`. Kept encrypted and never shown again; `{"$env": "RAGEN_SECRET_NAME"}` takes the value from a variable of the server instead. */

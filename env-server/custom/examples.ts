@@ -71,6 +71,7 @@ export const EXAMPLES: { readonly [kind: string]: Example } = {
         max_episode_steps: 8,
         action_space: { type: 'Text', max_length: 20, format: 'a whole number' },
         example_action: '5',
+        actions: ['1', '2', '3', '4', '5', '6', '7', '8', '9', '10'],
         reward_range: [0, 1],
         config_schema: {
           type: 'object',

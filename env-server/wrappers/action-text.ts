@@ -92,7 +92,7 @@ export const actionText: Wrapper = {
       },
       validActions: listed ? inner => listed(inner).map(action => answer([action])) : null,
       describe: config => {
-        const { actions, actionFormat, ...description } = environment.describe(config);
+        const { actions, actionFormat, exampleActions, ...description } = environment.describe(config);
         const one = actions ? actions.join(', ') : actionFormat;
         const form = `${think ? '<think>…</think>' : ''}<answer>action${maxActions > 1 ? ` ${ACTION_SEPARATOR} action` : ''}</answer>`;
         return {

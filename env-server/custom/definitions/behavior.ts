@@ -10,6 +10,7 @@ import { aboutSpec } from './about.ts';
 import { closed, DEFAULT_MAX_STEPS, type DefinedActionSpace, stepsSetting } from './definition-parts.ts';
 import { DefinitionFaults } from './fault.ts';
 import { compileSubset } from './schema-subset.ts';
+import { compileLists } from './word-lists.ts';
 
 const DEFAULT_OBSERVATION_LENGTH = 10_000;
 const DEFAULT_ACTION_LENGTH = 2000;
@@ -48,12 +49,21 @@ export function compileBehavior(envId: string, definition: ScriptDefinition | We
   if (actions.accept(definition.example_action) === undefined) {
     faults.add('/example_action', 'is not an action of the action space');
   }
+  if (definition.action_space.type === 'Discrete' && definition.actions) {
+    faults.add('/actions', 'is for spaces of text and JSON: a discrete space has the names of its actions');
+  }
+  const lists = compileLists(definition, action => actions.accept(action) !== undefined, faults);
   faults.raise();
+  const references = actions.references ?? lists.references;
   return {
     spec,
-    describe: () => ({ instruction: definition.instruction, ...actions.description }),
+    describe: () => ({
+      instruction: definition.instruction,
+      ...actions.description,
+      ...lists.description,
+    }),
     accept: actions.accept,
-    ...(actions.references && { references: actions.references }),
+    ...(references && { references }),
   };
 }
 

@@ -9,6 +9,7 @@ import {
   task,
   Wrappers,
 } from '../definitions/definition-parts.ts';
+import { wordLists } from '../definitions/word-lists.ts';
 
 const MAX_URL_LENGTH = 2048;
 const MAX_HEADERS = 32;
@@ -52,6 +53,7 @@ export const WebhookDefinition = closed(
     protocol: Type.Literal('webhook'),
     ...task,
     ...behavior,
+    ...wordLists,
     ...access,
     capabilities: Type.Optional(
       closed({
@@ -141,6 +143,7 @@ export const OpenEnvDefinition = closed(
       }),
     ),
     example_action: Type.Unsafe<Json>({ description: 'An action that the service takes.' }),
+    ...wordLists,
     seed: Type.Optional(
       Type.Boolean({
         default: false,
@@ -192,6 +195,7 @@ export const OrsDefinition = closed(
       }),
     ),
     example_action: Type.Unsafe<Json>({ description: 'An action that the service takes.' }),
+    ...wordLists,
     seed: Type.Optional(
       Type.Boolean({
         default: true,

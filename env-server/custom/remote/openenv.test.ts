@@ -132,6 +132,17 @@ t.test('speaks the protocol message by message', async t => {
   ]);
 });
 
+t.test('listed actions are those of the random player, and lie in the action space', async t => {
+  const { url } = await echoService(t);
+  const environment = await made(t, url, { vocabulary: ['hi', 'ho'], actions: ['hi', 'ho'] });
+  t.match(environment.describe({}), { vocabulary: ['hi', 'ho'], exampleActions: ['hi', 'ho'] });
+  const plan = environment.references!.random.plan({}, 50, Random.fromSeed(1));
+  t.same(new Set(await plan), new Set(['hi', 'ho']));
+  await t.rejects(made(t, url, { actions: ['hi', { message: 'ho' }] }), {
+    message: /\/definition\/actions\/1: is not an action/,
+  });
+});
+
 t.test('without action_field and observation_field whole objects go both ways', async t => {
   const service = await echoService(t);
   const fields = { action_field: undefined, observation_field: undefined, example_action: { message: 'x' } };

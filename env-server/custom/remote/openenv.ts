@@ -8,6 +8,7 @@ import { InvalidAnswer, isObject } from '../answer.ts';
 import { aboutSpec } from '../definitions/about.ts';
 import { closed, DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
+import { listsOf } from '../definitions/word-lists.ts';
 import type { OpenEnvDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
 import type { RemoteNetwork } from './network.ts';
@@ -96,12 +97,14 @@ export function openEnvEnvironment(
   if (actions.message(definition.example_action) === undefined) {
     throw invalidDefinition('/example_action', `must be ${actions.needed}`);
   }
+  const lists = listsOf(definition, action => actions.message(action) !== undefined);
   const told = definition.instruction ?? facts.description;
   const instruction = told === '' && facts.tools ? instructionOf(facts.tools) : told;
   const shown = { tooled, field: definition.observation_field };
   const environment: Environment<{ readonly max_steps: number }, State> = {
     spec: specOf(envId, definition, facts, instruction, actions.space),
-    describe: () => ({ instruction, actionFormat: actions.format }),
+    describe: () => ({ instruction, actionFormat: actions.format, ...lists.description }),
+    ...(lists.references && { references: lists.references }),
     ...(facts.tools && { tools: namedTools(facts.tools) }),
 
     async reset(_config, rng: Random) {

@@ -112,6 +112,17 @@ t.test('keeps the contract with text actions and with calls', async t => {
   t.equal(sessions.size, 0, 'every episode was deleted');
 });
 
+t.test('listed actions are those of the random player, and lie in the action space', async t => {
+  const { url } = await guessing(t);
+  const environment = await made(t, url, { actions: ['1', '2'] });
+  t.match(environment.describe(config), { exampleActions: ['1', '2'] });
+  const plan = environment.references!.random.plan({}, 50, Random.fromSeed(1));
+  t.same(new Set(await plan), new Set(['1', '2']));
+  await t.rejects(made(t, url, { actions: [{ name: 'guess' }] }), {
+    message: /\/definition\/actions\/0: is not an action/,
+  });
+});
+
 t.test('a seed chooses the task, blocks become text, pictures pass through', async t => {
   const { url, received } = await guessing(t);
   const environment = await made(t, url);

@@ -6,6 +6,7 @@ import type { Space } from '../../environments/core/space.ts';
 import { aboutSpec } from '../definitions/about.ts';
 import { closed, DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
+import { listsOf } from '../definitions/word-lists.ts';
 import type { OrsDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
 import type { RemoteNetwork } from './network.ts';
@@ -81,11 +82,13 @@ export function orsEnvironment(
   if (read(definition.example_action) === undefined) {
     throw invalidDefinition('/example_action', `must be ${format}`);
   }
+  const lists = listsOf(definition, action => read(action) !== undefined);
   const instruction = definition.instruction ?? instructionOf(tools);
   const environment: Environment<OrsConfig, State> = {
     spec: specOf(envId, definition, { splits, instruction, space }),
 
-    describe: () => ({ instruction, actionFormat: format }),
+    describe: () => ({ instruction, actionFormat: format, ...lists.description }),
+    ...(lists.references && { references: lists.references }),
 
     ...(space.type === 'Json' && { tools: namedTools(tools) }),
 

@@ -174,7 +174,14 @@ function readDocument(document: JsonObject): Document {
     if (typeof value !== 'string' || value === '') throw new InvalidAnswer(`its document has no ${key}`);
     return value;
   };
-  const { reward_range: range, actions, action_format, legend, vocabulary } = document;
+  const {
+    reward_range: range,
+    actions,
+    action_format,
+    legend,
+    vocabulary,
+    example_actions: examples,
+  } = document;
   const maxSteps = readInteger(document.max_episode_steps, 'max_episode_steps', 1, MAX_STEPS);
   if (maxSteps === undefined) throw new InvalidAnswer('its document has no max_episode_steps');
   const names = isTexts(actions) ? actions : undefined;
@@ -190,6 +197,7 @@ function readDocument(document: JsonObject): Document {
       ...(typeof action_format === 'string' && { actionFormat: action_format }),
       ...(legend !== undefined && { legend: readLegend(legend) }),
       ...(isTexts(vocabulary) && { vocabulary }),
+      ...(Array.isArray(examples) && { exampleActions: examples }),
     },
     actionSpace: actionSpaceOf(document.action_space, names),
     exampleAction: document.example_action ?? null,

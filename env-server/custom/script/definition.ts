@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { behavior, closed, task } from '../definitions/definition-parts.ts';
+import { wordLists } from '../definitions/word-lists.ts';
 
 export const MAX_SOURCE_LENGTH = 256 * 1024;
 
@@ -8,6 +9,7 @@ export const ScriptDefinition = closed(
     kind: Type.Literal('script'),
     ...task,
     ...behavior,
+    ...wordLists,
     source: Type.Union(
       [
         Type.String({ minLength: 1, maxLength: MAX_SOURCE_LENGTH }),

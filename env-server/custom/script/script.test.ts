@@ -159,6 +159,38 @@ t.test('actions may be JSON of a schema', async t => {
   t.match((await environment.step(state, { x: 'five' }, rng)).info, { action_is_valid: false });
 });
 
+t.test('listed words and actions are described, and the random player draws from the actions', async t => {
+  const actions = ['1', '2', '3'];
+  const definition = { ...guess, vocabulary: ['Guess.', ...actions], actions };
+  const environment = await made(definition);
+  t.match(environment.describe(resolveConfig(environment)), {
+    vocabulary: definition.vocabulary,
+    exampleActions: actions,
+  });
+  const { state } = await begin(definition);
+  const { random } = environment.references!;
+  const drawn = await random.plan(state, 100, Random.fromSeed(1));
+  t.same(new Set(drawn), new Set(actions));
+  t.same(await random.plan(state, 100, Random.fromSeed(1)), drawn, 'the same seed, the same actions');
+  t.equal(
+    (await made({ ...guess, actions: undefined })).references,
+    undefined,
+    'without a list, nobody plays at random',
+  );
+  t.same((await checkEnvironment(environment)).findings, []);
+});
+
+t.test('lists that do not fit the definition are refused with where', async t => {
+  const refused = (definition: ScriptDefinition, message: RegExp) =>
+    t.throws(() => scriptEnvironment('test/S-v0', definition, { valid_actions: false }, pool), { message });
+  refused({ ...guess, actions: ['1', 'x'.repeat(21)] }, /actions\/1: is not an action of the action space/);
+  refused({ ...dice, actions: ['Roll'] }, /actions: .* a discrete space has the names/);
+  // Characters of three bytes each: fewer characters than bytes are allowed.
+  const long = Array.from({ length: 1100 }, () => '語'.repeat(20));
+  refused({ ...guess, actions: long }, /actions: has 69301 bytes as JSON; at most 65536/);
+  refused({ ...guess, vocabulary: long }, /vocabulary: has 69301 bytes as JSON; at most 65536/);
+});
+
 t.test('a script that keeps something outside its state does not pass the check', async t => {
   const environment = await made({
     ...dice,

@@ -36,11 +36,19 @@ export function namedActions(names: readonly string[], start: number): NamedActi
 }
 
 /** Uniformly random actions by name. */
-export function randomPolicy<State>(actions: NamedActions): ReferencePolicy<State> {
+export function randomPolicy<State>({ names }: NamedActions): ReferencePolicy<State> {
+  return drawnPolicy(names, 'Uniformly random actions');
+}
+
+/** Actions drawn uniformly from a list. */
+export function drawnPolicy<State>(
+  actions: readonly Json[],
+  title = 'Example actions, drawn uniformly',
+): ReferencePolicy<State> {
   return {
-    title: 'Uniformly random actions',
+    title,
     plan(_state: State, count: number, rng: Random) {
-      return Array.from({ length: count }, () => rng.choice(actions.names));
+      return Array.from({ length: count }, () => rng.choice(actions));
     },
   };
 }

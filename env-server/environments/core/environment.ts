@@ -160,6 +160,8 @@ export interface Description {
   readonly actions?: readonly string[];
   /** How an action is written where the space is free text, e.g. `search[query]`. */
   readonly actionFormat?: string;
+  /** Actions that show how one is written where the space is text or JSON; there are others. */
+  readonly exampleActions?: readonly Json[];
   /** The words that observations and actions are made of, for word-level tokenizers; absent for free text. */
   readonly vocabulary?: readonly string[];
 }

@@ -32,6 +32,7 @@ function plainDocument(variant: Variant): EnvironmentDocument {
     legend: [...(description.legend ?? [])],
     ...(description.actions && { actions: [...description.actions] }),
     ...(description.actionFormat !== undefined && { action_format: description.actionFormat }),
+    ...(description.exampleActions && { example_actions: [...description.exampleActions] }),
     ...(description.vocabulary && { vocabulary: [...description.vocabulary] }),
     observation_space: spaceDocument(text),
     structured_observation_space: spaceDocument(structured),

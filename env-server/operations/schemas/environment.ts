@@ -51,6 +51,12 @@ export const EnvironmentDocument = Type.Object(
     action_format: Type.Optional(
       Type.String({ description: 'How an action is written where it is free text.' }),
     ),
+    example_actions: Type.Optional(
+      Type.Array(AnyJson(), {
+        description:
+          'Actions that the reference player `random` draws from, where the space is text or JSON.',
+      }),
+    ),
     vocabulary: Type.Optional(
       Type.Array(Type.String(), { description: 'Words that observations and actions are made of.' }),
     ),

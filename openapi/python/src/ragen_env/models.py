@@ -353,6 +353,7 @@ class Environment(_EnvironmentRequired, total=False):
 
     actions: list[str]
     action_format: str
+    example_actions: list[Any]
     vocabulary: list[str]
     reward_threshold: float
     known_optimum: EnvironmentKnownOptimum
@@ -493,6 +494,8 @@ class OpenEnvDefinition(_OpenEnvDefinitionRequired, total=False):
     action_field: str
     observation_field: str
     tools: bool
+    vocabulary: list[str]
+    actions: list[Any]
     seed: bool
 
 
@@ -527,6 +530,8 @@ class OrsDefinition(_OrsDefinitionRequired, total=False):
     max_episode_steps: int
     action_tool: str
     action_field: str
+    vocabulary: list[str]
+    actions: list[Any]
     seed: bool
 
 
@@ -843,6 +848,8 @@ class ScriptDefinition(_ScriptDefinitionRequired, total=False):
     reward_range: list[float]
     config_schema: dict[str, Any]
     options_schema: dict[str, Any]
+    vocabulary: list[str]
+    actions: list[Any]
 
 
 class _SessionRequired(TypedDict):
@@ -1179,6 +1186,8 @@ class WebhookDefinition(_WebhookDefinitionRequired, total=False):
     reward_range: list[float]
     config_schema: dict[str, Any]
     options_schema: dict[str, Any]
+    vocabulary: list[str]
+    actions: list[Any]
     headers: dict[str, str | WebhookDefinitionHeaders2]
     timeout_ms: int
     capabilities: WebhookDefinitionCapabilities
