@@ -35,7 +35,7 @@ const MODULES: { readonly [name: string]: string } = { uplot: 'uplot/dist/uPlot.
 const IMPORTED_SHEET = /^@import "(\.\/[\w/-]+\.css)";$/gm;
 const NAME_AT = new Map([...LIBRARIES].map(([name, path]) => [path, name]));
 /** An import of something by its name, in code that may be minified. */
-const NAMED_IMPORT = /(\bfrom\s*|\bimport\s*\(?\s*)(["'])([a-z][\w./-]*)\2/g;
+const NAMED_IMPORT = /(\bfrom\s*|\bimport\s*(?:\(\s*)?)(["'])([a-z][\w./-]*)\2/g;
 
 /** By path; all servers of a process share them. */
 const made = new Map<string, Promise<Asset>>();

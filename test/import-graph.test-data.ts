@@ -9,15 +9,19 @@ export type ImportGraph = ReadonlyMap<string, readonly string[]>;
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
 
-/** Reads the imports of every TypeScript file that git knows or does not ignore. */
-export function readImports(): ImportGraph {
-  const files = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '*.ts'], {
+/** Every TypeScript file that git knows or does not ignore, from the repository's root. */
+export function sourceFiles(): string[] {
+  return execFileSync('git', ['ls-files', '-co', '--exclude-standard', '*.ts'], {
     cwd: ROOT,
     encoding: 'utf8',
   })
     .split('\n')
     .filter(file => file !== '' && existsSync(ROOT + file));
-  return importsOf(new Map(files.map(file => [file, readFileSync(ROOT + file, 'utf8')])));
+}
+
+/** Reads the imports of every source file. */
+export function readImports(): ImportGraph {
+  return importsOf(new Map(sourceFiles().map(file => [file, readFileSync(ROOT + file, 'utf8')])));
 }
 
 /** @param texts of TypeScript files, by path from the repository's root */

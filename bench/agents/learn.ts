@@ -192,7 +192,7 @@ async function demonstrate(url: string, agent: ExampleAgent, episodes: number) {
   const spelling = chatTokenizer();
   const servers = openServers([{ url }]);
   const random = scriptedPolicy(spelling, (prompt, seed) => {
-    const [, first, second] = /(\w+) or (\w+)/.exec(prompt) ?? [];
+    const [, first, second] = /\b(\w+) or (\w+)/.exec(prompt) ?? [];
     return agent.write(seed % 2 === 0 ? first : second);
   });
   const gateway = await Gateway.open(

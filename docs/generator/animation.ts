@@ -151,7 +151,7 @@ function asXml(markup: string): string {
     markup
       .replaceAll(/ font-size="([\d.]+)"/g, ' style="font-size:$1px"')
       .replaceAll(/ data-ratio="[^"]*"/g, '')
-      .replaceAll(/>\s*\n\s*</g, '><')
+      .replaceAll(/>\s+</g, gap => (gap.includes('\n') ? '><' : gap))
       .replaceAll(/<(path|rect|circle|ellipse|polygon|use)([^>]*)><\/\1>/g, '<$1$2/>')
       // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what XML does not take.
       .replaceAll(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, '\ufffd')

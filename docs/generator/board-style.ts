@@ -36,12 +36,11 @@ function rulesOf(sheet: string): Rule[] {
   const plain = sheet.replaceAll(/\/\*.*?\*\//gs, '');
   const rules: Rule[] = [];
   let skipped = 0;
-  for (const [, head, end] of plain.matchAll(/([^{}]*)([{}])/g)) {
+  for (const [, head, end] of plain.matchAll(/(?<![^{}])([^{}]*)([{}])/g)) {
     const text = head.trim().replaceAll(/\s+/g, ' ');
     if (end === '{') {
       if (skipped > 0 || /^@(?!layer)/.test(text)) skipped++;
-      else if (!text.startsWith('@'))
-        rules.push({ selectors: text.split(/,(?![^(]*\))\s*/), declarations: [] });
+      else if (!text.startsWith('@')) rules.push({ selectors: selectorsOf(text), declarations: [] });
     } else if (skipped > 0) skipped--;
     else if (text !== '') {
       const { selectors } = rules.pop()!;
@@ -72,4 +71,9 @@ function written(rules: readonly Rule[], scheme: 'light' | 'dark'): string {
 
 function read(path: string): string {
   return readFileSync(new URL(path, WEB), 'utf8');
+}
+
+/** Selectors of a rule; commas within parentheses separate nothing. */
+function selectorsOf(head: string): string[] {
+  return (head.match(/(?:\([^()]*\)|[^,()])+/g) ?? []).map(selector => selector.trim());
 }

@@ -7,7 +7,11 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
 }
 
 function escapeCell(text: string): string {
-  return text.replaceAll('|', '\\|').replaceAll(/\s*\n\s*/g, ' ');
+  const lines = text.replaceAll('|', '\\|').split('\n');
+  return lines
+    .map((line, at) => (at === 0 ? line.trimEnd() : line.trim()))
+    .filter(Boolean)
+    .join(' ');
 }
 
 export function code(value: Json): string {
@@ -76,7 +80,7 @@ export function decimal(value: number): string {
 
 const WIDTH = 120;
 /** Links and code stay whole. */
-const WORDS = /(?:!?\[[^\]]*\]\([^)]*\)|`[^`]+`|\S)+/g;
+const PARTS = /!?\[[^\][]*\]\([^()]*\)|`[^`]+`|\s+|\S/g;
 /** What would mean something else at the start of a line. */
 const BEGINS_SOMETHING = /^(?:[-+*#]+$|[>=|]|\d+[.)]$)/;
 
@@ -97,7 +101,7 @@ function wrappedLine(line: string): string {
   const next = start.includes('>') ? start : ' '.repeat(start.length);
   const lines: string[] = [];
   let current = start;
-  for (const word of line.slice(start.length).match(WORDS) ?? []) {
+  for (const word of wordsOf(line.slice(start.length))) {
     const isFirst = current === start || current === next;
     if (!isFirst && current.length + 1 + word.length > WIDTH && !BEGINS_SOMETHING.test(word)) {
       lines.push(current);
@@ -107,4 +111,13 @@ function wrappedLine(line: string): string {
     }
   }
   return [...lines, current].join('\n');
+}
+
+function wordsOf(line: string): string[] {
+  const words = [''];
+  for (const [part] of line.matchAll(PARTS)) {
+    if (part.trim() === '') words.push('');
+    else words[words.length - 1] += part;
+  }
+  return words.filter(Boolean);
 }

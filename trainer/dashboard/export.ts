@@ -10,7 +10,7 @@ const PAGE = 'shared/dashboard/page';
 const COMPUTE = 'shared/dashboard/compute';
 const LOOK = 'shared/web';
 /** What scripts import; web servers know the ending `.js`, but not `.ts`. */
-const IMPORT_OF_SOURCE = /((?:\bfrom|\bimport)\s*\(?\s*["'][^"']+)\.ts(["'])/g;
+const IMPORT_OF_SOURCE = /((?:\bfrom|\bimport)\s*(?:\(\s*)?["'][^"']+)\.ts(["'])/g;
 
 export interface ExportOptions {
   readonly leaderboard?: string;

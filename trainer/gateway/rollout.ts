@@ -128,6 +128,6 @@ export class Rollout {
 
 /** Whether a request's `Authorization` holds a key. */
 export function holdsKey(authorization: string | undefined, key: string): boolean {
-  const given = /^bearer +(.+)$/i.exec(authorization ?? '')?.[1].trim() ?? '';
+  const given = /^bearer +([^ ].*)$/i.exec(authorization ?? '')?.[1].trim() ?? '';
   return timingSafeEqual(hash('sha256', given, 'buffer'), hash('sha256', key, 'buffer'));
 }

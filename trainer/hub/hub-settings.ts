@@ -25,7 +25,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
  */
 export function hubSettings(env: Environment = process.env): HubSettings {
   const home = env.HF_HOME ?? join(env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'huggingface');
-  const endpoint = (env.HF_ENDPOINT || PUBLIC_HUB).replace(/\/+$/, '');
+  const endpoint = (env.HF_ENDPOINT || PUBLIC_HUB).replace(/(?<!\/)\/+$/, '');
   const url = URL.parse(endpoint);
   if (url === null || !(url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url)))) {
     throw new HubError(

@@ -64,7 +64,7 @@ export class Access {
 }
 
 function tokenOf(authorization: string | undefined): Buffer {
-  const [, token] = /^bearer +(.*)$/i.exec(authorization ?? '') ?? [];
+  const [, token] = /^bearer +(?! )(.*)$/i.exec(authorization ?? '') ?? [];
   if (token === undefined) throw unauthorized('the header "Authorization: Bearer <token>" is missing');
   return digest(token.trim());
 }

@@ -228,6 +228,9 @@ t.test('mistakes are told with the line they are in', async t => {
   t.throws(() => step('throw "just text";'), /the script threw just text/);
   t.throws(() => step('throw null;'), /the script threw null/);
   t.throws(() => step('undeclared = 1;'), /undeclared/);
+  const began = performance.now();
+  t.throws(() => step(`const wide = "throw${' '.repeat(50_000)}"; throw null;`), /the script threw null/);
+  t.ok(performance.now() - began < 2000, 'a long source is looked at once');
 });
 
 t.test('a script may throw anything: it is a fault of the script', async t => {

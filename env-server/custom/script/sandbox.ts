@@ -16,7 +16,7 @@ const PLACE = /at (?:(\S+) \()?script\.js:(\d+):(\d+)/;
 /** A line that begins with a call, which the engine has the place of. */
 const CALL = /^(?!function\b|async\b)[\w$]+\(/;
 
-const THROWS_NULL = /\bthrow\s*\(?\s*null\b/;
+const THROWS_NULL = /\bthrow\s*(?:\(\s*)?null\b/;
 
 /** The script was stopped. */
 export class LimitReached extends Error {

@@ -77,6 +77,11 @@ t.test('printed texts are compared piece by piece, wherever a piece ends', async
     t.notOk(isSameOutput(Buffer.from(`${text}x`), text), `${shift}: one word too many`);
   }
   const long = 'a'.repeat(300_000);
+  const digits = '7'.repeat(200_000);
+  const began = performance.now();
+  t.notOk(isSameOutput(Buffer.from(`${digits}x`), `${digits}.y`), 'a text of digits is looked at once');
+  t.notOk(isSameOutput(Buffer.from(`${digits}.10`), `${digits}.1`), 'a number has an end');
+  t.ok(performance.now() - began < 2000);
   t.ok(isSameOutput(Buffer.from(`${long} ${long}\n`), `${long}\n${long}`), 'words longer than a piece');
   t.notOk(isSameOutput(Buffer.from(long), long.slice(1)));
   const spaces = ' '.repeat(300_000);

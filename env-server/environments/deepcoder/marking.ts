@@ -3,6 +3,8 @@ import type { Json } from '../../../shared/json.ts';
 
 /** Numbers with a fraction may differ by this share. */
 const TOLERANCE = 1e-6;
+/** Characters of a number; what is longer is compared as a text. */
+const MAX_NUMBER_LENGTH = 1000;
 
 /** Bytes of a printed text that are decoded at a time, or more within a longer word. */
 const PIECE = 65_536;
@@ -47,9 +49,12 @@ function* wordsOf(bytes: Buffer, longest: number): Generator<{ word: string; ind
 
 function isSameWord(word: string, wanted: string): boolean {
   if (word === wanted) return true;
-  const number = /^[-+]?\d*\.?\d+(?:e[-+]?\d+)?$/i;
-  if (!wanted.includes('.') || !number.test(word) || !number.test(wanted)) return false;
+  if (!wanted.includes('.') || !isNumber(word) || !isNumber(wanted)) return false;
   return isClose(Number(word), Number(wanted));
+}
+
+function isNumber(word: string): boolean {
+  return word.length <= MAX_NUMBER_LENGTH && /^[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?$/i.test(word);
 }
 
 function isClose(a: number, b: number): boolean {

@@ -35,6 +35,15 @@ export class BackendFailed extends Error {
   }
 }
 
+/** A statement without the `:=`, `by` and `sorry` at its end. */
+export function withoutProof(statement: string): string {
+  const text = statement.trim();
+  const end = text.lastIndexOf(':=');
+  return end >= 0 && /^:=\s*(?:by\b\s*)?(?:sorry)?$/.test(text.slice(end))
+    ? text.slice(0, end).trimEnd()
+    : text;
+}
+
 /** The source text of a proof as Lean reads it. */
 export function sourceOf({ header, statement }: Theorem, tactics: readonly string[]): string {
   const lines = tactics.flatMap(tactic => tactic.split('\n').map(line => `  ${line}`));

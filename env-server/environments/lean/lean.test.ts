@@ -6,9 +6,10 @@ import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { axiomsCommand, sourceOf, verdictOnAxioms } from './backend.ts';
+import { readStatement } from './imitation/statement.ts';
 import { lean } from './lean.ts';
 import { REPL_COMMAND_VARIABLE, ReplProcess, stopRepls } from './repl.ts';
-import { readTheorem } from './theorems.ts';
+import { openStatement, readTheorem } from './theorems.ts';
 
 const play = playing(lean);
 const STATEMENT = 'theorem swap (p q : Prop) (h : p ∧ q) : q ∧ p := by';
@@ -92,6 +93,17 @@ t.test('without the tactics for arithmetic only logic is asked', async t => {
   const state = await play.reset({ automation: 'none', topic: 'logic' });
   t.match(await play.finish(state, 'oracle', 20), { success: true });
   t.match(await play.step(state, 'omega'), { info: { messages: ["the tactic 'omega' is switched off"] } });
+});
+
+t.test('a long statement is read at once', async t => {
+  const began = performance.now();
+  for (const gap of [' '.repeat(100_000), ':='.repeat(50_000), ':= by'.repeat(20_000)]) {
+    t.match(openStatement(`theorem x : True :=${gap}x`), /x := by$/);
+    t.throws(() => readStatement(`theorem x : True :=${gap}x`), { name: 'LeanError' });
+  }
+  t.ok(performance.now() - began < 2000);
+  t.equal(openStatement('theorem x : a := by\n  sorry '), 'theorem x : a := by');
+  t.equal(openStatement('theorem x (h : a := b) : c'), 'theorem x (h : a := b) : c := by');
 });
 
 t.test('the former name of the imitation still works', async t => {

@@ -2,7 +2,7 @@ import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { InvalidField, textField } from '../core/datasets/records.ts';
 import { isInSplit, type Split } from '../core/splits.ts';
-import type { Theorem } from './backend.ts';
+import { type Theorem, withoutProof } from './backend.ts';
 
 /** Theorems for the imitation, made from schemes; each comes with a proof. */
 
@@ -195,5 +195,5 @@ export function readTheorem(record: JsonObject): Theorem {
 
 /** The statement up to and with `:= by`. */
 export function openStatement(statement: string): string {
-  return `${statement.trim().replace(/\s*:=\s*(?:by\b)?\s*(?:sorry)?\s*$/, '')} := by`;
+  return `${withoutProof(statement)} := by`;
 }

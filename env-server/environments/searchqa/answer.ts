@@ -62,7 +62,7 @@ function words(text: string): string[] {
 }
 
 const NOT_WORD = '[^\\p{L}\\p{N}_]';
-const EDGES = new RegExp(`^${NOT_WORD}+|${NOT_WORD}+$`, 'gu');
+const EDGES = new RegExp(`^${NOT_WORD}+|(?<!${NOT_WORD})${NOT_WORD}+$`, 'gu');
 const ONLY_MARKS = new RegExp(`^${NOT_WORD}*$`, 'u');
 const SHORTEST_EMPHASIS = 3;
 const SHORTEST_CLAUSE = 4;

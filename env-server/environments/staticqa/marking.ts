@@ -25,16 +25,16 @@ function fold(text: string): string {
 
 function numberOf(text: string): number | null {
   const bare = text.replaceAll(/[$€£%,\s]/g, '');
-  return /^[-+]?(?:\d+\.?\d*|\.\d+)$/.test(bare) ? Number(bare) : null;
+  return /^[-+]?(?:\d+(?:\.\d*)?|\.\d+)$/.test(bare) ? Number(bare) : null;
 }
 
 /** The choice that an answer such as `B`, `(b)`, `B) text` or `text` names, or −1. */
 function choiceOf(choices: readonly string[], given: string): number {
   const byText = choices.findIndex(choice => fold(strip(choice)) === fold(given));
   if (byText >= 0) return byText;
-  const [, letter, rest] = /^\(?([A-J])(?:[).:]\s*(.*))?$/is.exec(given) ?? [];
+  const [, letter, rest] = /^\(?([A-J])(?:[).:](.*))?$/is.exec(given) ?? [];
   if (letter === undefined) return -1;
   const index = LETTERS.indexOf(letter.toUpperCase());
   if (index >= choices.length) return -1;
-  return rest && fold(rest) !== fold(strip(choices[index])) ? -1 : index;
+  return rest?.trim() && fold(rest.trim()) !== fold(strip(choices[index])) ? -1 : index;
 }

@@ -6,12 +6,12 @@ export interface Placement {
 }
 
 const NUMBER = String.raw`\d{1,3}`;
-const PAIR = String.raw`\(?\s*(?<row>${NUMBER})\s*,\s*(?<col>${NUMBER})\s*\)?`;
+const PAIR = String.raw`(?:\(\s*)?(?<row>${NUMBER})\s*,\s*(?<col>${NUMBER})\s*\)?`;
 
 /** `place n at row r col c`, `n at (r, c)`, `r,c,n` and their mixtures, in any case. */
 const SPELLINGS = [
   new RegExp(
-    `^(?:place\\s+)?(?<number>${NUMBER})\\s+at\\s+row\\s+(?<row>${NUMBER})\\s*,?\\s*col(?:umn)?\\s+(?<col>${NUMBER})$`,
+    `^(?:place\\s+)?(?<number>${NUMBER})\\s+at\\s+row\\s+(?<row>${NUMBER})\\s*(?:,\\s*)?col(?:umn)?\\s+(?<col>${NUMBER})$`,
     'i',
   ),
   new RegExp(`^(?:place\\s+)?(?<number>${NUMBER})\\s+at\\s+${PAIR}$`, 'i'),

@@ -144,7 +144,7 @@ function peopleGoals(product: Product, entry: Json | undefined, path: string): G
     const options = isObject(wish.instruction_options)
       ? Object.values(wish.instruction_options).map(String)
       : texts(wish.instruction_options);
-    return [makeGoal(product, wish.instruction.replace(/\.+$/, ''), attributes, options, index)];
+    return [makeGoal(product, wish.instruction.replace(/(?<!\.)\.+$/, ''), attributes, options, index)];
   });
 }
 

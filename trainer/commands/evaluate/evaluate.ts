@@ -158,5 +158,5 @@ function usageText({ model, requests, retries, prompt_tokens, completion_tokens,
 }
 
 function fileName(text: string): string {
-  return text.replace(/[^A-Za-z0-9._]+/g, '_').replace(/^_+|_+$/g, '');
+  return text.replace(/[^A-Za-z0-9._]+/g, '_').replace(/^_+|(?<!_)_+$/g, '');
 }

@@ -103,7 +103,7 @@ export class EngineHttp {
   readonly #dispatcher: Agent;
 
   constructor(options: EngineHttpOptions) {
-    this.url = options.url.replace(/\/+$/, '');
+    this.url = options.url.replace(/(?<!\/)\/+$/, '');
     this.#options = options;
     const { timeoutMs } = options;
     this.#dispatcher = new Agent({

@@ -21,5 +21,5 @@ export function checkServiceAddress(pointer: string, url: string, variable: stri
       `must be on this machine or a host that ${variable} names; ${host} is neither`,
     );
   }
-  return url.replace(/\/+$/, '');
+  return url.replace(/(?<!\/)\/+$/, '');
 }

@@ -1,3 +1,4 @@
+import { withoutProof } from '../backend.ts';
 import { type Formula, type Sort, show } from './formula.ts';
 import { isName, LeanError, Reader, readFormula, tokenize } from './parser.ts';
 
@@ -21,8 +22,7 @@ const BRACKETS: { readonly [open: string]: string } = { '(': ')', '{': '}', '[':
  * @throws LeanError for what the imitation does not understand
  */
 export function readStatement(text: string): Goal {
-  const bare = text.trim().replace(/:=\s*(?:by)?\s*(?:sorry)?\s*$/, '');
-  const reader = new Reader(tokenize(bare));
+  const reader = new Reader(tokenize(withoutProof(text)));
   const keyword = reader.take();
   if (keyword !== 'theorem' && keyword !== 'lemma' && keyword !== 'example') {
     throw new LeanError(`a statement begins with 'theorem', 'lemma' or 'example', not '${keyword}'`);

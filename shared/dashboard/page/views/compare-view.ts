@@ -95,7 +95,7 @@ export function curvesOf(runs: readonly Compared[], name: string, together: bool
   return [...kinds.values()].map(members => {
     if (members.length === 1)
       return { label: members[0].detail.row.id, ...pointsOf(members[0].metrics, name) };
-    const label = `${members[0].detail.row.run.name.replace(/[-_.]?(seed)?[-_.]?\d+$/, '')} (${counted(members.length, 'seed')})`;
+    const label = `${members[0].detail.row.run.name.replace(/(?:[-_.]?seed[-_.]?|[-_.]{1,2}|(?<!\d))\d+$/, '')} (${counted(members.length, 'seed')})`;
     return { label, ...meanOf(members.map(({ metrics }) => pointsOf(metrics, name))) };
   });
 }
