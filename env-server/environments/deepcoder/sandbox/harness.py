@@ -4,16 +4,23 @@ Started by sandbox.ts, inside new namespaces where there are any:
 
     harness.py SPACES UID
 
-The first line written says which walls stand; then every line read is a job and is answered by a result for each of its
-inputs: a line, followed by the bytes of the output that the line announces. Expected outputs never come here, so that a
-program that breaks its harness gains nothing.
+Three processes share the work, so that no program finds anything but its own test in memory that it inherits:
 
-    job:    {"program", "function" (null: stdin to stdout), "inputs": [...], "cpu_s", "wall_s", "total_s", "memory_mb",
-             "output_bytes"}
-    result: {"status": "ok" | "error" | "timeout" | "output", "error", "bytes"}
+    the harness  puts up the walls of the machine, and forks a monitor for each test; it reads nothing
+    the monitor  forks the program, then collects what it writes, and ends with the test
+    the program  waits for its test, reads it, encloses itself, and runs
 
-A child tells the harness over a separate pipe that its walls stand, and closes the pipe before the program begins. What
-goes wrong until then, and every fault of the harness itself, is a last line {"fault"}: never a result.
+The first line written says which walls stand; then every test read is answered by a line, followed by the bytes of the
+output that the line announces. Tests come one at a time, the next one after the answer. Expected outputs never come
+here, so that a program that breaks its harness gains nothing.
+
+    test:   HEADER_BYTES of JSON and spaces, then as many bytes of JSON as its "bytes" says:
+            {"cpu_s", "wall_s", "total_s" (left for this test), "memory_mb", "output_bytes", "bytes"}
+            {"program", "function" (null: stdin to stdout), "input"}
+    answer: {"status": "ok" | "error" | "timeout" | "output", "error", "is_no_program", "bytes"}
+
+The program passes the header on over a separate pipe, says there that its walls stand, and closes the pipe before its own code begins. What goes
+wrong until then, and every fault of the harness itself, is a last line {"fault"}: never a result.
 """
 
 import json
@@ -30,12 +37,15 @@ del sys.path[0]
 
 ERROR_BYTES = 4096
 PIECE_BYTES = 65536
-# What putting up the walls of one child may take on a busy machine.
+HEADER_BYTES = 256
+# How a monitor ends when no test comes any more.
+NO_TEST = 3
+# What reading a test and putting up the walls of its program may take on a busy machine.
 WALLS_S = 10
 STAND = b"the walls stand"
-# How a child ends whose text is no program: further tests of it can be spared.
+# How a program ends whose text is no program: further tests of it can be spared.
 NO_PROGRAM = 98
-# Descriptors in a child, in this order: input, output, errors, answer of a called function, status, Landlock rules.
+# Descriptors in a program, in this order: input, output, errors, answer of a called function, status, Landlock rules.
 ANSWER, STATUS, RULES = 3, 4, 5
 MOST_DESCRIPTORS = 1024
 
@@ -44,13 +54,42 @@ class Fault(Exception):
     """Something other than the program went wrong."""
 
 
-# ----------------------------------------------------------------------------------------- in the child
+def read_exactly(source, count):
+    """Bytes, fewer where the source ends."""
+    pieces = []
+    while count > 0:
+        piece = os.read(source, min(count, PIECE_BYTES))
+        if not piece:
+            break
+        pieces.append(piece)
+        count -= len(piece)
+    return b"".join(pieces)
 
-def run_program(job, item, walls, harness):
-    """Puts up the walls, then runs the program. Never returns."""
+
+# --------------------------------------------------------------------------------------- in the program
+
+def run_program(out, null, walls, monitor):
+    """Reads a test, puts up the walls, then runs the program. Never returns."""
     try:
-        walls.rules = RULES if walls.rules is not None else None
-        walls.enclose(job, harness)
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        header = read_exactly(0, HEADER_BYTES)
+        os.write(STATUS, header)
+        limits = json.loads(header)
+        test = json.loads(read_exactly(0, limits["bytes"]))
+        given = os.memfd_create("input")
+        text = test["input"] if test["function"] is None else ""
+        data = memoryview(text.encode("utf-8", "surrogatepass"))
+        while data:
+            data = data[os.write(given, data) :]
+        os.lseek(given, 0, os.SEEK_SET)
+        os.dup2(given, 0)
+        # A called function answers on a pipe of its own; what it prints is thrown away.
+        os.dup2(out if test["function"] is None else null, 1)
+        if walls.rules is not None:
+            os.dup2(walls.rules, RULES)
+            walls.rules = RULES
+        os.closerange(RULES + 1, MOST_DESCRIPTORS)
+        walls.enclose(limits, monitor)
         sys.setrecursionlimit(10_000)
         sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
         sys.stdout = open(1, "w", encoding="utf-8", errors="replace", closefd=False)
@@ -62,13 +101,13 @@ def run_program(job, item, walls, harness):
     code = NO_PROGRAM
     try:
         space = {"__name__": "__main__", "__builtins__": __builtins__}
-        program = compile(job["program"], "program.py", "exec")
+        program = compile(test["program"], "program.py", "exec")
         code = 1
-        if job["function"] is None:
+        if test["function"] is None:
             exec(program, space)
             sys.stdout.flush()
         else:
-            answer = json.dumps(call_function(program, space, job["function"], item)).encode()
+            answer = json.dumps(call_function(program, space, test["function"], test["input"])).encode()
             while answer:
                 answer = answer[os.write(ANSWER, answer) :]
         code = 0
@@ -94,54 +133,48 @@ def call_function(program, space, name, arguments):
     return function(*arguments)
 
 
-# --------------------------------------------------------------------------------------- in the harness
+# --------------------------------------------------------------------------------------- in the monitor
 
-def fork_child(job, item, walls, null):
-    """The child's number and the ends of its output, its errors and its status."""
-    text = "" if job["function"] is not None else item
-    given = os.memfd_create("input")
-    data = memoryview(text.encode("utf-8", "surrogatepass"))
-    while data:
-        data = data[os.write(given, data) :]
-    os.lseek(given, 0, os.SEEK_SET)
+def fork_program(walls, null):
+    """The program's number and the ends of its output, its errors and its status."""
     out, out_end = os.pipe()
     err, err_end = os.pipe()
     status, status_end = os.pipe()
-    harness = os.getpid()
+    monitor = os.getpid()
     child = os.fork()
     if child == 0:
-        os.dup2(given, 0)
-        # A called function answers on a pipe of its own; what it prints is thrown away.
-        os.dup2(out_end if job["function"] is None else null, 1)
-        os.dup2(err_end, 2)
-        os.dup2(out_end, ANSWER)
-        os.dup2(status_end, STATUS)
-        if walls.rules is not None:
-            os.dup2(walls.rules, RULES)
-        os.closerange(RULES + 1, MOST_DESCRIPTORS)
         try:
-            run_program(job, item, walls, harness)
+            os.dup2(err_end, 2)
+            os.dup2(out_end, ANSWER)
+            os.dup2(status_end, STATUS)
+            run_program(out_end, null, walls, monitor)
         finally:
             os._exit(1)
-    for end in (given, out_end, err_end, status_end):
+    for end in (out_end, err_end, status_end):
         os.close(end)
     return child, out, err, status
 
 
 def end_with_server(wait_s, ends=()):
-    """Waits until something comes from the ends; during a job nothing comes from the server but its end."""
+    """Waits until something comes from the ends; during a test nothing comes from the server but its end."""
     ready = select.select([0, *ends], [], [], wait_s)[0]
     if 0 in ready:
         os._exit(1)
     return ready
 
 
+def await_test(status):
+    """The limits of the next test, once it is there; None where the server has ended."""
+    header = read_exactly(status, HEADER_BYTES)
+    return json.loads(header) if len(header) == HEADER_BYTES else None
+
+
 def await_walls(status):
-    """Raises Fault where the child's walls do not stand."""
+    """Raises Fault where the program's walls do not stand. It reads from the server until they do."""
     said = b""
     deadline = time.monotonic() + WALLS_S
     while True:
-        if not end_with_server(max(deadline - time.monotonic(), 0), [status]):
+        if not select.select([status], [], [], max(deadline - time.monotonic(), 0))[0]:
             raise Fault(f"the walls of a program did not stand within {WALLS_S} s")
         piece = os.read(status, ERROR_BYTES)
         if not piece:
@@ -152,7 +185,7 @@ def await_walls(status):
         raise Fault(f"the walls of a program do not stand: {said.decode('utf-8', 'replace') or 'it ended before'}")
 
 
-def collect(job, ends, deadline):
+def collect(limits, ends, deadline):
     """Reads what the program writes until it closes both ends, takes too long or writes too much."""
     out, err = ends
     texts = {out: bytearray(), err: bytearray()}
@@ -170,27 +203,32 @@ def collect(job, ends, deadline):
                 texts[end] += piece[: max(ERROR_BYTES - len(texts[end]), 0)]
             else:
                 texts[end] += piece
-                if len(texts[end]) > job["output_bytes"]:
+                if len(texts[end]) > limits["output_bytes"]:
                     return "output", texts
     return "ok", texts
 
 
 def ended(child, deadline):
     """How the child ended and the processor seconds it took; None where it goes on. It may close its ends and do so."""
-    while time.monotonic() < deadline:
+    try:
+        end = [os.pidfd_open(child)]
+    except (AttributeError, OSError):
+        # An older Python or kernel: asked again every millisecond.
+        end = []
+    while (left := deadline - time.monotonic()) > 0:
         done, how, usage = os.wait4(child, os.WNOHANG)
         if done:
             return how, usage.ru_utime + usage.ru_stime
-        end_with_server(0.001)
+        end_with_server(left if end else 0.001, end)
     return None
 
 
-def judge_end(job, end, error):
+def judge_end(limits, end, error):
     """What the end of a child says: status and error. Raises Fault where something else ended it."""
     how, cpu_s = end
     if os.WIFSIGNALED(how):
         number = os.WTERMSIG(how)
-        if number == signal.SIGXCPU or (number == signal.SIGKILL and cpu_s >= job["cpu_s"]):
+        if number == signal.SIGXCPU or (number == signal.SIGKILL and cpu_s >= limits["cpu_s"]):
             return "timeout", error or f"ended by {signal.Signals(number).name}"
         if number == signal.SIGKILL:
             raise Fault("a program was killed from outside, perhaps because the machine has no memory left")
@@ -198,14 +236,18 @@ def judge_end(job, end, error):
     return ("ok" if os.WEXITSTATUS(how) == 0 else "error"), error
 
 
-def run_test(job, item, walls, null, deadline):
-    """The result of one test, its output, and whether its text is no program."""
-    child, out, err, status = fork_child(job, item, walls, null)
+def run_test(walls, null):
+    """Answers the next test."""
+    child, out, err, status = fork_program(walls, null)
+    limits = await_test(status)
+    if limits is None:
+        os._exit(NO_TEST)
+    deadline = time.monotonic() + limits["total_s"]
     end = None
     try:
         await_walls(status)
-        deadline = min(deadline, time.monotonic() + job["wall_s"])
-        outcome, texts = collect(job, (out, err), deadline)
+        deadline = min(deadline, time.monotonic() + limits["wall_s"])
+        outcome, texts = collect(limits, (out, err), deadline)
         end = ended(child, deadline) if outcome == "ok" else None
     finally:
         if end is None:
@@ -215,25 +257,15 @@ def run_test(job, item, walls, null, deadline):
         os.close(err)
     error = texts[err].decode("utf-8", "replace")
     if end is not None:
-        outcome, error = judge_end(job, end, error)
+        outcome, error = judge_end(limits, end, error)
     elif outcome == "ok":
         outcome = "timeout"
     is_no_program = end is not None and os.WIFEXITED(end[0]) and os.WEXITSTATUS(end[0]) == NO_PROGRAM
-    return {"status": outcome, "error": error}, texts[out] if outcome == "ok" else b"", is_no_program
+    output = texts[out] if outcome == "ok" else b""
+    say({"status": outcome, "error": error, "is_no_program": is_no_program, "bytes": len(output)}, output)
 
 
-def run_job(job, walls, null):
-    deadline = time.monotonic() + job["total_s"]
-    is_no_program = False
-    result = None
-    output = b""
-    for item in job["inputs"]:
-        if time.monotonic() >= deadline:
-            result, output = {"status": "timeout", "error": "no time left for this test"}, b""
-        elif not is_no_program:
-            result, output, is_no_program = run_test(job, item, walls, null, deadline)
-        say({**result, "bytes": len(output)}, output)
-
+# --------------------------------------------------------------------------------------- in the harness
 
 def say(line, data=b""):
     for part in (json.dumps(line).encode() + b"\n", data):
@@ -260,12 +292,24 @@ def main():
     import bisect, collections, copy, decimal, fractions, functools, heapq, io, itertools, math, operator, random, re, statistics, string, typing  # noqa: E401, F401
     walls = Walls(spaces, uid)
     say({"walls": walls.names})
-    for line in sys.stdin:
-        run_job(json.loads(line), walls, null)
+    while True:
+        monitor = os.fork()
+        if monitor == 0:
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            in_process(lambda: run_test(walls, null))
+        end = os.waitpid(monitor, 0)[1]
+        if end != 0:
+            os._exit(0 if os.waitstatus_to_exitcode(end) == NO_TEST else 1)
 
 
-try:
-    main()
-except Exception as error:
-    say({"fault": f"{type(error).__name__}: {error}"})
-    sys.exit(1)
+def in_process(work):
+    """Does the work and ends the process; a fault of it is the last line."""
+    try:
+        work()
+    except Exception as error:
+        say({"fault": f"{type(error).__name__}: {error}"})
+        os._exit(1)
+    os._exit(0)
+
+
+in_process(main)

@@ -5,9 +5,16 @@ import { type Answer, AnswerReader } from './answers.ts';
 /** All that programs see of the environment variables. */
 const ENVIRONMENT = { PATH: '/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C.UTF-8' };
 const START_MS = 30_000;
-/** What a job may take beyond the time of its tests. */
+/** What a test may take beyond its time. */
 const GRACE_MS = 15_000;
 const MS_PER_S = 1000;
+/** Of the limits in front of a test; see harness.py. */
+const HEADER_BYTES = 256;
+const NO_TIME_LEFT = {
+  status: 'timeout',
+  error: 'no time left for this test',
+  output: Buffer.alloc(0),
+} as const;
 
 export interface JobLimits {
   /** Processor seconds of one test. */
@@ -51,7 +58,7 @@ export class SandboxFailed extends Error {
   }
 }
 
-/** One process of `harness.py`, which runs one job after the other. */
+/** One process of `harness.py`, which runs one test after the other. */
 export class Sandbox {
   readonly #child: ChildProcess;
   readonly #reader: AnswerReader;
@@ -107,19 +114,32 @@ export class Sandbox {
    * @throws SandboxFailed when the sandbox itself breaks, never for what a program does; and what the judge throws
    */
   async run<T>(job: Job, judge: Judge<T>): Promise<T[]> {
-    const judged: T[] = [];
+    const { inputs, program, function: called, ...limits } = job;
+    const deadline = performance.now() + job.total_s * MS_PER_S;
+    let failed: RunResult | undefined;
     this.#reader.allow(job.output_bytes);
-    this.#child.stdin?.write(`${JSON.stringify(job)}\n`);
     try {
-      await this.#during(job.total_s * MS_PER_S + GRACE_MS, ({ status, error, data }) => {
-        const result = { status, error, output: data } as RunResult;
-        judged.push(judge(result, judged.length));
-        return judged.length === job.inputs.length;
-      });
+      const judged: T[] = [];
+      for (const [index, input] of inputs.entries()) {
+        const leftMs = deadline - performance.now();
+        if (leftMs <= 0) failed = NO_TIME_LEFT;
+        if (failed) judged.push(judge(failed, index));
+        else {
+          const test = Buffer.from(JSON.stringify({ program, function: called, input }));
+          // A test leaves this process only when its turn has come: no program finds those after its own.
+          this.#write({ ...limits, total_s: leftMs / MS_PER_S, bytes: test.length }, test);
+          await this.#during(leftMs + GRACE_MS, ({ status, error, is_no_program, data }) => {
+            const result = { status, error, output: data } as RunResult;
+            if (is_no_program) failed = { ...result, output: NO_TIME_LEFT.output };
+            judged.push(judge(result, index));
+            return true;
+          });
+        }
+      }
+      return judged;
     } finally {
       this.#reader.allow(0);
     }
-    return judged;
   }
 
   /** Kills the process and all that it started. */
@@ -132,6 +152,11 @@ export class Sandbox {
     } catch {
       this.#child.kill('SIGKILL');
     }
+  }
+
+  #write(header: object, test: Buffer): void {
+    const head = Buffer.from(JSON.stringify(header).padEnd(HEADER_BYTES));
+    this.#child.stdin?.write(Buffer.concat([head, test]));
   }
 
   /** Takes answers until the last one; any fault ends the sandbox. */
