@@ -6,6 +6,9 @@ import { VERSION } from '../shared/version.ts';
 
 // A command is imported where it is run: help and wrong options are told at once.
 
+/** A command that failed ends at the latest so long after its message. */
+const LONGEST_EXIT_MS = 3000;
+
 const OVERRIDES_HELP = 'settings to change, e.g. seed=1';
 
 const program = new Command(TRAINER)
@@ -221,4 +224,6 @@ try {
   const { ConfigError } = await import('../shared/config.ts');
   console.error(error instanceof ConfigError ? error.message : `ragen: ${(error as Error).message}`);
   process.exitCode = 1;
+  // What still runs, such as a thread or a read that never ends, must not keep a failed program alive.
+  setTimeout(() => process.exit(), LONGEST_EXIT_MS).unref();
 }

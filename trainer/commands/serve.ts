@@ -1,5 +1,6 @@
 import type { AddressInfo } from 'node:net';
 import { availableParallelism } from 'node:os';
+import { setTimeout as pause } from 'node:timers/promises';
 import { baseFolder } from '../config/derived.ts';
 import { parseModelName } from '../hub/model-name.ts';
 import { createServeApp } from '../serve/app.ts';
@@ -13,6 +14,9 @@ import { stopRequests } from './processes/stop-signal.ts';
 /** Environment variables that hold tokens: those on a command line could be read by others. */
 const TOKEN_VARIABLE = 'RAGEN_SERVE_TOKEN';
 const ADMIN_TOKEN_VARIABLE = 'RAGEN_SERVE_ADMIN_TOKEN';
+
+/** Longest that a failed start waits for threads to end before it reports why. */
+const LONGEST_CLOSING_MS = 2000;
 
 export interface ServeOptions {
   readonly host: string;
@@ -86,7 +90,7 @@ export async function serve(target: string, options: ServeOptions): Promise<numb
     await app.close();
     return 0;
   } catch (error) {
-    await models.close();
+    await Promise.race([models.close(), pause(LONGEST_CLOSING_MS, undefined, { ref: false })]);
     throw error;
   }
 }

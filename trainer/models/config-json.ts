@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { parseActivation } from './activation.ts';
-import { checkedConfig, type DecoderConfig, ModelConfigError, plainFeatures } from './config.ts';
+import { checkedConfig, checkSize, type DecoderConfig, ModelConfigError, plainFeatures } from './config.ts';
 import { FAMILIES, type ModelFamily } from './families/index.ts';
 import type { WeightDtype } from './files/stored-numbers.ts';
 import { number, positiveInteger, show } from './json-fields.ts';
@@ -21,6 +21,7 @@ export function parseConfig(file: JsonObject): DecoderConfig {
   const heads = positiveInteger(json, 'num_attention_heads');
   const headDimension = positiveInteger(json, 'head_dim', hiddenSize / heads);
   const layers = positiveInteger(json, 'num_hidden_layers');
+  checkSize('layers', layers);
   const both = (json.rope_parameters ?? json.rope_scaling ?? {}) as JsonObject;
   refuseOthersKeys({ partial_rotary_factor: both.partial_rotary_factor ?? null, ...json }, family);
   const nested = typeof both.full_attention === 'object' && both.full_attention !== null;

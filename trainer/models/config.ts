@@ -203,12 +203,41 @@ export function scratchConfig(sizes: ScratchSizes): DecoderConfig {
   });
 }
 
-/** @throws ModelConfigError when the sizes of a config do not fit each other */
+/**
+ * Greatest sizes, several times those of any published model. What is larger would fill the memory with tables of names and
+ * angles before the weights are found to be missing.
+ */
+const MAX_SIZES = {
+  vocabularySize: 2 ** 22,
+  hiddenSize: 2 ** 17,
+  intermediateSize: 2 ** 20,
+  layers: 1024,
+  heads: 2 ** 13,
+  headDimension: 2 ** 13,
+  maxPositions: 2 ** 27,
+} as const;
+/** Of all layers together. */
+const MAX_EXPERTS = 2 ** 17;
+
+/** @throws ModelConfigError for a size that no model has */
+export function checkSize(key: keyof typeof MAX_SIZES, size: number): void {
+  if (size > MAX_SIZES[key])
+    throw new ModelConfigError(`${key} must be at most ${MAX_SIZES[key]}, got ${size}`);
+}
+
+/** @throws ModelConfigError when the sizes of a config are too large or do not fit each other */
 export function checkedConfig(config: DecoderConfig): DecoderConfig {
   for (const key of ['vocabularySize', 'hiddenSize', 'intermediateSize', 'layers', 'heads'] as const) {
     if (!Number.isInteger(config[key]) || config[key] < 1) {
       throw new ModelConfigError(`${key} must be an integer of at least 1, got ${config[key]}`);
     }
+  }
+  for (const key of Object.keys(MAX_SIZES) as (keyof typeof MAX_SIZES)[]) checkSize(key, config[key]);
+  const experts = config.layers * (config.experts?.count ?? 0);
+  if (!(Number.isInteger(experts) && experts <= MAX_EXPERTS)) {
+    throw new ModelConfigError(
+      `the layers must have at most ${MAX_EXPERTS} experts together, got ${experts}`,
+    );
   }
   if (!Number.isInteger(config.headDimension) || config.headDimension % 2 !== 0) {
     throw new ModelConfigError(

@@ -128,15 +128,19 @@ function chatTokens(wording: PromptWording, prime: string, tokenizer: Tokenizer)
   };
 }
 
+/** Messages that show what a template writes behind a response, see {@link textAfterPlaceholder}. */
+export const PLACEHOLDER_TURN = [
+  { role: 'user', content: 'x' },
+  { role: 'assistant', content: PLACEHOLDER },
+] as const;
+
 /** What a template writes behind an assistant's message, e.g. `<|im_end|>\n`. */
 export function textAfterResponse(template: ChatTemplate): string {
-  const text = template.render(
-    [
-      { role: 'user', content: 'x' },
-      { role: 'assistant', content: PLACEHOLDER },
-    ],
-    { addGenerationPrompt: false },
-  );
+  return textAfterPlaceholder(template.render(PLACEHOLDER_TURN, { addGenerationPrompt: false }));
+}
+
+/** What stands behind the response in the text of {@link PLACEHOLDER_TURN}. @throws Error where it is not there */
+export function textAfterPlaceholder(text: string): string {
   const at = text.indexOf(PLACEHOLDER);
   if (at < 0)
     throw new Error('this chat template changes what the assistant said; its turns cannot be appended');

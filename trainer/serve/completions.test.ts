@@ -195,6 +195,19 @@ t.test('a server', async t => {
     t.match(unknown.body.error, { param: 'logit_bias', message: /token id 99999 is outside the vocabulary/ });
   });
 
+  await t.test('takes any integer as a seed, as OpenAI does', async t => {
+    const asked = { model: 'base', prompt: [3, 4, 5], max_tokens: 8, n: 2, ignore_eos: true };
+    const most = Number.MAX_SAFE_INTEGER;
+    const texts: string[] = [];
+    for (const seed of [-1, -2, -most, most, most - 1]) {
+      const { choices } = await client.completions.create({ ...asked, seed });
+      const again = await client.completions.create({ ...asked, seed });
+      t.same(again.choices, choices, `${seed} twice`);
+      texts.push(choices[0].text);
+    }
+    t.equal(new Set(texts.slice(0, 2)).size, 2, 'seeds differ');
+  });
+
   await t.test('takes lists of prompts, as text and as ids', async t => {
     const asked = { model: 'base', max_tokens: 4, seed: 1 };
     const texts = await client.completions.create({ ...asked, prompt: ['one', 'two'] });

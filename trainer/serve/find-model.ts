@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { RunSettings } from '../config/settings.ts';
+import { readModelTextIfThere } from '../models/files/model-file.ts';
 import { endTokenIds, GENERATION_CONFIG_FILE } from '../models/tokenizer/load.ts';
 import { isModelFolder } from '../policy/checkpoint/model-folder.ts';
 import { latestCheckpoint } from '../training/run-folder/checkpoint.ts';
@@ -48,12 +48,6 @@ export async function findServedModel(path: string): Promise<FoundModel> {
 
 /** Tokens that end a response by the folder's `generation_config.json`; none where it has no such file. */
 export async function generationStops(folder: string): Promise<readonly number[]> {
-  let text: string;
-  try {
-    text = await readFile(join(folder, GENERATION_CONFIG_FILE), 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw error;
-  }
-  return endTokenIds({ files: { [GENERATION_CONFIG_FILE]: text } });
+  const text = await readModelTextIfThere(join(folder, GENERATION_CONFIG_FILE));
+  return text === undefined ? [] : endTokenIds({ files: { [GENERATION_CONFIG_FILE]: text } });
 }

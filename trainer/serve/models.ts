@@ -1,22 +1,23 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { DecoderConfig } from '../models/config.ts';
 import { loraSpecs } from '../models/parameters.ts';
-import { loadTokenizer } from '../models/tokenizer/load.ts';
+import { readTokenizerFiles, tokenizerFromFiles } from '../models/tokenizer/load.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import {
   isAdapterFolder,
   readAdapterConfig,
   readAdapterWeights,
 } from '../policy/checkpoint/adapter-folder.ts';
+import { checkWeights } from '../policy/checkpoint/checkpoint.ts';
 import { findModel, findTokenizer, readConfig } from '../policy/checkpoint/model-folder.ts';
 import { LocalPolicy, type LocalPolicyOptions } from '../policy/local-policy.ts';
 import type { ModelState } from '../policy/options.ts';
-import { textAfterResponse } from '../prompts/chat.ts';
+import { PLACEHOLDER_TURN, textAfterPlaceholder } from '../prompts/chat.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { generationStops } from './find-model.ts';
 import { JsonGrammars } from './grammar/json-grammars.ts';
 import { ApiError, badRequest, modelNotFound } from './openai/errors.ts';
-import { PromptEncoder } from './openai/prompt-encoder.ts';
+import { PromptEncoder } from './openai/text/prompt-encoder.ts';
 import { ServedModel } from './served-model.ts';
 
 /** Policies of unloaded adapters that are kept to take the next ones: opening one starts threads. */
@@ -55,12 +56,13 @@ export class Models {
     options: ModelsOptions,
     policy: LocalPolicy,
     tokenizer: Tokenizer,
+    encoder: PromptEncoder,
     stopTokenIds: readonly number[],
     baseFolder: string,
   ) {
     this.#options = options;
     this.#tokenizer = tokenizer;
-    this.#encoder = new PromptEncoder(tokenizer);
+    this.#encoder = encoder;
     this.#stopTokenIds = stopTokenIds;
     this.#baseFolder = baseFolder;
     this.#grammars = new JsonGrammars(tokenizer, policy.vocabularySize, stopTokenIds);
@@ -71,21 +73,33 @@ export class Models {
   static async open(options: ModelsOptions): Promise<Models> {
     const { folder, base } = options;
     const place = await findModel(folder, base);
-    const tokenizer = await loadTokenizer(await findTokenizer(folder, base));
-    const policy = await LocalPolicy.create({
-      ...options.policy,
-      model: folder,
-      base,
-      seed: 0,
-      valueHead: false,
-      generationOnly: true,
-      files: tokenizer.files,
-    });
-    const stops = stopTokens(policy.config, tokenizer, [
-      ...(await generationStops(place.base)),
-      ...(await generationStops(folder)),
-    ]);
-    return new Models(options, policy, tokenizer, stops, place.base);
+    const tokenizerFolder = await findTokenizer(folder, base);
+    const files = await readTokenizerFiles(tokenizerFolder);
+    const config = await readConfig(place.base);
+    await checkWeights(place.base, config);
+    const encoder = new PromptEncoder({ files });
+    try {
+      // First in the encoder's process, where building the tokenizer has limits.
+      await encoder.tryTexts([]);
+      const tokenizer = tokenizerFromFiles(files, tokenizerFolder);
+      const named = [...(await generationStops(place.base)), ...(await generationStops(folder))];
+      const stops = [...named, ...(await closingTokens(tokenizer, encoder))];
+      const policy = await LocalPolicy.create({
+        ...options.policy,
+        model: folder,
+        base,
+        seed: 0,
+        valueHead: false,
+        generationOnly: true,
+        files,
+      });
+      const ids = [policy.config.eosTokenId, tokenizer.eosTokenId, ...stops].flat();
+      const known = [...new Set(ids.filter(id => id !== null && id !== undefined))];
+      return new Models(options, policy, tokenizer, encoder, known, place.base);
+    } catch (error) {
+      await encoder.close();
+      throw error;
+    }
   }
 
   /** The one that the server was started with first. */
@@ -245,12 +259,13 @@ export class Models {
   }
 }
 
-/** Tokens that end a response: those that the model's files name, and what its template writes behind one. */
-function stopTokens(config: DecoderConfig, tokenizer: Tokenizer, named: readonly number[]): number[] {
-  const { chatTemplate } = tokenizer;
-  const closing =
-    chatTemplate === undefined ? [] : tokenizer.encode(textAfterResponse(chatTemplate)).slice(0, 1);
-  const special = closing.filter(id => tokenizer.decode([id], { skipSpecial: true }) === '');
-  const ids = [config.eosTokenId, tokenizer.eosTokenId, ...named, ...special].flat();
-  return [...new Set(ids.filter(id => id !== null && id !== undefined))];
+/** The token that the chat template writes behind a response, where it is a special one. */
+async function closingTokens(tokenizer: Tokenizer, encoder: PromptEncoder): Promise<number[]> {
+  if (tokenizer.chatTemplate === undefined) return [];
+  const text = await encoder.render(PLACEHOLDER_TURN, { addGenerationPrompt: false }).catch(error => {
+    throw new Error(`the chat template cannot be used: ${(error as Error).message}`, { cause: error });
+  });
+  const closing = textAfterPlaceholder(text);
+  const ids = await encoder.encode(closing, closing.length);
+  return (ids ?? []).slice(0, 1).filter(id => tokenizer.decode([id], { skipSpecial: true }) === '');
 }

@@ -98,12 +98,12 @@ t.test('a body beyond the limit is refused', async t => {
 
 t.test('a text that cannot fit the context is refused before it is tokenized', async t => {
   const { models, request } = await startServer(t, folder);
-  const { tokenizer } = models.base;
-  const { encode } = tokenizer;
+  const { encoder } = models.base;
+  const { encode } = encoder;
   let tokenized = 0;
-  tokenizer.encode = text => {
+  encoder.encode = (text, ...rest) => {
     tokenized += text.length;
-    return encode.call(tokenizer, text);
+    return encode.call(encoder, text, ...rest);
   };
   const text = 'x'.repeat(2 ** 20);
   for (const [path, body, param] of [
@@ -131,7 +131,7 @@ t.test('more token ids than are decoded at once are refused with their number', 
 
 t.test('more prompts than choices are refused before any is tokenized', async t => {
   const { models, request } = await startServer(t, folder, { maxStreams: 4 });
-  models.base.tokenizer.encode = () => t.fail('a prompt is tokenized') as never;
+  models.base.encoder.encode = () => t.fail('a prompt is tokenized') as never;
   const { status, body } = await request('POST', '/v1/completions', { prompt: ['a', 'b', 'c'], n: 2 });
   t.equal(status, 400);
   t.match(body.error.message, /3 prompts times n = 2 are more than 4 choices/);

@@ -7,7 +7,8 @@ import type { LocalPolicy } from '../policy/local-policy.ts';
 import type { JsonGrammars } from './grammar/json-grammars.ts';
 import { badRequest } from './openai/errors.ts';
 import type { LanguageModel, TokenRequest } from './openai/language-model.ts';
-import type { PromptEncoder } from './openai/prompt-encoder.ts';
+import type { PromptEncoder } from './openai/text/prompt-encoder.ts';
+import { TextLimitError } from './openai/text/text-process.ts';
 import { PrefixCache } from './prefix-cache.ts';
 
 export interface ServedModelParts {
@@ -71,6 +72,7 @@ export class ServedModel implements LanguageModel {
     watch?: (token: StreamedToken) => void,
   ): Promise<Generation> {
     signal.throwIfAborted();
+    await this.#tryBadWords(request.sampling.badWords ?? [], signal);
     const known = this.#kept.take(promptIds);
     const sequenceId = known?.sequenceId ?? this.#nextSequence++;
     const abort = () => this.policy.release(sequenceId);
@@ -94,6 +96,16 @@ export class ServedModel implements LanguageModel {
       this.#open--;
       if (this.#open === 0) this.#onIdle?.();
     }
+  }
+
+  /** A worker tokenizes them again, without a limit. @throws ApiError 400 where the tokenizer takes too long for one */
+  async #tryBadWords(words: readonly string[], signal: AbortSignal): Promise<void> {
+    if (words.length === 0) return;
+    const texts = words.flatMap(word => [word.trimStart(), ` ${word.trimStart()}`]);
+    await this.encoder.tryTexts(texts, signal).catch(error => {
+      if (!(error instanceof TextLimitError)) throw error;
+      throw badRequest(`the model's tokenizer ${error.message} for bad_words`, 'bad_words');
+    });
   }
 
   async score(tokenIds: readonly number[]): Promise<Float32Array> {

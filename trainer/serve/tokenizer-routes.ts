@@ -12,7 +12,7 @@ import { DetokenizeRequestSchema, TokenizeRequestSchema } from './openai/schemas
 
 const parseTokenize = bodyParser(TokenizeRequestSchema);
 const parseDetokenize = bodyParser(DetokenizeRequestSchema);
-/** To decode a million ids takes a second, in which no other request is answered. */
+/** To decode a million ids takes a second. */
 const MOST_DETOKENIZED = 2 ** 17;
 
 /** `POST /tokenize` and `/detokenize`, as vLLM has them. */
@@ -21,14 +21,15 @@ export function tokenizerRoutes(app: FastifyInstance, models: Models, capacity: 
     const body = parseTokenize(request.body);
     const model = models.named(body.model ?? undefined);
     const { tokenizer, maxSequenceLength } = model;
+    const { signal } = clientGone(request, reply);
     const { messages, prompt } = body;
     if ((messages === undefined) === (prompt === undefined)) {
       throw badRequest('give either prompt or messages', 'prompt');
     }
-    const text = messages === undefined ? prompt! : chatPrompt({ ...body, messages }, tokenizer);
-    const param = messages === undefined ? 'prompt' : 'messages';
-    const tokens = await capacity.during(1, () =>
-      encoded(text, model, param, clientGone(request, reply).signal),
+    const tokens = await capacity.during(1, async () =>
+      messages === undefined
+        ? encoded(prompt!, model, 'prompt', signal)
+        : encoded(await chatPrompt({ ...body, messages }, model, signal), model, 'messages', signal),
     );
     return {
       count: tokens.length,
@@ -37,9 +38,9 @@ export function tokenizerRoutes(app: FastifyInstance, models: Models, capacity: 
       token_strs: body.return_token_strs ? await inSlices(tokenTexts(tokens, tokenizer)) : null,
     };
   });
-  app.post('/detokenize', async request => {
+  app.post('/detokenize', async (request, reply) => {
     const { model, tokens } = parseDetokenize(request.body);
-    const { tokenizer } = models.named(model ?? undefined);
+    const { tokenizer, encoder } = models.named(model ?? undefined);
     if (tokens.length > MOST_DETOKENIZED) {
       throw badRequest(`${tokens.length} tokens are more than ${MOST_DETOKENIZED}: ask for parts`, 'tokens');
     }
@@ -50,7 +51,7 @@ export function tokenizerRoutes(app: FastifyInstance, models: Models, capacity: 
         'tokens',
       );
     }
-    return { prompt: tokenizer.decode(tokens) };
+    return { prompt: await encoder.decode(tokens, clientGone(request, reply).signal) };
   });
 }
 

@@ -1,6 +1,7 @@
-import { type FileHandle, open, readFile, stat } from 'node:fs/promises';
+import { type FileHandle, open } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { replaceFile } from '../../../shared/replace-file.ts';
+import { isThere, openModelFile, readModelText } from './model-file.ts';
 import {
   decodeNumbers,
   encodeNumbers,
@@ -63,16 +64,15 @@ export class SafetensorsReader {
    */
   static async open(path: string): Promise<SafetensorsReader> {
     const index = path + SAFETENSORS_INDEX_SUFFIX;
-    if (await exists(path)) return SafetensorsReader.#openFiles(path, [path]);
-    if (!(await exists(index))) throw new SafetensorsError(`neither ${path} nor ${index} is there`);
-    const json = JSON.parse(await readFile(index, 'utf8')) as { weight_map?: { [name: string]: string } };
-    if (json.weight_map === undefined) throw new SafetensorsError(`${index} has no weight_map`);
-    const shards = [...new Set(Object.values(json.weight_map))].sort();
+    if (await isThere(path)) return SafetensorsReader.#openFiles(path, [path]);
+    if (!(await isThere(index))) throw new SafetensorsError(`neither ${path} nor ${index} is there`);
+    const weightMap = weightMapOf(await readModelText(index), index);
+    const shards = [...new Set(Object.values(weightMap))].sort();
     const reader = await SafetensorsReader.#openFiles(
       path,
       shards.map(name => join(dirname(path), name)),
     );
-    for (const [name, shard] of Object.entries(json.weight_map)) {
+    for (const [name, shard] of Object.entries(weightMap)) {
       if (reader.tensors.has(name)) continue;
       await reader.close();
       throw new SafetensorsError(`${index} places ${name} in ${shard}, which does not hold it`);
@@ -86,7 +86,7 @@ export class SafetensorsReader {
     const metadata: { [key: string]: string } = {};
     try {
       for (const file of files) {
-        const handle = await open(file, 'r').catch(error => {
+        const handle = await openModelFile(file).catch(error => {
           throw new SafetensorsError(`cannot open ${file}: ${(error as Error).message}`);
         });
         const header = await readHeader(handle, file).catch(async error => {
@@ -195,6 +195,31 @@ export async function writeSafetensors(
   });
 }
 
+/** Name of a shard: a file of the folder itself. */
+const SHARD_NAME = /^[\w.-]+\.safetensors$/;
+
+/**
+ * The shard of each tensor by an index file, see {@link SafetensorsReader.open}.
+ * @throws SafetensorsError where the text is no index, or a shard is no file of the folder
+ */
+export function weightMapOf(text: string, path: string): { readonly [name: string]: string } {
+  let json: { readonly weight_map?: unknown } | null;
+  try {
+    json = JSON.parse(text);
+  } catch (error) {
+    throw new SafetensorsError(`${path} is not JSON: ${(error as Error).message}`);
+  }
+  const map = json?.weight_map;
+  if (typeof map !== 'object' || map === null) throw new SafetensorsError(`${path} has no weight_map`);
+  for (const shard of new Set<unknown>(Object.values(map))) {
+    if (typeof shard === 'string' && SHARD_NAME.test(shard)) continue;
+    throw new SafetensorsError(
+      `${path} names the shard ${JSON.stringify(shard)}: a shard is a .safetensors file next to the index`,
+    );
+  }
+  return map as { readonly [name: string]: string };
+}
+
 async function readHeader(
   handle: FileHandle,
   file: string,
@@ -224,12 +249,13 @@ async function readHeader(
 }
 
 function storedTensor(file: string, size: number, base: number, name: string, entry: unknown): StoredTensor {
-  const { dtype, shape, data_offsets } = entry as {
-    dtype: string;
-    shape: number[];
-    data_offsets: [number, number];
-  };
-  if (!(dtype in STORED_BYTES)) {
+  if (!isEntry(entry)) {
+    throw new SafetensorsError(
+      `${file}: the header's entry of ${name} must have dtype, shape and data_offsets [start, end], all counts integers of at least 0`,
+    );
+  }
+  const { dtype, shape, data_offsets } = entry;
+  if (!Object.hasOwn(STORED_BYTES, dtype)) {
     throw new SafetensorsError(
       `${file}: ${name} is stored as ${dtype}; readable are ${Object.keys(STORED_BYTES).join(', ')}`,
     );
@@ -237,12 +263,30 @@ function storedTensor(file: string, size: number, base: number, name: string, en
   const type = dtype as StoredType;
   const [start, end] = data_offsets;
   const bytes = shape.reduce((a, b) => a * b, 1) * STORED_BYTES[type];
-  if (end - start !== bytes || start < 0 || base + end > size) {
+  if (end - start !== bytes || base + end > size) {
     throw new SafetensorsError(
       `${file}: ${name} of shape [${shape.join(', ')}] needs ${bytes} bytes, its place is ${start} to ${end} of ${size - base}`,
     );
   }
   return { name, type, shape, start: base + start, end: base + end };
+}
+
+interface HeaderEntry {
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  readonly data_offsets: readonly [start: number, end: number];
+}
+
+function isEntry(value: unknown): value is HeaderEntry {
+  const { dtype, shape, data_offsets } = (value ?? {}) as { readonly [key: string]: unknown };
+  const counts = (list: unknown) =>
+    Array.isArray(list) && list.every(count => Number.isSafeInteger(count) && count >= 0);
+  return (
+    typeof dtype === 'string' &&
+    counts(shape) &&
+    counts(data_offsets) &&
+    (data_offsets as number[]).length === 2
+  );
 }
 
 async function writeNumbers(handle: FileHandle, data: Float32Array, type: WritableType): Promise<void> {
@@ -253,11 +297,4 @@ async function writeNumbers(handle: FileHandle, data: Float32Array, type: Writab
     encodeNumbers(part, type, piece);
     await handle.writeFile(piece.subarray(0, part.length * width));
   }
-}
-
-async function exists(path: string): Promise<boolean> {
-  return stat(path).then(
-    () => true,
-    () => false,
-  );
 }

@@ -1,7 +1,13 @@
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { replaceFile } from '../../../shared/replace-file.ts';
-import { SAFETENSORS_INDEX_SUFFIX, type TensorToWrite, writeSafetensors } from './safetensors.ts';
+import { readModelTextIfThere } from './model-file.ts';
+import {
+  SAFETENSORS_INDEX_SUFFIX,
+  type TensorToWrite,
+  weightMapOf,
+  writeSafetensors,
+} from './safetensors.ts';
 import { STORED_BYTES, type WritableType } from './stored-numbers.ts';
 
 const EXTENSION = '.safetensors';
@@ -65,13 +71,8 @@ function cutIntoShards(tensors: readonly TensorToWrite[], most: number): TensorT
 }
 
 async function shardsOf(index: string): Promise<string[]> {
-  const text = await readFile(index, 'utf8').catch(error => {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    throw error;
-  });
-  if (text === null) return [];
-  const { weight_map } = JSON.parse(text) as { weight_map?: { [name: string]: string } };
-  return [...new Set(Object.values(weight_map ?? {}))];
+  const text = await readModelTextIfThere(index);
+  return text === undefined ? [] : [...new Set(Object.values(weightMapOf(text, index)))];
 }
 
 async function removeAll(folder: string, names: readonly string[]): Promise<void> {

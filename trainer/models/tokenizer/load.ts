@@ -1,8 +1,9 @@
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
 import type { JsonObject } from '../../../shared/json.ts';
+import { readModelTextIfThere } from '../files/model-file.ts';
 import { ChatTemplate } from './chat-template.ts';
+import { checkTokenizer } from './check-tokenizer.ts';
 import type { DecodeOptions, SpecialTokenNames, Tokenizer } from './tokenizer.ts';
 import { isWordLevel, WordTokenizer } from './word-tokenizer.ts';
 
@@ -12,21 +13,29 @@ export const CHAT_TEMPLATE_FILE = 'chat_template.jinja';
 export const GENERATION_CONFIG_FILE = 'generation_config.json';
 
 /**
- * Reads a tokenizer from a folder in the Hugging Face layout: `tokenizer.json`, and where present
- * `tokenizer_config.json`, `chat_template.jinja` and `generation_config.json`.
+ * Reads a tokenizer from a folder in the Hugging Face layout.
  * @throws Error naming the file that is missing or broken
  */
 export async function loadTokenizer(folder: string): Promise<Tokenizer> {
-  const tokenizer = await readIfThere(join(folder, TOKENIZER_FILE));
+  return tokenizerFromFiles(await readTokenizerFiles(folder), folder);
+}
+
+/**
+ * The contents of a tokenizer's files by name: `tokenizer.json`, and where present `tokenizer_config.json`,
+ * `chat_template.jinja` and `generation_config.json`.
+ * @throws Error naming the file that is missing or no ordinary file
+ */
+export async function readTokenizerFiles(folder: string): Promise<{ readonly [name: string]: string }> {
+  const tokenizer = await readModelTextIfThere(join(folder, TOKENIZER_FILE));
   if (tokenizer === undefined) {
     throw new Error(`${folder} has no ${TOKENIZER_FILE}: copy the tokenizer's files of the model there`);
   }
   const files: Record<string, string> = { [TOKENIZER_FILE]: tokenizer };
   for (const name of [TOKENIZER_CONFIG_FILE, CHAT_TEMPLATE_FILE, GENERATION_CONFIG_FILE]) {
-    const text = await readIfThere(join(folder, name));
+    const text = await readModelTextIfThere(join(folder, name));
     if (text !== undefined) files[name] = text;
   }
-  return tokenizerFromFiles(files, folder);
+  return files;
 }
 
 /**
@@ -39,29 +48,13 @@ export function tokenizerFromFiles(files: { readonly [name: string]: string }, o
     files[TOKENIZER_CONFIG_FILE] === undefined
       ? {}
       : parse(files[TOKENIZER_CONFIG_FILE], `${origin}/${TOKENIZER_CONFIG_FILE}`);
+  checkTokenizer(model, `${origin}/${TOKENIZER_FILE}`);
   const names = specialTokenNames(config);
   const source = files[CHAT_TEMPLATE_FILE] ?? chatTemplateOf(config);
   const chatTemplate = source === undefined ? undefined : new ChatTemplate(source, names);
-  refuseUnsupported(model, `${origin}/${TOKENIZER_FILE}`);
   return isWordLevel(model)
     ? new WordTokenizer(model, names, files, chatTemplate)
     : new SubwordTokenizer(model, config, names, files, chatTemplate);
-}
-
-/** What @huggingface/tokenizers would encode to other ids than the tokenizers of Python do. @throws Error naming it */
-function refuseUnsupported({ model, added_tokens }: JsonObject, file: string): void {
-  const { type, byte_fallback } = (model ?? {}) as JsonObject;
-  if (type === 'Unigram' && byte_fallback === true) {
-    throw new Error(
-      `${file}: a Unigram model with byte_fallback is not supported; BPE with byte_fallback is`,
-    );
-  }
-  for (const { content, single_word } of (added_tokens ?? []) as readonly JsonObject[]) {
-    if (single_word !== true) continue;
-    throw new Error(
-      `${file}: the added token ${JSON.stringify(content)} is single_word, which is not supported`,
-    );
-  }
 }
 
 /** BPE, WordPiece and Unigram, through @huggingface/tokenizers. */
@@ -157,14 +150,5 @@ function parse(text: string, file: string): JsonObject {
     return JSON.parse(text) as JsonObject;
   } catch (error) {
     throw new Error(`${file} is not valid JSON: ${(error as Error).message}`, { cause: error });
-  }
-}
-
-async function readIfThere(file: string): Promise<string | undefined> {
-  try {
-    return await readFile(file, 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
   }
 }

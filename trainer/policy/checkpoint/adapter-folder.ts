@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { JsonObject } from '../../../shared/json.ts';
 import { modelOfSnapshot } from '../../hub/cache.ts';
@@ -9,11 +8,12 @@ import {
   peftConfigToJson,
 } from '../../models/adapters/peft.ts';
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
+import { isThere, readModelText } from '../../models/files/model-file.ts';
 import { SafetensorsError, SafetensorsReader, writeSafetensors } from '../../models/files/safetensors.ts';
 import type { WritableType } from '../../models/files/stored-numbers.ts';
 import { loraSpecs } from '../../models/parameters.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
-import { isThere, writeWhole } from './files.ts';
+import { writeWhole } from './files.ts';
 
 export const ADAPTER_CONFIG_FILE = 'adapter_config.json';
 export const ADAPTER_WEIGHTS_FILE = 'adapter_model.safetensors';
@@ -26,7 +26,7 @@ export function isAdapterFolder(folder: string): Promise<boolean> {
 /** @throws ModelConfigError naming the file and the option that is not supported; Error when it cannot be read */
 export async function readAdapterConfig(folder: string): Promise<PeftAdapter> {
   const path = join(folder, ADAPTER_CONFIG_FILE);
-  const text = await readFile(path, 'utf8').catch(error => {
+  const text = await readModelText(path).catch(error => {
     throw new Error(`cannot read ${path}: ${(error as Error).message}`);
   });
   try {

@@ -2,6 +2,7 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { DecoderConfig } from '../../models/config.ts';
 import { configToText } from '../../models/config-json.ts';
+import { isThere } from '../../models/files/model-file.ts';
 import {
   SafetensorsError,
   SafetensorsReader,
@@ -15,7 +16,7 @@ import { isQuantizable, storeQuantized } from '../../models/quantized.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { LossScaleState } from '../learning/loss-scale.ts';
 import { readAdapterWeights, writeAdapter } from './adapter-folder.ts';
-import { isThere, writeWhole } from './files.ts';
+import { writeWhole } from './files.ts';
 import type { ModelFolders } from './model-folder.ts';
 import { CONFIG_FILE } from './model-folder.ts';
 

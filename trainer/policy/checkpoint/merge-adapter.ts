@@ -1,8 +1,9 @@
-import { copyFile, mkdir, readFile } from 'node:fs/promises';
+import { copyFile, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { JsonObject } from '../../../shared/json.ts';
 import { scaleRows } from '../../models/adapters/dora.ts';
 import { hasAdapter, loraNames, loraScale, magnitudeName, mergedWeight } from '../../models/adapters/lora.ts';
+import { isThere, readModelText } from '../../models/files/model-file.ts';
 import { SafetensorsReader } from '../../models/files/safetensors.ts';
 import { writeShardedSafetensors } from '../../models/files/sharded-safetensors.ts';
 import type { WritableType } from '../../models/files/stored-numbers.ts';
@@ -10,7 +11,7 @@ import { loraSpecs, parameterSpecs } from '../../models/parameters.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './adapter-folder.ts';
 import { readWeights, VALUE_HEAD_FILE, WEIGHTS_FILE } from './checkpoint.ts';
-import { isThere, writeWhole } from './files.ts';
+import { writeWhole } from './files.ts';
 import { CONFIG_FILE, findModel, isModelFolder, readModelConfig } from './model-folder.ts';
 
 /** What goes along with the weights, from the adapter's folder or else from the base's. */
@@ -70,7 +71,7 @@ export async function mergeAdapter(folder: string, out: string, options: MergeOp
     const from = (await isThere(join(adapter, name))) ? adapter : base;
     if (await isThere(join(from, name))) await copyFile(join(from, name), join(out, name));
   }
-  const json = JSON.parse(await readFile(join(base, CONFIG_FILE), 'utf8')) as JsonObject;
+  const json = JSON.parse(await readModelText(join(base, CONFIG_FILE))) as JsonObject;
   const typed = {
     ...json,
     ...('dtype' in json ? { dtype: TORCH_TYPES[type] } : { torch_dtype: TORCH_TYPES[type] }),

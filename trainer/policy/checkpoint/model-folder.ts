@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { JsonObject } from '../../../shared/json.ts';
@@ -8,9 +7,9 @@ import { parseModelName } from '../../hub/model-name.ts';
 import { withLora } from '../../models/adapters/peft.ts';
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { parseConfig } from '../../models/config-json.ts';
+import { isThere, readModelText } from '../../models/files/model-file.ts';
 import { TOKENIZER_FILE } from '../../models/tokenizer/load.ts';
 import { isAdapterFolder, readAdapterConfig } from './adapter-folder.ts';
-import { isThere } from './files.ts';
 
 /** Where a model's parts are. */
 export interface ModelFolders {
@@ -91,7 +90,7 @@ export const CONFIG_FILE = 'config.json';
 /** @throws ModelConfigError when the model is not supported; Error naming the file when it cannot be read */
 export async function readConfig(folder: string): Promise<DecoderConfig> {
   const path = join(folder, CONFIG_FILE);
-  const text = await readFile(path, 'utf8').catch(error => {
+  const text = await readModelText(path).catch(error => {
     throw new Error(`cannot read ${path}: ${(error as Error).message}`);
   });
   try {

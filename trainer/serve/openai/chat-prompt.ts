@@ -1,7 +1,8 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { badRequest } from './errors.ts';
+import type { LanguageModel } from './language-model.ts';
 import type { ChatRequest, RequestMessage } from './schemas.ts';
+import { TextJobError, TextLimitError } from './text/text-process.ts';
 
 type Conversation = Pick<
   ChatRequest,
@@ -14,10 +15,15 @@ type Conversation = Pick<
  * `continue_final_message` leaves the assistant's last message open: the prompt is that of the messages before it with the
  * opening of the assistant's turn, and then its text as it stands. This is how rollouts prime responses, so that the
  * tokens are those that a policy was trained on.
- * @throws ApiError 400 for messages that the template cannot take
+ * @param signal aborted when the client went away
+ * @throws ApiError 400 for messages that the template cannot take, or takes too much time or memory for
  */
-export function chatPrompt(request: Conversation, { chatTemplate }: Tokenizer): string {
-  if (chatTemplate === undefined) {
+export async function chatPrompt(
+  request: Conversation,
+  { tokenizer, encoder }: Pick<LanguageModel, 'tokenizer' | 'encoder'>,
+  signal: AbortSignal,
+): Promise<string> {
+  if (tokenizer.chatTemplate === undefined) {
     throw badRequest(
       'the model has no chat template: use /v1/completions, or put a chat_template.jinja into its folder',
       'messages',
@@ -44,13 +50,20 @@ export function chatPrompt(request: Conversation, { chatTemplate }: Tokenizer): 
   };
   try {
     const addGenerationPrompt = open || (request.add_generation_prompt ?? true);
-    const text = chatTemplate.render(open ? messages.slice(0, -1) : messages, {
-      addGenerationPrompt,
-      variables,
-    });
+    const text = await encoder.render(
+      open ? messages.slice(0, -1) : messages,
+      { addGenerationPrompt, variables },
+      signal,
+    );
     return open ? text + String(last.content) : text;
   } catch (error) {
-    throw badRequest(`the chat template refuses these messages: ${(error as Error).message}`, 'messages');
+    if (error instanceof TextJobError) {
+      throw badRequest(`the chat template refuses these messages: ${error.message}`, 'messages');
+    }
+    if (error instanceof TextLimitError) {
+      throw badRequest(`the model's chat template ${error.message} for these messages`, 'messages');
+    }
+    throw error;
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Generation, StreamedToken, TopLogProbs } from '../../generation/generation.ts';
 import type { LanguageModel } from './language-model.ts';
-import type { ChoiceOptions } from './options.ts';
+import { type ChoiceOptions, seedPlus } from './options.ts';
 import { ResponseText } from './response-text.ts';
 import { type ToolCall, ToolCallReader } from './tools.ts';
 
@@ -77,7 +77,7 @@ export class Choice {
         promptIds: this.prompt,
         sampling: { ...sampling, maxNewTokens: Math.min(sampling.maxNewTokens, room) },
         // The first choice has the seed of the request, so that it is what a request for one gives.
-        seed: seed + (this.index % n),
+        seed: seedPlus(seed, this.index % n),
         ...(grammar === undefined ? {} : { grammar }),
         ...(logProbs ? { topLogProbs } : {}),
       },

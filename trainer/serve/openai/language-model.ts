@@ -3,7 +3,7 @@ import type { Generation, SamplingSettings, StreamedToken } from '../../generati
 import type { TokenGrammar } from '../../generation/grammar.ts';
 import type { TextGrammar } from '../../generation/text-grammar.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
-import type { PromptEncoder } from './prompt-encoder.ts';
+import type { PromptEncoder } from './text/prompt-encoder.ts';
 
 /** A prompt to continue. */
 export interface TokenRequest {
@@ -19,7 +19,7 @@ export interface TokenRequest {
 export interface LanguageModel {
   readonly name: string;
   readonly tokenizer: Tokenizer;
-  /** Tokenizes prompts of any length with it. */
+  /** Tokenizes prompts of any length with it, and renders messages by its template. */
   readonly encoder: PromptEncoder;
   /** Longest prompt and response together, in tokens. */
   readonly maxSequenceLength: number;

@@ -96,12 +96,19 @@ function commonOptions(
       stopTokenIds: [...(ignore_eos ? [] : model.stopTokenIds), ...(stop_token_ids ?? [])],
       ...(stop ? { stopStrings: typeof stop === 'string' ? [stop] : stop } : {}),
     },
-    seed: request.seed ?? randomInt(GREATEST_RANDOM_SEED),
+    seed: request.seed == null ? randomInt(GREATEST_RANDOM_SEED) : seedPlus(request.seed, 0),
     grammar: request.token_grammar ? checkedGrammar(request.token_grammar, model) : json,
     returnTokenIds: request.return_token_ids === true,
     includeStop: request.include_stop_str_in_output === true,
     skipSpecial: request.skip_special_tokens ?? true,
   };
+}
+
+/** A seed of OpenAI's API, which may be negative, with a number added: counted around from 0 to the greatest safe integer. */
+export function seedPlus(seed: number, number: number): number {
+  const rest = Number.MAX_SAFE_INTEGER - number;
+  if (seed > rest) return seed - rest - 1;
+  return seed < -number ? seed + number + Number.MAX_SAFE_INTEGER + 1 : seed + number;
 }
 
 /** @throws ApiError 400 for more text than is tokenized next to sampling */

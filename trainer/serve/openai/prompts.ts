@@ -3,6 +3,7 @@ import { chatPrompt } from './chat-prompt.ts';
 import { ApiError, badRequest } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
 import type { ChatRequest, CompletionRequest } from './schemas.ts';
+import { TextLimitError } from './text/text-process.ts';
 
 /** Places that a chat takes: one for each choice. @throws ApiError 400 for more than there are */
 export function chatPlaces({ n }: ChatRequest, mostChoices: number): number {
@@ -33,7 +34,7 @@ export async function conversationPrompt(
   model: LanguageModel,
   signal: AbortSignal,
 ): Promise<readonly number[]> {
-  const text = chatPrompt(request, model.tokenizer);
+  const text = await chatPrompt(request, model, signal);
   return checkedPrompt(await encoded(text, model, 'messages', signal), model, 'messages');
 }
 
@@ -79,7 +80,10 @@ export async function encoded(
       `${text.length} characters; the model's context of ${maxSequenceLength} tokens holds ${most} at most`,
     );
   }
-  const ids = await encoder.encode(text, maxSequenceLength, signal);
+  const ids = await encoder.encode(text, maxSequenceLength, signal).catch(error => {
+    if (!(error instanceof TextLimitError)) throw error;
+    throw badRequest(`the model's tokenizer ${error.message} for this text`, param);
+  });
   if (ids) return ids;
   throw tooLong(`more than ${2 * maxSequenceLength} tokens; the model's context holds ${maxSequenceLength}`);
 }

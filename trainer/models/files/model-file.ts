@@ -1,0 +1,75 @@
+import { constants } from 'node:fs';
+import { type FileHandle, open, realpath, stat } from 'node:fs/promises';
+import { basename, dirname, join, sep } from 'node:path';
+
+/** Largest text file of a model, in bytes: several times the largest published `tokenizer.json`. */
+const MAX_TEXT_BYTES = 256 * 2 ** 20;
+/** A snapshot in a cache of huggingface_hub: its files are links to the `blobs` of the same model. */
+const SNAPSHOT = /[\\/]models--[^\\/]+[\\/]snapshots[\\/][0-9a-f]{40}$/;
+
+/** A file of a model's folder that is not read; the message says why and what to do. */
+export class ModelFileError extends Error {
+  override readonly name = 'ModelFileError';
+}
+
+/** Whether a path is there, links followed. */
+export function isThere(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+/**
+ * Opens a file of a model's folder to read. The folder may be a stranger's, so the file must be an ordinary one inside it: no
+ * pipe, on which reading waits forever, no device, and no link to somewhere else. Links of a hub's cache may lead to its blobs.
+ * @throws ModelFileError naming the file; Error with code ENOENT where it is missing
+ */
+export async function openModelFile(path: string): Promise<FileHandle> {
+  const folder = await realpath(dirname(path));
+  const target = await realpath(join(folder, basename(path)));
+  const root = SNAPSHOT.test(folder) ? dirname(dirname(folder)) : folder;
+  if (!target.startsWith(root.endsWith(sep) ? root : root + sep)) {
+    throw new ModelFileError(
+      `${path} is a link to ${target}, outside the model's folder: put the file itself there`,
+    );
+  }
+  // Without O_NONBLOCK opening a pipe waits for its other end.
+  const handle = await open(target, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0)).catch(error => {
+    throw (error as NodeJS.ErrnoException).code === 'ENXIO' ? notOrdinary(path) : error;
+  });
+  if ((await handle.stat()).isFile()) return handle;
+  await handle.close();
+  throw notOrdinary(path);
+}
+
+/**
+ * The text of a file of a model's folder.
+ * @throws as {@link openModelFile}; ModelFileError for a file that is too large
+ */
+export async function readModelText(path: string): Promise<string> {
+  const handle = await openModelFile(path);
+  try {
+    const { size } = await handle.stat();
+    if (size > MAX_TEXT_BYTES) {
+      throw new ModelFileError(`${path} has ${size} bytes, more than the ${MAX_TEXT_BYTES} of any tokenizer`);
+    }
+    return await handle.readFile('utf8');
+  } finally {
+    await handle.close();
+  }
+}
+
+/** As {@link readModelText}; undefined where the file is missing. */
+export async function readModelTextIfThere(path: string): Promise<string | undefined> {
+  return readModelText(path).catch(error => {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  });
+}
+
+function notOrdinary(path: string): ModelFileError {
+  return new ModelFileError(
+    `${path} is no ordinary file (a pipe, folder or device): put the file itself there`,
+  );
+}

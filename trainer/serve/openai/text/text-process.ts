@@ -1,0 +1,181 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import type { TextJob } from './text-jobs.ts';
+import type { FromTextProgram, ToTextProgram } from './text-program.ts';
+
+const PROGRAM = fileURLToPath(new URL('./text-program.ts', import.meta.url));
+/** Time for a tokenizer to be built from its files. The largest published ones take about two seconds. */
+const LOAD_LIMIT_MS = 30_000;
+/** A job may take so long, and so many times what it is expected to take. */
+const JOB_LIMIT_MS = 2000;
+const LIMIT_FACTOR = 20;
+/** A process that keeps no limit itself is killed so much later. */
+const GRACE_MS = 3000;
+const MIB = 2 ** 20;
+/** Heap of the process, and what each byte of the tokenizer's files adds to it, in MiB. */
+const HEAP_MIB = 512;
+const HEAP_A_FILE_MIB = 24;
+
+/** A job took more time or memory than it may. */
+export class TextLimitError extends Error {
+  override readonly name = 'TextLimitError';
+}
+
+/** A template or tokenizer threw an error at its input. */
+export class TextJobError extends Error {
+  override readonly name = 'TextJobError';
+}
+
+interface Waiting {
+  readonly job: TextJob;
+  /** The next job is that with the least of it, in milliseconds of the process's clock. */
+  readonly due: number;
+  readonly limitMs: number;
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/**
+ * A process that does jobs with one tokenizer, one after the other, each within its limits of time and memory. It starts with
+ * the first job, and again after it ended. Next is the job that was first to come, were a long one to come later by about the
+ * time that it takes: short ones go ahead, but none is overtaken for long.
+ */
+export class TextProcess {
+  readonly #files: { readonly [name: string]: string };
+  readonly #waiting = new Set<Waiting>();
+  #child: ChildProcess | undefined;
+  #loaded = false;
+  #current: Waiting | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  constructor(files: { readonly [name: string]: string }) {
+    this.#files = files;
+  }
+
+  /**
+   * Does a job.
+   * @param costMs what it is expected to take
+   * @param signal aborted when its result is of no use any more
+   * @throws the signal's reason; TextLimitError, TextJobError; Error when the process breaks or is closed
+   */
+  async run(job: TextJob, costMs: number, signal?: AbortSignal): Promise<unknown> {
+    signal?.throwIfAborted();
+    if (this.#closed) throw new Error('the encoder is closed');
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    const limitMs = JOB_LIMIT_MS + LIMIT_FACTOR * costMs;
+    const waiting: Waiting = { job, due: performance.now() + costMs, limitMs, resolve, reject };
+    const abort = () => {
+      this.#waiting.delete(waiting);
+      reject(signal?.reason);
+    };
+    signal?.addEventListener('abort', abort, { once: true });
+    this.#waiting.add(waiting);
+    this.#next();
+    try {
+      return await promise;
+    } finally {
+      signal?.removeEventListener('abort', abort);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    const child = this.#child;
+    this.#end(new Error('the encoder is closed'));
+    for (const { reject } of this.#waiting) reject(new Error('the encoder is closed'));
+    this.#waiting.clear();
+    if (child !== undefined && child.exitCode === null && child.signalCode === null) {
+      child.ref();
+      await new Promise(resolve => child.once('exit', resolve));
+    }
+  }
+
+  #next(): void {
+    if (this.#current || this.#waiting.size === 0) return;
+    const next = [...this.#waiting].reduce((a, b) => (b.due < a.due ? b : a));
+    this.#waiting.delete(next);
+    this.#current = next;
+    this.#child ??= this.#start();
+    // An idle process does not keep the program alive.
+    this.#child.ref();
+    this.#child.channel?.ref();
+    if (this.#loaded) this.#send({ job: next.job, limitMs: next.limitMs });
+  }
+
+  #start(): ChildProcess {
+    const bytes = Object.values(this.#files).reduce((sum, text) => sum + text.length, 0);
+    const heapMib = Math.ceil(HEAP_MIB + (HEAP_A_FILE_MIB * bytes) / MIB);
+    const child = fork(PROGRAM, {
+      execArgv: [`--max-old-space-size=${heapMib}`],
+      serialization: 'advanced',
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+    });
+    const broken = (error: Error) => {
+      if (child !== this.#child) return;
+      this.#end(error);
+      this.#next();
+    };
+    child.on('message', (message: FromTextProgram) => {
+      if (child === this.#child) this.#receive(message);
+    });
+    child.on('error', error => broken(new Error(`the process that tokenizes failed: ${error.message}`)));
+    child.on('exit', (code, signal) => {
+      // V8 ends a process without memory by SIGABRT.
+      const outOfMemory = signal === 'SIGABRT' || code === 134;
+      broken(
+        outOfMemory
+          ? new TextLimitError(`takes more than ${heapMib} MiB of memory`)
+          : new Error(`the process that tokenizes ended: ${signal ?? `code ${code}`}`),
+      );
+    });
+    this.#child = child;
+    this.#send({ files: this.#files, limitMs: LOAD_LIMIT_MS });
+    return child;
+  }
+
+  #send(message: ToTextProgram): void {
+    const child = this.#child!;
+    const late = () => {
+      this.#end(new TextLimitError(`takes more than ${message.limitMs / 1000} s`));
+      this.#next();
+    };
+    this.#timer = setTimeout(late, message.limitMs + GRACE_MS);
+    child.send(message, error => {
+      if (error !== null && child === this.#child) child.kill('SIGKILL');
+    });
+  }
+
+  #receive({ value, overLimit, error }: FromTextProgram): void {
+    clearTimeout(this.#timer);
+    const current = this.#current!;
+    if (!this.#loaded) {
+      if (overLimit || error !== undefined) {
+        const why = error ?? `it takes more than ${LOAD_LIMIT_MS / 1000} s`;
+        this.#end(new Error(`the tokenizer cannot be loaded: ${why}`));
+        this.#next();
+        return;
+      }
+      this.#loaded = true;
+      this.#send({ job: current.job, limitMs: current.limitMs });
+      return;
+    }
+    this.#current = undefined;
+    this.#child?.unref();
+    this.#child?.channel?.unref();
+    if (overLimit) current.reject(new TextLimitError(`takes more than ${current.limitMs / 1000} s`));
+    else if (error !== undefined) current.reject(new TextJobError(error));
+    else current.resolve(value);
+    this.#next();
+  }
+
+  /** Ends the process. The job that it was at fails; the next one gets a new process. */
+  #end(error: Error): void {
+    clearTimeout(this.#timer);
+    this.#child?.kill('SIGKILL');
+    this.#child = undefined;
+    this.#loaded = false;
+    this.#current?.reject(error);
+    this.#current = undefined;
+  }
+}

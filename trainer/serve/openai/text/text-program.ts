@@ -1,0 +1,48 @@
+import { Script } from 'node:vm';
+import { tokenizerFromFiles } from '../../../models/tokenizer/load.ts';
+import type { Tokenizer } from '../../../models/tokenizer/tokenizer.ts';
+import { perform, type TextJob } from './text-jobs.ts';
+
+/**
+ * The program of a {@link TextProcess}: it does one job after the other with the tokenizer of the files that the first message
+ * holds. Patterns and templates are a stranger's, so a job ends at its time limit; one that fills the memory ends the process.
+ */
+
+export type ToTextProgram =
+  | { readonly files: { readonly [name: string]: string }; readonly limitMs: number }
+  | { readonly job: TextJob; readonly limitMs: number };
+
+export interface FromTextProgram {
+  readonly value?: unknown;
+  /** The job took longer than its limit. */
+  readonly overLimit?: true;
+  /** The job failed. */
+  readonly error?: string;
+}
+
+/** Where {@link SCRIPT} finds its work. */
+const WORK = 'ragenTextWork';
+const SCRIPT = new Script(`globalThis.${WORK}()`);
+
+/** Does work that is interrupted at its limit, in the middle of matching a pattern, too. @throws Error, then with its code */
+function within<T>(limitMs: number, work: () => T): T {
+  (globalThis as { [name: string]: unknown })[WORK] = work;
+  return SCRIPT.runInThisContext({ timeout: Math.ceil(limitMs) }) as T;
+}
+
+let tokenizer: Tokenizer;
+process.on('message', (message: ToTextProgram) => {
+  const reply = (out: FromTextProgram) => process.send!(out);
+  try {
+    const value = within(message.limitMs, () => {
+      if ('job' in message) return perform(message.job, tokenizer);
+      tokenizer = tokenizerFromFiles(message.files, 'the tokenizer');
+      return null;
+    });
+    reply({ value });
+  } catch (error) {
+    const { code, message: why } = error as NodeJS.ErrnoException;
+    reply(code === 'ERR_SCRIPT_EXECUTION_TIMEOUT' ? { overLimit: true } : { error: why });
+  }
+});
+process.once('disconnect', () => process.exit());
