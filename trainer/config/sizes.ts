@@ -1,4 +1,4 @@
-import { blockBytes } from '../generation/cache/block-layout.ts';
+import { blockBytes } from '../generation/cache/attention.ts';
 import { BLOCK_SIZE } from '../generation/cache/block-table.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { countWeights, parameterSpecs, trainedSpecs } from '../models/parameters.ts';

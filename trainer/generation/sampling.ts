@@ -1,6 +1,5 @@
 import type { Random } from '../../shared/random.ts';
-import { PAGE_BYTES } from '../tensor/runtime/wasm/code.ts';
-import { compileExponentials, type Exponentials } from '../tensor/runtime/wasm/exponentials.ts';
+import { type Exponentials, openExponentials, PAGE_BYTES } from '../tensor/runtime/wasm/kernels.ts';
 import { MemoryPlan } from '../tensor/runtime/wasm/memory-plan.ts';
 import type { SamplingSettings, TopLogProbs } from './generation.ts';
 import type { LogitsProcessor } from './logits-processor.ts';
@@ -64,7 +63,7 @@ export class Sampler {
     const memory = new WebAssembly.Memory({ initial: blocks, maximum: blocks });
     this.#weights = new Float32Array(memory.buffer, weights, vocabularySize);
     this.#padding = new Float32Array(memory.buffer, weights + this.#weights.byteLength, padding);
-    this.#exponentials = compileExponentials(memory, scratch);
+    this.#exponentials = openExponentials(memory, scratch);
     this.#sorted = new Float32Array(vocabularySize);
     this.#order = new Int32Array(vocabularySize);
     this.#processed = new Float32Array(vocabularySize);

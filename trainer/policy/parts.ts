@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { blockBytes } from '../generation/cache/block-layout.ts';
+import { blockBytes } from '../generation/cache/attention.ts';
 import { BLOCK_SIZE } from '../generation/cache/block-table.ts';
 import { compileGrammar } from '../generation/grammar.ts';
 import { startMagnitudes } from '../models/adapters/dora.ts';

@@ -1,17 +1,19 @@
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { scoreScale } from '../../models/cut-attention.ts';
 import { ropeColumns, ropeTables, ropeWidth } from '../../models/rope.ts';
-import { PAGE_BYTES } from '../../tensor/runtime/wasm/code.ts';
+import { PAGE_BYTES } from '../../tensor/runtime/wasm/kernels.ts';
 import { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
-import { type AttentionKernel, compileAttention } from './attention-kernel.ts';
 import {
+  type Attend,
   type AttentionAddresses,
   blockBytes,
   FUTURE_MASK,
   layerBytes,
+  openAttention,
   PAST_MASK,
   RUN_WORDS,
-} from './block-layout.ts';
+  SHAPE_WORDS,
+} from './attention.ts';
 import { BLOCK_SIZE, BlockTable } from './block-table.ts';
 
 const FLOAT_BYTES = 4;
@@ -49,7 +51,7 @@ export class KvCache {
   readonly places: AttentionAddresses;
   readonly memory: WebAssembly.Memory;
   readonly blockTable: BlockTable;
-  readonly #kernel: AttentionKernel;
+  readonly #attend: Attend;
   readonly #runs: Int32Array;
   readonly #tablesAddress: number;
   readonly #layerBytes: number;
@@ -78,6 +80,7 @@ export class KvCache {
       values: plan.place(maxRows * keyValueHeads * headDimension),
       mixed: plan.place(maxRows * heads * headDimension),
       runs: plan.place(maxRows * RUN_WORDS),
+      shape: plan.place(SHAPE_WORDS),
     };
     this.places = places;
     this.#tablesAddress = plan.place(maxOpenSequences * blocksPerSequence);
@@ -118,7 +121,7 @@ export class KvCache {
       scale: scoreScale(config),
       windowed: config.attentionLayers?.some(({ window }) => window !== null) ?? false,
     };
-    this.#kernel = compileAttention(shape, places, memory);
+    this.#attend = openAttention(shape, places, memory);
     this.blockTable = new BlockTable({
       blockCount,
       blocksPerSequence,
@@ -140,7 +143,7 @@ export class KvCache {
   /** Writes keys and values of the tick's rows into the cache and fills `rows.mixed`. */
   attend(runCount: number, layer: number): void {
     const { angles, window } = this.#layers[layer];
-    this.#kernel(runCount, layer * this.#layerBytes, angles, window);
+    this.#attend(runCount, layer * this.#layerBytes, angles, window);
   }
 }
 

@@ -1,12 +1,12 @@
 import type { DecoderConfig } from '../../models/config.ts';
 import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
-import { compileProduct, type MatrixProduct, PANEL_OUTPUTS } from '../../tensor/runtime/wasm/product.ts';
 import {
-  compileGatedSilu,
-  compileNorm,
-  type GatedSiluKernel,
-  type NormKernel,
-} from '../../tensor/runtime/wasm/row-kernels.ts';
+  type Kernels,
+  normalize,
+  openKernels,
+  PANEL_OUTPUTS,
+  product,
+} from '../../tensor/runtime/wasm/kernels.ts';
 import type { BlockTable } from '../cache/block-table.ts';
 import type { KvCache } from '../cache/kv-cache.ts';
 import { type DecodeProgram, gatherRows } from './decode-program.ts';
@@ -49,9 +49,7 @@ export class KernelProgram implements DecodeProgram {
   readonly #places: KernelArguments;
   readonly #cache: KvCache;
   readonly #hidden: Float32Array;
-  readonly #product: MatrixProduct;
-  readonly #norm: NormKernel;
-  readonly #gatedSilu: GatedSiluKernel;
+  readonly #kernels: Kernels;
   #packed = false;
 
   constructor({ config, parameters, places, cache }: KernelProgramOptions) {
@@ -67,9 +65,7 @@ export class KernelProgram implements DecodeProgram {
     this.logitsStride = vocabularyStride;
     this.values = floats(rows.values, PANEL_OUTPUTS);
     this.#hidden = floats(rows.hidden, hiddenStride);
-    this.#product = compileProduct(cache.memory);
-    this.#norm = compileNorm(cache.memory);
-    this.#gatedSilu = compileGatedSilu(cache.memory);
+    this.#kernels = openKernels(cache.memory);
   }
 
   weightsChanged(): void {
@@ -109,7 +105,7 @@ export class KernelProgram implements DecodeProgram {
       this.#normalize(attendedNorm, count);
       this.#apply(gate, count, normed, gated);
       this.#apply(up, count, normed, { at: at.up, stride: middleStride });
-      this.#gatedSilu(at.gate, at.up, count * middleStride);
+      this.#kernels.gatedSilu(at.gate, at.up, count * middleStride);
       this.#apply(down, count, gated, hidden, true);
     }
     const { finalNorm, logits, value } = this.#places;
@@ -153,7 +149,7 @@ export class KernelProgram implements DecodeProgram {
 
   #normalize({ weight, width }: NormArguments, rows: number): void {
     const { rows: at, hiddenStride } = this.#places;
-    this.#norm({
+    normalize(this.#kernels, {
       rows,
       x: at.hidden,
       stride: hiddenStride * FLOAT_BYTES,
@@ -166,7 +162,15 @@ export class KernelProgram implements DecodeProgram {
 
   #normalizeHeads({ weight, width }: NormArguments, heads: number, x: number): void {
     const { normEpsilon: epsilon } = this.#config;
-    this.#norm({ rows: heads, x, stride: width * FLOAT_BYTES, width, weight, epsilon, result: x });
+    normalize(this.#kernels, {
+      rows: heads,
+      x,
+      stride: width * FLOAT_BYTES,
+      width,
+      weight,
+      epsilon,
+      result: x,
+    });
   }
 
   #apply(
@@ -176,7 +180,7 @@ export class KernelProgram implements DecodeProgram {
     result: RowPlace,
     accumulate = false,
   ): void {
-    this.#product({
+    product(this.#kernels, {
       rows,
       x: x.at,
       xStride: x.stride * FLOAT_BYTES,

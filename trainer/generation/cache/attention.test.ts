@@ -1,8 +1,14 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
-import { compileAttention } from './attention-kernel.ts';
-import { type AttentionShape, blockBytes, FUTURE_MASK, PAST_MASK } from './block-layout.ts';
+import {
+  type AttentionShape,
+  blockBytes,
+  FUTURE_MASK,
+  openAttention,
+  PAST_MASK,
+  SHAPE_WORDS,
+} from './attention.ts';
 import { BLOCK_SIZE } from './block-table.ts';
 
 const MEMORY_PAGES = 64;
@@ -73,6 +79,7 @@ for (const shape of [
       values: place(2 * rows * keyValueHeads * headDimension),
       mixed: place(2 * rows * heads * headDimension),
       runs: place(8),
+      shape: place(SHAPE_WORDS),
     };
     const tables = [place(16), place(16)];
     const blocks = place((6 * blockBytes(shape, layers)) / 4);
@@ -93,7 +100,7 @@ for (const shape of [
     words(tables[1], 3).set([1, 5, 2].map(n => blocks + n * blockBytes(shape, layers)));
     floats(blocks, (6 * blockBytes(shape, layers)) / 4).fill(1e3);
 
-    const kernel = compileAttention(shape, places, memory);
+    const kernel = openAttention(shape, places, memory);
     const rng = Random.fromSeed(5);
     const random = (count: number) => Float32Array.from({ length: count }, () => rng.normal());
     const sequences = [0, 1].map(() => ({

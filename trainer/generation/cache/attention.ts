@@ -1,3 +1,4 @@
+import { openKernels } from '../../tensor/runtime/wasm/kernels.ts';
 import { BLOCK_SIZE } from './block-table.ts';
 
 const FLOAT_BYTES = 4;
@@ -51,6 +52,47 @@ export interface AttentionAddresses {
   /** [rows, heads · headDimension] */
   readonly mixed: number;
   readonly runs: number;
+  /** {@link SHAPE_WORDS} words for the kernel's description of the shape. */
+  readonly shape: number;
+}
+
+/** Words of `struct shape` in `kernels.c`. */
+export const SHAPE_WORDS = 14;
+
+/**
+ * `attend(runCount, layerOffset, angles, window)`: attention of every row of the tick in one layer, turned by the angles at an
+ * address, over `window` positions, which matters to a windowed shape only.
+ */
+export type Attend = (runCount: number, layerOffset: number, angles: number, window: number) => void;
+
+/**
+ * Attention over a paged cache for a batch of sequences of any lengths, of one shape.
+ *
+ * The tick's rows are cut into runs, each a record of four 32-bit words: first row, number of rows, position of the
+ * first row in its sequence, address of the sequence's list of block addresses. For each run and head the kernel turns
+ * the row's key and query by their rotary angles, writes key and value into the block of the row's position, and mixes
+ * the values of all positions up to it: rows of one run see each other causally.
+ */
+export function openAttention(
+  shape: AttentionShape,
+  places: AttentionAddresses,
+  memory: WebAssembly.Memory,
+): Attend {
+  const { heads, keyValueHeads, headDimension, softcap, windowed } = shape;
+  const { scale = 1 / Math.sqrt(headDimension) } = shape;
+  const words = new Uint32Array(memory.buffer, places.shape, SHAPE_WORDS);
+  const floats = new Float32Array(memory.buffer, places.shape, SHAPE_WORDS);
+  words.set([keyValueHeads, heads / keyValueHeads, headDimension]);
+  floats[3] = softcap == null ? Math.LOG2E * scale : (2 * Math.LOG2E * scale) / softcap;
+  floats[4] = softcap == null ? 0 : softcap * Math.LOG2E;
+  const { query, scores, futureMask, pastMask, queries, keys, values, mixed } = places;
+  words.set(
+    [Number(windowed ?? false), query, scores, futureMask, pastMask, queries, keys, values, mixed],
+    5,
+  );
+  const { attend } = openKernels(memory);
+  return (runCount, layerOffset, angles, window) =>
+    attend(places.shape, places.runs, runCount, layerOffset, angles, window);
 }
 
 /** Bytes of one block: keys and values of all layers for 16 positions of one sequence. */

@@ -1,0 +1,126 @@
+import { readFileSync } from 'node:fs';
+
+/** Bytes of a page of WebAssembly memory. */
+export const PAGE_BYTES = 65_536;
+/** Outputs of a panel: results need room for a multiple of it. */
+export const PANEL_OUTPUTS = 8;
+const LANES = 4;
+const FLOAT_BYTES = 4;
+/** Floats summed in float32; sums of more are taken in doubles. */
+const CHUNK = 1024;
+
+/** The functions of `kernels.c`; addresses are bytes from the start of the memory, multiples of 4. */
+export interface Kernels {
+  readonly product: NumberFunction;
+  readonly norm: NumberFunction;
+  /** gate ← gate · sigmoid(gate) · up over `count` floats, a multiple of four. */
+  readonly gatedSilu: (gate: number, up: number, count: number) => void;
+  readonly exponentials: NumberFunction;
+  readonly adamw: NumberFunction;
+  /** Attention of every row of the tick in one layer: see `generation/cache/attention.ts`. */
+  readonly attend: NumberFunction;
+}
+
+type NumberFunction = (...parameters: number[]) => void;
+
+let compiled: WebAssembly.Module | undefined;
+
+/** The kernels on a memory. `npm run kernels` compiles them. */
+export function openKernels(memory: WebAssembly.Memory): Kernels {
+  compiled ??= new WebAssembly.Module(readFileSync(new URL('./kernels.wasm', import.meta.url)));
+  return new WebAssembly.Instance(compiled, { env: { memory } }).exports as unknown as Kernels;
+}
+
+export function roundUp(count: number, step: number): number {
+  return Math.ceil(count / step) * step;
+}
+
+/** Floats a matrix of this size takes when packed. */
+export function packedSize(outputs: number, inputs: number): number {
+  return roundUp(outputs, PANEL_OUTPUTS) * inputs;
+}
+
+/**
+ * Rewrites a weight [outputs, inputs] in panels of eight outputs, in each the eight weights of one input side by side; what
+ * is missing in the last panel is 0.
+ */
+export function packMatrix(
+  weight: Float32Array,
+  outputs: number,
+  inputs: number,
+  packed: Float32Array,
+): void {
+  packed.fill(0);
+  for (let output = 0; output < outputs; output++) {
+    const panel = Math.floor(output / PANEL_OUTPUTS) * PANEL_OUTPUTS * inputs;
+    const from = output * inputs;
+    let to = panel + (output % PANEL_OUTPUTS);
+    for (let input = 0; input < inputs; input++, to += PANEL_OUTPUTS) packed[to] = weight[from + input];
+  }
+}
+
+/** Operands of a product; addresses and strides in bytes. */
+export interface ProductOperands {
+  readonly rows: number;
+  readonly inputs: number;
+  readonly outputs: number;
+  /** [rows, inputs] */
+  readonly x: number;
+  readonly xStride: number;
+  /** From {@link packMatrix}. */
+  readonly weight: number;
+  /** One number per output, rounded up to {@link PANEL_OUTPUTS}. */
+  readonly bias: number;
+  readonly result: number;
+  readonly resultStride: number;
+  /** Adds to what the result holds. */
+  readonly accumulate: boolean;
+}
+
+/** x · weightᵀ + bias. Every result is one chain of multiply-adds over the inputs in order, for any number of rows. */
+export function product({ product: run }: Kernels, operands: ProductOperands): void {
+  const { rows, inputs, outputs, x, xStride, weight, bias, result, resultStride, accumulate } = operands;
+  const panels = Math.ceil(outputs / PANEL_OUTPUTS);
+  run(rows, inputs, panels, x, xStride, weight, bias, result, resultStride, Number(accumulate));
+}
+
+/** Rows to normalize; addresses and strides in bytes. */
+export interface NormOperands {
+  readonly rows: number;
+  readonly x: number;
+  readonly stride: number;
+  /** Entries of a row. Rows and weight are padded with zeros to a multiple of four. */
+  readonly width: number;
+  readonly weight: number;
+  readonly epsilon: number;
+  /** May be `x`; of the same stride. */
+  readonly result: number;
+}
+
+/** x / √(mean(x²) + ε) · weight, row by row. */
+export function normalize({ norm }: Kernels, operands: NormOperands): void {
+  const { rows, x, stride, width, weight, epsilon, result } = operands;
+  norm(rows, x, stride, width, weight, result, 1 / width, epsilon);
+}
+
+/** Computes `x ← exp((x − largest) · scale)` in place and returns the sum. */
+export type Exponentials = (x: number, count: number, largest: number, scale: number) => number;
+
+/**
+ * Weights of a softmax for entries of at most `largest`, four at a time; relative error 2e-7 near the largest, growing with
+ * the exponent's size as float32 must (2e-6 at e⁻²⁰).
+ * @param scratch address of four floats
+ */
+export function openExponentials(memory: WebAssembly.Memory, scratch: number): Exponentials {
+  const { exponentials: run } = openKernels(memory);
+  const sums = new Float32Array(memory.buffer, scratch, LANES);
+  return (x, count, largest, scale) => {
+    let total = 0;
+    const stop = x + roundUp(count, LANES) * FLOAT_BYTES;
+    for (let from = x; from < stop; from += CHUNK * FLOAT_BYTES) {
+      run(from, Math.min(from + CHUNK * FLOAT_BYTES, stop), largest, scale * Math.LOG2E, scratch);
+      total += sums[0] + sums[1] + (sums[2] + sums[3]);
+    }
+    return total;
+  };
+}
