@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { PersistenceHealth } from '../persistence-health.ts';
 import { Journal, type JournalSettings } from './journal.ts';
 import { type ReplayFindings, replayJournal } from './replay.ts';
@@ -21,6 +23,10 @@ export class FaultyFiles implements JournalFiles {
   create(path: string): number {
     this.#check();
     return FILE_SYSTEM.create(path);
+  }
+
+  extend(file: number, bytes: number): void {
+    FILE_SYSTEM.extend(file, bytes);
   }
 
   write(file: number, bytes: Buffer, offset: number, length: number, position: number): number {
@@ -85,6 +91,10 @@ export class FaultyFiles implements JournalFiles {
     FILE_SYSTEM.close(file);
   }
 
+  mark(path: string, byte: number): void {
+    FILE_SYSTEM.mark(path, byte);
+  }
+
   remove(path: string): void {
     FILE_SYSTEM.remove(path);
   }
@@ -130,6 +140,14 @@ export interface Replayed {
   /** `<kind> <session id> <n> <body>`, one each. */
   readonly records: string[];
   readonly findings: ReplayFindings;
+}
+
+/** Bytes of the segments of a folder without the zeros behind their records. */
+export function recordBytes(folder: string): number {
+  return listSegments(folder).reduce((sum, { name }) => {
+    const bytes = readFileSync(join(folder, name));
+    return sum + bytes.findLastIndex(byte => byte !== 0) + 1;
+  }, 0);
 }
 
 /** All records of all segments of a folder. */

@@ -145,6 +145,10 @@ export interface SegmentBody {
   readonly boot: string;
   /** Records were on the disk before their replies left. */
   readonly synced: boolean;
+  /** Zeros follow the last record, so that a file without them has lost its end; absent in files of earlier versions. */
+  readonly padded?: true;
+  /** Number of the segment that the same process has written before, where it was not deleted yet. */
+  readonly after?: number;
 }
 
 interface RecordBodies {

@@ -1,33 +1,85 @@
-import { readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { SessionContinuity } from './continuity.ts';
 import { FrameBuffer } from './frames.ts';
 import { openJournal, replayed } from './journal.test-data.ts';
-import { replayJournal } from './replay.ts';
+import { type ReplayFindings, replayJournal } from './replay.ts';
 import { listSegments } from './segments.ts';
 
 /** What applying a record takes. */
 const MS_PER_RECORD = 0.002;
 const FIRST = '0000000001-first-0.journal';
 
-t.test('a torn tail is cut, wherever it is torn', async t => {
-  const folder = t.testdir();
+/** A segment of two records: its bytes, where the second record begins, and where the zeros after it do. */
+async function twoRecords(folder: string) {
   const { journal } = openJournal(folder);
   journal.append('step', 'sA', 1, 'Left');
   await nextTurn();
-  const whole = statSync(join(folder, FIRST)).size;
+  const second = journal.bytesOnDisk;
   journal.append('step', 'sB', 1, 'Left');
   await nextTurn();
+  const end = journal.bytesOnDisk;
   journal.close();
-  const bytes = readFileSync(join(folder, FIRST));
-  for (let size = bytes.length - 1; size > whole; size--) {
-    truncateSync(join(folder, FIRST), size);
+  return { bytes: readFileSync(join(folder, FIRST)), second, end };
+}
+
+t.test('a record that was not written to its end is dropped, wherever the write stopped', async t => {
+  const folder = t.testdir();
+  const { bytes, second, end } = await twoRecords(folder);
+  t.ok(end < bytes.length, 'zeros follow the last record');
+  for (let from = end - 1; from > second; from--) {
+    writeFileSync(join(folder, FIRST), Buffer.from(bytes).fill(0, from));
     const { records, findings } = await replayed(folder);
     t.same(records, ['step sA 1 "Left"']);
-    t.match(findings.faults, [{ kind: 'torn', file: FIRST, offset: whole, bytes: size - whole }]);
+    t.match(findings.faults, [{ kind: 'torn', file: FIRST, offset: second }]);
+    t.equal(findings.faults.length, 1);
   }
+});
+
+t.test('a segment that has lost its end is damaged, wherever it was cut', async t => {
+  const folder = t.testdir();
+  const { bytes, second, end } = await twoRecords(folder);
+  const play = async () => {
+    const continuity = new SessionContinuity();
+    const findings: ReplayFindings = { faults: [], incomplete: undefined };
+    for await (const { record, position } of replayJournal(folder, listSegments(folder), findings)) {
+      continuity.verdict(record, position);
+    }
+    return { kinds: findings.faults.map(({ kind }) => kind), behind: continuity.behind(findings).size };
+  };
+  for (let size = end; size >= second; size--) {
+    writeFileSync(join(folder, FIRST), bytes.subarray(0, size));
+    const { kinds, behind } = await play();
+    t.equal(kinds.at(-1), 'cut', `${size} bytes`);
+    t.equal(behind, size === end ? 2 : 1, `${size} bytes: whoever it had may have had more`);
+  }
+  writeFileSync(join(folder, FIRST), '');
+  t.same((await play()).kinds, ['cut']);
+  writeFileSync(join(folder, FIRST), bytes);
+  t.same(await play(), { kinds: [], behind: 0 });
+});
+
+t.test('a segment that is gone is damage; one that a checkpoint has deleted is none', async t => {
+  const folder = t.testdir();
+  const { journal } = openJournal(folder, { segmentBytes: 300 });
+  for (let n = 1; n <= 60; n++) {
+    journal.append('step', 'sA', n, 'Left');
+    await nextTurn();
+  }
+  journal.close();
+  const names = listSegments(folder).map(({ name }) => name);
+  t.ok(names.length > 4);
+  const faults = async () =>
+    (await replayed(folder)).findings.faults.map(({ kind, file }) => `${kind} ${file}`);
+  t.same(await faults(), []);
+  rmSync(join(folder, names[0]));
+  t.same(await faults(), [], 'a checkpoint deletes the oldest first');
+  rmSync(join(folder, names[2]));
+  t.same(await faults(), [`missing ${names[2]}`]);
+  rmSync(join(folder, names[names.length - 1]));
+  t.same(await faults(), [`missing ${names[2]}`, `missing ${names[names.length - 1]}`]);
 });
 
 t.test('a damaged record is named and costs only what follows for its session', async t => {
@@ -89,8 +141,8 @@ t.test('a damaged record is named and costs only what follows for its session', 
     'whose it was cannot be told: all that have no record after it',
   );
 
-  const zeroed = Buffer.from(sound).fill(0, starts[5]);
-  t.match((await play(zeroed)).findings.faults, [{ kind: 'corrupt', offset: starts[5] }]);
+  const zeroed = Buffer.from(sound).fill(0, starts[4], starts[5]);
+  t.match((await play(zeroed)).findings.faults, [{ kind: 'corrupt', offset: starts[4] }]);
 });
 
 t.test('records that are there twice, or covered, count once', async t => {

@@ -2,9 +2,16 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { frameEnd, HEADER_BYTES, isUnfinished, nextFrame, parseFrame } from './frames.ts';
-import { type JournalRecord, NO_SESSION, recordOf } from './records.ts';
-import { bootId, FLAG_BYTES, JOURNAL_FORMAT, UNWRITTEN_REPLIES } from './segment-writer.ts';
-import type { Segment } from './segments.ts';
+import { type JournalRecord, NO_SESSION, recordOf, type SegmentBody } from './records.ts';
+import {
+  bootId,
+  FLAG_BYTES,
+  FOLLOWED,
+  JOURNAL_FORMAT,
+  PADDING_BYTES,
+  UNWRITTEN_REPLIES,
+} from './segment-writer.ts';
+import { type Segment, segmentName } from './segments.ts';
 
 /** What reading may hold up everything else at once, what is done with the records included. */
 const SLICE_MS = 4;
@@ -22,11 +29,11 @@ export interface JournalPosition {
 /** What cannot be read of a segment. */
 export interface JournalFault extends JournalPosition {
   /**
-   * `torn`: the segment ends within a record, as when the process dies in the middle of a write; no reply had left for
-   * what was written there. `corrupt`: bytes were changed. `unreadable`: the file itself cannot be read, or its format
-   * is not known.
+   * `torn`: a record is incomplete, as when the process dies in the middle of a write; no reply had left for what was
+   * written there. `cut`: the file has lost its end, although the machine did not go down. `missing`: the file is gone.
+   * `corrupt`: bytes were changed. `unreadable`: the file itself cannot be read, or its format is not known.
    */
-  readonly kind: 'torn' | 'corrupt' | 'unreadable';
+  readonly kind: 'torn' | 'cut' | 'missing' | 'corrupt' | 'unreadable';
   readonly bytes: number;
   /** Whose record it was, where that can be made out. */
   readonly sessionId?: string;
@@ -55,37 +62,80 @@ export async function* replayJournal(
   for (const segment of segments) {
     const { name: file } = segment;
     const bytes = await read(folder, file, findings);
-    if (!bytes || bytes.length === 0) continue;
-    if (bytes[0] === UNWRITTEN_REPLIES && isLast(segment, segments)) {
-      findings.incomplete = 'the disk took no writes when the server ended';
-    }
-    for (let offset = FLAG_BYTES; offset < bytes.length; ) {
+    if (!bytes) continue;
+    const { records, head } = outlineOf(bytes);
+    lookAround(segment, segments, bytes[0], head, findings);
+    for (let offset = FLAG_BYTES; offset < records.length; ) {
       if (signal?.aborted) return;
       if (performance.now() >= sliceEnd) {
         await nextTurn();
         sliceEnd = performance.now() + SLICE_MS;
       }
-      const end = frameEnd(bytes, offset);
+      const end = frameEnd(records, offset);
       if (end === undefined) {
-        offset = skipDamage(bytes, { file, offset }, findings);
+        offset = skipDamage(records, { file, offset }, findings);
         continue;
       }
-      const record = recordOf(parseFrame(bytes, offset, end));
+      const record = recordOf(parseFrame(records, offset, end));
       if (record === undefined || (record.kind === 'segment' && !isReadable(record.body, findings))) {
         const reason = 'it was written by another version of the server';
-        findings.faults.push({ kind: 'unreadable', file, offset, bytes: bytes.length - offset, reason });
+        findings.faults.push({ kind: 'unreadable', file, offset, bytes: records.length - offset, reason });
         break;
       }
       if (record.sessionId !== NO_SESSION || record.kind === 'clientReply')
         yield { record, position: { file, offset } };
       offset = end;
     }
+    if (isCut(bytes, records, head)) {
+      findings.faults.push({ kind: 'cut', file, offset: records.length, bytes: 0 });
+    }
   }
 }
 
-/** What a process could not write to a segment it has written to its next one. */
-function isLast({ number, run, index }: Segment, segments: readonly Segment[]): boolean {
-  return !segments.some(other => other.run === run && other.index === index && other.number > number);
+/** What a segment says of itself, and its bytes without the zeros that follow its records. */
+function outlineOf(bytes: Buffer): { readonly records: Buffer; readonly head: SegmentBody | undefined } {
+  const end = frameEnd(bytes, FLAG_BYTES);
+  const first = end === undefined ? undefined : recordOf(parseFrame(bytes, FLAG_BYTES, end));
+  const head = first?.kind === 'segment' ? first.body : undefined;
+  let length = bytes.length;
+  // A record ends with a digit or with JSON, never with a zero.
+  while (length > FLAG_BYTES && bytes[length - 1] === 0) length--;
+  return { records: head && !head.padded ? bytes : bytes.subarray(0, length), head };
+}
+
+/**
+ * Whether a segment has lost its end. The kernel keeps what it was given over the end of the process, so that only the
+ * end of the machine explains it.
+ */
+function isCut(bytes: Buffer, records: Buffer, head: SegmentBody | undefined): boolean {
+  if (!head) return bytes.length <= FLAG_BYTES;
+  if (!head.padded || isOfOtherBoot(head)) return false;
+  return records.length === bytes.length || bytes.length % PADDING_BYTES !== 0;
+}
+
+/** Notes segments of the same process that must have been there before and after this one, and what was never written. */
+function lookAround(
+  { name: file, number, run, index }: Segment,
+  segments: readonly Segment[],
+  flag: number,
+  head: SegmentBody | undefined,
+  findings: ReplayFindings,
+): void {
+  const own = segments.filter(other => other.run === run && other.index === index);
+  const isLast = !own.some(other => other.number > number);
+  const missing = (which: number, reason: string) => {
+    const name = segmentName(which, { run, index, count: 0 });
+    findings.faults.push({ kind: 'missing', file: name, offset: 0, bytes: 0, reason });
+  };
+  if (flag === FOLLOWED && isLast) missing(number + 1, `${file} was not the last`);
+  if (flag === UNWRITTEN_REPLIES && isLast) {
+    findings.incomplete = 'the disk took no writes when the server ended';
+  }
+  const isFirst = !own.some(other => other.number < number);
+  const { after } = head ?? {};
+  if (after !== undefined && !isFirst && !own.some(other => other.number === after)) {
+    missing(after, `${file} follows it`);
+  }
 }
 
 async function read(folder: string, file: string, { faults }: ReplayFindings): Promise<Buffer | undefined> {
@@ -99,13 +149,15 @@ async function read(folder: string, file: string, { faults }: ReplayFindings): P
   }
 }
 
-function isReadable(
-  { format, boot, synced }: { readonly format: number; readonly boot: string; readonly synced: boolean },
-  findings: ReplayFindings,
-): boolean {
+function isReadable(head: SegmentBody, findings: ReplayFindings): boolean {
+  if (!head.synced && isOfOtherBoot(head)) findings.incomplete = 'the machine went down';
+  return head.format === JOURNAL_FORMAT;
+}
+
+/** Whether the machine has gone down since; false where the system does not say. */
+function isOfOtherBoot({ boot }: SegmentBody): boolean {
   const now = bootId();
-  if (!synced && boot !== '' && now !== '' && boot !== now) findings.incomplete = 'the machine went down';
-  return format === JOURNAL_FORMAT;
+  return boot !== '' && now !== '' && boot !== now;
 }
 
 /** Notes the damage at a position; gives where reading goes on. */

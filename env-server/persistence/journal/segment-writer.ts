@@ -6,15 +6,23 @@ import { NO_SESSION, RECORD_KINDS } from './records.ts';
 import { type JournalFiles, type JournalWriter, nextNumber, segmentName } from './segments.ts';
 
 export const JOURNAL_FORMAT = 1;
-/** A segment begins with a byte that says whether replies have left for records that are not in it; frames follow. */
+/** A segment begins with a byte that says what is not in it; frames follow, then zeros up to a multiple of a step. */
 export const FLAG_BYTES = 1;
 const COMPLETE = 0;
+/** Replies have left for records that could not be written. */
 export const UNWRITTEN_REPLIES = 1;
+/** The process has begun another segment after it. */
+export const FOLLOWED = 2;
+/** A file grows by so much at a time, ahead of its records. */
+export const PADDING_BYTES = 64 * 1024;
 
 interface OwnSegment {
   readonly number: number;
   readonly path: string;
+  /** Its records. */
   bytes: number;
+  /** Its file, which is always longer. */
+  fileBytes: number;
 }
 
 export interface SegmentSettings {
@@ -70,14 +78,27 @@ export class SegmentWriter {
     this.#number++;
     // Frames follow the first byte, which nothing is written to: it reads as 0.
     this.#flag = COMPLETE;
-    this.#segments.push({ number, path, bytes: FLAG_BYTES });
+    this.#segments.push({ number, path, bytes: FLAG_BYTES, fileBytes: 0 });
     this.bytes += FLAG_BYTES;
     this.#dropEmpty();
     if (synced) this.#syncFolder(folder);
+    const previous = this.#segments.at(-2);
+    if (previous) this.#noteFollowed(previous);
     const head = new FrameBuffer();
-    const letter = RECORD_KINDS.segment.charCodeAt(0);
-    head.add(letter, NO_SESSION, 0, { format: JOURNAL_FORMAT, boot: bootId(), synced });
+    head.add(RECORD_KINDS.segment.charCodeAt(0), NO_SESSION, 0, {
+      ...{ format: JOURNAL_FORMAT, boot: bootId(), synced, padded: true },
+      ...(previous && { after: previous.number }),
+    });
     return head.bytes;
+  }
+
+  /** Without the note only the loss of the segment that comes next would be overlooked. */
+  #noteFollowed({ path }: OwnSegment): void {
+    try {
+      this.#files.mark(path, FOLLOWED);
+    } catch {
+      // The disk may be read-only; writing to it tells that.
+    }
   }
 
   #syncFolder(folder: string): void {
@@ -101,10 +122,20 @@ export class SegmentWriter {
   /** Writes some of the bytes from an offset on to the end of the segment, and says how many. */
   write(bytes: Buffer, offset: number): number {
     const segment = this.#segments[this.#segments.length - 1];
+    this.#pad(segment, bytes.length - offset);
     const count = this.#files.write(this.#file!, bytes, offset, bytes.length - offset, segment.bytes);
     segment.bytes += count;
     this.bytes += count;
     return count;
+  }
+
+  /** Lets at least one zero follow what is going to be written. */
+  #pad(segment: OwnSegment, count: number): void {
+    const end = segment.bytes + count;
+    if (end < segment.fileBytes) return;
+    const fileBytes = (Math.floor(end / PADDING_BYTES) + 1) * PADDING_BYTES;
+    this.#files.extend(this.#file!, fileBytes);
+    segment.fileBytes = fileBytes;
   }
 
   /**
@@ -114,6 +145,7 @@ export class SegmentWriter {
   writeLater(bytes: Buffer, offset: number, done: (error: Error | null, end: number) => void): void {
     const segment = this.#segments[this.#segments.length - 1];
     const file = this.#file!;
+    this.#pad(segment, bytes.length - offset);
     this.#busy.add(file);
     this.#files.writeLater(file, bytes, offset, segment.bytes, (error, count) => {
       this.#busy.delete(file);

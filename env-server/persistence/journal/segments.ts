@@ -3,6 +3,7 @@ import {
   closeSync,
   fsync,
   fsyncSync,
+  ftruncateSync,
   mkdirSync,
   openSync,
   readdirSync,
@@ -51,6 +52,8 @@ export interface Segment {
 export interface JournalFiles {
   /** Makes a file for writing; fails where there is one. */
   create(path: string): number;
+  /** Sets the size of a file; what is added reads as 0. */
+  extend(file: number, bytes: number): void;
   /** @returns bytes written, maybe fewer than asked */
   write(file: number, bytes: Buffer, offset: number, length: number, position: number): number;
   /** The same without waiting for the disk. */
@@ -66,11 +69,14 @@ export interface JournalFiles {
   /** A new file survives the machine only when its folder is synced, too. */
   syncFolder(path: string): void;
   close(file: number): void;
+  /** Changes the first byte of a file that is not open. */
+  mark(path: string, byte: number): void;
   remove(path: string): void;
 }
 
 export const FILE_SYSTEM: JournalFiles = {
   create: path => openSync(path, 'wx', PRIVATE_FILE),
+  extend: ftruncateSync,
   write: writeSync,
   writeLater: (file, bytes, offset, position, done) =>
     write(file, bytes, offset, bytes.length - offset, position, done),
@@ -85,6 +91,14 @@ export const FILE_SYSTEM: JournalFiles = {
     }
   },
   close: closeSync,
+  mark(path, byte) {
+    const file = openSync(path, 'r+');
+    try {
+      writeSync(file, Buffer.of(byte), 0, 1, 0);
+    } finally {
+      closeSync(file);
+    }
+  },
   remove: unlinkSync,
 };
 

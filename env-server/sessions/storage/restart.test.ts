@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
@@ -52,6 +52,41 @@ t.test(
     t.match(await again.ask('GET', `/v1/sessions/${session_id}`), { step: 2 });
   },
 );
+
+for (const [name, lose] of [
+  ['has lost its end', (path: string) => truncateSync(path, lastRecord(path))],
+  ['is gone', (path: string) => rmSync(path)],
+] as const) {
+  t.test(`where a segment of the journal ${name}, sessions are rolled back and not continued`, async t => {
+    const data = t.testdir();
+    const copy = `${data}-copy`;
+    t.teardown(() => rmSync(copy, { recursive: true, force: true }));
+    const game = { env_id: 'test/Counter-v0', wrappers: [{ name: 'auto_reset' }] };
+    const first = await server(t, data, undefined, { journalMaxMb: 0.1 });
+    const { session_id } = await first.ask('POST', '/v1/sessions', game);
+    const step = `/v1/sessions/${session_id}/step`;
+    await first.ask('POST', step, { action: 'add' });
+    const folder = join(data, 'journal');
+    for (let i = 0; readdirSync(folder).length < 2 && i < 1000; i++) {
+      await first.ask('POST', step, { action: 'add' }, `${'k'.repeat(100)}${i}`);
+    }
+    cpSync(data, copy, { recursive: true });
+    lose(join(copy, 'journal', readdirSync(join(copy, 'journal')).sort().at(-1)!));
+    const again = await server(t, copy);
+    t.match(await again.ask('POST', step, { action: 'add' }), { code: 'session_rolled_back' });
+    t.equal((await again.ask('GET', `/v1/sessions/${session_id}`)).code, undefined);
+    t.equal(
+      (await again.ask('POST', step, { action: 'add' })).code,
+      undefined,
+      'the client knows where it stands',
+    );
+  });
+}
+
+/** Where the last record of a segment ends. */
+function lastRecord(path: string): number {
+  return readFileSync(path).findLastIndex(byte => byte !== 0) + 1;
+}
 
 t.test('idle time stands still while the server is down, lifetime does not; 410 is remembered', async t => {
   const data = t.testdir();

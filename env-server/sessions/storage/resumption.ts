@@ -215,12 +215,10 @@ export class Resumption {
       behind++;
     }
     const { faults, incomplete } = findings;
-    for (const { kind, file, offset, bytes, reason } of faults) {
-      const level = kind === 'torn' ? 'info' : 'error';
-      log[level](
-        { kind, file, offset, bytes, reason },
-        `the journal is ${kind} at byte ${offset} of ${file}`,
-      );
+    for (const fault of faults) {
+      const { kind, file, offset } = fault;
+      const where = kind === 'missing' ? file : `byte ${offset} of ${file}`;
+      log[kind === 'torn' ? 'warn' : 'error'](fault, `the journal is ${kind}: ${where}`);
     }
     if (incomplete !== undefined) {
       log.error({ behind }, `the last records of the journal may be missing: ${incomplete}`);
