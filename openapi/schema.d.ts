@@ -998,10 +998,15 @@ export interface components {
                 };
             };
             /**
-             * @description For one reset or step.
+             * @description For one reset or step, from when it has a connection.
              * @default 10000
              */
             timeout_ms?: number;
+            /**
+             * @description Most requests to the service at a time; others wait for up to 30 s.
+             * @default 128
+             */
+            connections?: number;
             title?: string;
             /** @description The rules for readers, in Markdown. */
             description?: string;
@@ -1055,10 +1060,15 @@ export interface components {
                 };
             };
             /**
-             * @description For one reset or step.
+             * @description For one reset or step, from when it has a connection.
              * @default 10000
              */
             timeout_ms?: number;
+            /**
+             * @description Most requests to the service at a time; others wait for up to 30 s.
+             * @default 128
+             */
+            connections?: number;
             /** @description Its name there; left out for a service whose paths name none. */
             env_name?: string;
             /**
@@ -1139,10 +1149,15 @@ export interface components {
                 };
             };
             /**
-             * @description For one reset or step.
+             * @description For one reset or step, from when it has a connection.
              * @default 10000
              */
             timeout_ms?: number;
+            /**
+             * @description Most requests to the service at a time; others wait for up to 30 s.
+             * @default 128
+             */
+            connections?: number;
             /** @description Its id on the other server. */
             env_id: string;
             /** @description Its configuration there; every session describes and plays it under this one. */
@@ -1932,10 +1947,15 @@ export interface components {
                 };
             };
             /**
-             * @description For one reset or step.
+             * @description For one reset or step, from when it has a connection.
              * @default 10000
              */
             timeout_ms?: number;
+            /**
+             * @description Most requests to the service at a time; others wait for up to 30 s.
+             * @default 128
+             */
+            connections?: number;
             capabilities?: {
                 /**
                  * @description The same seed and actions give the same episode. Where false, a seed is refused.

@@ -7,15 +7,14 @@ import type { Definition } from './definitions/definition.ts';
 import { invalidDefinition } from './definitions/fault.ts';
 import type { RemoteDefinition } from './remote/definition.ts';
 import { Endpoint } from './remote/endpoint.ts';
-import type { RemoteNetwork } from './remote/network.ts';
+import type { OwnedNetwork, RemoteNetwork } from './remote/network.ts';
 import { learnOpenEnv, type OpenEnvFacts, openEnvEnvironment } from './remote/openenv.ts';
 import { learnOrs, type OrsFacts, orsEnvironment } from './remote/ors.ts';
 import { learnRagen, type RagenFacts, ragenEnvironment } from './remote/ragen.ts';
 import { webhookEnvironment } from './remote/webhook.ts';
 import { MAX_SOURCE_LENGTH, sourceOf } from './script/definition.ts';
-import type { ScriptPool } from './script/pool.ts';
+import type { ScriptPool, ScriptSource } from './script/pool.ts';
 import { type ScriptFacts, scriptEnvironment } from './script/script.ts';
-import type { TabularDefinition } from './tabular/definition.ts';
 import { tabularEnvironment } from './tabular/tabular.ts';
 
 /** What custom environments are made with. */
@@ -25,26 +24,33 @@ export interface BuildContext {
   readonly network: RemoteNetwork;
 }
 
+/** A definition, with the owner that its scripts and requests take turns as. */
+export interface OwnedDefinition {
+  readonly envId: string;
+  readonly definition: Definition;
+  readonly owner: string;
+}
+
 /**
  * Learns what an environment needs besides its definition; asked once, at registration, and stored.
  * @throws Problem
  */
 export async function learnFacts(
-  envId: string,
-  definition: Definition,
-  context: BuildContext,
+  { envId, definition, owner }: OwnedDefinition,
+  { scripts, network }: BuildContext,
 ): Promise<JsonObject> {
   switch (definition.kind) {
     case 'script':
-      return learnScript(envId, sourceOf(definition), context.scripts);
+      return learnScript({ name: envId, source: sourceOf(definition), owner }, scripts);
     case 'remote':
-      return learnRemote(envId, definition, context.network);
+      return learnRemote(envId, definition, { network, owner });
     default:
       return {};
   }
 }
 
-async function learnScript(envId: string, source: string, scripts: ScriptPool): Promise<JsonObject> {
+async function learnScript(script: ScriptSource, scripts: ScriptPool): Promise<JsonObject> {
+  const { source } = script;
   if (source.length > MAX_SOURCE_LENGTH) {
     throw invalidDefinition(
       '/source',
@@ -52,7 +58,7 @@ async function learnScript(envId: string, source: string, scripts: ScriptPool): 
     );
   }
   try {
-    return await scripts.load(scripts.script(envId, source));
+    return await scripts.load(scripts.script(script));
   } catch (error) {
     throw invalidDefinition('/source', (error as Error).message);
   }
@@ -61,7 +67,7 @@ async function learnScript(envId: string, source: string, scripts: ScriptPool): 
 async function learnRemote(
   envId: string,
   definition: RemoteDefinition,
-  network: RemoteNetwork,
+  network: OwnedNetwork,
 ): Promise<JsonObject> {
   switch (definition.protocol) {
     case 'webhook':
@@ -96,28 +102,20 @@ export function buildInSlices(...parts: Parameters<typeof building>): Promise<Bu
 }
 
 function* building(
-  envId: string,
-  definition: Definition,
+  { envId, definition, owner }: OwnedDefinition,
   facts: JsonObject,
-  context: BuildContext,
+  { registry, scripts, network }: BuildContext,
 ): Sliced<BuiltEnvironment> {
-  if (definition.kind === 'tabular') return yield* tabularEnvironment(envId, definition);
-  return { environment: buildOther(envId, definition, facts, context), warnings: [] };
-}
-
-function buildOther(
-  envId: string,
-  definition: Exclude<Definition, TabularDefinition>,
-  facts: JsonObject,
-  context: BuildContext,
-): AnyEnvironment {
+  const made = (environment: AnyEnvironment): BuiltEnvironment => ({ environment, warnings: [] });
   switch (definition.kind) {
+    case 'tabular':
+      return yield* tabularEnvironment(envId, definition);
     case 'script':
-      return scriptEnvironment(envId, definition, facts as ScriptFacts, context.scripts);
+      return made(scriptEnvironment(envId, definition, facts as ScriptFacts, owner, scripts));
     case 'composed':
-      return composedEnvironment(envId, definition, context.registry);
+      return made(composedEnvironment(envId, definition, registry));
     case 'remote':
-      return buildRemote(envId, definition, facts, context.network);
+      return made(buildRemote(envId, definition, facts, { network, owner }));
   }
 }
 
@@ -125,7 +123,7 @@ function buildRemote(
   envId: string,
   definition: RemoteDefinition,
   facts: JsonObject,
-  network: RemoteNetwork,
+  network: OwnedNetwork,
 ): AnyEnvironment {
   switch (definition.protocol) {
     case 'webhook':

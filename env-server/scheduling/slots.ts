@@ -1,38 +1,149 @@
 import { Queue } from './queue.ts';
 
-/** Lets so much work be under way at once that is done in other threads; clients take turns with what waits. */
-export class Slots {
-  readonly #most: number;
-  #taken = 0;
-  /** By client; the one that is first has the next turn. */
-  readonly #waiting = new Map<string, Queue<() => void>>();
+/** What is under way at once, outside the event loop. */
+export interface SlotRules {
+  readonly most: number;
+  /** Most slots of one owner while so many are free; at least one, and all without it. */
+  readonly mostOfOwner?: (free: number) => number;
+}
 
-  constructor(most: number) {
+interface Owner {
+  readonly name: string;
+  taken: number;
+  /** Groups with somebody who waits and may have a slot, in the order of their turns. */
+  readonly ready: Set<SlotGroup>;
+}
+
+/**
+ * Bounds what is under way at once in other threads and at other services. Owners take turns with what waits, and
+ * within the turn of an owner its groups do.
+ */
+export class Slots {
+  readonly #rules: SlotRules;
+  #free: number;
+  readonly #owners = new Map<string, Owner>();
+  /** Owners with ready groups, in the order of their turns. */
+  readonly #turns = new Set<Owner>();
+
+  constructor(rules: SlotRules) {
+    this.#rules = rules;
+    this.#free = rules.most;
+  }
+
+  /**
+   * Work of one owner that has a limit in common.
+   * @param most slots at a time
+   */
+  group(owner: string, most = Number.POSITIVE_INFINITY): SlotGroup {
+    return new SlotGroup(this, owner, most);
+  }
+
+  /** {@link SlotGroup} lists itself when somebody waits in it and it may have another slot. */
+  list(group: SlotGroup): void {
+    const owner = this.#ownerOf(group.owner);
+    owner.ready.add(group);
+    this.#turns.add(owner);
+    this.#serve();
+  }
+
+  /** Nobody waits in the group any more. */
+  unlist(group: SlotGroup): void {
+    const owner = this.#ownerOf(group.owner);
+    owner.ready.delete(group);
+    this.#settle(owner);
+  }
+
+  /** A slot of the group is free again. */
+  free(group: SlotGroup): void {
+    const owner = this.#ownerOf(group.owner);
+    this.#free++;
+    owner.taken--;
+    this.#settle(owner);
+    this.#serve();
+  }
+
+  #serve(): void {
+    for (const owner of this.#turns) {
+      if (this.#free === 0) return;
+      if (owner.taken > 0 && owner.taken >= (this.#rules.mostOfOwner?.(this.#free) ?? this.#rules.most))
+        continue;
+      const [group] = owner.ready;
+      this.#free--;
+      owner.taken++;
+      // Both go to the end of their lists, where this loop comes to the owner again.
+      owner.ready.delete(group);
+      this.#turns.delete(owner);
+      if (group.grant()) owner.ready.add(group);
+      if (owner.ready.size > 0) this.#turns.add(owner);
+    }
+  }
+
+  #ownerOf(name: string): Owner {
+    let owner = this.#owners.get(name);
+    if (!owner) {
+      owner = { name, taken: 0, ready: new Set() };
+      this.#owners.set(name, owner);
+    }
+    return owner;
+  }
+
+  #settle(owner: Owner): void {
+    if (owner.ready.size > 0) return;
+    this.#turns.delete(owner);
+    if (owner.taken === 0) this.#owners.delete(owner.name);
+  }
+}
+
+/** See {@link Slots.group}. */
+export class SlotGroup {
+  readonly owner: string;
+  readonly #slots: Slots;
+  readonly #most: number;
+  readonly #waiting = new Queue<(granted: boolean) => void>();
+  #taken = 0;
+
+  constructor(slots: Slots, owner: string, most: number) {
+    this.#slots = slots;
+    this.owner = owner;
     this.#most = most;
   }
 
-  /** Resolves when there is a slot; {@link release} gives it back. */
-  take(client: string): Promise<void> {
-    if (this.#taken < this.#most) {
-      this.#taken++;
-      return Promise.resolve();
-    }
-    const queue = this.#waiting.get(client) ?? new Queue();
-    this.#waiting.set(client, queue);
-    return new Promise(resolve => queue.push(resolve));
+  get waiting(): number {
+    return this.#waiting.length;
   }
 
-  /** Gives a slot to who waits, or back. */
+  /**
+   * Waits for a slot, which {@link release} gives back.
+   * @param withinMs the same for everybody who waits in this group
+   * @returns whether there was one in time
+   */
+  take(withinMs?: number): Promise<boolean> {
+    return new Promise(resolve => {
+      const watch = withinMs === undefined ? undefined : setTimeout(() => this.#giveUp(), withinMs);
+      this.#waiting.push(granted => {
+        clearTimeout(watch);
+        resolve(granted);
+      });
+      if (this.#taken < this.#most) this.#slots.list(this);
+    });
+  }
+
   release(): void {
-    const [first] = this.#waiting;
-    if (!first) {
-      this.#taken--;
-      return;
-    }
-    const [client, queue] = first;
-    const next = queue.shift()!;
-    this.#waiting.delete(client);
-    if (queue.length > 0) this.#waiting.set(client, queue);
-    next();
+    this.#taken--;
+    if (this.#waiting.length > 0) this.#slots.list(this);
+    this.#slots.free(this);
+  }
+
+  /** Lets the first who waits have a slot; says whether the group may have another. Called by {@link Slots} only. */
+  grant(): boolean {
+    this.#taken++;
+    this.#waiting.shift()!(true);
+    return this.#waiting.length > 0 && this.#taken < this.#most;
+  }
+
+  /** The first has waited longest, so it is the one whose time is over. */
+  #giveUp(): void {
+    this.#waiting.shift()?.(false);
+    if (this.#waiting.length === 0) this.#slots.unlist(this);
   }
 }

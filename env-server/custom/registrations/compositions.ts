@@ -61,9 +61,10 @@ export function refuseMisfits(
     return environment;
   };
   const around = { ...context, registry: { ...registry, get } };
-  for (const { envId, definition, facts, owner: theirs } of dependentsOf(all, changed.spec.id)) {
+  for (const { envId, definition: given, facts, owner: theirs } of dependentsOf(all, changed.spec.id)) {
+    const definition = given as unknown as Definition;
     try {
-      made.set(envId, buildEnvironment(envId, definition as unknown as Definition, facts, around));
+      made.set(envId, buildEnvironment({ envId, definition, owner: theirs }, facts, around));
     } catch (error) {
       made.set(envId, undefined);
       if (theirs !== owner) continue;

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import type { StoredEnvironment } from '../../persistence/stored-environment.ts';
-import { type BuildContext, buildEnvironment } from '../builder.ts';
+import { type BuildContext, buildEnvironment, type OwnedDefinition } from '../builder.ts';
 import type { Definition } from '../definitions/definition.ts';
 import { Endpoint } from '../remote/endpoint.ts';
 import { dependentsOf, requireBaseOwner, type StoredEnvironments } from './compositions.ts';
@@ -76,18 +76,19 @@ export class CustomRegistry {
   }
 
   #build(stored: StoredEnvironment): AnyEnvironment {
-    const { envId, definition, facts } = stored;
+    const { envId, owner } = stored;
+    const definition = stored.definition as unknown as Definition;
     requireBaseOwner(stored, this.#stored);
-    this.#warnOfHeaders(envId, definition as unknown as Definition);
-    return buildEnvironment(envId, definition as unknown as Definition, facts, this.#context);
+    this.#warnOfHeaders({ envId, definition, owner });
+    return buildEnvironment({ envId, definition, owner }, stored.facts, this.#context);
   }
 
   /** An environment whose headers cannot be had is offered, and says so to those who play it. */
-  #warnOfHeaders(envId: string, definition: Definition): void {
+  #warnOfHeaders({ envId, definition, owner }: OwnedDefinition): void {
     if (definition.kind !== 'remote') return;
     try {
       // Its getter reads them.
-      void new Endpoint(envId, definition, this.#context.network).headers;
+      void new Endpoint(envId, definition, { network: this.#context.network, owner }).headers;
     } catch (error) {
       this.#log.error({ env_id: envId }, (error as Error).message);
     }

@@ -230,7 +230,11 @@ export class Registrations {
     const owner = known?.owner ?? principal.name;
     this.#underWay.set(envId, owner);
     try {
-      const { environment, facts, report } = await this.#trials.tryOut(principal.name, envId, definition);
+      const { environment, facts, report } = await this.#trials.tryOut(principal.name, {
+        envId,
+        definition,
+        owner,
+      });
       refuseMisfits(environment, owner, all, context);
       const stored: StoredEnvironment = {
         envId,

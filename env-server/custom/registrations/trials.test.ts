@@ -28,14 +28,14 @@ async function workshopOf(tap: Test): Promise<{ context: BuildContext; silent: D
     return { body: {} };
   });
   const silent = { ...(EXAMPLES.webhook.value.definition as object), url: service.url, timeout_ms: 300_000 };
-  const context = { registry: createRegistry(), scripts, network: localNetwork(tap) };
+  const context = { registry: createRegistry(), scripts, network: localNetwork(tap).network };
   return { context, silent: silent as unknown as Definition };
 }
 
 t.test('a trial that takes too long is given up', async t => {
   const { context, silent } = await workshopOf(t);
   const trials = new Trials(context, 50);
-  await t.rejects(trials.tryOut('me', 'me/Silent-v0', silent), {
+  await t.rejects(trials.tryOut('me', { envId: 'me/Silent-v0', definition: silent, owner: 'me' }), {
     code: 'check_failed',
     message: 'the check of me/Silent-v0 took more than 0.05 s',
   });
@@ -45,14 +45,20 @@ t.test('the trials of one token and of all are bounded, also while given up ones
   const { context, silent } = await workshopOf(t);
   const trials = new Trials(context, 50);
   const begin = (principal: string, index: number) =>
-    trials.tryOut(principal, `me/S${index}-v0`, silent).then(
+    trials.tryOut(principal, { envId: `me/S${index}-v0`, definition: silent, owner: principal }).then(
       () => HELD,
       error => error.code,
     );
   const first = await Promise.all(Array.from({ length: 4 }, (_, i) => begin('me', i)));
   t.same(first, new Array(4).fill('check_failed'));
   t.equal(await begin('me', 4), 'too_many_requests');
-  await t.rejects(trials.tryOut('me', 'me/S-v0', silent), /4 environments of one token are being checked/);
+  await t.rejects(
+    trials.tryOut('me', { envId: 'me/S-v0', definition: silent, owner: 'me' }),
+    /4 environments of one token are being checked/,
+  );
   t.same(new Set(await Promise.all([0, 1, 2, 3].map(i => begin('other', i)))), new Set(['check_failed']));
-  await t.rejects(trials.tryOut('third', 'me/S-v0', silent), /8 environments are being checked/);
+  await t.rejects(
+    trials.tryOut('third', { envId: 'me/S-v0', definition: silent, owner: 'third' }),
+    /8 environments are being checked/,
+  );
 });

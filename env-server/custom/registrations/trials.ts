@@ -4,8 +4,7 @@ import { type CheckOptions, checkEnvironment } from '../../environments/core/che
 import type { CheckReport } from '../../environments/core/checker/report.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import { Problem } from '../../problems.ts';
-import { type BuildContext, buildInSlices, learnFacts } from '../builder.ts';
-import type { Definition } from '../definitions/definition.ts';
+import { type BuildContext, buildInSlices, learnFacts, type OwnedDefinition } from '../builder.ts';
 
 /** Trials are work for the whole server, so only some run at a time, and one principal leaves room for others. */
 const MAX_TRIALS = 8;
@@ -47,12 +46,13 @@ export class Trials {
    * Makes an environment from its definition and plays it.
    * @throws Problem `invalid_request`, `check_failed`, `environment_in_use`, `too_many_requests`
    */
-  tryOut(principal: string, envId: string, definition: Definition): Promise<PassedTrial> {
+  tryOut(principal: string, owned: OwnedDefinition): Promise<PassedTrial> {
+    const { envId, definition } = owned;
     const extent = extentOf(definition.kind);
     return this.#inTurn(principal, envId, extent, async () => {
       const { registry } = this.#context;
-      const facts = await learnFacts(envId, definition, this.#context);
-      const { environment, warnings } = await buildInSlices(envId, definition, facts, this.#context);
+      const facts = await learnFacts(owned, this.#context);
+      const { environment, warnings } = await buildInSlices(owned, facts, this.#context);
       const base = definition.kind === 'composed' ? registry.get(definition.env_id) : undefined;
       const report = { ...(await checkEnvironment(environment, extent.check)), warnings };
       if (!report.passed) throw checkFailed(report);

@@ -10,6 +10,8 @@ import {
   Wrappers,
 } from '../definitions/definition-parts.ts';
 import { wordLists } from '../definitions/word-lists.ts';
+import { DEFAULT_CONNECTIONS } from './endpoint.ts';
+import { MAX_REQUESTS } from './network.ts';
 
 const MAX_URL_LENGTH = 2048;
 const MAX_HEADERS = 32;
@@ -43,7 +45,20 @@ const access = {
     ),
   ),
   timeout_ms: Type.Optional(
-    Type.Integer({ minimum: 100, maximum: 300_000, default: 10_000, description: 'For one reset or step.' }),
+    Type.Integer({
+      minimum: 100,
+      maximum: 300_000,
+      default: 10_000,
+      description: 'For one reset or step, from when it has a connection.',
+    }),
+  ),
+  connections: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: MAX_REQUESTS,
+      default: DEFAULT_CONNECTIONS,
+      description: 'Most requests to the service at a time; others wait for up to 30 s.',
+    }),
   ),
 };
 

@@ -1,6 +1,9 @@
 import { createServer } from 'node:http';
+import { mock } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
 import { freePort } from '../../../test/free-port.test-data.ts';
+import { until } from '../../../test/until.test-data.ts';
 import { Problem } from '../../problems.ts';
 import { Endpoint } from './endpoint.ts';
 import { NetworkGuard } from './guard.ts';
@@ -122,7 +125,11 @@ t.test('the guard judges every connection, also of a name that changes its addre
     new NetworkGuard({ remoteHosts: '*', remoteNetworks: '127.0.0.1' }, async () => [{ address, family: 4 }]),
   );
   t.teardown(() => network.close());
-  const endpoint = new Endpoint('test/E-v0', { url: `http://service.test:${service.port}` }, network);
+  const endpoint = new Endpoint(
+    'test/E-v0',
+    { url: `http://service.test:${service.port}` },
+    { network, owner: 'me' },
+  );
   t.equal((await endpoint.ask('GET', 'x')).status, 200);
   address = '127.0.0.2';
   t.equal((await endpoint.ask('GET', 'x')).status, 200, 'the first address stays');
@@ -131,7 +138,11 @@ t.test('the guard judges every connection, also of a name that changes its addre
 
   const fresh = new RemoteNetwork(network.guard);
   t.teardown(() => fresh.close());
-  const moved = new Endpoint('test/E-v0', { url: `http://service.test:${service.port}` }, fresh);
+  const moved = new Endpoint(
+    'test/E-v0',
+    { url: `http://service.test:${service.port}` },
+    { network: fresh, owner: 'me' },
+  );
   const problem = await problemOf(moved.ask('GET', 'x'));
   t.match(problem.message, /service.test does not resolve to an address that this server may reach/);
   t.equal(problem.code, 'remote_unavailable');
@@ -147,7 +158,7 @@ t.test('a name with a private address and a name without one are refused alike',
   t.teardown(() => network.close());
   const refusals = await Promise.all(
     ['inner.test', 'absent.test'].map(async host => {
-      const endpoint = new Endpoint('test/E-v0', { url: `http://${host}` }, network);
+      const endpoint = new Endpoint('test/E-v0', { url: `http://${host}` }, { network, owner: 'me' });
       const problems = [await problemOf(endpoint.checkAddress()), await problemOf(endpoint.ask('GET', 'x'))];
       return problems.map(({ code, message }) => `${code} ${message.replaceAll(host, 'HOST')}`);
     }),
@@ -197,4 +208,59 @@ t.test('addresses and headers that cannot be used are refused with where', async
   const guarded = new Endpoint('test/E-v0', { url: 'http://127.0.0.9:80' }, network);
   t.equal((await problemOf(guarded.checkAddress())).violations?.[0].pointer, '/definition/url');
   t.match((await problemOf(guarded.ask('GET', 'x'))).message, /may not be reached/);
+});
+
+t.test('the clock of a request starts when it has its connection', async t => {
+  const service = await testService(t, async () => {
+    await delay(150);
+    return { body: {} };
+  });
+  const access = { url: service.url, timeout_ms: 600, connections: 2 };
+  const endpoint = new Endpoint('test/E-v0', access, localNetwork(t));
+  const asked = Array.from({ length: 20 }, () => endpoint.ask('POST', 'step', {}));
+  const replies = await Promise.allSettled(asked);
+  t.same(
+    replies.filter(({ status }) => status === 'rejected'),
+    [],
+    '1.5 s of work for two connections',
+  );
+});
+
+t.test('a service that hangs leaves connections to the services of other owners', async t => {
+  const silent = await testService(t, () => new Promise(() => undefined));
+  const quick = await testService(t, () => ({ body: {} }));
+  const guard = new NetworkGuard({ remoteHosts: '*', remoteNetworks: '127.0.0.1' });
+  const network = new RemoteNetwork(guard, undefined, undefined, 8);
+  t.teardown(() => network.close());
+  const mine = new Endpoint('me/E-v0', { url: quick.url }, { network, owner: 'me' });
+  const hanging = Array.from({ length: 50 }, (_, i) =>
+    new Endpoint(`them/E-v${i}`, { url: silent.url, timeout_ms: 60_000 }, { network, owner: 'them' }).ask(
+      'POST',
+      'step',
+      {},
+    ),
+  );
+  void Promise.allSettled(hanging);
+  await until(() => silent.received.length === 6);
+  t.same((await mine.ask('POST', 'step', {})).body, {});
+  t.equal(silent.received.length, 6, 'the others wait');
+});
+
+t.test('a request that gets no connection in time is refused, and was not sent', async t => {
+  const service = await testService(t, () => new Promise(() => undefined));
+  const access = { url: service.url, timeout_ms: 60_000, connections: 1 };
+  const endpoint = new Endpoint('test/E-v0', access, localNetwork(t));
+  void endpoint.ask('POST', 'step', {}).catch(() => undefined);
+  await until(() => service.received.length === 1);
+  mock.timers.enable({ apis: ['setTimeout'] });
+  t.teardown(() => mock.timers.reset());
+  const problem = problemOf(endpoint.ask('POST', 'step', {}));
+  mock.timers.tick(30_000);
+  t.match(await problem, {
+    code: 'remote_unavailable',
+    message:
+      'the service of test/E-v0 had no connection free within 30 s; its definition allows 1 (connections)',
+    retryAfterSeconds: 1,
+  });
+  t.equal(service.received.length, 1);
 });

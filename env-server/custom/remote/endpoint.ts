@@ -1,17 +1,22 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Problem } from '../../problems.ts';
+import type { SlotGroup } from '../../scheduling/slots.ts';
 import { isObject } from '../answer.ts';
 import { CircuitBreaker } from '../breaker.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
 import { JsonOutOfBounds, readAnswer } from '../json-limits.ts';
 import { ForbiddenAddress, UnresolvedHost } from './guard.ts';
-import type { RemoteNetwork } from './network.ts';
+import type { OwnedNetwork, RemoteNetwork } from './network.ts';
 import { type Headers, type HeaderValue, NOT_SHOWN, UnknownSecret } from './secrets.ts';
 
 /** Pauses before the second and the third attempt. */
 const RETRY_PAUSES_MS = [50, 250];
 const DEFAULT_TIMEOUT_MS = 10_000;
+export const DEFAULT_CONNECTIONS = 128;
+/** Requests of one environment that may wait for a connection, and how long each may. */
+const MAX_WAITING = 10_000;
+const MAX_WAIT_MS = 30_000;
 const MS_PER_S = 1000;
 const MAX_DETAIL_LENGTH = 300;
 
@@ -50,6 +55,7 @@ export interface EndpointAccess {
   readonly url: string;
   readonly headers?: Headers;
   readonly timeout_ms?: number;
+  readonly connections?: number;
 }
 
 export interface EndpointReply {
@@ -58,8 +64,8 @@ export interface EndpointReply {
 }
 
 /**
- * The service of one environment: time-outs, a few retries where nothing can have happened, a circuit breaker. Its
- * problems are `remote_unavailable` where nothing was done and `remote_failed` where nobody knows.
+ * The service of one environment: bounded connections, time-outs, a few retries where nothing can have happened, a
+ * circuit breaker. Its problems are `remote_unavailable` where nothing was done and `remote_failed` where nobody knows.
  */
 export class Endpoint {
   readonly name: string;
@@ -67,6 +73,8 @@ export class Endpoint {
   readonly network: RemoteNetwork;
   readonly #base: URL;
   readonly #breaker: CircuitBreaker;
+  readonly #connections: number;
+  readonly #slots: SlotGroup;
   readonly #given: Headers;
   #headers: { readonly [name: string]: string } | undefined;
 
@@ -77,12 +85,14 @@ export class Endpoint {
   constructor(
     name: string,
     access: EndpointAccess,
-    network: RemoteNetwork,
+    { network, owner }: OwnedNetwork,
     now = performance.now.bind(performance),
   ) {
     this.name = name;
     this.network = network;
     this.timeoutMs = access.timeout_ms ?? DEFAULT_TIMEOUT_MS;
+    this.#connections = access.connections ?? DEFAULT_CONNECTIONS;
+    this.#slots = network.slots(owner, this.#connections);
     this.#base = baseOf(access.url);
     this.#given = headersOf(access.headers);
     this.#breaker = new CircuitBreaker(now);
@@ -223,16 +233,38 @@ export class Endpoint {
   }
 
   /**
-   * Does something with the service under its time-out, retries and breaker.
+   * Does something with the service when a connection is free, under its time-out, retries and breaker. The clock of the
+   * time-out starts with the connection.
    * @throws Problem `remote_unavailable`, `remote_failed`
    */
   async attempt<T>(repeatable: boolean, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    await this.#takeSlot();
+    try {
+      return await this.#attempt(repeatable, work);
+    } finally {
+      this.#slots.release();
+    }
+  }
+
+  async #takeSlot(): Promise<void> {
+    if (this.#slots.waiting >= MAX_WAITING) {
+      throw this.#unavailable(
+        `has ${MAX_WAITING} requests waiting for a connection, the most it may have`,
+        MS_PER_S,
+      );
+    }
+    if (await this.#slots.take(MAX_WAIT_MS)) return;
+    throw this.#unavailable(
+      `had no connection free within ${MAX_WAIT_MS / MS_PER_S} s; its definition allows ${this.#connections} (connections)`,
+      MS_PER_S,
+    );
+  }
+
+  async #attempt<T>(repeatable: boolean, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const pause = this.#breaker.enter();
     if (pause > 0) {
       throw this.#unavailable(`failed several times in a row and is left alone for a while`, pause);
     }
-    // Later, so that a trace of what an environment reads does not include the clocks of connections.
-    await Promise.resolve();
     const signal = AbortSignal.timeout(this.timeoutMs);
     for (let attempt = 0; ; attempt++) {
       try {

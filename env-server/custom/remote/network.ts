@@ -1,4 +1,5 @@
 import type { Agent, Dispatcher } from 'undici';
+import { type SlotGroup, Slots } from '../../scheduling/slots.ts';
 import { type JsonLimits, jsonLimits } from '../json-limits.ts';
 import type { NetworkGuard } from './guard.ts';
 import { HeaderSecrets } from './secrets.ts';
@@ -6,15 +7,25 @@ import { HeaderSecrets } from './secrets.ts';
 const CONNECT_TIMEOUT_MS = 5000;
 /** Shorter than what services usually allow, so that a connection is not closed under a request. */
 const KEEP_ALIVE_MS = 2000;
-const CONNECTIONS_PER_HOST = 128;
 /** Bytes of a state, observation, info or list of valid actions where nothing else is configured. */
 const DEFAULT_VALUE_BYTES = 256 * 1024;
 /** Values that a reply has at most: those four. */
 const VALUES_PER_REPLY = 4;
+/** Requests under way to all services. */
+export const MAX_REQUESTS = 2048;
+/** With several owners, one gets another request while it has fewer than so many times what is free: 3/4 if it is alone. */
+const OWNER_SHARE = 3;
 
 type Undici = typeof import('undici');
 /** What undici's `request` takes besides the address. */
 type RequestOptions = Parameters<Undici['request']>[1];
+
+/** The network as the environments of one owner use it. */
+export interface OwnedNetwork {
+  readonly network: RemoteNetwork;
+  /** The token that registered them. */
+  readonly owner: string;
+}
 
 /** Connections to all remote environments, under one guard. */
 export class RemoteNetwork {
@@ -22,19 +33,38 @@ export class RemoteNetwork {
   readonly secrets: HeaderSecrets;
   readonly answerLimits: JsonLimits;
   readonly longestReplyBytes: number;
+  readonly #owners = new Set<string>();
+  readonly #slots: Slots;
   /** Loaded with the first request: most servers have no remote environment. */
   #client: Promise<{ readonly agent: Agent; readonly request: Undici['request'] }> | undefined;
 
-  /** @param valueBytes of the largest member of a reply */
+  /**
+   * @param valueBytes of the largest member of a reply
+   * @param maxRequests under way at a time
+   */
   constructor(
     guard: NetworkGuard,
     secrets = new HeaderSecrets({ keyFile: undefined, allowedSecretVariables: '' }),
     valueBytes = DEFAULT_VALUE_BYTES,
+    maxRequests = MAX_REQUESTS,
   ) {
     this.guard = guard;
     this.secrets = secrets;
     this.answerLimits = jsonLimits(valueBytes);
     this.longestReplyBytes = VALUES_PER_REPLY * valueBytes;
+    this.#slots = new Slots({
+      most: maxRequests,
+      mostOfOwner: free => (this.#owners.size > 1 ? OWNER_SHARE * free : maxRequests),
+    });
+  }
+
+  /**
+   * Slots for the requests of one environment: owners take turns, then their environments.
+   * @param connections requests at a time
+   */
+  slots(owner: string, connections: number): SlotGroup {
+    this.#owners.add(owner);
+    return this.#slots.group(owner, connections);
   }
 
   /** Sends a request on a connection that the guard allows. */
@@ -44,11 +74,11 @@ export class RemoteNetwork {
     return request(url, { ...options, dispatcher: agent });
   }
 
+  /** A request has its connection at once: `slots` are what bounds them, before the clock of a request starts. */
   async #open() {
     const { Agent, request } = await import('undici');
     const agent = new Agent({
       connect: { lookup: this.guard.lookup, timeout: CONNECT_TIMEOUT_MS },
-      connections: CONNECTIONS_PER_HOST,
       keepAliveTimeout: KEEP_ALIVE_MS,
       maxResponseSize: this.longestReplyBytes,
     });

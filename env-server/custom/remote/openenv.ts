@@ -11,7 +11,7 @@ import { invalidDefinition } from '../definitions/fault.ts';
 import { listsOf } from '../definitions/word-lists.ts';
 import type { OpenEnvDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
-import type { RemoteNetwork } from './network.ts';
+import type { OwnedNetwork } from './network.ts';
 import {
   HttpTransport,
   InvalidAction,
@@ -47,7 +47,7 @@ interface State {
 export async function learnOpenEnv(
   envId: string,
   definition: OpenEnvDefinition,
-  network: RemoteNetwork,
+  network: OwnedNetwork,
 ): Promise<OpenEnvFacts> {
   const endpoint = new Endpoint(envId, definition, network);
   await endpoint.checkAddress();
@@ -87,7 +87,7 @@ export function openEnvEnvironment(
   envId: string,
   definition: OpenEnvDefinition,
   facts: OpenEnvFacts,
-  network: RemoteNetwork,
+  network: OwnedNetwork,
 ): AnyEnvironment {
   const endpoint = new Endpoint(envId, definition, network);
   const transport: OpenEnvTransport =

@@ -9,7 +9,7 @@ import { invalidDefinition } from '../definitions/fault.ts';
 import { listsOf } from '../definitions/word-lists.ts';
 import type { OrsDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
-import type { RemoteNetwork } from './network.ts';
+import type { OwnedNetwork } from './network.ts';
 import { OrsService, RefusedCall } from './ors-service.ts';
 import {
   instructionOf,
@@ -44,7 +44,7 @@ interface State {
 export async function learnOrs(
   envId: string,
   definition: OrsDefinition,
-  network: RemoteNetwork,
+  network: OwnedNetwork,
 ): Promise<OrsFacts> {
   const endpoint = new Endpoint(envId, definition, network);
   await endpoint.checkAddress();
@@ -74,7 +74,7 @@ export function orsEnvironment(
   envId: string,
   definition: OrsDefinition,
   { tools, splits }: OrsFacts,
-  network: RemoteNetwork,
+  network: OwnedNetwork,
 ): AnyEnvironment {
   const endpoint = new Endpoint(envId, definition, network);
   const service = new OrsService(endpoint, definition.env_name);

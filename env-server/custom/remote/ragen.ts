@@ -15,7 +15,7 @@ import { closed, MAX_ACTIONS, MAX_STEPS, stepsSetting } from '../definitions/def
 import { invalidDefinition } from '../definitions/fault.ts';
 import type { RagenDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
-import type { RemoteNetwork } from './network.ts';
+import type { OwnedNetwork } from './network.ts';
 import { reading } from './reading.ts';
 import { seedOf } from './webhook.ts';
 
@@ -37,7 +37,7 @@ interface State extends AnsweredObservation {
 export async function learnRagen(
   envId: string,
   definition: RagenDefinition,
-  network: RemoteNetwork,
+  network: OwnedNetwork,
 ): Promise<RagenFacts> {
   const endpoint = new Endpoint(envId, definition, network);
   await endpoint.checkAddress();
@@ -66,7 +66,7 @@ export function ragenEnvironment(
   envId: string,
   definition: RagenDefinition,
   { document }: RagenFacts,
-  network: RemoteNetwork,
+  network: OwnedNetwork,
 ): AnyEnvironment {
   const endpoint = new Endpoint(envId, definition, network);
   const about = reading(endpoint, () => readDocument(document));

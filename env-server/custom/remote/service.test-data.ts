@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
 import { NetworkGuard } from './guard.ts';
-import { RemoteNetwork } from './network.ts';
+import { type OwnedNetwork, RemoteNetwork } from './network.ts';
 
 /** A request as a service got it. */
 export interface Received {
@@ -67,8 +67,8 @@ export async function listen(server: Server, port = 0): Promise<number> {
 }
 
 /** A network that may reach services on this machine. */
-export function localNetwork(t: Closing, remoteNetworks = '127.0.0.1'): RemoteNetwork {
+export function localNetwork(t: Closing, remoteNetworks = '127.0.0.1'): OwnedNetwork {
   const network = new RemoteNetwork(new NetworkGuard({ remoteHosts: '*', remoteNetworks }));
   t.teardown(() => network.close());
-  return network;
+  return { network, owner: 'me' };
 }

@@ -6,7 +6,7 @@ import { type AnsweredObservation, readOutcome, readSeen } from '../answer.ts';
 import { compileBehavior } from '../definitions/behavior.ts';
 import type { WebhookDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
-import type { RemoteNetwork } from './network.ts';
+import type { OwnedNetwork } from './network.ts';
 import { reading } from './reading.ts';
 
 interface State extends AnsweredObservation {
@@ -27,7 +27,7 @@ interface State extends AnsweredObservation {
 export function webhookEnvironment(
   envId: string,
   definition: WebhookDefinition,
-  network: RemoteNetwork,
+  network: OwnedNetwork,
 ): AnyEnvironment {
   const { spec, describe, accept, references } = compileBehavior(envId, definition);
   const endpoint = new Endpoint(envId, definition, network);

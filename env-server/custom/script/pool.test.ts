@@ -10,6 +10,9 @@ const settings = {
   outputLength: 10_000,
   valueBytes: 100_000,
 };
+/** A script of the owner `me` unless another is named. */
+const scriptIn = (pool: ScriptPool, name: string, source: string, owner = 'me') =>
+  pool.script({ name, source, owner });
 const STEP = '{"op":"step","state":{"n":1},"rng":[1,2,3,4]}';
 const counting =
   'function reset() { return { n: 0 }; } function step(s) { return { state: { n: s.n + 1 } }; } function observe(s) { return String(s.n); }';
@@ -31,7 +34,7 @@ async function codeOf(work: Promise<unknown>): Promise<string> {
 t.test('many calls at once all get their own answers', async t => {
   const pool = new ScriptPool(settings);
   t.teardown(() => pool.close());
-  const script = pool.script('test/Counting-v0', counting);
+  const script = scriptIn(pool, 'test/Counting-v0', counting);
   t.same(await pool.load(script), { valid_actions: false });
   const answers = await Promise.all(
     Array.from({ length: 200 }, (_, n) =>
@@ -47,8 +50,8 @@ t.test('many calls at once all get their own answers', async t => {
 t.test('a script that loops in all its sessions leaves a worker to the others', async t => {
   const pool = new ScriptPool({ ...settings, timeMs: 2000 });
   t.teardown(() => pool.close());
-  const looping = pool.script('test/Looping-v0', withStep('for (;;) {}'));
-  const good = pool.script('test/Counting-v0', counting);
+  const looping = scriptIn(pool, 'test/Looping-v0', withStep('for (;;) {}'));
+  const good = scriptIn(pool, 'test/Counting-v0', counting);
   await pool.call(good, STEP);
   let stopped = 0;
   const stops = Array.from({ length: 4 }, () =>
@@ -63,11 +66,25 @@ t.test('a script that loops in all its sessions leaves a worker to the others', 
   t.same(new Set(await Promise.all(stops)), new Set(['draining']));
 });
 
+t.test('many slow scripts of one owner leave the others their turns', async t => {
+  const pool = new ScriptPool({ ...settings, timeMs: 200 });
+  t.teardown(() => pool.close());
+  const mine = scriptIn(pool, 'me/Counting-v0', counting);
+  const theirs = Array.from({ length: 150 }, (_, i) =>
+    scriptIn(pool, `them/Slow${i}-v0`, withStep('for (;;) {}'), 'them'),
+  );
+  await pool.call(mine, STEP);
+  let answered = 0;
+  for (const script of theirs) codeOf(pool.call(script, STEP)).then(() => answered++);
+  for (let i = 0; i < 5; i++) await pool.call(mine, STEP);
+  t.ok(answered < 10, `five calls were answered before 10 of the other 150 were; ${answered} were`);
+});
+
 t.test('a call that cannot be told to stop is ended with its worker; the next one works', async t => {
   const pool = new ScriptPool({ ...settings, timeMs: 200 });
   t.teardown(() => pool.close());
-  const deaf = pool.script('test/Deaf-v0', withStep(DEAF));
-  const good = pool.script('test/Counting-v0', counting);
+  const deaf = scriptIn(pool, 'test/Deaf-v0', withStep(DEAF));
+  const good = scriptIn(pool, 'test/Counting-v0', counting);
   const stop = codeOf(pool.call(deaf, STEP));
   t.match(await pool.call(good, STEP), /^\{"n":2\}/);
   t.equal(await stop, 'script_limit');
@@ -78,19 +95,21 @@ t.test('a call that cannot be told to stop is ended with its worker; the next on
 t.test('a state nested too deep for the engine itself costs a call, not the pool', async t => {
   const pool = new ScriptPool(settings);
   t.teardown(() => pool.close());
-  const deep = pool.script(
+  const deep = scriptIn(
+    pool,
     'test/Deep-v0',
     withStep('let o = {}; for (let i = 0; i < 1e5; i++) o = { o }; return { state: o };'),
   );
   t.equal(await codeOf(pool.call(deep, STEP)), 'script_limit');
-  t.match(await pool.call(pool.script('test/Counting-v0', counting), STEP), /^\{"n":2\}/);
+  t.match(await pool.call(scriptIn(pool, 'test/Counting-v0', counting), STEP), /^\{"n":2\}/);
 });
 
 t.test('a script that keeps reaching its limits is paused for a while', async t => {
   let now = 0;
   const pool = new ScriptPool({ ...settings, timeMs: 100 }, () => now);
   t.teardown(() => pool.close());
-  const script = pool.script(
+  const script = scriptIn(
+    pool,
     'test/Sometimes-v0',
     withStep('if (state.n === 1) for (;;) {} return { state };'),
   );
@@ -113,7 +132,7 @@ t.test('a script whose calls end their worker again and again is paused for a wh
   t.teardown(() => process.off('worker', onWorker));
   const pool = new ScriptPool(settings);
   t.teardown(() => pool.close());
-  const script = pool.script('test/Fatal-v0', counting);
+  const script = scriptIn(pool, 'test/Fatal-v0', counting);
   for (let i = 0; i < 5; i++) t.equal(await codeOf(pool.call(script, STEP)), 'environment_fault');
   t.equal(await codeOf((async () => pool.call(script, STEP))()), 'too_many_requests');
   t.equal(workers, 5, 'no worker was started for the call that was refused');
@@ -131,7 +150,7 @@ t.test('a script that throws odd values leaves its worker to the others', async 
     'Promise.resolve(1)',
     '(() => { let a = []; for (let i = 0; i < 1e3; i++) a = [a]; return a; })()',
   ]) {
-    const script = pool.script('test/Odd-v0', withStep(`throw ${value};`));
+    const script = scriptIn(pool, 'test/Odd-v0', withStep(`throw ${value};`));
     t.equal(await codeOf(pool.call(script, STEP)), 'environment_fault', value);
   }
   t.equal(workers, 1);
@@ -140,7 +159,7 @@ t.test('a script that throws odd values leaves its worker to the others', async 
 t.test('faults of a script are told by its name', async t => {
   const pool = new ScriptPool(settings);
   t.teardown(() => pool.close());
-  const script = pool.script('test/Faulty-v0', withStep('throw new Error("no luck");'));
+  const script = scriptIn(pool, 'test/Faulty-v0', withStep('throw new Error("no luck");'));
   await t.rejects(pool.call(script, STEP), {
     code: 'environment_fault',
     message: /^test\/Faulty-v0: Error: no luck \(in step, line 1, column \d+\)$/,
@@ -151,7 +170,7 @@ t.test('more scripts than a worker keeps ready still work in turn', async t => {
   const pool = new ScriptPool({ ...settings, workers: 1 });
   t.teardown(() => pool.close());
   const scripts = Array.from({ length: 20 }, (_, i) =>
-    pool.script(`test/S${i}-v0`, counting.replace('s.n + 1', `s.n + ${i}`)),
+    scriptIn(pool, `test/S${i}-v0`, counting.replace('s.n + 1', `s.n + ${i}`)),
   );
   for (let round = 0; round < 2; round++) {
     const answers = await Promise.all(scripts.map(script => pool.call(script, STEP)));
@@ -181,11 +200,11 @@ t.test('a state or result outside the limits of JSON is a fault with pointer and
     __proto__: ['return { state, info: JSON.parse(`{"__proto__":1}`) };', /\/info\/__proto__ has a key/],
   };
   for (const [name, [body, message]] of Object.entries(hostile)) {
-    const script = pool.script('test/Hostile-v0', withStep(body));
+    const script = scriptIn(pool, 'test/Hostile-v0', withStep(body));
     await t.rejects(pool.call(script, STEP), { code: 'environment_fault', message }, name);
   }
-  const fine = pool.script('test/Fine-v0', withStep(`${nest(64)} return { state, info: o };`));
+  const fine = scriptIn(pool, 'test/Fine-v0', withStep(`${nest(64)} return { state, info: o };`));
   t.match(await pool.call(fine, STEP), /^\{"n":1\}\n/);
-  const halves = pool.script('test/Half-v0', withStep('return { state: "🧊"[0], info: { x: "🧊"[1] } };'));
+  const halves = scriptIn(pool, 'test/Half-v0', withStep('return { state: "🧊"[0], info: { x: "🧊"[1] } };'));
   t.match(await pool.call(halves, STEP), /^"\uFFFD"\n.*"x":"\uFFFD"/);
 });

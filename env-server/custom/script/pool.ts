@@ -1,5 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { Problem } from '../../problems.ts';
+import { type SlotGroup, Slots } from '../../scheduling/slots.ts';
 import { CircuitBreaker } from '../breaker.ts';
 import { compileEngine } from './engine.ts';
 import {
@@ -45,16 +46,24 @@ export class PooledScript {
   readonly id: number;
   readonly name: string;
   readonly source: string;
-  readonly queue: ScriptCall[] = [];
+  readonly slots: SlotGroup;
   readonly breaker: CircuitBreaker;
-  running = 0;
 
-  constructor(id: number, name: string, source: string, now: () => number) {
+  constructor(id: number, { name, source }: ScriptSource, slots: SlotGroup, now: () => number) {
     this.id = id;
     this.name = name;
     this.source = source;
+    this.slots = slots;
     this.breaker = new CircuitBreaker(now, TRIP_AFTER);
   }
+}
+
+export interface ScriptSource {
+  /** Id of the environment, for messages. */
+  readonly name: string;
+  readonly source: string;
+  /** The token that registered it. */
+  readonly owner: string;
 }
 
 interface Member {
@@ -69,38 +78,48 @@ interface Member {
 }
 
 /**
- * Runs scripts in worker threads, one call at a time in each. Scripts take turns, and none may occupy every worker:
- * one that loops holds up only itself. A call that does not stop when it is told to is ended together with its
- * worker, and only that call fails.
+ * Runs scripts in worker threads, one call at a time in each. Owners take turns, then the scripts of an owner. No script
+ * may occupy every worker, nor may an owner where others have scripts, too: one that loops holds up only itself. A call
+ * that does not stop at its limit is ended together with its worker, and only that call fails.
  */
 export class ScriptPool {
   readonly #settings: PoolSettings;
   readonly #now: () => number;
   readonly #members = new Set<Member>();
   readonly #idle: Member[] = [];
-  /** Scripts with calls that wait, in the order of their turns. */
-  readonly #turns = new Set<PooledScript>();
+  readonly #slots: Slots;
+  /** Slots of one script, or of one of several owners. */
+  readonly #share: number;
+  readonly #owners = new Set<string>();
   #scripts = 0;
   #closed = false;
   /** Workers that had to be ended. */
   kills = 0;
 
   constructor(settings: PoolSettings, now: () => number = performance.now.bind(performance)) {
+    const { workers } = settings;
     this.#settings = settings;
     this.#now = now;
+    this.#share = Math.max(1, workers - 1);
+    this.#slots = new Slots({
+      most: workers,
+      mostOfOwner: () => (this.#owners.size > 1 ? this.#share : workers),
+    });
   }
 
   /** Names a script; nothing runs until it is called. */
-  script(name: string, source: string): PooledScript {
-    return new PooledScript(++this.#scripts, name, source, this.#now);
+  script(source: ScriptSource): PooledScript {
+    const { owner } = source;
+    this.#owners.add(owner);
+    return new PooledScript(++this.#scripts, source, this.#slots.group(owner, this.#share), this.#now);
   }
 
   /**
-   * Loads a script and says what it declares.
+   * Loads a script and returns what it declares.
    * @throws Problem `environment_fault`, `script_limit`, `too_many_requests`
    */
   async load(script: PooledScript): Promise<{ valid_actions: boolean }> {
-    return JSON.parse(await this.#enqueue(script, undefined));
+    return JSON.parse(await this.#run(script, undefined));
   }
 
   /**
@@ -109,65 +128,42 @@ export class ScriptPool {
    * paused or too many calls wait
    */
   call(script: PooledScript, request: string): Promise<string> {
-    return this.#enqueue(script, request);
+    return this.#run(script, request);
   }
 
+  /** Ends the workers, and thereby what runs and waits. */
   async close(): Promise<void> {
     this.#closed = true;
-    for (const script of this.#turns) {
-      for (const call of script.queue.splice(0)) call.reject(stopped());
-    }
     await Promise.all([...this.#members].map(({ worker }) => worker.terminate()));
   }
 
-  #enqueue(script: PooledScript, request: string | undefined): Promise<string> {
+  async #run(script: PooledScript, request: string | undefined): Promise<string> {
     if (this.#closed) throw stopped();
-    const pause = script.breaker.enter();
+    const { name, slots, breaker } = script;
+    const pause = breaker.enter();
     if (pause > 0) {
       throw new Problem(
         'too_many_requests',
-        `${script.name} reached its limits or ended its worker ${TRIP_AFTER} times in a row and is paused for ${Math.ceil(pause / MS_PER_S)} s`,
+        `${name} reached its limits or ended its worker ${TRIP_AFTER} times in a row and is paused for ${Math.ceil(pause / MS_PER_S)} s`,
         { retryAfterSeconds: pause / MS_PER_S },
       );
     }
-    if (script.queue.length >= MAX_QUEUE_LENGTH) {
+    if (slots.waiting >= MAX_QUEUE_LENGTH) {
       throw new Problem(
         'too_many_requests',
-        `${script.name} has ${MAX_QUEUE_LENGTH} calls waiting, the most it may have`,
-        {
-          retryAfterSeconds: 1,
-        },
+        `${name} has ${MAX_QUEUE_LENGTH} calls waiting, the most it may have`,
+        { retryAfterSeconds: 1 },
       );
     }
-    return new Promise((resolve, reject) => {
-      script.queue.push({ script, request, resolve, reject });
-      this.#turns.add(script);
-      // Later, so that a trace of what an environment reads does not include this clock.
-      queueMicrotask(() => this.#dispatch());
-    });
-  }
-
-  #dispatch(): void {
-    while (!this.#closed) {
-      const call = this.#next();
-      if (!call) return;
-      const member = this.#idle.pop() ?? this.#hire();
-      this.#give(member, call);
+    // A worker is started after this pause, so that a trace of what an environment reads does not include its clock.
+    await slots.take();
+    if (this.#closed) {
+      slots.release();
+      throw stopped();
     }
-  }
-
-  /** The call whose turn it is, if there is a worker for it. */
-  #next(): ScriptCall | undefined {
-    if (this.#idle.length === 0 && this.#members.size >= this.#settings.workers) return undefined;
-    const share = Math.max(1, this.#settings.workers - 1);
-    for (const script of this.#turns) {
-      if (script.running >= share) continue;
-      const call = script.queue.shift() as ScriptCall;
-      this.#turns.delete(script);
-      if (script.queue.length > 0) this.#turns.add(script);
-      return call;
-    }
-    return undefined;
+    return new Promise((resolve, reject) =>
+      this.#give(this.#idle.pop() ?? this.#hire(), { script, request, resolve, reject }),
+    );
   }
 
   #hire(): Member {
@@ -211,7 +207,6 @@ export class ScriptPool {
     if (forget !== undefined) member.loaded.delete(forget);
     member.loaded.add(script.id);
     member.call = call;
-    script.running++;
     const message: WorkerRequest = {
       script: script.id,
       ...(known ? {} : { source: script.source }),
@@ -249,7 +244,6 @@ export class ScriptPool {
     member.worker.unref();
     this.#idle.push(member);
     if (call) this.#settle(call, reply);
-    this.#dispatch();
   }
 
   #settle({ script, resolve, reject }: ScriptCall, reply: WorkerReply): void {
@@ -280,14 +274,13 @@ export class ScriptPool {
         reject(new Problem('environment_fault', `${script.name}: the sandbox failed: ${error.message}`));
       }
     }
-    this.#dispatch();
   }
 
   #release(member: Member): ScriptCall | undefined {
     clearTimeout(member.watch);
     const { call } = member;
     member.call = undefined;
-    if (call) call.script.running--;
+    call?.script.slots.release();
     return call;
   }
 

@@ -44,8 +44,10 @@ const dice: ScriptDefinition = {
 };
 
 async function made(definition: ScriptDefinition): Promise<AnyEnvironment> {
-  const facts = await pool.load(pool.script('test/S-v0', sourceOf(definition)));
-  return scriptEnvironment('test/S-v0', definition, facts, pool);
+  const facts = await pool.load(
+    pool.script({ name: 'test/S-v0', source: sourceOf(definition), owner: 'me' }),
+  );
+  return scriptEnvironment('test/S-v0', definition, facts, 'me', pool);
 }
 
 async function begin(definition: ScriptDefinition, options: JsonObject = {}, seed = 1) {
@@ -126,7 +128,7 @@ t.test('answers of the wrong form are faults with a reason', async t => {
 t.test('definitions that contradict themselves are refused with where', async t => {
   const pointersOf = (more: Partial<ScriptDefinition>): (string | undefined)[] => {
     try {
-      scriptEnvironment('test/S-v0', { ...dice, ...more }, { valid_actions: false }, pool);
+      scriptEnvironment('test/S-v0', { ...dice, ...more }, { valid_actions: false }, 'me', pool);
       return [];
     } catch (error) {
       return ((error as Problem).violations ?? []).map(({ pointer }) => pointer);

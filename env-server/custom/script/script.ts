@@ -27,10 +27,11 @@ export function scriptEnvironment(
   envId: string,
   definition: ScriptDefinition,
   facts: ScriptFacts,
+  owner: string,
   pool: ScriptPool,
 ): AnyEnvironment {
   const { spec, describe, accept, references } = compileBehavior(envId, definition);
-  const script = pool.script(envId, sourceOf(definition));
+  const script = pool.script({ name: envId, source: sourceOf(definition), owner });
 
   async function ask<T>(
     request: string,

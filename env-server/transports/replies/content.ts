@@ -5,7 +5,7 @@ import compress from '@fastify/compress';
 import type { FastifyInstance } from 'fastify';
 import { Problem } from '../../problems.ts';
 import type { Lane } from '../../scheduling/fair-scheduler.ts';
-import { Slots } from '../../scheduling/slots.ts';
+import { type SlotGroup, Slots } from '../../scheduling/slots.ts';
 import { MAX_DEFINITION_PARTS, MAX_PARTS, parseJson } from './json.ts';
 
 /** Compressed bodies that are taken, by `Content-Encoding`. */
@@ -50,7 +50,7 @@ export function readJson(
   limitBytes: number,
   laneOf: (request: IncomingMessage) => Lane,
 ): void {
-  const slots = new Slots(MAX_DECODING);
+  const slots = new Slots({ most: MAX_DECODING });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {
     const encoding = request.headers['content-encoding']?.toLowerCase() ?? 'identity';
@@ -71,7 +71,8 @@ export function readJson(
     else {
       const { raw } = request;
       const decoding = { body, encoding, limitBytes, isLeft: () => raw.socket.destroyed };
-      decode(decoding, slots, laneOf(raw).client).then(plain => read(plain, () => slots.release()), done);
+      const slot = slots.group(laneOf(raw).client);
+      decode(decoding, slot).then(plain => read(plain, () => slot.release()), done);
     }
   });
 }
@@ -86,7 +87,7 @@ interface Decoding {
 }
 
 /** Decompresses a body. It keeps its slot until it is parsed: the caller releases it, unless this throws. */
-async function decode(decoding: Decoding, slots: Slots, client: string): Promise<Buffer> {
+async function decode(decoding: Decoding, slot: SlotGroup): Promise<Buffer> {
   const { body, encoding, limitBytes } = decoding;
   const decoder = Object.hasOwn(DECODERS, encoding) ? DECODERS[encoding] : undefined;
   if (!decoder) {
@@ -95,12 +96,12 @@ async function decode(decoding: Decoding, slots: Slots, client: string): Promise
       `the header content-encoding is ${JSON.stringify(encoding)}; bodies are taken as they are, or compressed with one of ${Object.keys(DECODERS).join(', ')}`,
     );
   }
-  await slots.take(client);
+  await slot.take();
   try {
     if (decoding.isLeft()) throw new Error('its client is gone');
     return await decoder(body, { maxOutputLength: limitBytes });
   } catch (error) {
-    slots.release();
+    slot.release();
     const { code, message } = error as NodeJS.ErrnoException;
     if (code === 'ERR_BUFFER_TOO_LARGE') {
       throw new Problem(

@@ -485,6 +485,7 @@ class OpenEnvDefinition(_OpenEnvDefinitionRequired, total=False):
 
     headers: dict[str, str | OpenEnvDefinitionHeaders2]
     timeout_ms: int
+    connections: int
     title: str
     description: str
     tags: list[str]
@@ -521,6 +522,7 @@ class OrsDefinition(_OrsDefinitionRequired, total=False):
 
     headers: dict[str, str | OrsDefinitionHeaders2]
     timeout_ms: int
+    connections: int
     env_name: str
     split: str
     title: str
@@ -601,6 +603,7 @@ class RagenDefinition(_RagenDefinitionRequired, total=False):
 
     headers: dict[str, str | RagenDefinitionHeaders2]
     timeout_ms: int
+    connections: int
     config: dict[str, Any]
     wrappers: list[RagenDefinitionWrappers]
     title: str
@@ -1190,6 +1193,7 @@ class WebhookDefinition(_WebhookDefinitionRequired, total=False):
     actions: list[Any]
     headers: dict[str, str | WebhookDefinitionHeaders2]
     timeout_ms: int
+    connections: int
     capabilities: WebhookDefinitionCapabilities
 
 

@@ -1,0 +1,72 @@
+import t from 'tap';
+import { type SlotGroup, Slots } from './slots.ts';
+
+/** Takes slots and notes who had one, in order. */
+function taking() {
+  const order: string[] = [];
+  const take = (group: SlotGroup, name: string) => group.take().then(() => order.push(name));
+  return { order, take };
+}
+
+const settled = () => new Promise(resolve => setImmediate(resolve));
+
+t.test('slots are bounded, and owners take turns with what waits', async t => {
+  const slots = new Slots({ most: 2 });
+  const [a, b, c] = ['a', 'b', 'c'].map(owner => slots.group(owner));
+  const { order, take } = taking();
+  const all = Promise.all([
+    ...['a1', 'a2', 'a3', 'a4', 'a5'].map(name => take(a, name)),
+    ...['b1', 'b2'].map(name => take(b, name)),
+  ]);
+  await settled();
+  t.same(order, ['a1', 'a2']);
+  for (let i = 0; i < 5; i++) a.release();
+  await all;
+  t.same(order, ['a1', 'a2', 'a3', 'b1', 'a4', 'b2', 'a5']);
+  for (let i = 0; i < 2; i++) b.release();
+  await Promise.all([take(c, 'c1'), take(c, 'c2')]);
+  t.equal(order.length, 9, 'what was given back can be taken');
+});
+
+t.test('groups of an owner share its turns, and none has more slots than its limit', async t => {
+  const slots = new Slots({ most: 3 });
+  const { order, take } = taking();
+  const a1 = slots.group('a', 1);
+  const a2 = slots.group('a', 1);
+  const b = slots.group('b');
+  for (const name of ['1', '2', '3']) void take(a1, name);
+  void take(a2, 'x');
+  await settled();
+  t.same(order, ['1', 'x'], 'the third slot is left free');
+  void take(b, 'b');
+  await settled();
+  t.same(order, ['1', 'x', 'b']);
+  a1.release();
+  await settled();
+  t.same(order, ['1', 'x', 'b', '2']);
+});
+
+t.test('an owner leaves slots to those who come later', async t => {
+  const slots = new Slots({ most: 4, mostOfOwner: free => 1 * free });
+  const { order, take } = taking();
+  const a = slots.group('a');
+  for (let i = 0; i < 9; i++) void take(a, 'a');
+  await settled();
+  t.equal(order.length, 2, 'no more slots than stay free');
+  void take(slots.group('b'), 'b');
+  void take(slots.group('c'), 'c');
+  await settled();
+  t.same(order.slice(2), ['b', 'c']);
+});
+
+t.test('a wait ends in time, and what waits behind it is served', async t => {
+  const slots = new Slots({ most: 1 });
+  const a = slots.group('a');
+  t.equal(await a.take(), true);
+  const first = a.take(20);
+  t.equal(await first, false);
+  t.equal(a.waiting, 0);
+  const later = a.take(60_000);
+  a.release();
+  t.equal(await later, true);
+});
