@@ -184,7 +184,9 @@ t.test('listed words and actions are described, and the random player draws from
 
 t.test('lists that do not fit the definition are refused with where', async t => {
   const refused = (definition: ScriptDefinition, message: RegExp) =>
-    t.throws(() => scriptEnvironment('test/S-v0', definition, { valid_actions: false }, pool), { message });
+    t.throws(() => scriptEnvironment('test/S-v0', definition, { valid_actions: false }, 'me', pool), {
+      message,
+    });
   refused({ ...guess, actions: ['1', 'x'.repeat(21)] }, /actions\/1: is not an action of the action space/);
   refused({ ...dice, actions: ['Roll'] }, /actions: .* a discrete space has the names/);
   // Characters of three bytes each: fewer characters than bytes are allowed.
