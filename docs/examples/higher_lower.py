@@ -68,6 +68,8 @@ ROUTES = {"/reset": reset, "/step": step, "/close": close}
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # The reply leaves in two segments, headers and body; Nagle's algorithm would hold back the second for 40 ms.
+    disable_nagle_algorithm = True
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
