@@ -2,7 +2,16 @@ import t from 'tap';
 import { lacksPython, PYTHON, PYTHON_MS } from '../../test/python.test-data.ts';
 import { runPackageTests } from './scripts/run-tests.ts';
 
-const skip = lacksPython('gymnasium', 'numpy', 'httpx', 'websockets', 'PIL', 'pytest');
+const skip = lacksPython(
+  'gymnasium',
+  'numpy',
+  'httpx',
+  'websockets',
+  'PIL',
+  'pytest',
+  'starlette',
+  'uvicorn',
+);
 
 t.test('ragen-env passes its tests, Gymnasium’s checks among them', { skip, timeout: PYTHON_MS }, async t => {
   const { code, text } = await runPackageTests(PYTHON);

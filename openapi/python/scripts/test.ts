@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { runPackageTests } from './run-tests.ts';
 import { PROJECT, virtualEnvironment } from './venv.ts';
 
-const python = virtualEnvironment('--editable', `${PROJECT}[gymnasium,fast]`, 'pytest', 'mypy');
+const python = virtualEnvironment('--editable', `${PROJECT}[gymnasium,fast,serve]`, 'pytest', 'mypy');
 execFileSync(python, ['-m', 'mypy', 'src/ragen_env', 'tests'], {
   cwd: PROJECT,
   stdio: 'inherit',

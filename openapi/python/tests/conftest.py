@@ -28,7 +28,7 @@ class Server:
 
     def __init__(self, command: list[str], data: Path):
         self.folder = data
-        self._command = [*command, "--data", str(data), "--log-level", "silent"]
+        self._command = [*command, "--data", str(data), "--log-level", "silent", "--remote-networks", "127.0.0.1/32"]
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
 

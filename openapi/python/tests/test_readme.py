@@ -18,4 +18,4 @@ def test_examples_run(base_url: str, monkeypatch: pytest.MonkeyPatch, title: str
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6

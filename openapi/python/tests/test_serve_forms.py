@@ -1,0 +1,190 @@
+"""What ``ragen-env serve`` derives from an environment: the forms of observations and actions, and the definition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from ragen_env.service.definition import Overrides, derive
+from ragen_env.service.forms import InvalidAction, NoForm, drawing_of, json_of, space_actions, text_of
+from ragen_env.service.worlds import UnusableWorld, World, WorldSource
+
+
+@pytest.mark.parametrize(
+    "value,text",
+    [
+        ("as it is", "as it is"),
+        (np.int64(3), "3"),
+        (2.0 / 3, "0.6667"),
+        (np.array([3, 1, 4]), "3 1 4"),
+        (np.array([[1.5, 2], [3, float("inf")]]), "1.5 2\n3 inf"),
+        (np.arange(8).reshape(2, 2, 2), "0,1 2,3\n4,5 6,7"),
+        (np.zeros((2, 1, 1, 2), int), "0,0\n\n0,0"),
+        ({"at": np.array([1, 2]), "map": np.eye(2, dtype=int), "say": "hi"}, "at: 1 2\nmap:\n  1 0\n  0 1\nsay: hi"),
+        ((1, True, None), "1 true none"),
+        (["a", {"b": 1}], "0: a\n1: b: 1"),
+    ],
+)
+def test_observations_have_a_text_form(value: Any, text: str) -> None:
+    assert text_of(value) == text
+
+
+def test_values_without_a_form_are_refused() -> None:
+    with pytest.raises(NoForm, match="a value of type object has no text form"):
+        text_of(object())
+    with pytest.raises(NoForm, match="a value of type object has no form in JSON"):
+        json_of({"a": object()})
+    assert json_of([float("nan"), np.float32("inf"), np.array([1.5, np.nan])]) == [None, None, [1.5, None]]
+
+
+def test_drawings_keep_what_a_terminal_highlights() -> None:
+    assert drawing_of("  (Right)\nS\x1b[41mF\x1b[0mF\n") == "  (Right)\nS[F]F"
+
+
+@pytest.mark.parametrize(
+    "space,kind,good,bad",
+    [
+        (spaces.Discrete(3, start=-1), "Discrete", ["-1", "1", 0], ["2", 7, "left", None, True]),
+        (spaces.Text(5, charset="ab"), "Text", ["ab"], [3, None]),
+        (spaces.MultiDiscrete([3, 2]), "Json", [[2, 1]], [[2, 2], [1], "up", None, [[1]]]),
+        (spaces.MultiBinary(2), "Json", [[0, 1]], [[0, 2], [0]]),
+        (spaces.Box(-1, 1, (2,)), "Json", [[0.5, -1]], [[2, 0], [0], [None, 0], "x"]),
+        (
+            spaces.Dict({"x": spaces.Discrete(2), "name": spaces.Text(3)}),
+            "Json",
+            [{"x": 1, "name": "abc"}],
+            [{"x": 2, "name": "abc"}, {"x": 1}, []],
+        ),
+        (spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (1,))]), "Json", [[1, [0.5]]], [[2, [0.5]], [1]]),
+    ],
+)
+def test_actions_have_a_written_form(space: spaces.Space[Any], kind: str, good: list[Any], bad: list[Any]) -> None:
+    form = space_actions(space)
+    assert form.space["type"] == kind
+    for action in [*form.examples, *good]:
+        if kind != "Text":
+            assert space.contains(form.member(action)), action
+    for action in bad:
+        with pytest.raises(InvalidAction):
+            form.member(action)
+
+
+def test_spaces_without_a_form_are_refused() -> None:
+    with pytest.raises(NoForm, match="have no written form"):
+        space_actions(spaces.Graph(spaces.Discrete(2), None))
+
+
+class Corridor(gymnasium.Env[Any, Any]):
+    """Walk to the end.
+
+    ## Details
+
+    Nobody's prompt needs this.
+    """
+
+    action_space = spaces.Discrete(2)
+    observation_space = spaces.Dict({"at": spaces.Discrete(4)})
+    action_names = ["Back", "On"]
+    max_episode_steps = 7
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.at = int(self.np_random.integers(2))
+        return {"at": self.at}, self._info()
+
+    def step(self, action: Any) -> Any:
+        self.at = max(0, self.at + (1 if action else -1))
+        return {"at": self.at}, float(self.at == 3), self.at == 3, False, self._info()
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": np.array([self.at > 0, True], np.int8)}
+
+
+def definition(make: Callable[..., Any], overrides: Overrides = Overrides()) -> dict[str, Any]:
+    return derive(WorldSource(make), "http://127.0.0.1:1", 10, overrides).definition
+
+
+def test_a_definition_is_derived() -> None:
+    assert definition(Corridor) == {
+        "kind": "remote",
+        "protocol": "webhook",
+        "url": "http://127.0.0.1:1",
+        "title": "Corridor",
+        "instruction": "Walk to the end.",
+        "description": "Walk to the end.\n\n## Details\n\nNobody's prompt needs this.",
+        "max_episode_steps": 7,
+        "action_space": {"type": "Discrete", "names": ["Back", "On"]},
+        "example_action": "Back",
+        "observation_max_length": 10_000,
+        "timeout_ms": 12_000,
+        "capabilities": {"seed": True, "valid_actions": True},
+    }
+    told = definition(Corridor, Overrides("A corridor", "Go on.", 3, False))
+    assert (told["title"], told["instruction"], told["max_episode_steps"]) == ("A corridor", "Go on.", 3)
+    assert told["capabilities"]["seed"] is False
+
+
+def test_legal_actions_come_from_the_mask_and_success_from_the_reward() -> None:
+    world = WorldSource(Corridor).make()
+    reply = world.reset(1)
+    assert reply["valid_actions"] == (["On"] if reply["observation"]["structured"]["at"] == 0 else ["Back", "On"])
+    while not reply.get("terminated"):
+        reply = world.step("On")
+    assert reply["info"] == {"success": True} and reply["observation"]["text"] == "at: 3"
+
+
+class Forgetful(Corridor):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        observation, info = super().reset()
+        self.at = int(np.random.default_rng().integers(1000))
+        return {"at": self.at}, info
+
+
+def test_seeds_are_off_where_an_environment_does_not_keep_them() -> None:
+    derived = derive(WorldSource(Forgetful), "http://127.0.0.1:1", 10, Overrides())
+    assert derived.definition["capabilities"]["seed"] is False
+    assert any("The same seed gave two different episodes" in note for note in derived.notes)
+
+
+class Plain:
+    def reset(self) -> str:
+        return "begin"
+
+    def step(self, action: str) -> dict[str, Any]:
+        return {"observation": {"text": action, "structured": {"n": np.int64(1)}}, "reward": 1, "terminated": True}
+
+
+def test_plain_classes_name_their_actions() -> None:
+    with pytest.raises(UnusableWorld, match='give the class `actions = \\["Higher", "Lower"\\]`'):
+        definition(Plain)
+    source = WorldSource(Plain, example_actions=["guess 5"])
+    assert derive(source, "http://x", 1, Overrides()).definition["action_space"] == {"type": "Text", "max_length": 2000}
+    assert source.make().step("guess 7") == {
+        "observation": {"text": "guess 7", "structured": {"n": 1}},
+        "reward": 1.0,
+        "terminated": True,
+        "truncated": False,
+        "info": {"success": True},
+    }
+    with pytest.raises(UnusableWorld, match="takes no seed"):
+        derive(source, "http://x", 1, Overrides(seed=True))
+    with pytest.raises(UnusableWorld, match="an action occurs twice"):
+        World(Plain(), WorldSource(Plain, actions=["Up", "up"]))
+
+
+class Pixels(Corridor):
+    def _info(self) -> dict[str, Any]:
+        return {}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros((210, 160, 3), np.uint8), {}
+
+
+def test_observations_too_large_for_a_text_are_refused_at_the_start() -> None:
+    with pytest.raises(UnusableWorld, match="an observation of Pixels takes .* wrap the environment"):
+        definition(Pixels)
