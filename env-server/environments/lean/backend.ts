@@ -80,19 +80,31 @@ export function verdictOnAxioms(proved: Verdict, messages: readonly LeanMessage[
     : { status: 'rejected', messages: [`the proof rests on ${others.join(', ')}`] };
 }
 
-/** A message of Lean's, as its REPL and Kimina's server give it. */
+/** A message of Lean's, as its REPL, Kimina's server and `lean --json` give it. */
 export interface LeanMessage {
   readonly severity?: string;
   readonly data?: string;
   readonly message?: string;
+  /** Where it begins; lines are counted from 1. */
+  readonly pos?: { readonly line: number } | null;
 }
 
-/** The verdict that Lean's messages amount to: goals left over are no error. */
-export function verdictOf(messages: readonly LeanMessage[], sorries: readonly unknown[]): Verdict {
+/**
+ * The verdict that Lean's messages about the source of a theorem with tactics amount to. Goals of the theorem itself may
+ * be left over: Lean says so at the statement's own `by`. Those of a proof within a tactic may not.
+ */
+export function verdictOf(
+  theorem: Theorem,
+  messages: readonly LeanMessage[],
+  sorries: readonly unknown[],
+): Verdict {
+  const lastLine = sourceOf(theorem, []).trimEnd().split('\n').length;
   const texts = messages.map(({ data, message }) => data ?? message ?? '');
-  const errors = messages.flatMap(({ severity }, index) => (severity === 'error' ? [texts[index]] : []));
-  const blocking = errors.filter(text => !text.toLowerCase().includes('unsolved goals'));
-  if (blocking.length > 0) return { status: 'rejected', messages: blocking };
+  const errors = messages.flatMap(({ severity, pos }, index) =>
+    severity === 'error' ? [{ text: texts[index], line: pos?.line ?? Number.POSITIVE_INFINITY }] : [],
+  );
+  const blocking = errors.filter(({ text, line }) => !text.startsWith('unsolved goals') || line > lastLine);
+  if (blocking.length > 0) return { status: 'rejected', messages: blocking.map(({ text }) => text) };
   if (sorries.length > 0 || texts.some(text => /declaration uses .sorry/.test(text)))
     return { status: 'rejected', messages: ['sorry is no proof'] };
   return { status: errors.length > 0 ? 'accepted' : 'proved', messages: texts };

@@ -26,7 +26,7 @@ export function kiminaBackend(url: string, timeoutMs: number): Backend {
       const code = sourceOf(theorem, tactics);
       const reply = await ask(address, timeoutMs, theorem.name, code);
       if ('status' in reply) return reply;
-      const verdict = verdictOf(reply.messages ?? [], reply.sorries ?? []);
+      const verdict = verdictOf(theorem, reply.messages ?? [], reply.sorries ?? []);
       if (verdict.status !== 'proved') return verdict;
       const again = await ask(
         address,

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
-import { axiomsCommand, sourceOf, verdictOnAxioms } from './backend.ts';
+import { axiomsCommand, type LeanMessage, sourceOf, verdictOf, verdictOnAxioms } from './backend.ts';
 import { readStatement } from './imitation/statement.ts';
 import { lean } from './lean.ts';
 import { REPL_COMMAND_VARIABLE, ReplProcess, stopRepls } from './repl.ts';
@@ -194,7 +194,13 @@ t.test('a Kimina server checks the whole proof', async t => {
                           ]
                         : []),
                     ]
-                  : [{ severity: 'error', data: 'unsolved goals\n⊢ True' }],
+                  : [
+                      {
+                        severity: 'error',
+                        pos: { line: code.includes('within') ? 4 : 3 },
+                        data: 'unsolved goals\n⊢ True',
+                      },
+                    ],
             },
       },
     ],
@@ -211,6 +217,7 @@ t.test('a Kimina server checks the whole proof', async t => {
     ['exact sorryAx _', -1.1, 'rejected'],
     ['set_option warn.sorry false in rfl', -1.1, 'rejected'],
     ['rfl hidden', -1.1, 'rejected'],
+    ['have : False := by skip -- within', -1.1, 'rejected'],
     ['skip', 0.9, 'accepted'],
     ['rfl', 10.9, 'proved'],
   ];
@@ -220,7 +227,7 @@ t.test('a Kimina server checks the whole proof', async t => {
     t.equal(result.info.status, status);
     state = result.state;
   }
-  t.equal(requests.length, 8, 'what is no tactic is not sent; what is proved is asked about twice');
+  t.equal(requests.length, 9, 'what is no tactic is not sent; what is proved is asked about twice');
   t.match(requests.at(-1), {
     url: '/api/check',
     body: {
@@ -271,7 +278,7 @@ process.stdin.on('data', chunk => {
     }
     last = cmd;
     if (cmd.includes('bad')) messages.push({ severity: 'error', data: 'no' });
-    else if (!cmd.includes('rfl') && !cmd.includes('import')) messages.push({ severity: 'error', data: 'unsolved goals' });
+    else if (!cmd.includes('rfl') && !cmd.includes('import')) messages.push({ severity: 'error', pos: { line: cmd.includes('within') ? 2 : 1 }, data: 'unsolved goals' });
     const text = JSON.stringify({ env: count++, messages, sorries: cmd.includes('cheat') ? [{}] : undefined }, null, 1);
     process.stdout.write(text.slice(0, 5));
     setTimeout(() => process.stdout.write(text.slice(5) + '\\n\\n'), 2);
@@ -292,13 +299,13 @@ t.test('a REPL process checks one proof after the other and is begun anew when i
     proof: [],
   };
   const verdicts = await Promise.all(
-    [['skip'], ['rfl'], ['bad'], ['cheat rfl'], ['rfl hidden']].map(tactics =>
+    [['skip'], ['rfl'], ['bad'], ['cheat rfl'], ['rfl hidden'], ['have h := by within']].map(tactics =>
       repl.check(theorem, tactics, 5000),
     ),
   );
   t.same(
     verdicts.map(verdict => verdict.status),
-    ['accepted', 'proved', 'rejected', 'rejected', 'rejected'],
+    ['accepted', 'proved', 'rejected', 'rejected', 'rejected', 'rejected'],
   );
   t.match(verdicts[1].messages[0], /^env 0 pid/, 'the header is read once');
   t.same(verdicts[4].messages, ['the proof rests on sorryAx']);
@@ -317,6 +324,28 @@ t.test('a REPL process checks one proof after the other and is begun anew when i
     name: 'BackendFailed',
     message: /does not start/,
   });
+});
+
+t.test('only goals of the theorem itself may be left over', async t => {
+  const theorem = {
+    name: 't',
+    informal: '',
+    header: 'import A\nopen B',
+    statement: 'theorem t\n  (p : Prop) : p := by',
+    proof: [],
+  };
+  const left = (line?: number) => ({
+    severity: 'error',
+    data: 'unsolved goals\np : Prop\n⊢ p',
+    ...(line !== undefined && { pos: { line } }),
+  });
+  const status = (...messages: LeanMessage[]) => verdictOf(theorem, messages, []).status;
+  t.equal(status(left(5)), 'accepted', 'the statement ends in line 5');
+  t.equal(status(left(6)), 'rejected', 'a proof within the first tactic');
+  t.equal(status(left(5), left(6)), 'rejected');
+  t.equal(status(left()), 'rejected', 'it may be anywhere');
+  t.equal(status({ ...left(5), data: 'linarith failed\nunsolved goals' }), 'rejected');
+  t.equal(status(), 'proved');
 });
 
 t.test('a proof rests on nothing but the axioms of Lean’s own logic', async t => {

@@ -101,11 +101,12 @@ export class ReplProcess {
         this.#headers.set(header, env);
       }
     }
-    const cmd = sourceOf({ ...theorem, header: '' }, tactics);
+    const bare = { ...theorem, header: '' };
+    const cmd = sourceOf(bare, tactics);
     const reply = await this.#ask({ cmd, ...(env !== undefined && { env }) }, deadline);
     if (reply === 'timeout') return { status: 'timeout', messages: ['no answer in time'] };
     if (reply.message !== undefined) return { status: 'rejected', messages: [reply.message] };
-    const verdict = verdictOf(reply.messages ?? [], reply.sorries ?? []);
+    const verdict = verdictOf(bare, reply.messages ?? [], reply.sorries ?? []);
     if (verdict.status !== 'proved') return verdict;
     const axioms = await this.#ask({ cmd: axiomsCommand(theorem.statement), env: reply.env }, deadline);
     if (axioms === 'timeout') return { status: 'timeout', messages: ['no answer in time'] };
