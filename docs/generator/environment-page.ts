@@ -2,6 +2,7 @@ import type { AnyEnvironment, Picture } from '../../env-server/environments/core
 import { resolveConfig, resolveOptions } from '../../env-server/environments/core/settings.ts';
 import type { Space } from '../../env-server/environments/core/space.ts';
 import { gymnasiumSpace } from '../../env-server/environments/core/space-documents.ts';
+import { BUILT_IN } from '../../env-server/environments/registry.ts';
 import type { Json } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
 import { block, code, decimal, percent, schemaTable, table } from './markdown.ts';
@@ -25,9 +26,11 @@ export function pictureName(environment: AnyEnvironment): string {
   return `${PICTURES}/${shortName(environment)}.png`;
 }
 
-/** The name of an environment in paths of files, e.g. `frozenlake`. */
-export function shortName(environment: AnyEnvironment): string {
-  return environment.spec.id.replace(/-v\d+$/, '').toLowerCase();
+/** The name of an environment in paths of files, e.g. `frozenlake`; older versions keep theirs, e.g. `lean-v0`. */
+export function shortName({ spec }: AnyEnvironment): string {
+  const name = (id: string) => id.replace(/-v\d+$/, '');
+  const newest = BUILT_IN.find(other => name(other.spec.id) === name(spec.id));
+  return (newest?.spec.id === spec.id ? name(spec.id) : spec.id).toLowerCase();
 }
 
 /** The state that the page shows. */

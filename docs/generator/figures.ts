@@ -26,6 +26,7 @@ const EPISODES: { readonly [id: string]: Choice } = {
   'Bandit-v0': { seed: 0, boardHeight: 215 },
   'Countdown-v0': { seed: 0, boardHeight: 160 },
   'DeepCoder-v0': { seed: 0, boardHeight: 240 },
+  'Lean-v1': { seed: 0, boardHeight: 300 },
   'Lean-v0': { seed: 0, boardHeight: 300 },
   'MetaMathQA-v0': { seed: 0, boardHeight: 150 },
   'SearchQA-v0': { seed: 0, boardHeight: 110 },

@@ -7,7 +7,7 @@ import { countdown } from './countdown/countdown.ts';
 import { deepCoder } from './deepcoder/deepcoder.ts';
 import { frozenLake } from './frozenlake/frozenlake.ts';
 import { game2048 } from './game2048/game2048.ts';
-import { lean } from './lean/lean.ts';
+import { lean, leanV0 } from './lean/lean.ts';
 import { metaMathQa } from './metamathqa/metamathqa.ts';
 import { rubiksCube } from './rubikscube/rubikscube.ts';
 import { searchQa } from './searchqa/searchqa.ts';
@@ -17,7 +17,7 @@ import { staticQa } from './staticqa/staticqa.ts';
 import { sudoku } from './sudoku/sudoku.ts';
 import { webshop } from './webshop/webshop.ts';
 
-/** The environments that come with the server, in the order of their listing. */
+/** The environments that come with the server, in the order of their listing; of several versions the newest first. */
 export const BUILT_IN: readonly AnyEnvironment[] = [
   sokoban,
   frozenLake,
@@ -33,6 +33,7 @@ export const BUILT_IN: readonly AnyEnvironment[] = [
   searchQa,
   webshop,
   lean,
+  leanV0,
   deepCoder,
 ];
 

@@ -10,35 +10,27 @@ import {
   type Transition,
 } from '../core/environment.ts';
 import type { ObservationSpaces } from '../core/space.ts';
-import { COUNT, charactersOf, choice, dict, LINES, list } from '../core/spaces.ts';
+import { COUNT, choice, dict, list } from '../core/spaces.ts';
 import type { Backend, Theorem, Verdict } from './backend.ts';
-import {
-  configSchema,
-  isImitation,
-  type LeanConfig,
-  type LeanOptions,
-  MAX_STEPS,
-  optionsSchema,
-} from './config.ts';
+import { isImitation, type LeanConfig, type LeanOptions } from './config.ts';
 import { imitationBackend } from './imitation/imitation.ts';
 import { LeanError } from './imitation/parser.ts';
 import { readStatement, showGoal } from './imitation/statement.ts';
 import { kiminaBackend } from './kimina.ts';
 import { replBackend } from './repl.ts';
-import { drawTheorem, openStatement, readTheorem, TOPICS } from './theorems.ts';
+import {
+  CHARSET,
+  MAX_OBSERVATION_LENGTH,
+  MAX_TACTIC_LENGTH,
+  REWARDS,
+  type Rewards,
+  specOf,
+  type Version,
+} from './spec.ts';
+import { drawTheorem, openStatement, readTheorem } from './theorems.ts';
 
-const REWARD_STEP = -0.1;
-const REWARD_ACCEPTED = 1;
-const REWARD_REJECTED = -1;
-const REWARD_PROVED = 10;
-const REWARD_TIMEOUT = -1;
-const REWARD_CAP = -2;
-const MAX_TACTIC_LENGTH = 2000;
 const MAX_TACTICS = 200;
 const SHOWN_CHARS = 1500;
-const MAX_OBSERVATION_LENGTH = 1_000_000;
-/** What theorems and tactics of the imitation are written with. */
-const CHARSET = charactersOf(LINES, 'ℕℤ∀∃∧∨¬→↔⊢≤≥≠×∣⟨⟩λ↦·←▸∎αβγ₁₂₃⁻¹²³…–’“”');
 
 export type LeanState = {
   readonly theorem: {
@@ -66,37 +58,7 @@ export type LeanState = {
   readonly goals?: readonly string[];
 };
 
-/** Lean-v0: proofs tactic by tactic. */
-export const lean = {
-  spec: {
-    id: 'Lean-v0',
-    title: 'Theorem proving in Lean',
-    description: [
-      'A theorem is proved tactic by tactic. Every action is one tactic, which is checked behind the ones accepted so far; what is rejected is not kept, and what is left to prove is shown again. Goals that are left over are no error.',
-      '',
-      `Rewards add up: ${REWARD_STEP} for every step, +${REWARD_ACCEPTED} for an accepted tactic, ${REWARD_REJECTED} for a rejected one, +${REWARD_PROVED} when the theorem is proved, ${REWARD_TIMEOUT} when Lean gives no answer in time, ${REWARD_CAP} more when \`max_steps\` ends the episode. An accepted tactic is a valid action, any other is not.`,
-      '',
-      'Without Lean, an imitation of a part of it checks proofs (`backend: imitation`, the default): an approximation for tests and first steps. It accepts less than Lean does, so rewards can differ from Lean’s; train and compare with `kimina` or `repl` when Lean’s verdicts matter. The imitation understands propositional logic and arithmetic over ℕ and ℤ with the tactics intro, exact, refine, apply, assumption, constructor, left, right, exfalso, contradiction, trivial, rcases, obtain, cases, have, by_contra, by_cases, rw, rfl, clear, norm_num, decide, ring, omega, linarith and (switched on) tauto. A Kimina Lean server or a local REPL checks all of Lean; a proof counts when it rests on nothing but the axioms of Lean’s own logic (`propext`, `Classical.choice`, `Quot.sound`). `info` has `status` and `messages`.',
-      '',
-      'Set by the operator: `RAGEN_LEAN_HOSTS` names the hosts of Kimina servers next to the loopback ones, `RAGEN_LEAN_API_KEY` their key; `RAGEN_LEAN_REPL` is the command that starts the REPL, `RAGEN_LEAN_REPL_DIR` its folder.',
-    ].join('\n'),
-    tags: ['theorem proving', 'mathematics', 'text'],
-    configSchema,
-    optionsSchema,
-    presets: Object.fromEntries(TOPICS.map(topic => [topic, { topic }])),
-    observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: MAX_TACTIC_LENGTH, charset: CHARSET },
-    observationFormats: ['text', 'structured'],
-    rewardRange: [REWARD_STEP + REWARD_REJECTED + REWARD_CAP, REWARD_STEP + REWARD_ACCEPTED + REWARD_PROVED],
-    knownOptimum: {
-      success: 1,
-      source: 'every generated theorem comes with a proof; reference policy `oracle`',
-    },
-    maxEpisodeSteps: MAX_STEPS,
-    exampleAction: 'intro h',
-    history: [{ version: 0, change: 'First version.' }],
-  },
-
+const SHARED = {
   describe: ({ backend }: LeanConfig) => ({
     instruction: `Prove the theorem in Lean 4, one tactic at a time. Accepted tactics are kept, rejected ones are not.${isImitation(backend) ? ' Only propositional logic and simple arithmetic are needed.' : ''}`,
     actionFormat: 'one tactic, e.g. intro h',
@@ -156,17 +118,6 @@ export const lean = {
     };
   },
 
-  step(state: LeanState, action: Json): Transition<LeanState> | Promise<Transition<LeanState>> {
-    if (state.feedback.status === 'proved' || state.steps >= state.max_steps) return over(state);
-    const tactic = typeof action === 'string' ? action.trim() : '';
-    const refused = refusal(tactic, state);
-    if (refused) return judge(state, tactic, { status: 'rejected', messages: [refused] });
-    const verdict = backendOf(state).check(state.theorem, [...state.tactics, tactic]);
-    return verdict instanceof Promise
-      ? verdict.then(given => judge(state, tactic, given))
-      : judge(state, tactic, verdict);
-  },
-
   observe(state: LeanState, format: ObservationFormat): Json {
     const { theorem, tactics, steps, max_steps, feedback } = state;
     const goals = goalsOf(state);
@@ -198,7 +149,18 @@ export const lean = {
         Array.from({ length: count }, () => rng.choice(COMMON)),
     },
   },
-} satisfies Environment<LeanConfig, LeanState>;
+} satisfies Partial<Environment<LeanConfig, LeanState>>;
+
+/** Lean-v1: proofs tactic by tactic. */
+export const lean = environmentOf(1);
+
+/** Lean-v0: the same with RAGEN's rewards. */
+export const leanV0 = environmentOf(0);
+
+function environmentOf(version: Version): Environment<LeanConfig, LeanState> {
+  const rewards = REWARDS[version];
+  return { ...SHARED, spec: specOf(version), step: (state, action) => step(rewards, state, action) };
+}
 
 const STATUS_WORDS = {
   accepted: 'accepted',
@@ -223,6 +185,21 @@ const COMMON = [
   'by_contra k',
   'cases h',
 ];
+
+function step(
+  rewards: Rewards,
+  state: LeanState,
+  action: Json,
+): Transition<LeanState> | Promise<Transition<LeanState>> {
+  if (state.feedback.status === 'proved' || state.steps >= state.max_steps) return over(state);
+  const tactic = typeof action === 'string' ? action.trim() : '';
+  const refused = refusal(tactic, state);
+  if (refused) return judge(rewards, state, tactic, { status: 'rejected', messages: [refused] });
+  const verdict = backendOf(state).check(state.theorem, [...state.tactics, tactic]);
+  return verdict instanceof Promise
+    ? verdict.then(given => judge(rewards, state, tactic, given))
+    : judge(rewards, state, tactic, verdict);
+}
 
 /** What is wrong with a tactic before it is tried; undefined when nothing is. */
 function refusal(tactic: string, { tactics, checker }: LeanState): string | undefined {
@@ -267,22 +244,14 @@ function goalsOf({ goals, feedback }: Pick<LeanState, 'goals' | 'feedback'>): re
   return feedback.status === 'start' || feedback.status === 'accepted' ? feedback.messages : [];
 }
 
-function judge(state: LeanState, tactic: string, verdict: Verdict): Transition<LeanState> {
+function judge(rewards: Rewards, state: LeanState, tactic: string, verdict: Verdict): Transition<LeanState> {
   const { status } = verdict;
   const accepted = status === 'accepted' || status === 'proved';
   const proved = status === 'proved';
   const steps = state.steps + 1;
   const capped = !proved && steps >= state.max_steps;
-  const reward =
-    REWARD_STEP +
-    {
-      accepted: REWARD_ACCEPTED,
-      proved: REWARD_ACCEPTED,
-      rejected: REWARD_REJECTED,
-      timeout: REWARD_TIMEOUT,
-    }[status] +
-    (proved ? REWARD_PROVED : 0) +
-    (capped ? REWARD_CAP : 0);
+  const { step, proof, cap } = rewards;
+  const reward = step + rewards[status] + (proved ? proof : 0) + (capped ? cap : 0);
   return {
     state: {
       ...state,

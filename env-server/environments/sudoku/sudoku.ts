@@ -16,8 +16,8 @@ const REWARD_RIGHT = 1;
 const REWARD_LEGAL = 0.5;
 const REWARD_SOLVED = 10;
 const REWARD_INVALID = -0.1;
-/** A right number that is overwritten gives back what it earned, so that a cell cannot be farmed. */
-const REWARD_UNDONE = -1;
+/** Between a wrong number and the right one of a cell: a cell earns the same on every way to what it holds. */
+const REWARD_CORRECTED = REWARD_RIGHT - REWARD_LEGAL;
 
 export const sudoku: Environment<SudokuConfig, SudokuState> = {
   spec: {
@@ -30,7 +30,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
       'A placement is refused when it lies off the board, names a number that does not exist, touches a given, or repeats a number in a row, column or box.',
       '',
       `Rewards: +${REWARD_RIGHT} for the number of the solution, +${REWARD_LEGAL} for another legal number in an empty cell, ${REWARD_INVALID} for a refused placement, +${REWARD_SOLVED} more when the board is solved.`,
-      'Overwriting one wrong number by another earns 0, a right one by a wrong one −1, and repeating what stands there 0.',
+      `A cell earns the same on every way: overwriting a wrong number by the right one earns +${REWARD_CORRECTED}, a right one by a wrong one −${REWARD_CORRECTED}, one wrong number by another 0, and repeating what stands there 0.`,
       `The episode is cut after ${STEPS_PER_BLANK} placements for each empty cell, or after \`max_steps\`.`,
       '',
       '`info` has `blanks` (empty cells) and, for a refused placement, `reason`.',
@@ -46,7 +46,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
     observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
     actionSpace: { type: 'Text', minLength: 1, maxLength: 64, charset: LINES },
     observationFormats: ['text', 'grid', 'structured'],
-    rewardRange: [REWARD_UNDONE, REWARD_RIGHT + REWARD_SOLVED],
+    rewardRange: [-REWARD_CORRECTED, REWARD_RIGHT + REWARD_SOLVED],
     knownOptimum: { success: 1, source: 'exact search, reference policy `optimal`' },
     maxEpisodeSteps: STEPS_PER_BLANK * Math.floor(BLANK_SHARES.hard * 16 * 16),
     exampleAction: 'place 3 at row 1 col 2',
@@ -153,9 +153,9 @@ const EXAMPLE = { row: 1, col: 2, number: 3 };
 
 function worth(old: number, number: number, right: number): number {
   if (old === number) return 0;
-  if (number === right) return REWARD_RIGHT;
-  if (old === 0) return REWARD_LEGAL;
-  return old === right ? REWARD_UNDONE : 0;
+  if (old === 0) return number === right ? REWARD_RIGHT : REWARD_LEGAL;
+  if (number === right) return REWARD_CORRECTED;
+  return old === right ? -REWARD_CORRECTED : 0;
 }
 
 /** A solved board stays as it is. */

@@ -23,6 +23,7 @@ const KINDS: { readonly [id: string]: string } = {
   'ALFWorld-v0': 'household',
   'SearchQA-v0': 'searched-question',
   'WebShop-v0': 'shop-page',
+  'Lean-v1': 'proof',
   'Lean-v0': 'proof',
   'DeepCoder-v0': 'program',
 };

@@ -1,0 +1,72 @@
+import type { EnvironmentSpec } from '../core/environment.ts';
+import { charactersOf, LINES } from '../core/spaces.ts';
+import type { Verdict } from './backend.ts';
+import { configSchema, MAX_STEPS, optionsSchema } from './config.ts';
+import { TOPICS } from './theorems.ts';
+
+export const MAX_TACTIC_LENGTH = 2000;
+export const MAX_OBSERVATION_LENGTH = 1_000_000;
+/** What theorems and tactics of the imitation are written with. */
+export const CHARSET = charactersOf(LINES, 'ℕℤ∀∃∧∨¬→↔⊢≤≥≠×∣⟨⟩λ↦·←▸∎αβγ₁₂₃⁻¹²³…–’“”');
+
+export type Version = 0 | 1;
+
+/** What is added up for a step: its own price, that of the tactic's verdict, and that of how the episode ends. */
+export interface Rewards extends Readonly<Record<Verdict['status'], number>> {
+  readonly step: number;
+  readonly proof: number;
+  /** `max_steps` ends the episode. */
+  readonly cap: number;
+}
+
+/**
+ * By version. RAGEN pays for accepted tactics, so that one that does nothing, repeated, returns more than a proof. Since
+ * version 1 every tactic costs the same: of two episodes the one with a proof returns more, of two proofs the shorter one.
+ */
+export const REWARDS: { readonly [version in Version]: Rewards } = {
+  0: { step: -0.1, accepted: 1, proved: 1, rejected: -1, timeout: -1, proof: 10, cap: -2 },
+  1: { step: -0.1, accepted: 0, proved: 0, rejected: 0, timeout: 0, proof: 10, cap: 0 },
+};
+
+const RULES: { readonly [version in Version]: string } = {
+  0: `Rewards are RAGEN’s, and add up: ${REWARDS[0].step} for every step, +${REWARDS[0].accepted} for an accepted tactic, ${REWARDS[0].rejected} for a rejected one, +${REWARDS[0].proof} when the theorem is proved, ${REWARDS[0].timeout} when Lean gives no answer in time, ${REWARDS[0].cap} more when \`max_steps\` ends the episode. Accepted tactics that lead nowhere pay, too: an episode that repeats one returns more than a proof. Train on \`Lean-v1\`.`,
+  1: `Every step costs ${-REWARDS[1].step}, and the proof pays ${REWARDS[1].proof}. An accepted tactic pays nothing of its own: it may lead nowhere. \`Lean-v0\` keeps RAGEN’s rule, which pays for it.`,
+};
+
+/** What Lean-v0 and Lean-v1 say of themselves. */
+export function specOf(version: Version): EnvironmentSpec {
+  const { step, proof, cap, ...verdicts } = REWARDS[version];
+  return {
+    id: `Lean-v${version}`,
+    title: version === 0 ? 'Theorem proving in Lean, RAGEN’s rewards' : 'Theorem proving in Lean',
+    description: [
+      'A theorem is proved tactic by tactic. Every action is one tactic, which is checked behind the ones accepted so far; what is rejected is not kept, and what is left to prove is shown again. Goals that are left over are no error.',
+      '',
+      `${RULES[version]} An accepted tactic is a valid action, any other is not.`,
+      '',
+      'Without Lean, an imitation of a part of it checks proofs (`backend: imitation`, the default): an approximation for tests and first steps. It accepts less than Lean does, so rewards can differ from Lean’s; train and compare with `kimina` or `repl` when Lean’s verdicts matter. The imitation understands propositional logic and arithmetic over ℕ and ℤ with the tactics intro, exact, refine, apply, assumption, constructor, left, right, exfalso, contradiction, trivial, rcases, obtain, cases, have, by_contra, by_cases, rw, rfl, clear, norm_num, decide, ring, omega, linarith and (switched on) tauto. A Kimina Lean server or a local REPL checks all of Lean; a proof counts when it rests on nothing but the axioms of Lean’s own logic (`propext`, `Classical.choice`, `Quot.sound`). `info` has `status` and `messages`.',
+      '',
+      'Set by the operator: `RAGEN_LEAN_HOSTS` names the hosts of Kimina servers next to the loopback ones, `RAGEN_LEAN_API_KEY` their key; `RAGEN_LEAN_REPL` is the command that starts the REPL, `RAGEN_LEAN_REPL_DIR` its folder.',
+    ].join('\n'),
+    tags: ['theorem proving', 'mathematics', 'text'],
+    configSchema,
+    optionsSchema,
+    presets: Object.fromEntries(TOPICS.map(topic => [topic, { topic }])),
+    observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: MAX_TACTIC_LENGTH, charset: CHARSET },
+    observationFormats: ['text', 'structured'],
+    rewardRange: [step + Math.min(...Object.values(verdicts)) + cap, step + verdicts.proved + proof],
+    knownOptimum: {
+      success: 1,
+      source: 'every generated theorem comes with a proof; reference policy `oracle`',
+    },
+    maxEpisodeSteps: MAX_STEPS,
+    exampleAction: 'intro h',
+    history: HISTORY.slice(0, version + 1),
+  };
+}
+
+const HISTORY = [
+  { version: 0, change: 'First version.' },
+  { version: 1, change: 'Accepted and rejected tactics cost the same; only the proof pays.' },
+];

@@ -1,0 +1,160 @@
+import t from 'tap';
+import type { Json, JsonObject } from '../../shared/json.ts';
+import { Random } from '../../shared/random.ts';
+import type { AnyEnvironment } from './core/environment.ts';
+import { resolveConfig, resolveOptions } from './core/settings.ts';
+import { deepCoder, stopSandboxes } from './deepcoder/deepcoder.ts';
+import { BUILT_IN } from './registry.ts';
+
+/** No episode without success may return as much as one with success: else a policy learns not to finish. */
+
+t.teardown(stopSandboxes);
+
+const SEEDS = [0, 1, 2, 3];
+/** Where chance pays. */
+const CHANCES = Array.from({ length: 64 }, (_, seed) => seed);
+const MAX_STEPS = 400;
+/** Levels that the players of this test come to the end of. */
+const CONFIGS: { readonly [id: string]: JsonObject } = {
+  'Game2048-v0': { preset: 'small' },
+  'Sudoku-v0': { size: 9, difficulty: 'hard' },
+};
+/** Valid actions that loops and the greedy player try in a state. */
+const MAX_ACTIONS = 12;
+/** Success pays by chance, and its mean counts. */
+const BY_CHANCE = new Set(['Bandit-v0']);
+/** Rules that others set and that are kept as they are; their pages say so. */
+const KEPT = new Set(['Lean-v0']);
+/** Answers that parse somewhere and solve nothing, next to those that an environment names. */
+const NO_OPS: readonly Json[] = ['', 'nonsense', 'look', 'have k : True := trivial', 'r1 c1', 1, 2, 3, 4];
+
+type Chooser = (state: Json, step: number, rng: Random) => Json | undefined | Promise<Json | undefined>;
+
+interface Played {
+  readonly success: boolean;
+  readonly returned: number;
+}
+
+async function begin(environment: AnyEnvironment, seed: number) {
+  const rng = Random.fromSeed(seed);
+  const state = await environment.reset(
+    resolveConfig(environment, CONFIGS[environment.spec.id] ?? {}),
+    rng,
+    resolveOptions(environment),
+  );
+  return { rng, state };
+}
+
+/** An episode, ended where the player has no action. */
+async function play(environment: AnyEnvironment, seed: number, choose: Chooser): Promise<Played> {
+  const { rng, state: first } = await begin(environment, seed);
+  const own = Random.fromSeed(seed + 1000);
+  let state = first;
+  let returned = 0;
+  let success = false;
+  for (let step = 0; step < MAX_STEPS; step++) {
+    const action = await choose(state, step, own);
+    if (action === undefined) break;
+    const result = await environment.step(state, action, rng);
+    returned += result.reward;
+    success = result.info.success === true;
+    state = result.state;
+    if (result.terminated || result.truncated) break;
+  }
+  return { success, returned };
+}
+
+/** Takes the action that pays most now and does not succeed. */
+const greedy =
+  (environment: AnyEnvironment): Chooser =>
+  async (state, _step, rng) => {
+    let best: { action: Json; reward: number } | undefined;
+    for (const action of actionsOf(environment, state, rng)) {
+      const { reward, info, terminated } = await environment.step(state, action, Random.fromState(rng.state));
+      if (info.success || (terminated && best)) continue;
+      if (!best || reward > best.reward) best = { action, reward };
+    }
+    return best?.action;
+  };
+
+function actionsOf(environment: AnyEnvironment, state: Json, rng: Random): Json[] {
+  const valid = rng.shuffle([...(environment.validActions?.(state) ?? [])]);
+  return [...valid.slice(0, MAX_ACTIONS), ...named(environment)];
+}
+
+function named({ spec }: AnyEnvironment): Json[] {
+  const { actionSpace } = spec;
+  const names = 'labels' in actionSpace && Array.isArray(actionSpace.labels) ? actionSpace.labels : [];
+  return [...(names as Json[]), spec.exampleAction, ...NO_OPS];
+}
+
+/** Ways to play without an end: one action for ever, two in turn, at random, and greedily. */
+async function wanderers(environment: AnyEnvironment, seed: number): Promise<Chooser[]> {
+  const { state } = await begin(environment, seed);
+  const actions = actionsOf(environment, state, Random.fromSeed(seed));
+  const random = environment.references?.random;
+  const turns = actions.slice(0, MAX_ACTIONS).flatMap((a, i) => actions.slice(i + 1, i + 3).map(b => [a, b]));
+  return [
+    ...actions.map(
+      (action): Chooser =>
+        () =>
+          action,
+    ),
+    ...turns.map(
+      (pair): Chooser =>
+        (_state, step) =>
+          pair[step % 2],
+    ),
+    async (now, _step, rng) => (await random?.plan(now, 1, rng))?.[0],
+    greedy(environment),
+  ];
+}
+
+async function successes(environment: AnyEnvironment): Promise<number[]> {
+  const found: number[] = [];
+  const { random: _, ...experts } = environment.references ?? {};
+  for (const seed of BY_CHANCE.has(environment.spec.id) ? CHANCES : SEEDS) {
+    for (const { plan } of Object.values(experts)) {
+      const { success, returned } = await play(
+        environment,
+        seed,
+        async (state, _step, rng) => (await plan(state, 1, rng))[0],
+      );
+      if (success || BY_CHANCE.has(environment.spec.id)) found.push(returned);
+    }
+  }
+  return found;
+}
+
+/** The most that an episode without success returned. */
+async function bestWithoutSuccess(environment: AnyEnvironment): Promise<number> {
+  let best = Number.NEGATIVE_INFINITY;
+  for (const seed of SEEDS) {
+    for (const choose of await wanderers(environment, seed)) {
+      const { success, returned } = await play(environment, seed, choose);
+      if (!success) best = Math.max(best, returned);
+    }
+  }
+  return best;
+}
+
+for (const environment of BUILT_IN) {
+  const { id } = environment.spec;
+  t.test(`${id} pays less for every episode without success`, async t => {
+    if (environment === (deepCoder as AnyEnvironment)) {
+      const condition = await deepCoder.condition();
+      if (!condition.isolated) return t.comment(`skipped: ${condition.summary}`);
+    }
+    const best = await bestWithoutSuccess(environment);
+    const found = await successes(environment);
+    t.ok(found.length > 0, 'an expert succeeds');
+    const least = BY_CHANCE.has(id) ? mean(found) : Math.min(...found);
+    if (KEPT.has(id)) t.ok(best > least, `${best} without success, ${least} with it: a rule that is kept`);
+    else t.ok(best < least, `${best} without success, ${least} with it`);
+    return undefined;
+  });
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
