@@ -1,4 +1,4 @@
-import { background, now, SLICE_MS, scheduler } from '../../scheduling/fair-scheduler.ts';
+import { background, type Lane, now, SLICE_MS, scheduler } from '../../scheduling/fair-scheduler.ts';
 import type { MaybePromise } from './maybe-promise.ts';
 
 /**
@@ -17,10 +17,12 @@ export function atOnce<T>(parts: Sliced<T>): T {
 
 /**
  * The result: at once where one slice is enough, else later, with others having their turn between slices. The slices
- * count as time of the connection that the work is for.
+ * count as time of the connection that the work is for: the current one, unless another is given.
  */
-export function inScheduledSlices<T>(parts: Sliced<T>): MaybePromise<T> {
-  const lane = scheduler.current ?? background;
+export function inScheduledSlices<T>(
+  parts: Sliced<T>,
+  lane: Lane = scheduler.current ?? background,
+): MaybePromise<T> {
   if (scheduler.mayCompute(lane)) {
     const last = slice(parts);
     if (last.done) return last.value;

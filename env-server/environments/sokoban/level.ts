@@ -8,7 +8,7 @@ import type { SokobanConfig, SokobanOptions, Symbols } from './config.ts';
 import { drawLevel, type Level } from './generator.ts';
 import type { SearchBudget } from './reverse.ts';
 import { FLOOR, type SokobanState, TARGET, WALL } from './rules.ts';
-import { solve } from './solver.ts';
+import { SearchTooLarge, solve } from './solver.ts';
 
 /** Attempts before others have their turn on the event loop: about a millisecond. */
 const ATTEMPTS_AT_A_TIME = 10;
@@ -19,6 +19,8 @@ const BOX = '$';
 const BOX_ON_TARGET = '*';
 /** States that all searches for one room may visit: four tries at the greatest search, about a second. */
 const MAX_SEARCH_STATES = 1_200_000;
+/** Memory of the search for a solution, in which that many states of eight boxes fit. */
+const MAX_SOLUTION_BYTES = 48 * 2 ** 20;
 
 /**
  * @throws InvalidOptions when the layout is no room
@@ -58,7 +60,7 @@ function* randomLevel(config: SokobanConfig, rng: Random): Sliced<Level> {
     if (attempt % ATTEMPTS_AT_A_TIME === ATTEMPTS_AT_A_TIME - 1) yield;
     if (!level || !isInSplit(levelKey(level), config.split)) continue;
     if (shortest === 0 && longest === undefined) return level;
-    const solution = yield* solve({ ...level, targets: boxes }, level.player, level.boxes, longest, budget);
+    const solution = yield* solutionWithin(level, longest, budget);
     if (solution && solution.length >= shortest) return level;
   }
   const lengths = shortest > 0 || longest !== undefined ? ' with a solution of the wanted length' : '';
@@ -66,6 +68,26 @@ function* randomLevel(config: SokobanConfig, rng: Random): Sliced<Level> {
     '/num_boxes',
     `found no ${rows} × ${cols} room with ${boxes} boxes${lengths} in reasonable time; ask for fewer boxes, a larger room or other lengths`,
   );
+}
+
+/** A shortest solution, where one is found within the moves, the budget and the memory. */
+function* solutionWithin(
+  level: Level,
+  moves: number | undefined,
+  budget: SearchBudget,
+): Sliced<number[] | undefined> {
+  const { player, boxes } = level;
+  try {
+    return yield* solve({ ...level, targets: boxes.length }, player, boxes, {
+      moves,
+      budget,
+      bytes: MAX_SOLUTION_BYTES,
+    });
+  } catch (error) {
+    if (!(error instanceof SearchTooLarge)) throw error;
+    budget.states = 0;
+    return undefined;
+  }
 }
 
 /** What makes a room the same: walls, targets and boxes up to the symmetries of the board, wherever the player stands. */
