@@ -16,7 +16,7 @@ const SMALL_BYTES = 2 ** 20;
 /** Memory of a search that is larger: a million states of twenty boxes. */
 const LARGE_BYTES = 64 * 2 ** 20;
 /** Large searches under way, of all clients together; clients take turns with those that wait. */
-const largeSearches = new Slots(2);
+const largeSearches = new Slots({ most: 2 });
 
 /** Of each room: the best direction of the states met so far. */
 const directionsOf = new WeakMap<Room, Map<string, number>>();
@@ -60,11 +60,12 @@ async function solutionOf({ room, player, boxes }: SokobanState): Promise<number
   } catch (error) {
     if (!(error instanceof SearchTooLarge)) throw error;
   }
-  await largeSearches.take(lane.client);
+  const turn = largeSearches.group(lane.client);
+  await turn.take();
   try {
     return await inScheduledSlices(solve(room, player, boxes, { bytes: LARGE_BYTES }), lane);
   } finally {
-    largeSearches.release();
+    turn.release();
   }
 }
 
