@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { outliveReaders } from '../shared/log-output.ts';
+import { printableLines } from '../shared/printable.ts';
 import { ENV_SERVER } from '../shared/program.ts';
 import { VERSION } from '../shared/version.ts';
 import {
@@ -183,6 +184,6 @@ try {
   outliveReaders();
   await command().parseAsync();
 } catch (error) {
-  console.error(`ragen-env-server: ${(error as Error).message}`);
+  console.error(printableLines(`ragen-env-server: ${(error as Error).message}`));
   process.exit(1);
 }

@@ -1,6 +1,7 @@
 import pino, { type Logger } from 'pino';
 import type { LogLevel } from './log.ts';
 import { LogOutput } from './log-output.ts';
+import { printable } from './printable.ts';
 
 const LEVELS: { readonly [level: number]: string } = {
   20: 'debug',
@@ -25,21 +26,11 @@ export function readLogLine(line: string): LogText | undefined {
     const record = JSON.parse(line) as { level?: unknown; msg?: unknown; err?: { message?: unknown } };
     if (typeof record.level !== 'number') return undefined;
     const message = [record.msg, record.err?.message].filter(part => typeof part === 'string');
-    const text = withoutControls(
-      `${LEVELS[record.level] ?? record.level}: ${[...new Set(message)].join(': ')}`,
-    );
+    const text = printable(`${LEVELS[record.level] ?? record.level}: ${[...new Set(message)].join(': ')}`);
     return { text, isWarning: record.level >= WARNING };
   } catch {
     return undefined;
   }
-}
-
-/** Messages have words of clients and services in them, which must neither steer a terminal nor pass for other lines. */
-function withoutControls(text: string): string {
-  return text.replace(
-    /[\p{Cc}\p{Zl}\p{Zp}]/gu,
-    character => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
 }
 
 let output: LogOutput | undefined;

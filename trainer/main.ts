@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander';
 import { LOG_LEVEL_VARIABLE, LOG_LEVELS } from '../shared/log.ts';
 import { outliveReaders } from '../shared/log-output.ts';
+import { printableLines } from '../shared/printable.ts';
 import { ENV_SERVER, TRAINER } from '../shared/program.ts';
 import { VERSION } from '../shared/version.ts';
 
@@ -222,7 +223,8 @@ try {
   await program.parseAsync();
 } catch (error) {
   const { ConfigError } = await import('../shared/config.ts');
-  console.error(error instanceof ConfigError ? error.message : `ragen: ${(error as Error).message}`);
+  const { message } = error as Error;
+  console.error(printableLines(error instanceof ConfigError ? message : `ragen: ${message}`));
   process.exitCode = 1;
   // What still runs, such as a thread or a read that never ends, must not keep a failed program alive.
   setTimeout(() => process.exit(), LONGEST_EXIT_MS).unref();

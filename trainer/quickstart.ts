@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { basename, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
+import { printableLines } from '../shared/printable.ts';
 import type { ChildProgram } from './commands/processes/child-process.ts';
 import { startEnvServer } from './commands/processes/env-server-process.ts';
 import { INTERRUPTED_STATUS } from './commands/processes/stop-signal.ts';
@@ -137,6 +138,6 @@ const program = new Command('npm start --')
 try {
   await program.parseAsync();
 } catch (error) {
-  console.error(`quickstart: ${(error as Error).message}`);
+  console.error(printableLines(`quickstart: ${(error as Error).message}`));
   process.exitCode = 1;
 }

@@ -2,6 +2,7 @@ import { rmSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { printableLines } from '../../shared/printable.ts';
 import { type App, createApp } from '../app.ts';
 import { type FolderLock, holdFolder } from '../persistence/lock.ts';
 import { stopperOf } from '../stopping.ts';
@@ -104,6 +105,6 @@ async function hangUp({ server }: App): Promise<void> {
 }
 
 function fail(error: unknown): void {
-  console.error(`ragen-env-server: ${(error as Error).message}`);
+  console.error(printableLines(`ragen-env-server: ${(error as Error).message}`));
   process.exit(1);
 }

@@ -1,3 +1,4 @@
+import { printable } from '../../shared/printable.ts';
 import type { Schemas } from './operations.ts';
 
 /** The server answered with a problem document. */
@@ -12,7 +13,9 @@ export class ServerProblem extends Error {
   constructor(server: string, operation: string, problem: Schemas['Problem'], retryAfterMs?: number) {
     const where = (problem.errors ?? []).map(error => ` ${error.pointer}: ${error.detail}.`).join('');
     super(
-      `${server} answered ${operation} with ${problem.status} ${problem.code}: ${problem.detail}${where}`,
+      printable(
+        `${server} answered ${operation} with ${problem.status} ${problem.code}: ${problem.detail}${where}`,
+      ),
     );
     this.name = 'ServerProblem';
     this.server = server;
@@ -38,7 +41,7 @@ export class ConnectionFailed extends Error {
   constructor(server: string, what: string, cause?: unknown) {
     const reason =
       cause instanceof Error ? `: ${cause.message || (cause as NodeJS.ErrnoException).code}` : '';
-    super(`${server}: ${what}${reason}`, { cause });
+    super(printable(`${server}: ${what}${reason}`), { cause });
     this.name = 'ConnectionFailed';
     this.server = server;
   }
@@ -71,7 +74,9 @@ export class BadReply extends Error {
 
   constructor(server: string, operation: string, what: string) {
     super(
-      `${server} answered ${operation} with something that is no reply: ${what}; is it an environment server?`,
+      printable(
+        `${server} answered ${operation} with something that is no reply: ${what}; is it an environment server?`,
+      ),
     );
     this.name = 'BadReply';
     this.server = server;

@@ -1,12 +1,15 @@
 import { BadReply, ServerProblem } from './errors.ts';
 import type { Operation, OperationResult, Request, Schemas } from './operations.ts';
 
+/** Greatest size of a reward, as the contract has it: sums of episodes and of their squares stay finite. */
+const MAX_REWARD = 1e12;
+
 /** What one request of a batch came to. */
 export type BatchReply = OperationResult<Operation> | ServerProblem;
 
 /**
  * The replies of a batch in the order of its requests.
- * @throws BadReply when the value is no batch result or answers another number of requests
+ * @throws BadReply when the value is no batch result, answers another number of requests or holds a result of another form
  */
 export function readBatch(server: string, requests: readonly Request[], value: unknown): BatchReply[] {
   const results = (value as Schemas['BatchResult'] | null)?.results;
@@ -17,18 +20,69 @@ export function readBatch(server: string, requests: readonly Request[], value: u
       `${Array.isArray(results) ? results.length : 'no'} results for ${requests.length} requests`,
     );
   }
-  return results.map((entry, i) => {
-    if (entry.ok) return entry.result as OperationResult<Operation>;
-    if ('error' in entry && isProblem(entry.error)) {
-      return new ServerProblem(server, requests[i].op, entry.error);
+  return results.map((entry: Partial<Schemas['BatchResult']['results'][0]> | null, i) => {
+    const { op } = requests[i];
+    if (entry?.ok === true && 'result' in entry) return checkedResult(server, op, entry.result);
+    if (entry?.ok === false && 'error' in entry && isProblem(entry.error)) {
+      return new ServerProblem(server, op, entry.error);
     }
-    throw new BadReply(server, 'batch', JSON.stringify(entry));
+    throw new BadReply(server, 'batch', excerpt(entry));
   });
+}
+
+/**
+ * The result of an operation, looked at as far as training depends on it: a reward that is no number would spoil every update
+ * after it.
+ * @throws BadReply naming the field
+ */
+export function checkedResult<O extends Operation>(
+  server: string,
+  op: O,
+  result: unknown,
+): OperationResult<O> {
+  if (op === 'create') {
+    const { sessions, ...session } = fieldsOf(server, op, result);
+    const all: readonly unknown[] = Array.isArray(sessions) ? sessions : [session];
+    for (const one of all) {
+      const { session_id } = fieldsOf(server, op, one);
+      if (typeof session_id === 'string') continue;
+      throw new BadReply(server, op, `session_id must be a text, got ${excerpt(session_id)}`);
+    }
+  }
+  if (op === 'step') {
+    const { reward, terminated, truncated, info } = fieldsOf(server, op, result);
+    if (typeof reward !== 'number' || !(Math.abs(reward) <= MAX_REWARD)) {
+      const got = typeof reward === 'number' ? String(reward) : excerpt(reward);
+      throw new BadReply(
+        server,
+        op,
+        `reward must be a number from -${MAX_REWARD} to ${MAX_REWARD}, got ${got}`,
+      );
+    }
+    for (const [name, value] of Object.entries({ terminated, truncated })) {
+      if (typeof value === 'boolean') continue;
+      throw new BadReply(server, op, `${name} must be true or false, got ${excerpt(value)}`);
+    }
+    fieldsOf(server, op, info);
+  }
+  return result as OperationResult<O>;
+}
+
+function fieldsOf(server: string, op: string, value: unknown): { readonly [name: string]: unknown } {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { ...value };
+  throw new BadReply(server, op, `${excerpt(value)} in the place of an object`);
+}
+
+const EXCERPT_LENGTH = 200;
+
+function excerpt(value: unknown): string {
+  return (JSON.stringify(value) ?? 'nothing').slice(0, EXCERPT_LENGTH);
 }
 
 /** A value that has what every problem document has. */
 export function isProblem(value: unknown): value is Schemas['Problem'] {
-  return (
-    typeof value === 'object' && value !== null && 'code' in value && 'status' in value && 'detail' in value
-  );
+  if (typeof value !== 'object' || value === null) return false;
+  const { code, status, detail, errors = [] } = value as { readonly [name: string]: unknown };
+  const texts = [code, detail].every(text => typeof text === 'string') && typeof status === 'number';
+  return texts && Array.isArray(errors) && errors.every(error => typeof error === 'object' && error !== null);
 }

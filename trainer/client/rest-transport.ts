@@ -9,7 +9,7 @@ import {
 } from './operations.ts';
 import { failureOf, openHttp } from './platform.ts';
 import type { HttpConnections, HttpReply, HttpSettings } from './platform-contract.ts';
-import { type BatchReply, isProblem, readBatch } from './reply.ts';
+import { type BatchReply, checkedResult, isProblem, readBatch } from './reply.ts';
 
 /** Browsers keep as many connections as they like, for as long as they like. */
 export type RestTransportSettings = HttpSettings;
@@ -92,7 +92,7 @@ export class RestTransport {
       body: asBody ? rest : undefined,
       key: request.key,
     };
-    return (await this.#send(message, signal)) as OperationResult<O>;
+    return checkedResult(this.#server, request.op, await this.#send(message, signal));
   }
 
   /** Many requests in one; each gets its result or its error, in order. @throws like {@link exchange} */

@@ -11,7 +11,7 @@ import {
 import { type Operation, type OperationResult, type Request, type Schemas, toItem } from './operations.ts';
 import { afterReading, openSocket, repeat } from './platform.ts';
 import type { Socket } from './platform-contract.ts';
-import { type BatchReply, isProblem, readBatch } from './reply.ts';
+import { type BatchReply, checkedResult, isProblem, readBatch } from './reply.ts';
 import { pause, type RetryPolicy, retryDelay } from './retry.ts';
 
 export interface WebSocketTransportSettings {
@@ -77,7 +77,7 @@ export class WebSocketTransport {
 
   /** @throws ServerProblem, ConnectionFailed, ReplyTimeout, BadReply, ServerUnavailable, ClientClosed */
   async exchange<O extends Operation>(request: Request<O>): Promise<OperationResult<O>> {
-    return (await this.#send(request.op, toItem(request))) as OperationResult<O>;
+    return checkedResult(this.#server, request.op, await this.#send(request.op, toItem(request)));
   }
 
   /** Many requests in one frame; each gets its result or its error, in order. @throws like {@link exchange} */
@@ -173,16 +173,14 @@ export class WebSocketTransport {
 
   #receive(text: string): void {
     this.#heard = true;
-    let frame: Schemas['ReplyFrame'];
-    try {
-      frame = JSON.parse(text) as Schemas['ReplyFrame'];
-    } catch {
+    const frame = frameOf(text);
+    if (frame === undefined) {
       this.#drop(new BadReply(this.#server, 'a frame', text.slice(0, EXCERPT_LENGTH)));
       return;
     }
     const pending = this.#settle(Number(frame.id));
     if (!pending) {
-      if (frame.id === null && !frame.ok) {
+      if (frame.id === null && !frame.ok && isProblem(frame.error)) {
         this.#drop(new ServerProblem(this.#server, 'a frame', frame.error));
       }
       return;
@@ -223,6 +221,16 @@ export class WebSocketTransport {
     this.#socket = undefined;
     socket?.terminate();
     for (const id of [...this.#pending.keys()]) this.#settle(id)?.reject(reason);
+  }
+}
+
+/** A frame of a server; undefined for a text that is none. */
+function frameOf(text: string): Schemas['ReplyFrame'] | undefined {
+  try {
+    const frame: unknown = JSON.parse(text);
+    return typeof frame === 'object' && frame !== null ? (frame as Schemas['ReplyFrame']) : undefined;
+  } catch {
+    return undefined;
   }
 }
 

@@ -1,5 +1,6 @@
 import { SingleBar } from 'cli-progress';
 import type { LogLevel } from '../../shared/log.ts';
+import { printableLines } from '../../shared/printable.ts';
 
 /** Seconds between two plain lines of a stage that is not finished. */
 const PLAIN_INTERVAL_S = 5;
@@ -54,7 +55,7 @@ export function plainProgress(stream: ProgressStream, now: () => number = Date.n
   let total = 0;
   let written = 0;
   let waiting: string | undefined;
-  const line = (text: string) => void stream.write(`${text}\n`);
+  const line = (text: string) => void stream.write(`${printableLines(text)}\n`);
   return {
     begin(name, units) {
       stage = name;
@@ -107,7 +108,7 @@ function barProgress(stream: ProgressStream & NodeJS.WritableStream): Progress {
   };
   const line = (text: string) => {
     stop();
-    stream.write(`\r\x1b[K${text}\n`);
+    stream.write(`\r\x1b[K${printableLines(text)}\n`);
     start();
   };
   return {
