@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { constants } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -6,6 +7,17 @@ import { fileURLToPath } from 'node:url';
 
 const NEEDED = 24;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+
+/** The program of the package `node`; undefined where it is not installed, or without the file that its script brings. */
+function bundledNode() {
+  try {
+    const folder = dirname(createRequire(import.meta.url).resolve('node/package.json'));
+    const binary = join(folder, 'bin', process.platform === 'win32' ? 'node.exe' : 'node');
+    return existsSync(binary) ? binary : undefined;
+  } catch {
+    return undefined;
+  }
+}
 
 /**
  * Runs a program of the package: in this process where its Node is new enough, else in the Node of the package `node`,
@@ -18,8 +30,14 @@ export async function launch(program) {
     await import(file.href);
     return;
   }
-  const node = dirname(createRequire(import.meta.url).resolve('node/package.json'));
-  const binary = join(node, 'bin', process.platform === 'win32' ? 'node.exe' : 'node');
+  const binary = bundledNode();
+  if (binary === undefined) {
+    console.error(
+      `This Node is ${process.version}, and ragen needs ${NEEDED}: install Node ${NEEDED}, or npm's package \`node\` next to ragen (npm install node@${NEEDED})`,
+    );
+    process.exitCode = 1;
+    return;
+  }
   const child = spawn(binary, [fileURLToPath(file), ...process.argv.slice(2)], { stdio: 'inherit' });
   child.on('error', error => {
     console.error(

@@ -20,9 +20,14 @@ interface PlainSchema {
   readonly patternProperties?: { readonly [pattern: string]: PlainSchema };
   readonly items?: PlainSchema;
   readonly anyOf?: readonly PlainSchema[];
+  /** Of an object: the property that a plain text in its place stands for. */
+  readonly shorthand?: string;
 }
 
-/** The value with the schema's defaults wherever a key is absent, inside records, lists and nullable parts too. */
+/**
+ * The value with the schema's defaults wherever a key is absent, inside records, lists and nullable parts too, and with objects in
+ * place of the texts that may stand for them.
+ */
 export function withDefaults(schema: TSchema, value: Json): Json {
   return fill(schema as PlainSchema, value) ?? null;
 }
@@ -76,6 +81,9 @@ export function checkConfig(schema: TSchema, value: Json, origin: (key: string) 
 
 function fill(schema: PlainSchema, value: Json | undefined): Json | undefined {
   const current = value === undefined ? structuredClone(schema.default) : value;
+  if (typeof current === 'string' && schema.shorthand !== undefined) {
+    return fill(schema, { [schema.shorthand]: current });
+  }
   if (Array.isArray(current)) {
     return schema.items ? current.map(item => fill(schema.items!, item) ?? null) : current;
   }

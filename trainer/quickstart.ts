@@ -72,6 +72,7 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
       resume
         ? ['--resume', run, ...where]
         : [CONFIG, `run.folder=${resolve(RUNS)}`, `run.name=${basename(run)}`, ...where],
+      'npm start',
     );
     children.push(trainer);
     const status = await trainer.ended;

@@ -5,6 +5,7 @@ import type { Metrics } from '../data/metrics.ts';
 import { SERIES } from '../diagnostics/collapse/collapse.ts';
 import { REGIMES } from '../diagnostics/collapse/regime.ts';
 import { openProgress } from '../tracking/progress.ts';
+import { textTable } from '../tracking/text-table.ts';
 import { type Checkpoint, latestCheckpoint, readCheckpoint } from '../training/run-folder/checkpoint.ts';
 import { diagnoseCheckpoint } from '../training/run-folder/diagnose-checkpoint.ts';
 import { openRunFolder } from '../training/run-folder/run-folder.ts';
@@ -40,7 +41,11 @@ export async function diagnose(
   const { signal: stop } = requests;
   const { local } = await localSettings(settings, { progress, signal: stop });
   const diagnosis = await diagnoseCheckpoint({ run, checkpoint }, local, progress.warn, stop);
-  console.log(options.json ? JSON.stringify(diagnosis, null, 1) : diagnosisText(diagnosis.metrics));
+  console.log(
+    options.json
+      ? JSON.stringify(diagnosis, null, 1)
+      : diagnosisText(diagnosis.metrics, process.stdout.columns),
+  );
   return 0;
 }
 
@@ -85,14 +90,16 @@ const GRADIENT_COLUMNS = [
   'snr',
 ];
 
-/** The metrics that a person looks at first, as tables of plain text. */
-export function diagnosisText(metrics: Metrics): string {
+/** The metrics that a person looks at first, as tables of plain text. @param columns width of the terminal; any when absent */
+export function diagnosisText(metrics: Metrics, columns?: number): string {
+  const layout = { columns, numbers: true };
   const part = Object.keys(metrics).some(name => name.startsWith(`${SERIES.actions[0]}/`))
     ? 'actions'
     : 'thought';
   const collapse = textTable(
     [part === 'thought' ? 'reasoning' : 'actions', 'first turns', 'any turns'],
     COLLAPSE_ROWS.map(row => [row, ...SERIES[part].map(series => shown(metrics[`${series}/${row}`]))]),
+    layout,
   );
   const regime = metrics['collapse/regime'];
   const lines = [collapse];
@@ -119,6 +126,7 @@ export function diagnosisText(metrics: Metrics): string {
           bucket,
           ...GRADIENT_COLUMNS.map(column => shown(metrics[`${prefix}/${bucket}/${column}`])),
         ]),
+        layout,
       ),
     );
   }
@@ -128,13 +136,4 @@ export function diagnosisText(metrics: Metrics): string {
 function shown(value: number | undefined): string {
   if (value === undefined) return '';
   return Number.isInteger(value) ? String(value) : value.toPrecision(4);
-}
-
-function textTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const widths = head.map((title, i) => Math.max(title.length, ...rows.map(row => row[i].length)));
-  return [head, ...rows]
-    .map(row =>
-      row.map((cell, i) => (i === 0 ? cell.padEnd(widths[i]) : cell.padStart(widths[i]))).join('  '),
-    )
-    .join('\n');
 }

@@ -32,6 +32,7 @@ export const RunSettings = Type.Object(
       },
       section,
     ),
+    /** Environment servers: addresses, or objects with weights and tokens. */
     servers: Type.Array(ServerSettings, { minItems: 1, default: [{ url: 'http://127.0.0.1:8080' }] }),
     policy: PolicySettings,
     /** A model behind an interface, for `evaluate --policy endpoint`. */

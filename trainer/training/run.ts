@@ -19,6 +19,7 @@ import { openTracker, type Tracker } from '../tracking/tracker.ts';
 import type { GenerationPort } from './iteration/generation-port.ts';
 import { trainLoop } from './loop.ts';
 import {
+  DamagedCheckpoint,
   initialState,
   latestCheckpoint,
   mendBestCheckpoint,
@@ -124,7 +125,12 @@ async function trainTracked(parts: TrackedParts): Promise<RunSummary | undefined
     const onFault = (tag: string, error: Error) => progress.warn(`first prompt of ${tag}: ${error.message}`);
     const checked = firstPrompts(context, { seed: levelSeeds(settings).training, onFault, signal: stop });
     if (!(await unlessStopped(stop, checked))) return undefined;
-    return await trainActor(parts, context, await openPolicy(settings, context, folder));
+    const actor = await openPolicy(settings, context, folder).catch(error => {
+      throw checkpoint && isDamage(error)
+        ? new DamagedCheckpoint(parts.run, checkpoint.folder, error)
+        : error;
+    });
+    return await trainActor(parts, context, actor);
   } finally {
     progress.end();
     await context.close();
@@ -171,6 +177,12 @@ async function prepareOptimizer(
   const isFresh = (checkpoint?.state.step ?? 0) === 0;
   if (isFresh && !policy.keep_optimizer) await actor.resetOptimizer();
   if (ema) await actor.averageWeights(ema.decay, isFresh ? undefined : checkpoint?.policy);
+}
+
+/** Whether a model cannot be read as it was written. */
+function isDamage(error: unknown): boolean {
+  if (error instanceof SyntaxError) return true;
+  return ['SafetensorsError', 'ModelConfigError', 'ModelFileError'].includes((error as Error).name);
 }
 
 interface TrainedParts extends TrackedParts {

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { readLogLevel } from '../../../shared/log.ts';
 import {
@@ -9,7 +9,7 @@ import {
 } from '../../config/load.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { EndpointUsage } from '../../generation/endpoint/completions.ts';
-import { writeAtomically } from '../../tracking/atomic-file.ts';
+import { makeFolder, writeAtomically } from '../../tracking/atomic-file.ts';
 import { openProgress } from '../../tracking/progress.ts';
 import { writeEpisodes } from '../../tracking/trajectories.ts';
 import { checkpointOf, latestCheckpoint, type TrainerState } from '../../training/run-folder/checkpoint.ts';
@@ -75,7 +75,7 @@ export async function evaluate(
   const rows: EvaluationRow[] = [];
   const usage: UsageRow[] = [];
   const trained = new Map<string, TrainerState>();
-  if (output !== undefined) mkdirSync(output, { recursive: true });
+  if (output !== undefined) makeFolder(output);
   for (const [i, name] of names.entries()) {
     const player = await openPlayer(folders[i], { settings: local, checkpoint, note: progress.warn, stop });
     try {
@@ -115,7 +115,7 @@ export async function evaluate(
     const command = evaluateCommand(target, overrides, { policy: names, attempts });
     saveEvaluation(run, { command, seconds: (performance.now() - startedAt) / 1000, rows, trained });
   }
-  console.log(options.json ? JSON.stringify(rows, null, 1) : table);
+  console.log(options.json ? JSON.stringify(rows, null, 1) : evaluationTable(rows, process.stdout.columns));
   return 0;
 }
 

@@ -3,6 +3,7 @@ import { mean } from '../../algorithms/statistics.ts';
 import { wilsonInterval } from '../../algorithms/wilson-interval.ts';
 import { episodeMetrics, groupBy } from '../../data/episode-metrics.ts';
 import type { Episode } from '../../rollout/episode.ts';
+import { textTable } from '../../tracking/text-table.ts';
 
 /** What one player reached on one tag; shares from 0 to 1. */
 export interface EvaluationRow {
@@ -62,8 +63,11 @@ function passAt(levels: readonly (readonly Episode[])[], attempts: number): { [k
   return Object.fromEntries([...ks, attempts].map(k => [k, meanPassAtK(successes, k)]));
 }
 
-/** The rows as a table of plain text. */
-export function evaluationTable(rows: readonly EvaluationRow[]): string {
+/** Columns that name a row: policy, tag and mode. */
+const KEYS = 3;
+
+/** The rows as a table of plain text. @param columns width of the terminal; any when absent */
+export function evaluationTable(rows: readonly EvaluationRow[], columns?: number): string {
   const percent = (share: number) => (100 * share).toFixed(1);
   const passed = rows.some(row => row.pass_at !== undefined);
   const head = [
@@ -100,11 +104,5 @@ export function evaluationTable(rows: readonly EvaluationRow[]): string {
     percent(row.format_valid),
     String(row.episodes),
   ]);
-  const widths = head.map((title, i) => Math.max(title.length, ...body.map(cells => cells[i].length)));
-  const line = (cells: readonly string[]) =>
-    cells
-      .map((cell, i) => cell.padEnd(widths[i]))
-      .join('  ')
-      .trimEnd();
-  return [line(head), line(widths.map(width => '-'.repeat(width))), ...body.map(line)].join('\n');
+  return textTable(head, body, { columns, keys: KEYS, ruled: true });
 }

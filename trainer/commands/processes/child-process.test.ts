@@ -17,5 +17,5 @@ t.test('a server that cannot start is an error', async t => {
 });
 
 t.test('a trainer that is refused ends with its status', async t => {
-  t.equal(await startTrainer(['--resume', t.testdir()]).ended, 1);
+  t.equal(await startTrainer(['--resume', t.testdir()], 'npm start').ended, 1);
 });

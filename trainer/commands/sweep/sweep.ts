@@ -1,10 +1,11 @@
-import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { parseOverride } from '../../../shared/config.ts';
 import { loadRunSettings, RESUMABLE } from '../../config/load.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { writeAtomically } from '../../tracking/atomic-file.ts';
+import { makeFolder, writeAtomically } from '../../tracking/atomic-file.ts';
+import { markdownText } from '../../tracking/text-table.ts';
 import { latestCheckpoint, type ValidationRecord } from '../../training/run-folder/checkpoint.ts';
 import type { RunSummary } from '../../training/run-folder/report.ts';
 import { openRunFolder, runFolderAt } from '../../training/run-folder/run-folder.ts';
@@ -12,6 +13,7 @@ import { withoutRevisions } from '../hub/local-models.ts';
 import type { ChildProgram } from '../processes/child-process.ts';
 import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
 import { startTrainer } from '../processes/trainer-process.ts';
+import { commandOf } from '../train/run-failure.ts';
 import { halvingRounds, roundValue, survivors } from './halving.ts';
 import { readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
 import { type SweepOutcome, sweepReport } from './sweep-report.ts';
@@ -42,9 +44,10 @@ export async function sweep(
       console.log(`${outcome.status}  ${outcome.name}  ${outcome.overrides.join(' ')}`);
     return 0;
   }
-  mkdirSync(folder, { recursive: true });
+  makeFolder(folder);
   using stop = stopping();
-  const state: SweepState = { folder, plan, settings, outcomes, options, stop };
+  const command = commandOf('sweep', [file, ...overrides]);
+  const state: SweepState = { folder, plan, settings, outcomes, options, stop, command };
   for (const step of plan.halving ? halvingRounds(plan.halving, settings[0].training.steps) : []) {
     await runAll(state, step);
     if (stop.asked) break;
@@ -52,9 +55,10 @@ export async function sweep(
   }
   if (!stop.asked) await runAll(state, null);
   writeResults(folder, plan, outcomes);
-  console.log(`\n${sweepReport(plan, outcomes)}\nresults: ${join(folder, 'sweep.md')}`);
+  const report = markdownText(sweepReport(plan, outcomes), process.stdout.columns);
+  console.log(`\n${report}\nresults: ${join(folder, 'sweep.md')}`);
   if (stop.asked) {
-    console.log('stopped; the same command goes on');
+    console.log(`stopped; go on with: ${command}`);
     return INTERRUPTED_STATUS;
   }
   return outcomes.every(({ status }) => status === 'done' || status === 'dropped') ? 0 : 1;
@@ -67,6 +71,8 @@ interface SweepState {
   readonly outcomes: SweepOutcome[];
   readonly options: SweepOptions;
   readonly stop: ReturnType<typeof stopping>;
+  /** That the user started the sweep with; it goes on where it was stopped. */
+  readonly command: string;
 }
 
 /** Brings all runs that are not dropped to an iteration, or to their end, `parallel` at once. */
@@ -81,7 +87,7 @@ async function runAll(state: SweepState, until: number | null): Promise<void> {
       console.log(
         `run ${i + 1} of ${plan.runs.length}: ${run.name}${until === null ? '' : ` to step ${until}`}`,
       );
-      const status = await stop.during(startTrainer(trainerArguments(state, run, until)));
+      const status = await stop.during(startTrainer(trainerArguments(state, run, until), state.command));
       outcomes[i] = outcomeOf(folder, run, settings[i], status !== 0 && !stop.asked);
     }
   };

@@ -1,5 +1,4 @@
 import { readLogLevel } from '../../../shared/log.ts';
-import { TRAINER } from '../../../shared/program.ts';
 import { validationTags } from '../../config/derived.ts';
 import { configName, loadRunSettings, resumedSettings } from '../../config/load.ts';
 import type { RunSettings } from '../../config/settings.ts';
@@ -18,6 +17,7 @@ import { readWarmStart, shownPosition } from '../../training/supervised/warm-sta
 import { type LocalSettings, localSettings } from '../hub/local-models.ts';
 import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
 import { dryRun } from './dry-run.ts';
+import { commandOf, resumeCommand, runFailure, STARTED_BY_VARIABLE } from './run-failure.ts';
 
 export interface TrainOptions {
   /** Folder of a run to go on with. */
@@ -69,9 +69,15 @@ interface PreparedRun {
   readonly settings: RunSettings;
   /** Opens the run's folder, or makes one that keeps these settings. */
   readonly openRun: (settings: RunSettings) => RunFolder;
+  /** The command that started it, as the user typed it. */
+  readonly startCommand: string;
+  /** Overrides of a resumed run, which its folder does not keep. */
+  readonly resumeOverrides: readonly string[];
 }
 
-async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainOptions): Promise<number> {
+async function trainPrepared(prepared: PreparedRun, options: TrainOptions): Promise<number> {
+  const { settings, openRun, startCommand, resumeOverrides } = prepared;
+  const resume = (run: RunFolder) => resumeCommand(run.path, resumeOverrides);
   const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
   if (options.dryRun) {
     using requests = stopRequests(() => {});
@@ -96,16 +102,16 @@ async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainO
   stopping = 'stopping with a checkpoint; once more ends at once';
   const run = openRun(models.named);
   const summary = await trainRun(run, models.local, progress, stop).catch(error => {
-    if (options.resume === undefined) removeUnused(run);
-    throw error;
+    const isGone = options.resume === undefined && removeUnused(run);
+    throw runFailure(error, run, isGone ? startCommand : resume(run));
   });
   if (!summary) {
     const warmStart = readWarmStart(run);
     const where = warmStart ? shownPosition(warmStart.state) : 'before the first step';
-    progress.note(`stopped ${where}; go on with: ${TRAINER} train --resume ${run.path}`);
+    progress.note(`stopped ${where}; go on with: ${resume(run)}`);
     return INTERRUPTED_STATUS;
   }
-  for (const line of summaryLines(summary)) console.log(line);
+  for (const line of summaryLines(summary, resume(run))) console.log(line);
   return summary.ended === 'stopped' ? INTERRUPTED_STATUS : 0;
 }
 
@@ -117,17 +123,28 @@ function prepare(
   if (options.resume !== undefined) {
     const more = config === undefined ? overrides : [config, ...overrides];
     const { run, settings } = openRunFolder(options.resume);
-    return { settings: resumedSettings(settings, more, run.config), openRun: () => run };
+    const startCommand = resumeCommand(run.path, more);
+    return {
+      settings: resumedSettings(settings, more, run.config),
+      openRun: () => run,
+      startCommand,
+      resumeOverrides: more,
+    };
   }
   if (config === undefined) {
     throw new Error('train needs a config file, e.g. ragen:quickstart, or --resume <run folder>');
   }
   const settings = loadRunSettings(config, overrides);
-  return { settings, openRun: named => createRunFolder(named, configName(config)) };
+  return {
+    settings,
+    openRun: named => createRunFolder(named, configName(config)),
+    startCommand: process.env[STARTED_BY_VARIABLE] ?? commandOf('train', [config, ...overrides]),
+    resumeOverrides: [],
+  };
 }
 
-/** What a run came to, for the end of its output. */
-export function summaryLines(summary: RunSummary): string[] {
+/** What a run came to, for the end of its output. @param command goes on with it */
+export function summaryLines(summary: RunSummary, command: string): string[] {
   const lines = [
     `${summary.ended}${summary.reason ? `: ${summary.reason}` : ''} at step ${summary.step} of ${summary.steps} after ${shownDuration(summary.seconds)}`,
   ];
@@ -140,6 +157,6 @@ export function summaryLines(summary: RunSummary): string[] {
     );
   }
   lines.push(`run folder: ${summary.run} (report.md, metrics.jsonl, checkpoints)`);
-  if (summary.ended === 'stopped') lines.push(`go on with: ${TRAINER} train --resume ${summary.run}`);
+  if (summary.ended === 'stopped') lines.push(`go on with: ${command}`);
   return lines;
 }

@@ -38,7 +38,8 @@ export const ServerSettings = Type.Object(
     tag_weights: Type.Record(Type.String(), Type.Number({ minimum: 0 }), { default: {} }),
     token: orNull(Type.String()),
   },
-  strict,
+  // `servers: [http://host:8080]` names servers by their addresses alone.
+  { ...strict, shorthand: 'url' },
 );
 
 const Curriculum = Type.Object(

@@ -10,6 +10,7 @@ import {
 } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import { trainerLog } from '../../../shared/log.ts';
+import { shellWord } from '../../../shared/web/shell-word.ts';
 import type { EarlyStoppingState } from '../../algorithms/filters/early-stopping.ts';
 import type { MonitorState } from '../../algorithms/filters/metric-monitor.ts';
 import type { Metrics } from '../../data/metrics.ts';
@@ -150,10 +151,31 @@ export interface Checkpoint {
   readonly state: TrainerState;
 }
 
-/** The newest whole checkpoint of a run; undefined before the first. */
+/** The newest checkpoint of a run cannot be read; the message names the one before it and how to go on from that. */
+export class DamagedCheckpoint extends Error {
+  override readonly name = 'DamagedCheckpoint';
+
+  constructor(run: RunFolder, folder: string, cause: unknown) {
+    const older = checkpointFolders(run)
+      .filter(other => other < folder)
+      .at(-1);
+    const remedy =
+      older === undefined
+        ? 'it has no other one: begin the run again under another name, or copy the checkpoint back from elsewhere'
+        : `the one before it is ${older}: to go on from that, move the damaged one away (mv ${shellWord(folder)} ${shellWord(`${folder}.damaged`)})`;
+    super(`the newest checkpoint ${folder} is damaged (${(cause as Error).message}); ${remedy}`, { cause });
+  }
+}
+
+/** The newest whole checkpoint of a run; undefined before the first. @throws DamagedCheckpoint */
 export function latestCheckpoint(run: RunFolder): Checkpoint | undefined {
   const folder = checkpointFolders(run).at(-1);
-  return folder === undefined ? undefined : readCheckpoint(folder);
+  if (folder === undefined) return undefined;
+  try {
+    return readCheckpoint(folder);
+  } catch (error) {
+    throw new DamagedCheckpoint(run, folder, error);
+  }
 }
 
 /** @throws Error when the folder holds no checkpoint, or one of another format */
@@ -161,11 +183,19 @@ export function readCheckpoint(folder: string): Checkpoint {
   if (!existsSync(join(folder, STATE_FILE))) {
     throw new Error(`${folder} holds no checkpoint: there is no ${STATE_FILE} in it`);
   }
-  const state = JSON.parse(readFileSync(join(folder, STATE_FILE), 'utf8')) as TrainerState;
+  const state = readState(join(folder, STATE_FILE));
   if (state.format !== FORMAT) {
     throw new Error(`${folder} has checkpoint format ${state.format}; this version reads ${FORMAT}`);
   }
   return { folder, policy: join(folder, POLICY_FOLDER), state };
+}
+
+function readState(file: string): TrainerState {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8')) as TrainerState;
+  } catch (error) {
+    throw new Error(`${file}: ${(error as Error).message}`, { cause: error });
+  }
 }
 
 /** The checkpoint of this run whose policy lies in a folder, or whose policy the folder is a part of; undefined for any other. */

@@ -1,3 +1,4 @@
+import { basename } from 'node:path';
 import { levelSeeds } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { writeAtomically } from '../../tracking/atomic-file.ts';
@@ -122,7 +123,7 @@ function reportText(summary: RunSummary, state: TrainerState, settings: RunSetti
     return `- ${tag} (${settings.tags[tag].env_id}): ${known.join(', ') || 'no reference known'}`;
   });
   return [
-    `# ${settings.run.name}`,
+    `# ${settings.run.name ?? basename(summary.run)}`,
     '',
     `${summary.ended}${summary.reason ? ` (${summary.reason})` : ''} after ${summary.step} of ${summary.steps} steps: ${shownCount(summary.episodes)} episodes,`,
     `${shownCount(summary.sampled_tokens)} tokens sampled and ${shownCount(summary.trained_tokens)} trained on in ` +

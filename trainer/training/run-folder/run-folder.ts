@@ -1,7 +1,6 @@
 import {
   closeSync,
   existsSync,
-  mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -15,6 +14,7 @@ import { validateConfig } from '../../../shared/config.ts';
 import { RUN_FILES } from '../../../shared/dashboard/run-files.ts';
 import type { Json } from '../../../shared/json.ts';
 import { RunSettings } from '../../config/settings.ts';
+import { makeFolder } from '../../tracking/atomic-file.ts';
 
 /** Paths of a run: one folder holds all it needs to be read, judged and resumed. */
 export interface RunFolder {
@@ -79,8 +79,14 @@ export function createRunFolder(settings: RunSettings, defaultName: string): Run
   for (;;) {
     const name = settings.run.name ?? nextRunName(parent, defaultName);
     const run = runFolderAt(join(parent, name));
-    for (const folder of [run.path, run.trajectories, run.checkpoints])
-      mkdirSync(folder, { recursive: true });
+    try {
+      for (const folder of [run.path, run.trajectories, run.checkpoints]) makeFolder(folder);
+    } catch (error) {
+      throw new Error(
+        `${(error as Error).message}; runs are kept in run.folder ${settings.run.folder}: name a folder that can be written, e.g. run.folder=runs`,
+        { cause: error },
+      );
+    }
     if (writeNew(run.config, stringify({ ...settings, run: { ...settings.run, name } }))) return run;
     if (settings.run.name === null) continue;
     throw new Error(
@@ -109,11 +115,19 @@ function writeNew(file: string, content: string): boolean {
   }
 }
 
-/** Removes the folder of a run that failed before it measured or saved anything, so that its name is free again. */
-export function removeUnused(run: RunFolder): void {
-  const measured = existsSync(run.metrics) && statSync(run.metrics).size > 0;
-  if (measured || readdirSync(run.checkpoints).length > 0) return;
-  rmSync(run.path, { recursive: true });
+/**
+ * Removes the folder of a run that failed before it measured or saved anything, so that its name is free again.
+ * @returns whether the folder is gone
+ */
+export function removeUnused(run: RunFolder): boolean {
+  try {
+    const measured = existsSync(run.metrics) && statSync(run.metrics).size > 0;
+    if (measured || readdirSync(run.checkpoints).length > 0) return false;
+    rmSync(run.path, { recursive: true });
+  } catch {
+    // What ended the run may be its disk, and that is what is to be reported.
+  }
+  return !existsSync(run.path);
 }
 
 /**

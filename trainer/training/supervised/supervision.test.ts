@@ -85,21 +85,31 @@ t.test('demonstrations longer than the context are left out', { timeout: MAX_MS 
   const [server] = (await serve(t)).servers;
   const folder = t.testdir();
   const warm_start = { policy: 'optimal', episodes: 20, epochs: 1, batch_size: 4 };
+  /** The time that is left, as it is shown after each optimizer step and after the epoch. */
+  const lefts: string[] = [];
   const taught = async (context: number) => {
     const warnings: string[] = [];
+    lefts.length = 0;
     const settings = tinySettings(server.name, folder, `context-${context}`, {
       policy: { context },
       training: { steps: 0 },
       validation: { episodes: 1 },
       warm_start,
     });
-    const progress = { ...silentProgress, warn: (text: string) => warnings.push(text) };
+    const progress = {
+      ...silentProgress,
+      warn: (text: string) => warnings.push(text),
+      update: (_: number, { left }: { readonly [label: string]: string }) => lefts.push(left),
+    };
     const run = await trainTiny(settings, progress);
     const [first] = (readJsonLines(run.metrics) as Row[]).filter(row => 'sft/episodes' in row);
     return { warnings, tooLong: first['sft/too_long'] };
   };
   const some = await taught(24);
   t.ok(some.tooLong > 0);
+  t.ok(lefts.length > 2, 'from the first optimizer step on');
+  for (const left of lefts) t.match(left, /^\d+ s$/);
+  t.equal(lefts.at(-1), '0 s');
   t.match(some.warnings, [`${some.tooLong} demonstrations are longer than policy.context 24 and left out`]);
   t.same(await taught(40), { warnings: [], tooLong: 0 });
   await t.rejects(taught(23), /no demonstration fits policy\.context 23: the shortest has 24 tokens/);

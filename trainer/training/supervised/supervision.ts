@@ -14,7 +14,7 @@ import type { Policy } from '../../policy/policy.ts';
 import { responsePrime } from '../../prompts/prompt.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { planGroups } from '../../rollout/tag.ts';
-import type { Progress } from '../../tracking/progress.ts';
+import { type Progress, shownDuration } from '../../tracking/progress.ts';
 import type { Tracker } from '../../tracking/tracker.ts';
 import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { RunContext } from '../setup/run-context.ts';
@@ -88,6 +88,9 @@ async function learn(
     learnedTokens: demonstrations.reduce((total, { lossMask }) => total + countOnes(lossMask), 0),
   };
   if (resumed) assertSame(resumed, amount);
+  const begun = { at: performance.now(), updates: resumed?.updates ?? 0 };
+  let left = '';
+  let losses: { readonly [label: string]: string } = {};
   for (const row of resumed?.rows ?? [{ ...metrics, ...(await measured()) }]) write(row);
   await warmStart(policy, train, warm, {
     seed: settings.seed,
@@ -100,6 +103,11 @@ async function learn(
         throw error;
       });
     },
+    onUpdate(done, total) {
+      const seconds = (performance.now() - begun.at) / 1000;
+      left = shownDuration((seconds / (done - begun.updates)) * (total - done));
+      progress.update(Math.floor((done / total) * warm.epochs), { left, ...losses });
+    },
     async onEpoch(epoch, learned) {
       const held = await measured();
       write({
@@ -109,7 +117,8 @@ async function learn(
         ...held,
       });
       const shown = Object.values(held).map(value => ['validation', value.toFixed(3)]);
-      progress.update(epoch, { loss: learned['sft/loss'].toFixed(3), ...Object.fromEntries(shown) });
+      losses = { loss: learned['sft/loss'].toFixed(3), ...Object.fromEntries(shown) };
+      progress.update(epoch, { left, ...losses });
     },
   });
 }

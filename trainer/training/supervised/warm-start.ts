@@ -32,6 +32,8 @@ export interface WarmStartRun {
   readonly signal: AbortSignal;
   /** Where a stopped one was; from the beginning when absent. */
   readonly start?: WarmStartPosition;
+  /** Told the optimizer steps that are done, and their number in all, after each. */
+  onUpdate?(done: number, total: number): void;
   /** Told the mean loss of each epoch. */
   onEpoch?(epoch: number, metrics: Metrics): void | Promise<void>;
   /** Told where it is: after each epoch but the last, and when it stops. */
@@ -78,6 +80,7 @@ export async function warmStart(
         const metrics = await policy.update(batch, { ...update, optimizer });
         updates++;
         epochMetrics.push(metrics);
+        run.onUpdate?.(updates, settings.epochs * perEpoch);
         return metrics;
       },
     };

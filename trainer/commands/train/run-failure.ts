@@ -1,0 +1,45 @@
+import { TRAINER } from '../../../shared/program.ts';
+import { shellWord } from '../../../shared/web/shell-word.ts';
+import type { RunFolder } from '../../training/run-folder/run-folder.ts';
+
+/** Set by programs of the product that start a trainer, to the command with which the user started them. */
+export const STARTED_BY_VARIABLE = 'RAGEN_STARTED_BY';
+
+/** The command that goes on with a run: that of the user where another program of the product started this one. */
+export function resumeCommand(run: string, overrides: readonly string[] = []): string {
+  return process.env[STARTED_BY_VARIABLE] ?? commandOf('train', ['--resume', run, ...overrides]);
+}
+
+/** A command of the trainer as the user types it. */
+export function commandOf(name: string, words: readonly string[]): string {
+  return [TRAINER, name, ...words.map(shellWord)].join(' ');
+}
+
+const NO_ROOM: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
+/** Why a file that was there a moment ago cannot be written or read. */
+const NO_ACCESS: ReadonlySet<string> = new Set(['EROFS', 'ENOENT', 'EACCES', 'EPERM', 'EIO', 'ENOTDIR']);
+
+/**
+ * What ended a run, with the path that it was about and the command that goes on.
+ * @param command goes on with the run, or starts it again
+ */
+export function runFailure(error: unknown, run: Pick<RunFolder, 'path'>, command: string): Error {
+  const { message, name } = error as Error;
+  if (name === 'ConfigError' || name === 'AbortError') return error as Error;
+  const { code = '', path = run.path } = systemErrorOf(error) ?? {};
+  const fault = NO_ROOM.has(code)
+    ? `no room is left on the disk of ${path} (${message}): make room`
+    : NO_ACCESS.has(code)
+      ? `${path} cannot be used (${message}): see that its disk is there and can be written`
+      : message;
+  return new Error(`${fault}; then go on with: ${command}`, { cause: error });
+}
+
+/** The error of the operating system among an error and its causes. */
+function systemErrorOf(error: unknown): NodeJS.ErrnoException | undefined {
+  for (let at = error; at instanceof Error; at = at.cause) {
+    const { code } = at as NodeJS.ErrnoException;
+    if (code !== undefined && (NO_ROOM.has(code) || NO_ACCESS.has(code))) return at;
+  }
+  return undefined;
+}
