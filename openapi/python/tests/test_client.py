@@ -139,6 +139,21 @@ def test_a_slow_server_and_a_dead_one_are_given_up(base_url: str) -> None:
         asyncio.run(ask())
 
 
+@pytest.mark.parametrize("transport", ["websocket", "http"])
+def test_a_server_that_was_never_there_is_named_within_5_s(transport: Any) -> None:
+    dead = "http://127.0.0.1:9"
+
+    async def ask() -> None:
+        async with ragen_env.AsyncClient(dead, transport=transport) as client:
+            await client.list()
+
+    for attempt in (lambda: ragen_env.Client(dead, transport=transport).list(), lambda: asyncio.run(ask())):
+        began = time.monotonic()
+        with pytest.raises(ragen_env.ServerUnavailable, match="no connection: .*Start it with `npm run env-server`, or give"):
+            attempt()
+        assert time.monotonic() - began < 5
+
+
 def test_a_restarted_server_goes_on_where_it_was_killed(server: Any) -> None:
     client = ragen_env.Client(server.url, retry=ragen_env.RetryPolicy(base_s=0.05, patience_s=60))
     envs = ragen_env.RagenVectorEnv(ENV, num_envs=8, client=client, observation_format="structured")

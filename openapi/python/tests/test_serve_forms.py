@@ -159,6 +159,22 @@ class Plain:
         return {"observation": {"text": action, "structured": {"n": np.int64(1)}}, "reward": 1, "terminated": True}
 
 
+class Picking(Corridor):
+    action_space = spaces.MultiDiscrete([3, 2])  # type: ignore[assignment]
+
+    def step(self, action: Any) -> Any:
+        return super().step(action[0] > 0)
+
+    def _info(self) -> dict[str, Any]:
+        return {}
+
+
+def test_example_actions_of_a_space_are_given_for_random_play() -> None:
+    derived = definition(Picking)
+    assert sorted(derived["actions"]) == [[a, b] for a in range(3) for b in range(2)]
+    assert derived["example_action"] in derived["actions"]
+
+
 def test_plain_classes_name_their_actions() -> None:
     with pytest.raises(UnusableWorld, match='give the class `actions = \\["Higher", "Lower"\\]`'):
         definition(Plain)

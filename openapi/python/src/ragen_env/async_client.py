@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ class AsyncClient(AsyncOperations):
         self._keys = RequestKeys()
         self._open: AsyncTransport | None = None
         self._closed = False
+        self._answered = False
 
     def __repr__(self) -> str:
         return f"AsyncClient({self.settings.base_url!r})"
@@ -60,12 +62,13 @@ class AsyncClient(AsyncOperations):
     async def _exchange(self, items: Sequence[Item]) -> list[Any]:
         settings = self.settings
         batch = Exchange(settings.base_url, items, self._keys.next())
-        retries = Retries(settings.base_url, settings.retry)
+        retries = Retries(settings.base_url, settings.retry, None if self._answered else time.monotonic())
         while True:
             if self._closed:
                 raise ClientClosed(f"the client of {settings.base_url} was closed")
             try:
                 failure: Exception | None = batch.take(await self._transport().exchange(batch))
+                self._answered = True
                 if failure is None:
                     return batch.replies
             except RagenError as error:

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -50,6 +51,7 @@ class Client(SyncOperations):
     def _start(self, settings: Settings) -> None:
         self.settings = settings
         self._abandoned: deque[str] = deque()
+        self._answered = False
         self._fresh()
         _clients.add(self)
 
@@ -88,16 +90,18 @@ class Client(SyncOperations):
         settings = self.settings
         batch = Exchange(settings.base_url, items, key)
         retries: Retries | None = None
+        first_contact_at = None if self._answered else time.monotonic()
         while True:
             try:
                 failure: Exception | None = batch.take(self._attempt(batch, timeout_s or settings.timeout_s))
+                self._answered = True
                 if failure is None:
                     return batch.replies
             except ClientClosed:
                 raise
             except RagenError as error:
                 failure = error
-            retries = retries or Retries(settings.base_url, policy)
+            retries = retries or Retries(settings.base_url, policy, first_contact_at)
             if self._closed.wait(retries.pause(failure)):
                 raise ClientClosed(f"the client of {settings.base_url} was closed")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from .errors import ConnectionFailed, ProblemError, ReplyTimeout, ServerUnavailable
 
+URL_VARIABLE = "RAGEN_URL"
 _AWAY = frozenset([429, 502, 503])
 
 
@@ -20,6 +21,8 @@ class RetryPolicy:
     max_pause_s: float = 5.0
     patience_s: float = 60.0
     """How long a server that is down, draining or full is waited for."""
+    first_patience_s: float = 3.0
+    """How long a server is waited for that cannot be connected to and has never answered this client."""
     attempts: int = 4
     """Attempts at a request that was sent but got no usable reply."""
 
@@ -30,9 +33,11 @@ NO_RETRY = RetryPolicy(patience_s=0, attempts=1)
 class Retries:
     """The failures of one request so far."""
 
-    def __init__(self, server: str, policy: RetryPolicy):
+    def __init__(self, server: str, policy: RetryPolicy, first_contact_at: float | None = None):
+        """``first_contact_at`` is when the request began (``time.monotonic``), if the server has answered none yet."""
         self._server = server
         self._policy = policy
+        self._first_contact_at = first_contact_at
         self._away = 0
         self._lost = 0
         self._since: float | None = None
@@ -48,14 +53,19 @@ class Retries:
             now = time.monotonic()
             if self._since is None:
                 self._since = now
-            waited = now - self._since
-            if waited >= policy.patience_s:
+            waited, patience_s = now - self._since, policy.patience_s
+            hint = ""
+            if self._first_contact_at is not None and isinstance(error, ConnectionFailed):
+                waited, patience_s = now - self._first_contact_at, min(patience_s, policy.first_patience_s)
+                hint = f". Start it with `npm run env-server`, or give its address as base_url or in {URL_VARIABLE}"
+            if waited >= patience_s:
                 if policy.patience_s <= 0:
                     raise error
-                raise ServerUnavailable(f"{self._server} was not available for {waited:.1f} s: {error}") from error
+                said = f"{self._server} was not available for {waited:.1f} s: {error}{hint}"
+                raise ServerUnavailable(said) from error
             self._away += 1
             pause = self._jittered(self._away, error)
-            return min(pause, max(0.001, policy.patience_s - waited))
+            return min(pause, max(0.001, patience_s - waited))
         if is_lost(error):
             self._lost += 1
             if self._lost >= policy.attempts:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
-from .retry import RetryPolicy
+from .retry import URL_VARIABLE, RetryPolicy
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-URL_VARIABLE = "RAGEN_URL"
 TOKEN_VARIABLE = "RAGEN_TOKEN"
 MAX_REPLY_BYTES = 256 * 1024 * 1024
 

@@ -20,6 +20,7 @@ _TRIAL_STEPS = 32
 _TRIAL_S = 5.0
 _MAX_INSTRUCTION = 2000
 _MAX_DESCRIPTION = 20_000
+_MAX_EXAMPLE_BYTES = 60_000
 _MAX_OBSERVATION = 1_000_000
 _LEAST_OBSERVATION = 10_000
 #: What the service itself needs to answer when an environment does not.
@@ -74,6 +75,7 @@ def derive(source: WorldSource, url: str, timeout_s: float, overrides: Overrides
         "max_episode_steps": overrides.max_steps or min(world.max_steps, 100_000),
         "action_space": world.actions.space,
         "example_action": world.actions.examples[0],
+        **({} if world.actions.space["type"] == "Discrete" else {"actions": _fitting(world.actions.examples)}),
         "observation_max_length": min(_MAX_OBSERVATION, max(_LEAST_OBSERVATION, 2 * trial.longest)),
         **({"reward_range": bounds} if bounds and all(abs(bound) <= 1e12 for bound in bounds) else {}),
         "timeout_ms": max(100, min(300_000, int(timeout_s * 1000) + _GRACE_MS)),
@@ -101,6 +103,18 @@ def _instruction(documentation: str) -> str:
         elif any(one.strip() for one in lines):
             break
     return "\n".join(lines).strip()[:_MAX_INSTRUCTION]
+
+
+def _fitting(examples: Sequence[Json]) -> list[Json]:
+    """As many examples as a definition may hold."""
+    taken: list[Json] = []
+    size = 2
+    for example in examples:
+        size += len(json.dumps(example)) + 1
+        if size > _MAX_EXAMPLE_BYTES:
+            break
+        taken.append(example)
+    return taken
 
 
 class _Trial:
