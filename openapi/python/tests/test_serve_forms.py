@@ -179,7 +179,11 @@ def test_plain_classes_name_their_actions() -> None:
     with pytest.raises(UnusableWorld, match='give the class `actions = \\["Higher", "Lower"\\]`'):
         definition(Plain)
     source = WorldSource(Plain, example_actions=["guess 5"])
-    assert derive(source, "http://x", 1, Overrides()).definition["action_space"] == {"type": "Text", "max_length": 2000}
+    assert derive(source, "http://x", 1, Overrides()).definition["action_space"] == {
+        "type": "Text",
+        "max_length": 2000,
+        "format": "a text, e.g. guess 5",
+    }
     assert source.make().step("guess 7") == {
         "observation": {"text": "guess 7", "structured": {"n": 1}},
         "reward": 1.0,

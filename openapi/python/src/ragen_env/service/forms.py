@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ Json = Any
 #: Samples of an action space that is too large to list.
 EXAMPLES = 64
 _MAX_TEXT_ACTION = 2000
+_MAX_SHOWN = 200
 _HIGHLIGHT = re.compile(r"\x1b\[[0-9;]*[1-9][0-9;]*m([^\x1b]*)\x1b\[0?m")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -168,7 +170,9 @@ def named_actions(names: Sequence[str], members: Sequence[Any] | None = None) ->
 
 def text_actions(examples: Sequence[str], max_length: int = _MAX_TEXT_ACTION) -> ActionForm:
     """Actions that are any text."""
-    return ActionForm({"type": "Text", "max_length": max_length}, list(examples))
+    shown = " or ".join(example for example in examples[:2] if len(example) <= _MAX_SHOWN)
+    written = {"format": f"a text, e.g. {shown}"} if shown else {}
+    return ActionForm({"type": "Text", "max_length": max_length, **written}, list(examples))
 
 
 def space_actions(space: Any, names: Sequence[str] | None = None) -> ActionForm:
@@ -192,9 +196,7 @@ def space_actions(space: Any, names: Sequence[str] | None = None) -> ActionForm:
 
 
 def _short(value: Json) -> str:
-    import json
-
-    return json.dumps(value)[:200]
+    return json.dumps(value)[:_MAX_SHOWN]
 
 
 def json_schema(space: Any) -> dict[str, Json]:
