@@ -22,7 +22,7 @@ t.test('README.md here lists every run, and no other', async t => {
     .split('\n')
     .filter(line => line.startsWith('| `'));
   const listed = rows.flatMap(row => [...row.split('|')[1].matchAll(/`([^`]+)`/g)].map(match => match[1]));
-  const shared = ['algorithm.yaml', 'base.yaml', 'tags.yaml'];
+  const shared = ['algorithm.yaml', 'base.yaml', 'tags.yaml', 'text.yaml'];
   t.same(
     listed.sort(),
     yamlFiles('.')

@@ -23,7 +23,7 @@ function commandsOf(page: string): { readonly config: string; readonly overrides
     const words = [...rest.replace(/ #.*$/, '').matchAll(WORD)].map(
       ([, one, two, plain]) => one ?? two ?? plain,
     );
-    const overrides = words.filter(word => /^[a-z_.]+=/.test(word));
+    const overrides = words.filter(word => /^[\w.]+=/.test(word));
     return existsSync(join(ROOT, config)) ? [{ config, overrides }] : [];
   });
 }

@@ -237,11 +237,16 @@ function policyClashes({ rollout, policy }: RunSettings): SettingConflict[] {
       `is ${policy.lora.quantization}, which only the processor computes with: choose policy.runtime: onnx, or null`,
     );
   }
-  if (policy.init === 'scratch' && rollout.prompt !== 'compact') {
+  const { tokenizer } = policy;
+  const isBuilt = tokenizer === null || tokenizer === 'words' || tokenizer === 'bytes';
+  if (policy.init === 'scratch' && isBuilt && rollout.prompt !== 'compact') {
     add(
       'rollout.prompt',
-      'a policy from scratch has a tokenizer of a few words and needs `compact`; `chat` needs policy.init: <folder>',
+      'the words or bytes of a policy from scratch have no chat template, so it needs `compact`; `chat` needs policy.init: <folder>',
     );
+  }
+  if (policy.init !== 'scratch' && tokenizer !== null) {
+    add('policy.tokenizer', `${policy.init} has its own: leave it null, or choose policy.init: scratch`);
   }
   return found;
 }

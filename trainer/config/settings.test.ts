@@ -10,7 +10,7 @@ import { loraConfig } from './sections/lora.ts';
 
 const configs = fileURLToPath(new URL('../../configs/', import.meta.url));
 /** Files that others extend and that are no runs of their own. */
-const PARTS = ['algorithm.yaml', 'base.yaml', 'tags.yaml'];
+const PARTS = ['algorithm.yaml', 'base.yaml', 'tags.yaml', 'text.yaml'];
 
 /** Sizes that a config tunes, not a choice of algorithm. */
 const TUNED = { entropy_coefficient: 0, value_coefficient: 0 };
@@ -64,7 +64,7 @@ t.test('every recipe applies to every config and replaces its algorithm', async 
   const resolved = (config: string, name: string) =>
     loadRunSettings(`${configs}${config}.yaml`, [
       `recipe=${name}`,
-      ...(name === 'lora' ? ['policy.init=here'] : []),
+      ...(name === 'lora' || name === 'chat' ? ['policy.init=here'] : []),
       ...(name === 'distillation' ? ['policy.reference=teacher'] : []),
     ]);
   for (const name of names) {
@@ -138,8 +138,14 @@ t.test(
     );
     t.match(first('policy.value_head=false'), /algorithm\.advantage: gae needs value estimates/);
     t.match(first('algorithm.mini_batch_size=512'), /mini_batch_size: 512 is more than the 256/);
-    t.match(first('rollout.prompt=chat'), /rollout\.prompt: a policy from scratch/);
+    t.match(first('rollout.prompt=chat'), /rollout\.prompt: the words or bytes of a policy from scratch/);
     t.match(first('policy.heads=3'), /policy\.heads: must divide/);
+    t.match(first('recipe=chat'), /rollout\.prompt: .* no chat template.*policy\.init: <folder>/);
+    t.match(
+      first('policy.tokenizer=bytes', 'policy.init=here', 'warm_start=null'),
+      /policy\.tokenizer: here has its own/,
+    );
+    t.same(problemsOf('recipe=chat', 'policy.init=here'), [], 'a chat model meets no conflict');
     t.match(first('recipe=lora'), /policy\.lora: .* name one with policy\.init: <folder>/);
     t.match(
       first('policy.init=here', 'policy.lora.dropout=0.001'),

@@ -81,9 +81,10 @@ function retell(entry: PastTurn, next: TurnView): string {
 
 /** `Up || Down`: the first of the actions, as many as an answer may hold (two show the separator). */
 function exampleAnswer(task: PromptTask): string {
-  const { actions, actionFormat } = task.description;
-  if (!actions) return actionFormat ?? 'your action';
-  return actions.slice(0, Math.min(2, task.maxActionsPerTurn)).join(` ${ACTION_SEPARATOR} `);
+  const { actions, exampleActions, actionFormat } = task.description;
+  const examples = actions ?? exampleActions;
+  if (!examples) return actionFormat ?? 'your action';
+  return examples.slice(0, Math.min(2, task.maxActionsPerTurn)).join(` ${ACTION_SEPARATOR} `);
 }
 
 function number(value: number): string {

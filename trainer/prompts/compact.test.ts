@@ -1,7 +1,8 @@
 import t from 'tap';
 import { mapActions, parseResponse } from '../../shared/response.ts';
-import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
-import { compactPrompt, compactVocabulary } from './compact.ts';
+import { buildByteTokenizer, buildWordTokenizer } from '../models/tokenizer/builder.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
+import { compactByteWords, compactPrompt, compactVocabulary } from './compact.ts';
 import type { PromptTask, TurnView } from './prompt.ts';
 import { BANDIT, LAKE, POND, ROOM, SOKOBAN } from './tasks.test-data.ts';
 
@@ -117,6 +118,61 @@ t.test('the grammar allows well-formed responses and nothing else', async t => {
       t.equal(mapActions(actions, { names: LAKE.description.actions!, start: 1 }).length, actions.length);
     }
   }
+});
+
+const said = (task: PromptTask, own: Tokenizer): string[] | undefined => {
+  const { grammar } = compactPrompt(task, own).tokens!;
+  const texts: string[] = [];
+  const walk = (state: number, ids: readonly number[]): void => {
+    const { tokens, next } = grammar!.states[state];
+    if (tokens.length === 0) texts.push(own.decode(ids));
+    tokens.forEach((token, i) => {
+      walk(next[i], [...ids, token]);
+    });
+  };
+  if (grammar) walk(grammar.start, []);
+  return grammar && texts.sort();
+};
+
+t.test('bytes write any state, and actions that begin alike share what they begin with', async t => {
+  const description = { environmentId: 'me/Guess-v0', instruction: 'Guess.', legend: [] };
+  const examples = ['1', '10', '100', 'née', 'néant'];
+  const task: PromptTask = {
+    ...BANDIT,
+    think: false,
+    maxActionsPerTurn: 1,
+    description: { ...description, exampleActions: examples },
+  };
+  const own = buildByteTokenizer(compactByteWords([task]));
+  const { tokens } = compactPrompt(task, own);
+  const text = tokens!.turn(view('Zu groß – 太大了. \ud800'));
+  t.equal(own.decode(text), '<10 left><text>Zu groß – 太大了. \ufffd<answer>');
+  t.same(said(task, own), examples.map(action => `${action}</answer>`).sort());
+  t.equal(said({ ...task, maxActionsPerTurn: 2 }, own)!.length, 5 + 25);
+  const spelled = buildByteTokenizer(compactByteWords([{ ...task, description }]));
+  t.same(said(task, spelled), said(task, own), 'the same where they are no tokens of their own');
+  t.ok(tokens!.actionTokenIds.has(own.idOf('100')!) && !tokens!.actionTokenIds.has(own.idOf('</answer>')!));
+  const free = compactPrompt({ ...task, description }, own).tokens!;
+  t.equal(free.grammar, undefined);
+  t.ok(free.actionTokenIds.has(65) && !free.actionTokenIds.has(own.idOf('</answer>')!));
+  const many = Array.from({ length: 5000 }, (_, i) => `take ${Math.imul(i, 2654435761)} now`);
+  t.equal(
+    said({ ...task, responseLength: 30, description: { ...description, exampleActions: many } }, own),
+    undefined,
+  );
+});
+
+t.test('an action that no response has room for is named', async t => {
+  const description = { ...BANDIT.description, vocabulary: undefined, actions: ['Pull it hard', 'Rest'] };
+  const task = { ...BANDIT, think: false, description };
+  const own = buildByteTokenizer(
+    compactByteWords([{ ...task, description: { ...description, actions: [] } }]),
+  );
+  t.throws(
+    () => compactPrompt(task, own),
+    /response_length 8 has no room for "Pull it hard" of Bandit-v0, which takes 13 tokens.*raise it to 13/,
+  );
+  t.doesNotThrow(() => compactPrompt({ ...task, responseLength: 13 }, own));
 });
 
 t.test('the compact prompt names what it cannot write', async t => {

@@ -69,10 +69,35 @@ export function compactVocabulary(tasks: readonly PromptTask[]): string[] {
     for (let count = 1; count <= maxActionsPerTrajectory; count++) words.add(left(count));
     for (let count = 1; showsTurns && count <= maxTurns; count++) words.add(turnsLeft(count));
     for (const word of description.vocabulary) words.add(word);
-    for (const action of description.actions ?? []) words.add(action);
+    for (const action of namedActions(description)) words.add(action);
   }
   return [...words];
 }
+
+/** Most counts and actions that are a token each next to bytes; further ones are spelled. */
+const MAX_COUNTS = 64;
+const MAX_ACTION_WORDS = 256;
+
+/**
+ * What is one token in the compact prompts of these tasks next to the 256 bytes, for `buildByteTokenizer`: the tags, the counts and
+ * the actions.
+ */
+export function compactByteWords(tasks: readonly PromptTask[]): string[] {
+  const words = new Set<string>([...RESPONSE_WORDS, GRID, WALLED, INVALID, TEXT]);
+  for (const { description, maxActionsPerTrajectory, maxTurns, turnsLeft: showsTurns } of tasks) {
+    for (let count = 1; count <= Math.min(MAX_COUNTS, maxActionsPerTrajectory); count++)
+      words.add(left(count));
+    for (let count = 1; showsTurns && count <= Math.min(MAX_COUNTS, maxTurns); count++)
+      words.add(turnsLeft(count));
+    const actions = namedActions(description);
+    if (actions.length <= MAX_ACTION_WORDS) for (const action of actions) words.add(action);
+  }
+  return [...words];
+}
+
+/** The actions that an environment names: all of a discrete space, or examples. */
+const namedActions = ({ actions, exampleActions }: PromptTask['description']): readonly string[] =>
+  (actions ?? exampleActions ?? []).filter(action => action !== '');
 
 /** Every word is a symbol of one character or an action: states are grids. */
 function isGridTask(
@@ -140,9 +165,8 @@ function compactTokens(
       );
     },
   );
-  const actions = (task.description.actions ?? task.description.vocabulary ?? [])
-    .map(name => tokenizer.idOf(name))
-    .filter(id => id !== undefined);
+  const actions = actionSequences(task.description, tokenizer);
+  checkResponseLength(task, actions, lead.length + 1, tokenizer);
   return {
     opening: () => [],
     turn,
@@ -158,15 +182,57 @@ function compactTokens(
     close: () => [],
     stopTokenIds: tokenizer.eosTokenId === undefined ? [end] : [end, tokenizer.eosTokenId],
     ending: [],
-    actionTokenIds: new Set(actions),
+    actionTokenIds:
+      actions.length > 0 ? new Set(actions.flat()) : freeTokens(tokenizer, [end, separator, ...lead]),
     grammar: responseGrammar({ lead, actions, separator, end }, task.maxActionsPerTurn),
   };
+}
+
+/** @throws Error naming an action that no response has room for */
+function checkResponseLength(
+  { description, responseLength }: PromptTask,
+  actions: readonly (readonly number[])[],
+  around: number,
+  tokenizer: Tokenizer,
+): void {
+  for (const action of actions) {
+    const needed = action.length + around;
+    if (needed <= responseLength) continue;
+    throw new Error(
+      `rollout.response_length ${responseLength} has no room for ${JSON.stringify(tokenizer.decode(action))} of ` +
+        `${description.environmentId}, which takes ${needed} tokens with its tags: raise it to ${needed}`,
+    );
+  }
+}
+
+/** Every token that an action of free text can be written with. */
+function freeTokens({ vocabularySize }: Tokenizer, structure: readonly number[]): Set<number> {
+  const ids = new Set(Array.from({ length: vocabularySize }, (_, id) => id));
+  for (const id of structure) ids.delete(id);
+  return ids;
+}
+
+/** The tokens of each action that the environment names; where it names none, each of its words may be one. */
+function actionSequences(
+  { vocabulary, ...description }: PromptTask['description'],
+  tokenizer: Tokenizer,
+): (readonly number[])[] {
+  const named = namedActions(description);
+  if (named.length > 0) {
+    const encoded = named.map(action => ({ action, ids: tokenizer.encode(action) }));
+    return encoded.filter(({ action, ids }) => tokenizer.decode(ids) === action).map(({ ids }) => ids);
+  }
+  return (vocabulary ?? []).flatMap(word => {
+    const id = tokenizer.idOf(word);
+    return id === undefined ? [] : [[id]];
+  });
 }
 
 /** @throws Error when the text comes back from its ids changed: a word the vocabulary lacks */
 function encodeKnown(text: string, tokenizer: Tokenizer, task: PromptTask): number[] {
   const ids = tokenizer.encode(text);
-  if (tokenizer.decode(ids) !== text) {
+  // No tokenizer writes half a surrogate pair, which JSON can bring.
+  if (tokenizer.decode(ids) !== text.toWellFormed()) {
     throw new Error(
       `the tokenizer cannot write ${JSON.stringify(text)} of ${task.description.environmentId}; it reads ` +
         `${JSON.stringify(tokenizer.decode(ids))}: the vocabulary was built for another environment or configuration`,

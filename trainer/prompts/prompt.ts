@@ -9,6 +9,8 @@ export interface TaskDescription {
   readonly legend: readonly { readonly symbol: string; readonly meaning: string }[];
   /** Names of a discrete space's actions, in the order of their ids. */
   readonly actions?: readonly string[];
+  /** Examples of actions where they are text or JSON, as they are written. */
+  readonly exampleActions?: readonly string[];
   /** How an action is written where it is free text. */
   readonly actionFormat?: string;
   /** Words that observations and actions are made of; absent for free text. */

@@ -1,3 +1,4 @@
+import type { Json } from '../../shared/json.ts';
 import type { ActionNames } from '../../shared/response.ts';
 import { ServerUnavailable } from '../client/errors.ts';
 import type { Schemas } from '../client/operations.ts';
@@ -11,6 +12,8 @@ export interface DescribedTag {
   readonly description: TaskDescription;
   /** The actions of a discrete space; absent for free text. */
   readonly actionNames?: ActionNames;
+  /** Actions are JSON, which answers write as text. */
+  readonly jsonActions: boolean;
   /** False for an environment that draws nothing and refuses a seed. */
   readonly seedable: boolean;
   /** Whether chance after the start has a seed that differs between the members of a group. */
@@ -45,7 +48,8 @@ async function described(servers: ServerPool, tag: Tag): Promise<Schemas['Enviro
 /** A tag with the server's document of its environment. */
 export function describedTag(tag: Tag, document: Schemas['Environment']): DescribedTag {
   const space = document.action_space.gymnasium as { readonly type: string; readonly start?: number };
-  const { actions } = document;
+  const { actions, example_actions: examples } = document;
+  const jsonActions = space.type !== 'Discrete' && space.type !== 'Text';
   return {
     tag,
     description: {
@@ -53,15 +57,29 @@ export function describedTag(tag: Tag, document: Schemas['Environment']): Descri
       instruction: document.instruction,
       legend: document.legend,
       actions,
+      ...(examples && { exampleActions: examples.map(action => writtenAction(action as Json, jsonActions)) }),
       actionFormat: document.action_format,
       vocabulary: document.vocabulary,
     },
     actionNames:
       space.type === 'Discrete' && actions ? { names: actions, start: space.start ?? 0 } : undefined,
+    jsonActions,
     seedable: document.capabilities.seed,
     hasDynamicsSeed: document.capabilities.seed && document.capabilities.snapshot,
     references: document.references.map(reference => reference.name),
   };
+}
+
+/** Whether it can be played at random: it names actions, or has a player who does. */
+export function hasRandomPlayer({ actionNames, description, references }: DescribedTag): boolean {
+  return (
+    actionNames !== undefined || description.exampleActions !== undefined || references.includes('random')
+  );
+}
+
+/** An action as an answer writes it. */
+export function writtenAction(action: Json, isJson: boolean): string {
+  return typeof action === 'string' && !isJson ? action : JSON.stringify(action);
 }
 
 /** How responses are to be, the same for all tags of a run. */

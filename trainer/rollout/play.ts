@@ -115,7 +115,9 @@ class Play {
     const text = replyText(reply, tokenizer);
     const rawResponse = reply.rawResponse ?? prompt.prime + text;
     const parsed = parseResponse(rawResponse, prompt.format);
-    const mapped = mapActions(parsed.actions, described.actionNames);
+    const mapped = described.jsonActions
+      ? parsed.actions.map(readJson)
+      : mapActions(parsed.actions, described.actionNames);
     const sent = performance.now();
     const results = await this.#session.act(mapped.slice(0, actionsLeft));
     waits.environment += performance.now() - sent;
@@ -213,6 +215,15 @@ class Play {
   }
 }
 
+/** An action that is JSON; text that is none goes to the environment as it is, which finds it invalid. */
+function readJson(action: string): Json {
+  try {
+    return JSON.parse(action) as Json;
+  } catch {
+    return action;
+  }
+}
+
 /** What a turn's prompt shows after the turns so far. */
 export function nextView(state: string, actionsLeft: number, turns: readonly Turn[]): TurnView {
   const last = turns.at(-1);
@@ -230,7 +241,7 @@ function episodeView(
   member: number,
   view: TurnView,
   session: EnvironmentSession,
-  { described: { tag, actionNames }, prompt }: PlayContext,
+  { described: { tag, actionNames, jsonActions, description }, prompt }: PlayContext,
 ): EpisodeView {
   const turnsLeft = tag.maxTurns - view.turn + 1;
   return {
@@ -244,6 +255,8 @@ function episodeView(
     turnsLeft,
     maxActionsPerTurn: tag.maxActionsPerTurn,
     actionNames,
+    exampleActions: description.exampleActions,
+    jsonActions,
     compose: prompt.compose,
     reference: (policy, count) => session.reference(policy, count, turnsLeft),
   };

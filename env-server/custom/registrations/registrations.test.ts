@@ -46,6 +46,29 @@ t.test('a server with registrations', async t => {
     t.equal(trajectory.text.trim().split('\n').length, 2);
   });
 
+  await t.test('a random player draws other actions at each step, the same for the same seed', async t => {
+    const play = async () => {
+      const { body: session } = await ask('POST', '/v1/sessions', {
+        env_id: script.env_id,
+        seed: 5,
+        config: { largest: 1000 },
+      });
+      const drawn: Json[] = [];
+      for (let step = 0; step < 7; step++) {
+        const route = `/v1/sessions/${session.session_id}`;
+        const { body } = await ask('POST', `${route}/reference`, { policy: 'random' });
+        drawn.push((body.actions as unknown as Json[])[0]);
+        await ask('POST', `${route}/step`, { action: '0' });
+      }
+      return drawn;
+    };
+    const drawn = await play();
+    t.ok(new Set(drawn).size > 2, `${drawn}: the environment itself draws nothing between steps`);
+    t.same(await play(), drawn);
+    const { body: document } = await ask('GET', at(script.env_id));
+    t.same(document.example_actions, script.definition.actions);
+  });
+
   await t.test('ids, kinds and definitions that cannot be are refused with where', async t => {
     const refusals: [envId: string, definition: Json, pointer: string][] = [
       ['Maze', tabular.definition, '/env_id'],

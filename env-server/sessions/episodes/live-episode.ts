@@ -382,7 +382,7 @@ export class LiveEpisode {
    * @throws Problem `unknown_reference` naming those there are, `environment_fault`
    */
   plan(policy: string, count: number, turns?: number): MaybePromise<readonly Json[]> {
-    const request = { policy, count, turns };
+    const request = { policy, count, turns, step: this.stepCount };
     return planOf(this.#session.variant, request, this.isOver, this.#state, this.#random.state);
   }
 

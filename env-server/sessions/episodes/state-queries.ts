@@ -36,16 +36,21 @@ export interface PlanRequest {
   readonly policy: string;
   readonly count: number;
   readonly turns: number | undefined;
+  /** Steps of the episode so far. */
+  readonly step: number;
 }
+
+/** Keeps the draws of two steps apart where the environment drew nothing between them. */
+const STEP_STRIDE = 0x9e3779b9;
 
 /**
  * The next actions of a reference policy; none for an episode that is over.
- * @param random state of the episode's generator, from which the policy's own is made
+ * @param random state of the episode's generator, from which and from the step the policy's own is made
  * @throws Problem `unknown_reference` naming those there are, `environment_fault`
  */
 export function planOf(
   variant: Variant,
-  { policy, count, turns }: PlanRequest,
+  { policy, count, turns, step }: PlanRequest,
   isOver: boolean,
   state: Json,
   [a, b, c, d]: RandomState,
@@ -59,7 +64,12 @@ export function planOf(
     );
   }
   if (isOver) return [];
-  const random = Random.fromState([~a >>> 0, b, c, (d ^ 1) >>> 0 || 1]);
+  const random = Random.fromState([
+    ~a >>> 0,
+    (b + Math.imul(step, STEP_STRIDE)) >>> 0,
+    c,
+    (d ^ 1) >>> 0 || 1,
+  ]);
   return guarded(variant, `to plan with ${policy}`, () =>
     references[policy].plan(state, count, random, turns),
   );

@@ -9,7 +9,8 @@ import { ADAPTER_CONFIG_FILE, isAdapterFolder } from '../../policy/checkpoint/ad
 import { VALUE_HEAD_FILE } from '../../policy/checkpoint/checkpoint.ts';
 import { CONFIG_FILE } from '../../policy/checkpoint/model-folder.ts';
 import { endpointAgent } from '../../rollout/agents/endpoint-agent.ts';
-import { referenceAgent } from '../../rollout/agents/reference-agent.ts';
+import { RANDOM, referenceAgent } from '../../rollout/agents/reference-agent.ts';
+import { hasRandomPlayer } from '../../rollout/described-tag.ts';
 import type { Player as EpisodePlayer } from '../../rollout/episode-agent.ts';
 import { openPrograms } from '../../training/setup/open-gateway.ts';
 import { openPolicy } from '../../training/setup/open-policy.ts';
@@ -23,7 +24,6 @@ import { type HubModelOptions, localModel } from '../hub/local-models.ts';
 
 const CHECKPOINT = 'checkpoint';
 const ENDPOINT = 'endpoint';
-const RANDOM = 'random';
 
 /** Somebody who can be evaluated, and the ways in which they play. */
 export interface Player {
@@ -130,7 +130,13 @@ async function endpointPlayer({ settings, note, stop }: PlayerParts): Promise<Pl
 async function referencePlayer(name: string, { settings, note, stop }: PlayerParts): Promise<Player> {
   const context = await openTextRunContext(settings, note, stop);
   return closingOnFailure(context, async () => {
-    for (const { tag, references } of context.tags) {
+    for (const described of context.tags) {
+      const { tag, references } = described;
+      if (name === RANDOM && !hasRandomPlayer(described)) {
+        throw new Error(
+          `--policy random: ${tag.environmentId} names no actions to play at random; add \`actions\` to its definition`,
+        );
+      }
       if (name === RANDOM || references.includes(name)) continue;
       throw new Error(
         `--policy ${name}: no folder with a ${CONFIG_FILE} or ${ADAPTER_CONFIG_FILE}, and ${tag.environmentId} has no such reference policy; ` +

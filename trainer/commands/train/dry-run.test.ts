@@ -16,7 +16,7 @@ t.test('settings as YAML, and sizes with the vocabulary of the environments', as
   const settings = tinySettings(server.name, t.testdir(), 'tiny');
   const text = await dryRun(settings, never);
   t.same(parse(text), settings);
-  const [, parameters, words] = /# policy: (\d+) parameters .* from scratch, (\d+) words/
+  const [, parameters, words] = /# policy: (\d+) parameters .* from scratch, (\d+) tokens/
     .exec(text)!
     .map(Number);
   t.ok(words > 10);

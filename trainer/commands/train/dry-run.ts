@@ -8,6 +8,7 @@ import type { DecoderConfig } from '../../models/config.ts';
 import { shownBytes, shownCount } from '../../tracking/progress.ts';
 import { checkInitialModel } from '../../training/setup/check-model.ts';
 import { type FirstPrompt, firstPrompts } from '../../training/setup/first-prompts.ts';
+import { withFittedContext } from '../../training/setup/fit-context.ts';
 import { freshModel } from '../../training/setup/open-policy.ts';
 import { openRunContext } from '../../training/setup/run-context.ts';
 
@@ -25,9 +26,16 @@ export async function dryRun(
   signal: AbortSignal,
   shown: RunSettings = settings,
 ): Promise<string> {
-  const { model, prompts } = await prepared(settings, signal);
+  const rollout = { ...settings.rollout, server_patience_s: PATIENCE_S, failover_s: PATIENCE_S };
+  const impatient = { ...settings, rollout };
+  const fitted = await withFittedContext(impatient, () => {}, signal).catch(error => {
+    if (error instanceof ServerUnavailable) return impatient;
+    throw error;
+  });
+  const { context, fit_context } = fitted.policy;
+  const { model, prompts } = await prepared(fitted, signal);
   const { parameters, trained, critic, memory, totalBytes, episodesPerIteration, episodes } = runSizes(
-    settings,
+    fitted,
     model.config,
     await criticShape(settings, model.config),
   );
@@ -44,7 +52,8 @@ export async function dryRun(
     `memory: about ${shownBytes(totalBytes)}`,
     ...memory.map(({ what, bytes }) => `  ${shownBytes(bytes).padStart(9)}  ${what}`),
   ];
-  return `${stringify(shown)}\n${lines.map(line => `# ${line}\n`).join('')}`;
+  const resolved = { ...shown, policy: { ...shown.policy, context, fit_context } };
+  return `${stringify(resolved)}\n${lines.map(line => `# ${line}\n`).join('')}`;
 }
 
 interface Model {
@@ -62,15 +71,15 @@ async function prepared(settings: RunSettings, signal: AbortSignal): Promise<Pre
   const { init, hidden_size } = settings.policy;
   const config = await checkInitialModel(settings);
   const found = config && { config, remark: ` from ${init}` };
-  const rollout = { ...settings.rollout, server_patience_s: PATIENCE_S, failover_s: PATIENCE_S };
+  const { rollout } = settings;
   try {
     const folder = found && init;
-    const context = await openRunContext({ ...settings, rollout }, folder, () => {}, signal);
+    const context = await openRunContext(settings, folder, () => {}, signal);
     try {
       const { tokenizer } = context;
       const model = found ?? {
         config: freshModel(settings, tokenizer),
-        remark: ` from scratch, ${tokenizer.vocabularySize} words`,
+        remark: ` from scratch, ${tokenizer.vocabularySize} tokens`,
       };
       // A program writes its own prompts.
       const prompts = rollout.agent

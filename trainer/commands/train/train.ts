@@ -2,7 +2,7 @@ import { readLogLevel } from '../../../shared/log.ts';
 import { validationTags } from '../../config/derived.ts';
 import { configName, loadRunSettings, resumedSettings } from '../../config/load.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { openProgress, shownDuration, shownShare } from '../../tracking/progress.ts';
+import { openProgress, type Progress, shownDuration, shownShare } from '../../tracking/progress.ts';
 import { trainRun } from '../../training/run.ts';
 import type { RunSummary } from '../../training/run-folder/report.ts';
 import {
@@ -13,6 +13,7 @@ import {
 } from '../../training/run-folder/run-folder.ts';
 import { checkInitialModel } from '../../training/setup/check-model.ts';
 import { findServer } from '../../training/setup/find-server.ts';
+import { withFittedContext } from '../../training/setup/fit-context.ts';
 import { readWarmStart, shownPosition } from '../../training/supervised/warm-start-progress.ts';
 import { type LocalSettings, localSettings } from '../hub/local-models.ts';
 import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
@@ -95,6 +96,7 @@ async function trainPrepared(prepared: PreparedRun, options: TrainOptions): Prom
     // Before anyone waits for a server.
     if (options.resume === undefined) await checkInitialModel(models.local);
     if (validationTags(settings).length > 0) await findServer(settings, progress.warn, stop);
+    models = await fitted(models, progress, stop);
   } catch (error) {
     if (!stop.aborted) throw error;
     return INTERRUPTED_STATUS;
@@ -141,6 +143,13 @@ function prepare(
     startCommand: process.env[STARTED_BY_VARIABLE] ?? commandOf('train', [config, ...overrides]),
     resumeOverrides: [],
   };
+}
+
+/** The same with the context that the first prompts need, where the settings ask for that. */
+async function fitted(models: LocalSettings, progress: Progress, stop: AbortSignal): Promise<LocalSettings> {
+  const local = await withFittedContext(models.local, progress.note.bind(progress), stop);
+  const { context, fit_context } = local.policy;
+  return { local, named: { ...models.named, policy: { ...models.named.policy, context, fit_context } } };
 }
 
 /** What a run came to, for the end of its output. @param command goes on with it */

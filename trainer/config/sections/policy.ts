@@ -18,6 +18,14 @@ export const PolicySettings = Type.Object(
     intermediate_size: positive(160),
     /** Longest sequence, prompts and responses together, in tokens. */
     context: positive(161),
+    /** `context` is only the most: a run takes what the first prompts and its turns need, as far as the model has positions. */
+    fit_context: flag(false),
+    /**
+     * Tokens of a policy from scratch. `words`: those of the environments' vocabularies. `bytes`: 256 bytes, the tags of the prompt
+     * and the actions that environments name, which write any text. Or a `tokenizer.json`, or its folder. Null: words where all
+     * environments have a vocabulary, else bytes.
+     */
+    tokenizer: orNull(Type.String({ minLength: 1 })),
     rope_theta: aboveZero(10_000),
     /** Standard deviation of fresh weights. */
     initializer_range: aboveZero(0.02),

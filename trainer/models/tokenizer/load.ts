@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
 import type { JsonObject } from '../../../shared/json.ts';
 import { readModelTextIfThere } from '../files/model-file.ts';
+import { ByteTokenizer, isByteLevel } from './byte-tokenizer.ts';
 import { ChatTemplate } from './chat-template.ts';
 import { checkTokenizer } from './check-tokenizer.ts';
 import type { DecodeOptions, SpecialTokenNames, Tokenizer } from './tokenizer.ts';
@@ -52,8 +53,9 @@ export function tokenizerFromFiles(files: { readonly [name: string]: string }, o
   const names = specialTokenNames(config);
   const source = files[CHAT_TEMPLATE_FILE] ?? chatTemplateOf(config);
   const chatTemplate = source === undefined ? undefined : new ChatTemplate(source, names);
-  return isWordLevel(model)
-    ? new WordTokenizer(model, names, files, chatTemplate)
+  if (isWordLevel(model)) return new WordTokenizer(model, names, files, chatTemplate);
+  return isByteLevel(model)
+    ? new ByteTokenizer(model, names, files, chatTemplate)
     : new SubwordTokenizer(model, config, names, files, chatTemplate);
 }
 

@@ -88,6 +88,12 @@ export class WordTokenizer implements Tokenizer {
   }
 }
 
+/** The source of a pattern that matches the longest of the words at each place. */
+export function longestFirst(words: readonly string[]): string {
+  const ordered = words.toSorted((a, b) => b.length - a.length || (a < b ? -1 : 1));
+  return ordered.map(word => word.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&')).join('|');
+}
+
 function splitPattern(preTokenizer: JsonObject | null): RegExp {
   const pattern = (preTokenizer?.pattern as JsonObject | undefined)?.Regex;
   if (preTokenizer?.type !== 'Split' || preTokenizer.behavior !== 'Isolated' || typeof pattern !== 'string') {

@@ -42,6 +42,10 @@ export interface EpisodeView {
   readonly maxActionsPerTurn: number;
   /** The actions of a discrete space. */
   readonly actionNames?: ActionNames;
+  /** Examples of other actions, as they are written. */
+  readonly exampleActions?: readonly string[];
+  /** Actions are JSON, which answers write as text. */
+  readonly jsonActions?: boolean;
   /** A well-formed response with these actions, without the prime. */
   compose(actions: readonly string[]): string;
   /** Asks the environment's reference policy for the actions of this turn, at most `count`. */

@@ -75,3 +75,15 @@ t.test('without a plan the reference agent falls back to the environment or chan
     /gave 9, which is no action/,
   );
 });
+
+t.test(
+  'where actions have no names, random ones come from the examples; JSON is written as text',
+  async t => {
+    const reference = async () => t.fail('the environment is not asked') as never;
+    const texts = { actionNames: undefined, exampleActions: ['1', '2'], reference };
+    const said = (await answers({ policy: 'random' }, texts)).flat();
+    t.same(new Set(said), new Set(['1', '2']));
+    const json = { actionNames: undefined, jsonActions: true, reference: async () => [{ say: 1 }] };
+    t.same(new Set((await answers({ policy: 'optimal' }, json)).flat()), new Set(['{"say":1}']));
+  },
+);

@@ -1,5 +1,6 @@
 import type { Json } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
+import { writtenAction } from '../described-tag.ts';
 import type { Agent, EpisodeView } from './agent.ts';
 
 export interface ReferenceAgentSettings {
@@ -16,7 +17,8 @@ export interface ReferenceAgentSettings {
   readonly randomCount?: 'varied' | 'full';
 }
 
-const RANDOM = 'random';
+/** The player that takes actions uniformly. */
+export const RANDOM = 'random';
 
 /**
  * Answers as a reference policy would, in well-formed responses with an empty thought: for demonstrations and baselines.
@@ -29,27 +31,29 @@ export function referenceAgent(settings: ReferenceAgentSettings): Agent {
       const rng = Random.fromSeed(seed);
       const most = Math.min(episode.maxActionsPerTurn, episode.actionsLeft);
       const atRandom = policy === RANDOM || rng.chance(randomTurns);
-      let actions = atRandom ? [] : await episode.reference(policy, most);
-      const exploratory = actions.length === 0 && policy !== RANDOM && !learnRandomTurns;
-      if (actions.length === 0) {
-        actions = await randomActions(episode, randomCount === 'full' ? most : 1 + rng.integer(most), rng);
-      }
-      const text = episode.compose(actions.map(action => nameOf(action, episode)));
+      const planned = atRandom ? [] : await episode.reference(policy, most);
+      const exploratory = planned.length === 0 && policy !== RANDOM && !learnRandomTurns;
+      const actions =
+        planned.length > 0
+          ? planned.map(action => nameOf(action, episode))
+          : await randomActions(episode, randomCount === 'full' ? most : 1 + rng.integer(most), rng);
+      const text = episode.compose(actions);
       return { text, finishReason: 'stop', exploratory };
     },
     release() {},
   };
 }
 
-/** Uniform over the names of a discrete space; for free text the environment is asked. */
-async function randomActions(episode: EpisodeView, count: number, rng: Random): Promise<readonly Json[]> {
-  const names = episode.actionNames?.names;
-  if (!names) return episode.reference(RANDOM, count);
-  return Array.from({ length: count }, () => rng.choice(names));
+/** Uniform over the names of a discrete space or the examples of another; an environment without both is asked. */
+async function randomActions(episode: EpisodeView, count: number, rng: Random): Promise<readonly string[]> {
+  const names = episode.actionNames?.names ?? episode.exampleActions;
+  if (names) return Array.from({ length: count }, () => rng.choice(names));
+  const planned = await episode.reference(RANDOM, count);
+  return planned.map(action => nameOf(action, episode));
 }
 
-function nameOf(action: Json, { actionNames }: EpisodeView): string {
-  if (typeof action === 'string') return action;
+function nameOf(action: Json, { actionNames, jsonActions = false }: EpisodeView): string {
+  if (jsonActions || typeof action === 'string') return writtenAction(action, jsonActions);
   const name = actionNames?.names[Number(action) - actionNames.start];
   if (name === undefined)
     throw new Error(`the reference policy gave ${JSON.stringify(action)}, which is no action`);

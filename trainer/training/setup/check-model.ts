@@ -26,9 +26,9 @@ export async function checkInitialModel(settings: RunSettings): Promise<DecoderC
 async function checkModel(folder: string, config: DecoderConfig, settings: RunSettings): Promise<void> {
   const { policy, rollout } = settings;
   const base = baseFolder(settings);
-  if (policy.context > config.maxPositions) {
+  if (!policy.fit_context && policy.context > config.maxPositions) {
     throw new RangeError(
-      `policy.context ${policy.context} is more than the ${config.maxPositions} positions of ${folder}`,
+      `policy.context ${policy.context} is more than the ${config.maxPositions} positions of ${folder}; policy.fit_context=true takes what the prompts need`,
     );
   }
   const place = await findTokenizer(folder, base);

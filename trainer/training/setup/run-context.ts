@@ -1,14 +1,15 @@
+import { basename, dirname } from 'node:path';
 import type { EnvServerSettings } from '../../client/server.ts';
 import { openServers, type ServerPool } from '../../client/servers.ts';
 import { baseFolder, validationTags } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Generator } from '../../generation/generator.ts';
 import type { Grammars, TokenGrammar } from '../../generation/grammar.ts';
-import { buildWordTokenizer } from '../../models/tokenizer/builder.ts';
-import { loadTokenizer } from '../../models/tokenizer/load.ts';
+import { buildByteTokenizer, buildWordTokenizer, withWords } from '../../models/tokenizer/builder.ts';
+import { loadTokenizer, TOKENIZER_FILE } from '../../models/tokenizer/load.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { findTokenizer } from '../../policy/checkpoint/model-folder.ts';
-import { compactVocabulary } from '../../prompts/compact.ts';
+import { compactByteWords, compactVocabulary } from '../../prompts/compact.ts';
 import type { Agent } from '../../rollout/agents/agent.ts';
 import { policyAgent } from '../../rollout/agents/policy-agent.ts';
 import { Collector, type CollectorSettings } from '../../rollout/collection/collector.ts';
@@ -47,7 +48,7 @@ export interface RunContext extends TextRunContext {
 /**
  * Connects to the servers and prepares prompts and tokenizer for the tags of the run. Servers that are not there yet are
  * waited for.
- * @param tokenizerFolder where the policy is, whose tokenizer may be with its base; undefined builds one from the environments' vocabulary
+ * @param tokenizerFolder where the policy is, with its tokenizer there or with its base; undefined makes a fresh one
  * @param note told when a server goes away and when it is back
  * @throws the signal's reason when it is aborted before the servers have answered
  */
@@ -58,10 +59,9 @@ export function openRunContext(
   signal: AbortSignal,
 ): Promise<RunContext> {
   return connected(settings, note, signal, async (servers, tags) => {
-    const response = responseSettings(settings);
     const tokenizer =
       tokenizerFolder === undefined
-        ? buildWordTokenizer(compactVocabulary(tags.map(tag => promptTask(tag, response))))
+        ? await freshTokenizer(settings, tags, note)
         : await loadTokenizer(await findTokenizer(tokenizerFolder, baseFolder(settings)));
     const collector = new Collector({
       ...collectorSettings(settings, servers, tags),
@@ -79,6 +79,39 @@ export function openRunContext(
     const grammars = settings.rollout.constrained ? responseGrammars(tags, collector) : {};
     return { servers, tags, tokenizer, collector, actionTokens, grammars, close: () => servers.close() };
   });
+}
+
+/**
+ * The tokenizer of a policy from scratch, as `policy.tokenizer` says.
+ * @throws Error naming an environment without a vocabulary, or the file that is missing or broken
+ */
+async function freshTokenizer(
+  settings: RunSettings,
+  tags: readonly DescribedTag[],
+  note: (text: string) => void,
+): Promise<Tokenizer> {
+  const { tokenizer } = settings.policy;
+  const response = responseSettings(settings);
+  const tasks = tags.map(tag => promptTask(tag, response));
+  const free = tasks.find(({ description }) => !description.vocabulary)?.description.environmentId;
+  if (tokenizer === 'words' || (tokenizer === null && free === undefined)) {
+    return buildWordTokenizer(compactVocabulary(tasks));
+  }
+  if (tokenizer === null || tokenizer === 'bytes') {
+    if (tokenizer === null)
+      note(`${free} has no fixed vocabulary, so the policy reads and writes bytes (policy.tokenizer: bytes)`);
+    return buildByteTokenizer(compactByteWords(tasks));
+  }
+  const loaded = await loadTokenizer(
+    basename(tokenizer) === TOKENIZER_FILE ? dirname(tokenizer) : tokenizer,
+  ).catch(error => {
+    throw new Error(
+      `policy.tokenizer: ${(error as Error).message}; it is words, bytes, or a ${TOKENIZER_FILE}`,
+    );
+  });
+  return settings.rollout.prompt === 'compact'
+    ? withWords(loaded, compactByteWords(tasks), tokenizer)
+    : loaded;
 }
 
 /** {@link openRunContext} for agents that read and write text and need no tokenizer. */
@@ -143,7 +176,7 @@ function responseGrammars(tags: readonly DescribedTag[], collector: Collector): 
     const grammar = collector.prompt(tag.name).tokens?.grammar;
     if (!grammar) {
       throw new Error(
-        `rollout.constrained: responses under ${tag.name} have no grammar; it needs the compact prompt and named actions`,
+        `rollout.constrained: responses under ${tag.name} have no grammar; it needs the compact prompt and named actions, or \`actions\` in the environment's definition that are not too many`,
       );
     }
     grammars[tag.name] = grammar;

@@ -12,6 +12,8 @@ import type { Metrics } from '../../data/metrics.ts';
 import { countOnes } from '../../data/sequences/loss-mask.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { responsePrime } from '../../prompts/prompt.ts';
+import { RANDOM } from '../../rollout/agents/reference-agent.ts';
+import { type DescribedTag, hasRandomPlayer } from '../../rollout/described-tag.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { planGroups } from '../../rollout/tag.ts';
 import { type Progress, shownDuration } from '../../tracking/progress.ts';
@@ -166,6 +168,7 @@ async function played(
     groupSize: 1,
     firstSeed: levelSeeds(settings).demonstrations,
   });
+  checkRandomPlayers(context.tags, settings.train_tags, warm);
   const episodes = await demonstrate(
     context.collector,
     plans,
@@ -204,4 +207,23 @@ async function validationLoss(
     Array.from(logProbs).flatMap((logProb, t) => (scored[i].lossMask[t] ? [-logProb] : [])),
   );
   return { 'sft/validation_loss': mean(losses) };
+}
+
+/** @throws Error naming an environment that has nothing to draw from at random, where the warm start plays so */
+function checkRandomPlayers(
+  tags: readonly DescribedTag[],
+  played: readonly string[],
+  { policy, policies, random_turns: randomTurns }: WarmStartSettings,
+): void {
+  for (const described of tags) {
+    const { name, environmentId } = described.tag;
+    const player = policies[name] ?? policy;
+    if (!played.includes(name) || (player !== RANDOM && randomTurns === 0) || hasRandomPlayer(described)) {
+      continue;
+    }
+    throw new Error(
+      `warm_start.policy: ${environmentId} names no actions to play at random; add \`actions\` to its definition, ` +
+        'name conversations in warm_start.files, or set warm_start: null',
+    );
+  }
 }

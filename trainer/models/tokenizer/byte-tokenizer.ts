@@ -1,0 +1,170 @@
+import type { JsonObject } from '../../../shared/json.ts';
+import type { ChatTemplate } from './chat-template.ts';
+import type { DecodeOptions, SpecialTokenNames, Tokenizer } from './tokenizer.ts';
+import { longestFirst } from './word-tokenizer.ts';
+
+const BYTES = 256;
+
+/**
+ * The character that stands for each byte in the vocabulary of a byte-level `tokenizer.json`: printable ones for themselves, the
+ * others from U+0100 on (GPT-2's table).
+ */
+export const BYTE_CHARACTERS: readonly string[] = byteCharacters();
+
+function byteCharacters(): string[] {
+  const isPrintable = (byte: number) =>
+    (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+  let other = BYTES;
+  return Array.from({ length: BYTES }, (_, byte) => String.fromCharCode(isPrintable(byte) ? byte : other++));
+}
+
+const MAPPED = new Set(BYTE_CHARACTERS);
+
+/**
+ * Whether a word may be one token next to bytes: of one byte it is that byte, and one that is written with the characters of bytes
+ * above 127, such as `é`, would be read as these bytes by other libraries.
+ */
+export function isWordAmongBytes(word: string): boolean {
+  const characters = Array.from(word);
+  return (
+    Buffer.byteLength(word) > 1 &&
+    (characters.every(character => character < '\u0080') ||
+      characters.some(character => !MAPPED.has(character)))
+  );
+}
+
+/** True where a `tokenizer.json` holds bytes and added tokens, each with its own id, and merges none of them. */
+export function isByteLevel({
+  model,
+  normalizer,
+  pre_tokenizer,
+  decoder,
+  added_tokens,
+}: JsonObject): boolean {
+  const { type, merges, vocab, ignore_merges, continuing_subword_prefix, end_of_word_suffix } = (model ??
+    {}) as JsonObject;
+  const cut = (pre_tokenizer ?? {}) as JsonObject;
+  const added = (added_tokens ?? []) as readonly JsonObject[];
+  const ids = new Map(Object.entries((vocab ?? {}) as JsonObject));
+  const isPlain = added.every(({ content, lstrip, rstrip }) => content !== '' && !lstrip && !rstrip);
+  for (const { content, id } of added) ids.set(String(content), id);
+  return (
+    type === 'BPE' &&
+    Array.isArray(merges) &&
+    merges.length === 0 &&
+    !ignore_merges &&
+    !continuing_subword_prefix &&
+    !end_of_word_suffix &&
+    BYTE_CHARACTERS.every(character => ids.has(character)) &&
+    ids.size === BYTE_CHARACTERS.length + added.length &&
+    new Set(ids.values()).size === ids.size &&
+    (normalizer ?? null) === null &&
+    cut.type === 'ByteLevel' &&
+    cut.add_prefix_space === false &&
+    cut.use_regex === false &&
+    ((decoder ?? {}) as JsonObject).type === 'ByteLevel' &&
+    isPlain
+  );
+}
+
+/**
+ * A byte-level tokenizer from its `tokenizer.json`: added tokens are found first, the longest at each place, and all other text is
+ * a token for each byte of its UTF-8. It writes every text. It gives the ids of @huggingface/tokenizers, whose general BPE takes
+ * thirty times as long. Bytes that are no UTF-8 are decoded to U+FFFD.
+ */
+export class ByteTokenizer implements Tokenizer {
+  readonly vocabularySize: number;
+  readonly longestToken: number;
+  readonly eosTokenId?: number;
+  readonly bosTokenId?: number;
+  readonly padTokenId?: number;
+  readonly chatTemplate?: ChatTemplate;
+  readonly files: { readonly [name: string]: string };
+  /** Id of each byte. */
+  readonly #byteIds: Int32Array;
+  /** Byte of each id, −1 where it is an added token. */
+  readonly #bytes: Int16Array;
+  readonly #added = new Map<string, number>();
+  readonly #texts = new Map<number, string>();
+  readonly #special = new Set<number>();
+  readonly #pattern: RegExp | undefined;
+  readonly #encoder = new TextEncoder();
+  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+
+  constructor(
+    json: JsonObject,
+    names: SpecialTokenNames,
+    files: { readonly [name: string]: string },
+    chatTemplate?: ChatTemplate,
+  ) {
+    const vocab = (json.model as JsonObject).vocab as { readonly [token: string]: number };
+    this.#byteIds = Int32Array.from(BYTE_CHARACTERS, character => vocab[character]);
+    for (const { content, id, special } of (json.added_tokens ?? []) as readonly JsonObject[]) {
+      this.#added.set(String(content), Number(id));
+      this.#texts.set(Number(id), String(content));
+      if (special) this.#special.add(Number(id));
+    }
+    this.vocabularySize = Math.max(...this.#byteIds, ...this.#texts.keys()) + 1;
+    this.#bytes = new Int16Array(this.vocabularySize).fill(-1);
+    this.#byteIds.forEach((id, byte) => {
+      this.#bytes[id] = byte;
+    });
+    this.longestToken = Math.max(1, ...[...this.#added.keys()].map(content => content.length));
+    this.#pattern =
+      this.#added.size === 0 ? undefined : new RegExp(longestFirst([...this.#added.keys()]), 'gu');
+    this.files = files;
+    this.chatTemplate = chatTemplate;
+    this.eosTokenId = names.eos_token === undefined ? undefined : this.idOf(names.eos_token);
+    this.bosTokenId = names.bos_token === undefined ? undefined : this.idOf(names.bos_token);
+    this.padTokenId = names.pad_token === undefined ? undefined : this.idOf(names.pad_token);
+  }
+
+  encode(text: string): number[] {
+    const ids: number[] = [];
+    let done = 0;
+    for (const match of this.#pattern ? text.matchAll(this.#pattern) : []) {
+      this.#pushBytes(ids, text.slice(done, match.index));
+      ids.push(this.#added.get(match[0])!);
+      done = match.index + match[0].length;
+    }
+    this.#pushBytes(ids, text.slice(done));
+    return ids;
+  }
+
+  decode(ids: ArrayLike<number>, options: DecodeOptions = {}): string {
+    const parts: string[] = [];
+    let bytes: number[] = [];
+    const flush = () => {
+      if (bytes.length > 0) parts.push(this.#decoder.decode(Uint8Array.from(bytes)));
+      bytes = [];
+    };
+    for (let i = 0; i < ids.length; i++) {
+      const byte = this.#bytes[ids[i]];
+      if (byte >= 0) {
+        bytes.push(byte);
+        continue;
+      }
+      if (options.skipSpecial && this.#special.has(ids[i])) continue;
+      flush();
+      const text = this.#texts.get(ids[i]);
+      if (text === undefined) {
+        throw new RangeError(`token id ${ids[i]} is not in the vocabulary of ${this.vocabularySize} tokens`);
+      }
+      parts.push(text);
+    }
+    flush();
+    return parts.join('');
+  }
+
+  idOf(token: string): number | undefined {
+    const added = this.#added.get(token);
+    if (added !== undefined) return added;
+    const code = token.length === 1 ? token.charCodeAt(0) : BYTES;
+    return code < 0x80 ? this.#byteIds[code] : undefined;
+  }
+
+  #pushBytes(ids: number[], text: string): void {
+    if (text === '') return;
+    for (const byte of this.#encoder.encode(text)) ids.push(this.#byteIds[byte]);
+  }
+}
