@@ -59,6 +59,14 @@ export class HttpTransport implements OpenEnvTransport {
     return reading(this.#endpoint, () => readReply(body));
   }
 
+  /** Steps that the service has counted in its state of a session; undefined where it shows none. @throws Problem */
+  async stepCount(session: string): Promise<number | undefined> {
+    const { body } = await this.#endpoint.ask('GET', 'state', undefined, {
+      headers: { [SESSION_HEADER]: session },
+    });
+    return isObject(body) && typeof body.step_count === 'number' ? body.step_count : undefined;
+  }
+
   /** The protocol has no message for it over HTTP; the service forgets the session by itself. */
   async close(): Promise<void> {}
 }

@@ -35,7 +35,8 @@ async function echoService(t: Test, odd: (message: Message) => string | undefine
     if (path !== '/step') return { status: 404, body: { detail: 'no such route' } };
     const { message } = body.action as { message?: unknown };
     if (typeof message !== 'string') return { status: 422, body: { detail: 'message is missing' } };
-    const episode = overHttp.get(session) as Episode;
+    const episode = overHttp.get(session);
+    if (!episode) return { status: 404, body: { detail: 'no such session' } };
     episode.said++;
     return { body: shown(episode, message) };
   };
@@ -292,5 +293,37 @@ t.test('the MCP tools of a service are actions, over both transports', async t =
       'a named tool of MCP here, too',
     );
     await near.ask('DELETE', `/v1/sessions/${body.session_id}`);
+  }
+});
+
+/** A service that makes a new environment for every HTTP request, as OpenEnv's own server does. */
+async function statelessService(t: Test, withState: boolean) {
+  return testService(t, ({ path, body }) => {
+    if (path === '/metadata') return { body: { name: 'echo', description: 'Says what you say.' } };
+    if (path === '/reset') return { body: { observation: { echoed: 'hello' }, reward: null, done: false } };
+    if (path === '/step') {
+      const { message } = body.action as { message?: unknown };
+      return { body: { observation: { echoed: message }, reward: 0, done: false } };
+    }
+    if (path === '/state' && withState) return { body: { episode_id: 'new', step_count: 0 } };
+    return { status: 404, body: {} };
+  });
+}
+
+t.test('a service that keeps no state over HTTP is refused, naming its WebSocket', async t => {
+  for (const [withState, seen] of [
+    [true, 'after 2 steps it has counted 0'],
+    [false, 'a step gets the same reply in a session that was never reset'],
+  ] as const) {
+    const service = await statelessService(t, withState);
+    await t.rejects(made(t, service.url, { transport: 'http' }), {
+      code: 'invalid_request',
+      violations: [
+        {
+          pointer: '/definition/transport',
+          detail: `is "http", but the service keeps no state between requests: ${seen}. Leave "transport" out: over the WebSocket ${service.url.replace('http', 'ws')}/ws each episode has its own`,
+        },
+      ],
+    });
   }
 });

@@ -12,6 +12,7 @@ import { listsOf } from '../definitions/word-lists.ts';
 import type { OpenEnvDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
 import type { OwnedNetwork } from './network.ts';
+import type { OpenEnvReply } from './openenv-protocol.ts';
 import {
   HttpTransport,
   InvalidAction,
@@ -65,7 +66,61 @@ export async function learnOpenEnv(
   if (!facts.tools && (definition.instruction ?? facts.description) === '') {
     throw invalidDefinition('/instruction', 'is needed: the service does not describe itself');
   }
+  if (definition.transport === 'http') await requireState(endpoint, definition, facts);
   return facts;
+}
+
+/**
+ * Servers of OpenEnv make a new environment for each HTTP request unless they were written to keep sessions: a step then
+ * continues nothing. Plays two steps and looks whether the service counts them; where it shows no count, whether a
+ * session that was never reset gets the same reply.
+ * @throws Problem `invalid_request`, `remote_unavailable`, `remote_failed`
+ */
+async function requireState(
+  endpoint: Endpoint,
+  definition: OpenEnvDefinition,
+  { tools }: OpenEnvFacts,
+): Promise<void> {
+  const action = actionsOf(definition, tools).message(definition.example_action);
+  if (action === undefined) return;
+  const transport = new HttpTransport(endpoint);
+  const [session, never] = [newId('r'), newId('r')];
+  const refuse = (seen: string): never => {
+    const socket = endpoint.url('ws').href.replace(/^http/, 'ws');
+    throw invalidDefinition(
+      '/transport',
+      `is "http", but the service keeps no state between requests: ${seen}. Leave "transport" out: over the WebSocket ${socket} each episode has its own`,
+    );
+  };
+  try {
+    const begun = await transport.reset(session, { episode_id: session });
+    const first = await transport.step(session, action);
+    const last = first.done ? first : await transport.step(session, action);
+    const steps = first.done ? 1 : 2;
+    const count = await transport.stepCount(session);
+    if (count !== undefined && count < steps) refuse(`after ${steps} steps it has counted ${count}`);
+    if (count !== undefined || begun.done || first.done) return;
+    const replies = [first, last, await stepOrNothing(transport, never, action)];
+    if (new Set(replies.map(reply => JSON.stringify(reply))).size === 1) {
+      refuse('a step gets the same reply in a session that was never reset');
+    }
+  } catch (error) {
+    // The check that follows shows what is wrong with the example.
+    if (!(error instanceof InvalidAction)) throw error;
+  }
+}
+
+/** Nothing where the service refuses the step. */
+async function stepOrNothing(
+  transport: HttpTransport,
+  session: string,
+  action: JsonObject,
+): Promise<OpenEnvReply | undefined> {
+  try {
+    return await transport.step(session, action);
+  } catch {
+    return undefined;
+  }
 }
 
 /** The tools that a service lists by JSON-RPC. @throws Problem */
