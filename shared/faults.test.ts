@@ -1,7 +1,7 @@
 import t from 'tap';
 import { type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
-import { faultsOf, faultText, withFewUnknown } from './faults.ts';
+import { faultsOf, faultText, oversizeOf, withFewUnknown } from './faults.ts';
 
 const closed = (properties: { [key: string]: TSchema }, more: object = {}) =>
   Type.Object(properties, { additionalProperties: false, ...more });
@@ -67,4 +67,40 @@ t.test('of many unknown keys a few are named, together with all other faults', a
   t.equal(withFewUnknown(Type.Object({}), many), many, 'an open object is left as it is');
   const fits = { size: 3, wrappers: [{ name: 'a' }] };
   t.equal(withFewUnknown(Schema, fits), fits);
+});
+
+t.test('what has more in it than its schema allows is found before anything in it is looked at', async t => {
+  const List = Type.Array(Wrapper, { maxItems: 2 });
+  const Names = closed({ type: Type.Literal('names'), of: Type.Array(Type.String(), { maxItems: 1 }) });
+  const Text = closed({ type: Type.Literal('text') });
+  const Bounded = closed({
+    list: Type.Optional(List),
+    map: Type.Optional(Type.Record(Type.String(), List, { maxProperties: 2 })),
+    text: Type.Optional(Type.String({ maxLength: 3 })),
+    either: Type.Optional(Type.Union([Names, Text])),
+  });
+  const cases: readonly (readonly [value: unknown, text: string | undefined])[] = [
+    [5, undefined],
+    [
+      {
+        list: [{ name: 'a' }, 5],
+        text: '🧊🧊🧊',
+        map: { a: [], b: 3 },
+        either: { type: 'text', of: [1, 2] },
+      },
+      undefined,
+    ],
+    [{ list: [1, 2, 3] }, 'list must not have more than 2 items, got a list of 3'],
+    [{ map: { a: 1, b: 2, c: 3 } }, 'map must not have more than 2 keys, got an object of 3'],
+    [{ map: { 'a/b': [1, 2, 3] } }, 'map/a~1b must not have more than 2 items, got a list of 3'],
+    [{ text: 'x'.repeat(7) }, 'text must not have more than 3 characters, got "xxxxxxx"'],
+    [
+      { either: { type: 'names', of: ['a', 'b'] } },
+      'either/of must not have more than 1 items, got a list of 2',
+    ],
+  ];
+  for (const [value, text] of cases) {
+    const fault = oversizeOf(Bounded, value);
+    t.equal(fault && faultText(fault, 'the value'), text);
+  }
 });

@@ -25,6 +25,10 @@ interface PlainSchema {
   readonly const?: unknown;
   readonly enum?: readonly unknown[];
   readonly examples?: readonly unknown[];
+  readonly maxItems?: number;
+  readonly maxProperties?: number;
+  readonly maxLength?: number;
+  readonly patternProperties?: { readonly [pattern: string]: PlainSchema };
   readonly properties?: { readonly [key: string]: PlainSchema };
   readonly additionalProperties?: unknown;
   readonly items?: PlainSchema;
@@ -83,6 +87,66 @@ function fewUnknown(schema: PlainSchema | undefined, value: unknown): unknown {
     kept.push([key, fields[key]]);
   }
   return changed ? Object.fromEntries(kept) : value;
+}
+
+/**
+ * The first list, object or text of a value that has more in it than its schema allows. Looks no further into it, so
+ * that a client pays for what the schema allows and not for what it sent; validators look at every item first.
+ */
+export function oversizeOf(schema: TSchema, value: unknown): Fault | undefined {
+  return oversize(schema as PlainSchema, value, '');
+}
+
+function oversize(schema: PlainSchema, value: unknown, pointer: string): Fault | undefined {
+  if (schema.anyOf) {
+    const faults = schema.anyOf.filter(one => couldBe(one, value)).map(one => oversize(one, value, pointer));
+    return faults.every(Boolean) ? faults[0] : undefined;
+  }
+  const tooMuch = (most: number, unit: string, found: string): Fault => ({
+    pointer,
+    message: `must not have more than ${most} ${unit}, got ${found}${example(schema)}`,
+  });
+  if (typeof value === 'string') {
+    const { maxLength = value.length } = schema;
+    // A character takes up to two units.
+    return value.length > 2 * maxLength ? tooMuch(maxLength, 'characters', shown(value)) : undefined;
+  }
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (Array.isArray(value)) {
+    const { items, maxItems = value.length } = schema;
+    if (value.length > maxItems) return tooMuch(maxItems, 'items', `a list of ${value.length}`);
+    return items && firstOf(value.entries(), ([i, item]) => oversize(items, item, `${pointer}/${i}`));
+  }
+  const fields = value as { readonly [key: string]: unknown };
+  const { properties = {}, patternProperties, maxProperties } = schema;
+  if (maxProperties !== undefined) {
+    const count = Object.keys(fields).length;
+    if (count > maxProperties) return tooMuch(maxProperties, 'keys', `an object of ${count}`);
+  }
+  const inside = ([key, part]: [string, PlainSchema]) =>
+    Object.hasOwn(fields, key) ? oversize(part, fields[key], `${pointer}/${escapePointer(key)}`) : undefined;
+  const [others] = Object.values(patternProperties ?? {});
+  return (
+    firstOf(Object.entries(properties), inside) ??
+    (others && firstOf(Object.keys(fields), key => inside([key, others])))
+  );
+}
+
+/** Whether a value is meant to be this one of several alternatives, by its type and the constants in it. */
+function couldBe({ type, properties = {} }: PlainSchema, value: unknown): boolean {
+  if (type !== undefined && !isOfType(type, value)) return false;
+  const fields = value as { readonly [key: string]: unknown } | null;
+  return Object.entries(properties).every(
+    ([key, { const: only }]) => only === undefined || fields?.[key] === only,
+  );
+}
+
+function firstOf<T, F>(items: Iterable<T>, find: (item: T) => F | undefined): F | undefined {
+  for (const item of items) {
+    const found = find(item);
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 /**

@@ -64,7 +64,12 @@ t.test('clumsy requests are told what was wrong, where, and what would be right'
     ['/v1/sessions', { env_id: COUNTER, seed: '1' }, 422, /seed must be integer or null, got "1"/],
     ['/v1/sessions', { env_id: COUNTER, observation_format: 'json' }, 422, /one of text, grid, .*got "json"/],
     ['/v1/sessions', many({ env_id: COUNTER }), 422, /unknown key "k0"; known are env_id/],
-    ['/v1/sessions', { env_id: COUNTER, config: many({}) }, 422, /unknown key k0; it knows/],
+    [
+      '/v1/sessions',
+      { env_id: COUNTER, config: many({}) },
+      422,
+      /config must not have more than 1000 keys, got an object of \d+/,
+    ],
     [
       '/v1/sessions',
       { env_id: COUNTER, wrappers: [many({ name: 'record' })] },

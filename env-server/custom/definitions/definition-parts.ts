@@ -27,8 +27,10 @@ export const stepsSetting = (maxSteps: number) =>
     description: 'Steps before truncation.',
   });
 
+/** Most keys of a bag. */
+const MAX_KEYS = 1000;
 export const bag = (description: string) =>
-  Type.Record(Type.String(), Type.Unsafe<Json>({}), { description });
+  Type.Record(Type.String(), Type.Unsafe<Json>({}), { maxProperties: MAX_KEYS, description });
 
 /** What is said of an environment of any kind. */
 export const about = {

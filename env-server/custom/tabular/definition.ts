@@ -1,9 +1,17 @@
 import Type, { type Static } from 'typebox';
 import { closed, MAX_TEXT_LENGTH, NAME_LENGTH, REWARD, task } from '../definitions/definition-parts.ts';
 
+export const MAX_STATES = 20_000;
+const MAX_ACTIONS = 1000;
+/** Longest name of a state, in characters. */
+export const MAX_STATE_NAME_LENGTH = 256;
+
 export const TabularOutcome = closed(
   {
-    to: Type.String({ description: 'Name of the state that is reached.' }),
+    to: Type.String({
+      maxLength: MAX_STATE_NAME_LENGTH,
+      description: 'Name of the state that is reached.',
+    }),
     probability: Type.Optional(
       Type.Number({
         exclusiveMinimum: 0,
@@ -26,6 +34,7 @@ export const TabularState = closed(
     ),
     transitions: Type.Optional(
       Type.Record(Type.String(), Type.Array(TabularOutcome, { minItems: 1, maxItems: 1000 }), {
+        maxProperties: MAX_ACTIONS,
         description:
           'Action → outcomes. An action that is not listed is invalid in this state; a state without transitions ends the episode.',
       }),
@@ -41,14 +50,15 @@ export const TabularDefinition = closed(
     ...task,
     actions: Type.Array(Type.String({ minLength: 1, maxLength: NAME_LENGTH }), {
       minItems: 1,
-      maxItems: 1000,
+      maxItems: MAX_ACTIONS,
       description: 'Names of the actions; their ids count from 0.',
     }),
     start: Type.Record(Type.String(), Type.Number({ exclusiveMinimum: 0, maximum: 1 }), {
       minProperties: 1,
+      maxProperties: MAX_STATES,
       description: 'State → probability to start there; they sum to 1.',
     }),
-    states: Type.Record(Type.String(), TabularState, { minProperties: 1 }),
+    states: Type.Record(Type.String(), TabularState, { minProperties: 1, maxProperties: MAX_STATES }),
   },
   { title: 'TabularDefinition', description: 'A Markov decision process, written out.' },
 );

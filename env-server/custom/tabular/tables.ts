@@ -1,12 +1,10 @@
 import type { Sliced } from '../../../shared/slices.ts';
 import { DefinitionFaults, escapePointer } from '../definitions/fault.ts';
-import type { TabularDefinition } from './definition.ts';
+import { MAX_STATE_NAME_LENGTH, type TabularDefinition } from './definition.ts';
 
 /** How far a sum of probabilities may be from 1. */
 const SUM_TOLERANCE = 1e-6;
-const MAX_STATES = 20_000;
 const MAX_OUTCOMES = 400_000;
-const MAX_NAME_LENGTH = 256;
 const MAX_NAMED = 8;
 /** Characters of an unknown name that are repeated. */
 const MAX_SHOWN_LENGTH = 100;
@@ -118,15 +116,11 @@ function* measured(
   entries: readonly (readonly [string, TabularDefinition['states'][string]])[],
   faults: DefinitionFaults,
 ): Sliced<[branches: number, outcomes: number]> {
-  if (entries.length > MAX_STATES) {
-    faults.add('/states', `has ${entries.length} states; at most ${MAX_STATES} are taken`);
-    faults.raise();
-  }
   let branches = 0;
   let outcomes = 0;
   for (const [index, [name, { transitions = {} }]] of entries.entries()) {
-    if (name.length > MAX_NAME_LENGTH) {
-      const detail = `the name has ${name.length} characters; at most ${MAX_NAME_LENGTH} are taken`;
+    if (name.length > MAX_STATE_NAME_LENGTH) {
+      const detail = `the name has ${name.length} characters; at most ${MAX_STATE_NAME_LENGTH} are taken`;
       faults.add(`/states/${escapePointer(shown(name))}`, detail);
     }
     for (const list of Object.values(transitions)) {

@@ -1,7 +1,7 @@
 import { type TProperties, type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import type { TLocalizedValidationError } from 'typebox/error';
-import { faultsOf, faultText, withFewUnknown } from '../../../shared/faults.ts';
+import { type Fault, faultsOf, faultText, oversizeOf, withFewUnknown } from '../../../shared/faults.ts';
 import { DEEPEST_JSON, faultOf, type JsonLimits } from '../../custom/json-limits.ts';
 import { Problem, type Violation } from '../../problems.ts';
 import type { Operation } from '../operation.ts';
@@ -29,6 +29,7 @@ const INPUT_LIMITS: JsonLimits = {
 export function compileCheck(schema: TSchema, what: string, advice = ''): InputCheck {
   const validator = Compile(schema);
   return value => {
+    refuseOversize(schema, value, what);
     if (validator.Check(value)) return;
     const short = withFewUnknown(schema, value);
     const violations = violationsOf(validator.Errors(short), schema, short, advice);
@@ -53,10 +54,24 @@ export function compileInputCheck(operation: Operation, transport: 'rest' | 'fra
       if (!known.has(key)) closed = false;
       else refuseOutOfBounds(operation.name, key, input[key]);
     }
+    refuseOversize(shut, input, operation.name);
     if (!closed) thorough(withFewUnknown(shut, input));
     else if (!quick.Check(input)) thorough(input);
   };
 }
+
+/** @throws Problem `invalid_request` */
+function refuseOversize(schema: TSchema, value: unknown, what: string): void {
+  const fault = oversizeOf(schema, value);
+  if (!fault) return;
+  const violation = violationOf(fault);
+  throw new Problem('invalid_request', `${what}: ${violation.detail}`, { violations: [violation] });
+}
+
+const violationOf = (fault: Fault, advice = ''): Violation => ({
+  pointer: fault.pointer,
+  detail: faultText(fault, 'the request') + advice,
+});
 
 /** Where keys belong that are often written next to the one that holds them. */
 function placeOfOthers(properties: TProperties): string {
@@ -99,10 +114,7 @@ function violationsOf(
     .slice(0, MAX_VIOLATIONS)
     .map(fault => {
       const isOwnUnknown = fault.key?.isKnown === false && fault.pointer.lastIndexOf('/') === 0;
-      return {
-        pointer: fault.pointer,
-        detail: faultText(fault, 'the request') + (isOwnUnknown ? advice : ''),
-      };
+      return violationOf(fault, isOwnUnknown ? advice : '');
     });
   return violations.length > 0 ? violations : [{ pointer: '', detail: 'does not fit the schema' }];
 }

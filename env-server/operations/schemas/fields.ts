@@ -2,7 +2,7 @@ import { type TProperties, type TSchema, Type } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
 
 /** Longest request key, group id and name a client may choose, in characters. */
-const NAME_LENGTH = 128;
+export const NAME_LENGTH = 128;
 /** Most sessions one request may create. */
 const GROUP_SIZE = 4096;
 const MAX_TTL_SECONDS = 7 * 24 * 3600;
@@ -19,7 +19,9 @@ export const nullable = <S extends TSchema>(schema: S, description: string) =>
 /** Any JSON value. */
 export const AnyJson = (options: { description?: string } = {}) => Type.Unsafe<Json>({ ...options });
 
-export const Bag = Type.Record(Type.String(), AnyJson());
+/** Most keys of a configuration or of options. */
+const MAX_KEYS = 1000;
+export const Bag = Type.Record(Type.String(), AnyJson(), { maxProperties: MAX_KEYS });
 
 export const SessionId = Type.String({ minLength: 1, maxLength: NAME_LENGTH, description: 'The session.' });
 export const EnvId = Type.String({
@@ -44,6 +46,7 @@ export const DynamicsSeed = nullable(
   'Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k.',
 );
 export const Config = Type.Record(Type.String(), AnyJson(), {
+  maxProperties: MAX_KEYS,
   description:
     'Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from.',
 });

@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { sessionOperation } from '../operation.ts';
+import { NAME_LENGTH } from '../schemas/fields.ts';
 import { ReferencePlan } from '../schemas/session.ts';
 
 const DEFAULT_POLICY = 'optimal';
@@ -17,7 +18,7 @@ export const reference = sessionOperation({
   plays: true,
   problems: ['unknown_reference'],
   body: {
-    policy: Type.Optional(Type.String({ default: DEFAULT_POLICY })),
+    policy: Type.Optional(Type.String({ maxLength: NAME_LENGTH, default: DEFAULT_POLICY })),
     count: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_ACTIONS, default: 1 })),
     turns: Type.Optional(
       Type.Integer({

@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import { sessionOperation } from '../operation.ts';
+import { NAME_LENGTH } from '../schemas/fields.ts';
 import { Session } from '../schemas/session.ts';
 import { sessionView } from './views.ts';
 
@@ -13,7 +14,13 @@ export const restore = sessionOperation({
   keyed: true,
   plays: true,
   problems: ['unknown_snapshot'],
-  body: { snapshot_id: Type.String({ minLength: 1, description: 'A snapshot this session took.' }) },
+  body: {
+    snapshot_id: Type.String({
+      minLength: 1,
+      maxLength: NAME_LENGTH,
+      description: 'A snapshot this session took.',
+    }),
+  },
   result: Session,
   handle(_services, session, input) {
     session.restore(input.snapshot_id);

@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { jsonSchema } from '../../environments/core/space-documents.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
-import { extra, InvalidMessage, missing } from './faults.ts';
+import { extras, InvalidMessage, missing } from './faults.ts';
 
 /** Field of an action that is a text or a number; OpenEnv's actions are always objects. */
 const ACTION = 'action';
@@ -77,8 +77,7 @@ function oneField(schema: JsonObject, { environment, config }: Variant): ActionF
     },
     wrapped: true,
     read(fields) {
-      const unknown = Object.keys(fields).filter(name => name !== ACTION && name !== METADATA);
-      const faults = unknown.map(name => extra([name], [ACTION, METADATA]));
+      const faults = extras(fields, [ACTION, METADATA]);
       if (!Object.hasOwn(fields, ACTION)) faults.unshift(missing([ACTION]));
       if (faults.length > 0) throw new InvalidMessage(faults);
       return fields[ACTION];

@@ -28,12 +28,17 @@ export const notObject = (loc: Place): RequestFault => ({
   msg: 'Input should be a valid dictionary',
 });
 
-/** @param known the fields that are permitted */
-export const extra = (loc: Place, known: readonly string[]): RequestFault => ({
-  type: 'extra_forbidden',
-  loc,
-  msg: `Extra inputs are not permitted; known are ${known.join(', ')}`,
-});
+/** Unknown fields that a reply names; there may be very many. */
+const MAX_EXTRAS = 8;
+
+/** @returns the fields of an object that are not permitted, the first few of them */
+export function extras(given: object, known: readonly string[]): RequestFault[] {
+  const msg = `Extra inputs are not permitted; known are ${known.join(', ')}`;
+  return Object.keys(given)
+    .filter(key => !known.includes(key))
+    .slice(0, MAX_EXTRAS)
+    .map(key => ({ type: 'extra_forbidden', loc: [key], msg }));
+}
 
 /**
  * Works on a part of a request.

@@ -1,9 +1,11 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import { isObject } from '../../custom/answer.ts';
 import { parseJson } from '../replies/json.ts';
-import { extra, InvalidMessage, missing, notObject } from './faults.ts';
+import { extras, InvalidMessage, missing, notObject } from './faults.ts';
 
-const MAX_EPISODE_ID_LENGTH = 255;
+const MAX_ID_LENGTH = 255;
+/** A misspelled type is repeated up to here. */
+const MAX_SHOWN_LENGTH = 60;
 
 /** What a client sends over the WebSocket. */
 export type OpenEnvMessage =
@@ -33,13 +35,11 @@ export function readMessage(text: string): OpenEnvMessage {
   if (typeof type !== 'string' || !Object.hasOwn(DATA, type)) {
     const known = Object.keys(DATA).join(', ');
     const named = typeof type === 'string' ? type : JSON.stringify(type);
-    throw new UnknownType(`Unknown message type: ${named}; known are ${known}`);
+    throw new UnknownType(`Unknown message type: ${named.slice(0, MAX_SHOWN_LENGTH)}; known are ${known}`);
   }
   const rule = DATA[type as OpenEnvMessage['type']];
   const known = rule === 'none' ? ['type'] : ['type', 'data'];
-  const faults = Object.keys(frame)
-    .filter(key => !known.includes(key))
-    .map(key => extra([key], known));
+  const faults = extras(frame, known);
   const { data } = frame;
   if (rule === 'required' && data === undefined) faults.push(missing(['data']));
   else if (rule !== 'none' && data !== undefined && !isObject(data)) faults.push(notObject(['data']));
@@ -67,8 +67,8 @@ export function readReset(data: unknown): ResetRequest {
   const given = Object.keys(options).length > 0;
   const input = { ...(seed !== undefined && seed !== null && { seed }), ...(given && { options }) };
   if (name === undefined || name === null) return { input };
-  if (typeof name !== 'string' || name.length > MAX_EPISODE_ID_LENGTH) {
-    const msg = `Input should be a string of at most ${MAX_EPISODE_ID_LENGTH} characters`;
+  if (typeof name !== 'string' || name.length > MAX_ID_LENGTH) {
+    const msg = `Input should be a string of at most ${MAX_ID_LENGTH} characters`;
     throw new InvalidMessage([{ type: 'string_type', loc: ['episode_id'], msg }]);
   }
   return { input, episodeName: name };
@@ -89,9 +89,7 @@ const MS_PER_S = 1000;
 export function readStep(body: unknown): StepRequest {
   if (!isObject(body)) throw new InvalidMessage([notObject([])]);
   const { action, timeout_s: timeout, request_id: requestId } = body;
-  const faults = Object.keys(body)
-    .filter(key => !STEP_FIELDS.includes(key))
-    .map(key => extra([key], STEP_FIELDS));
+  const faults = extras(body, STEP_FIELDS);
   if (action === undefined) faults.push(missing(['action']));
   else if (!isObject(action)) faults.push(notObject(['action']));
   const hasTimeout = timeout !== undefined && timeout !== null;
@@ -99,8 +97,9 @@ export function readStep(body: unknown): StepRequest {
     faults.push({ type: 'greater_than', loc: ['timeout_s'], msg: 'Input should be a number greater than 0' });
   }
   const hasId = requestId !== undefined && requestId !== null;
-  if (hasId && typeof requestId !== 'string') {
-    faults.push({ type: 'string_type', loc: ['request_id'], msg: 'Input should be a valid string' });
+  if (hasId && !(typeof requestId === 'string' && requestId.length <= MAX_ID_LENGTH)) {
+    const msg = `Input should be a string of at most ${MAX_ID_LENGTH} characters`;
+    faults.push({ type: 'string_type', loc: ['request_id'], msg });
   }
   if (faults.length > 0) throw new InvalidMessage(faults);
   return {

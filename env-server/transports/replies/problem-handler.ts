@@ -108,9 +108,11 @@ export class ProblemHandler {
   }
 }
 
-/** Where Fastify refuses a body: what was sent, and what would be right. */
-function explained(error: unknown, { headers, routeOptions }: FastifyRequest): unknown {
-  const { code } = error as { readonly code?: unknown };
+/** What Fastify and its file server refuse: what was sent, and what would be right. */
+function explained(error: unknown, { headers, routeOptions, url }: FastifyRequest): unknown {
+  const { code, expose } = error as { readonly code?: unknown; readonly expose?: unknown };
+  // @fastify/send, for paths that lead out of a folder or name no file.
+  if (expose === true) return new Problem('not_found', `there is no file at ${url}`);
   switch (code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE': {
       const { 'content-length': length } = headers;

@@ -33,3 +33,10 @@ t.test('a path that takes none does not exist', async t => {
     }
   }
 });
+
+t.test('a path that leads out of a folder of files, or names none, does not exist', async t => {
+  const { ask } = await testApp(t);
+  for (const path of ['/docs/static/../', '/docs/static/%2e%2e/', '/docs/static/..%2f', '/docs/static/%00']) {
+    isProblem(t, await ask('GET', path), 'not_found');
+  }
+});
