@@ -1,14 +1,17 @@
 # The environment server. From the root of the repository:
 #   docker build -f docker/env-server.Dockerfile -t ragen-env-server .
 
-FROM node:24.21.0-bookworm-slim AS packages
+# The index of all platforms, as it was on 2026-11-24; docs/how-to/deployment.md says how to choose another.
+ARG NODE_IMAGE=node:24.21.0-bookworm-slim@sha256:2fe369e969550cde8e867afc3fe370b260140cab4a23d467074295b42163d553
+
+FROM ${NODE_IMAGE} AS packages
 WORKDIR /app
 COPY package.json package-lock.json ./
 COPY docker/packages.ts docker/
 RUN node docker/packages.ts env-server \
  && npm ci --omit=dev --ignore-scripts --no-audit --no-fund
 
-FROM node:24.21.0-bookworm-slim
+FROM ${NODE_IMAGE}
 # python3 runs the programs of DeepCoder, util-linux starts its sandboxes, tini collects what they leave behind.
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends python3 tini util-linux \

@@ -14,6 +14,14 @@ export interface Instruction {
   readonly text: string;
 }
 
+/** The image that both are made from: `ARG NODE_IMAGE` before the first stage. */
+export function baseOf(image: ImageName): string {
+  const text = readFileSync(`${ROOT}docker/${image}.Dockerfile`, 'utf8');
+  const [, base] = /^ARG NODE_IMAGE=(\S+)$/m.exec(text) ?? [];
+  if (base === undefined) throw new Error(`${image}: names no base`);
+  return base;
+}
+
 /** The stages of an image, each a list of instructions that begins with FROM. */
 export function stagesOf(image: ImageName): Instruction[][] {
   const text = readFileSync(`${ROOT}docker/${image}.Dockerfile`, 'utf8')
@@ -23,6 +31,7 @@ export function stagesOf(image: ImageName): Instruction[][] {
   for (const line of text.split('\n').filter(line => line.trim() !== '')) {
     const [, name, rest] = /^([A-Z]+)\s+(.*)$/.exec(line) ?? [];
     if (name === undefined) throw new Error(`${image}: not an instruction: ${line}`);
+    if (name === 'ARG' && stages.length === 0) continue;
     if (name === 'FROM') stages.push([]);
     stages.at(-1)!.push({ name, text: rest.trim() });
   }

@@ -1,6 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import t, { type Test } from 'tap';
@@ -10,6 +10,7 @@ import { ALLOCATOR } from '../shared/allocator.ts';
 import { freePort } from '../test/free-port.test-data.ts';
 import {
   assemble,
+  baseOf,
   copies,
   exists,
   IMAGES,
@@ -29,11 +30,10 @@ for (const image of IMAGES) {
   t.test(`${image}: in stages, from the Node.js of package.json, as a user without rights`, async t => {
     const stages = stagesOf(image);
     t.equal(stages.length, 2);
-    const base = `node:${MANIFEST.dependencies.node}-bookworm-slim`;
-    t.same(
-      stages.map(stage => said(stage, 'FROM')[0].split(' ')[0]),
-      [base, base],
-    );
+    for (const stage of stages) t.match(said(stage, 'FROM')[0], /^\$\{NODE_IMAGE\}/);
+    const [tag, digest] = baseOf(image).split('@');
+    t.equal(tag, `node:${MANIFEST.dependencies.node}-bookworm-slim`);
+    t.match(digest, /^sha256:[0-9a-f]{64}$/, 'the base is pinned by digest');
     const last = lastStage(image);
     t.same(said(last, 'USER'), ['1000:1000']);
     t.equal(said(last, 'VOLUME').length, 1);
@@ -238,4 +238,13 @@ t.test('a named run is begun once and then gone on with', async t => {
     'trainer/main.ts train --resume runs/one servers=[{url: "http://a b"}] training.steps=9 --quiet',
   );
   t.equal(run('two', 'train', ...settings), `trainer/main.ts train ${settings.join(' ')} run.name=two`);
+});
+
+t.test('workflows take actions by commit, and name the version', async t => {
+  const folder = `${ROOT}.github/workflows/`;
+  const uses = readdirSync(folder).flatMap(name => [
+    ...readFileSync(`${folder}${name}`, 'utf8').matchAll(/uses: (.*)/g),
+  ]);
+  t.ok(uses.length > 0);
+  for (const [, action] of uses) t.match(action, /^[\w-]+\/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/);
 });

@@ -125,6 +125,17 @@ const template = closed({ metadata: closed({ labels }), spec: PodSpec });
 const kind = (apiVersion: string, name: string, properties: TProperties) =>
   closed({ apiVersion: Type.Literal(apiVersion), kind: Type.Literal(name), metadata, ...properties });
 
+/** Whom a network policy lets through, and on which ports. */
+const peer = Type.Union([
+  closed({ podSelector: selector }),
+  closed({ namespaceSelector: selector }),
+  closed({ ipBlock: closed({ cidr: text, except: maybe(texts) }) }),
+]);
+const ports = Type.Array(
+  closed({ protocol: literal('TCP', 'UDP'), port: Type.Union([Type.Integer(), text]) }),
+  { minItems: 1 },
+);
+
 /** Objects of Kubernetes, by kind. */
 export const KINDS: { readonly [kind: string]: TSchema } = {
   ConfigMap: kind('v1', 'ConfigMap', { data: map() }),
@@ -152,6 +163,14 @@ export const KINDS: { readonly [kind: string]: TSchema } = {
   }),
   PodDisruptionBudget: kind('policy/v1', 'PodDisruptionBudget', {
     spec: closed({ maxUnavailable: Type.Integer(), selector }),
+  }),
+  NetworkPolicy: kind('networking.k8s.io/v1', 'NetworkPolicy', {
+    spec: closed({
+      podSelector: selector,
+      policyTypes: Type.Array(literal('Ingress', 'Egress'), { minItems: 2, maxItems: 2 }),
+      ingress: maybe(Type.Array(closed({ from: Type.Array(peer, { minItems: 1 }), ports }))),
+      egress: maybe(Type.Array(closed({ to: Type.Array(peer, { minItems: 1 }), ports }))),
+    }),
   }),
   PersistentVolumeClaim: kind('v1', 'PersistentVolumeClaim', { spec: storage }),
   Job: kind('batch/v1', 'Job', {

@@ -5,6 +5,7 @@ import type { TSchema } from 'typebox';
 import { Value } from 'typebox/value';
 import { parse, parseAllDocuments } from 'yaml';
 import { DECLARATIONS, DEFAULT_SETTINGS, type Settings, variableOf } from '../env-server/config/settings.ts';
+import { NetworkGuard } from '../env-server/custom/remote/guard.ts';
 import { Authenticator } from '../env-server/transports/access/auth.ts';
 import type { Body } from '../test/app.test-data.ts';
 import { exists, lastStage, ROOT, said, variablesOf } from './images.test-data.ts';
@@ -134,6 +135,30 @@ t.test('kubernetes: what is referred to is there', async t => {
   for (const [index, [, pod, service]] of servers.entries()) {
     t.equal(pod, `ragen-env-server-${index}`);
     t.equal(service, String(set.serviceName));
+  }
+});
+
+t.test('kubernetes: pods reach, and are reached by, what they need only', async t => {
+  const labelsOf = (policy: Body) => policy.spec.podSelector.matchLabels;
+  const [server, trainer] = ['ragen-env-server', 'ragen-trainer'].map(name => one('NetworkPolicy', name));
+  const set = one('StatefulSet', 'ragen-env-server').spec.template;
+  const job = one('Job', 'ragen-trainer').spec.template;
+  t.same(labelsOf(server), set.metadata.labels);
+  t.same(labelsOf(trainer), job.metadata.labels);
+  t.match(list(list(server.spec.ingress)[0].from)[0].podSelector.matchLabels, labelsOf(trainer));
+  t.notOk('ingress' in trainer.spec);
+  const [, toServers] = list(trainer.spec.egress);
+  t.same(list(toServers.to)[0].podSelector.matchLabels, labelsOf(server));
+  for (const { ports } of [list(server.spec.ingress)[0], toServers]) {
+    t.equal(String(list(ports)[0].port), String(list(list(set.spec.containers)[0].ports)[0].name));
+  }
+  const [, outside] = list(server.spec.egress);
+  const { cidr, except } = list(outside.to)[0].ipBlock;
+  t.equal(String(cidr), '0.0.0.0/0');
+  const guard = new NetworkGuard({ remoteHosts: '*', remoteNetworks: '' });
+  for (const network of list(except)) {
+    const address = String(network).split('/')[0].replace(/\.0$/, '.1');
+    t.throws(() => guard.checkUrl(new URL(`http://${address}`)), `the server refuses ${network}, too`);
   }
 });
 

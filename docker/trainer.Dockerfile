@@ -1,7 +1,10 @@
 # The trainer. From the root of the repository:
 #   docker build -f docker/trainer.Dockerfile -t ragen-trainer .
 
-FROM node:24.21.0-bookworm-slim AS packages
+# The index of all platforms, as it was on 2026-11-24; docs/how-to/deployment.md says how to choose another.
+ARG NODE_IMAGE=node:24.21.0-bookworm-slim@sha256:2fe369e969550cde8e867afc3fe370b260140cab4a23d467074295b42163d553
+
+FROM ${NODE_IMAGE} AS packages
 WORKDIR /app
 COPY package.json package-lock.json ./
 COPY docker/packages.ts docker/
@@ -10,7 +13,7 @@ RUN node docker/packages.ts trainer \
  && rm -rf node_modules/onnxruntime-node/bin/napi-v*/darwin node_modules/onnxruntime-node/bin/napi-v*/win32 \
     node_modules/webgpu/dist/darwin-* node_modules/webgpu/dist/win32-*
 
-FROM node:24.21.0-bookworm-slim
+FROM ${NODE_IMAGE}
 # Runs go to the volume, where the trainer looks for them: runs/ in its folder.
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends tini \
