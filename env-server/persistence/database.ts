@@ -2,8 +2,9 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { DamagedDatabase, isDamage } from './damage.ts';
 import { makePrivateFile, makePrivateFolder, tighten } from './private-files.ts';
-import { migrate } from './schema.ts';
+import { ForeignDatabase, migrate, requireOwn } from './schema.ts';
 
+const SQLITE_BUSY = 5;
 export const DATABASE_FILE = 'ragen.db';
 
 /** Files that SQLite keeps next to a database; it gives them the mode of the database when it makes them. */
@@ -13,7 +14,7 @@ export const COMPANIONS = ['-wal', '-shm'] as const;
  * Opens the embedded database, made and brought up to date where that is needed. Its files are the server's alone.
  * @param folder made where it is missing; undefined keeps everything in memory
  * @param patienceMs how long a write waits for another process to finish its own
- * @throws Error when the database was written by a newer version; DamagedDatabase; Error of the system
+ * @throws ForeignDatabase where it is another program's, or of a newer version; DamagedDatabase; Error of the system
  */
 export function openDatabase(folder: string | undefined, patienceMs: number): DatabaseSync {
   if (folder === undefined) return opened(':memory:', patienceMs);
@@ -31,12 +32,18 @@ export function openFile(path: string, patienceMs: number): DatabaseSync {
 function opened(path: string, timeout: number): DatabaseSync {
   const database = new DatabaseSync(path, { timeout });
   try {
+    requireOwn(database, path);
     // A committed transaction survives the end of the process at any instant; only a crash of the machine may undo the last ones.
     database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL');
     migrate(database);
     return database;
   } catch (error) {
     database.close();
-    throw isDamage(error) ? new DamagedDatabase(path, error as Error) : error;
+    if (isDamage(error)) throw new DamagedDatabase(path, error as Error);
+    if ((error as { errcode?: number }).errcode !== SQLITE_BUSY) throw error;
+    throw new ForeignDatabase(
+      `the database ${path} is locked by another program; end that, or name another folder with --data`,
+      { cause: error },
+    );
   }
 }

@@ -2,6 +2,7 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { isDamage } from './damage.ts';
 import { makePrivateFile, makePrivateFolder, PRIVATE_FILE } from './private-files.ts';
 
 /** Locked by the server that keeps its data in a folder. */
@@ -60,6 +61,13 @@ function firstLock(folder: string): FolderLock | undefined {
     makePrivateFolder(folder);
     return locked(join(folder, LOCK_FILE), PATIENCE_MS);
   } catch (error) {
+    if (isDamage(error)) {
+      const path = join(folder, LOCK_FILE);
+      throw new Error(
+        `${path} is not a lock of this server; move it away, or name another folder with --data`,
+        { cause: error },
+      );
+    }
     const why = `the data folder ${folder} cannot be written to (${(error as Error).message})`;
     throw new Error(`${why}; make it writable for this user, or name another one with --data`, {
       cause: error,

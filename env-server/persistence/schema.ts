@@ -1,6 +1,9 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { inTransaction } from './transaction.ts';
 
+/** Tables of another program that a message names. */
+const MAX_NAMED = 5;
+
 /** Statements that lead from each version of the database to the next; never change one that was released. */
 const MIGRATIONS: readonly string[] = [
   `CREATE TABLE environments (
@@ -74,25 +77,52 @@ const MIGRATIONS: readonly string[] = [
    ) STRICT;`,
 ];
 
+/** The file holds something else than a database that this server can open; says what to do. */
+export class ForeignDatabase extends Error {
+  override readonly name = 'ForeignDatabase';
+}
+
 /**
- * Brings a database to the version of this code; `user_version` says where it stands.
- * @throws Error when it was written by a newer version
+ * Looks whether a database is one of this server, and not of a newer one; reads only.
+ * @param file for messages
+ * @throws ForeignDatabase
  */
+export function requireOwn(database: DatabaseSync, file: string): void {
+  const version = versionOf(database);
+  const tables = tablesOf(database);
+  const expected = MIGRATIONS.slice(0, version).flatMap(statements =>
+    [...statements.matchAll(/CREATE TABLE (\w+)/g)].map(([, table]) => table),
+  );
+  const missing = expected.filter(table => !tables.includes(table));
+  const isForeign = version === 0 ? tables.length > 0 : missing.length > 0;
+  if (isForeign) {
+    const names = tables.length > 0 ? `has the tables ${tables.slice(0, MAX_NAMED).join(', ')}` : 'is empty';
+    throw new ForeignDatabase(
+      `${file} is a database of another program: it ${names}. Name another folder with --data, or move the file away`,
+    );
+  }
+  if (version > MIGRATIONS.length) {
+    throw new ForeignDatabase(
+      `the database ${file} has version ${version}, this server knows up to ${MIGRATIONS.length}: run the newer server that wrote it, or name another folder with --data`,
+    );
+  }
+}
+
+/** Brings a database of this server to the version of this code; `user_version` says where it stands. */
 export function migrate(database: DatabaseSync): void {
   if (versionOf(database) === MIGRATIONS.length) return;
   inTransaction(database, () => {
     // Another process may have been quicker.
-    const found = versionOf(database);
-    if (found > MIGRATIONS.length) {
-      throw new Error(
-        `the database has version ${found}, this server knows up to ${MIGRATIONS.length}: run the newer server`,
-      );
-    }
-    for (const statements of MIGRATIONS.slice(found)) database.exec(statements);
+    for (const statements of MIGRATIONS.slice(versionOf(database))) database.exec(statements);
     database.exec(`PRAGMA user_version = ${MIGRATIONS.length}`);
   });
 }
 
 function versionOf(database: DatabaseSync): number {
   return (database.prepare('PRAGMA user_version').get() as { user_version: number }).user_version;
+}
+
+function tablesOf(database: DatabaseSync): string[] {
+  const rows = database.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").all();
+  return (rows as { name: string }[]).map(({ name }) => name).filter(name => !name.startsWith('sqlite_'));
 }

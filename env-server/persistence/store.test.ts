@@ -1,8 +1,10 @@
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { DATABASE_FILE, openDatabase } from './database.ts';
+import { lockFolder } from './lock.ts';
 import { MAZE, REGISTERED } from './store.test-data.ts';
 import { openStore } from './store.ts';
 import type { AuditEntry } from './stored-environment.ts';
@@ -112,11 +114,52 @@ t.test('a store that ends has written what it was asked for', async t => {
   t.same(again.audit(), [REGISTERED]);
 });
 
-t.test('a database of a newer version is refused', async t => {
-  const folder = t.testdir();
-  await openStore(folder).close();
-  const database = new DatabaseSync(join(folder, DATABASE_FILE));
-  database.exec('PRAGMA user_version = 99');
-  database.close();
-  t.throws(() => openStore(folder), /version 99.*newer server/);
+t.test(
+  'a database that is not of this server is refused with the file and what to do, and left as it was',
+  async t => {
+    const cases: { readonly [name: string]: readonly [make: string, message: string] } = {
+      'of another program': [
+        'CREATE TABLE songs (title TEXT); CREATE TABLE sessions (x)',
+        'FILE is a database of another program: it has the tables sessions, songs. Name another folder with --data, or move the file away',
+      ],
+      'of another program with versions': [
+        'CREATE TABLE songs (title TEXT); PRAGMA user_version = 2',
+        'FILE is a database of another program: it has the tables songs. Name another folder with --data, or move the file away',
+      ],
+      'of a newer version': [
+        'PRAGMA user_version = 99',
+        'the database FILE has version 99, this server knows up to 3: run the newer server that wrote it, or name another folder with --data',
+      ],
+    };
+    for (const [name, [make, message]] of Object.entries(cases)) {
+      const folder = t.testdir();
+      const file = join(folder, DATABASE_FILE);
+      if (name === 'of a newer version') await openStore(folder).close();
+      const database = new DatabaseSync(file);
+      database.exec(make);
+      database.close();
+      const before = readFileSync(file);
+      t.throws(
+        () => openStore(folder),
+        { name: 'ForeignDatabase', message: message.replace('FILE', file) },
+        name,
+      );
+      t.same(readFileSync(file), before);
+    }
+  },
+);
+
+t.test('a database or lock that another program uses is named', t => {
+  const folder = t.testdir({ 'sessions.lock': 'this is no database, but it has a line of text' });
+  t.throws(() => lockFolder(folder), {
+    message: /sessions\.lock is not a lock of this server; move it away/,
+  });
+  const file = join(folder, DATABASE_FILE);
+  const other = new DatabaseSync(file);
+  other.exec('BEGIN EXCLUSIVE');
+  t.throws(() => openDatabase(folder, 1), {
+    message: `the database ${file} is locked by another program; end that, or name another folder with --data`,
+  });
+  other.close();
+  t.end();
 });

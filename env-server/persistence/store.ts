@@ -49,7 +49,7 @@ export interface Store {
  * @param folder made where it is missing; undefined keeps everything in memory, until the process ends
  * @param passing the folder ends with the server
  * @param health is told how writes fare
- * @throws Error when the database was written by a newer version; DamagedDatabase
+ * @throws ForeignDatabase, DamagedDatabase
  */
 export function openStore(folder?: string, passing = false, health = new PersistenceHealth()): Store {
   return new DatabaseStore(folder, passing, health);
@@ -58,7 +58,7 @@ export function openStore(folder?: string, passing = false, health = new Persist
 /**
  * Reads all of the database, once at the start of a server: found later, damage would be an error of a request.
  * @param folder made where it is missing
- * @throws Error when the database was written by a newer version; DamagedDatabase
+ * @throws ForeignDatabase, DamagedDatabase
  */
 export function checkDatabase(folder: string): void {
   const database = openDatabase(folder, START_PATIENCE_MS);

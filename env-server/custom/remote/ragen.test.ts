@@ -170,3 +170,23 @@ t.test('a session that the other server has lost ends the episode', async t => {
     message: /answered a step with 410/,
   });
 });
+
+t.test('a step that is answered by something else than an object is refused by name', async t => {
+  const service = await testService(t, ({ path }) => ({
+    body: path === '/v1/sessions' ? { session_id: 's', observation: 'on' } : 'null',
+  }));
+  const definition: RagenDefinition = {
+    kind: 'remote',
+    protocol: 'ragen',
+    env_id: 'Far-v0',
+    url: service.url,
+  };
+  const document = { title: 'Far', instruction: 'Go on.', max_episode_steps: 9, action_space: {} };
+  const environment = ragenEnvironment('test/Far-v0', definition, { document }, localNetwork(t));
+  const rng = Random.fromSeed(1);
+  const state = await environment.reset({ max_steps: 9 }, rng, {});
+  await t.rejects(async () => environment.step(state, 'x', rng), {
+    code: 'remote_failed',
+    message: 'the service of test/Far-v0 must answer a step with a JSON object',
+  });
+});

@@ -103,7 +103,8 @@ export function ragenEnvironment(
         const info = { success: false, action_is_valid: false, action_is_effective: false };
         return { state, reward: 0, terminated: false, info };
       }
-      if (status !== 200 || !isObject(body)) throw rejected(endpoint, status, body);
+      if (status !== 200) throw rejected(endpoint, status, body);
+      if (!isObject(body)) throw endpoint.failed('must answer a step with a JSON object');
       return reading(endpoint, () => ({
         ...readOutcome(body, true),
         state: { ...readSeen(body.observation), session: state.session, step },
