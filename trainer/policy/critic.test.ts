@@ -80,7 +80,7 @@ for (const options of [{}, { lora, model: { ...config, tiedEmbeddings: false } }
           await one.save(end);
           const places = [
             join(end, weights),
-            ...[weights, 'value_head.safetensors', 'optimizer.safetensors'].map(name =>
+            ...[weights, 'value_head.safetensors', 'optimizer/optimizer.safetensors'].map(name =>
               join(end, CRITIC_FOLDER, name),
             ),
           ];

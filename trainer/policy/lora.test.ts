@@ -36,7 +36,7 @@ const step = async (policy: LocalPolicy, count = 6) =>
 const filesOf = async (policy: LocalPolicy, name: string): Promise<Buffer[]> => {
   const saved = join(folder, name);
   await policy.save(saved);
-  const files = ['adapter_model.safetensors', 'value_head.safetensors', 'optimizer.safetensors'];
+  const files = ['adapter_model.safetensors', 'value_head.safetensors', 'optimizer/optimizer.safetensors'];
   return Promise.all(files.map(file => readFile(join(saved, file))));
 };
 const scoresDiffer = async (a: Promise<readonly { logProbs: Float32Array }[]>, b: typeof a) => {
@@ -66,11 +66,10 @@ t.test('a fresh adapter changes nothing; what it learns, the reference and the b
   t.same((await readdir(saved)).sort(), [
     'adapter_config.json',
     'adapter_model.safetensors',
-    'optimizer.json',
-    'optimizer.safetensors',
+    'optimizer',
     'value_head.safetensors',
   ]);
-  await using optimizer = await SafetensorsReader.open(join(saved, 'optimizer.safetensors'));
+  await using optimizer = await SafetensorsReader.open(join(saved, 'optimizer/optimizer.safetensors'));
   t.ok([...optimizer.tensors.keys()].every(name => /lora_|value_head/.test(name)));
   await policy.loadReference(saved);
   t.equal(await scoresDiffer(policy.scoreReference(sequences), policy.score(sequences)), 0);

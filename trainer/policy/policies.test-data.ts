@@ -107,7 +107,7 @@ export async function weightsOf(policy: LocalPolicy): Promise<Buffer[]> {
   const folder = await mkdtemp(join(tmpdir(), 'ragen-weights-'));
   try {
     await policy.save(folder);
-    const files = ['model.safetensors', 'value_head.safetensors', 'optimizer.safetensors'];
+    const files = ['model.safetensors', 'value_head.safetensors', 'optimizer/optimizer.safetensors'];
     return await Promise.all(files.map(name => readFile(join(folder, name))));
   } finally {
     await rm(folder, { recursive: true });

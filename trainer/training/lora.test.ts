@@ -15,7 +15,7 @@ const MAX_MS = 900_000;
 const never = new AbortController().signal;
 const policyOf = (run: RunFolder) => latestCheckpoint(run)!.policy;
 const learned = (run: RunFolder) =>
-  ['adapter_model.safetensors', 'value_head.safetensors', 'optimizer.safetensors'].map(name =>
+  ['adapter_model.safetensors', 'value_head.safetensors', 'optimizer/optimizer.safetensors'].map(name =>
     readFileSync(join(policyOf(run), name)).toString('base64'),
   );
 

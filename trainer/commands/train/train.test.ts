@@ -71,7 +71,7 @@ const watching = (onStep: (step: number) => void = () => {}): Watched => {
 const never = new AbortController().signal;
 const weightsOf = (run: RunFolder) => readFileSync(join(latestCheckpoint(run)!.policy, 'model.safetensors'));
 const optimizerOf = (run: RunFolder) =>
-  readFileSync(join(latestCheckpoint(run)!.policy, 'optimizer.safetensors'));
+  readFileSync(join(latestCheckpoint(run)!.policy, 'optimizer/optimizer.safetensors'));
 /** Rows of the metrics without what depends on the clock. */
 const timeless = (run: RunFolder) =>
   (readJsonLines(run.metrics) as { [name: string]: unknown }[])

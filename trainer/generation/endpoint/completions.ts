@@ -3,7 +3,7 @@ import { Agent, errors, request } from 'undici';
 import { partsOfText, urlOfImage } from '../../../shared/observation-parts.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 import type { SamplingDistribution } from '../generation.ts';
-import { samplingFields } from '../remote/sampling-fields.ts';
+import { changedSamplingFields } from '../remote/sampling-fields.ts';
 import { type Clock, RateLimit } from './rate-limit.ts';
 
 export interface EndpointSettings {
@@ -183,7 +183,7 @@ export class Completions {
       model,
       messages: open ? [...messages, { role: 'assistant', content: prime }] : messages,
       ...(open ? { add_generation_prompt: false, continue_final_message: true } : {}),
-      ...samplingFields(completion.sampling),
+      ...changedSamplingFields(completion.sampling),
       ...(sendStopStrings && stopStrings.length > 0 ? { stop: stopStrings } : {}),
       [maxTokensKey]: completion.maxTokens,
       seed: completion.seed,

@@ -17,7 +17,9 @@ interface Completion {
 
 /** Where an engine says that a name is loaded already, or not at all. */
 const LOADED = /already been loaded|loaded already/i;
-const NOT_LOADED = /not (?:been )?(?:found|loaded)|no adapter/i;
+const NOT_LOADED = /not (?:been |be )?(?:found|loaded)|no adapter/i;
+/** What FastAPI says of a route that is not there. */
+const NO_ROUTE = /: Not Found$/;
 
 /**
  * vLLM: `POST /v1/completions` with token ids in and out. It must run with `--logprobs-mode processed_logprobs --enable-lora`
@@ -95,8 +97,14 @@ export class CompletionsEngine implements EngineClient {
     try {
       await this.#http.post(path, body, signal);
     } catch (error) {
-      if (error instanceof EngineError && done.test(error.message)) return;
-      throw error;
+      if (!(error instanceof EngineError)) throw error;
+      if (error.status === 404 && NO_ROUTE.test(error.message)) {
+        throw new EngineError(
+          `${error.message}: the engine takes no adapters while it runs; start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`,
+          { passing: false, cause: error },
+        );
+      }
+      if (!done.test(error.message)) throw error;
     }
   }
 

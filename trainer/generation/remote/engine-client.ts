@@ -68,18 +68,22 @@ export class EngineError extends Error {
   readonly passing: boolean;
   /** The engine is at its capacity, which is no fault. */
   readonly busy: boolean;
+  /** HTTP status of the refusal; undefined where there was none. */
+  readonly status: number | undefined;
 
-  constructor(message: string, { passing = true, busy = false, cause }: EngineErrorDetails = {}) {
+  constructor(message: string, { passing = true, busy = false, status, cause }: EngineErrorDetails = {}) {
     super(message, { cause });
     this.name = 'EngineError';
     this.passing = passing;
     this.busy = busy;
+    this.status = status;
   }
 }
 
 export interface EngineErrorDetails {
   readonly passing?: boolean;
   readonly busy?: boolean;
+  readonly status?: number;
   readonly cause?: unknown;
 }
 
@@ -94,6 +98,7 @@ export interface EngineHttpOptions {
 const EXCERPT_LENGTH = 300;
 /** Larger replies are refused. */
 const LARGEST_REPLY_BYTES = 64 * 2 ** 20;
+/** Statuses of requests that stay wrong however often they are made. */
 const REFUSED: ReadonlySet<number> = new Set([400, 401, 403, 413, 422]);
 
 /** JSON requests to one engine. */
@@ -188,10 +193,20 @@ export class EngineHttp {
 }
 
 function refusal(where: string, status: number, text: string): EngineError {
-  return new EngineError(`${where}: status ${status}: ${text.slice(0, EXCERPT_LENGTH)}`, {
-    passing: !REFUSED.has(status),
-    busy: status === 429,
-  });
+  return new EngineError(`${where}: status ${status}: ${said(text)}`, refusalDetails(status));
+}
+
+/** What a status says about asking again. */
+export function refusalDetails(status: number): EngineErrorDetails {
+  return { passing: !REFUSED.has(status), busy: status === 429, status };
+}
+
+/** The engine's own words: the message of an error in the form of OpenAI's, vLLM's or FastAPI's, else the text. */
+function said(text: string): string {
+  const { error, message, detail } = parsed(text);
+  const inner = typeof error === 'object' && error !== null ? (error as JsonObject).message : undefined;
+  const words = [inner, message, detail, error].find(one => typeof one === 'string' && one !== '') ?? text;
+  return (words as string).slice(0, EXCERPT_LENGTH);
 }
 
 /** The error that a request failed with. @throws the signal's reason where it was aborted */

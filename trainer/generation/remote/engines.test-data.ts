@@ -19,6 +19,14 @@ export interface Faults {
   hangs?: boolean;
   /** Answers with one log-probability too few. */
   short?: boolean;
+  /** Was started without the routes that load adapters. */
+  takesNoAdapters?: boolean;
+  /** Refuses adapters of its rank. */
+  refusesRank?: boolean;
+  /** Sampling settings of the model's `generation_config.json`, which take the place of fields that are left out. */
+  generationConfig?: Record<string, number>;
+  /** Sampling settings that it keeps to, whatever it is asked for. */
+  cuts?: Record<string, number>;
 }
 
 export interface TestEngine {
@@ -35,7 +43,7 @@ const GREATEST_ID = 2 ** 31;
 function distributionOf(fields: Record<string, never>): SamplingDistribution {
   return {
     temperature: fields.temperature,
-    topK: fields.top_k ?? 0,
+    topK: Math.max(0, fields.top_k ?? 0),
     topP: fields.top_p ?? 1,
     minP: fields.min_p ?? 0,
     repetitionPenalty: fields.repetition_penalty ?? 1,
@@ -121,6 +129,13 @@ export function vllmEngine(t: Pick<Test, 'teardown'>, faults: Faults = {}): Prom
       '/v1/load_lora_adapter',
       async ({ body }, reply) => {
         const { lora_name, lora_path } = body;
+        if (faults.takesNoAdapters) return reply.status(404).send({ detail: 'Not Found' });
+        if (faults.refusesRank) {
+          const message = 'LoRA rank 64 is greater than max_lora_rank 16.';
+          return reply
+            .status(400)
+            .send({ error: { message, type: 'BadRequestError', param: null, code: 400 } });
+        }
         if (faults.lateFolders) {
           faults.lateFolders--;
           const message = `Loading lora ${lora_name} failed: No adapter found for ${lora_path}`;
@@ -134,13 +149,22 @@ export function vllmEngine(t: Pick<Test, 'teardown'>, faults: Faults = {}): Prom
         return `Success: LoRA adapter '${lora_name}' added successfully.`;
       },
     );
-    app.post<{ Body: { lora_name: string } }>('/v1/unload_lora_adapter', async ({ body: { lora_name } }) => {
-      await models.unload(lora_name);
-      return `Success: LoRA adapter '${lora_name}' removed successfully.`;
-    });
+    app.post<{ Body: { lora_name: string } }>(
+      '/v1/unload_lora_adapter',
+      async ({ body: { lora_name } }, reply) => {
+        if (!models.all.some(({ name }) => name === lora_name)) {
+          const message = `The lora adapter '${lora_name}' cannot be found.`;
+          return reply
+            .status(404)
+            .send({ error: { message, type: 'NotFoundError', param: null, code: 404 } });
+        }
+        await models.unload(lora_name);
+        return `Success: LoRA adapter '${lora_name}' removed successfully.`;
+      },
+    );
     app.post<{ Body: Record<string, never> }>('/v1/completions', async ({ body }, reply) => {
       const sampling = {
-        ...distributionOf(body),
+        ...distributionOf({ ...faults.generationConfig, ...body, ...faults.cuts } as Record<string, never>),
         maxNewTokens: body.max_tokens,
         stopTokenIds: body.stop_token_ids,
       };

@@ -6,12 +6,12 @@ import {
   EngineHttp,
   type EngineHttpOptions,
   type EngineReply,
+  refusalDetails,
 } from './engine-client.ts';
 import { samplingFields } from './sampling-fields.ts';
 
 /** Calls of one request: few enough that one slow connection holds up little. */
 const MOST_CALLS = 32;
-const BUSY = 429;
 
 /** A line of the reply. */
 interface Line {
@@ -117,8 +117,7 @@ export class RagenEngine extends CompletionsEngine {
     if (!waiting?.open) return;
     if (error !== undefined) {
       const { message, status } = error;
-      const details = { passing: status === BUSY || status >= 500, busy: status === BUSY };
-      waiting.reject(new EngineError(`${this.url}: ${message}`, details));
+      waiting.reject(new EngineError(`${this.url}: ${message}`, refusalDetails(status)));
     } else if (Array.isArray(token_ids) && Array.isArray(logprobs)) {
       waiting.resolve({
         tokenIds: token_ids,

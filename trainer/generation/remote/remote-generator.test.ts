@@ -115,6 +115,13 @@ for (const [name, open, client] of [
       'generation/engine_0/tokens_per_s': 0,
       'generation/token_share_0': 0,
     });
+    await generator.generate(REQUESTS[0]);
+    await generator.publish(9, 'run-v9', ADAPTER);
+    t.match(
+      generator.takeMetrics(),
+      { 'generation/token_share_0': 1, 'generation/token_share_1': 0 },
+      'tokens count for the version that was the newest when they came',
+    );
   });
 
   t.test(`${name}: a folder that shows late is asked for again`, async t => {
@@ -233,4 +240,60 @@ t.test('an engine that was started anew takes the newest version before it is as
     engine.bodies.filter(({ path }) => path === '/v1/load_lora_adapter').map(({ body }) => body.lora_name),
     ['v1', 'v1'],
   );
+});
+
+t.test('defaults of the model on the engine change nothing of what is sampled', async t => {
+  const generationConfig = {
+    top_k: 20,
+    top_p: 0.8,
+    min_p: 0.1,
+    repetition_penalty: 1.1,
+    presence_penalty: 1,
+  };
+  const engine = await vllmEngine(t, { generationConfig });
+  const generator = generatorOf(t, [vllm(engine.url)]);
+  await generator.publish(1, 'v1', ADAPTER);
+  const generations = await Promise.all(REQUESTS.map(one => generator.generate(one)));
+  t.same(generations.map(told), expected.map(told));
+});
+
+t.test('an engine that refuses the weights ends the run at once, with its words', async t => {
+  for (const [faults, message] of [
+    [{ refusesRank: true }, /load_lora_adapter: status 400: LoRA rank 64 is greater than max_lora_rank 16/],
+    [
+      { takesNoAdapters: true },
+      /status 404: Not Found: .*--enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True/,
+    ],
+  ] as const) {
+    const [bad, good] = [await vllmEngine(t, faults), await vllmEngine(t)];
+    for (const engines of [[bad], [good, bad]]) {
+      const generator = generatorOf(
+        t,
+        engines.map(({ url }) => vllm(url)),
+      );
+      const began = performance.now();
+      await t.rejects(generator.publish(1, 'v1', ADAPTER), { name: 'EngineError', message });
+      t.ok(performance.now() - began < 5000, 'long before generation.patience_s');
+    }
+  }
+  const short = await vllmEngine(t, { failures: 1, status: 400 });
+  const generator = generatorOf(t, [vllm(short.url)]);
+  await generator.publish(1, 'v1', ADAPTER);
+  await t.rejects(generator.generate(REQUESTS[0]), { name: 'EngineError', message: /status 400/ });
+});
+
+t.test('versions that an engine lost when it was started again are not kept in mind', async t => {
+  const engine = await vllmEngine(t);
+  const generator = generatorOf(t, [vllm(engine.url)]);
+  for (const version of [1, 2]) await generator.publish(version, `v${version}`, ADAPTER);
+  await engine.models.unload('v1');
+  const unloads = () => engine.bodies.filter(({ path }) => path === '/v1/unload_lora_adapter');
+  await generator.publish(3, 'v3', ADAPTER);
+  await generator.publish(4, 'v4', ADAPTER);
+  t.same(
+    unloads().map(({ body }) => body.lora_name),
+    ['v1', 'v2'],
+    'each is unloaded once',
+  );
+  t.equal(generator.takeMetrics()['generation/engine_0/versions'], 2);
 });

@@ -3,7 +3,7 @@ import type { Generator } from '../generator.ts';
 import type { Grammars, TokenGrammar } from '../grammar.ts';
 import { checkReply, type EngineCall, EngineError, type EngineReply } from './engine-client.ts';
 import type { Replica } from './replica.ts';
-import { ReplicaPool, type ReplicaPoolOptions, type WeightVersion } from './replica-pool.ts';
+import { isRefusal, ReplicaPool, type ReplicaPoolOptions, type WeightVersion } from './replica-pool.ts';
 
 export interface RemoteGeneratorOptions extends ReplicaPoolOptions {
   /** Longest sequence of the policy that learns. */
@@ -123,12 +123,16 @@ export class RemoteGenerator implements Generator {
       try {
         const reply = await replica.client.generate(call, signal);
         checkReply(reply, call, this.#options.vocabularySize, replica.client.url);
-        replica.succeeded(version.name, reply.tokenIds.length, (performance.now() - began) / 1000);
+        replica.succeeded(
+          this.#pool.ageOf(version),
+          reply.tokenIds.length,
+          (performance.now() - began) / 1000,
+        );
         sequence.home = replica;
         return reply;
       } catch (error) {
         signal.throwIfAborted();
-        if (!(error instanceof EngineError)) throw error;
+        if (!(error instanceof EngineError) || isRefusal(error)) throw error;
         this.#retries++;
         if (error.busy) {
           replica.full();

@@ -42,6 +42,8 @@ export class ReplicaPool {
   readonly #replicas: readonly Replica[];
   readonly #closing = new AbortController();
   #versions: WeightVersion[] = [];
+  /** Of an engine that will not take the weights: it ends the run. */
+  #refusal: EngineError | undefined;
 
   constructor(options: ReplicaPoolOptions) {
     this.#options = options;
@@ -75,9 +77,9 @@ export class ReplicaPool {
   }
 
   /**
-   * Has every engine load new weights; new requests name them from then on. Engines that do not take them are left out until
-   * they do.
-   * @throws EnginesAwayError when no engine takes them for longer than the run waits
+   * Has every engine load new weights; new requests name them from then on. Engines that are away are left out until they take
+   * them.
+   * @throws EngineError of an engine that refuses them; EnginesAwayError when no engine takes them for longer than the run waits
    */
   async publish(version: WeightVersion): Promise<void> {
     await this.#unloadOld();
@@ -87,12 +89,21 @@ export class ReplicaPool {
         try {
           await this.#ensure(replica, version);
         } catch (error) {
+          if (isRefusal(error)) throw error;
           this.failed(replica, error as Error);
         }
       }),
     );
     this.#versions = [version, ...this.#versions];
     (await this.take(version, null, performance.now())).end(version.name);
+  }
+
+  /** Versions that a version lies behind the newest. */
+  ageOf({ name }: WeightVersion): number {
+    return Math.max(
+      0,
+      this.#versions.findIndex(version => version.name === name),
+    );
   }
 
   /** Folders of versions that no engine will load any more; forgets them. */
@@ -107,7 +118,7 @@ export class ReplicaPool {
    * Takes a place on an engine that has the version: the sequence's own while it is well, else the one with the least to do.
    * The caller ends it.
    * @param since when the wait began
-   * @throws EnginesAwayError
+   * @throws EngineError of an engine that refuses the version; EnginesAwayError
    */
   async take(
     version: WeightVersion,
@@ -118,6 +129,7 @@ export class ReplicaPool {
     let last: unknown;
     for (;;) {
       signal.throwIfAborted();
+      if (this.#refusal !== undefined) throw this.#refusal;
       const well = this.#replicas.filter(({ pauseMs }) => pauseMs === 0);
       const ready = well.filter(({ loaded }) => loaded.has(version.name));
       if (home !== null && ready.includes(home)) {
@@ -129,7 +141,8 @@ export class ReplicaPool {
       const loads = missing.map(replica =>
         this.#ensure(replica, version).catch(error => {
           last = error;
-          this.failed(replica, error as Error);
+          if (isRefusal(error)) this.#refusal = error as EngineError;
+          else this.failed(replica, error as Error);
         }),
       );
       if (ready.length > 0) {
@@ -178,7 +191,7 @@ export class ReplicaPool {
         replica.known.add(name);
         return;
       } catch (error) {
-        if (attempt >= LOAD_ATTEMPTS) throw error;
+        if (attempt >= LOAD_ATTEMPTS || isRefusal(error)) throw error;
         await sleep(FIRST_LOAD_PAUSE_MS * 2 ** (attempt - 1), undefined, { signal });
       }
     }
@@ -212,13 +225,13 @@ export class ReplicaPool {
   takeMetrics(): Record<string, number> {
     const metrics: Record<string, number> = {};
     const version = this.newest;
-    const tokensByWeights = new Map<string, number>();
+    const tokensByAge = new Map<number, number>();
     let away = 0;
     for (const [i, replica] of this.#replicas.entries()) {
       const counts = replica.takeCounts();
       const { requests, tokens, failures, busy, seconds, busySeconds } = counts;
-      for (const [name, count] of counts.tokensByWeights) {
-        tokensByWeights.set(name, (tokensByWeights.get(name) ?? 0) + count);
+      for (const [age, count] of counts.tokensByAge) {
+        tokensByAge.set(age, (tokensByAge.get(age) ?? 0) + count);
       }
       const prefix = `generation/engine_${i}`;
       metrics[`${prefix}/requests`] = requests;
@@ -230,9 +243,9 @@ export class ReplicaPool {
       metrics[`${prefix}/versions`] = replica.known.size;
       if (version !== undefined && !replica.loaded.has(version.name)) away++;
     }
-    const all = [...tokensByWeights.values()].reduce((sum, count) => sum + count, 0);
-    for (const [age, { name }] of this.#versions.slice(0, this.#options.olderVersions + 1).entries()) {
-      metrics[`generation/token_share_${age}`] = all === 0 ? 0 : (tokensByWeights.get(name) ?? 0) / all;
+    const all = [...tokensByAge.values()].reduce((sum, count) => sum + count, 0);
+    for (let age = 0; age < Math.min(this.#versions.length, this.#options.olderVersions + 1); age++) {
+      metrics[`generation/token_share_${age}`] = all === 0 ? 0 : (tokensByAge.get(age) ?? 0) / all;
     }
     metrics['generation/engines_away'] = away;
     return metrics;
@@ -247,4 +260,9 @@ export class ReplicaPool {
     this.#closing.abort(new Error('the generator was closed'));
     await Promise.all(this.#replicas.map(({ client }) => client.close()));
   }
+}
+
+/** The engine refuses what it was asked, and would again. */
+export function isRefusal(error: unknown): boolean {
+  return error instanceof EngineError && !error.passing;
 }

@@ -7,8 +7,8 @@ const LONGEST_PAUSE_MS = 30_000;
 export interface ReplicaCounts {
   requests: number;
   tokens: number;
-  /** Tokens by the name of the weights that they were sampled under. */
-  readonly tokensByWeights: Map<string, number>;
+  /** Tokens by how many versions their weights lay behind the newest when they came. */
+  readonly tokensByAge: Map<number, number>;
   failures: number;
   /** Requests refused because the engine was full. */
   busy: number;
@@ -74,14 +74,14 @@ export class Replica {
     if (this.open > 0) await new Promise<void>(resolve => this.#onIdle.push(resolve));
   }
 
-  /** @param name of the weights that the tokens were sampled under */
-  succeeded(name: string, tokens: number, seconds: number): void {
+  /** @param age versions that the weights of the tokens lie behind the newest */
+  succeeded(age: number, tokens: number, seconds: number): void {
     this.#failures = 0;
     this.#counts.requests++;
     this.#counts.tokens += tokens;
     this.#counts.seconds += seconds;
-    const { tokensByWeights } = this.#counts;
-    tokensByWeights.set(name, (tokensByWeights.get(name) ?? 0) + tokens);
+    const { tokensByAge } = this.#counts;
+    tokensByAge.set(age, (tokensByAge.get(age) ?? 0) + tokens);
   }
 
   /** Leaves it alone, each time longer. It may have been started anew: what it has loaded is not known any more. */
@@ -116,7 +116,7 @@ function emptyCounts(): ReplicaCounts {
   return {
     requests: 0,
     tokens: 0,
-    tokensByWeights: new Map(),
+    tokensByAge: new Map(),
     failures: 0,
     busy: 0,
     seconds: 0,

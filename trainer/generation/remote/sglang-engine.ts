@@ -45,7 +45,7 @@ export class SglangEngine implements EngineClient {
     signal: AbortSignal,
   ): Promise<EngineReply> {
     const { maxNewTokens, stopTokenIds, stopStrings = [] } = sampling;
-    const reply = await this.#http.post(
+    const asked = this.#http.post(
       '/generate',
       {
         input_ids: promptIds,
@@ -62,6 +62,11 @@ export class SglangEngine implements EngineClient {
       },
       signal,
     );
+    const reply = await asked.catch(error => {
+      // It was started again, and takes its weights before it is asked again.
+      if (!(error instanceof EngineError && NOT_LOADED.test(error.message))) throw error;
+      throw new EngineError(error.message, { cause: error });
+    });
     const { output_token_logprobs: tokens, finish_reason } = (reply.meta_info ?? {}) as JsonObject & MetaInfo;
     if (!Array.isArray(tokens)) {
       throw new EngineError(`${this.url}: the reply has no meta_info.output_token_logprobs`, {

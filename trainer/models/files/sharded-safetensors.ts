@@ -16,8 +16,9 @@ const DEFAULT_SHARD_BYTES = 5e9;
 const NUMBER_DIGITS = 5;
 
 /**
- * Writes tensors to `path`, or where they are more than `shardBytes` to numbered files next to it with an index, as
- * transformers names them. What an earlier save of another size left under the same name is removed.
+ * Writes tensors to `path`, or where they are more than `shardBytes` to numbered files next to it, as transformers names them;
+ * with an index in both cases, by which vLLM tells the model's files from others in the folder. What an earlier save of another
+ * size left under the same name is removed.
  *
  * @param path ends in `.safetensors`
  */
@@ -30,15 +31,11 @@ export async function writeShardedSafetensors(
   const shards = cutIntoShards(tensors, shardBytes / STORED_BYTES[type]);
   const index = path + SAFETENSORS_INDEX_SUFFIX;
   const before = await shardsOf(index);
-  if (shards.length === 1) {
-    await writeSafetensors(path, tensors, { type });
-    await rm(index, { force: true });
-    await removeAll(dirname(path), before);
-    return;
-  }
   const numbered = (n: number) => String(n).padStart(NUMBER_DIGITS, '0');
-  const names = shards.map(
-    (_, i) => `${basename(path, EXTENSION)}-${numbered(i + 1)}-of-${numbered(shards.length)}${EXTENSION}`,
+  const names = shards.map((_, i) =>
+    shards.length === 1
+      ? basename(path)
+      : `${basename(path, EXTENSION)}-${numbered(i + 1)}-of-${numbered(shards.length)}${EXTENSION}`,
   );
   const weightMap: Record<string, string> = {};
   for (const [i, shard] of shards.entries()) {
@@ -48,7 +45,7 @@ export async function writeShardedSafetensors(
   const count = tensors.reduce((sum, { data }) => sum + data.length, 0);
   const json = { metadata: { total_size: count * STORED_BYTES[type] }, weight_map: weightMap };
   await replaceFile(index, temporary => writeFile(temporary, `${JSON.stringify(json, null, 2)}\n`));
-  await rm(path, { force: true });
+  if (shards.length > 1) await rm(path, { force: true });
   await removeAll(
     dirname(path),
     before.filter(name => !names.includes(name)),

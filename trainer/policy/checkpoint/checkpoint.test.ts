@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
@@ -36,14 +36,16 @@ t.test('a saved folder is a model to start from, and another model is refused', 
   t.same((await readdir(saved)).sort(), [
     'config.json',
     'model.safetensors',
-    'optimizer.json',
-    'optimizer.safetensors',
+    'model.safetensors.index.json',
+    'optimizer',
     'tokenizer.json',
     'value_head.safetensors',
   ]);
   const again = await closing(t, policyWith({ model: saved, seed: 8 }));
   const [a, b] = [await weightsOf(policy), await weightsOf(again)];
   t.ok(a[0].equals(b[0]) && a[1].equals(b[1]));
+  const { weight_map } = JSON.parse(await readFile(join(saved, 'model.safetensors.index.json'), 'utf8'));
+  t.same([...new Set(Object.values(weight_map))], ['model.safetensors'], 'engines read the model alone');
   const other = await closing(t, policyWith({ model: scratchConfig({ vocabularySize }) }));
   await t.rejects(other.load(saved), /holds another model: hiddenSize, intermediateSize/);
   await writeFile(join(saved, 'model.safetensors'), 'broken');
@@ -60,7 +62,11 @@ t.test(
     await first.save(rounded, 'bfloat16');
     const config = async (place: string) => JSON.parse(await readFile(join(place, 'config.json'), 'utf8'));
     t.same(await config(rounded), { ...(await config(exact)), torch_dtype: 'bfloat16' });
-    for (const name of ['optimizer.json', 'optimizer.safetensors', 'value_head.safetensors']) {
+    for (const name of [
+      'optimizer/optimizer.json',
+      'optimizer/optimizer.safetensors',
+      'value_head.safetensors',
+    ]) {
       t.ok((await readFile(join(rounded, name))).equals(await readFile(join(exact, name))), name);
     }
     await using a = await SafetensorsReader.open(join(exact, 'model.safetensors'));
@@ -82,6 +88,31 @@ t.test(
     );
     t.ok(files[0].equals(files[1]), 'rounding twice changes nothing');
     await second.update({ sequences: await play(second, 4) }, settingsWith());
+  },
+);
+
+t.test(
+  'a checkpoint with its optimizer next to the weights, as older versions wrote it, still opens',
+  async t => {
+    const first = await closing(t, policyWith({}));
+    await first.update({ sequences: await play(first, 4) }, settingsWith());
+    const [saved, old] = ['new', 'old'].map(name => join(folder, name));
+    await first.save(saved);
+    await first.save(old);
+    for (const name of await readdir(join(old, 'optimizer')))
+      await rename(join(old, 'optimizer', name), join(old, name));
+    await rm(join(old, 'optimizer'), { recursive: true });
+    await rm(join(old, 'model.safetensors.index.json'));
+    const again = await closing(t, policyWith({ seed: 7 }));
+    await again.load(old);
+    t.equal(again.version, 1);
+    await again.save(join(folder, 'from-old'));
+    for (const name of ['model.safetensors', 'optimizer/optimizer.safetensors', 'optimizer/optimizer.json']) {
+      const [a, b] = await Promise.all(
+        [saved, join(folder, 'from-old')].map(place => readFile(join(place, name))),
+      );
+      t.ok(a.equals(b), name);
+    }
   },
 );
 

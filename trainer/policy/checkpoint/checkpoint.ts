@@ -22,6 +22,8 @@ import { CONFIG_FILE } from './model-folder.ts';
 
 export const WEIGHTS_FILE = 'model.safetensors';
 export const VALUE_HEAD_FILE = 'value_head.safetensors';
+/** Folder in a policy's folder that holds what only learning needs: engines read every safetensors file next to the weights. */
+export const OPTIMIZER_FOLDER = 'optimizer';
 export const OPTIMIZER_FILE = 'optimizer.safetensors';
 export const OPTIMIZER_STATE_FILE = 'optimizer.json';
 
@@ -65,19 +67,21 @@ export interface Checkpoint extends SavedModel {
 
 /**
  * Writes a policy's folder in the Hugging Face layout: `config.json` and `model.safetensors` (in shards beyond 5 GB), or where
- * adapters are learned PEFT's `adapter_config.json` and `adapter_model.safetensors`, together with the value head, the
- * optimizer's moments and counters, and the given files. Each file appears whole or not at all.
+ * adapters are learned PEFT's `adapter_config.json` and `adapter_model.safetensors`, together with the value head, the given
+ * files, and in {@link OPTIMIZER_FOLDER} the optimizer's moments and counters. Each file appears whole or not at all.
  */
 export async function saveCheckpoint(
   folder: string,
   { optimizer, progress, ...model }: Checkpoint,
 ): Promise<void> {
   await saveModelAndHead(folder, model);
-  await writeSafetensors(join(folder, OPTIMIZER_FILE), [
+  const place = join(folder, OPTIMIZER_FOLDER);
+  await mkdir(place, { recursive: true });
+  await writeSafetensors(join(place, OPTIMIZER_FILE), [
     ...toWrite(optimizer.first, `${FIRST_MOMENT}.`),
     ...toWrite(optimizer.second, `${SECOND_MOMENT}.`),
   ]);
-  await writeWhole(join(folder, OPTIMIZER_STATE_FILE), `${JSON.stringify(progress)}\n`);
+  await writeWhole(join(place, OPTIMIZER_STATE_FILE), `${JSON.stringify(progress)}\n`);
 }
 
 /** Writes a model and, where it has one, its value head. */
@@ -172,15 +176,18 @@ export async function readTrained(
 
 /** Reads moments and counters; null, and the moments zeroed, where the folder has none (a model from elsewhere). */
 export async function readOptimizer(folder: string, optimizer: OptimizerState): Promise<Progress | null> {
-  if (!(await isThere(join(folder, OPTIMIZER_STATE_FILE)))) {
+  const own = join(folder, OPTIMIZER_FOLDER);
+  // Checkpoints before 2026-11-24 have them next to the weights.
+  const place = (await isThere(join(own, OPTIMIZER_STATE_FILE))) ? own : folder;
+  if (!(await isThere(join(place, OPTIMIZER_STATE_FILE)))) {
     optimizer.first.flat.fill(0);
     optimizer.second.flat.fill(0);
     return null;
   }
-  const path = join(folder, OPTIMIZER_FILE);
+  const path = join(place, OPTIMIZER_FILE);
   await readInto(path, optimizer.first, `${FIRST_MOMENT}.`, optimizer.first.layout);
   await readInto(path, optimizer.second, `${SECOND_MOMENT}.`, optimizer.second.layout);
-  return JSON.parse(await readFile(join(folder, OPTIMIZER_STATE_FILE), 'utf8')) as Progress;
+  return JSON.parse(await readFile(join(place, OPTIMIZER_STATE_FILE), 'utf8')) as Progress;
 }
 
 /** Tensors that checkpoints hold and that are computed or tied here: rotary tables, the output layer of tied embeddings. */

@@ -93,7 +93,7 @@ t.test('a step that overflows is skipped, and a resumed run takes the same steps
   t.same(others, own);
   t.ok(new Set(own.map(row => row['actor/loss_scale'])).size > 1, 'the scale moved meanwhile');
   t.same(await weightsOf(resumed), await weightsOf(policy));
-  const { lossScale: state } = JSON.parse(await readFile(join(folder, 'optimizer.json'), 'utf8'));
+  const { lossScale: state } = JSON.parse(await readFile(join(folder, 'optimizer/optimizer.json'), 'utf8'));
   t.equal(state.scale, stepped['actor/loss_scale']);
 });
 

@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { Random } from '../../../shared/random.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { CompletionsEngine } from '../../generation/remote/completions-engine.ts';
 import { type Faults, vllmEngine } from '../../generation/remote/engines.test-data.ts';
@@ -40,7 +41,7 @@ t.teardown(() => policy.close());
 const PUBLISHED = [-9, -7, -4, policy.version];
 
 /** An engine with these faults, and episodes of it as the run collects them. */
-async function played(t: Test, faults: Faults) {
+async function played(t: Test, faults: Faults, temperature = TEMPERATURE) {
   const { url } = await vllmEngine(t, faults);
   const generator = new RemoteGenerator({
     engines: [new CompletionsEngine({ url, timeoutMs: 30_000 })],
@@ -53,7 +54,7 @@ async function played(t: Test, faults: Faults) {
   });
   t.teardown(() => generator.close());
   await generator.publish(policy.version, 'run-v0', ADAPTER);
-  const sampling = { temperature: TEMPERATURE, topK: 0, topP: 1, maxNewTokens: 24, stopTokenIds: [] };
+  const sampling = { temperature, topK: 0, topP: 1, maxNewTokens: 24, stopTokenIds: [] };
   const episodes = await Promise.all(
     Array.from({ length: 6 }, async (_, sequenceId) => {
       const append = [3, 4, 5, 6 + sequenceId];
@@ -108,10 +109,48 @@ t.test('an adapter that is not applied ends the run and is named', async t => {
   await t.rejects(check(t, { ignoresAdapters: true }), /the engine does not apply the adapter/);
 });
 
-t.test('raw log-probabilities end the run with their likeliest cause first', async t => {
+t.test('raw log-probabilities end the run and are named, at temperatures near 1, too', async t => {
   await t.rejects(
     check(t, { rawLogProbs: true }),
-    /allowed are 0.05 \(generation.max_gap\). Nothing was learned.*Likely causes.*\n- the engine reports raw log-probabilities/,
+    /allowed are 0.05 \(generation.max_gap\).* Nothing was learned.*the engine reports raw ones, and vLLM needs --logprobs-mode processed_logprobs/,
+  );
+  const { generator, episodes } = await played(t, { rawLogProbs: true }, 0.95);
+  const near = { ...settings, rollout: { ...settings.rollout, temperature: 0.95 } } as RunSettings;
+  const compared = checkedGap(near, policy, 1, episodes, { generator, published: PUBLISHED });
+  await t.rejects(compared, /the engine reports raw ones/);
+});
+
+/** Noise of a mean size, as rounding to bfloat16 gives: the same in both directions. */
+const noisy = (size: number) => {
+  const random = Random.fromSeed(5);
+  return (episode: Episode): Episode => ({
+    ...episode,
+    logProbs: episode.logProbs.map((logProb, t) =>
+      episode.lossMask[t] ? logProb + 2 * size * (2 * random.float() - 1) : logProb,
+    ),
+  });
+};
+
+t.test('rounding of a lower precision is let through, a smaller bias is not', async t => {
+  const metrics = await check(t, {}, noisy(0.037));
+  const { 'generation/logprob_gap_mean': gap, 'generation/logprob_bias': bias } = metrics;
+  t.ok(gap > 0.03 && gap < 0.05, `${gap}`);
+  t.ok(Math.abs(bias) < metrics['generation/logprob_bias_ci'] + 0.0125, `${bias}`);
+  const shifted = (episode: Episode): Episode => ({
+    ...episode,
+    logProbs: episode.logProbs.map((logProb, t) => (episode.lossMask[t] ? logProb + 0.033 : logProb)),
+  });
+  await t.rejects(check(t, {}, shifted), {
+    name: 'GenerationGapError',
+    message:
+      /Their bias is 0\.0330 \(95 % interval 0\.03\d+ to 0\.03\d+\).*it samples from a narrower distribution/,
+  });
+});
+
+t.test('an engine that cuts the distribution by itself ends the run and is named', async t => {
+  await t.rejects(
+    check(t, { cuts: { top_p: 0.8, top_k: 20 } }),
+    /samples from a narrower distribution, by top_k, top_p/,
   );
 });
 
@@ -134,6 +173,7 @@ t.test('tokens of older versions have a gap each, and no limit', async t => {
   const metrics = await check(t, {}, mixed);
   t.same(Object.keys(metrics), [
     ...['generation/logprob_gap_mean', 'generation/logprob_gap_max'],
+    ...['generation/logprob_bias', 'generation/logprob_bias_ci'],
     ...['generation/logprob_gap_mean_1', 'generation/logprob_gap_max_1', 'generation/mismatch_kl_1'],
     ...['generation/logprob_gap_mean_3', 'generation/logprob_gap_max_3', 'generation/mismatch_kl_3'],
   ]);

@@ -14,24 +14,41 @@ const PROBES = 8;
 const PROBE_TOKENS = 16;
 /** Above the numbers of the sequences of a run. */
 const FIRST_PROBE = 2 ** 44;
-/** The tokens come from the base where they fit it this much better than the policy, as a share of the gap. */
-const FITS_BASE = 0.5;
+/** Another explanation holds where the tokens fit it this much better than the policy, as a share of the gap. */
+const FITS_BETTER = 0.5;
+/** Share of the temperature at which engines are asked a second time: raw log-probabilities are further off there. */
+const COLDER = 0.5;
+/** Smaller gaps are rounding, and no cause is looked for. */
+const ROUNDING = 1e-3;
+/** Standard errors of the bias that count as chance, and the share of `max_gap` that it may be beyond them. */
+const CHANCE = 3;
+const BIAS_SHARE = 0.25;
+/** Standard errors of a 95 % interval. */
+const INTERVAL = 1.96;
+
+/** Why what engines sampled does not come from the policy that learns. */
+type GapCause = 'adapter' | 'raw' | 'narrow' | 'unknown';
+
+const CAUSES: Readonly<Record<GapCause, string>> = {
+  adapter: 'The tokens fit the policy without its adapter: the engine does not apply the adapter.',
+  raw: 'The log-probabilities are those before the temperature: the engine reports raw ones, and vLLM needs --logprobs-mode processed_logprobs.',
+  narrow:
+    'The engine gives nearly every token more than the policy: it samples from a narrower distribution, by top_k, top_p, min_p or penalties of its own (generation_config.json of its model, or its flags).',
+  unknown:
+    'Likely causes, in this order:\n' +
+    '- it answers from the adapter or prefix cache of another version;\n' +
+    '- it serves another base model or revision, or has another tokenizer;\n' +
+    '- its precision is another (float16, quantized): raise generation.max_gap if that is meant.',
+};
 
 /** What engines sampled does not come from the policy that learns. */
 export class GenerationGapError extends Error {
-  /** @param baseMean gap to the policy without its adapter; null where it has none */
-  constructor(mean: number, limit: number, baseMean: number | null) {
-    const causes =
-      baseMean !== null && baseMean < FITS_BASE * mean
-        ? `They differ by ${baseMean.toFixed(4)} from those of the policy without its adapter: the engine does not apply the adapter.`
-        : 'Likely causes, in this order:\n' +
-          '- the engine reports raw log-probabilities: vLLM needs --logprobs-mode processed_logprobs;\n' +
-          '- it answers from the adapter or prefix cache of another version;\n' +
-          '- it serves another base model or revision, or has another tokenizer;\n' +
-          '- its precision is another (float16, quantized): raise generation.max_gap if that is meant.';
+  constructor({ mean, kl, error }: Gap, limit: number, cause: GapCause) {
+    const interval = [kl - INTERVAL * error, kl + INTERVAL * error].map(bound => bound.toFixed(4));
     super(
       `log-probabilities of the generation engines differ by ${mean.toFixed(4)} nats on average from those of the policy ` +
-        `that learns; allowed are ${limit} (generation.max_gap). Nothing was learned from these tokens. ${causes}`,
+        `that learns; allowed are ${limit} (generation.max_gap). Their bias is ${kl.toFixed(4)} (95 % interval ${interval.join(' to ')}). ` +
+        `Nothing was learned from these tokens. ${CAUSES[cause]}`,
     );
     this.name = 'GenerationGapError';
   }
@@ -48,11 +65,14 @@ export interface ComparedGenerator {
 }
 
 /**
- * `generation/logprob_gap_mean` and `_max` in nats, over tokens that were sampled under the policy's present weights, and
- * {@link olderGaps} of the others; empty where it is not time to compare. Asynchronous episodes may have no tokens of the
- * present weights: the engines sample a few for the comparison. Nothing is compared where top-k, penalties and the like
- * change the engines' distribution.
- * @throws GenerationGapError when the mean for the present weights is above `generation.max_gap`
+ * `generation/logprob_gap_mean` and `_max` in nats, and `generation/logprob_bias` with the half of its 95 % interval, over tokens
+ * that were sampled under the policy's present weights, and {@link olderGaps} of the others; empty where it is not time to
+ * compare. Asynchronous episodes may have no tokens of the present weights: the engines sample a few for the comparison, and some
+ * at a lower temperature. Nothing is compared where top-k, penalties and the like change the engines' distribution.
+ *
+ * Right engines of a lower precision have a gap, but hardly a bias: rounding goes both ways. Wrong ones may have a smaller gap and
+ * a bias, or be wrong only away from temperature 1; hence all three are judged.
+ * @throws GenerationGapError with the cause
  */
 export async function checkedGap(
   settings: RunSettings,
@@ -62,26 +82,59 @@ export async function checkedGap(
   { generator, published }: ComparedGenerator,
 ): Promise<Metrics> {
   const { generation, rollout } = settings;
+  const { temperature } = rollout;
+  const { max_gap: limit } = generation;
   const due = step === 1 || step % generation.gap_every === 0;
-  if (!due || distributionChange(rollout) !== undefined || rollout.temperature === 0) return {};
+  if (!due || distributionChange(rollout) !== undefined || temperature === 0) return {};
   const samples = samplesIn(episodes.slice(0, COMPARED), rollout.constrained, published);
-  const fresh = samples.some(isPresent) ? [] : await probes(generator, policy, episodes, rollout.temperature);
+  const fresh = samples.some(isPresent) ? [] : await probes(generator, policy, episodes, temperature);
   const compared = [...samples, ...fresh];
   if (compared.length === 0) return {};
-  const gaps = await gapsByAge(policy, compared, rollout.temperature);
+  const gaps = await gapsByAge(policy, compared, temperature);
   const older = olderGaps(gaps);
   const present = gaps.get(0);
   if (present === undefined) return older;
-  if (present.mean <= generation.max_gap) {
-    return {
-      'generation/logprob_gap_mean': present.mean,
-      'generation/logprob_gap_max': present.max,
-      ...older,
-    };
+  if (temperature !== 1) {
+    const cold = await probes(generator, policy, episodes, COLDER * temperature);
+    const gap = (await gapsByAge(policy, cold, COLDER * temperature)).get(0);
+    if (gap && (await isRaw(policy, cold, gap))) throw new GenerationGapError(gap, limit, 'raw');
   }
+  const biased = Math.abs(present.kl) - CHANCE * present.error > BIAS_SHARE * limit;
+  if (present.mean > limit || biased) {
+    const cause = await causeOf(policy, compared.filter(isPresent), present, temperature);
+    throw new GenerationGapError(present, limit, cause);
+  }
+  return {
+    'generation/logprob_gap_mean': present.mean,
+    'generation/logprob_gap_max': present.max,
+    'generation/logprob_bias': present.kl,
+    'generation/logprob_bias_ci': INTERVAL * present.error,
+    ...older,
+  };
+}
+
+/** Whether log-probabilities are those of temperature 1, though tokens were sampled at another one. */
+async function isRaw(
+  policy: Pick<LocalPolicy, 'score'>,
+  compared: readonly Compared[],
+  gap: Gap,
+): Promise<boolean> {
+  if (gap.mean < ROUNDING) return false;
+  const raw = (await gapsByAge(policy, compared, 1)).get(0);
+  return raw !== undefined && raw.mean < FITS_BETTER * gap.mean;
+}
+
+async function causeOf(
+  policy: ComparedPolicy,
+  compared: readonly Compared[],
+  gap: Gap,
+  temperature: number,
+): Promise<GapCause> {
   const base = { score: policy.scoreReference.bind(policy) };
-  const bare = policy.config.lora && (await gapsByAge(base, compared.filter(isPresent), rollout.temperature));
-  throw new GenerationGapError(present.mean, generation.max_gap, bare?.get(0)?.mean ?? null);
+  const bare = policy.config.lora && (await gapsByAge(base, compared, temperature)).get(0);
+  if (bare && bare.mean < FITS_BETTER * gap.mean) return 'adapter';
+  if (temperature !== 1 && (await isRaw(policy, compared, gap))) return 'raw';
+  return gap.kl - CHANCE * gap.error > 0 && gap.kl > FITS_BETTER * gap.mean ? 'narrow' : 'unknown';
 }
 
 /** A sequence with tokens whose log-probabilities are compared. */
@@ -151,8 +204,10 @@ async function probes(
 interface Gap {
   readonly mean: number;
   readonly max: number;
-  /** Mean of sampled − present, as `actor/mismatch_kl`. */
+  /** Mean of sampled − present, as `actor/mismatch_kl`: the bias. */
   readonly kl: number;
+  /** Standard error of `kl`; the tokens of a sequence count as one draw, as they are alike. */
+  readonly error: number;
 }
 
 /** By versions behind the present weights, the newest first. */
@@ -165,23 +220,34 @@ async function gapsByAge(
     grammar === undefined ? { tokenIds, lossMask } : { tokenIds, lossMask, grammar },
   );
   const scores = await policy.score(requests, { temperature });
-  const differences = new Map<number, number[]>();
+  /** By age, and within it by sequence. */
+  const differences = new Map<number, number[][]>();
   compared.forEach(({ logProbs, ages }, i) => {
+    const ofSequence = new Map<number, number[]>();
     ages.forEach((age, t) => {
       if (age === NOT_SAMPLED) return;
-      const known = differences.get(age) ?? [];
-      differences.set(age, known);
+      const known = ofSequence.get(age) ?? [];
+      ofSequence.set(age, known);
       known.push(logProbs[t] - scores[i].logProbs[t]);
     });
+    for (const [age, values] of ofSequence) differences.set(age, [...(differences.get(age) ?? []), values]);
   });
   const ordered = [...differences].sort(([a], [b]) => a - b);
   return new Map(ordered.map(([age, values]) => [age, gapOf(values)]));
 }
 
-function gapOf(differences: readonly number[]): Gap {
+function gapOf(sequences: readonly (readonly number[])[]): Gap {
+  const differences = sequences.flat();
   const absolute = differences.map(Math.abs);
   const max = absolute.reduce((largest, value) => Math.max(largest, value), 0);
-  return { mean: mean(absolute), max, kl: mean(differences) };
+  const kl = mean(differences);
+  const squares = sequences.reduce((sum, values) => {
+    const rest = values.reduce((total, value) => total + value - kl, 0);
+    return sum + rest * rest;
+  }, 0);
+  const { length } = sequences;
+  const error = length < 2 ? 0 : Math.sqrt((squares * length) / (length - 1)) / differences.length;
+  return { mean: mean(absolute), max, kl, error };
 }
 
 /**
