@@ -117,6 +117,10 @@ t.test('missing required keys, missing files, circles and broken YAML are named'
   const message = (files: Files) => problemsOf(() => load(t, files))[0].message;
   t.match(message({ 'run.yaml': 'extends: nowhere.yaml' }), /no such config file, extended by .*run\.yaml/);
   t.match(
+    message({ 'run.yaml': 'extends: bsae.yaml', 'base.yaml': '' }),
+    /no such config file, extended by .*run\.yaml, did you mean `base`\?/,
+  );
+  t.match(
     message({ 'run.yaml': 'extends: a.yaml', 'a.yaml': 'extends: run.yaml' }),
     /extends itself through/,
   );

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, extname, join, relative, resolve } from 'node:path';
 import type { Static, TSchema } from 'typebox';
 import { isMap, isPair, isScalar, isSeq, LineCounter, parse, parseDocument } from 'yaml';
@@ -209,6 +209,13 @@ const configNames = (folder: string): string[] =>
     .filter(name => extname(name) === '.yaml')
     .map(name => basename(name, '.yaml'));
 
+/** What a path that leads to no file was probably meant to be. */
+function hintFor(file: string): string {
+  const name = basename(file, '.yaml');
+  if (name.includes('=')) return '; settings come after the config file';
+  return existsSync(dirname(file)) ? suggestion(name, configNames(dirname(file))) : '';
+}
+
 /** The file of a path relative to a folder, or of a name of the library. @throws ConfigError listing the valid names */
 function configFile(path: string, folder: string, library: ConfigLibrary | undefined, where: string): string {
   if (!library || !path.startsWith(library.prefix)) return resolve(folder, path);
@@ -239,7 +246,7 @@ function readLayers(
     const by = trail.length > 0 ? `, extended by ${shown(trail.at(-1)!)}` : '';
     fail(
       (error as NodeJS.ErrnoException).code === 'ENOENT'
-        ? `no such config file${by}`
+        ? `no such config file${by}${hintFor(file)}`
         : `cannot be read${by}: ${(error as Error).message}`,
     );
   }

@@ -11,3 +11,11 @@ t.test('similar words are those a few edits away, the nearest first', async t =>
   t.equal(suggestion('prset', ['preset']), ', did you mean `preset`?');
   t.equal(suggestion('prset', ['size']), '');
 });
+
+t.test('swapped letters are one edit, and the first letter decides between words as near', async t => {
+  const recipes = ['arpo', 'brpo', 'dapo', 'dpo', 'gigpo', 'grpo', 'gspo', 'opo', 'ppo', 'rloo'];
+  t.equal(suggestion('gpro', recipes), ', did you mean `grpo`?');
+  t.equal(suggestion('GPRO', recipes), ', did you mean `grpo`?');
+  t.equal(suggestion('gppo', recipes), ', did you mean `grpo`?', 'as near as `ppo` by edits');
+  t.equal(suggestion('Sokboan', ['Sokoban', 'Sudoku']), ', did you mean `Sokoban`?');
+});

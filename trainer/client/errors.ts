@@ -83,14 +83,27 @@ export class BadReply extends Error {
   }
 }
 
-/** The server stayed away longer than the client waits. */
+/** The service of a remote environment does not answer: the server does. */
+const isServiceAway = (error: unknown): boolean =>
+  error instanceof ServerProblem && error.code === 'remote_unavailable';
+
+/** Who keeps a client waiting: the server, or the service behind one of its environments. */
+export function whoIsAway(server: string, error: unknown): string {
+  if (isServiceAway(error)) return `the service behind an environment of ${server} does not answer`;
+  return error instanceof ServerProblem
+    ? `environment server ${server} takes no such requests now`
+    : `environment server ${server} does not answer`;
+}
+
+/** The server, or the service behind an environment, stayed away longer than the client waits. */
 export class ServerUnavailable extends Error {
   readonly server: string;
   readonly waitedMs: number;
 
   constructor(server: string, waitedMs: number, cause: unknown) {
+    const who = isServiceAway(cause) ? `the service behind an environment of ${server}` : server;
     super(
-      `${server} was not available for ${(waitedMs / 1000).toFixed(1)} s: ${cause instanceof Error ? cause.message : cause}`,
+      `${who} was not available for ${(waitedMs / 1000).toFixed(1)} s: ${cause instanceof Error ? cause.message : cause}`,
       { cause },
     );
     this.name = 'ServerUnavailable';

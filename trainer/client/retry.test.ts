@@ -1,6 +1,6 @@
 import t from 'tap';
 import { Availability, type WaitEvent } from './availability.ts';
-import { ConnectionFailed, ReplyTimeout, ServerProblem, ServerUnavailable } from './errors.ts';
+import { ConnectionFailed, ReplyTimeout, ServerProblem, ServerUnavailable, whoIsAway } from './errors.ts';
 import type { Schemas } from './operations.ts';
 import { classify, DEFAULT_RETRY, retryDelay, retrying } from './retry.ts';
 
@@ -8,13 +8,13 @@ const NAME = 'http://server';
 const FAST = { baseMs: 1, maxDelayMs: 2, patienceMs: 60_000, attempts: 3, probeMs: 1 };
 const IDLE = new AbortController().signal;
 
-const problem = (status: number, retryable: boolean, retryAfter?: number): ServerProblem =>
+const problem = (status: number, retryable: boolean, retryAfter?: number, code = 'internal'): ServerProblem =>
   new ServerProblem(NAME, 'step', {
     type: '',
     title: '',
     status,
     detail: 'detail',
-    code: 'internal',
+    code,
     retryable,
     trace_id: '',
     retry_after_s: retryAfter,
@@ -39,8 +39,23 @@ t.test('failures fall into three kinds', async t => {
   t.equal(classify(new ReplyTimeout(NAME, 'step', 1)), 'lost');
   t.equal(classify(problem(504, true)), 'lost');
   t.equal(classify(problem(500, false)), 'final');
+  t.equal(classify(problem(502, false, undefined, 'remote_failed')), 'final', 'its episode is over');
+  t.equal(classify(problem(502, true, undefined, 'remote_unavailable')), 'away');
   t.equal(classify(problem(422, false)), 'final');
   t.equal(classify(new TypeError('a fault of ours')), 'final');
+});
+
+t.test('a service that does not answer is told apart from a server that does not', async t => {
+  const service = problem(502, true, undefined, 'remote_unavailable');
+  t.equal(whoIsAway(NAME, service), `the service behind an environment of ${NAME} does not answer`);
+  t.match(
+    new ServerUnavailable(NAME, 1000, service).message,
+    /^the service behind an environment of http:\/\/server was not available for 1\.0 s: /,
+  );
+  t.equal(whoIsAway(NAME, problem(503, true)), `environment server ${NAME} takes no such requests now`);
+  const connection = new ConnectionFailed(NAME, 'refused');
+  t.equal(whoIsAway(NAME, connection), `environment server ${NAME} does not answer`);
+  t.match(new ServerUnavailable(NAME, 1000, connection).message, /^http:\/\/server was not available/);
 });
 
 t.test('delays double, are drawn below a ceiling and respect what the server asks', async t => {

@@ -24,7 +24,7 @@ export const DEFAULT_RETRY: RetryPolicy = {
 };
 
 /**
- * `away`: the server is down, draining or full, and is waited for. `lost`: the request may have been carried out and is
+ * `away`: the server is down, draining or full, or the service behind an environment is, and is waited for. `lost`: the request may have been carried out and is
  * repeated under its key. `final`: repeating would not help.
  */
 export type Failure = 'away' | 'lost' | 'final';
@@ -35,6 +35,8 @@ export function classify(error: unknown): Failure {
   if (error instanceof ConnectionFailed) return 'away';
   if (error instanceof ReplyTimeout) return 'lost';
   if (error instanceof ServerProblem) {
+    // The service behind an environment has ended the episode: nobody is away.
+    if (error.code === 'remote_failed') return 'final';
     if (AWAY_STATUS.has(error.status)) return 'away';
     return error.problem.retryable ? 'lost' : 'final';
   }

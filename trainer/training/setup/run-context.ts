@@ -1,4 +1,5 @@
 import { basename, dirname } from 'node:path';
+import { whoIsAway } from '../../client/errors.ts';
 import type { EnvServerSettings } from '../../client/server.ts';
 import { openServers, type ServerPool } from '../../client/servers.ts';
 import { baseFolder, validationTags } from '../../config/derived.ts';
@@ -274,7 +275,7 @@ function waitNotes(note: (text: string) => void) {
       reminded.set(server, waitedMs);
       note(
         last === undefined
-          ? `environment server ${server} does not answer (${error.message}); waiting for it`
+          ? `${whoIsAway(server, error)} (${error.message}); waiting for it`
           : `still waiting for ${server}, ${shownDuration(waitedMs / 1000)} by now`,
       );
     },
