@@ -1,4 +1,5 @@
 /** The environment server in a program: `import { createApp, createRegistry } from 'ragen/env-server'`. */
+export { type Static, Type } from 'typebox';
 export type { Json, JsonObject } from '../shared/json.ts';
 export { Random } from '../shared/random.ts';
 export { VERSION } from '../shared/version.ts';

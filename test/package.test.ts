@@ -1,9 +1,12 @@
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { once } from 'node:events';
+import { chmodSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { VERSION } from '../shared/version.ts';
+import { freePort } from './free-port.test-data.ts';
 import { listening } from './process.test-data.ts';
+import { readPage } from './walkthrough.test-data.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 
@@ -43,10 +46,30 @@ function installed(folder: string): string {
     if (name.includes('/')) mkdirSync(join(modules, name.split('/')[0]), { recursive: true });
     symlinkSync(join(ROOT, 'node_modules', name), join(modules, name));
   }
+  const programs = join(modules, '.bin');
+  mkdirSync(programs);
+  symlinkSync(process.execPath, join(programs, 'node'));
+  for (const name of ['ragen', 'ragen-env-server']) {
+    const program = join(target, 'bin', `${name}.js`);
+    chmodSync(program, 0o755);
+    symlinkSync(program, join(programs, name));
+  }
   return target;
 }
 
-t.test('the package works where only its tarball is installed', { timeout: 900_000 }, async t => {
+const PAGE = 'docs/how-to/use-as-a-package.md';
+/** What makes a page's project, in its order: files by name, and commands. */
+const PAGE_BLOCK = /^(?:`([\w.]+)`:\n\n)?```(ts|sh)\n([\s\S]*?)^```$/gm;
+/** Lines of the page that build and install the package, which the test has done. */
+const INSTALLING = /^(npm pack .*|ONNXRUNTIME_NODE_INSTALL=skip npm install .*\.tgz)$/gm;
+const TSC = join(ROOT, 'node_modules/typescript/bin/tsc');
+const TSC_OPTIONS = '--noEmit --strict --skipLibCheck --module nodenext --target es2024 --types node'.split(
+  ' ',
+);
+
+t.setTimeout(900_000);
+
+t.test('the package works where only its tarball is installed', async t => {
   const folder = t.testdir({ 'package.json': '{"type":"module"}', 'program.ts': PROGRAM });
   const target = installed(folder);
   const run = (...args: string[]): string =>
@@ -93,14 +116,54 @@ t.test('the package works where only its tarball is installed', { timeout: 900_0
   });
 
   await t.test('a program on the three entries type-checks and runs', async t => {
-    const options = '--noEmit --strict --skipLibCheck --module nodenext --target es2024 --types node'.split(
-      ' ',
-    );
-    run(join(ROOT, 'node_modules/typescript/bin/tsc'), ...options, 'program.ts');
+    run(TSC, ...TSC_OPTIONS, 'program.ts');
     t.match(JSON.parse(run('program.ts', join(target, 'dist/configs/quickstart.yaml'))), {
       reward: Number,
       reset: 'function',
       refusal: /seeed/,
     });
+  });
+
+  await t.test('the lines of its page make a project that learns in an empty folder', async t => {
+    const project = join(folder, 'project');
+    mkdirSync(project);
+    const port = String(await freePort());
+    const page = readPage(PAGE)
+      .replaceAll('8080', port)
+      .replaceAll('ragen init', `ragen init --servers http://127.0.0.1:${port}`);
+    const shell = (script: string) =>
+      execFileSync('bash', ['-euc', script], {
+        cwd: project,
+        encoding: 'utf8',
+        stdio: ['ignore', 'pipe', 'pipe'],
+      });
+    const printed: string[] = [];
+    for (const [, name, language, text] of page.matchAll(PAGE_BLOCK)) {
+      if (language === 'ts') writeFileSync(join(project, name), text);
+      else if (text.startsWith('npx node server.ts')) {
+        const child = spawn(process.execPath, ['server.ts'], { cwd: project });
+        t.teardown(() => child.kill('SIGKILL'));
+        await Promise.race([once(child.stdout, 'data'), once(child, 'exit')]);
+      } else printed.push(shell(text.replaceAll(INSTALLING, '')));
+      if (text.includes(' npm install '))
+        symlinkSync(join(folder, 'node_modules'), join(project, 'node_modules'));
+    }
+    t.match(JSON.parse(readFileSync(join(project, 'package.json'), 'utf8')), { type: 'module' });
+    const all = printed.join('');
+    t.match(all, /npx ragen train coin\.yaml/, 'the next command has the program that the reader has');
+    const [, success] = /Coin: success .* → (\d+) %/.exec(all)!;
+    t.ok(Number(success) >= 60, `success ${success} %`);
+    t.match(all, /The coin is in your hand\. [01]\n/);
+    t.match(all, /finished .*coin-002\n/);
+    execFileSync(
+      process.execPath,
+      [
+        TSC,
+        ...TSC_OPTIONS,
+        '--allowImportingTsExtensions',
+        ...readdirSync(project).filter(file => file.endsWith('.ts')),
+      ],
+      { cwd: project, stdio: 'inherit' },
+    );
   });
 });

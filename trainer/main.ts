@@ -37,6 +37,19 @@ const program = new Command(TRAINER)
   );
 
 program
+  .command('init')
+  .description('play an environment at random and write a config that trains a small policy on it')
+  .argument('<env_id>', 'environment of the server, e.g. FrozenLake-v0 or me/Guess-v0')
+  .argument('[settings...]', 'settings of the environment, e.g. size=5')
+  .option('--servers <url>', 'address of the environment server', 'http://127.0.0.1:8080')
+  .option('--out <file>', 'file to write (default: the name of the environment, e.g. guess.yaml)')
+  .option('--force', 'replace a file that is there')
+  .action(async (envId: string, settings: string[], options) => {
+    const { init } = await import('./commands/init/init.ts');
+    process.exitCode = await init(envId, settings, options);
+  });
+
+program
   .command('train')
   .description('train a policy: a new run from a config file, or an old one from its folder')
   .argument('[config]', 'YAML config, e.g. configs/quickstart.yaml')

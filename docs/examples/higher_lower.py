@@ -92,6 +92,7 @@ class Handler(BaseHTTPRequestHandler):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--port", type=int, default=9001)
+    ThreadingHTTPServer.request_queue_size = 128  # episodes that begin at once; Python's default is 5
     server = ThreadingHTTPServer(("127.0.0.1", parser.parse_args().port), Handler)
     print(f"listening on http://127.0.0.1:{server.server_port}", flush=True)
     server.serve_forever()

@@ -90,8 +90,9 @@ export const EXAMPLES: { readonly [kind: string]: Example } = {
         protocol: 'webhook',
         url: 'http://127.0.0.1:9001',
         title: 'Higher or lower',
-        instruction: 'Say whether the next roll of the die will be higher or lower. Five right answers win.',
-        max_episode_steps: 20,
+        instruction:
+          'Say whether the next roll of the die will be higher or lower. Five right answers in eight rolls win.',
+        max_episode_steps: 8,
         action_space: { type: 'Discrete', names: ['Higher', 'Lower'] },
         example_action: 'Higher',
         reward_range: [0, 1],

@@ -121,7 +121,7 @@ export class EnvironmentSession {
 
   /** The state as text. */
   get observation(): string {
-    return asText(this.#observation);
+    return observationText(this.#observation);
   }
 
   /** The state as plain JSON; undefined unless it is recorded, and where the server does not give it. */
@@ -277,7 +277,7 @@ export class EnvironmentSession {
     const played = this.#actions;
     const results = played.length > 0 ? await this.#steps(played, 0) : [];
     const last = results.at(-1)?.observation ?? created.observation;
-    if (results.length !== played.length || asText(last) !== asText(this.#observation)) {
+    if (results.length !== played.length || observationText(last) !== observationText(this.#observation)) {
       throw new ReplayDiverged(this.server, this.#spec, results.length);
     }
   }
@@ -305,7 +305,7 @@ function structuredIn(reply: BatchReply): Json | undefined {
 }
 
 /** An observation as text; pictures of parts stand in it as `data:` URLs, which endpoints of vision models get as pictures. */
-function asText(observation: Schemas['Observation']): string {
+export function observationText(observation: Schemas['Observation']): string {
   if (isParts(observation)) return textOfParts(observation);
   return typeof observation === 'string' ? observation : JSON.stringify(observation);
 }

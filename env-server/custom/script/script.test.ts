@@ -1,6 +1,7 @@
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
+import { testApp } from '../../../test/app.test-data.ts';
 import { checkEnvironment } from '../../environments/core/checker/checker.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import { resolveConfig } from '../../environments/core/settings.ts';
@@ -180,6 +181,23 @@ t.test('listed words and actions are described, and the random player draws from
     'without a list, nobody plays at random',
   );
   t.same((await checkEnvironment(environment)).findings, []);
+});
+
+t.test('the random player chooses anew at each step of an episode without chance', async t => {
+  const app = await testApp(t);
+  const actions = Array.from({ length: 10 }, (_, index) => String(index));
+  const definition = { ...guess, actions, max_episode_steps: 20 };
+  t.equal((await app.ask('POST', '/v1/envs', { env_id: 'me/Draws-v0', definition })).status, 201);
+  const { body } = await app.ask('POST', '/v1/sessions', { env_id: 'me/Draws-v0', seed: 1 });
+  const session = `/v1/sessions/${body.session_id}`;
+  const drawn: unknown[] = [];
+  for (let step = 0; step < 12; step++) {
+    const ask = () => app.ask('POST', `${session}/reference`, { policy: 'random' });
+    drawn.push((await ask()).body.actions);
+    t.same((await ask()).body.actions, drawn.at(-1), 'the same at the same step');
+    await app.ask('POST', `${session}/step`, { action: 'no number' });
+  }
+  t.ok(new Set(drawn.map(String)).size >= 5, String(drawn));
 });
 
 t.test('lists that do not fit the definition are refused with where', async t => {

@@ -1,11 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { request } from 'undici';
 import { ENV_SERVER } from '../../../shared/program.ts';
-import type { RunSettings } from '../../config/settings.ts';
 
 /** How long a server may take to answer the first look, and how long there is between two. */
 const LOOK_MS = 1500;
 const PAUSE_MS = 500;
+
+/** Of a run's settings, what finding a server takes. */
+interface ServersToFind {
+  readonly servers: readonly { readonly url: string }[];
+  readonly rollout: { readonly server_patience_s: number };
+}
 
 /**
  * Waits until an environment server of the settings answers; says after the first look that none does, and how to start one.
@@ -14,7 +19,7 @@ const PAUSE_MS = 500;
  * @throws Error when none answers within `rollout.server_patience_s`; the signal's reason when it is aborted
  */
 export async function findServer(
-  { servers, rollout }: Pick<RunSettings, 'servers' | 'rollout'>,
+  { servers, rollout }: ServersToFind,
   note: (text: string) => void,
   signal: AbortSignal,
 ): Promise<void> {

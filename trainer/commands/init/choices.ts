@@ -1,0 +1,172 @@
+import { SURVEY_EPISODES, type Survey } from './survey.ts';
+
+/** Longest context that a small policy from random weights is given, in tokens. */
+export const MAX_CONTEXT = 1024;
+/** Above this many tokens for one turn, a small policy is the wrong reader. */
+const MAX_TURN_TOKENS = 768;
+/** Room that a response gets above the longest one of random play, as a share. */
+const RESPONSE_ROOM = 1.5;
+const ANSWER_END_TOKENS = 1;
+/** Episodes of an iteration, and of the warm start. */
+const EPISODES = 128;
+const DEMONSTRATIONS = 300;
+
+/** Tokens of the policy's prompts and responses, measured with its own tokenizer. */
+export interface TokenLengths {
+  /** Longest prompt of a turn. */
+  readonly turn: number;
+  /** Longest well-formed response with one action. */
+  readonly response: number;
+}
+
+/** A setting that `init` chose, and why. */
+export interface Choice<T> {
+  readonly value: T;
+  readonly reason: string;
+}
+
+/** What `init` chooses for an environment. */
+export interface Choices {
+  readonly turns: Choice<number>;
+  readonly responseLength: Choice<number>;
+  readonly context: Choice<number>;
+  /** Only named actions can be sampled; absent where an action may be any text. */
+  readonly constrained?: Choice<true>;
+  /** Absent where the environment's vocabulary makes the tokenizer. */
+  readonly tokenizer?: Choice<'bytes'>;
+  /** Episodes of random play to imitate; absent where nobody plays at random. */
+  readonly warmStart?: Choice<number>;
+  readonly layers: Choice<number>;
+  readonly learningRate: Choice<number>;
+  readonly steps: Choice<number>;
+  readonly groups: Choice<number>;
+}
+
+/** What random play came to. */
+export interface Baseline {
+  /** Share of the episodes that succeeded. */
+  readonly success: number;
+  readonly episodes: number;
+  readonly meanReturn: number;
+  readonly returns: readonly [least: number, most: number];
+  readonly meanSteps: number;
+}
+
+export function baselineOf({ episodes }: Survey): Baseline {
+  const mean = (value: (episode: (typeof episodes)[number]) => number) =>
+    episodes.reduce((sum, episode) => sum + value(episode), 0) / episodes.length;
+  const returns = episodes.map(episode => episode.return);
+  return {
+    success: mean(({ success }) => Number(success)),
+    episodes: episodes.length,
+    meanReturn: mean(episode => episode.return),
+    returns: [Math.min(...returns), Math.max(...returns)],
+    meanSteps: mean(({ steps }) => steps),
+  };
+}
+
+/** Whether the environment says which words it is made of. */
+export const hasVocabulary = ({ document }: Survey): boolean => document.vocabulary !== undefined;
+
+/**
+ * The settings of a run, each with its reason.
+ * @param tokens absent before they are measured: a context and responses with room for anything
+ * @throws Error for observations that are too long for a small policy
+ */
+export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
+  const { document, stepLimit } = survey;
+  const bytes = !hasVocabulary(survey);
+  return {
+    turns: {
+      value: stepLimit,
+      reason:
+        stepLimit === document.max_episode_steps
+          ? 'the environment ends an episode then'
+          : `of the ${document.max_episode_steps} that the environment allows: longer ones take more time than they teach`,
+    },
+    ...(tokens ? lengths(survey, tokens) : UNMEASURED),
+    ...(bytes
+      ? {
+          tokenizer: {
+            value: 'bytes',
+            reason: 'the environment names no vocabulary, so the policy reads and writes bytes',
+          },
+        }
+      : {}),
+    ...(survey.player === 'names'
+      ? { constrained: { value: true, reason: 'every response is one of the named actions' } }
+      : {}),
+    ...(survey.player === 'example'
+      ? {}
+      : { warmStart: { value: DEMONSTRATIONS, reason: 'enough to write nearly every answer well' } }),
+    layers: { value: 2, reason: 'about 100,000 weights learn this in minutes on two cores' },
+    learningRate: {
+      value: 2e-3,
+      reason: 'small policies from random weights take large steps; lower it where success falls again',
+    },
+    steps: { value: bytes ? 80 : 30, reason: `iterations of ${EPISODES} episodes` },
+    groups: { value: EPISODES, reason: `episodes an iteration, each on its own level` },
+  };
+}
+
+const UNMEASURED = {
+  responseLength: { value: 256, reason: '' },
+  context: { value: 1 << 20, reason: '' },
+} as const;
+
+function lengths(
+  { document, stepLimit, observations }: Survey,
+  tokens: TokenLengths,
+): Pick<Choices, 'responseLength' | 'context'> {
+  if (tokens.turn > MAX_TURN_TOKENS) {
+    const longest = Math.max(...observations.map(text => text.length));
+    throw new Error(
+      `an observation of ${document.env_id} has up to ${longest} characters, ${tokens.turn} tokens of a small policy, which can read ${MAX_TURN_TOKENS}. ` +
+        'Shorten what it shows, or train a pretrained model that reads text: docs/how-to/pretrained-models.md',
+    );
+  }
+  const response = Math.ceil(RESPONSE_ROOM * (tokens.response - ANSWER_END_TOKENS) + ANSWER_END_TOKENS);
+  const turn = tokens.turn + response;
+  const whole = turn * stepLimit;
+  return {
+    responseLength: {
+      value: response,
+      reason: `tokens; the longest action of random play took ${tokens.response}`,
+    },
+    context: {
+      value: Math.min(MAX_CONTEXT, whole),
+      reason:
+        whole <= MAX_CONTEXT
+          ? `tokens: ${stepLimit} turns of at most ${tokens.turn}, and ${response} of each response`
+          : `tokens; a whole episode may have ${whole}, so the oldest turns go first`,
+    },
+  };
+}
+
+/** What a reader should know before training, each in a sentence or two. */
+export function warningsOf(survey: Survey): string[] {
+  const { document, player, stepLimit, episodes } = survey;
+  const { success, returns } = baselineOf(survey);
+  const found: string[] = [];
+  if (player === 'example') {
+    found.push(
+      `${document.env_id} has no random player: only its example action was played. List \`actions\` in its definition, from which random play and the warm start draw.`,
+    );
+  }
+  if (episodes.length < SURVEY_EPISODES) {
+    found.push(`Its steps are slow: only ${episodes.length} of ${SURVEY_EPISODES} episodes ended in time.`);
+  }
+  if (episodes.every(({ ended }) => !ended) && stepLimit < document.max_episode_steps) {
+    found.push(
+      `No episode ended within ${stepLimit} steps, and success counts only where one ends. Set a lower max_episode_steps, or raise max_turn and max_actions_per_traj in the file.`,
+    );
+  }
+  if (returns[0] === returns[1]) {
+    found.push(
+      `All episodes returned ${returns[0]}: with nothing to compare, nothing is learned. Give rewards on the way, or start from an easier configuration (\`init ENV_ID key=value\`).`,
+    );
+  } else if (success === 0) {
+    found.push('Random play never succeeded; the policy learns from the rewards on the way alone.');
+  }
+  return found;
+}

@@ -1,0 +1,174 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { Type } from 'typebox';
+import type { AnyEnvironment } from '../../../env-server/environments/core/environment.ts';
+import { text } from '../../../env-server/environments/core/spaces.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { loadRunSettings } from '../../config/load.ts';
+import { serve } from '../../rollout/server.test-data.ts';
+import { init } from './init.ts';
+
+t.setTimeout(900_000);
+
+const closed = Type.Object({}, { additionalProperties: false });
+
+interface Shape {
+  readonly words?: boolean;
+  readonly observation?: string;
+  readonly actionSpace?: AnyEnvironment['spec']['actionSpace'];
+  readonly maxEpisodeSteps?: number;
+  /** Steps after which an episode succeeds; 0: never. */
+  readonly wins?: number;
+  readonly random?: boolean;
+  readonly fails?: boolean;
+}
+
+/** An environment that counts steps and pays for the action `yes`. */
+function environment(id: string, shape: Shape = {}): AnyEnvironment {
+  const { words = true, observation = 'say', maxEpisodeSteps = 4, wins = 3, random = true, fails } = shape;
+  const { actionSpace = { type: 'Discrete', n: 2, names: ['yes', 'no'] } } = shape;
+  const named = actionSpace.type === 'Discrete';
+  return {
+    spec: {
+      id,
+      title: id,
+      description: 'For tests.',
+      tags: [],
+      configSchema: Type.Object({ pay: Type.Number({ default: 1 }) }, { additionalProperties: false }),
+      optionsSchema: closed,
+      observationSpace: text(100_000),
+      actionSpace,
+      observationFormats: ['text'],
+      rewardRange: [0, 10],
+      maxEpisodeSteps,
+      exampleAction: named ? 'yes' : actionSpace.type === 'Text' ? 'yes' : { a: 1 },
+      history: [{ version: 0, change: 'First version.' }],
+    },
+    describe: () => ({
+      instruction: 'Say yes.',
+      ...(named ? { actions: ['yes', 'no'] } : {}),
+      ...(words ? { vocabulary: [observation, 'yes', 'no'] } : {}),
+    }),
+    reset: (config: JsonObject) => ({ steps: 0, pay: config.pay }),
+    step(state: JsonObject, action: Json) {
+      if (fails) throw new Error('the dice are lost');
+      const steps = (state.steps as number) + 1;
+      const right = action === 'yes' || action === 0;
+      const terminated = wins > 0 && steps === wins;
+      const info = { success: terminated && right, action_is_valid: true, action_is_effective: true };
+      return { state: { ...state, steps }, reward: right ? (state.pay as number) : 0, terminated, info };
+    },
+    observe: () => observation,
+    references: random
+      ? {
+          random: {
+            title: 'Either',
+            plan: (_state: Json, _count: number, rng) => [rng.choice(['yes', 'no'])],
+          },
+        }
+      : {},
+  } as AnyEnvironment;
+}
+
+/** The address of a server with these environments. */
+async function served(t: Test, ...environments: AnyEnvironment[]): Promise<string> {
+  const [server] = (await serve(t, {}, environments)).servers;
+  return server.name;
+}
+
+/** What the command prints, and the file that it writes. */
+async function initialized(t: Test, url: string, envId: string, ...settings: string[]) {
+  const out = join(t.testdir(), 'made.yaml');
+  const printed = t.capture(console, 'log');
+  t.equal(await init(envId, settings, { servers: url, out }), 0);
+  printed.restore();
+  const lines = printed().map(({ args }) => String(args[0]));
+  return { out, text: readFileSync(out, 'utf8'), printed: lines.join('\n') };
+}
+
+t.test('an environment becomes a config with a reason for each choice, and the score to beat', async t => {
+  const url = await served(t, environment('Yes-v0'));
+  const { out, text, printed } = await initialized(t, url, 'Yes-v0', 'pay=2');
+  const settings = loadRunSettings(out);
+  t.match(settings, {
+    servers: [{ url }],
+    train_tags: ['Yes'],
+    tags: { Yes: { env_id: 'Yes-v0', config: { pay: 2 }, max_turn: 4, max_actions_per_turn: 1 } },
+    rollout: { prompt: 'compact', constrained: true, response_length: 3, env_groups: 128, group_size: 1 },
+    warm_start: { policy: 'random' },
+  });
+  const success = settings.tags.Yes.random_success!;
+  t.ok(success > 0.2 && success < 0.8, `random play succeeds in ${success}`);
+  // A turn: how many actions are left, the kind of state, the state, the prime, and a mark after an invalid answer.
+  t.equal(settings.policy.context, 4 * (5 + 3));
+  for (const key of ['max_turn', 'context', 'response_length', 'env_groups', 'learning_rate', 'steps']) {
+    t.match(text, new RegExp(`^ +${key}: \\S+ # \\w`, 'm'), `${key} has a reason`);
+  }
+  t.match(printed, /rewards of a step from 0 to 10/);
+  t.match(printed, /Random play succeeds in \d+ % of 64 episodes, with a return of \d\.\d+ in 3 steps\./);
+  t.match(printed, /iterations of about \d+\.\d s on this machine/);
+  t.match(printed, new RegExp(`Success to beat: ${(100 * success).toFixed(0)} %`));
+  t.match(printed, /npm run trainer -- train .*made\.yaml\n/);
+});
+
+t.test('a file that is there is kept, unless it is to be replaced', async t => {
+  const url = await served(t, environment('Yes-v0'));
+  const out = join(t.testdir({ 'mine.yaml': 'mine' }), 'mine.yaml');
+  const again = (force: boolean) => init('Yes-v0', [], { servers: url, out, force });
+  await t.rejects(again(false), {
+    message: `${out} is there already: name another file with --out, or replace it with --force`,
+  });
+  t.equal(readFileSync(out, 'utf8'), 'mine');
+  t.capture(console, 'log');
+  t.equal(await again(true), 0);
+  t.match(readFileSync(out, 'utf8'), /train_tags: \[ Yes \]/);
+});
+
+t.test('what cannot be trained is refused, and nothing is written', async t => {
+  const url = await served(
+    t,
+    environment('Yes-v0'),
+    environment('Long-v0', { observation: 'x '.repeat(5000), words: false }),
+    environment('Broken-v0', { fails: true }),
+  );
+  const folder = t.testdir();
+  const refused = (envId: string, message: RegExp, servers = url, settings: string[] = []) =>
+    t.rejects(init(envId, settings, { servers, out: join(folder, 'x.yaml') }), { message }, String(message));
+  await refused('Yess-v0', /has no environment Yess-v0, did you mean Yes-v0\? It has .*Sokoban-v0/);
+  await refused('Nothing-like-it', /has no environment Nothing-like-it\. It has /);
+  await refused(
+    'Yes-v0',
+    /nothing listens there\)\nStart one in another terminal: npm run env-server -- --port 1/,
+    'http://127.0.0.1:1',
+  );
+  await refused('Yes-v0', /--servers takes the address of an environment server, .* got 127/, '127.0.0.1:1');
+  await refused('Yes-v0', /unknown key pays, did you mean `pay`/, url, ['pays=2']);
+  await refused('Broken-v0', /environment_fault.*the dice are lost/);
+  await refused(
+    'Long-v0',
+    /an observation of Long-v0 has up to 10000 characters, \d+ tokens .*pretrained-models/,
+  );
+  t.same(readdirSync(folder), []);
+});
+
+t.test('what is doubtful is said in the file and at the end', async t => {
+  const space = { type: 'Text', minLength: 1, maxLength: 8 } as never;
+  const url = await served(
+    t,
+    environment('Endless-v0', { wins: 0, maxEpisodeSteps: 1000 }),
+    environment('Mute-v0', { random: false, actionSpace: space }),
+    environment('Flat-v0'),
+  );
+  const said = async (envId: string, warning: RegExp, ...settings: string[]) => {
+    const { text, printed, out } = await initialized(t, url, envId, ...settings);
+    t.match(text, warning);
+    t.match(printed, warning);
+    return loadRunSettings(out);
+  };
+  const endless = await said('Endless-v0', /No episode ended within 32 steps, .* lower max_episode_steps/);
+  t.equal(endless.tags.Endless.max_turn, 32);
+  const mute = await said('Mute-v0', /Mute-v0 has no random player: .* List `actions` in its definition/);
+  t.equal(mute.warm_start, null);
+  await said('Flat-v0', /All episodes returned 0: with nothing to compare, nothing is learned/, 'pay=0');
+});

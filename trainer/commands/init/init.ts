@@ -1,0 +1,184 @@
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, extname, join } from 'node:path';
+import { overrideConfig } from '../../../shared/config.ts';
+import type { JsonObject } from '../../../shared/json.ts';
+import { TRAINER } from '../../../shared/program.ts';
+import { EnvServer } from '../../client/server.ts';
+import { loadRunSettings } from '../../config/load.ts';
+import { readJsonLines } from '../../tracking/jsonlines.ts';
+import { openProgress, shownDuration, silentProgress } from '../../tracking/progress.ts';
+import { trainRun } from '../../training/run.ts';
+import { createRunFolder } from '../../training/run-folder/run-folder.ts';
+import { findServer } from '../../training/setup/find-server.ts';
+import { openRunContext } from '../../training/setup/run-context.ts';
+import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
+import { baselineOf, type Choices, chooseSettings, type TokenLengths, warningsOf } from './choices.ts';
+import { baselineSentence, type ConfigSubject, configText } from './config-file.ts';
+import { describeEnvironment, type Survey, surveyEnvironment } from './survey.ts';
+
+export interface InitOptions {
+  /** Address of the environment server. */
+  readonly servers: string;
+  /** File to write; unless given, it is named after the environment. */
+  readonly out?: string;
+  /** Replaces a file that is there. */
+  readonly force?: boolean;
+}
+
+/** How long a server that does not answer is waited for, in milliseconds. */
+const PATIENCE_MS = 3_000;
+/** Demonstrations of the trial, just enough for short answers, and its part of an iteration's episodes. */
+const TRIAL_DEMONSTRATIONS = 32;
+const TRIAL_SHARE = 1 / 4;
+
+/**
+ * The command `init`: asks a server about an environment, plays it at random, and writes a config that trains a small policy on
+ * it. Part of an iteration is tried out before the file is written.
+ * @param settings of the environment, `key=value` each
+ * @returns the exit status
+ * @throws Error with what to do about it; nothing is written then
+ */
+export async function init(
+  envId: string,
+  settings: readonly string[],
+  options: InitOptions,
+): Promise<number> {
+  const tag = tagOf(envId);
+  const file = options.out ?? `${tag.toLowerCase()}.yaml`;
+  refuseExisting(file, options);
+  const config = overrideConfig({}, settings) as JsonObject;
+  const progress = openProgress(process.stderr, 'info');
+  using requests = stopRequests(() => {});
+  const { signal } = requests;
+  const folder = mkdtempSync(join(tmpdir(), 'ragen-init-'));
+  try {
+    await checkServer(options.servers, signal);
+    progress.note(`playing ${envId} at random on ${options.servers}`);
+    const survey = await surveyed(envId, config, options.servers);
+    const baseline = baselineOf(survey);
+    const subject = { survey, baseline, server: options.servers, config, tag, file };
+    const lengths = await measured(subject, folder, signal);
+    const choices = chooseSettings(survey, lengths);
+    progress.note('trying out part of an iteration');
+    const seconds = await tried(configText(subject, choices), choices, folder, signal);
+    writeFileSync(file, configText(subject, choices), { flag: options.force ? 'w' : 'wx' });
+    for (const line of summaryLines(subject, choices, seconds)) console.log(line);
+    return 0;
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    return INTERRUPTED_STATUS;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** `Guess` of `me/Guess-v0`: the name of a tag, a file and a run. */
+function tagOf(envId: string): string {
+  return (
+    envId
+      .replace(/^.*\//, '')
+      .replace(/-v\d+$/, '')
+      .replaceAll(/[^A-Za-z0-9._-]/g, '') || 'Environment'
+  );
+}
+
+/** @throws Error for a file that is there and is not to be replaced */
+function refuseExisting(file: string, { force }: InitOptions): void {
+  if (force || !existsSync(file)) return;
+  throw new Error(`${file} is there already: name another file with --out, or replace it with --force`);
+}
+
+/** @throws Error where no server answers at the address */
+async function checkServer(url: string, signal: AbortSignal): Promise<void> {
+  if (!URL.canParse(url) || !/^https?:/.test(url)) {
+    throw new Error(
+      `--servers takes the address of an environment server, e.g. http://127.0.0.1:8080, got ${url}`,
+    );
+  }
+  await findServer({ servers: [{ url }], rollout: { server_patience_s: 0 } }, () => {}, signal);
+}
+
+async function surveyed(envId: string, config: JsonObject, url: string): Promise<Survey> {
+  const server = new EnvServer({ url, retry: { patienceMs: PATIENCE_MS } });
+  try {
+    return await surveyEnvironment(server, await describeEnvironment(server, envId, config), config);
+  } finally {
+    await server.close();
+  }
+}
+
+/** Settings of a config that is not written yet. */
+function settingsOf(text: string, folder: string, overrides: readonly string[] = []) {
+  const file = join(folder, 'init.yaml');
+  writeFileSync(file, text);
+  return loadRunSettings(file, [`run.folder=${folder}`, ...overrides]);
+}
+
+/** Lengths of what was seen, in tokens of the policy. */
+async function measured(subject: ConfigSubject, folder: string, signal: AbortSignal): Promise<TokenLengths> {
+  const { survey, tag } = subject;
+  const settings = settingsOf(configText(subject, chooseSettings(survey)), folder);
+  const context = await openRunContext(settings, undefined, () => {}, signal);
+  try {
+    const { collector, tokenizer } = context;
+    const prompt = collector.prompt(tag);
+    const turns = survey.observations.map(
+      state =>
+        prompt.tokens!.turn({ turn: 1, state, actionsLeft: survey.stepLimit, lastInvalid: true }).length,
+    );
+    const responses = survey.actions.map(action => tokenizer.encode(prompt.compose([action])).length);
+    return { turn: Math.max(...turns), response: Math.max(...responses) };
+  } finally {
+    await context.close();
+  }
+}
+
+/** Seconds of one iteration of the config, measured with part of its episodes after a short warm start. */
+async function tried(
+  text: string,
+  { groups }: Choices,
+  folder: string,
+  signal: AbortSignal,
+): Promise<number> {
+  const warm = [`warm_start.episodes=${TRIAL_DEMONSTRATIONS}`, 'warm_start.epochs=1'];
+  const settings = settingsOf(text, folder, [
+    ...(/^warm_start:/m.test(text) ? warm : []),
+    `rollout.env_groups=${TRIAL_SHARE * groups.value}`,
+    'training.steps=1',
+    'training.validate_first=false',
+    'training.validate_every=0',
+    'training.checkpoint_every=0',
+    'tracking.tensorboard=false',
+    'tracking.trajectories_every=0',
+    'diagnostics.collapse.every=0',
+    'validation.episodes=1',
+  ]);
+  const run = createRunFolder(settings, basename(folder, extname(folder)));
+  await trainRun(run, settings, silentProgress, signal);
+  signal.throwIfAborted();
+  const rows = readJsonLines(run.metrics) as { readonly [name: string]: number }[];
+  return rows.find(row => 'timing_s/step' in row)!['timing_s/step'] / TRIAL_SHARE;
+}
+
+const shownSeconds = (seconds: number): string =>
+  seconds < 10 ? `${seconds.toFixed(1)} s` : shownDuration(seconds);
+
+/** What was found, chosen, and comes next. */
+function summaryLines(subject: ConfigSubject, { steps, turns }: Choices, seconds: number): string[] {
+  const { survey, file, baseline } = subject;
+  const { env_id, title, reward_range } = survey.document;
+  const total = shownDuration(steps.value * seconds);
+  const [least, most] = reward_range.map(bound => bound ?? 'unbounded');
+  return [
+    `${env_id}: ${title}; ${turns.value} turns, rewards of a step from ${least} to ${most}`,
+    baselineSentence(subject),
+    ...warningsOf(survey).map(warning => `Note: ${warning}`),
+    '',
+    `${file} trains a policy from random weights on it: ${steps.value} iterations of about ${shownSeconds(seconds)} on this machine, ${total} after the warm start.`,
+    `Success to beat: ${(100 * baseline.success).toFixed(0)} %.`,
+    '',
+    `  ${TRAINER} train ${file}`,
+    `  ${TRAINER} train ${file} --dry-run    # every setting, sizes and memory`,
+  ];
+}

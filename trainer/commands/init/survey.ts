@@ -1,0 +1,175 @@
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { Random } from '../../../shared/random.ts';
+import { similar } from '../../../shared/suggestion.ts';
+import { ServerProblem } from '../../client/errors.ts';
+import type { Schemas } from '../../client/operations.ts';
+import type { EnvServer } from '../../client/server.ts';
+import { type OpenEpisode, rollout } from '../../client/vector-rollout.ts';
+import { writtenAction } from '../../rollout/described-tag.ts';
+import { observationText } from '../../rollout/environment-session.ts';
+
+/** Episodes that a survey plays, and the seed of the first. */
+export const SURVEY_EPISODES = 64;
+const FIRST_SEED = 2_000_000;
+/** Steps after which a survey leaves an episode, and time after which it leaves all that are open. */
+export const MAX_SURVEY_STEPS = 32;
+const MAX_SURVEY_MS = 120_000;
+/** Environments that an error names. */
+const MAX_NAMED = 8;
+const RANDOM = 'random';
+
+type EnvironmentDocument = Schemas['Environment'];
+
+/** What random play drew from: the named actions, the example actions, the reference `random`, or the one example action. */
+export type Player = 'names' | 'examples' | 'reference' | 'example';
+
+/** What random play showed of an environment. */
+export interface Survey {
+  readonly document: EnvironmentDocument;
+  readonly player: Player;
+  /** Steps after which episodes were left. */
+  readonly stepLimit: number;
+  /** Episodes that ended, and those that were left at the limit; others ran out of time. */
+  readonly episodes: readonly SurveyedEpisode[];
+  /** First observations and those after steps, each text once. */
+  readonly observations: readonly string[];
+  /** Actions as a policy writes them, each once. */
+  readonly actions: readonly string[];
+  /** Mean time of one step of all open episodes, in milliseconds. */
+  readonly stepMs: number;
+}
+
+export interface SurveyedEpisode {
+  readonly steps: number;
+  readonly return: number;
+  readonly success: boolean;
+  /** It ended by its rules or at its own limit. */
+  readonly ended: boolean;
+}
+
+/**
+ * An environment as the server describes it.
+ * @throws Error naming environments with similar ids where there is none with this one; ServerProblem
+ */
+export async function describeEnvironment(
+  server: EnvServer,
+  envId: string,
+  config: JsonObject,
+): Promise<EnvironmentDocument> {
+  try {
+    return await server.describe(envId, config);
+  } catch (error) {
+    if (!(error instanceof ServerProblem) || error.code !== 'unknown_environment') throw error;
+    const known = await environmentIds(server);
+    const [best] = similar(envId, known);
+    const meant = best === undefined ? '.' : `, did you mean ${best}?`;
+    const named = known.slice(0, MAX_NAMED).join(', ');
+    const more = known.length > MAX_NAMED ? ` and ${known.length - MAX_NAMED} more` : '';
+    throw new Error(`${server.name} has no environment ${envId}${meant} It has ${named || 'none'}${more}.`);
+  }
+}
+
+/** Ids of a server's environments, those that were registered first: they are what is misspelled. */
+async function environmentIds(server: EnvServer): Promise<string[]> {
+  const { environments } = await server.call('list_environments', {});
+  const ids = environments.map(({ env_id }) => env_id);
+  return ids.sort((a, b) => Number(b.includes('/')) - Number(a.includes('/')));
+}
+
+/**
+ * Plays an environment at random, and measures what it shows.
+ * @throws Error where no episode ends in time; ServerProblem where the environment fails
+ */
+export async function surveyEnvironment(
+  server: EnvServer,
+  document: EnvironmentDocument,
+  config: JsonObject,
+): Promise<Survey> {
+  const { env_id, capabilities, max_episode_steps } = document;
+  const player = playerOf(document);
+  const act = actor(server, document, player);
+  const stepLimit = Math.min(max_episode_steps, MAX_SURVEY_STEPS);
+  const open = new Map<number, SurveyedEpisode>();
+  const episodes: SurveyedEpisode[] = [];
+  const observations = new Set<string>();
+  const actions = new Set(player === 'names' ? document.actions : []);
+  const began = performance.now();
+  let stepsTaken = 0;
+  const input = {
+    env_id,
+    config,
+    num_envs: SURVEY_EPISODES,
+    ...(capabilities.seed ? { seed: FIRST_SEED } : {}),
+  };
+  const watched = async (episode: OpenEpisode): Promise<Json> => {
+    observations.add(observationText(episode.observation));
+    const action = await act(episode);
+    actions.add(written(action, document));
+    return action;
+  };
+  for await (const { step, results } of rollout(server, input, watched)) {
+    stepsTaken = step;
+    for (const { env, observation, reward, terminated, truncated, info } of results) {
+      observations.add(observationText(observation));
+      const ended = terminated || truncated;
+      const soFar = {
+        steps: step,
+        return: (open.get(env)?.return ?? 0) + reward,
+        success: ended && info.success === true,
+        ended,
+      };
+      if (ended || step === stepLimit) episodes.push(soFar);
+      else open.set(env, soFar);
+    }
+    if (step === stepLimit || performance.now() - began > MAX_SURVEY_MS) break;
+  }
+  if (episodes.length === 0) {
+    throw new Error(
+      `no episode of ${env_id} ended within ${MAX_SURVEY_MS / 1000} s: ${stepsTaken} steps of ${SURVEY_EPISODES} ` +
+        'episodes at once took that long. Make its steps faster, or lower its max_episode_steps',
+    );
+  }
+  return {
+    document,
+    player,
+    stepLimit,
+    episodes,
+    observations: [...observations],
+    actions: [...actions],
+    stepMs: (performance.now() - began) / stepsTaken,
+  };
+}
+
+function playerOf({ actions, action_space, example_actions, references }: EnvironmentDocument): Player {
+  if (spaceType(action_space) === 'Discrete' && actions) return 'names';
+  if (example_actions) return 'examples';
+  return references.some(({ name }) => name === RANDOM) ? 'reference' : 'example';
+}
+
+const spaceType = ({ gymnasium }: EnvironmentDocument['action_space']): string =>
+  (gymnasium as { readonly type: string }).type;
+
+/** Chooses an action of an episode. */
+function actor(
+  server: EnvServer,
+  { actions, example_actions, example_action }: EnvironmentDocument,
+  player: Player,
+): (episode: OpenEpisode) => Promise<Json> | Json {
+  if (player === 'example') return () => example_action as Json;
+  if (player === 'reference') {
+    return async ({ session_id }) => {
+      const plan = await server.batched('reference', { session_id, policy: RANDOM, count: 1 });
+      return (plan.actions[0] ?? example_action) as Json;
+    };
+  }
+  const choices = (player === 'names' ? actions : example_actions) as readonly Json[];
+  const generators = Array.from({ length: SURVEY_EPISODES }, (_, env) => Random.fromSeed(env));
+  return ({ env }) => generators[env].choice(choices);
+}
+
+/** An action as a policy writes it. */
+function written(action: Json, { actions, action_space }: EnvironmentDocument): string {
+  const type = spaceType(action_space);
+  if (type === 'Discrete' && typeof action === 'number' && actions) return actions[action];
+  return writtenAction(action, type !== 'Discrete' && type !== 'Text');
+}
