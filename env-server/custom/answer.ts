@@ -69,6 +69,10 @@ export function readOutcome(answer: { readonly [key: string]: unknown }, effecti
       throw new InvalidAnswer(`info.${flag} must be a boolean, got ${kind(info[flag])}`);
     }
   }
+  for (const [name, value] of Object.entries(isObject(info.rewards) ? info.rewards : {})) {
+    if (!Number.isFinite(value))
+      throw new InvalidAnswer(`info.rewards.${name} must be a finite number, got ${kind(value)}`);
+  }
   const told = { success: false, action_is_valid: true, action_is_effective: effective, ...info };
   return { reward, terminated, truncated, info: told as StepInfo };
 }

@@ -100,7 +100,10 @@ export interface Transition<State> {
   readonly restarted?: true;
 }
 
-/** `info` of every step; environments add keys of their own. */
+/**
+ * `info` of every step; environments add further keys. `rewards`, where it is there, is an object of finite numbers: named parts of
+ * what the step is worth, next to its one reward, each at every step (0 where nothing was earned).
+ */
 export interface StepInfo extends JsonObject {
   readonly success: boolean;
   readonly action_is_valid: boolean;

@@ -46,6 +46,8 @@ const spec: EnvironmentSpec = {
     'numbers but comes to something else pays 0.1; anything else pays 0. The episode is one answer. The expression',
     'is parsed, never run as code: powers, remainders, decimals and other notations are not expressions here.',
     '',
+    '`info.rewards` has the two parts of that by themselves: `correct`, and `numbers` for using exactly the given ones.',
+    '',
     'Puzzles are generated backwards from a random expression, so each has a solution, or come from a data file.',
   ].join('\n'),
   tags: ['arithmetic', 'puzzle', 'one step', 'text'],
@@ -107,7 +109,12 @@ export const countdown = {
         state,
         reward: 0,
         terminated: state.answer !== null,
-        info: { success: state.answer?.reward === RIGHT, action_is_valid: valid, action_is_effective: false },
+        info: {
+          success: state.answer?.reward === RIGHT,
+          action_is_valid: valid,
+          action_is_effective: false,
+          rewards: { correct: 0, numbers: 0 },
+        },
       };
     }
     const { reward, value } = score(action, state.nums, state.target);
@@ -115,7 +122,13 @@ export const countdown = {
       state: { ...state, answer: { text: action, value, reward } },
       reward,
       terminated: true,
-      info: { success: reward === RIGHT, action_is_valid: true, action_is_effective: true, value },
+      info: {
+        success: reward === RIGHT,
+        action_is_valid: true,
+        action_is_effective: true,
+        value,
+        rewards: { correct: reward === RIGHT ? 1 : 0, numbers: reward > 0 ? 1 : 0 },
+      },
     };
   },
 

@@ -151,6 +151,14 @@ const BROKEN: {
       return { ...result, info: info as unknown as Transition<Json>['info'] };
     }),
   ],
+  'a reward component that is no number': [
+    'info',
+    /info.rewards.format is "good", no finite number/,
+    withStep(result => ({
+      ...result,
+      info: { ...result.info, rewards: { format: 'good' as unknown as number } },
+    })),
+  ],
   'a level that differs from reset to reset': [
     'determinism',
     /seed \d began with/,

@@ -219,6 +219,10 @@ class Watch {
       if (typeof info?.[key] !== 'boolean')
         findings.add('info', `info.${key} is ${shown(info?.[key])}, no boolean`);
     }
+    for (const [name, value] of Object.entries(info?.rewards ?? {})) {
+      if (!Number.isFinite(value))
+        findings.add('info', `info.rewards.${name} is ${shown(value)}, no finite number`);
+    }
     if (typeof terminated !== 'boolean')
       findings.add('info', `terminated is ${shown(terminated)}, no boolean`);
     if (truncated !== undefined && typeof truncated !== 'boolean') {
