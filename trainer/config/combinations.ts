@@ -17,6 +17,7 @@ import {
   hasOwnReference,
   monitorClashes,
   preferenceClashes,
+  streamClashes,
   weightClashes,
 } from './learning-combinations.ts';
 import { scheduleClashes } from './schedule-combinations.ts';
@@ -122,7 +123,7 @@ function algorithmClashes(settings: RunSettings): SettingConflict[] {
       'is null, and only the distance from it is rewarded (algorithm.reward_scale is 0): a checkpoint folder there, or policy.reference_endpoint, names the teacher',
     );
   }
-  found.push(...weightClashes(settings), ...preferenceClashes(settings));
+  found.push(...weightClashes(settings), ...preferenceClashes(settings), ...streamClashes(settings));
   return found;
 }
 

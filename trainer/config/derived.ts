@@ -1,6 +1,8 @@
+import { advantageEstimator } from '../algorithms/advantages/registry.ts';
 import type { EarlyStoppingSettings } from '../algorithms/filters/early-stopping.ts';
 import type { MonitorSettings } from '../algorithms/filters/metric-monitor.ts';
 import type { FilterSettings } from '../algorithms/filters/settings.ts';
+import { usesProximal } from '../algorithms/losses/inputs.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';
 import type { SamplingDistribution } from '../generation/generation.ts';
@@ -103,6 +105,7 @@ export function lossSettings(settings: RunSettings): LossSettings {
   const { loss } = settings;
   return {
     policy: loss.policy,
+    anchor: loss.anchor,
     clipLow: loss.clip_low,
     clipHigh: loss.clip_high,
     dualClip: loss.dual_clip,
@@ -110,7 +113,26 @@ export function lossSettings(settings: RunSettings): LossSettings {
     maxResponseLength: loss.max_response_length ?? settings.policy.context,
     entropyCoefficient: loss.entropy_coefficient,
     beta: loss.beta,
-    kl: loss.kl,
+    kl: {
+      estimator: loss.kl.estimator,
+      coefficient: loss.kl.coefficient,
+      ratioCap: loss.kl.ratio_cap,
+      keepLow: loss.kl.keep_low,
+      tau: loss.kl.tau,
+    },
+    dppo: {
+      divergence: loss.dppo.divergence,
+      low: loss.dppo.low,
+      high: loss.dppo.high,
+      ratioCap: loss.dppo.ratio_cap,
+      klTau: loss.dppo.kl_tau,
+    },
+    ipo: { threshold: loss.ipo.threshold, klTau: loss.ipo.kl_tau },
+    sapo: { tauPos: loss.sapo.tau_pos, tauNeg: loss.sapo.tau_neg },
+    gmpo: loss.gmpo,
+    clipCov: loss.clip_cov,
+    klCov: loss.kl_cov,
+    dro: loss.dro,
     value: {
       coefficient: settings.policy.value_head ? loss.value_coefficient : 0,
       clip: loss.value_clip,
@@ -119,12 +141,17 @@ export function lossSettings(settings: RunSettings): LossSettings {
   };
 }
 
+/** Losses with a trust region around the rollout, which stands where a weight would correct for it. */
+const HANDLES_STALENESS: ReadonlySet<string> = new Set(['dppo', 'ipo']);
+
 function offPolicySettings({ loss, rollout }: RunSettings): OffPolicySettings {
   const { kind, cap, low, high } = loss.off_policy;
   switch (kind) {
     case 'auto':
       return (rollout.asynchronous?.max_staleness ?? 0) > 0 &&
         policyLoss(loss.policy).kind === 'ratio' &&
+        loss.anchor !== 'rollout' &&
+        !HANDLES_STALENESS.has(loss.policy) &&
         !policyLoss(loss.policy).needsProximal
         ? { kind: 'tis', cap }
         : { kind: 'none' };
@@ -140,9 +167,7 @@ function offPolicySettings({ loss, rollout }: RunSettings): OffPolicySettings {
 
 /** Whether the update needs log-probabilities under the weights it starts from. */
 export function needsProximal(settings: RunSettings): boolean {
-  return (
-    policyLoss(settings.loss.policy).needsProximal === true || offPolicySettings(settings).kind !== 'none'
-  );
+  return usesProximal(lossSettings(settings));
 }
 
 /** Where the settings say the base of an adapter is; undefined where they do not. */
@@ -155,9 +180,15 @@ export function hasPreferenceLoss({ loss }: RunSettings): boolean {
   return policyLoss(loss.policy).kind === 'preference';
 }
 
-/** Whether a KL term or the loss compares with a reference policy. */
+/** Whether tokens have weights in the cross-entropy next to the policy loss. */
+export function hasCrossEntropy({ cross_entropy }: RunSettings['loss']): boolean {
+  return cross_entropy.sampled > 0 || cross_entropy.observations > 0;
+}
+
+/** Whether a KL term, the advantages or the loss compare with a reference policy. */
 export function needsReference(settings: RunSettings): boolean {
-  return hasKlLoss(settings) || hasKlInReward(settings) || hasPreferenceLoss(settings);
+  const distills = advantageEstimator(settings.algorithm.advantage).needs.includes('referenceLogProbs');
+  return distills || hasKlLoss(settings) || hasKlInReward(settings) || hasPreferenceLoss(settings);
 }
 
 /** Whether entropy is rewarded, now or later. */

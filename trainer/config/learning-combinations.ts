@@ -1,4 +1,12 @@
-import { hasKlInReward, hasPreferenceLoss, monitorSettings, needsReference } from './derived.ts';
+import { ADVANTAGES, advantageEstimator } from '../algorithms/advantages/registry.ts';
+import { policyLoss } from '../algorithms/losses/registry.ts';
+import {
+  hasCrossEntropy,
+  hasKlInReward,
+  hasPreferenceLoss,
+  monitorSettings,
+  needsReference,
+} from './derived.ts';
 import type { SettingConflict } from './setting-conflict.ts';
 import type { RunSettings } from './settings.ts';
 
@@ -63,6 +71,62 @@ export function monitorClashes(settings: RunSettings): SettingConflict[] {
       message: `no validation has ${metric}; there are ${valid.join(', ')}`,
     },
   ];
+}
+
+/** Terms of the loss that would have nothing to learn from, or that would be learned for nothing. */
+export function streamClashes(settings: RunSettings): SettingConflict[] {
+  const { algorithm, loss, rollout, diagnostics } = settings;
+  const steps = Math.ceil((rollout.env_groups * rollout.group_size) / algorithm.mini_batch_size);
+  const { perSequence = false } = advantageEstimator(algorithm.advantage);
+  const clashes: readonly (readonly [boolean, string, string])[] = [
+    [
+      loss.cross_entropy.observations > 0 && rollout.context_mode === 'single_turn',
+      'loss.cross_entropy',
+      'weighs what the environment writes after a response, which no sequence of rollout.context_mode single_turn has: use full',
+    ],
+    [
+      hasCrossEntropy(loss) && hasPreferenceLoss(settings),
+      'loss.cross_entropy',
+      `is a term of its own, and ${loss.policy} is averaged over pairs: set its weights to 0`,
+    ],
+    [
+      hasCrossEntropy(loss) && diagnostics.gradients.every > 0,
+      'diagnostics.gradients',
+      'takes no gradient of the cross-entropy apart: use every: 0, or set the weights of loss.cross_entropy to 0',
+    ],
+    [
+      loss.policy === 'kl_cov' && algorithm.ppo_epochs * steps === 1 && rollout.asynchronous === null,
+      'loss.policy',
+      'is kl_cov, with a penalty of |log ratio| that has no gradient at the first step, and an iteration has one step: use a smaller algorithm.mini_batch_size or more ppo_epochs',
+    ],
+    [
+      policyLoss(loss.policy).sequenceLevel === true && (!perSequence || hasKlInReward(settings)),
+      'algorithm.advantage',
+      `${algorithm.advantage} may differ from token to token, and ${loss.policy} takes one advantage per sequence: choose ${perSequenceNames()}${hasKlInReward(settings) ? ', and loss.kl in place of algorithm.kl_in_reward' : ''}`,
+    ],
+    [
+      algorithm.advantage === 'iw_opd' && hasOwnReference(settings.policy),
+      'policy.reference',
+      'is null, and iw_opd learns from the reference alone: a checkpoint folder there, or policy.reference_endpoint, names the teacher',
+    ],
+    [
+      algorithm.advantage === 'gdpo' && Object.keys(algorithm.reward_components ?? {}).length === 0,
+      'algorithm.reward_components',
+      'is empty, and gdpo compares components: name some, e.g. {reward: 1, format_penalty: 1}',
+    ],
+    [
+      algorithm.reward_components !== null &&
+        algorithm.reward_normalization.method !== 'identity' &&
+        algorithm.advantage === 'gdpo',
+      'algorithm.reward_normalization',
+      'normalizes the sum of the rewards, and gdpo normalizes each component by itself: use identity',
+    ],
+  ];
+  return clashes.flatMap(([on, key, message]) => (on ? [{ key, message }] : []));
+}
+
+function perSequenceNames(): string {
+  return ADVANTAGES.filter(name => advantageEstimator(name).perSequence).join(', ');
 }
 
 /** Pairs are made of whole episodes of a group. */

@@ -65,7 +65,7 @@ t.test('every recipe applies to every config and replaces its algorithm', async 
     loadRunSettings(`${configs}${config}.yaml`, [
       `recipe=${name}`,
       ...(name === 'lora' || name === 'chat' ? ['policy.init=here'] : []),
-      ...(name === 'distillation' ? ['policy.reference=teacher'] : []),
+      ...(['distillation', 'iw_opd'].includes(name) ? ['policy.reference=teacher'] : []),
     ]);
   for (const name of names) {
     const some = resolved('sokoban-nano', name);
@@ -124,6 +124,36 @@ t.test(
     t.match(first('rollout.level_replay={}', 'rollout.asynchronous={}'), /level_replay: .*asynchronous/);
     t.match(first('rollout.reward={}'), /rollout\.reward: needs either `file` or `url`/);
     t.match(first('loss.policy=cross_entropy'), /loss\.policy: .*train_on: successes/);
+    const groups = ['rollout.env_groups=32', 'rollout.group_size=8'];
+    t.match(
+      first('recipe=grpo', 'loss.policy=kl_cov', 'algorithm.mini_batch_size=256'),
+      /loss\.policy: is kl_cov, .* no gradient at the first step, and an iteration has one step/,
+    );
+    t.match(
+      first('recipe=gmpo', 'algorithm.advantage=turn_loo'),
+      /algorithm\.advantage: turn_loo may differ from token to token, .*choose grpo, dr_grpo, rloo/,
+    );
+    t.match(
+      first('recipe=echo', 'rollout.context_mode=single_turn'),
+      /loss\.cross_entropy: weighs what the environment writes after a response/,
+    );
+    t.match(
+      first('recipe=gdpo', 'algorithm.reward_components=null'),
+      /algorithm\.reward_components: is empty, and gdpo compares components/,
+    );
+    t.match(first('recipe=iw_opd'), /policy\.reference: is null, and iw_opd learns from the reference alone/);
+    t.match(
+      first('loss.policy=dro', 'loss.dual_clip=3'),
+      /loss: loss\.dro\.beta is null; dro needs it above 0/,
+    );
+    t.match(
+      first('recipe=cispo', 'loss.anchor=rollout', 'loss.off_policy.kind=tis'),
+      /loss\.off_policy\.kind tis corrects for the rollout again: use one of them/,
+    );
+    t.match(
+      first(...groups, 'algorithm.advantage=grpo', 'loss.policy=sapo'),
+      /loss\.aggregation is token_mean, but sapo is defined as a mean over sequences: use seq_mean_token_mean/,
+    );
     t.match(first('recipe=distillation'), /policy\.reference: .* names the teacher/);
     t.match(first('schedules.clip_low={kind: steps}'), /schedules\.clip_low: is `steps` without `values`/);
     t.match(first('schedules.clip_low={begin: 9, end: 3}'), /schedules\.clip_low: ends at step 3, before/);

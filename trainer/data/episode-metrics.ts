@@ -1,5 +1,5 @@
 import { mean } from '../algorithms/statistics.ts';
-import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
+import { type Episode, episodeReturn, samplesOf, sumComponents } from '../rollout/episode.ts';
 import type { Metrics } from './metrics.ts';
 
 /** Returns that differ by less are the same. */
@@ -8,6 +8,12 @@ const ALIKE = 1e-10;
 /** Share of its turns in which `pick` holds. */
 function turnShare(episode: Episode, pick: (turn: Episode['turns'][number]) => boolean): number {
   return episode.turns.length === 0 ? 0 : episode.turns.filter(pick).length / episode.turns.length;
+}
+
+/** Sums of the named rewards: `rewards/<name>`. */
+function rewardTotals({ turns }: Episode): Metrics {
+  const totals = sumComponents(turns.map(({ rewards }) => ({ rewards }))) ?? {};
+  return Object.fromEntries(Object.entries(totals).map(([name, total]) => [`rewards/${name}`, total]));
 }
 
 /**
@@ -24,6 +30,7 @@ export function episodeMetrics(episode: Episode): Metrics {
     action_is_valid: turnShare(episode, turn => turn.info.action_is_valid === true),
     manager_invalid_action: turnShare(episode, turn => turn.actions.length === 0),
     format_penalty: turnShare(episode, turn => turn.penalty < 0),
+    ...rewardTotals(episode),
   };
 }
 
@@ -35,8 +42,8 @@ export function tagMetrics(episodes: readonly Episode[]): Metrics {
   const out: Metrics = {};
   for (const [tag, members] of groupBy(episodes, episode => episode.tag)) {
     const rows = members.map(episodeMetrics);
-    for (const name of Object.keys(rows[0])) {
-      const values = rows.map(row => row[name]);
+    for (const name of new Set(rows.flatMap(row => Object.keys(row)))) {
+      const values = rows.map(row => row[name] ?? 0);
       out[`${tag}/${name}`] = mean(values);
       const nonZero = values.filter(value => value !== 0);
       if (nonZero.length > 0) out[`${tag}/non-zero/${name}`] = mean(nonZero);

@@ -54,6 +54,71 @@ t.test('rewards stand at the end of their turn: the returns to go say so', async
   t.equal(rounded(scaled.returns!)[1], 0.125);
 });
 
+t.test('reward components are added up by their weights, and gdpo sees each by itself', async t => {
+  const rewardWeights = { reward: 1, format_penalty: 2, style: 10 };
+  const episode = twoTurns({
+    turns: [
+      turnOf({ tokens: [1, 3], reward: 0.5, penalty: -0.25, rewards: { style: 0.1 } }),
+      turnOf({ tokens: [4, 5], reward: 1 }),
+    ],
+  });
+  const [sequence] = sequencesOf([episode], { ...settings, rewardWeights });
+  t.equal(rounded(sequence.returns!)[1], 0.5 - 0.5 + 1 + 1);
+  const twin = {
+    ...episode,
+    episodeId: 'twin',
+    turns: [turnOf({ tokens: [1, 3] }), turnOf({ tokens: [4, 5], reward: 1.25 })],
+  };
+  const compared = sequencesOf([episode, twin], {
+    ...settings,
+    advantage: 'gdpo',
+    rewardWeights: { reward: 0, format_penalty: 1, style: 0 },
+  });
+  t.ok(
+    compared[0].advantages[1] < 0 && compared[1].advantages[1] > 0,
+    'returns are alike, the format is not',
+  );
+});
+
+t.test(
+  'the cross-entropy weighs observations after the first response, next to sampled tokens or alone',
+  async t => {
+    const [sequence] = sequencesOf([twoTurns()], {
+      ...settings,
+      crossEntropy: { sampled: 0, observations: 0.5 },
+    });
+    t.same(sequence.crossEntropyWeights, Float32Array.of(0, 0, 0, 0.5, 0));
+    const [mixed] = sequencesOf([twoTurns()], { ...settings, crossEntropy: { sampled: 1, observations: 0 } });
+    t.same(mixed.crossEntropyWeights, Float32Array.of(0, 1, 1, 0, 1));
+    const [plain] = sequencesOf([twoTurns()], settings);
+    t.equal(plain.crossEntropyWeights, undefined);
+  },
+);
+
+t.test(
+  'agents are named by the info of the last step, else by the tag, and their baselines come back',
+  async t => {
+    const by = (agent: string | undefined, reward: number) =>
+      twoTurns({
+        episodeId: `${agent}`,
+        turns: [turnOf({ tokens: [1, 3] }), turnOf({ tokens: [4, 5], reward, info: agent ? { agent } : {} })],
+      });
+    let baselines: Readonly<Record<string, number>> | undefined;
+    const own = { ...settings, advantage: 'rae', decay: 0.5 };
+    const sequences = sequencesOf([by('red', 1), by(undefined, 2)], own, {
+      baselines: { red: 0.5 },
+      onEstimate: found => {
+        baselines = found.baselines;
+      },
+    });
+    t.same(
+      sequences.map(({ advantages }) => advantages[4]),
+      [0.5, 2],
+    );
+    t.same(baselines, { red: 0.75, Lake: 1 });
+  },
+);
+
 t.test('lambda 0 between turns stops the trace at the turn end', async t => {
   const [sequence] = sequencesOf([twoTurns()], { ...settings, turnLambda: 0 });
   t.equal(rounded(sequence.returns!)[1], 0.25 + 0.125, 'reward of the turn + value of the next');

@@ -3,11 +3,15 @@ import { estimateAdvantages } from '../algorithms/advantages/registry.ts';
 import { lengthReweight, softReweight, zeroTaskAdvantage } from '../algorithms/advantages/reweight.ts';
 import type { KlEstimator } from '../algorithms/losses/settings.ts';
 import { penalizeRewards } from '../algorithms/rewards/kl-penalty.ts';
+import { hasCrossEntropy } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
-import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../rollout/episode.ts';
+import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
+import { observationWeights } from './observation-weights.ts';
+import { episodeComponents, type RewardWeights, trainedReturn, trainedReward } from './reward-components.ts';
 import type { LaterScores } from './scoring.ts';
 import { countOnes } from './sequences/loss-mask.ts';
 import type { TrainingSequence } from './sequences/training-sequence.ts';
+import { turnStatistics } from './turn-statistics.ts';
 
 /** An episode that is trained on. */
 export interface KeptEpisode {
@@ -38,6 +42,15 @@ export interface ExperienceSettings {
   readonly stdNormalize: boolean;
   readonly acrossTurns: boolean;
   readonly rewardScale: number;
+  /** Weights of reward components; the plain reward when absent. */
+  readonly rewardWeights?: RewardWeights;
+  /** Settings of single estimators; their usual ones when absent. */
+  readonly handleZeroTail?: boolean;
+  readonly decay?: number;
+  readonly episodeAgents?: readonly string[];
+  readonly earlyWeight?: number;
+  /** Weights in the cross-entropy of sampled tokens and of observed ones after the first response; none when absent. */
+  readonly crossEntropy?: { readonly sampled: number; readonly observations: number };
   /** Rewards stand at the ends of their turns; false: all at the end of the last. */
   readonly rewardAtTurns: boolean;
   /** Subtracted from the reward of every sampled token; needs the reference's log-probabilities. */
@@ -71,11 +84,21 @@ export function trainingSequences(
   const pieces = episodes.flatMap(({ episode, normalized }) => piecesOf(episode, settings, normalized));
   if (pieces.length === 0) return [];
   const sequences = pieces.map(piece => advantageSequence(piece, settings, later));
-  const estimated = estimateAdvantages(settings.advantage, sequences, settings);
+  const estimated = estimateAdvantages(settings.advantage, sequences, {
+    ...settings,
+    ...(settings.rewardWeights ? { components: settings.rewardWeights } : {}),
+    ...(later.baselines ? { baselines: later.baselines } : {}),
+  });
   let { advantages } = estimated;
   if (settings.softReweight) advantages = softReweight(advantages, sequences);
   if (settings.lengthWeight) advantages = lengthReweight(advantages, sequences);
   if (settings.zeroTask) advantages = zeroTaskAdvantage(advantages);
+  const byTurns = pieces.map(({ sample: { lossMask }, turnEnds }, i) => ({
+    lossMask,
+    turnEnds,
+    advantages: advantages[i],
+  }));
+  later.onEstimate?.({ ...estimated, metrics: { ...estimated.metrics, ...turnStatistics(byTurns) } });
   const sequenceOf = ({ episode, sample }: Piece, i: number): TrainingSequence => ({
     tokenIds: sample.tokenIds,
     lossMask: sample.lossMask,
@@ -85,6 +108,9 @@ export function trainingSequences(
     ...(reference ? { referenceLogProbs: known(reference, sample) } : {}),
     ...(proximal ? { proximalLogProbs: known(proximal, sample) } : {}),
     ...(settings.constrained ? { grammar: episode.tag } : {}),
+    ...(settings.crossEntropy
+      ? { crossEntropyWeights: crossEntropyWeights(sample, settings.crossEntropy) }
+      : {}),
     ...(settings.entropyTokens
       ? { entropyMask: tokensIn(sample, settings.entropyTokens.get(episode.tag) ?? new Set()) }
       : {}),
@@ -97,7 +123,7 @@ export function trainingSequences(
 
 function advantageSequence(
   { episode, sample, rewards, turnEnds, states, wholeReturn }: Piece,
-  { klInReward }: ExperienceSettings,
+  { klInReward, rewardWeights }: ExperienceSettings,
   later: LaterScores,
 ): AdvantageSequence {
   const { lossMask, logProbs } = sample;
@@ -118,7 +144,27 @@ function advantageSequence(
     states,
     groupId: episode.groupId,
     episodeId: episode.episodeId,
+    ...(rewardWeights ? { components: episodeComponents(episode, rewardWeights) } : {}),
+    logProbs: later.proximal ? known(later.proximal, sample) : logProbs,
+    ...(reference ? { referenceLogProbs: known(reference, sample) } : {}),
+    ...(later.squares ? { squaredProbabilities: known(later.squares, sample) } : {}),
+    ...agentOf(episode),
   };
+}
+
+/** Who played the episode and with whom, by `info` of its last step; the tag where that says nothing. */
+function agentOf({ turns, tag }: Episode): Pick<AdvantageSequence, 'agent' | 'sceneId'> {
+  const { agent, scene } = turns.at(-1)?.info ?? {};
+  const named = typeof scene === 'string' || typeof scene === 'number';
+  return { agent: typeof agent === 'string' ? agent : tag, ...(named ? { sceneId: scene } : {}) };
+}
+
+function crossEntropyWeights(
+  { lossMask, repeated = 0 }: EpisodeSample,
+  { sampled, observations }: NonNullable<ExperienceSettings['crossEntropy']>,
+): Float32Array {
+  const observed = observationWeights(lossMask, observations, repeated);
+  return observed.map((weight, t) => (lossMask[t] ? sampled : weight));
 }
 
 /** Estimates of a separate critic, or those that came with the tokens. */
@@ -145,10 +191,14 @@ function wasCut({ turns }: Episode): boolean {
 
 function piecesOf(
   episode: Episode,
-  { rewardScale: scale, rewardAtTurns }: Pick<ExperienceSettings, 'rewardScale' | 'rewardAtTurns'>,
+  {
+    rewardScale: scale,
+    rewardAtTurns,
+    rewardWeights = null,
+  }: Pick<ExperienceSettings, 'rewardScale' | 'rewardAtTurns' | 'rewardWeights'>,
   normalized: number | undefined,
 ): Piece[] {
-  const whole = normalized ?? scale * episodeReturn(episode);
+  const whole = normalized ?? scale * trainedReturn(episode, rewardWeights);
   const samples = samplesOf(episode);
   const wholeReturn = normalized !== undefined || samples.length > 1;
   const atTurns = rewardAtTurns && !wholeReturn;
@@ -165,7 +215,7 @@ function piecesOf(
       for (const turn of episode.turns) {
         const end = turn.tokens[1] - 1;
         if (turn.tokens[1] > turn.tokens[0] && sample.lossMask[end] === 1) last = end;
-        rewards[last] += scale * (turn.reward + turn.penalty);
+        rewards[last] += scale * trainedReward(turn, rewardWeights);
       }
     }
     return [{ episode, sample, rewards, turnEnds, states: turns.map(turn => turn.state), wholeReturn }];
@@ -178,7 +228,7 @@ function tokensIn(sample: EpisodeSample, ids: ReadonlySet<number>): Uint8Array {
 
 /** @param actionTokens ids of the tokens that actions are made of, per tag */
 export function experienceSettings(
-  { algorithm, rollout }: RunSettings,
+  { algorithm, rollout, loss }: RunSettings,
   actionTokens: ReadonlyMap<string, ReadonlySet<number>>,
 ): ExperienceSettings {
   return {
@@ -198,6 +248,19 @@ export function experienceSettings(
     overlongMask: algorithm.overlong_mask,
     ...(algorithm.train_on === 'successes' ? { onlySuccesses: true } : {}),
     rewardScale: algorithm.reward_scale,
+    rewardWeights: algorithm.reward_components,
+    handleZeroTail: algorithm.zero_tail,
+    decay: algorithm.decay,
+    episodeAgents: algorithm.episode_agents,
+    earlyWeight: algorithm.early_weight,
+    ...(hasCrossEntropy(loss)
+      ? {
+          crossEntropy: {
+            sampled: loss.policy === 'cross_entropy' ? 1 : loss.cross_entropy.sampled,
+            observations: loss.cross_entropy.observations,
+          },
+        }
+      : {}),
     constrained: rollout.constrained,
     ...(algorithm.kl_in_reward.coefficient > 0 ? { klInReward: algorithm.kl_in_reward } : {}),
     ...(algorithm.entropy_on === 'actions' ? { entropyTokens: actionTokens } : {}),

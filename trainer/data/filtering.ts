@@ -3,10 +3,11 @@ import { normalizeRewards } from '../algorithms/rewards/normalization.ts';
 import { mean, populationStd, unbiasedStd } from '../algorithms/statistics.ts';
 import { filterSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
-import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
+import { type Episode, samplesOf } from '../rollout/episode.ts';
 import { groupBy } from './episode-metrics.ts';
 import type { KeptEpisode } from './experience.ts';
 import type { Metrics } from './metrics.ts';
+import { checkComponents, trainedReturn } from './reward-components.ts';
 import { episodeEntropy, type SampleScores } from './scoring.ts';
 import { countOnes } from './sequences/loss-mask.ts';
 
@@ -48,9 +49,12 @@ export function filterEpisodes(
   scores?: SampleScores,
 ): Filtered {
   const groups = [...groupBy(episodes, episode => episode.groupId).values()];
+  const { reward_components: weights } = settings.algorithm;
+  checkComponents(episodes, weights);
+  const returnOf = (episode: Episode) => trainedReturn(episode, weights);
   const filtered = filterGroups(
     groups.map(group => ({
-      rewards: group.map(episodeReturn),
+      rewards: group.map(returnOf),
       lengths: group.map(episode =>
         samplesOf(episode).reduce((sum, sample) => sum + countOnes(sample.lossMask), 0),
       ),
@@ -59,7 +63,7 @@ export function filterEpisodes(
     filterSettings(settings),
   );
   const all = new Map(allEpisodes(episodes, settings).map(kept => [kept.episode, kept]));
-  const stds = groups.map(group => (group.length > 1 ? unbiasedStd(group.map(episodeReturn)) : 0));
+  const stds = groups.map(group => (group.length > 1 ? unbiasedStd(group.map(returnOf)) : 0));
   return {
     kept: filtered.kept.map(position => groups[position].map(episode => all.get(episode)!)),
     groups: groups.length,
@@ -107,7 +111,7 @@ export function allEpisodes(episodes: readonly Episode[], { algorithm }: RunSett
   const { reward_normalization: normalization, reward_scale: scale } = algorithm;
   if (normalization.method === 'identity') return episodes.map(episode => ({ episode }));
   const rewards = episodes.map(episode => ({
-    reward: scale * episodeReturn(episode),
+    reward: scale * trainedReturn(episode, algorithm.reward_components),
     groupId: episode.groupId,
     tag: episode.tag,
   }));

@@ -1,6 +1,6 @@
 import type { RunSettings } from '../config/settings.ts';
-import { episodeReturn } from '../rollout/episode.ts';
 import type { KeptEpisode } from './experience.ts';
+import { trainedReturn } from './reward-components.ts';
 
 /** Two episodes from one start, of which one is better. */
 export interface PreferencePair {
@@ -17,7 +17,7 @@ export function preferencePairs(
   { algorithm }: Pick<RunSettings, 'algorithm'>,
 ): PreferencePair[] {
   return groups.flatMap(group => {
-    const returns = group.map(({ episode }) => episodeReturn(episode));
+    const returns = group.map(({ episode }) => trainedReturn(episode, algorithm.reward_components));
     const [best, worst] = [Math.max(...returns), Math.min(...returns)];
     if (!(best - worst > algorithm.preference_gap)) return [];
     return [{ chosen: group[returns.indexOf(best)], rejected: group[returns.indexOf(worst)] }];

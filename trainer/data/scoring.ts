@@ -1,3 +1,4 @@
+import type { Advantages } from '../algorithms/advantages/estimator.ts';
 import { advantageEstimator } from '../algorithms/advantages/registry.ts';
 import { estimatesLater, needsProximal } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
@@ -19,6 +20,7 @@ export async function scoreEpisodes(
   policy: Pick<Policy, 'score'>,
   episodes: readonly Episode[],
   { rollout }: Pick<RunSettings, 'rollout'>,
+  squares = false,
 ): Promise<SampleScores> {
   const items = sampledOf(episodes);
   if (items.length === 0) return new Map();
@@ -28,7 +30,7 @@ export async function scoreEpisodes(
       lossMask,
       ...(rollout.constrained ? { grammar: tag } : {}),
     })),
-    { temperature: rollout.temperature },
+    { temperature: rollout.temperature, ...(squares ? { squares } : {}) },
   );
   return new Map(items.map(({ sample }, i) => [sample, scores[i]]));
 }
@@ -61,6 +63,12 @@ export interface LaterScores {
   readonly proximal?: SampleLogProbs;
   /** What a separate critic expects, or the value head where engines elsewhere sampled. */
   readonly values?: SampleValues;
+  /** Σ π² at every sampled token, where the advantages take it. */
+  readonly squares?: SampleLogProbs;
+  /** Baselines of agents that earlier iterations left. */
+  readonly baselines?: Readonly<Record<string, number>>;
+  /** Receives what the advantage estimator returns besides advantages. */
+  readonly onEstimate?: (estimated: Pick<Advantages, 'baselines' | 'metrics'>) => void;
   /** Values of the states in which episodes were cut short, where these count. */
   readonly bootstrap?: ReadonlyMap<Episode, number>;
 }
@@ -79,10 +87,16 @@ export async function laterScores(
   scores?: SampleScores,
 ): Promise<LaterScores> {
   const { settings, policy, reference } = parts;
+  const { needs } = advantageEstimator(settings.algorithm.advantage);
+  const squared = needs.includes('squaredProbabilities')
+    ? await scoreEpisodes(policy, episodes, settings, true)
+    : undefined;
+  const own = squared ?? scores;
   const score = async (by: Pick<Policy, 'score'>) => logProbsOf(await scoreEpisodes(by, episodes, settings));
   return {
     ...(reference ? { reference: await score(reference) } : {}),
-    ...(needsProximal(settings) ? { proximal: scores ? logProbsOf(scores) : await score(policy) } : {}),
+    ...(needsProximal(settings) ? { proximal: own ? logProbsOf(own) : await score(policy) } : {}),
+    ...(squared ? { squares: new Map([...squared].map(([sample, { squares }]) => [sample, squares!])) } : {}),
     ...(estimatesLater(settings) ? { values: await estimateEpisodes(policy, episodes) } : {}),
     ...(await bootstrapValues(policy, episodes, settings)),
   };

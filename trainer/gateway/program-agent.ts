@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Schemas } from '../client/operations.ts';
 import type { EnvironmentSession } from '../rollout/environment-session.ts';
-import type { Episode, Turn } from '../rollout/episode.ts';
+import { type Episode, sumComponents, type Turn } from '../rollout/episode.ts';
 import { type EpisodeAgent, type EpisodeSetting, ProgramFault } from '../rollout/episode-agent.ts';
 import { mixSeed } from '../rollout/seeds.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
@@ -166,8 +166,10 @@ function turnOf(
   steps: readonly StepRecord[],
   { tokens, sample }: MergedCalls['places'][number],
 ): Omit<Turn, 'reward'> {
+  const rewards = sumComponents(steps.map(({ info }) => info ?? {}));
   return {
     state,
+    ...(rewards ? { rewards } : {}),
     actionsLeft: 0,
     actions: steps.map(({ action }) => action as Json),
     penalty: 0,

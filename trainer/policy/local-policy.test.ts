@@ -191,6 +191,41 @@ t.test('supervised updates memorize one sequence, which greedy generation then r
   t.same([...repeated], [...tokenIds.subarray(4)]);
 });
 
+t.test('observed tokens with a weight are learned, and those without are not', async t => {
+  const policy = await closing(t, policyWith({ workers: 2 }));
+  const tokenIds = Int32Array.of(10, 11, 12, 13, 14, 15);
+  const zeros = () => new Float32Array(6);
+  const lossMask = Uint8Array.of(0, 1, 0, 0, 0, 1);
+  const echo = {
+    tokenIds,
+    lossMask,
+    logProbs: zeros(),
+    advantages: zeros(),
+    crossEntropyWeights: Float32Array.of(0, 0, 0.1, 0.1, 0, 0),
+  };
+  const settings = settingsWith({ entropyCoefficient: 0 }, { learningRate: 1e-2 });
+  const first = await policy.update({ sequences: [echo, echo] }, settings);
+  t.equal(first['actor/ce_tokens'], 4);
+  t.ok(Math.abs(first['actor/ce_loss'] - 0.1 * first['actor/ce_nll']) < 1e-6);
+  for (let step = 0; step < 60; step++) await policy.update({ sequences: [echo, echo] }, settings);
+  const [{ logProbs }] = await policy.score([{ tokenIds, lossMask: Uint8Array.of(0, 0, 1, 1, 1, 0) }]);
+  t.ok(logProbs[2] > -0.1 && logProbs[3] > -0.1, `${logProbs}`);
+  t.ok(logProbs[4] < -0.5, 'nobody taught this one');
+});
+
+t.test('Σ π² of a score is that of all tokens that could have stood there', async t => {
+  const policy = await closing(t, policyWith());
+  const lossMask = Uint8Array.of(0, 0, 1);
+  const all = Array.from({ length: vocabularySize }, (_, id) => ({
+    tokenIds: Int32Array.of(3, 7, id),
+    lossMask,
+  }));
+  const scores = await policy.score(all, { temperature: 0.7, squares: true });
+  const wanted = scores.reduce((sum, { logProbs }) => sum + Math.exp(2 * logProbs[2]), 0);
+  for (const { squares } of scores) t.ok(Math.abs(squares![2] - wanted) < 1e-5);
+  t.equal((await policy.score(all.slice(0, 1), { temperature: 0.7 }))[0].squares, undefined);
+});
+
 t.test('sequences go on under new weights while others generate', async t => {
   const policy = await closing(t, policyWith({ workers: 2 }));
   const sequences = await play(policy, 6);

@@ -161,7 +161,7 @@ export class LocalPolicy implements Policy {
     sequences.forEach((sequence, index) => {
       checkSequence(sequence, this, `sequence ${index} to score`);
     });
-    return this.#inTurn(() => this.#pool.score(sequences, settings.temperature, reference));
+    return this.#inTurn(() => this.#pool.score(sequences, settings, reference));
   }
 
   /**

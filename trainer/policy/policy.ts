@@ -86,12 +86,16 @@ export interface ContinuationRequest {
 export interface ScoreSettings {
   /** Divides the logits, as in sampling; 1 when absent. Top-k and top-p are not applied. */
   readonly temperature: number;
+  /** Also Σ π² over the vocabulary. */
+  readonly squares?: boolean;
 }
 
 /** Arrays run over tokens: entry t belongs to token t predicted from tokens < t; 0 where the loss mask is 0. */
 export interface Score {
   readonly logProbs: Float32Array;
   readonly entropies: Float32Array;
+  /** Σ π² over the vocabulary, where it was asked for. */
+  readonly squares?: Float32Array;
   readonly values?: Float32Array;
 }
 

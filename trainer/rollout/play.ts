@@ -9,7 +9,7 @@ import type { Agent, AgentReply, EpisodeView } from './agents/agent.ts';
 import { type ContextSettings, EpisodeContext } from './context.ts';
 import type { DescribedTag } from './described-tag.ts';
 import type { EnvironmentSession } from './environment-session.ts';
-import type { Episode, EpisodeSample, Truncation, Turn } from './episode.ts';
+import { type Episode, type EpisodeSample, sumComponents, type Truncation, type Turn } from './episode.ts';
 import { mixSeed } from './seeds.ts';
 import type { GroupPlan } from './tag.ts';
 import type { SampledTokens } from './token-buffer.ts';
@@ -130,6 +130,7 @@ class Play {
       last !== undefined &&
       (last.terminated || last.truncated || this.#actionCount >= tag.maxActionsPerTrajectory);
     if (this.over && !last?.terminated) this.#truncation = last?.truncated ? 'environment' : 'max_actions';
+    const rewards = sumComponents(results.map(({ info }) => info));
     const placed = this.#context?.accept(sampledTokens(reply, text, prompt, tokenizer), rawResponse);
     this.turns.push({
       state: view.state,
@@ -137,6 +138,7 @@ class Play {
       actionsLeft,
       actions: executed,
       reward: results.reduce((sum, result) => sum + result.reward, 0),
+      ...(rewards ? { rewards } : {}),
       penalty: isPenalized(parsed.actions.length, valid) ? tag.formatPenalty : 0,
       info: executed.length > 0 ? (last?.info as JsonObject) : {},
       response: parsed.cleaned,

@@ -106,6 +106,7 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
       actions: turn.actions,
       reward: turn.reward,
       penalty: turn.penalty,
+      ...(turn.rewards ? { rewards: turn.rewards } : {}),
       info: turn.info,
       llm_response: turn.response,
       llm_raw_response: turn.rawResponse,

@@ -61,6 +61,75 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
     await trainOnce({ loss: { policy: 'gspo', aggregation: 'seq_mean_token_mean' } });
   });
 
+  await t.test('the losses of trust regions and covariances', async t => {
+    const bySequence = { aggregation: 'seq_mean_token_mean' };
+    const losses: readonly JsonObject[] = [
+      { policy: 'dppo' },
+      { policy: 'dppo', dppo: { divergence: 'kl' }, anchor: 'old' },
+      { policy: 'ipo' },
+      { policy: 'sapo', ...bySequence },
+      { policy: 'gmpo', ...bySequence },
+      { policy: 'clip_cov', clip_cov: { low: -5 } },
+      { policy: 'kl_cov' },
+      { policy: 'dro', dro: { beta: 0.1 } },
+    ];
+    for (const loss of losses) {
+      const row = await trainOnce({ loss });
+      t.ok(Number.isFinite(row['actor/pg_loss']), JSON.stringify(loss));
+      t.equal(row['actor/selected_frac'] > 0, String(loss.policy).endsWith('_cov'), JSON.stringify(loss));
+    }
+  });
+
+  await t.test('advantages of turns, components, the best of a group and tokens', async t => {
+    const components = { reward_components: { reward: 1, format_penalty: 1 } };
+    for (const algorithm of [
+      { advantage: 'turn_loo' },
+      { advantage: 'gdpo', ...components },
+      { advantage: 'pass_at_k' },
+      { advantage: 'otb' },
+      { advantage: 'hierarchical_grpo' },
+    ]) {
+      const row = await trainOnce({ algorithm });
+      t.ok(Number.isFinite(row['critic/advantages/mean']), algorithm.advantage);
+    }
+  });
+
+  await t.test('ECHO learns what the environment writes', async t => {
+    const rows = await train({
+      loss: { cross_entropy: { observations: 0.5 } },
+      optimizer: { learning_rate: 1e-2 },
+    });
+    t.ok(rows[0]['actor/ce_tokens'] > 0);
+    t.ok(rows[1]['actor/ce_nll'] < rows[0]['actor/ce_nll']);
+  });
+
+  await t.test('reverse KL to a reference is the whole of the loss in distillation', async t => {
+    const row = await trainOnce({
+      algorithm: { reward_scale: 0, mini_batch_size: 16 },
+      loss: { kl: { estimator: 'reverse', coefficient: 1 } },
+    });
+    t.ok(Math.abs(row['actor/reverse_kl']) < 1e-6, 'the reference is the policy');
+    t.equal(row['actor/kl_kept_frac'], 1);
+  });
+
+  await t.test(
+    'running baselines are in the checkpoint: a resumed run goes on as one that never stopped',
+    async t => {
+      const settings = (name: string) =>
+        tinySettings(url, folder, name, {
+          algorithm: { advantage: 'rae' },
+          rollout: { env_groups: 16, group_size: 1 },
+          training: { steps: 3, checkpoint_every: 1 },
+        });
+      const whole = await trainTiny(settings('rae-whole'));
+      const parted = await trainInTwo(settings('rae-parted'), 1);
+      const baselines = (run: typeof whole) => trainingRows(run).map(row => row['critic/baseline/Lake']);
+      t.ok(baselines(whole).some(value => value !== 0));
+      t.same(baselines(parted), baselines(whole));
+      t.same(weightsOf(parted), weightsOf(whole));
+    },
+  );
+
   await t.test('groups that the filter drops are collected again', async t => {
     const filter = { strategy: 'top_p', include_zero: false, fill: 'refill', refill_rounds: 3 };
     const rows = await train({ algorithm: { filter } });

@@ -9,6 +9,7 @@ import { groupOutcomes } from './groups.ts';
  */
 export const drGrpo: AdvantageEstimator = {
   needs: ['groups'],
+  perSequence: true,
   estimate(sequences) {
     const values = groupOutcomes(sequences).map(({ score, mean }) => score - mean);
     return { advantages: spread(sequences, values), returns: spread(sequences, values) };

@@ -16,6 +16,20 @@ export interface AdvantageSequence {
   readonly episodeId?: number | string;
   /** What the policy saw before each turn, for estimators that compare equal states. */
   readonly states?: readonly string[];
+  /** Named parts of the episode's reward, summed over its turns. */
+  readonly components?: Readonly<Record<string, number>>;
+  /** Log-probability of each token when it was sampled. */
+  readonly logProbs?: ArrayLike<number>;
+  /** Log-probability of each token under the reference or teacher. */
+  readonly referenceLogProbs?: ArrayLike<number>;
+  /** Σ π² over the vocabulary at each token. */
+  readonly squaredProbabilities?: ArrayLike<number>;
+  /** Off-policy weight of each token; absent: 1. */
+  readonly rolloutWeights?: ArrayLike<number>;
+  /** Role or player that this sequence is by; absent: all are by one. */
+  readonly agent?: string;
+  /** Sequences of several agents that played together share it; absent: each was alone. */
+  readonly sceneId?: number | string;
 }
 
 export interface AdvantageSettings {
@@ -38,6 +52,18 @@ export interface AdvantageSettings {
    * cuts it there: a turn never learns from the reward of a later one.
    */
   readonly acrossTurns: boolean;
+  /** Weights of the reward components (`gdpo`). */
+  readonly components: Readonly<Record<string, number>>;
+  /** Take no baseline where only the longest sequence of a group is left (`otb`). */
+  readonly handleZeroTail: boolean;
+  /** Share of an agent's baseline that an episode leaves (`rae`). */
+  readonly decay: number;
+  /** Baselines of the agents before the batch (`rae`); absent ones are 0. */
+  readonly baselines: Readonly<Record<string, number>>;
+  /** Agents that are compared within their scene alone (`hierarchical_grpo`). */
+  readonly episodeAgents: readonly string[];
+  /** How much more early tokens weigh (`iw_opd`). */
+  readonly earlyWeight: number;
 }
 
 export const DEFAULT_ADVANTAGE_SETTINGS: AdvantageSettings = {
@@ -48,6 +74,12 @@ export const DEFAULT_ADVANTAGE_SETTINGS: AdvantageSettings = {
   stdNormalize: true,
   whiten: true,
   acrossTurns: true,
+  components: {},
+  handleZeroTail: true,
+  decay: 0.95,
+  baselines: {},
+  episodeAgents: [],
+  earlyWeight: 0.5,
 };
 
 /** One array per sequence, each over its tokens. */
@@ -55,13 +87,27 @@ export interface Advantages {
   readonly advantages: readonly Float64Array[];
   /** Targets of the value head. */
   readonly returns: readonly Float64Array[];
+  /** Baselines of the agents after the batch (`rae`). */
+  readonly baselines?: Readonly<Record<string, number>>;
+  /** What the estimator logs of itself, by logged names. */
+  readonly metrics?: Readonly<Record<string, number>>;
 }
 
 /** What an estimator reads besides masks and rewards. */
-export type AdvantageRequirement = 'values' | 'turnEnds' | 'states' | 'groups';
+export type AdvantageRequirement =
+  | 'values'
+  | 'turnEnds'
+  | 'states'
+  | 'groups'
+  | 'components'
+  | 'logProbs'
+  | 'referenceLogProbs'
+  | 'squaredProbabilities';
 
 export interface AdvantageEstimator {
   readonly needs: readonly AdvantageRequirement[];
+  /** Every token of a sequence has the same advantage. */
+  readonly perSequence?: boolean;
   estimate(sequences: readonly AdvantageSequence[], settings: AdvantageSettings): Advantages;
 }
 

@@ -16,9 +16,12 @@ export interface GroupOutcome {
 /**
  * Group statistics for every sequence. Sequences of one episode (context modes with a sample per turn) carry the
  * same reward and enter once, or long episodes would weigh more (RAGEN V2 `compute_grpo_outcome_advantage`).
+ * @param scores what is compared; the sums of the rewards when absent
  */
-export function groupOutcomes(sequences: readonly AdvantageSequence[]): GroupOutcome[] {
-  const scores = sequences.map(outcome);
+export function groupOutcomes(
+  sequences: readonly AdvantageSequence[],
+  scores: readonly number[] = sequences.map(outcome),
+): GroupOutcome[] {
   const result = new Array<GroupOutcome>(sequences.length);
   for (const positions of positionsBy(sequences, sequence => sequence.groupId).values()) {
     const episodes = positionsBy(positions, position => sequences[position].episodeId ?? { position });

@@ -11,6 +11,7 @@ const STD_FLOOR = 1e-6;
  */
 export const grpo: AdvantageEstimator = {
   needs: ['groups'],
+  perSequence: true,
   estimate(sequences) {
     const values = groupOutcomes(sequences).map(({ score, mean, std }) => (score - mean) / (std + STD_FLOOR));
     return { advantages: spread(sequences, values), returns: spread(sequences, values) };

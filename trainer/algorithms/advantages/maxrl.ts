@@ -13,6 +13,7 @@ import { groupOutcomes } from './groups.ts';
  */
 export const maxrl: AdvantageEstimator = {
   needs: ['groups'],
+  perSequence: true,
   estimate(sequences) {
     const groups = groupOutcomes(sequences);
     const values = groups.map(({ score, members }, i) => {

@@ -9,6 +9,7 @@ import { groupOutcomes } from './groups.ts';
  */
 export const opo: AdvantageEstimator = {
   needs: ['groups'],
+  perSequence: true,
   estimate(sequences) {
     const lengths = episodeLengths(sequences);
     const groups = groupOutcomes(sequences);

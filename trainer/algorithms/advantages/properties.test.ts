@@ -20,7 +20,19 @@ function makeBatch(seed: number, reward: (random: Random) => number): AdvantageS
     const rewards = new Array<number>(lossMask.length).fill(0);
     for (const end of turnEnds) rewards[end] = reward(random);
     const values = lossMask.map(() => 2 * random.float() - 1);
-    return { lossMask, rewards, values, turnEnds, states, groupId: Math.floor(i / 4) };
+    const logProbs = lossMask.map(() => -random.float());
+    return {
+      lossMask,
+      rewards,
+      values,
+      turnEnds,
+      states,
+      logProbs,
+      referenceLogProbs: logProbs.map(x => x - random.float()),
+      squaredProbabilities: lossMask.map(() => random.float()),
+      components: { task: rewards.reduce((a, b) => a + b, 0) },
+      groupId: Math.floor(i / 4),
+    };
   });
 }
 
@@ -34,11 +46,16 @@ function compact(sequence: AdvantageSequence): AdvantageSequence {
     lossMask: kept.map(() => 1),
     rewards: pick(sequence.rewards),
     values: pick(sequence.values!),
+    logProbs: pick(sequence.logProbs!),
+    referenceLogProbs: pick(sequence.referenceLogProbs!),
+    squaredProbabilities: pick(sequence.squaredProbabilities!),
     turnEnds: sequence.turnEnds!.map(end => kept.indexOf(end)),
   };
 }
 
-const settings = { gamma: 0.9, lambda: 0.8, turnLambda: 0.6 };
+const settings = { gamma: 0.9, lambda: 0.8, turnLambda: 0.6, components: { task: 1 } };
+/** Its baselines move from episode to episode. */
+const ORDERED = ['rae'];
 
 function near(a: ArrayLike<number>, b: ArrayLike<number>): boolean {
   return a.length === b.length && Array.from(a).every((x, i) => Math.abs(x - b[i]) < 1e-9);
@@ -78,7 +95,7 @@ for (const name of ADVANTAGES) {
     });
   });
 
-  t.test(`${name}: the order of the batch does not matter`, async t => {
+  t.test(`${name}: the order of the batch does not matter`, { skip: ORDERED.includes(name) }, async t => {
     const batch = makeBatch(5, positive);
     const order = Random.fromSeed(6).shuffle(batch.map((_, i) => i));
     const plain = estimateAdvantages(name, batch, settings).advantages;
@@ -96,6 +113,7 @@ for (const name of ADVANTAGES) {
     const batch = makeBatch(7, () => 0).map(sequence => ({
       ...sequence,
       values: Array.from(sequence.lossMask, () => 0),
+      referenceLogProbs: sequence.logProbs,
     }));
     for (const array of estimateAdvantages(name, batch, settings).advantages) {
       t.ok(array.every(a => a === 0));
@@ -103,7 +121,16 @@ for (const name of ADVANTAGES) {
   });
 }
 
-const groupRelative = ['grpo', 'dr_grpo', 'rloo', 'reinforce_pp_baseline', 'opo', 'gigpo'];
+const groupRelative = [
+  'grpo',
+  'dr_grpo',
+  'rloo',
+  'reinforce_pp_baseline',
+  'opo',
+  'gigpo',
+  'pass_at_k',
+  'hierarchical_grpo',
+];
 for (const name of groupRelative) {
   t.test(`${name}: a bonus for all episodes changes nothing`, async t => {
     const batch = makeBatch(8, positive);

@@ -1,6 +1,6 @@
 import { mean, populationStd } from '../statistics.ts';
-import type { AdvantageEstimator, AdvantageSequence } from './estimator.ts';
-import { turnOfToken, turnReturns } from './turns.ts';
+import type { AdvantageEstimator } from './estimator.ts';
+import { atTurns, turnReturns } from './turns.ts';
 
 const STD_FLOOR = 1e-9;
 
@@ -29,7 +29,3 @@ export const rebn: AdvantageEstimator = {
     };
   },
 };
-
-function atTurns(sequence: AdvantageSequence, values: ArrayLike<number>): Float64Array {
-  return Float64Array.from(turnOfToken(sequence), turn => (turn < 0 ? 0 : values[turn]));
-}

@@ -10,6 +10,11 @@ import {
 } from './estimator.ts';
 import { gae } from './gae.ts';
 import { gigpo } from './gigpo.ts';
+import { gdpo } from './group/gdpo.ts';
+import { hierarchicalGrpo } from './group/hierarchical-grpo.ts';
+import { otb } from './group/otb.ts';
+import { passAtK } from './group/pass-at-k.ts';
+import { turnLoo } from './group/turn-loo.ts';
 import { grpo } from './grpo.ts';
 import { maxrl } from './maxrl.ts';
 import { opo } from './opo.ts';
@@ -17,6 +22,8 @@ import { rebn } from './rebn.ts';
 import { reinforcePp } from './reinforce-pp.ts';
 import { reinforcePpBaseline } from './reinforce-pp-baseline.ts';
 import { rloo } from './rloo.ts';
+import { iwOpd } from './without-groups/iw-opd.ts';
+import { rae } from './without-groups/rae.ts';
 
 const ESTIMATORS = {
   gae,
@@ -30,6 +37,13 @@ const ESTIMATORS = {
   opo,
   maxrl,
   rebn,
+  turn_loo: turnLoo,
+  gdpo,
+  pass_at_k: passAtK,
+  otb,
+  rae,
+  hierarchical_grpo: hierarchicalGrpo,
+  iw_opd: iwOpd,
 } satisfies Record<string, AdvantageEstimator>;
 
 export type AdvantageName = keyof typeof ESTIMATORS;
@@ -101,18 +115,29 @@ export function estimateAdvantages(
   return estimator.estimate(sequences, { ...DEFAULT_ADVANTAGE_SETTINGS, ...settings });
 }
 
+/** Arrays of a sequence with an entry for each token. */
+const PER_TOKEN = [
+  'rewards',
+  'values',
+  'logProbs',
+  'referenceLogProbs',
+  'squaredProbabilities',
+  'rolloutWeights',
+] as const;
+
 function checkSequence(
   sequence: AdvantageSequence,
   index: number,
   name: string,
   needs: readonly AdvantageRequirement[],
 ): void {
-  for (const key of ['values', 'turnEnds', 'states'] as const) {
+  for (const key of needs) {
+    if (key === 'groups') continue;
     if (needs.includes(key) && sequence[key] === undefined) {
       throw new RangeError(`${name} needs "${key}", which sequence ${index} lacks`);
     }
   }
-  for (const key of ['rewards', 'values'] as const) {
+  for (const key of PER_TOKEN) {
     const array = sequence[key];
     if (array !== undefined && array.length !== sequence.lossMask.length) {
       throw new RangeError(

@@ -9,6 +9,7 @@ import { whitenMasked } from './whiten.ts';
  */
 export const reinforcePpBaseline: AdvantageEstimator = {
   needs: ['groups'],
+  perSequence: true,
   estimate(sequences, settings) {
     const values = groupOutcomes(sequences).map(({ score, mean }) => score - mean);
     const centered = spread(sequences, values);

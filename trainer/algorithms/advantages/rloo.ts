@@ -9,6 +9,7 @@ import { groupOutcomes } from './groups.ts';
  */
 export const rloo: AdvantageEstimator = {
   needs: ['groups'],
+  perSequence: true,
   estimate(sequences) {
     const values = groupOutcomes(sequences).map(({ score, mean, episodes: n }) =>
       n === 1 ? score : (n / (n - 1)) * (score - mean),

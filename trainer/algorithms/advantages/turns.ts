@@ -51,3 +51,8 @@ export function turnReturns(sequence: AdvantageSequence, gamma: number): Float64
   for (let k = returns.length - 2; k >= 0; k--) returns[k] += gamma * returns[k + 1];
   return returns;
 }
+
+/** The value of its turn at every sampled token, 0 elsewhere. */
+export function atTurns(sequence: AdvantageSequence, values: ArrayLike<number>): Float64Array {
+  return Float64Array.from(turnOfToken(sequence), turn => (turn < 0 ? 0 : values[turn]));
+}

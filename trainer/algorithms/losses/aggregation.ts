@@ -12,6 +12,23 @@ export interface LossCounts {
   /** Tokens whose entropy is rewarded, and sequences with at least one of them. */
   readonly entropyTokens: number;
   readonly entropySequences: number;
+  /** Of the streams with weights per token, where a sequence has them; otherwise a stream is averaged over the trained tokens. */
+  readonly streams?: Readonly<Partial<Record<LossStream, StreamCounts>>>;
+}
+
+/** Parts of the policy's loss with weights per token. */
+export type LossStream = keyof typeof STREAM_WEIGHTS;
+/** The sequence's array with each stream's weights. */
+export const STREAM_WEIGHTS = {
+  policy: 'policyGradientWeights',
+  crossEntropy: 'crossEntropyWeights',
+  kl: 'klWeights',
+} as const;
+
+/** Tokens with a weight in a stream, and sequences with at least one; the size of the weights does not matter. */
+export interface StreamCounts {
+  readonly tokens: number;
+  readonly sequences: number;
 }
 
 /** The part of a training sequence that decides what is counted. */
@@ -19,6 +36,9 @@ export interface CountedSequence {
   readonly lossMask: ArrayLike<number>;
   readonly entropyMask?: ArrayLike<number>;
   readonly weight?: number;
+  readonly policyGradientWeights?: ArrayLike<number>;
+  readonly crossEntropyWeights?: ArrayLike<number>;
+  readonly klWeights?: ArrayLike<number>;
 }
 
 /** Counts tokens and sequences; sequences of weight 0 (padding) count as absent. */
@@ -33,7 +53,42 @@ export function countLossTokens(sequences: readonly CountedSequence[]): LossCoun
     if (trained > 0) counted++;
     if (rewarded > 0) entropySequences++;
   }
-  return { tokens, sequences: counted, entropyTokens, entropySequences };
+  const streams = streamCounts(sequences);
+  return { tokens, sequences: counted, entropyTokens, entropySequences, ...(streams && { streams }) };
+}
+
+/** Weight of a token in a stream; without weights a stream takes trained tokens alike. Observed tokens have cross-entropy alone. */
+export function streamWeight(sequence: CountedSequence, stream: LossStream, t: number, usual = 1): number {
+  const weights = sequence[STREAM_WEIGHTS[stream]];
+  if (weights === undefined) return sequence.lossMask[t] ? usual : 0;
+  return sequence.lossMask[t] || stream === 'crossEntropy' ? weights[t] : 0;
+}
+
+/** Number of tokens of a sequence with a weight in a stream. */
+export function countStream(sequence: CountedSequence, stream: LossStream): number {
+  let count = 0;
+  for (let t = 0; t < sequence.lossMask.length; t++) if (streamWeight(sequence, stream, t) !== 0) count++;
+  return count;
+}
+
+function streamCounts(sequences: readonly CountedSequence[]): LossCounts['streams'] {
+  const counts = (Object.keys(STREAM_WEIGHTS) as LossStream[]).flatMap(stream => {
+    if (sequences.every(sequence => sequence[STREAM_WEIGHTS[stream]] === undefined)) return [];
+    const own = sequences.filter(({ weight }) => weight !== 0).map(sequence => countStream(sequence, stream));
+    const tokens = own.reduce((a, b) => a + b, 0);
+    return [[stream, { tokens, sequences: own.filter(count => count > 0).length }]];
+  });
+  return counts.length === 0 ? undefined : Object.fromEntries(counts);
+}
+
+/** Tokens that the model predicts for the loss: the trained ones, and those with a weight in the cross-entropy. */
+export function predictedTokens(sequence: {
+  readonly lossMask: Uint8Array;
+  readonly crossEntropyWeights?: ArrayLike<number>;
+}): Uint8Array {
+  const { lossMask, crossEntropyWeights } = sequence;
+  if (crossEntropyWeights === undefined) return lossMask;
+  return lossMask.map((on, t) => (on || crossEntropyWeights[t] !== 0 ? 1 : 0));
 }
 
 /** Number of positions where every mask is set. */

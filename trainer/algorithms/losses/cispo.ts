@@ -5,6 +5,7 @@ import {
   type PolicyLoss,
   type PolicyLossInput,
   type TokenLosses,
+  type TokenMetric,
 } from './policy-loss.ts';
 
 /**
@@ -22,6 +23,16 @@ export const cispo = {
     const ratio = g.stopGradient(g.exp(logRatios));
     const weight = clipRatio(g, input, ratio);
     const losses = g.neg(g.mul(g.mul(weight, input.token('advantages')), input.logProbs));
-    return { losses, logRatios, clipped: g.not(g.equal(weight, ratio)) };
+    return {
+      losses,
+      logRatios,
+      clipped: g.not(g.equal(weight, ratio)),
+      tokenMetrics: new Map<string, TokenMetric>([
+        ['actor/ratio_mean', { value: ratio, by: 'mean' }],
+        ['actor/ratio_min', { value: ratio, by: 'min' }],
+        ['actor/ratio_max', { value: ratio, by: 'max' }],
+        ['actor/clipped_ratio_mean', { value: weight, by: 'mean' }],
+      ]),
+    };
   },
 } as const satisfies PolicyLoss;

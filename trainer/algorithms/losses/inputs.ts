@@ -1,19 +1,30 @@
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
-import { countTrained, type LossCounts, tokenFactor } from './aggregation.ts';
+import {
+  countStream,
+  countTrained,
+  type LossCounts,
+  type LossStream,
+  streamWeight,
+  tokenFactor,
+} from './aggregation.ts';
 import { offPolicyWeights } from './off-policy.ts';
 import type { LossScalarInput, LossTokenInput } from './policy-loss.ts';
 import { policyLoss } from './registry.ts';
-import type { KlEstimator, LossSettings } from './settings.ts';
+import type { LossKlEstimator, LossSettings } from './settings.ts';
 
 /**
  * What a loss is made of. Two updates with equal structures run the same graph: coefficients, clip ranges,
  * aggregation and off-policy correction are inputs, so schedules never recompile.
  */
 export interface LossStructure {
-  /** Null for a critic, which learns values alone. */
+  /** Null without a policy gradient: for a critic, which learns values alone, and in supervised learning. */
   readonly policy: string | null;
+  /** The form of the policy loss, where it has several. */
+  readonly variant?: string;
+  /** Where the cross-entropy is a part of the loss: next to a policy gradient, or as the whole of supervised learning. */
+  readonly crossEntropy?: 'auxiliary' | 'supervised';
   readonly dualClip: boolean;
-  readonly kl: KlEstimator | null;
+  readonly kl: LossKlEstimator | null;
   readonly entropy: boolean;
   readonly value: boolean;
   readonly valueClip: boolean;
@@ -27,16 +38,24 @@ export interface AvailableLossInputs {
   readonly entropy: boolean;
   /** The graph computes log-probabilities; so when absent. A critic's computes none, and its loss is the value's alone. */
   readonly policy?: boolean;
+  /** The sequences have `crossEntropyWeights`. */
+  readonly crossEntropy?: boolean;
 }
 
 export function lossStructure(settings: LossSettings, offer: AvailableLossInputs): LossStructure {
-  const hasAdvantages = policyLoss(settings.policy).kind === 'ratio';
+  const loss = policyLoss(settings.policy);
+  const hasAdvantages = loss.kind === 'ratio';
   const value = offer.value && hasAdvantages;
-  const policy = offer.policy ?? true;
+  const predicts = offer.policy ?? true;
+  const supervised = loss.kind === 'likelihood';
+  const policy = predicts && !supervised;
   return {
     policy: policy ? settings.policy : null,
+    ...(policy && loss.variant ? { variant: loss.variant(settings) } : {}),
+    ...(predicts && supervised ? { crossEntropy: 'supervised' as const } : {}),
+    ...(predicts && !supervised && offer.crossEntropy ? { crossEntropy: 'auxiliary' as const } : {}),
     dualClip: policy && settings.dualClip > 0 && hasAdvantages,
-    kl: policy && settings.kl.coefficient > 0 ? settings.kl.estimator : null,
+    kl: predicts && settings.kl.coefficient > 0 ? settings.kl.estimator : null,
     entropy: offer.entropy,
     value,
     valueClip: value && settings.value.clip > 0,
@@ -50,8 +69,10 @@ function hasRatios({ policy }: LossStructure): boolean {
 export function lossTokenInputs(structure: LossStructure): readonly LossTokenInput[] {
   const names: LossTokenInput[] = ['lossMask'];
   if (structure.policy !== null) names.push('policyWeights');
-  if (hasRatios(structure)) names.push('oldLogProbs', 'advantages');
+  if (hasRatios(structure)) names.push('advantages');
+  if (hasRatios(structure) || structure.kl === 'reverse') names.push('oldLogProbs');
   if (structure.policy !== null) names.push(...(policyLoss(structure.policy).reads ?? []));
+  if (structure.crossEntropy) names.push('crossEntropyWeights');
   if (structure.kl) names.push('klWeights', 'referenceLogProbs');
   if (structure.entropy) names.push('entropyMask', 'entropyWeights');
   if (structure.value) names.push('valueWeights', 'returns');
@@ -63,11 +84,19 @@ export function lossScalarInputs(structure: LossStructure): readonly LossScalarI
   const names: LossScalarInput[] = ['inverseTokens'];
   if (hasRatios(structure)) names.push('ratioLow', 'ratioHigh');
   if (structure.dualClip) names.push('dualClip');
+  if (structure.policy !== null) {
+    names.push(...Object.keys(policyLoss(structure.policy).scalars ?? {}).map(ownScalar));
+  }
   if (structure.kl) names.push('klCoefficient');
+  if (structure.kl === 'reverse') names.push('klRatioCap', 'klKeepLow', 'klTau');
   if (structure.entropy) names.push('entropyCoefficient', 'inverseEntropyTokens');
   if (structure.value) names.push('valueCoefficient');
   if (structure.valueClip) names.push('valueClip');
   return names;
+}
+
+function ownScalar(name: string): `policy.${string}` {
+  return `policy.${name}`;
 }
 
 /** Values of the scalar inputs; `counts` are those of the whole optimizer step. */
@@ -75,7 +104,9 @@ export function lossScalars(
   settings: LossSettings,
   counts: LossCounts,
 ): Readonly<Record<LossScalarInput, number>> {
+  const own = Object.entries(policyLoss(settings.policy).scalars ?? {});
   return {
+    ...Object.fromEntries(own.map(([name, of]) => [ownScalar(name), of(settings)])),
     inverseTokens: inverse(counts.tokens),
     ratioLow: 1 - settings.clipLow,
     ratioHigh: 1 + settings.clipHigh,
@@ -85,6 +116,9 @@ export function lossScalars(
     inverseEntropyTokens: inverse(counts.entropyTokens),
     valueCoefficient: settings.value.coefficient,
     valueClip: settings.value.clip,
+    klRatioCap: settings.kl.ratioCap ?? Number.POSITIVE_INFINITY,
+    klKeepLow: settings.kl.keepLow ?? Number.POSITIVE_INFINITY,
+    klTau: settings.kl.tau ?? 0,
   };
 }
 
@@ -108,7 +142,12 @@ export function lossInputs(
   const own = countTrained(lossMask);
   const factor = (tokens: number, sequences: number, ownTokens: number) =>
     weight * tokenFactor(settings.aggregation, tokens, sequences, ownTokens, settings.maxResponseLength);
-  const policyFactor = own === 0 ? 0 : factor(counts.tokens, counts.sequences, own);
+  // Every stream is averaged over the tokens that have a weight in it, so that none dilutes another.
+  const streamFactor = (stream: LossStream) => {
+    const tokens = weight === 0 ? 0 : countStream(sequence, stream);
+    const all = counts.streams?.[stream] ?? counts;
+    return tokens === 0 ? 0 : factor(all.tokens, all.sequences, tokens);
+  };
   const ownEntropy = countTrained(lossMask, entropyMask);
   const entropyFactor =
     ownEntropy === 0 ? 0 : factor(counts.entropyTokens, counts.entropySequences, ownEntropy);
@@ -120,9 +159,21 @@ export function lossInputs(
     advantages: () => pick(lossMask, sequence.advantages),
     policyWeights: () => {
       const weights = sequenceOffPolicyWeights(sequence, settings);
-      return select(lossMask, t => (weights ? policyFactor * weights[t] : policyFactor));
+      const factor = streamFactor('policy');
+      return select(lossMask, t => {
+        const own = factor * streamWeight(sequence, 'policy', t);
+        return weights ? own * weights[t] : own;
+      });
     },
-    klWeights: () => select(lossMask, () => policyFactor),
+    crossEntropyWeights: () => {
+      const factor = streamFactor('crossEntropy');
+      return Float32Array.from(lossMask, (_, t) => factor * streamWeight(sequence, 'crossEntropy', t));
+    },
+    klWeights: () => {
+      const factor = streamFactor('kl');
+      return select(lossMask, t => factor * streamWeight(sequence, 'kl', t));
+    },
+    selected: () => pick(lossMask, required(sequence, 'selected', `${settings.policy} needs`)),
     referenceLogProbs: () => pick(lossMask, required(sequence, 'referenceLogProbs', 'a KL term needs')),
     entropyMask: () => select(lossMask, t => (rewarded(t) ? 1 : 0)),
     entropyWeights: () => select(lossMask, t => (rewarded(t) ? entropyFactor : 0)),
@@ -143,8 +194,13 @@ function preferenceOf({ preference }: TrainingSequence): NonNullable<TrainingSeq
   return preference;
 }
 
-/** Whether the ratio is taken against π_prox: where the loss says so, and under any off-policy correction. */
-function usesProximal({ policy, offPolicy }: LossSettings): boolean {
+/** Whether an update reads log-probabilities under the weights it starts from (π_prox), whichever the anchor is. */
+export function usesProximal({ anchor, policy, offPolicy }: LossSettings): boolean {
+  return anchor === 'old' || correctsForRollout({ policy, offPolicy });
+}
+
+/** Whether tokens are weighed by π_prox / π_behave: where the loss says so, and under any off-policy correction. */
+function correctsForRollout({ policy, offPolicy }: Pick<LossSettings, 'policy' | 'offPolicy'>): boolean {
   return policyLoss(policy).needsProximal === true || offPolicy.kind !== 'none';
 }
 
@@ -158,21 +214,30 @@ export function sequenceOffPolicyWeights(
   sequence: TrainingSequence,
   settings: LossSettings,
 ): Float64Array | null {
-  if (!usesProximal(settings)) return null;
+  if (!correctsForRollout(settings)) return null;
   const proximalLogProbs = required(sequence, 'proximalLogProbs', why(settings));
   const input = { lossMask: sequence.lossMask, proximalLogProbs, behaviorLogProbs: sequence.logProbs };
-  return offPolicyWeights(input, settings.offPolicy);
+  const weights = offPolicyWeights(input, settings.offPolicy);
+  return policyLoss(settings.policy).sequenceLevel ? geometricMeans(weights, sequence.lossMask) : weights;
 }
 
-function why({ policy, offPolicy }: LossSettings): string {
+/** The geometric mean of the weights of trained tokens, at each of them. */
+function geometricMeans(weights: Float64Array, lossMask: Uint8Array): Float64Array {
+  const logs = weights.reduce((sum, weight, t) => (lossMask[t] ? sum + Math.log(weight) : sum), 0);
+  const mean = Math.exp(logs / Math.max(1, countTrained(lossMask)));
+  return weights.map((_, t) => (lossMask[t] ? mean : 0));
+}
+
+function why({ anchor, policy, offPolicy }: LossSettings): string {
+  if (anchor === 'old') return 'loss.anchor old needs';
   return offPolicy.kind === 'none' ? `${policy} needs` : `off-policy correction ${offPolicy.kind} needs`;
 }
 
-function required<K extends 'referenceLogProbs' | 'returns' | 'values' | 'proximalLogProbs'>(
+function required<K extends 'referenceLogProbs' | 'returns' | 'values' | 'proximalLogProbs' | 'selected'>(
   sequence: TrainingSequence,
   name: K,
   reason: string,
-): Float32Array {
+): NonNullable<TrainingSequence[K]> {
   const array = sequence[name];
   if (!array) throw new RangeError(`${reason} "${name}", which a training sequence lacks`);
   return array;

@@ -1,4 +1,5 @@
 import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
+import { boundedLogRatios, type PolicyLossInput } from './policy-loss.ts';
 import type { KlEstimator } from './settings.ts';
 
 /** k3 clamps its exponent and its result, so that one wild token cannot blow up a batch (verl 0.6.1). */
@@ -44,6 +45,31 @@ export function klLoss(g: GraphBuilder, estimator: KlEstimator, d: Tensor): Tens
     case 'abs':
       return g.abs(d);
   }
+}
+
+/**
+ * The policy gradient of KL(π_θ ‖ π_ref) on what the policy sampled, which distills the reference into it: the difference of
+ * log-probabilities stands where an advantage would.
+ *
+ * term = −stop_gradient(log π_ref − log π_θ)·min(ρ, cap) where kept, else 0; + τ·(log π_θ − log π_anchor)². A token is kept unless its
+ * probability fell by more than `keepLow` below the anchor's.
+ *
+ * Source: SDFT (arXiv 2601.19897) in the form of prime-rl `ref_kl_loss_fn`, which has no cap.
+ */
+export function reverseKlTerm(
+  g: GraphBuilder,
+  input: Pick<PolicyLossInput, 'logProbs' | 'token' | 'scalar'>,
+): { readonly term: Tensor; readonly kept: Tensor } {
+  const { logProbs, token, scalar } = input;
+  const held = g.stopGradient(logProbs);
+  const fall = g.sub(g.exp(token('oldLogProbs')), g.exp(held));
+  const kept = g.not(g.greater(fall, scalar('klKeepLow')));
+  const ratio = g.exp(g.stopGradient(boundedLogRatios(g, input)));
+  const weight = g.mul(g.minimum(ratio, scalar('klRatioCap')), g.add(g.sub(logProbs, held), 1));
+  const gain = g.mul(g.sub(held, token('referenceLogProbs')), weight);
+  const move = g.sub(logProbs, token('oldLogProbs'));
+  const penalty = g.mul(g.mul(move, move), scalar('klTau'));
+  return { term: g.add(g.where(kept, gain, 0), penalty), kept };
 }
 
 function k3(g: GraphBuilder, d: Tensor): Tensor {

@@ -6,7 +6,7 @@ export const LOG_RATIO_LIMIT = 20;
 
 /**
  * Arrays over tokens that a loss reads. All are float32, have the length of the sequence, are 0 where not trained, and may be
- * padded with zeros or packed at will.
+ * padded with zeros or packed at will. The weights of the three streams (policy gradient, cross-entropy, KL) are separate.
  *
  * - `lossMask` 1 on trained tokens
  * - `oldLogProbs` the ratio's denominator; `advantages`; `referenceLogProbs`; `returns`; `oldValues`
@@ -14,6 +14,8 @@ export const LOG_RATIO_LIMIT = 20;
  *   their terms without the off-policy weight; `valueWeights` sequence weight / tokens of the step
  * - `entropyMask` 1 on tokens whose entropy is rewarded
  * - `meanWeights` 1 / trained tokens of the sequence
+ * - `crossEntropyWeights` aggregation × sequence weight × the token's weight in the cross-entropy; may stand on observed tokens, too
+ * - `selected` 1 on tokens that `clip_cov` and `kl_cov` chose by their covariance
  * - `preferences` β where the sequence is the chosen one of its pair, −β where it is the rejected one; `partnerLogRatios` Σ log π −
  *   log π_ref over the other one
  */
@@ -30,6 +32,8 @@ export type LossTokenInput =
   | 'returns'
   | 'oldValues'
   | 'meanWeights'
+  | 'crossEntropyWeights'
+  | 'selected'
   | 'preferences'
   | 'partnerLogRatios';
 
@@ -43,7 +47,11 @@ export type LossScalarInput =
   | 'entropyCoefficient'
   | 'inverseEntropyTokens'
   | 'valueCoefficient'
-  | 'valueClip';
+  | 'valueClip'
+  | 'klRatioCap'
+  | 'klKeepLow'
+  | 'klTau'
+  | `policy.${string}`;
 
 /** What a policy loss reads in the graph. All token tensors have one shape and are 0 on masked tokens. */
 export interface PolicyLossInput {
@@ -55,6 +63,15 @@ export interface PolicyLossInput {
   readonly dualClip: boolean;
   /** Sum over the tokens of a sequence, given back at each of its tokens. */
   readonly sequenceSum: (x: Tensor) => Tensor;
+  /** What the loss's `variant` chose. */
+  readonly variant?: string;
+}
+
+/** A metric over the trained tokens where `where` holds, over all of them when it is absent. */
+export interface TokenMetric {
+  readonly value: Tensor;
+  readonly where?: Tensor;
+  readonly by: 'mean' | 'max' | 'min';
 }
 
 /** Token losses before aggregation; flags are bool tensors. Masked entries are finite and mean nothing. */
@@ -67,20 +84,30 @@ export interface TokenLosses {
   readonly clippedLower?: Tensor;
   /** Further metrics by their logged names, at each token: they are summed with the weights of the losses. */
   readonly metrics?: ReadonlyMap<string, Tensor>;
+  /** Further metrics by their logged names that every trained token counts in alike. */
+  readonly tokenMetrics?: ReadonlyMap<string, TokenMetric>;
 }
 
 /** A policy loss in the form that trains: token losses as nodes of the graph, which differentiates them. */
 export interface PolicyLoss<Name extends string = string> {
   readonly name: Name;
   /**
-   * `ratio`: learns from the policy's own tokens by their advantages and the ratio π_θ / π_old. `likelihood`: learns given
-   * tokens as they are, without advantages. `preference`: learns which episode of a pair is the better one.
+   * `ratio`: learns from the policy's own tokens by their advantages and the ratio π_θ / π_old. `likelihood`: no policy gradient;
+   * trained tokens weigh 1 in the cross-entropy. `preference`: learns which episode of a pair is the better one.
    */
   readonly kind: 'ratio' | 'likelihood' | 'preference';
   /** The ratio is taken against π_prox for every off-policy correction. */
   readonly needsProximal?: boolean;
   /** Token inputs besides those of its kind. */
   readonly reads?: readonly LossTokenInput[];
+  /** Its own settings as scalars of the graph, read as `scalar('policy.<name>')`, so that a change never recompiles. */
+  readonly scalars?: Readonly<Record<string, (settings: LossSettings) => number>>;
+  /** Names the form of the graph, where a setting changes it. */
+  variant?(settings: LossSettings): string;
+  /** One loss a sequence: off-policy weights enter as their geometric mean, and a sequence must have one advantage. */
+  readonly sequenceLevel?: boolean;
+  /** Tokens that the loss treats apart are chosen before each optimizer step, from log-probabilities under the weights as they are. */
+  readonly selects?: boolean;
   /** @throws RangeError, in the spelling of the config, for settings that the loss cannot work with */
   check?(settings: LossSettings): void;
   tokenLosses(g: GraphBuilder, input: PolicyLossInput): TokenLosses;
@@ -92,7 +119,10 @@ export function clampLogRatio(logRatio: number): number {
 }
 
 /** log π_θ − log π_old within ±{@link LOG_RATIO_LIMIT}. */
-export function boundedLogRatios(g: GraphBuilder, { logProbs, token }: PolicyLossInput): Tensor {
+export function boundedLogRatios(
+  g: GraphBuilder,
+  { logProbs, token }: Pick<PolicyLossInput, 'logProbs' | 'token'>,
+): Tensor {
   return g.clip(g.sub(logProbs, token('oldLogProbs')), -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT);
 }
 

@@ -1,5 +1,6 @@
 import { SEQUENCE_LOG_RATIO_LIMIT } from './gspo.ts';
 import { clampLogRatio, LOG_RATIO_LIMIT } from './policy-loss.ts';
+import type { LossSettings } from './settings.ts';
 
 /** What a policy loss sees of one sequence; all arrays run over its tokens, masked entries are never read. */
 export interface ReferenceInput {
@@ -9,13 +10,11 @@ export interface ReferenceInput {
   /** log-probabilities in the ratio's denominator. */
   readonly oldLogProbs: ArrayLike<number>;
   readonly advantages: ArrayLike<number>;
+  /** 1 on tokens that the loss treats apart. */
+  readonly selected?: ArrayLike<number>;
 }
 
-export interface ClipSettings {
-  readonly clipLow: number;
-  readonly clipHigh: number;
-  readonly dualClip: number;
-}
+export type ClipSettings = Pick<LossSettings, 'clipLow' | 'clipHigh' | 'dualClip'>;
 
 /** Token losses of one sequence, before aggregation. Masked entries are 0. */
 export interface ReferenceOutput {
@@ -27,7 +26,7 @@ export interface ReferenceOutput {
   readonly clippedLower: Uint8Array;
 }
 
-export type PolicyLossReference = (input: ReferenceInput, settings: ClipSettings) => ReferenceOutput;
+export type PolicyLossReference = (input: ReferenceInput, settings: LossSettings) => ReferenceOutput;
 
 export function emptyOutput(length: number): ReferenceOutput {
   return {

@@ -4,7 +4,10 @@ import { type LossStructure, ratioDenominator, sequenceOffPolicyWeights } from '
 import { K3_EXPONENT_LIMIT, K3_RESULT_LIMIT, klEstimate } from './kl.ts';
 import { clampLogRatio } from './policy-loss.ts';
 import { POLICY_REFERENCES } from './policy-reference.test-data.ts';
+import { RECENT_REFERENCES } from './policy-reference-recent.test-data.ts';
 import type { Aggregation, KlEstimator, LossSettings } from './settings.ts';
+
+const REFERENCES = { ...POLICY_REFERENCES, ...RECENT_REFERENCES };
 
 /** What the model says about one sequence under the weights being trained. */
 export interface CurrentOutputs {
@@ -55,8 +58,8 @@ export function numericLoss(
     const aggregation = factor(counts.tokens, counts.sequences, countTrained(lossMask));
     const oldLogProbs = ratioDenominator(sequence, settings);
     const offPolicy = sequenceOffPolicyWeights(sequence, settings);
-    const policy = POLICY_REFERENCES[settings.policy](
-      { lossMask: lossMask, logProbs, oldLogProbs, advantages: sequence.advantages },
+    const policy = REFERENCES[settings.policy](
+      { lossMask, logProbs, oldLogProbs, advantages: sequence.advantages, selected: sequence.selected },
       settings,
     );
     const supervised = settings.policy === 'cross_entropy';
@@ -79,9 +82,13 @@ export function numericLoss(
       }
       if (structure.kl) {
         const d = logProbs[t] - sequence.referenceLogProbs![t];
-        const term = aggregation * klEstimate(structure.kl, d);
+        const [estimate, derivative] =
+          structure.kl === 'reverse'
+            ? reverseKlReference(logProbs[t], oldLogProbs[t], sequence.referenceLogProbs![t], settings.kl)
+            : [klEstimate(structure.kl, d), klDerivative(structure.kl, d)];
+        const term = aggregation * estimate;
         loss += settings.kl.coefficient * term;
-        gradients.logProbs[i][t] += settings.kl.coefficient * aggregation * klDerivative(structure.kl, d);
+        gradients.logProbs[i][t] += settings.kl.coefficient * aggregation * derivative;
         add('actor/kl_loss', term);
       }
       if (structure.entropy && entropyMask[t]) {
@@ -104,6 +111,20 @@ export function numericLoss(
     }
   });
   return { loss, metrics: Object.fromEntries(sums), gradients };
+}
+
+/** A term of `reverseKlTerm` and its derivative. */
+function reverseKlReference(
+  logProb: number,
+  anchor: number,
+  reference: number,
+  { ratioCap = 20, keepLow = 0.2, tau = 1e-3 }: LossSettings['kl'],
+): [term: number, derivative: number] {
+  const move = logProb - anchor;
+  const kept = Math.exp(logProb) - Math.exp(anchor) >= -keepLow;
+  const weight = Math.min(Math.exp(clampLogRatio(move)), ratioCap);
+  const gain = kept ? (logProb - reference) * weight : 0;
+  return [gain + tau * move * move, gain + 2 * tau * move];
 }
 
 /** Derivative of {@link klEstimate} with respect to log π; 0 where k3 is clamped. */

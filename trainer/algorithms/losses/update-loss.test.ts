@@ -6,9 +6,10 @@ import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import { interpret } from '../../tensor/graph/reference/interpreter.ts';
 import { countLossTokens, type LossCounts } from './aggregation.ts';
 import { type AvailableLossInputs, lossInputs, lossScalars, lossStructure } from './inputs.ts';
+import { addMetrics, finishMetrics } from './metric-sums.ts';
 import { type CurrentOutputs, type LossResult, numericLoss } from './reference.test-data.ts';
 import { POLICY_LOSSES, policyLoss } from './registry.ts';
-import { AGGREGATIONS, DEFAULT_LOSS_SETTINGS, KL_ESTIMATORS, type LossSettings } from './settings.ts';
+import { AGGREGATIONS, DEFAULT_LOSS_SETTINGS, LOSS_KL_ESTIMATORS, type LossSettings } from './settings.ts';
 import { buildUpdateLoss, declareLossInputs, lossInputName } from './update-loss.ts';
 
 const LENGTH = 9;
@@ -37,6 +38,7 @@ function makeBatch(seed: number, count = 4): { sequences: TrainingSequence[]; ou
       advantages: array(lossMask, -2, 2),
       returns: array(lossMask, -2, 2),
       values: array(lossMask, -2, 2),
+      selected: lossMask.map((on, t) => (t % 3 === 0 ? on : 0)),
       weight: [1, 0.5, 0, 2][i % 4],
     });
     outputs.push({ logProbs: near(3), entropies: array(lossMask, 0, 2), values: array(lossMask, -2, 2) });
@@ -51,7 +53,7 @@ function graphLoss(
   settings: LossSettings,
   counts: LossCounts,
   offered = offer,
-): LossResult {
+): LossResult & { readonly parts: Readonly<Record<string, number>> } {
   const structure = lossStructure(settings, offered);
   const shape = [sequences.length, LENGTH];
   const g = new GraphBuilder();
@@ -83,7 +85,8 @@ function graphLoss(
   const split = (name: string) => sequences.map((_, i) => results[name].slice(i * LENGTH, (i + 1) * LENGTH));
   return {
     loss: results.loss[0],
-    metrics: Object.fromEntries([...metrics.keys()].map(name => [name, results[name][0]])),
+    metrics: finishMetrics(Object.fromEntries([...metrics.keys()].map(name => [name, results[name][0]]))),
+    parts: Object.fromEntries([...metrics.keys()].map(name => [name, results[name][0]])),
     gradients: { logProbs: split('gradient 0'), entropies: split('gradient 1'), values: split('gradient 2') },
   };
 }
@@ -95,8 +98,8 @@ function difference(a: LossResult, b: LossResult): number {
     const d = Math.abs(x - y);
     largest = Number.isNaN(d) || d > largest ? d : largest;
   };
-  const names = new Set([...Object.keys(a.metrics), ...Object.keys(b.metrics)]);
-  for (const name of names) see(a.metrics[name], b.metrics[name]);
+  // Metrics over tokens have a test by themselves.
+  for (const name of Object.keys(b.metrics)) see(a.metrics[name], b.metrics[name]);
   for (const key of ['logProbs', 'entropies', 'values'] as const) {
     a.gradients[key].forEach((row, i) => {
       row.forEach((x, k) => {
@@ -113,17 +116,22 @@ function variants(): [string, LossSettings][] {
     ...DEFAULT_LOSS_SETTINGS,
     entropyCoefficient: 0.03,
     maxResponseLength: 12,
-    kl: { estimator: 'k3', coefficient: 0.2 },
+    kl: { ...DEFAULT_LOSS_SETTINGS.kl, estimator: 'k3', coefficient: 0.2 },
+    dro: { beta: 0.3 },
   };
   // Pairs have a test by themselves.
   for (const policy of POLICY_LOSSES.filter(name => policyLoss(name).kind !== 'preference')) {
-    const aggregation = policy === 'gspo' ? 'seq_mean_token_mean' : 'token_mean';
+    const aggregation = ['gspo', 'sapo', 'gmpo'].includes(policy) ? 'seq_mean_token_mean' : 'token_mean';
     list.push([policy, { ...base, policy, aggregation }]);
   }
   for (const aggregation of AGGREGATIONS) list.push([aggregation, { ...base, aggregation }]);
-  for (const estimator of KL_ESTIMATORS) {
-    list.push([estimator, { ...base, kl: { estimator, coefficient: 0.2 } }]);
+  for (const estimator of LOSS_KL_ESTIMATORS) {
+    list.push([estimator, { ...base, kl: { ...base.kl, estimator } }]);
   }
+  list.push([
+    'dppo by KL',
+    { ...base, policy: 'dppo', dppo: { ...base.dppo, divergence: 'kl', ratioCap: 2 } },
+  ]);
   list.push(['no dual clip', { ...base, dualClip: 0 }]);
   list.push(['low dual clip', { ...base, dualClip: 1.1 }]);
   list.push(['no value clip', { ...base, value: { coefficient: 1, clip: 0 } }]);
@@ -161,17 +169,21 @@ for (const [name, settings] of variants()) {
     ].map(([from, to]) => graphLoss(sequences.slice(from, to), outputs.slice(from, to), settings, counts));
     const sum = parts.reduce((total, part) => total + part.loss, 0);
     t.ok(Math.abs(sum - whole.loss) < 1e-12, 'loss');
+    const total: Record<string, number> = {};
+    for (const part of parts) addMetrics(total, part.parts);
+    const finished = finishMetrics(total);
+    t.same(Object.keys(finished), Object.keys(whole.metrics));
     for (const key of Object.keys(whole.metrics)) {
-      const total = parts.reduce((value, part) => value + part.metrics[key], 0);
-      t.ok(Math.abs(total - whole.metrics[key]) < 1e-12, key);
+      t.ok(Math.abs(finished[key] - whole.metrics[key]) < 1e-12, key);
     }
     const rows = parts.flatMap(part => part.gradients.logProbs);
     t.same(rows, whole.gradients.logProbs, 'gradients');
   });
 }
 
-/** Settings whose gradients are those of the loss itself: CISPO and GSPO stop some on purpose. */
-const differentiable = variants().filter(([name]) => name !== 'cispo' && name !== 'gspo');
+/** Losses that stop some gradients on purpose; the others have those of the loss itself. */
+const STOPPED = ['cispo', 'gspo', 'dppo', 'dppo by KL', 'gmpo', 'reverse'];
+const differentiable = variants().filter(([name]) => !STOPPED.includes(name));
 
 for (const [name, settings] of differentiable) {
   t.test(`derivatives by hand match finite differences: ${name}`, async t => {

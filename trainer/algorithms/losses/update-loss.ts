@@ -1,9 +1,11 @@
 import type { GraphBuilder, Shape, Tensor } from '../../tensor/graph/graph.ts';
+import { crossEntropy } from './cross-entropy.ts';
 import { type LossStructure, lossScalarInputs, lossTokenInputs } from './inputs.ts';
-import { klLoss } from './kl.ts';
-import type { LossScalarInput, LossTokenInput } from './policy-loss.ts';
+import { klLoss, reverseKlTerm } from './kl.ts';
+import { tokenMetricNodes } from './metric-sums.ts';
+import type { LossScalarInput, LossTokenInput, TokenMetric } from './policy-loss.ts';
 import { policyLoss } from './registry.ts';
-import type { KlEstimator } from './settings.ts';
+import type { LossKlEstimator } from './settings.ts';
 import { valueSquares } from './value.ts';
 
 /** The loss's own inputs in a graph, by name; which exist depends on the structure. */
@@ -21,8 +23,8 @@ export interface ModelOutputs {
 
 export interface LossGraphOptions {
   /**
-   * Sum over the tokens of a sequence, given back at each of its tokens (or broadcastable to them). Only gspo
-   * asks. Default: a row is a sequence, so the sum runs over the last axis.
+   * Sum over the tokens of a sequence, given back at each of its tokens (or broadcastable to them), for losses with one
+   * ratio per sequence. Default: a row is a sequence, so the sum runs over the last axis.
    */
   readonly sequenceSum?: (x: Tensor) => Tensor;
 }
@@ -30,9 +32,9 @@ export interface LossGraphOptions {
 export interface LossGraph {
   /** The scalar to differentiate. */
   readonly loss: Tensor;
-  /** Scalars by their logged names; summed over micro-batches and workers they are the step's metrics. */
+  /** Scalars by the names that `addMetrics` adds up over micro-batches and workers, and `finishMetrics` turns into logged ones. */
   readonly metrics: ReadonlyMap<string, Tensor>;
-  /** What the policy's part of the loss is the sum of, coefficients included. */
+  /** What the policy's part of the loss is the sum of without an auxiliary cross-entropy, coefficients included. */
   readonly components: ReadonlyMap<LossComponent, Tensor>;
 }
 
@@ -95,6 +97,11 @@ class LossTerms {
     return this.perToken(this.g.where(this.g.and(this.#mask, condition), 1, 0));
   }
 
+  /** Logs a metric over the trained tokens. */
+  tokenMetric(name: string, metric: TokenMetric): void {
+    for (const [key, node] of tokenMetricNodes(this.g, name, metric, this.#mask)) this.metrics.set(key, node);
+  }
+
   /** Σ x · weights over all tokens. */
   weighted(x: Tensor, weights: LossTokenInput): Tensor {
     return this.g.sum(this.g.mul(x, this.token(weights)));
@@ -104,7 +111,9 @@ class LossTerms {
 /**
  * Builds the loss of an update in the tensor program.
  *
- * loss = policy − entropyCoefficient · entropy + klCoefficient · KL + valueCoefficient · value, of which a critic has the last
+ * loss = policy gradient + cross-entropy + klCoefficient · KL − entropyCoefficient · entropy + valueCoefficient · value, of which a
+ * critic has the last. The first three are streams, each with weights per token and averaged over the tokens that have one: which
+ * weights are there decides whether it is supervised learning, reinforcement learning, distillation or a mixture.
  *
  * Everything is a sum over tokens with weights that already hold the averages of the whole optimizer step, so
  * the losses, gradients and metrics of micro-batches add up to those of the step. Masked tokens are selected away
@@ -121,7 +130,8 @@ export function buildUpdateLoss(
 ): LossGraph {
   const terms = new LossTerms(g, outputs, inputs);
   const { sequenceSum = x => g.sum(x, [-1], true) } = options;
-  if (structure.policy !== null) addPolicyTerm(terms, structure.policy, structure.dualClip, sequenceSum);
+  if (structure.policy !== null) addPolicyTerm(terms, structure.policy, structure, sequenceSum);
+  if (structure.crossEntropy) addCrossEntropyTerm(terms, structure.crossEntropy);
   if (structure.kl) addKlTerm(terms, structure.kl);
   if (structure.entropy) addEntropyTerm(terms);
   if (structure.value) addValueTerm(terms, structure.valueClip);
@@ -131,18 +141,20 @@ export function buildUpdateLoss(
 function addPolicyTerm(
   terms: LossTerms,
   name: string,
-  dualClip: boolean,
+  { dualClip, variant }: LossStructure,
   sequenceSum: (x: Tensor) => Tensor,
 ): void {
   const { g, metrics, token, scalar } = terms;
   const loss = policyLoss(name);
   const logProbs = terms.trained('logProbs');
-  const policy = loss.tokenLosses(g, { logProbs, token, scalar, dualClip, sequenceSum });
+  const input = { logProbs, token, scalar, dualClip, variant, sequenceSum };
+  const policy = loss.tokenLosses(g, input);
   terms.loss = terms.weighted(policy.losses, 'policyWeights');
   terms.components.set('task', terms.loss);
+  for (const [own, x] of policy.metrics ?? []) metrics.set(own, terms.weighted(x, 'policyWeights'));
+  for (const [own, metric] of policy.tokenMetrics ?? []) terms.tokenMetric(own, metric);
   if (loss.kind !== 'ratio') {
-    metrics.set(loss.kind === 'likelihood' ? 'sft/loss' : `${loss.name}/loss`, terms.loss);
-    for (const [name, x] of policy.metrics ?? []) metrics.set(name, terms.weighted(x, 'policyWeights'));
+    metrics.set(`${loss.name}/loss`, terms.loss);
     return;
   }
   metrics.set('actor/pg_loss', terms.loss);
@@ -154,10 +166,40 @@ function addPolicyTerm(
   metrics.set('actor/ppo_kl', g.neg(terms.perToken(given(policy.logRatios, 'log-ratios'))));
 }
 
-function addKlTerm(terms: LossTerms, estimator: KlEstimator): void {
-  const { g } = terms;
-  const difference = g.sub(terms.trained('logProbs'), terms.token('referenceLogProbs'));
-  const kl = terms.weighted(klLoss(g, estimator, difference), 'klWeights');
+/** −log π_θ on every token with a weight, trained or observed. */
+function addCrossEntropyTerm(terms: LossTerms, role: NonNullable<LossStructure['crossEntropy']>): void {
+  const { g, metrics, outputs } = terms;
+  const weights = terms.token('crossEntropyWeights');
+  const weighed = g.not(g.equal(weights, 0));
+  const logProbs = g.where(weighed, given(outputs.logProbs, 'model output logProbs'), 0);
+  const { losses: surprise } = crossEntropy.tokenLosses(g, { logProbs });
+  const term = terms.weighted(surprise, 'crossEntropyWeights');
+  if (role === 'supervised') {
+    metrics.set('sft/loss', term);
+    terms.components.set('task', term);
+  } else {
+    metrics.set('actor/ce_loss', term);
+    metrics.set('actor/ce_nll#sum', g.sum(surprise));
+    metrics.set('actor/ce_nll#count', g.sum(g.where(weighed, 1, 0)));
+    metrics.set('actor/ce_tokens', g.sum(g.where(weighed, 1, 0)));
+  }
+  terms.loss = g.add(terms.loss, term);
+}
+
+function addKlTerm(terms: LossTerms, estimator: LossKlEstimator): void {
+  const { g, token, scalar } = terms;
+  const logProbs = terms.trained('logProbs');
+  const difference = g.sub(logProbs, token('referenceLogProbs'));
+  let estimates: Tensor;
+  if (estimator === 'reverse') {
+    const { term, kept } = reverseKlTerm(g, { logProbs, token, scalar });
+    estimates = term;
+    terms.tokenMetric('actor/reverse_kl', { value: g.stopGradient(difference), by: 'mean' });
+    terms.tokenMetric('actor/kl_kept_frac', { value: g.where(kept, 1, 0), by: 'mean' });
+  } else {
+    estimates = klLoss(g, estimator, difference);
+  }
+  const kl = terms.weighted(estimates, 'klWeights');
   terms.metrics.set('actor/kl_loss', kl);
   const term = g.mul(kl, terms.scalar('klCoefficient'));
   terms.components.set('kl', term);

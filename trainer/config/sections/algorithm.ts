@@ -12,8 +12,11 @@ import { FILTER_MASSES, FILTER_ORDERS } from '../../algorithms/filters/strategy.
 import { POLICY_LOSSES } from '../../algorithms/losses/registry.ts';
 import {
   AGGREGATIONS,
+  ANCHORS,
+  DIVERGENCES,
   KL_ESTIMATORS,
   DEFAULT_LOSS_SETTINGS as LOSS,
+  LOSS_KL_ESTIMATORS,
   OFF_POLICY_KINDS,
 } from '../../algorithms/losses/settings.ts';
 import { REWARD_GROUPINGS, REWARD_METHODS } from '../../algorithms/rewards/normalization.ts';
@@ -77,6 +80,19 @@ export const AlgorithmSettings = Type.Object(
     /** Episodes that are trained on, of those that the filter keeps: `successes` leaves out all others (rejection sampling). */
     train_on: choice(['all', 'successes'], 'all'),
     reward_scale: notNegative(1),
+    /**
+     * Weights of named rewards, which then stand in place of the plain reward: `reward` (the environment's), `format_penalty`, and
+     * what environments return in `info.rewards`; null: the reward with its penalty.
+     */
+    reward_components: orNull(Type.Record(Type.String({ minLength: 1 }), Type.Number())),
+    /** Take no baseline where only the longest episode of a group is left (`otb`). */
+    zero_tail: flag(ADVANTAGE.handleZeroTail),
+    /** Share of an agent's baseline that an episode leaves (`rae`). */
+    decay: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: ADVANTAGE.decay }),
+    /** Agents that are compared within their scene alone (`hierarchical_grpo`). */
+    episode_agents: Type.Array(Type.String({ minLength: 1 }), { default: [] }),
+    /** How much more the first token weighs than the last (`iw_opd`). */
+    early_weight: notNegative(ADVANTAGE.earlyWeight),
     /** Where the reward of a turn stands: at its last token, or with all others at the last token of the episode. */
     reward_at: choice(['turns', 'last_turn'], 'turns'),
     /**
@@ -109,6 +125,8 @@ export const AlgorithmSettings = Type.Object(
 export const LossConfig = Type.Object(
   {
     policy: choice(POLICY_LOSSES, LOSS.policy),
+    /** Denominator of the ratio: the tokens' log-probabilities when they were sampled (`rollout`) or when the update begins (`old`). */
+    anchor: choice(ANCHORS, LOSS.anchor),
     clip_low: notNegative(LOSS.clipLow),
     clip_high: notNegative(LOSS.clipHigh),
     dual_clip: notNegative(LOSS.dualClip),
@@ -121,9 +139,62 @@ export const LossConfig = Type.Object(
     value_coefficient: notNegative(LOSS.value.coefficient),
     value_clip: notNegative(LOSS.value.clip),
     kl: Type.Object(
-      { estimator: choice(KL_ESTIMATORS, LOSS.kl.estimator), coefficient: notNegative(LOSS.kl.coefficient) },
+      {
+        estimator: choice(LOSS_KL_ESTIMATORS, LOSS.kl.estimator),
+        coefficient: notNegative(LOSS.kl.coefficient),
+        /** Of `reverse`: largest weight of a token, how far its probability may fall, and what a squared log-ratio costs. */
+        ratio_cap: Type.Number({ minimum: 1, default: LOSS.kl.ratioCap }),
+        keep_low: share(LOSS.kl.keepLow!),
+        tau: notNegative(LOSS.kl.tau!),
+      },
       section,
     ),
+    /** Cross-entropy next to the policy gradient, averaged over its own tokens. */
+    cross_entropy: Type.Object(
+      {
+        /** Weight of tokens that the policy sampled. */
+        sampled: notNegative(0),
+        /** Weight of tokens that the environment wrote after the first response (ECHO). */
+        observations: notNegative(0),
+      },
+      section,
+    ),
+    dppo: Type.Object(
+      {
+        divergence: choice(DIVERGENCES, LOSS.dppo.divergence),
+        /** Limits where A < 0 and where A > 0; null: 0.2 for `tv`, 0.05 for `kl`. */
+        low: orNull(notNegative(0)),
+        high: orNull(notNegative(0)),
+        ratio_cap: Type.Number({ minimum: 1, default: LOSS.dppo.ratioCap }),
+        /** What a squared log-ratio costs; 0: nothing. */
+        kl_tau: notNegative(LOSS.dppo.klTau),
+      },
+      section,
+    ),
+    ipo: Type.Object({ threshold: share(LOSS.ipo.threshold), kl_tau: notNegative(LOSS.ipo.klTau) }, section),
+    /** Steepness of the gate where A > 0 and elsewhere. */
+    sapo: Type.Object(
+      { tau_pos: aboveZero(LOSS.sapo.tauPos), tau_neg: aboveZero(LOSS.sapo.tauNeg) },
+      section,
+    ),
+    /** Limits of log-ratios. */
+    gmpo: Type.Object({ low: notNegative(LOSS.gmpo.low), high: notNegative(LOSS.gmpo.high) }, section),
+    /** Share of the tokens that lose their loss, and the covariances between which they are chosen. */
+    clip_cov: Type.Object(
+      {
+        ratio: aboveZero(LOSS.clipCov.ratio),
+        low: Type.Number({ default: LOSS.clipCov.low }),
+        high: Type.Number({ default: LOSS.clipCov.high }),
+      },
+      section,
+    ),
+    /** Share of the tokens that are penalized, and the factor of the penalty. */
+    kl_cov: Type.Object(
+      { ratio: aboveZero(LOSS.klCov.ratio), coefficient: notNegative(LOSS.klCov.coefficient) },
+      section,
+    ),
+    /** β of `dro`, which it needs. */
+    dro: Type.Object({ beta: orNull(aboveZero(0.5)) }, section),
     /** Correction for tokens of older weights. `auto`: `tis` where collecting runs ahead of training, else `none`. */
     off_policy: Type.Object(
       {

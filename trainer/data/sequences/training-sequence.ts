@@ -17,6 +17,15 @@ export interface TrainingSequence {
   readonly entropyMask?: Uint8Array;
   /** Its part in a pair, and Σ log π − log π_ref over the tokens of the other one; of preference losses. */
   readonly preference?: { readonly chosen: boolean; readonly partnerLogRatio: number };
+  /**
+   * Weights per token of the loss's three streams. Absent: 1 on trained tokens in the policy gradient and in the KL; in the
+   * cross-entropy 1 on trained tokens where it is the whole loss, else 0. Cross-entropy may weigh observed tokens, too.
+   */
+  readonly policyGradientWeights?: Float32Array;
+  readonly crossEntropyWeights?: Float32Array;
+  readonly klWeights?: Float32Array;
+  /** 1 on tokens that a loss treats apart in this optimizer step. */
+  readonly selected?: Uint8Array;
   /** Weight of the whole sequence in the loss; 1 when absent. */
   readonly weight?: number;
   /** Grammar the trained tokens were sampled under: the loss takes the same mask. Each run of ones in the loss mask is one response. */

@@ -4,10 +4,11 @@ import { lossSettings } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { groupBy } from '../../data/episode-metrics.ts';
 import type { Metrics } from '../../data/metrics.ts';
+import { trainedReturn } from '../../data/reward-components.ts';
 import { countOnes } from '../../data/sequences/loss-mask.ts';
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import type { Policy } from '../../policy/policy.ts';
-import { type Episode, episodeReturn, samplesOf } from '../../rollout/episode.ts';
+import { type Episode, samplesOf } from '../../rollout/episode.ts';
 import type { MetricTable } from '../../tracking/tracker.ts';
 import { bucketMetrics, type GradientGroup, planBuckets, planCells } from './gradient-buckets.ts';
 import { GradientGeometry } from './gradient-metrics.ts';
@@ -41,7 +42,9 @@ export async function decomposeGradients(
 ): Promise<DecompositionResult> {
   const { buckets: count, bucket_mode: mode, snr_groups } = settings.diagnostics.gradients;
   const loss = lossSettings(settings);
-  const groups = gradientGroups(episodes);
+  const groups = gradientGroups(episodes, episode =>
+    trainedReturn(episode, settings.algorithm.reward_components),
+  );
   if (groups.length === 0) return { metrics: {}, tables: {} };
   const buckets = planBuckets(groups, { count, mode });
   const cells = planCells(buckets, snr_groups)
@@ -79,7 +82,10 @@ export async function decomposeGradients(
 }
 
 /** Groups with the places of their sequences, which stand in the order of episodes and samples. */
-function gradientGroups(episodes: readonly Episode[]): GradientGroup[] {
+function gradientGroups(
+  episodes: readonly Episode[],
+  returnOf: (episode: Episode) => number,
+): GradientGroup[] {
   const places = new Map<Episode, number[]>();
   let next = 0;
   for (const episode of episodes) {
@@ -91,7 +97,7 @@ function gradientGroups(episodes: readonly Episode[]): GradientGroup[] {
   }
   return [...groupBy(episodes, episode => episode.groupId)].map(([groupId, members]) => ({
     groupId,
-    rewardStd: members.length > 1 ? unbiasedStd(members.map(episodeReturn)) : 0,
+    rewardStd: members.length > 1 ? unbiasedStd(members.map(returnOf)) : 0,
     sequences: members.flatMap(episode => places.get(episode)!),
   }));
 }

@@ -8,7 +8,10 @@ import type { BatchShape } from './sequence-graph.ts';
 /** Arrays for every input of a program, used at every run. */
 export type BatchInputs = { readonly [name: string]: Float32Array | Int32Array };
 
-type Tokens = Pick<ScoreRequest, 'tokenIds' | 'lossMask'>;
+/** The loss mask has the tokens that are predicted; `sampled` those of them that a grammar ruled, all when absent. */
+export type PredictedSequence = Pick<ScoreRequest, 'tokenIds' | 'lossMask'> & {
+  readonly sampled?: Uint8Array;
+};
 
 /** Where the tokens and the predictions of a sequence begin in a program's arrays. */
 interface Placement {
@@ -28,12 +31,12 @@ export function allocateInputs(graph: Graph): BatchInputs {
 /** Writes and reads the arrays of a micro-batch's program. The sequences are its members. */
 export class BatchArrays {
   readonly #shape: BatchShape;
-  readonly #sequences: readonly Tokens[];
+  readonly #sequences: readonly PredictedSequence[];
   readonly #placements: readonly Placement[];
   /** All predictions have a place, not only those that are looked at. */
   readonly #all: boolean;
 
-  constructor(shape: MicroBatch, sequences: readonly Tokens[]) {
+  constructor(shape: MicroBatch, sequences: readonly PredictedSequence[]) {
     this.#shape = shape;
     this.#sequences = sequences;
     this.#all = shape.predictions === shape.time;
@@ -48,7 +51,7 @@ export class BatchArrays {
     targets?.fill(0);
     positions?.fill(0);
     if (grammar !== null) states.fill(grammar.stateCount);
-    this.#sequences.forEach(({ tokenIds, lossMask }, row) => {
+    this.#sequences.forEach(({ tokenIds, lossMask, sampled = lossMask }, row) => {
       ids.set(tokenIds.subarray(0, -1), this.#placements[row].token);
       if (targets !== undefined) this.put(row, tokenIds, targets);
       if (positions !== undefined) {
@@ -56,7 +59,7 @@ export class BatchArrays {
         for (let t = 1; t < lossMask.length; t++) if (lossMask[t]) positions[to++] = t - 1;
       }
       if (grammar !== null)
-        this.put(row, grammarStates(grammar, tokenIds, lossMask, grammar.stateCount), states);
+        this.put(row, grammarStates(grammar, tokenIds, sampled, grammar.stateCount), states);
     });
   }
 
@@ -117,7 +120,7 @@ export class BatchArrays {
 
 function placed(
   { time, predictions, packed }: BatchShape,
-  sequences: readonly Tokens[],
+  sequences: readonly PredictedSequence[],
   all: boolean,
 ): Placement[] {
   if (packed === null) {

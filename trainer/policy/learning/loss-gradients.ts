@@ -2,6 +2,7 @@ import { countLossTokens, type LossCounts } from '../../algorithms/losses/aggreg
 import { batchMetrics } from '../../algorithms/losses/batch-metrics.ts';
 import { checkLossSettings } from '../../algorithms/losses/check-settings.ts';
 import { lossStructure } from '../../algorithms/losses/inputs.ts';
+import { finishMetrics } from '../../algorithms/losses/metric-sums.ts';
 import { policyLoss } from '../../algorithms/losses/registry.ts';
 import type { LossSettings } from '../../algorithms/losses/settings.ts';
 import { LOSS_COMPONENTS, type LossComponent } from '../../algorithms/losses/update-loss.ts';
@@ -12,7 +13,7 @@ import type { LocalPolicyOptions } from '../options.ts';
 import type { GradientDecomposition, GradientSettings, UpdateBatch, UpdateMetrics } from '../policy.ts';
 import type { WorkerPool } from '../workers/worker-pool.ts';
 import type { LossScale } from './loss-scale.ts';
-import { checkSequence, checkTemperature, haveReturns } from './sequence-checks.ts';
+import { checkOneAdvantage, checkSequence, checkTemperature, haveReturns } from './sequence-checks.ts';
 
 /** What is known of the policy that learns. */
 type LearningPolicy = Parameters<typeof checkSequence>[1] & { readonly version: number };
@@ -56,13 +57,14 @@ export class LossGradients {
         throw new RangeError('a critic learns returns, which the training sequences do not have');
       }
       const entropy = !critic && policyLoss(loss.policy).kind === 'ratio';
-      const structure = lossStructure(loss, { value, entropy, policy: !critic });
+      const crossEntropy = sequences.some(sequence => sequence.crossEntropyWeights !== undefined);
+      const structure = lossStructure(loss, { value, entropy, policy: !critic, crossEntropy });
       const lossScale = this.#lossScale?.scale ?? 1;
       const { version } = this.#policy;
       const task = { sequences, loss, structure, counts, temperature, version, lossScale };
       const { norm: scaledNorm, metrics: parts } = await this.#pool.gradient(task);
       const norm = scaledNorm / lossScale;
-      const metrics = { ...parts, ...batchMetrics(sequences, loss) };
+      const metrics = { ...finishMetrics(parts), ...batchMetrics(sequences, loss) };
       if (this.#lossScale === null) {
         if (!Number.isFinite(norm)) {
           throw new Error(
@@ -130,7 +132,8 @@ export class LossGradients {
       checkSequence(sequence, this.#policy, `training sequence ${index}`);
     });
     const counts = countLossTokens(sequences);
-    if (counts.tokens === 0) {
+    if (policyLoss(loss.policy).sequenceLevel) sequences.forEach(checkOneAdvantage);
+    if (counts.tokens === 0 && (counts.streams?.crossEntropy?.tokens ?? 0) === 0) {
       throw new RangeError('nothing to train on: no sequence has a token in its loss mask');
     }
     return counts;

@@ -20,13 +20,13 @@ export class ScoreProgram {
     this.#options = options;
   }
 
-  async run(sequences: readonly ScoreRequest[], temperature: number): Promise<Score[]> {
+  async run(sequences: readonly ScoreRequest[], temperature: number, squares = false): Promise<Score[]> {
     const scores = new Array<Score>(sequences.length);
     for (const [name, members] of byGrammar(sequences)) {
       const grammar = grammarOf(this.#options, name);
       const group = members.map(index => sequences[index]);
       for (const batch of planMicroBatches(group, this.#options)) {
-        const program = await this.#program(batch, name, grammar);
+        const program = await this.#program(batch, name, grammar, squares);
         const indices = batch.members.map(member => members[member]);
         const arrays = new BatchArrays(
           batch,
@@ -51,8 +51,9 @@ export class ScoreProgram {
     shape: BatchShape,
     grammarName: string,
     grammar: CompiledGrammar | null,
+    squares: boolean,
   ): Promise<CompiledScore> {
-    const key = JSON.stringify([shapeKey(shape), grammarName]);
+    const key = JSON.stringify([shapeKey(shape), grammarName, squares]);
     const known = this.#programs.get(key);
     if (known !== undefined) return known;
     const { config, valueHead, critic, runtime, parameters } = this.#options;
@@ -60,11 +61,12 @@ export class ScoreProgram {
       valueHead,
       critic,
       grammar,
+      squares,
       onGpu: runtime.memory !== undefined,
     });
-    for (const name of ['logProbs', 'entropies', 'values'] as const) {
+    for (const name of ['logProbs', 'entropies', 'squares', 'values'] as const) {
       const tensor = outputs[name];
-      if (tensor !== null) g.output(name, tensor);
+      if (tensor) g.output(name, tensor);
     }
     const graph = g.build();
     const program = {

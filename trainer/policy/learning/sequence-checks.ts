@@ -64,6 +64,18 @@ export function checkTemperature(temperature: number): void {
   }
 }
 
+/** @throws RangeError when the trained tokens of a sequence differ in their advantages, which a loss per sequence can't use */
+export function checkOneAdvantage({ lossMask, advantages }: TrainingSequence, index: number): void {
+  const first = lossMask.indexOf(1);
+  for (let t = first + 1; first >= 0 && t < lossMask.length; t++) {
+    if (lossMask[t] && advantages[t] !== advantages[first]) {
+      throw new RangeError(
+        `training sequence ${index}: the advantage is ${advantages[first]} at token ${first} and ${advantages[t]} at ${t}, but the loss takes one per sequence: choose an advantage that is the same for a whole episode, such as grpo`,
+      );
+    }
+  }
+}
+
 /** Whether the sequences have targets for a value head. @throws RangeError when only some of the sequences have returns */
 export function haveReturns(sequences: readonly TrainingSequence[]): boolean {
   const count = sequences.filter(({ returns }) => returns !== undefined).length;

@@ -45,6 +45,8 @@ export interface SequenceGraph {
   /** Null for a critic. */
   readonly logProbs: Tensor | null;
   readonly entropies: Tensor | null;
+  /** Σ π² over the vocabulary, where it was asked for. */
+  readonly squares?: Tensor | null;
   /** Null without a value head. */
   readonly values: Tensor | null;
   /** Sums such a tensor, which is 0 in padding, over each sequence, given back at every prediction. Has no gradient. */
@@ -69,6 +71,8 @@ export function buildSequenceGraph(
     readonly valueHead: boolean;
     readonly critic: boolean;
     readonly grammar: CompiledGrammar | null;
+    /** Also Σ π² over the vocabulary at each prediction. */
+    readonly squares?: boolean;
     /** Whether it runs on a GPU. */
     readonly onGpu?: boolean;
     /** Predictions whose logits exist at once; as {@link logitRows} has it when absent. */
@@ -111,8 +115,12 @@ function tokenPredictions(
   config: DecoderConfig,
   hidden: Tensor,
   extents: Shape,
-  { grammar, logitRows: atOnce }: { readonly grammar: CompiledGrammar | null; readonly logitRows: number },
-): { readonly logProbs: Tensor; readonly entropies: Tensor } {
+  {
+    grammar,
+    squares: squared = false,
+    logitRows: atOnce,
+  }: { readonly grammar: CompiledGrammar | null; readonly squares?: boolean; readonly logitRows: number },
+): { readonly logProbs: Tensor; readonly entropies: Tensor; readonly squares?: Tensor } {
   const flat = (name: string) => g.reshape(g.input(name, 'int32', extents), [-1]);
   const inverseTemperature = g.input('inverseTemperature', 'float32', []);
   const states = grammar && flat('grammarStates');
@@ -124,26 +132,35 @@ function tokenPredictions(
     if (table !== null) logits = g.add(logits, g.gather(table, rows(states!)));
     const distribution = g.logSoftmax(logits);
     const entropies = g.neg(g.sum(g.mul(g.exp(distribution), distribution), [-1]));
-    return { logProbs: g.takeLast(distribution, rows(targets)), entropies };
+    const squares = squared ? { squares: g.sum(g.exp(g.mul(distribution, 2)), [-1]) } : {};
+    return { logProbs: g.takeLast(distribution, rows(targets)), entropies, ...squares };
   };
   const count = targets.shape[0];
   if (count <= atOnce) {
-    const { logProbs, entropies } = predictionsOf(x => x);
-    return { logProbs: g.reshape(logProbs, extents), entropies: g.reshape(entropies, extents) };
+    const { logProbs, entropies, squares } = predictionsOf(x => x);
+    return {
+      logProbs: g.reshape(logProbs, extents),
+      entropies: g.reshape(entropies, extents),
+      ...(squares ? { squares: g.reshape(squares, extents) } : {}),
+    };
   }
   const pieces = Array.from({ length: Math.ceil(count / atOnce) }, (_, i) => {
     const [start, end] = [i * atOnce, Math.min(count, (i + 1) * atOnce)];
     return g.stage(() => predictionsOf(x => g.slice(x, 0, start, end)), true);
   });
-  const joined = (name: 'logProbs' | 'entropies') =>
+  const joined = (name: 'logProbs' | 'entropies' | 'squares') =>
     g.reshape(
       g.concat(
-        pieces.map(piece => piece[name]),
+        pieces.map(piece => piece[name]!),
         0,
       ),
       extents,
     );
-  return { logProbs: joined('logProbs'), entropies: joined('entropies') };
+  return {
+    logProbs: joined('logProbs'),
+    entropies: joined('entropies'),
+    ...(squared ? { squares: joined('squares') } : {}),
+  };
 }
 
 /** Predictions whose logits exist at once; more are computed piece by piece, and again in the backward pass. */

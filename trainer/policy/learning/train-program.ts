@@ -1,4 +1,4 @@
-import type { LossCounts } from '../../algorithms/losses/aggregation.ts';
+import { type LossCounts, predictedTokens } from '../../algorithms/losses/aggregation.ts';
 import {
   type LossInputs,
   type LossStructure,
@@ -7,6 +7,7 @@ import {
   lossScalars,
   lossTokenInputs,
 } from '../../algorithms/losses/inputs.ts';
+import { addMetrics } from '../../algorithms/losses/metric-sums.ts';
 import type { LossScalarInput } from '../../algorithms/losses/policy-loss.ts';
 import type { LossSettings } from '../../algorithms/losses/settings.ts';
 import { buildUpdateLoss, declareLossInputs, lossInputName } from '../../algorithms/losses/update-loss.ts';
@@ -18,7 +19,7 @@ import { gradients } from '../../tensor/graph/gradients.ts';
 import type { Graph } from '../../tensor/graph/graph.ts';
 import type { ParameterSource, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Executable, Learner, Runtime } from '../../tensor/runtime/runtime.ts';
-import { allocateInputs, BatchArrays, type BatchInputs } from './batch-inputs.ts';
+import { allocateInputs, BatchArrays, type BatchInputs, type PredictedSequence } from './batch-inputs.ts';
 import { type MicroBatch, planMicroBatches } from './micro-batches.ts';
 import { type BatchShape, buildSequenceGraph, shapeKey } from './sequence-graph.ts';
 
@@ -105,7 +106,7 @@ export class GradientProgram {
         else total.set(partial);
       }
       begun = true;
-      for (const metric of program.metrics) metrics[metric] = (metrics[metric] ?? 0) + outputs[metric][0];
+      addMetrics(metrics, Object.fromEntries(program.metrics.map(name => [name, outputs[name][0]])));
     }
     if (!begun && total instanceof Float32Array) total.fill(0);
     return metrics;
@@ -192,7 +193,8 @@ export function* gradientBatches(
   for (const [grammarName, members] of byGrammar(sequences)) {
     const grammar = grammarOf(options, grammarName);
     const group = members.map(index => sequences[index]);
-    for (const batch of planMicroBatches(group, options)) {
+    const predictions = group.map(predicted);
+    for (const batch of planMicroBatches(predictions, options)) {
       yield { batch, sequences: batch.members.map(member => group[member]), grammarName, grammar };
     }
   }
@@ -204,9 +206,14 @@ export function fillBatch(
   { batch, sequences, grammar }: GradientBatch,
   task: GradientTask,
 ): void {
-  const arrays = new BatchArrays(batch, sequences);
+  const arrays = new BatchArrays(batch, sequences.map(predicted));
   arrays.fillTokens(inputs, grammar);
   fillLoss(inputs, arrays, sequences, task);
+}
+
+/** A sequence as the model's arrays see it: its loss mask has every token that the loss wants predicted. */
+function predicted(sequence: TrainingSequence): PredictedSequence {
+  return { tokenIds: sequence.tokenIds, lossMask: predictedTokens(sequence), sampled: sequence.lossMask };
 }
 
 function fillLoss(

@@ -5,7 +5,13 @@ import type { DecoderConfig } from '../../models/config.ts';
 import type { Precision, RuntimeKind } from '../../tensor/runtime/choice.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
 import type { DropoutSettings, GradientTask } from '../learning/train-program.ts';
-import type { ContinuationRequest, OptimizerSettings, Score, ScoreRequest } from '../policy.ts';
+import type {
+  ContinuationRequest,
+  OptimizerSettings,
+  Score,
+  ScoreRequest,
+  ScoreSettings,
+} from '../policy.ts';
 
 /** What a worker is started with. Weights, moments and gradients are shared memory, seen by all. */
 export interface WorkerSetup {
@@ -65,7 +71,7 @@ export type WorkerTask =
   | {
       readonly kind: 'score';
       readonly sequences: readonly ScoreRequest[];
-      readonly temperature: number;
+      readonly settings: ScoreSettings;
       /** With the reference's adapters instead of the policy's. */
       readonly reference: boolean;
     }

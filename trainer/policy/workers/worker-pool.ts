@@ -1,9 +1,10 @@
+import { addMetrics } from '../../algorithms/losses/metric-sums.ts';
 import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
 import { dealSequences } from '../learning/micro-batches.ts';
 import type { GradientTask } from '../learning/train-program.ts';
-import type { ContinuationRequest, Score, ScoreRequest } from '../policy.ts';
+import type { ContinuationRequest, Score, ScoreRequest, ScoreSettings } from '../policy.ts';
 import type { WeightSlice, WorkerSetup, WorkerTask } from './protocol.ts';
 import { WorkerHandle } from './worker-handle.ts';
 import { sliceWeights } from './worker-setups.ts';
@@ -84,13 +85,17 @@ export class WorkerPool {
   }
 
   /** @param reference scores with the reference's adapters */
-  async score(sequences: readonly ScoreRequest[], temperature: number, reference: boolean): Promise<Score[]> {
+  async score(
+    sequences: readonly ScoreRequest[],
+    settings: ScoreSettings,
+    reference: boolean,
+  ): Promise<Score[]> {
     const scores = new Array<Score>(sequences.length);
     await Promise.all(
       this.#deal(sequences).map(async (share, w) => {
         if (share.length === 0) return;
         const own = share.map(index => compact(sequences[index]));
-        const task = { kind: 'score', sequences: own, temperature, reference } as const;
+        const task = { kind: 'score', sequences: own, settings, reference } as const;
         const results = await this.#workers[w].run(task);
         share.forEach((index, i) => {
           scores[index] = results[i];
@@ -213,9 +218,7 @@ function compactRequest({ prompt, continuations }: ContinuationRequest): Continu
 
 function sumMetrics(parts: readonly Readonly<Record<string, number>>[]): Record<string, number> {
   const sums: Record<string, number> = {};
-  for (const part of parts) {
-    for (const [name, value] of Object.entries(part)) sums[name] = (sums[name] ?? 0) + value;
-  }
+  for (const part of parts) addMetrics(sums, part);
   return sums;
 }
 

@@ -181,7 +181,8 @@ class PolicyWorker {
       case 'score':
         return (task.reference ? this.#referenceProgram! : this.#scoreProgram).run(
           task.sequences,
-          task.temperature,
+          task.settings.temperature,
+          task.settings.squares,
         );
       case 'scoreContinuations':
         return this.#continuationProgram.run(task.requests, task.temperature);

@@ -1,3 +1,5 @@
+import type { Advantages } from '../../algorithms/advantages/estimator.ts';
+import { policyLoss } from '../../algorithms/losses/registry.ts';
 import { hasPreferenceLoss, lossSettings } from '../../config/derived.ts';
 import { settingsAt } from '../../config/schedules.ts';
 import type { RunSettings } from '../../config/settings.ts';
@@ -5,7 +7,7 @@ import { fillBatch, keptSequences } from '../../data/batch.ts';
 import { batchStatistics } from '../../data/batch-statistics.ts';
 import { type Filtered, keptEpisodes } from '../../data/filtering.ts';
 import type { Metrics } from '../../data/metrics.ts';
-import { laterScores, type SampleScores } from '../../data/scoring.ts';
+import { type LaterScores, laterScores, type SampleScores } from '../../data/scoring.ts';
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import { diagnose } from '../../diagnostics/diagnosing.ts';
 import type { OptimizerSettings, Policy } from '../../policy/policy.ts';
@@ -83,7 +85,15 @@ export async function runIteration(
   const collected = clock();
   const { episodes, filtered } = collection;
   const gap = await generation?.check(step, episodes);
-  const kept = await busy.during(() => trainingSequencesOf(parts, filtered, collection.scores));
+  let estimated: Pick<Advantages, 'baselines' | 'metrics'> = {};
+  const kept = await busy.during(() =>
+    trainingSequencesOf(parts, filtered, collection.scores, {
+      baselines: state.baselines,
+      onEstimate: found => {
+        estimated = found;
+      },
+    }),
+  );
   const sequences = fillBatch(kept, settings, mixSeed(settings.seed, PURPOSE.fill, step));
   const prepared = clock();
   const batch = { episodes, filtered, sequences: kept };
@@ -109,6 +119,7 @@ export async function runIteration(
     ...generation?.takeMetrics(),
     ...update.metrics,
     ...(hasPreferenceLoss(settings) ? { 'train/pairs': sequences.length / 2 } : {}),
+    ...estimated.metrics,
     ...batchStatistics(keptEpisodes(filtered), sequences),
     ...diagnosed.metrics,
     ...scheduled.metrics,
@@ -126,6 +137,7 @@ export async function runIteration(
     state: {
       ...state,
       ...source.position,
+      ...(estimated.baselines ? { baselines: estimated.baselines } : {}),
       ...(diagnosed.memory ? { collapse: diagnosed.memory } : {}),
       step,
       updates: state.updates + update.steps,
@@ -157,7 +169,8 @@ function learn(
       epochs: algorithm.ppo_epochs,
       miniBatch: algorithm.mini_batch_size,
       seed: mixSeed(seed, PURPOSE.order, state.step + 1),
-      ...(hasPreferenceLoss(settings) ? { pairScorer: policy } : {}),
+      ...(hasPreferenceLoss(settings) || policyLoss(settings.loss.policy).selects ? { scorer: policy } : {}),
+      ...(hasPreferenceLoss(settings) ? { paired: true } : {}),
       ...(algorithm.target_kl === null ? {} : { targetKl: algorithm.target_kl }),
     });
   return rollout.asynchronous === null ? update() : policy.holdingGeneration(update);
@@ -168,8 +181,9 @@ async function trainingSequencesOf(
   parts: IterationParts,
   filtered: Filtered,
   scores: SampleScores | undefined,
+  running: Pick<LaterScores, 'baselines' | 'onEstimate'>,
 ): Promise<TrainingSequence[]> {
   const { settings, actionTokens } = parts;
   const later = await laterScores(parts, keptEpisodes(filtered), scores);
-  return keptSequences(filtered, settings, { actionTokens, ...later });
+  return keptSequences(filtered, settings, { actionTokens, ...later, ...running });
 }

@@ -53,6 +53,8 @@ export interface TrainerState {
   readonly watch?: EarlyStoppingState;
   /** What is known of the monitored metric; absent before the first validation, and where nothing goes by it. */
   readonly monitor?: MonitorState;
+  /** Running baselines of the advantages, by agent; absent where they have none. */
+  readonly baselines?: Readonly<Record<string, number>>;
   /** What the measurements of the reasoning remember; absent before the first. */
   readonly collapse?: CollapseMemory;
 }

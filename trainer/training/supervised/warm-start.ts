@@ -14,17 +14,10 @@ export type WarmStartSettings = NonNullable<RunSettings['warm_start']>;
 
 /** Negative log-likelihood of the demonstrated responses, averaged over their tokens. */
 const SUPERVISED_LOSS: LossSettings = {
+  ...DEFAULT_LOSS_SETTINGS,
   policy: 'cross_entropy',
-  clipLow: 0,
-  clipHigh: 0,
-  dualClip: 0,
   aggregation: 'token_mean',
-  maxResponseLength: 1,
   entropyCoefficient: 0,
-  beta: DEFAULT_LOSS_SETTINGS.beta,
-  kl: { estimator: 'k3', coefficient: 0 },
-  value: { coefficient: 0, clip: 0 },
-  offPolicy: { kind: 'none' },
 };
 
 export interface WarmStartRun {

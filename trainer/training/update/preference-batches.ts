@@ -1,6 +1,6 @@
 import { Random } from '../../../shared/random.ts';
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
-import type { Policy } from '../../policy/policy.ts';
+import type { Policy, Score } from '../../policy/policy.ts';
 
 type Pair = readonly [chosen: TrainingSequence, rejected: TrainingSequence];
 
@@ -20,14 +20,7 @@ export async function withPartners(
   temperature: number,
 ): Promise<TrainingSequence[]> {
   const sequences = pairs.flat();
-  const scores = await policy.score(
-    sequences.map(({ tokenIds, lossMask, grammar }) => ({
-      tokenIds,
-      lossMask,
-      ...(grammar === undefined ? {} : { grammar }),
-    })),
-    { temperature },
-  );
+  const scores = await scoreSequences(policy, sequences, temperature);
   const ratios = sequences.map(({ lossMask, referenceLogProbs }, i) => {
     let sum = 0;
     for (let t = 0; t < lossMask.length; t++)
@@ -39,4 +32,18 @@ export async function withPartners(
     // The partner stands next to it: 0 and 1, 2 and 3, …
     preference: { chosen: i % 2 === 0, partnerLogRatio: ratios[i ^ 1] },
   }));
+}
+
+/** Scores the trained tokens of sequences under the weights as they are. */
+export function scoreSequences(
+  policy: Pick<Policy, 'score'>,
+  sequences: readonly TrainingSequence[],
+  temperature: number,
+): Promise<Score[]> {
+  const requests = sequences.map(({ tokenIds, lossMask, grammar }) => ({
+    tokenIds,
+    lossMask,
+    ...(grammar === undefined ? {} : { grammar }),
+  }));
+  return policy.score(requests, { temperature });
 }

@@ -87,6 +87,39 @@ t.test('RAGEN_DUMP=batch writes each step of the optimizer as JSON lines', async
   t.match(lines[0][0], { lossMask: [0, 1], advantages: [0.5, 'NaN'], tokenIds: [Number, Number] });
 });
 
+t.test('tokens are chosen before each step, from scores under the weights as they are', async t => {
+  const scored: number[] = [];
+  const seen: (Uint8Array | undefined)[] = [];
+  const scorer = {
+    score: async (requests: readonly { tokenIds: Int32Array }[]) => {
+      scored.push(requests.length);
+      return requests.map(({ tokenIds }) => ({
+        logProbs: Float32Array.of(0, -tokenIds[0]),
+        entropies: new Float32Array(2),
+      }));
+    },
+  };
+  const policy = {
+    update: async (batch: { sequences: readonly TrainingSequence[] }) => {
+      seen.push(...batch.sequences.map(({ selected }) => selected));
+      return {};
+    },
+  };
+  const sequences = [1, 2, 3, 4].map(id => ({ ...sequence(id), advantages: Float32Array.of(0, -id) }));
+  const loss = { ...DEFAULT_LOSS_SETTINGS, policy: 'kl_cov', klCov: { ratio: 0.5, coefficient: 1 } };
+  const { metrics } = await updatePolicy(policy, sequences, {
+    settings: { loss } as UpdateSettings,
+    epochs: 1,
+    miniBatch: 2,
+    seed: 1,
+    scorer,
+  });
+  t.same(scored, [2, 2]);
+  t.equal(seen.filter(one => one?.[1] === 1).length, 2, 'one of the two tokens of each step');
+  t.ok(seen.every(one => one?.[0] === 0));
+  t.equal(metrics['actor/selected_frac'], 0.5);
+});
+
 t.test('a target KL ends the iteration after the step that passes it', async t => {
   const run = async (targetKl: number | undefined, kls: readonly number[]) => {
     let steps = 0;

@@ -1,6 +1,9 @@
 import { trainerLog } from '../../../shared/log.ts';
 import { Random } from '../../../shared/random.ts';
 import { batchMetrics } from '../../algorithms/losses/batch-metrics.ts';
+import { selectByCovariance } from '../../algorithms/losses/covariance/selection.ts';
+import { ratioDenominator } from '../../algorithms/losses/inputs.ts';
+import { policyLoss } from '../../algorithms/losses/registry.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import { averageRows } from '../../data/metrics.ts';
 import { countOnes } from '../../data/sequences/loss-mask.ts';
@@ -8,7 +11,7 @@ import type { TrainingSequence } from '../../data/sequences/training-sequence.ts
 import type { Policy, UpdateSettings } from '../../policy/policy.ts';
 import { mixSeed } from '../../rollout/seeds.ts';
 import { dump } from '../../tensor/runtime/dump.ts';
-import { shuffledPairs, withPartners } from './preference-batches.ts';
+import { scoreSequences, shuffledPairs, withPartners } from './preference-batches.ts';
 
 export interface UpdatePlan {
   readonly settings: UpdateSettings;
@@ -18,8 +21,10 @@ export interface UpdatePlan {
   readonly miniBatch: number;
   /** Seeds the orders. */
   readonly seed: number;
-  /** Where sequences stand in pairs, chosen before rejected, that stay together: scores them before each step. */
-  readonly pairScorer?: Pick<Policy, 'score'>;
+  /** Scores sequences before each step, where the loss reads something of the weights as they are. */
+  readonly scorer?: Pick<Policy, 'score'>;
+  /** Sequences stand in pairs, chosen before rejected, that stay together. */
+  readonly paired?: boolean;
   /** No step follows one whose `actor/ppo_kl` is above this. */
   readonly targetKl?: number;
 }
@@ -44,10 +49,10 @@ export async function updatePolicy(
   let trainedTokens = 0;
   let stopped = false;
   for (let epoch = 0; epoch < plan.epochs && !stopped; epoch++) {
-    for await (const batch of miniBatches(sequences, plan, mixSeed(plan.seed, epoch))) {
+    for await (const { batch, selection } of miniBatches(sequences, plan, mixSeed(plan.seed, epoch))) {
       if (batch.every(({ weight }) => weight === 0)) continue;
       dump('batch', `epoch-${epoch}`, () => batch.map(sequenceLine).join(''));
-      const metrics = await policy.update({ sequences: batch }, plan.settings);
+      const metrics = { ...selection, ...(await policy.update({ sequences: batch }, plan.settings)) };
       trainerLog().debug({ epoch, sequences: batch.length, ...metrics }, 'optimizer step');
       rows.push({ ...metrics });
       for (const sequence of batch) trainedTokens += countOnes(sequence.lossMask);
@@ -60,20 +65,56 @@ export async function updatePolicy(
   return { metrics: { ...averageRows(rows), ...whole, ...kl }, steps: rows.length, trainedTokens };
 }
 
+interface MiniBatch {
+  readonly batch: readonly TrainingSequence[];
+  /** What is logged of the choice of tokens. */
+  readonly selection?: Metrics;
+}
+
 /** Mini-batches of an epoch, one made when the one before is learned. */
 async function* miniBatches(
   sequences: readonly TrainingSequence[],
-  { pairScorer, miniBatch, settings }: UpdatePlan,
+  { scorer, paired, miniBatch, settings }: UpdatePlan,
   seed: number,
-): AsyncGenerator<readonly TrainingSequence[]> {
-  if (!pairScorer) {
-    yield* splitEvenly(Random.fromSeed(seed).shuffle(sequences), miniBatch);
+): AsyncGenerator<MiniBatch> {
+  const random = Random.fromSeed(seed);
+  if (scorer && paired) {
+    const pairs = shuffledPairs(sequences, seed);
+    for (const part of splitEvenly(pairs, Math.max(1, Math.floor(miniBatch / 2)))) {
+      yield { batch: await withPartners(scorer, part, settings.temperature) };
+    }
     return;
   }
-  const pairs = shuffledPairs(sequences, seed);
-  for (const part of splitEvenly(pairs, Math.max(1, Math.floor(miniBatch / 2)))) {
-    yield await withPartners(pairScorer, part, settings.temperature);
+  for (const batch of splitEvenly(random.shuffle(sequences), miniBatch)) {
+    yield scorer && policyLoss(settings.loss.policy).selects
+      ? await withSelection(scorer, batch, settings, random)
+      : { batch };
   }
+}
+
+/** Sequences with the tokens that the loss treats apart, chosen by their log-probabilities under the weights as they are. */
+async function withSelection(
+  scorer: Pick<Policy, 'score'>,
+  batch: readonly TrainingSequence[],
+  { loss, temperature }: UpdateSettings,
+  random: Random,
+): Promise<MiniBatch> {
+  const trained = batch.filter(({ weight }) => weight !== 0);
+  const scores = await scoreSequences(scorer, trained, temperature);
+  const { selected, metrics } = selectByCovariance(
+    trained.map((sequence, i) => ({
+      lossMask: sequence.lossMask,
+      advantages: sequence.advantages,
+      logProbs: scores[i].logProbs,
+      oldLogProbs: ratioDenominator(sequence, loss),
+    })),
+    loss,
+    items => random.shuffle(items),
+  );
+  return {
+    batch: trained.map((sequence, i) => ({ ...sequence, selected: selected[i] })),
+    selection: metrics,
+  };
 }
 
 /** A sequence as a line of JSON, its arrays as lists; numbers that are not finite as texts. */

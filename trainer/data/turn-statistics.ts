@@ -1,0 +1,64 @@
+import { mean, populationStd } from '../algorithms/statistics.ts';
+import type { Metrics } from './metrics.ts';
+
+/** A sequence with its advantages. */
+export interface TurnAdvantages {
+  readonly lossMask: ArrayLike<number>;
+  readonly advantages: ArrayLike<number>;
+  /** Position of each turn's last sampled token, ascending. */
+  readonly turnEnds: readonly number[];
+}
+
+/**
+ * `critic/advantages/{std,zero_frac}` over the trained tokens, and whether advantages depend on how many turns an episode plays: `critic/advantages/last_turn` and `other_turns`, means over turns (a
+ * turn counts with the mean over its tokens), and `critic/advantages/turns_correlation` of an episode's mean advantage with its number of
+ * turns. What has no value is absent: the correlation of episodes that are all alike, other turns where there are none.
+ */
+export function turnStatistics(sequences: readonly TurnAdvantages[]): Metrics {
+  const last: number[] = [];
+  const other: number[] = [];
+  const episodes: { turns: number; advantage: number }[] = [];
+  for (const { lossMask, advantages, turnEnds } of sequences) {
+    const turns = turnEnds.map((end, k) => {
+      let [sum, count] = [0, 0];
+      for (let t = k === 0 ? 0 : turnEnds[k - 1] + 1; t <= end; t++) {
+        if (!lossMask[t]) continue;
+        sum += advantages[t];
+        count++;
+      }
+      return sum / Math.max(1, count);
+    });
+    if (turns.length === 0) continue;
+    other.push(...turns.slice(0, -1));
+    last.push(turns.at(-1)!);
+    episodes.push({ turns: turns.length, advantage: mean(turns) });
+  }
+  const correlation = pearson(episodes);
+  const tokens = sequences.flatMap(({ lossMask, advantages }) =>
+    Array.from(advantages).filter((_, t) => lossMask[t]),
+  );
+  const zeros = tokens.filter(value => value === 0).length;
+  return {
+    ...(tokens.length > 0
+      ? {
+          'critic/advantages/std': populationStd(tokens),
+          'critic/advantages/zero_frac': zeros / tokens.length,
+        }
+      : {}),
+    ...(last.length > 0 ? { 'critic/advantages/last_turn': mean(last) } : {}),
+    ...(other.length > 0 ? { 'critic/advantages/other_turns': mean(other) } : {}),
+    ...(Number.isFinite(correlation) ? { 'critic/advantages/turns_correlation': correlation } : {}),
+  };
+}
+
+/** NaN where one of the two does not vary. */
+function pearson(pairs: readonly { readonly turns: number; readonly advantage: number }[]): number {
+  const [turns, advantage] = [mean(pairs.map(pair => pair.turns)), mean(pairs.map(pair => pair.advantage))];
+  let [product, a, b] = [0, 0, 0];
+  for (const pair of pairs) {
+    product += (pair.turns - turns) * (pair.advantage - advantage);
+    a += (pair.turns - turns) ** 2;
+    b += (pair.advantage - advantage) ** 2;
+  }
+  return product / Math.sqrt(a * b);
+}
