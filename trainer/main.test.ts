@@ -26,7 +26,19 @@ t.test('help names the commands there are', async t => {
   t.equal(status, 0);
   t.same(
     [...out.matchAll(/^ {2}(\w+) .*(?:\[|<).*$/gm)].map(match => match[1]),
-    ['init', 'train', 'demonstrations', 'sft', 'push', 'serve', 'sweep', 'dashboard', 'evaluate', 'diagnose', 'help'],
+    [
+      'init',
+      'train',
+      'demonstrations',
+      'sft',
+      'push',
+      'serve',
+      'sweep',
+      'dashboard',
+      'evaluate',
+      'diagnose',
+      'help',
+    ],
   );
 });
 
