@@ -344,6 +344,12 @@ def test_what_cannot_be_served_is_named(start: Callable[..., Service], target: s
     assert code == 1 and said in text and "Traceback" not in text.split("ragen-env: ")[-1]
 
 
+@pytest.mark.parametrize("option,value", [("--workers", "-1"), ("--timeout", "0"), ("--port", "99999")])
+def test_settings_out_of_range_are_named(start: Callable[..., Service], option: str, value: str) -> None:
+    code, said = start(HOSTILE, option, value).stop()
+    assert code == 1 and f"{option[2:]}" in said and f"got {value}" in said
+
+
 def test_a_port_that_is_taken_is_named(start: Callable[..., Service]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

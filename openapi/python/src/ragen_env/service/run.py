@@ -24,6 +24,7 @@ from .sessions import Sessions
 from .worlds import UnusableWorld, WorldFault, WorldSource
 
 DEFAULT_PORT = 9001
+_MAX_PORT = 65_535
 _VERSION = re.compile(r"-v\d+$")
 #: Longer than the environment server keeps an idle connection, so that none is closed under a request.
 _KEEP_ALIVE_S = 75
@@ -79,6 +80,14 @@ def serve(
     Raises:
         ServiceError: the environment, the port or the registration was refused.
     """
+    for name, value, least in (("workers", workers, 0), ("max_steps", max_steps, 1), ("max_sessions", max_sessions, 1)):
+        if value is not None and value < least:
+            raise ServiceError(f"{name} must be at least {least}, got {value}")
+    for name, duration in (("timeout_s", timeout_s), ("idle_s", idle_s)):
+        if not duration > 0:
+            raise ServiceError(f"{name} must be above 0, got {duration:g}")
+    if not 0 <= port <= _MAX_PORT:
+        raise ServiceError(f"port must be from 0 to {_MAX_PORT}, got {port}")
     source = WorldSource(make, dict(kwargs or {}), actions, example_actions)
     listening = _listening(host, port)
     try:
