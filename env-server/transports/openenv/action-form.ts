@@ -31,7 +31,9 @@ export function actionForm(variant: Variant): ActionForm {
   const known = forms.get(variant);
   if (known) return known;
   const schema = jsonSchema(variant.environment.spec.actionSpace);
-  const form = schema.type === 'object' ? ownFields(schema) : oneField(schema, variant);
+  // OpenEnv's clients take a schema with the title `Action` for that of a server with MCP tools alone.
+  const title = `${variant.environment.spec.title} action`;
+  const form = schema.type === 'object' ? ownFields(title, schema) : oneField(title, schema, variant);
   forms.set(variant, form);
   return form;
 }
@@ -42,14 +44,14 @@ const METADATA_SCHEMA: JsonObject = {
   additionalProperties: true,
 };
 
-function ownFields(schema: JsonObject): ActionForm {
+function ownFields(title: string, schema: JsonObject): ActionForm {
   const properties = (schema.properties ?? {}) as JsonObject;
   if (Object.hasOwn(properties, METADATA)) {
-    return { schema: { title: 'Action', ...schema }, wrapped: false, read: fields => fields };
+    return { schema: { title, ...schema }, wrapped: false, read: fields => fields };
   }
   return {
     schema: {
-      title: 'Action',
+      title,
       ...schema,
       properties: { ...properties, [METADATA]: METADATA_SCHEMA },
     },
@@ -60,12 +62,12 @@ function ownFields(schema: JsonObject): ActionForm {
   };
 }
 
-function oneField(schema: JsonObject, { environment, config }: Variant): ActionForm {
+function oneField(title: string, schema: JsonObject, { environment, config }: Variant): ActionForm {
   const { actionFormat, actions } = environment.describe(config);
   const description = actionFormat ?? (actions && `One of ${actions.join(', ')}.`);
   return {
     schema: {
-      title: 'Action',
+      title,
       type: 'object',
       required: [ACTION],
       properties: {

@@ -299,6 +299,7 @@ t.test('the schema of an action says how it is written', async t => {
   const actionOf = async (envId: string) =>
     (await app.ask('GET', `/compat/openenv/${encodeURIComponent(envId)}/schema`)).body.action;
   t.match(await actionOf('test/Counter-v0'), {
+    title: 'test/Counter-v0 action', // `Action` alone would make verifiers expect MCP tools only
     required: ['action'],
     properties: {
       action: { anyOf: [{ type: 'integer' }, { enum: ['add', 'draw'] }], description: 'One of add, draw.' },
@@ -323,6 +324,7 @@ t.test('the schema of an action says how it is written', async t => {
     });
   t.equal((await register('me/Move-v0', { x: { type: 'number' } })).status, 201);
   t.match(await actionOf('me/Move-v0'), {
+    title: 'Move action',
     required: ['x'],
     properties: { x: { type: 'number' }, metadata: { type: 'object' } },
   });
