@@ -319,13 +319,30 @@ def test_sessions_expire_and_have_a_bound(start: Callable[..., Service]) -> None
 
 
 @pytest.mark.parametrize("arguments", [[], ["--workers", "2"]], ids=["threads", "workers"])
-def test_an_interrupt_ends_the_service_at_once(start: Callable[..., Service], arguments: list[str]) -> None:
-    service = start(HOSTILE, *arguments)
+def test_an_interrupt_ends_the_service_though_an_environment_hangs(
+    start: Callable[..., Service], arguments: list[str]
+) -> None:
+    service = start(HOSTILE, "--timeout", "600", *arguments)
     service.reset("open")
+    service.reset("hung")
+    with pytest.raises(httpx.ReadTimeout):
+        service.http.post("/step", json={"session_id": "hung", "action": "sleep 3600"}, timeout=0.5)
     began = time.monotonic()
     code, said = service.stop()
-    assert (code, time.monotonic() - began < 8) == (0, True), said
+    assert (code, time.monotonic() - began < 12) == (0, True), said
     assert "Traceback" not in said
+
+
+def test_an_interrupt_while_the_environment_is_tried_ends_the_program(tmp_path: Path) -> None:
+    (tmp_path / "slow_world.py").write_text(
+        "import time\n\nclass Slow:\n    def __init__(self):\n        print('making', flush=True); time.sleep(600)\n"
+    )
+    command = [sys.executable, "-m", "ragen_env.cli", "serve", "slow_world:Slow", "--port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "making\n"
+        program.send_signal(signal.SIGINT)
+        assert (program.communicate(timeout=15)[0], program.returncode) == ("", 0)
 
 
 @pytest.mark.parametrize(
@@ -342,6 +359,42 @@ def test_what_cannot_be_served_is_named(start: Callable[..., Service], target: s
     service = start(target)
     code, text = service.stop()
     assert code == 1 and said in text and "Traceback" not in text.split("ragen-env: ")[-1]
+
+
+PROGRAM = """
+import sys, ragen_env
+from hostile_world import Hostile
+
+if __name__ == "__main__":
+    make = Hostile if sys.argv[1] == "class" else lambda: Hostile()
+    try:
+        ragen_env.serve(make, port=0, workers=int(sys.argv[2]), on_ready=lambda url: print("ready", url, flush=True))
+    except ragen_env.service.ServiceError as error:
+        print("refused", error, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "made,workers,said",
+    [("class", "0", "ready http://127.0.0.1:"), ("lambda", "0", "ready"), ("class", "1", "ready"), ("lambda", "1", "refused")],
+)
+def test_a_program_serves_its_environment(tmp_path: Path, made: str, workers: str, said: str) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, str(tmp_path / "program.py"), made, workers]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as program:
+        assert program.stdout is not None
+        try:
+            line = next(line for line in program.stdout if line.startswith(("ready", "refused")))
+            assert line.startswith(said)
+            if said == "refused":
+                assert "a class or function at the top level of a module" in line
+            else:
+                url = line.split()[1]
+                assert httpx.post(f"{url}/reset", json={"session_id": "s", "seed": 5}).json()["observation"] == "seed 5"
+        finally:
+            program.send_signal(signal.SIGINT)
+            program.wait(timeout=15)
 
 
 @pytest.mark.parametrize("option,value", [("--workers", "-1"), ("--timeout", "0"), ("--port", "99999")])

@@ -66,6 +66,8 @@ def _answering(handler: Callable[[dict[str, Any]], Awaitable[Reply]]) -> Callabl
             reply = await handler(await _body(request))
         except BadRequest as error:
             reply = refusal(400, str(error))
+        except asyncio.CancelledError:
+            reply = refusal(503, "the service is ending")
         return Response(reply.body, reply.status, media_type="application/json")
 
     return answer

@@ -9,7 +9,7 @@ import pickle
 import queue
 import signal
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from multiprocessing.connection import Connection
 
 from .episodes import Call, Episodes, Reply, detail_of, refusal
@@ -25,6 +25,12 @@ _STOP_S = 2.0
 
 class Full(Exception):
     """No lane can be had; the message says why."""
+
+
+def _settle(future: Future[Reply], reply: Reply) -> None:
+    """Answers a call, unless the service ended while it ran."""
+    with contextlib.suppress(InvalidStateError):
+        future.set_result(reply)
 
 
 class ThreadLane:
@@ -46,8 +52,7 @@ class ThreadLane:
             call, future = job
             if future.set_running_or_notify_cancel():
                 reply = episodes.carry_out(call)
-                with contextlib.suppress(Exception):
-                    future.set_result(reply)
+                _settle(future, reply)
         episodes.close()
 
     async def call(self, call: Call) -> Reply:
@@ -114,7 +119,7 @@ class ProcessLane:
         self._calls: queue.SimpleQueue[tuple[Call | None, Future[Reply]]] = queue.SimpleQueue()
         context = multiprocessing.get_context("spawn")
         self._connection, child = context.Pipe()
-        self._process = context.Process(target=_work, args=(child, source), name=self._name, daemon=True)
+        self._process = context.Process(target=_work, args=(child, source), name=self._name)
         self._process.start()
         child.close()
         self._ready: Future[Reply] = Future()
@@ -135,7 +140,9 @@ class ProcessLane:
         self._calls.put((None, Future()))
 
     def join(self, timeout_s: float) -> None:
+        """Waits for the process to end, and ends it where it does not."""
         self._driver.join(timeout_s)
+        self._process.kill()
 
     def _drive(self) -> None:
         ready = self._received(_START_S, "its start")
@@ -147,15 +154,15 @@ class ProcessLane:
             if call is None:
                 break
             if self.lost is not None:
-                future.set_result(refusal(410, self.lost, over=True))
+                _settle(future, refusal(410, self.lost, over=True))
                 continue
             try:
                 self._connection.send(call)
             except (OSError, ValueError):
                 self.lost = f"{self._name} ended{self._exit()}"
-                future.set_result(refusal(410, self.lost, over=True))
+                _settle(future, refusal(410, self.lost, over=True))
                 continue
-            future.set_result(self._received(self._timeout_s, f"the environment's {call.op}"))
+            _settle(future, self._received(self._timeout_s, f"the environment's {call.op}"))
         self._connection.close()
         self._process.join(_STOP_S)
         self._process.kill()
@@ -192,6 +199,13 @@ class Processes:
 
     async def start(self) -> None:
         """Raises UnusableWorld where a worker does not come up."""
+        try:
+            pickle.dumps(self._source)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise UnusableWorld(
+                f"{self._source.name} cannot be sent to a worker ({error}): give a class or function at the top level of a "
+                "module and plain arguments, or leave workers out"
+            ) from None
         self._fill()
         for reply in await asyncio.gather(*(lane.started() for lane in self._lanes)):
             if reply.status != 200:

@@ -99,7 +99,10 @@ def serve(
         registration = None
         if register is not None:
             registration = Registration(register, token, env_id or default_id(derived.name), derived.definition, replace)
-        asyncio.run(_run(listening, sessions, lanes, derived, own, registration, on_ready))
+        try:
+            asyncio.run(_run(listening, sessions, lanes, derived, own, registration, on_ready))
+        finally:
+            lanes.stop()
     except (UnusableWorld, WorldFault) as error:
         raise ServiceError(str(error)) from error
     finally:

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -110,6 +111,8 @@ class faults_of:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
         if error is None or isinstance(error, (UnusableWorld, WorldFault, GeneratorExit)):
+            return
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             return
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if len(frames) > 1 else ""
