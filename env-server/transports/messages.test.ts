@@ -76,6 +76,8 @@ t.test('clumsy requests are told what was wrong, where, and what would be right'
       422,
       /wrappers\/0: unknown key "k0"; known are name, options/,
     ],
+    [step, '{"action": 1e999}', 422, /\/action is Infinity, not a finite number/],
+    [`/v1/sessions/${'a'.repeat(9000)}`, '', 400, /is not a valid url component|a{250}…$/],
     [step, 'Up', 400, /"Up" is not valid JSON/],
     [step, '"Up"', 422, /such as {"action": …}, got a string/],
     [`${step}?`, '"Up"', 422, /such as {"action": …}, got a string/],

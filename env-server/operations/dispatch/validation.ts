@@ -95,13 +95,26 @@ function inputProperties(operation: Operation, transport: 'rest' | 'frame'): TPr
 
 /** @throws Problem `invalid_request` for what is nested too deep, no finite number or no Unicode text */
 function refuseOutOfBounds(operation: string, key: string, value: unknown): void {
-  if (typeof value === 'string' ? value.isWellFormed() : typeof value !== 'object' || value === null) return;
+  if (isPlain(value)) return;
   const fault = faultOf(value, INPUT_LIMITS);
   if (!fault) return;
   const pointer = `/${key}${fault.pointer}`;
   throw new Problem('invalid_request', `${operation}: ${pointer} ${fault.message}`, {
     violations: [{ pointer, detail: fault.message }],
   });
+}
+
+/** Whether a value is a plain one within the bounds; those that hold others are to be looked into. */
+function isPlain(value: unknown): boolean {
+  switch (typeof value) {
+    case 'string':
+      return value.isWellFormed();
+    // JSON has 1e999 and MessagePack has NaN, which the journal could not keep.
+    case 'number':
+      return Number.isFinite(value);
+    default:
+      return typeof value !== 'object' || value === null;
+  }
 }
 
 function violationsOf(

@@ -14,6 +14,8 @@ export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
 /** What curl -d sends unless it is told. */
 const FORM = 'application/x-www-form-urlencoded';
 
+/** Characters of an address that are repeated. */
+const MAX_SHOWN_LENGTH = 300;
 const HEADER_OVERFLOW = 'HPE_HEADER_OVERFLOW';
 const REQUEST_TIMEOUT = 'ERR_HTTP_REQUEST_TIMEOUT';
 
@@ -112,7 +114,7 @@ export class ProblemHandler {
 function explained(error: unknown, { headers, routeOptions, url }: FastifyRequest): unknown {
   const { code, expose } = error as { readonly code?: unknown; readonly expose?: unknown };
   // @fastify/send, for paths that lead out of a folder or name no file.
-  if (expose === true) return new Problem('not_found', `there is no file at ${url}`);
+  if (expose === true) return new Problem('not_found', `there is no file at ${shortened(url)}`);
   switch (code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE': {
       const { 'content-length': length } = headers;
@@ -149,10 +151,15 @@ function toProblem(error: unknown): Problem {
     const code = FASTIFY_CODES[error.code];
     if (code) return new Problem(code, error.message);
     if (typeof error.statusCode === 'number' && error.statusCode < 500) {
-      return new Problem('bad_request', error.message);
+      return new Problem('bad_request', shortened(error.message));
     }
   }
   return problemOf(error);
+}
+
+/** An address, or a message that repeats it, up to a length. */
+export function shortened(message: string): string {
+  return message.length > MAX_SHOWN_LENGTH ? `${message.slice(0, MAX_SHOWN_LENGTH)}…` : message;
 }
 
 function newTraceId(): string {

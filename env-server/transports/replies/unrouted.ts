@@ -1,9 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { Problem } from '../../problems.ts';
-import type { ProblemHandler } from './problem-handler.ts';
-
-/** Characters of an address that are repeated. */
-const MAX_SHOWN_LENGTH = 300;
+import { type ProblemHandler, shortened } from './problem-handler.ts';
 
 interface Route {
   readonly method: string;
@@ -51,10 +48,6 @@ function withEncodedSlash(route: Route, method: string, path: readonly string[])
   if (at < 0 || route.method !== method || !path[at] || !path[at + 1]) return undefined;
   const joined = path.toSpliced(at, 2, `${path[at]}%2F${path[at + 1]}`);
   return fits(route, joined) ? shortened(joined.join('/')) : undefined;
-}
-
-function shortened(url: string): string {
-  return url.length > MAX_SHOWN_LENGTH ? `${url.slice(0, MAX_SHOWN_LENGTH)}…` : url;
 }
 
 /** `:name` stands for any one segment, `:name(…)` for one of that form, `*` for the rest of the path. */
