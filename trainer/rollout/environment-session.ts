@@ -17,6 +17,8 @@ export const LOST_CODES: ReadonlySet<string> = new Set([
   'session_lost',
   'session_rolled_back',
   'wrong_step',
+  // The environment failed in a step before: a service that did not answer.
+  'episode_over',
 ]);
 
 /** What opens a session, and opens it again the same. */

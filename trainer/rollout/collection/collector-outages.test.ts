@@ -1,13 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
+import { localNetwork, testService } from '../../../env-server/custom/remote/service.test-data.ts';
+import { webhookEnvironment } from '../../../env-server/custom/remote/webhook.ts';
 import type { WaitEvent } from '../../client/availability.ts';
 import { openServers } from '../../client/servers.ts';
 import type { Agent } from '../agents/agent.ts';
+import { describeTags } from '../described-tag.ts';
 import type { Episode } from '../episode.ts';
 import { serve } from '../server.test-data.ts';
 import { serverProcess } from '../server-process.test-data.ts';
-import type { GroupPlan } from '../tag.ts';
-import { alike, collectorOf, MIXTURE, play, random } from './collector.test-data.ts';
+import { type GroupPlan, planGroups } from '../tag.ts';
+import { alike, collectorOf, MIXTURE, play, RESPONSE, random, TAGS } from './collector.test-data.ts';
+import { Collector } from './collector.ts';
 
 /** Calls `disturb` at the given turn of the collection. */
 function disturbing(at: number, disturb: () => void): Agent {
@@ -52,6 +56,45 @@ t.test('the only server is killed and comes back: the same episodes, each once; 
     { name: 'ServerUnavailable', server: process.url },
     'the collection ends with its name',
   );
+});
+
+t.test('an episode that fails because its service did is played again, and costs no run', async t => {
+  const failed = new Set<unknown>();
+  const service = await testService(t, ({ path, body }) => {
+    // The first session of each level loses its second step.
+    if (path === '/reset') return { body: { observation: `Level ${body.seed}.`, info: { success: false } } };
+    if (path === '/close') return { body: {} };
+    const { session_id: session, step } = body as { readonly [key: string]: unknown };
+    if (step === 2 && failed.size < 3) return failed.add(session) && { status: 500, body: { detail: 'oh' } };
+    return { body: { observation: `Step ${step}.`, reward: 1, terminated: step === 3 } };
+  });
+  const environment = webhookEnvironment(
+    'Failing-v0',
+    {
+      kind: 'remote',
+      protocol: 'webhook',
+      url: service.url,
+      title: 'Failing',
+      instruction: 'Go.',
+      action_space: { type: 'Discrete', names: ['Go'] },
+      example_action: 'Go',
+    },
+    localNetwork(t),
+  );
+  const servers = await serve(t, { retry: { baseMs: 1, maxDelayMs: 10 } }, [environment]);
+  const tag = { ...TAGS[0], name: 'Failing', environmentId: 'Failing-v0', maxActionsPerTurn: 1 };
+  const described = await describeTags(servers, [tag]);
+  const response = { ...RESPONSE, think: false };
+  const collector = new Collector({ servers, tags: described, prompt: 'chat', response, concurrency: 4 });
+  const plans = planGroups({ tags: [{ tag: 'Failing', groups: 4 }], groupSize: 1, firstSeed: 1 });
+  const { episodes, dropped, metrics } = await play(collector, random, plans);
+  t.equal(failed.size, 3);
+  t.same([episodes.length, dropped.length], [4, 0]);
+  t.same(
+    episodes.map(({ turns }) => turns.length),
+    [3, 3, 3, 3],
+  );
+  t.equal(metrics['rollouter/replayed_episodes'], 3);
 });
 
 t.test('a server that is gone for good: its episodes go on elsewhere', async t => {
