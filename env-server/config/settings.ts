@@ -2,6 +2,7 @@ import { LOG_LEVELS, type LogLevel } from '../../shared/log.ts';
 import type { RegistrationLimits } from '../custom/registrations/registration-limits.ts';
 import type { GuardSettings } from '../custom/remote/guard.ts';
 import { DEEPCODER_DEFAULTS } from '../environments/deepcoder/variables.ts';
+import { DEFAULT_LEAN_MEMORY_MB } from '../environments/lean/variables.ts';
 import type { SessionLimits } from '../sessions/limits/admission.ts';
 import { MAX_PROCESSES } from '../sessions/placement.ts';
 import { DURABILITIES, type Durability } from '../sessions/storage/durability.ts';
@@ -51,6 +52,8 @@ export interface EnvironmentSettings {
   readonly retrieverHosts: string;
   readonly leanHosts: string;
   readonly leanApiKey: string;
+  readonly lean: string;
+  readonly leanMemoryMb: number;
   readonly leanRepl: string;
   readonly leanReplDir: string;
   readonly deepcoderPython: string;
@@ -214,6 +217,8 @@ export const ENVIRONMENT_SETTINGS: Declarations<EnvironmentSettings> = {
     help: 'hosts of Kimina servers that Lean may ask, separated by commas; none unless listed',
   },
   leanApiKey: { default: '', help: 'key for the Kimina server; better given as a variable than as a flag' },
+  lean: { default: '', help: 'path of lean; without it the one on PATH or in ~/.elan is taken' },
+  leanMemoryMb: count(DEFAULT_LEAN_MEMORY_MB, 'memory of one check by lean, in MiB'),
   leanRepl: { default: '', help: 'command that starts the Lean REPL, e.g. "lake env repl"' },
   leanReplDir: { default: '', help: 'folder in which the Lean REPL is started' },
   deepcoderPython: { default: '', help: 'Python that runs programs of DeepCoder; python3 without it' },

@@ -10,10 +10,11 @@ import { BUILT_IN } from './registry.ts';
 
 t.teardown(stopSandboxes);
 
-const SEEDS = [0, 1, 2, 3];
+const SEEDS = [0, 1, 2];
 /** Where chance pays. */
 const CHANCES = Array.from({ length: 64 }, (_, seed) => seed);
-const MAX_STEPS = 400;
+const MAX_STEPS = 100;
+const MORE_STEPS: { readonly [id: string]: number } = { 'Game2048-v0': 400, 'Sudoku-v0': 200 };
 /** Levels that the players of this test come to the end of. */
 const CONFIGS: { readonly [id: string]: JsonObject } = {
   'Game2048-v0': { preset: 'small' },
@@ -52,7 +53,8 @@ async function play(environment: AnyEnvironment, seed: number, choose: Chooser):
   let state = first;
   let returned = 0;
   let success = false;
-  for (let step = 0; step < MAX_STEPS; step++) {
+  const most = MORE_STEPS[environment.spec.id] ?? MAX_STEPS;
+  for (let step = 0; step < most; step++) {
     const action = await choose(state, step, own);
     if (action === undefined) break;
     const result = await environment.step(state, action, rng);
@@ -93,7 +95,10 @@ async function wanderers(environment: AnyEnvironment, seed: number): Promise<Cho
   const { state } = await begin(environment, seed);
   const actions = actionsOf(environment, state, Random.fromSeed(seed));
   const random = environment.references?.random;
-  const turns = actions.slice(0, MAX_ACTIONS).flatMap((a, i) => actions.slice(i + 1, i + 3).map(b => [a, b]));
+  const isLong = environment.spec.maxEpisodeSteps !== 1;
+  const turns = (isLong ? actions.slice(0, MAX_ACTIONS) : []).flatMap((a, i) =>
+    actions.slice(i + 1, i + 3).map(b => [a, b]),
+  );
   return [
     ...actions.map(
       (action): Chooser =>
@@ -129,7 +134,8 @@ async function successes(environment: AnyEnvironment): Promise<number[]> {
 /** The most that an episode without success returned. */
 async function bestWithoutSuccess(environment: AnyEnvironment): Promise<number> {
   let best = Number.NEGATIVE_INFINITY;
-  for (const seed of SEEDS) {
+  // A program takes a process for each of its tests.
+  for (const seed of environment.spec.id === deepCoder.spec.id ? SEEDS.slice(0, 1) : SEEDS) {
     for (const choose of await wanderers(environment, seed)) {
       const { success, returned } = await play(environment, seed, choose);
       if (!success) best = Math.max(best, returned);

@@ -109,3 +109,19 @@ export function verdictOf(
     return { status: 'rejected', messages: ['sorry is no proof'] };
   return { status: errors.length > 0 ? 'accepted' : 'proved', messages: texts };
 }
+
+/** The verdict on a text that ends with {@link axiomsCommand}: what Lean says after the tactics is about the axioms. */
+export function verdictOfText(
+  theorem: Theorem,
+  tactics: readonly string[],
+  messages: readonly LeanMessage[],
+): Verdict {
+  const lastLine = sourceOf(theorem, tactics).trimEnd().split('\n').length;
+  const isLater = ({ pos }: LeanMessage) => (pos?.line ?? 0) > lastLine;
+  const verdict = verdictOf(
+    theorem,
+    messages.filter(message => !isLater(message)),
+    [],
+  );
+  return verdict.status === 'proved' ? verdictOnAxioms(verdict, messages.filter(isLater)) : verdict;
+}

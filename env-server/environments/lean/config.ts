@@ -1,7 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { dataFile, indexOption } from '../core/datasets/question.ts';
 import { splitSchema } from '../core/splits.ts';
-import { AUTOMATION } from './imitation/tactics.ts';
 import { TOPICS } from './theorems.ts';
 
 export const MAX_STEPS = 100;
@@ -9,11 +8,18 @@ export const MAX_STEPS = 100;
 export const configSchema = Type.Object(
   {
     backend: Type.Union(
-      [Type.Literal('imitation'), Type.Literal('kimina'), Type.Literal('repl'), Type.Literal('builtin')],
+      [
+        Type.Literal('auto'),
+        Type.Literal('lean'),
+        Type.Literal('kimina'),
+        Type.Literal('repl'),
+        Type.Literal('builtin'),
+        Type.Literal('imitation'),
+      ],
       {
-        default: 'imitation',
+        default: 'auto',
         description:
-          'Who checks proofs: an imitation of part of Lean, whose rewards can differ from Lean’s, a Kimina Lean server, or a local Lean REPL process. `builtin` is the former name of the imitation.',
+          'Who checks proofs: `lean` on the server’s machine, a Kimina Lean server, a local Lean REPL process, or the built-in checker, which knows propositional logic only. `auto` takes Lean where it is installed, else the built-in checker. `imitation` is a former name of that.',
       },
     ),
     server_url: Type.Optional(
@@ -27,13 +33,16 @@ export const configSchema = Type.Object(
     }),
     topic: Type.Union(
       TOPICS.map(topic => Type.Literal(topic)),
-      { default: 'mixed', description: 'What the generated theorems are about.' },
+      {
+        default: 'logic',
+        description: 'What the generated theorems are about; all but logic needs Lean.',
+      },
     ),
     automation: Type.Union(
-      AUTOMATION.map(level => Type.Literal(level)),
+      (['none', 'arithmetic', 'all'] as const).map(level => Type.Literal(level)),
       {
-        default: 'arithmetic',
-        description: 'Deciding tactics of the imitation: none, those for arithmetic, or tauto as well.',
+        default: 'none',
+        description: 'Has no effect any more: the built-in checker has no deciding tactics.',
       },
     ),
     split: splitSchema,
@@ -67,7 +76,4 @@ export const optionsSchema = Type.Object(
 
 export type LeanConfig = Static<typeof configSchema>;
 
-/** Whether Lean itself has no part in it. */
-export const isImitation = (backend: LeanConfig['backend']): boolean =>
-  backend === 'imitation' || backend === 'builtin';
 export type LeanOptions = Static<typeof optionsSchema>;

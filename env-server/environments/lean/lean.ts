@@ -12,11 +12,12 @@ import {
 import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, choice, dict, list } from '../core/spaces.ts';
 import type { Backend, Theorem, Verdict } from './backend.ts';
-import { isImitation, type LeanConfig, type LeanOptions } from './config.ts';
-import { imitationBackend } from './imitation/imitation.ts';
-import { LeanError } from './imitation/parser.ts';
-import { readStatement, showGoal } from './imitation/statement.ts';
+import { builtinBackend } from './builtin/builtin.ts';
+import { LeanError } from './builtin/parser.ts';
+import { readStatement, showGoal } from './builtin/statement.ts';
+import type { LeanConfig, LeanOptions } from './config.ts';
 import { kiminaBackend } from './kimina.ts';
+import { findLean, processBackend } from './process.ts';
 import { replBackend } from './repl.ts';
 import {
   CHARSET,
@@ -32,6 +33,9 @@ import { drawTheorem, openStatement, readTheorem } from './theorems.ts';
 const MAX_TACTICS = 200;
 const SHOWN_CHARS = 1500;
 
+/** Who checks proofs; `imitation` in sessions that an earlier version stored. */
+type Checker = 'lean' | 'kimina' | 'repl' | 'builtin';
+
 export type LeanState = {
   readonly theorem: {
     readonly name: string;
@@ -41,10 +45,9 @@ export type LeanState = {
     readonly proof: readonly string[];
   };
   readonly checker: {
-    readonly backend: LeanConfig['backend'];
+    readonly backend: Checker | 'imitation';
     readonly server_url: string;
     readonly timeout_ms: number;
-    readonly automation: LeanConfig['automation'];
   };
   /** Accepted tactics. */
   readonly tactics: readonly string[];
@@ -60,12 +63,12 @@ export type LeanState = {
 
 const SHARED = {
   describe: ({ backend }: LeanConfig) => ({
-    instruction: `Prove the theorem in Lean 4, one tactic at a time. Accepted tactics are kept, rejected ones are not.${isImitation(backend) ? ' Only propositional logic and simple arithmetic are needed.' : ''}`,
+    instruction: `Prove the theorem in Lean 4, one tactic at a time. Accepted tactics are kept, rejected ones are not.${isBuiltin(backend) ? ` ${BUILTIN_NOTE}` : ''}`,
     actionFormat: 'one tactic, e.g. intro h',
   }),
 
   observationSpaces({ backend, data }: LeanConfig): ObservationSpaces {
-    const of = words([data, isImitation(backend) ? undefined : backend], CHARSET);
+    const of = words([data, isBuiltin(backend) ? undefined : backend], CHARSET);
     const line = of(MAX_OBSERVATION_LENGTH);
     return {
       text: line,
@@ -81,17 +84,13 @@ const SHARED = {
           messages: list(line),
         }),
         goals: list(line),
+        checker: choice('lean', 'kimina', 'repl', 'builtin'),
       }),
     };
   },
 
-  checkConfig({ backend, server_url, timeout_ms, automation, topic, data }: LeanConfig): void {
-    if (isImitation(backend) && automation === 'none' && topic !== 'logic' && data === undefined) {
-      throw new InvalidConfig(
-        '/automation',
-        'theorems about arithmetic need its tactics; without them choose the topic logic',
-      );
-    }
+  checkConfig({ backend, server_url, timeout_ms, topic, data }: LeanConfig): void {
+    if (isBuiltin(backend) && topic !== 'logic' && data === undefined) throw needsLean(BUILTIN_NOTE);
     if (backend === 'kimina' && server_url === undefined) {
       throw new InvalidConfig('/server_url', 'the backend kimina needs the address of its server');
     }
@@ -103,13 +102,13 @@ const SHARED = {
   },
 
   async reset(config: LeanConfig, rng: Random, options: JsonObject): Promise<LeanState> {
-    const { backend, server_url = '', timeout_ms, automation, max_steps } = config;
+    const { server_url = '', timeout_ms, max_steps } = config;
+    const backend = await checkerOf(config);
     const theorem = await chooseTheorem(config, rng, options);
-    let goal = '';
-    if (isImitation(backend)) goal = openGoal(theorem, options);
+    const goal = backend === 'builtin' ? openGoal(theorem, options) : '';
     return {
       theorem: { ...theorem, header: theorem.header || config.header },
-      checker: { backend, server_url, timeout_ms, automation },
+      checker: { backend, server_url, timeout_ms },
       tactics: [],
       steps: 0,
       max_steps,
@@ -121,10 +120,12 @@ const SHARED = {
   observe(state: LeanState, format: ObservationFormat): Json {
     const { theorem, tactics, steps, max_steps, feedback } = state;
     const goals = goalsOf(state);
+    const checker = nameOf(state);
     const { name, informal, statement } = theorem;
     if (format === 'structured')
-      return { name, informal, statement, tactics, steps, max_steps, feedback, goals };
+      return { name, informal, statement, tactics, steps, max_steps, feedback, goals, checker };
     const lines = informal === '' ? [] : [`In words: ${informal}`];
+    if (checker === 'builtin') lines.push(BUILTIN_NOTE);
     lines.push(`Steps: ${steps} of ${max_steps}`, statement);
     lines.push(...tactics.map((tactic, index) => `${index + 1}. ${tactic}`));
     if (feedback.status !== 'start') lines.push(`The last tactic was ${STATUS_WORDS[feedback.status]}.`);
@@ -132,6 +133,13 @@ const SHARED = {
     const isOpen = feedback.status === 'rejected' || feedback.status === 'timeout';
     if (isOpen && goals.length > 0) lines.push('Left to prove:', ...goals.map(cut));
     return lines.join('\n');
+  },
+
+  async condition() {
+    const lean = await findLean();
+    return typeof lean === 'string'
+      ? { summary: `${BUILTIN_NOTE} ${lean}`, lean: '' }
+      : { summary: `proofs are checked by ${lean.program}`, lean: lean.program };
   },
 
   references: {
@@ -179,10 +187,10 @@ const COMMON = [
   'apply h',
   'exfalso',
   'contradiction',
-  'norm_num',
   'omega',
-  'ring',
-  'by_contra k',
+  'decide',
+  'grind',
+  'by_cases k : p',
   'cases h',
 ];
 
@@ -201,12 +209,36 @@ function step(
     : judge(rewards, state, tactic, verdict);
 }
 
+const BUILTIN_NOTE = 'The built-in checker knows propositional logic only.';
+
+function isBuiltin(backend: LeanConfig['backend']): boolean {
+  return backend === 'builtin' || backend === 'imitation';
+}
+
+const nameOf = ({ checker }: LeanState): Checker =>
+  checker.backend === 'imitation' ? 'builtin' : checker.backend;
+
+/** Who checks the proofs of an episode. @throws InvalidConfig where the theorems need Lean, and there is none */
+async function checkerOf({ backend, topic, data }: LeanConfig): Promise<Checker> {
+  if (isBuiltin(backend)) return 'builtin';
+  if (backend === 'kimina' || backend === 'repl') return backend;
+  const lean = await findLean();
+  if (typeof lean !== 'string') return 'lean';
+  if (backend === 'lean') throw new InvalidConfig('/backend', lean);
+  if (topic !== 'logic' && data === undefined) throw needsLean(lean);
+  return 'builtin';
+}
+
+function needsLean(why: string): InvalidConfig {
+  return new InvalidConfig('/topic', `theorems about arithmetic need Lean: ${why}`);
+}
+
 /** What is wrong with a tactic before it is tried; undefined when nothing is. */
 function refusal(tactic: string, { tactics, checker }: LeanState): string | undefined {
   if (tactic === '') return 'an empty tactic is not allowed';
   if (tactic.length > MAX_TACTIC_LENGTH) return `a tactic has at most ${MAX_TACTIC_LENGTH} characters`;
   if (tactics.length >= MAX_TACTICS) return `a proof has at most ${MAX_TACTICS} tactics`;
-  if (!isImitation(checker.backend) && FORBIDDEN.test(tactic))
+  if (!isBuiltin(checker.backend) && FORBIDDEN.test(tactic))
     return 'only tactics are allowed: no sorry, axioms or commands';
   return undefined;
 }
@@ -220,7 +252,7 @@ function openGoal(theorem: Theorem, options: LeanOptions): string {
     return showGoal(readStatement(theorem.statement));
   } catch (error) {
     if (!(error instanceof LeanError)) throw error;
-    const message = `the imitation of Lean does not understand ${theorem.statement}: ${error.message}`;
+    const message = `the built-in checker does not understand ${theorem.statement}: ${error.message}`;
     if (options.statement !== undefined) throw new InvalidOptions('/statement', message);
     throw new InvalidConfig('/backend', message);
   }
@@ -230,7 +262,9 @@ function backendOf({ checker }: LeanState): Backend {
   switch (checker.backend) {
     case 'imitation':
     case 'builtin':
-      return imitationBackend(checker.automation);
+      return builtinBackend;
+    case 'lean':
+      return processBackend(checker.timeout_ms);
     case 'kimina':
       return kiminaBackend(checker.server_url, checker.timeout_ms);
     case 'repl':
@@ -269,6 +303,7 @@ function judge(rewards: Rewards, state: LeanState, tactic: string, verdict: Verd
       action_is_effective: accepted,
       status,
       messages: verdict.messages.map(cut),
+      checker: nameOf(state),
     },
   };
 }
@@ -282,6 +317,7 @@ function over(state: LeanState): Transition<LeanState> {
     action_is_effective: false,
     status: 'over',
     messages: [],
+    checker: nameOf(state),
   };
   return { state, reward: 0, terminated: proved, truncated: !proved, info };
 }

@@ -2,11 +2,10 @@ import type { EnvironmentSpec } from '../core/environment.ts';
 import { charactersOf, LINES } from '../core/spaces.ts';
 import type { Verdict } from './backend.ts';
 import { configSchema, MAX_STEPS, optionsSchema } from './config.ts';
-import { TOPICS } from './theorems.ts';
 
 export const MAX_TACTIC_LENGTH = 2000;
 export const MAX_OBSERVATION_LENGTH = 1_000_000;
-/** What theorems and tactics of the imitation are written with. */
+/** What theorems and tactics of the built-in checker are written with. */
 export const CHARSET = charactersOf(LINES, 'ℕℤ∀∃∧∨¬→↔⊢≤≥≠×∣⟨⟩λ↦·←▸∎αβγ₁₂₃⁻¹²³…–’“”');
 
 export type Version = 0 | 1;
@@ -44,14 +43,16 @@ export function specOf(version: Version): EnvironmentSpec {
       '',
       `${RULES[version]} An accepted tactic is a valid action, any other is not.`,
       '',
-      'Without Lean, an imitation of a part of it checks proofs (`backend: imitation`, the default): an approximation for tests and first steps. It accepts less than Lean does, so rewards can differ from Lean’s; train and compare with `kimina` or `repl` when Lean’s verdicts matter. The imitation understands propositional logic and arithmetic over ℕ and ℤ with the tactics intro, exact, refine, apply, assumption, constructor, left, right, exfalso, contradiction, trivial, rcases, obtain, cases, have, by_contra, by_cases, rw, rfl, clear, norm_num, decide, ring, omega, linarith and (switched on) tauto. A Kimina Lean server or a local REPL checks all of Lean; a proof counts when it rests on nothing but the axioms of Lean’s own logic (`propext`, `Classical.choice`, `Quot.sound`). `info` has `status` and `messages`.',
+      '`lean` checks proofs where it is installed (`backend: auto`, the default): a process for each tactic, several at once, which reads its library and nothing else, reaches no network, and has a limit for time and memory. For Mathlib a REPL process or a Kimina Lean server is faster. A proof counts when it rests on nothing but the axioms of Lean’s own logic (`propext`, `Classical.choice`, `Quot.sound`).',
       '',
-      'Set by the operator: `RAGEN_LEAN_HOSTS` names the hosts of Kimina servers next to the loopback ones, `RAGEN_LEAN_API_KEY` their key; `RAGEN_LEAN_REPL` is the command that starts the REPL, `RAGEN_LEAN_REPL_DIR` its folder.',
+      'Without Lean, the built-in checker plays propositional logic only, with the tactics intro, exact, refine, apply, assumption, constructor, left, right, exfalso, contradiction, trivial, rcases, obtain, cases, have, by_contra, by_cases, rfl and clear. It accepts less than Lean does and nothing that is false. `info.checker` says who checked: lean, kimina, repl or builtin; `condition` of `GET /v1/envs/Lean-v1` says why Lean is not used. `info` also has `status` and `messages`.',
+      '',
+      'Set by the operator: `RAGEN_LEAN` is the path of `lean` (else the one on PATH or in `~/.elan`), `LEAN_PATH` the folders of further libraries, `RAGEN_LEAN_MEMORY_MB` the memory of a check; `RAGEN_LEAN_HOSTS` names the hosts of Kimina servers next to the loopback ones, `RAGEN_LEAN_API_KEY` their key; `RAGEN_LEAN_REPL` is the command that starts the REPL, `RAGEN_LEAN_REPL_DIR` its folder.',
     ].join('\n'),
     tags: ['theorem proving', 'mathematics', 'text'],
     configSchema,
     optionsSchema,
-    presets: Object.fromEntries(TOPICS.map(topic => [topic, { topic }])),
+    presets: { logic: { topic: 'logic' } },
     observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
     actionSpace: { type: 'Text', minLength: 1, maxLength: MAX_TACTIC_LENGTH, charset: CHARSET },
     observationFormats: ['text', 'structured'],

@@ -4,7 +4,10 @@ import { InvalidField, textField } from '../core/datasets/records.ts';
 import { isInSplit, type Split } from '../core/splits.ts';
 import { type Theorem, withoutProof } from './backend.ts';
 
-/** Theorems for the imitation, made from schemes; each comes with a proof. */
+/**
+ * Theorems made from schemes; each comes with a proof. Statements and proofs keep to what core Lean has, so that one text
+ * checks in Lean alone, with Mathlib and in the REPL.
+ */
 
 export const TOPICS = ['logic', 'arithmetic', 'mixed'] as const;
 export type Topic = (typeof TOPICS)[number];
@@ -100,32 +103,40 @@ const LOGIC: readonly Scheme[] = [
   ),
 ];
 
-/** Numbers m, n, k stand in the binders and goals. */
+/** Numbers m, n, k stand in the binders and goals. Only Lean itself checks these. */
 const ARITHMETIC: readonly ((m: number, n: number, k: number) => Scheme)[] = [
-  (m, n) => scheme('sum', '', `${m} + ${n} = ${m + n}`, 'norm_num'),
-  (m, n, k) => scheme('product', '', `${m} * ${n} + ${k} = ${m * n + k}`, 'norm_num'),
-  (m, n, k) => scheme('compare', '', `${m} * ${n} < ${m * n + k}`, 'norm_num'),
-  (m, n, k) => scheme('unequal', '', `${m} + ${n} ≠ ${m + n + k}`, 'norm_num'),
-  (m, n) => scheme('rest', '', `${m * n + 1} % ${n + 1} = ${(m * n + 1) % (n + 1)}`, 'norm_num'),
-  () => scheme('square', '(x y : ℤ)', '(x + y) ^ 2 = x ^ 2 + 2 * x * y + y ^ 2', 'ring'),
+  (m, n) => scheme('sum', '', `${m} + ${n} = ${m + n}`, 'decide'),
+  (m, n, k) => scheme('product', '', `${m} * ${n} + ${k} = ${m * n + k}`, 'decide'),
+  (m, n, k) => scheme('compare', '', `${m} * ${n} < ${m * n + k}`, 'decide'),
+  (m, n, k) => scheme('unequal', '', `${m} + ${n} ≠ ${m + n + k}`, 'decide'),
+  (m, n) => scheme('rest', '', `${m * n + 1} % ${n + 1} = ${(m * n + 1) % (n + 1)}`, 'decide'),
+  () => scheme('square', '(x y : Int)', '(x + y) ^ 2 = x ^ 2 + 2 * x * y + y ^ 2', 'grind'),
   m =>
     scheme(
       'scaled_difference',
-      '(x y : ℤ)',
+      '(x y : Int)',
       `(x - ${m} * y) * (x + ${m} * y) = x ^ 2 - ${m * m} * y ^ 2`,
-      'ring',
+      'grind',
     ),
-  m => scheme('commute', '(a b : ℕ)', `${m} * a + b = b + a * ${m}`, 'ring'),
-  (m, n) => scheme('solve', `(x : ℤ) (h : ${m} * x + ${n} = ${m * 7 + n})`, 'x = 7', 'omega'),
+  m => scheme('commute', '(a b : Nat)', `${m} * a + b = b + a * ${m}`, 'omega'),
+  (m, n) => scheme('solve', `(x : Int) (h : ${m} * x + ${n} = ${m * 7 + n})`, 'x = 7', 'omega'),
   (m, n, k) =>
-    scheme('bound', `(x : ℤ) (h : x ≤ ${m}) (h2 : ${n} ≤ x + ${k})`, `${n} ≤ ${m + k}`, 'linarith'),
-  (m, n) => scheme('pair', `(x y : ℤ) (h : x + y = ${m + n}) (h2 : x - y = ${m - n})`, `x = ${m}`, 'omega'),
-  (m, n, k) => scheme('natural', `(a b : ℕ) (h : a + ${m} = b) (h2 : b < ${m + n})`, `a < ${n + k}`, 'omega'),
-  (m, n) => scheme('rewrite', `(a b : ℕ) (h : a = b + ${m}) (h2 : b = ${n})`, `a = ${n + m}`, 'rw [h, h2]'),
+    scheme('bound', `(x : Int) (h : x ≤ ${m}) (h2 : ${n} ≤ x + ${k})`, `(${n} : Int) ≤ ${m + k}`, 'omega'),
+  (m, n) => scheme('pair', `(x y : Int) (h : x + y = ${m + n}) (h2 : x - y = ${m - n})`, `x = ${m}`, 'omega'),
+  (m, n, k) =>
+    scheme('natural', `(a b : Nat) (h : a + ${m} = b) (h2 : b < ${m + n})`, `a < ${n + k}`, 'omega'),
+  (m, n) =>
+    scheme(
+      'rewrite',
+      `(a b : Nat) (h : a = b + ${m}) (h2 : b = ${n})`,
+      `a = ${n + m}`,
+      'rw [h2] at h',
+      'omega',
+    ),
   (m, n, k) =>
     scheme(
       'both_bounds',
-      `(x : ℤ) (h : ${m} < x) (h2 : x < ${m + 2})`,
+      `(x : Int) (h : ${m} < x) (h2 : x < ${m + 2})`,
       `x = ${m + 1} ∧ x < ${m + 1 + n + k}`,
       'constructor',
       'omega',

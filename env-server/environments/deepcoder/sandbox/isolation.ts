@@ -121,8 +121,8 @@ function missingWall(walls: readonly string[]): string | undefined {
   return `only ${walls.join(', ')}`;
 }
 
-/** The interpreter itself, not a script that starts it. */
-async function findPython(): Promise<string> {
+/** The interpreter itself, not a script that starts it. @throws SandboxFailed */
+export async function findPython(): Promise<string> {
   const python = process.env[PYTHON_VARIABLE] || 'python3';
   try {
     const { stdout } = await promisify(execFile)(python, ['-c', 'import sys; print(sys.executable)'], {

@@ -86,7 +86,7 @@ def enter_bare_root():
 
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 LANDLOCK_VERSION = 1
-READ_FILE, READ_DIR = 1 << 2, 1 << 3
+EXECUTE, READ_FILE, READ_DIR = 1, 1 << 2, 1 << 3
 # The rights over files that each version of the interface can take away: 13, then REFER, TRUNCATE and IOCTL_DEV.
 FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
 TCP_SINCE, TCP = 4, 0b11
@@ -98,8 +98,8 @@ def landlock_version():
     return max(LIBC.syscall(LANDLOCK_CREATE, None, 0, LANDLOCK_VERSION), 0)
 
 
-def landlock_rules(folders, version):
-    """A descriptor of rules that leave nothing but reading the folders."""
+def landlock_rules(paths, version, allowed=READ_FILE | READ_DIR):
+    """A descriptor of rules that leave nothing but reading files and folders, or what else is allowed there."""
     rights = struct.pack("=Q", FILE_RIGHTS[min(version, max(FILE_RIGHTS))])
     if version >= TCP_SINCE:
         rights += struct.pack("=Q", TCP)
@@ -108,11 +108,12 @@ def landlock_rules(folders, version):
     rules = LIBC.syscall(LANDLOCK_CREATE, rights, len(rights), 0)
     if rules < 0:
         raise failed("landlock")
-    for path in folders:
-        folder = os.open(path, os.O_PATH | os.O_DIRECTORY)
-        if LIBC.syscall(LANDLOCK_ADD, rules, 1, struct.pack("=Qi", READ_FILE | READ_DIR, folder), 0) != 0:
+    for path in paths:
+        place = os.open(path, os.O_PATH)
+        access = allowed if os.path.isdir(path) else allowed & ~READ_DIR
+        if LIBC.syscall(LANDLOCK_ADD, rules, 1, struct.pack("=Qi", access, place), 0) != 0:
             raise failed("landlock rule")
-        os.close(folder)
+        os.close(place)
     return rules
 
 

@@ -2,33 +2,25 @@ import { inScheduledSlices, type Sliced } from '../../core/slices.ts';
 import type { Backend, Theorem, Verdict } from '../backend.ts';
 import { LeanError } from './parser.ts';
 import { type Goal, readStatement, showGoal } from './statement.ts';
-import { type Automation, applyTactic } from './tactics.ts';
+import { applyTactic } from './tactics.ts';
 
 /** Goals shown to the player. */
 const SHOWN_GOALS = 5;
 
 /**
- * An imitation of a fragment of Lean 4: propositional logic and arithmetic over ℕ and ℤ, for use where no Lean is
- * installed. It accepts less than Lean does and nothing that is false.
+ * A checker of proofs in propositional logic, in the syntax of Lean 4, for use where no Lean is installed. It accepts less
+ * than Lean does and nothing that is false.
  */
-export function imitationBackend(automation: Automation): Backend {
-  return {
-    check(theorem, tactics) {
-      return inScheduledSlices(checkProof(theorem, tactics, automation));
-    },
-  };
-}
+export const builtinBackend: Backend = {
+  check: (theorem, tactics) => inScheduledSlices(checkProof(theorem, tactics)),
+};
 
-function* checkProof(
-  { statement }: Theorem,
-  tactics: readonly string[],
-  automation: Automation,
-): Sliced<Verdict> {
+function* checkProof({ statement }: Theorem, tactics: readonly string[]): Sliced<Verdict> {
   let goals: Goal[] = [readStatement(statement)];
   for (const tactic of tactics) {
     yield;
     try {
-      goals = applyTactic(goals, tactic, automation);
+      goals = applyTactic(goals, tactic);
     } catch (error) {
       if (error instanceof LeanError) return { status: 'rejected', messages: [error.message] };
       throw error;

@@ -1,5 +1,5 @@
 import { withoutProof } from '../backend.ts';
-import { type Formula, type Sort, show } from './formula.ts';
+import { type Formula, show } from './formula.ts';
 import { isName, LeanError, Reader, readFormula, tokenize } from './parser.ts';
 
 export interface Hypothesis {
@@ -10,7 +10,6 @@ export interface Hypothesis {
 /** What is to be shown, and from what. */
 export interface Goal {
   readonly atoms: ReadonlySet<string>;
-  readonly variables: ReadonlyMap<string, Sort>;
   readonly hypotheses: readonly Hypothesis[];
   readonly target: Formula;
 }
@@ -18,8 +17,8 @@ export interface Goal {
 const BRACKETS: { readonly [open: string]: string } = { '(': ')', '{': '}', '[': ']' };
 
 /**
- * Reads `theorem name (p q : Prop) (a : ℕ) (h : p → q) : target := by`.
- * @throws LeanError for what the imitation does not understand
+ * Reads `theorem name (p q : Prop) (h : p → q) : target := by`.
+ * @throws LeanError for what the checker does not understand
  */
 export function readStatement(text: string): Goal {
   const reader = new Reader(tokenize(withoutProof(text)));
@@ -29,7 +28,6 @@ export function readStatement(text: string): Goal {
   }
   if (keyword !== 'example') reader.name();
   const atoms = new Set<string>();
-  const variables = new Map<string, Sort>();
   const hypotheses: Hypothesis[] = [];
   const used = new Set<string>();
   while (reader.next !== undefined && Object.hasOwn(BRACKETS, reader.next)) {
@@ -42,19 +40,16 @@ export function readStatement(text: string): Goal {
     }
     reader.expect(':');
     if (reader.skip('Prop')) for (const name of names) atoms.add(name);
-    else if (reader.next === 'ℕ' || reader.next === 'ℤ') {
-      const sort = reader.take() as Sort;
-      for (const name of names) variables.set(name, sort);
-    } else {
-      const formula = readFormula(reader, { atoms, variables });
+    else {
+      const formula = readFormula(reader, atoms);
       for (const name of names) hypotheses.push({ name, formula });
     }
     reader.expect(close);
   }
   reader.expect(':');
-  const target = readFormula(reader, { atoms, variables });
+  const target = readFormula(reader, atoms);
   reader.end();
-  return { atoms, variables, hypotheses, target };
+  return { atoms, hypotheses, target };
 }
 
 export function showGoal({ hypotheses, target }: Goal): string {

@@ -1,16 +1,9 @@
-import { decide, followsLinearly, isIdentity } from './arithmetic.ts';
 import { FALSE, type Formula, negated, not, same, show } from './formula.ts';
 import { contextOf, disjunction, find, fresh, holds, withHypothesis, without } from './goals.ts';
 import { LeanError, Reader, readFormula, tokenize } from './parser.ts';
 import { cases, obtain, rcases } from './patterns.ts';
-import { rewrite, sameTerm } from './rewrite.ts';
 import type { Goal } from './statement.ts';
 import { check, infer, readProof, sides } from './terms.ts';
-import { isTautology } from './truth.ts';
-
-/** Which deciding tactics may be used. */
-export const AUTOMATION = ['none', 'arithmetic', 'all'] as const;
-export type Automation = (typeof AUTOMATION)[number];
 
 const MAX_GOALS = 200;
 
@@ -20,65 +13,40 @@ type Tactic = (goal: Goal, reader: Reader) => Goal[];
  * The goals that remain after a tactic on the first one.
  * @throws LeanError when the tactic does not apply
  */
-export function applyTactic(goals: readonly Goal[], text: string, automation: Automation): Goal[] {
+export function applyTactic(goals: readonly Goal[], text: string): Goal[] {
   const [goal, ...others] = goals;
   if (!goal) throw new LeanError('no goals left');
   const reader = new Reader(tokenize(text.replace(/^\s*[·.]\s+/, '')));
   const name = reader.take();
   if (!Object.hasOwn(TACTICS, name)) throw new LeanError(`unknown tactic '${name}'`);
-  const { run, needs = 'none' } = TACTICS[name];
-  if (AUTOMATION.indexOf(needs) > AUTOMATION.indexOf(automation)) {
-    throw new LeanError(`the tactic '${name}' is switched off`);
-  }
-  const made = run(goal, reader);
+  const made = TACTICS[name](goal, reader);
   reader.end();
   if (made.length + others.length > MAX_GOALS) throw new LeanError('too many goals');
   return [...made, ...others];
 }
 
-const TACTICS: { readonly [name: string]: { readonly run: Tactic; readonly needs?: Automation } } = {
-  intro: { run: intro },
-  intros: { run: intro },
-  exact: { run: exact },
-  refine: { run: refine },
-  apply: { run: apply },
-  assumption: { run: goal => closeIf(holds(goal, goal.target), 'no hypothesis is the goal') },
-  constructor: { run: split },
-  left: { run: goal => [{ ...goal, target: disjunction(goal.target).left }] },
-  right: { run: goal => [{ ...goal, target: disjunction(goal.target).right }] },
-  exfalso: { run: goal => [{ ...goal, target: FALSE }] },
-  contradiction: {
-    run: goal => closeIf(isContradictory(goal), 'the hypotheses do not contradict each other'),
-  },
-  trivial: { run: goal => closeIf(isTrivial(goal), 'the goal is not trivial') },
-  rcases: { run: rcases },
-  obtain: { run: obtain },
-  cases: { run: cases },
-  "cases'": { run: cases },
-  have: { run: have },
-  by_contra: { run: byContra },
-  by_cases: { run: byCases },
-  rw: { run: rewritten },
-  rfl: { run: goal => closeIf(isReflexive(goal.target), 'the sides are not equal') },
-  clear: { run: clear },
-  norm_num: {
-    run: goal => closeIf(isComputed(goal.target), 'the goal is not settled by computing'),
-    needs: 'arithmetic',
-  },
-  decide: {
-    run: goal => closeIf(isComputed(goal.target), 'the goal is not settled by computing'),
-    needs: 'arithmetic',
-  },
-  ring: {
-    run: goal => closeIf(isIdentity(goal.target), 'the sides are different polynomials'),
-    needs: 'arithmetic',
-  },
-  omega: { run: linear, needs: 'arithmetic' },
-  linarith: { run: linear, needs: 'arithmetic' },
-  tauto: {
-    run: goal => closeIf(isTautology(goal), 'the goal does not follow by truth tables'),
-    needs: 'all',
-  },
+const TACTICS: { readonly [name: string]: Tactic } = {
+  intro,
+  intros: intro,
+  exact,
+  refine,
+  apply,
+  assumption: goal => closeIf(holds(goal, goal.target), 'no hypothesis is the goal'),
+  constructor: split,
+  left: goal => [{ ...goal, target: disjunction(goal.target).left }],
+  right: goal => [{ ...goal, target: disjunction(goal.target).right }],
+  exfalso: goal => [{ ...goal, target: FALSE }],
+  contradiction: goal => closeIf(isContradictory(goal), 'the hypotheses do not contradict each other'),
+  trivial: goal => closeIf(isTrivial(goal), 'the goal is not trivial'),
+  rcases,
+  obtain,
+  cases,
+  "cases'": cases,
+  have,
+  by_contra: byContra,
+  by_cases: byCases,
+  rfl: goal => closeIf(isReflexive(goal.target), 'the sides are not equal'),
+  clear,
 };
 
 function closeIf(closed: boolean, complaint: string): Goal[] {
@@ -141,7 +109,7 @@ function split(goal: Goal): Goal[] {
 function have(goal: Goal, reader: Reader): Goal[] {
   const name = reader.next === ':' || reader.next === ':=' ? 'this' : reader.name();
   if (reader.skip(':')) {
-    const formula = readFormula(reader, goal);
+    const formula = readFormula(reader, goal.atoms);
     const next = withHypothesis(goal, name, formula);
     if (!reader.skip(':=')) return [{ ...goal, target: formula }, next];
     check(readProof(reader), formula, contextOf(goal));
@@ -159,7 +127,7 @@ function byContra(goal: Goal, reader: Reader): Goal[] {
 function byCases(goal: Goal, reader: Reader): Goal[] {
   const name = reader.name();
   reader.expect(':');
-  const formula = readFormula(reader, goal);
+  const formula = readFormula(reader, goal.atoms);
   return [withHypothesis(goal, name, formula), withHypothesis(goal, name, not(formula))];
 }
 
@@ -170,38 +138,14 @@ function clear(goal: Goal, reader: Reader): Goal[] {
   return [now];
 }
 
-/** The goal after rewriting, closed if its sides have become equal. */
-function rewritten(goal: Goal, reader: Reader): Goal[] {
-  const now = rewrite(goal, reader);
-  return isReflexive(now.target) ? [] : [now];
-}
-
-function linear(goal: Goal): Goal[] {
-  const known = goal.hypotheses.map(hypothesis => hypothesis.formula);
-  return closeIf(followsLinearly(known, goal.target), 'the goal does not follow by linear arithmetic');
-}
-
 function isReflexive(target: Formula): boolean {
-  if (target.kind === 'iff') return same(target.left, target.right);
-  if (target.kind !== 'relation' || target.relation === '<') return false;
-  return sameTerm(target.left, target.right) || (target.relation === '=' && decide(target) === true);
-}
-
-/** True, a true relation between numbers, the negation of a false one, or made of such. */
-function isComputed(target: Formula): boolean {
-  const inner = negated(target);
-  if (inner) return decide(inner) === false || inner.kind === 'false';
-  if (target.kind === 'and') return isComputed(target.left) && isComputed(target.right);
-  if (target.kind === 'or') return isComputed(target.left) || isComputed(target.right);
-  return target.kind === 'true' || decide(target) === true;
+  return target.kind === 'iff' && same(target.left, target.right);
 }
 
 function isContradictory(goal: Goal): boolean {
   return goal.hypotheses.some(({ formula }) => {
     const inner = negated(formula);
-    return (
-      formula.kind === 'false' || decide(formula) === false || (inner !== undefined && holds(goal, inner))
-    );
+    return formula.kind === 'false' || (inner !== undefined && holds(goal, inner));
   });
 }
 

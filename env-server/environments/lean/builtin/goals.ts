@@ -15,7 +15,7 @@ export function contextOf(goal: Goal): Context {
 
 /** The hypothesis takes the place of one of the same name. */
 export function withHypothesis(goal: Goal, name: string, formula: Formula): Goal {
-  if (goal.atoms.has(name) || goal.variables.has(name)) throw new LeanError(`the name ${name} is taken`);
+  if (goal.atoms.has(name)) throw new LeanError(`the name ${name} is taken`);
   const others = goal.hypotheses.filter(hypothesis => hypothesis.name !== name);
   return { ...goal, hypotheses: name === '_' ? goal.hypotheses : [...others, { name, formula }] };
 }
@@ -33,8 +33,7 @@ export function find(goal: Goal, name: string): Hypothesis {
 export function fresh(goal: Goal): string {
   const taken = (name: string) => goal.hypotheses.some(hypothesis => hypothesis.name === name);
   let name = 'h';
-  for (let count = 1; taken(name) || goal.atoms.has(name) || goal.variables.has(name); count++)
-    name = `h${count}`;
+  for (let count = 1; taken(name) || goal.atoms.has(name); count++) name = `h${count}`;
   return name;
 }
 
