@@ -238,6 +238,12 @@ function policyClashes({ rollout, policy }: RunSettings): SettingConflict[] {
       `is ${policy.lora.quantization}, which only the processor computes with: choose policy.runtime: onnx, or null`,
     );
   }
+  if (policy.fit_context && rollout.max_model_len !== null) {
+    add(
+      'rollout.max_model_len',
+      'bounds a context that policy.fit_context has yet to choose: set policy.context, which is then the most, and leave this null',
+    );
+  }
   const { tokenizer } = policy;
   const isBuilt = tokenizer === null || tokenizer === 'words' || tokenizer === 'bytes';
   if (policy.init === 'scratch' && isBuilt && rollout.prompt !== 'compact') {

@@ -172,6 +172,10 @@ t.test(
     t.match(first('policy.heads=3'), /policy\.heads: must divide/);
     t.match(first('recipe=chat'), /rollout\.prompt: .* no chat template.*policy\.init: <folder>/);
     t.match(
+      first('policy.fit_context=true', 'rollout.max_model_len=100'),
+      /rollout\.max_model_len: .*leave this null/,
+    );
+    t.match(
       first('policy.tokenizer=bytes', 'policy.init=here', 'warm_start=null'),
       /policy\.tokenizer: here has its own/,
     );

@@ -23,12 +23,12 @@ export async function withFittedContext(
   if (!policy.fit_context) return settings;
   const folder = policy.init === 'scratch' ? undefined : policy.init;
   const positions = folder === undefined ? Infinity : (await readShape(folder, settings)).maxPositions;
-  const most = Math.min(policy.context, positions, rollout.max_model_len ?? Infinity);
+  const most = Math.min(policy.context, positions);
   const withContext = (context: number): RunSettings => ({
     ...settings,
     policy: { ...policy, context, fit_context: false },
   });
-  if (rollout.agent) return withContext(Math.min(policy.context, positions));
+  if (rollout.agent) return withContext(most);
   const context = await openRunContext(withContext(most), folder, () => {}, signal);
   try {
     const prompts = await firstPrompts(context, {
