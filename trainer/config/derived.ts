@@ -188,7 +188,13 @@ export function hasCrossEntropy({ cross_entropy }: RunSettings['loss']): boolean
 /** Whether a KL term, the advantages or the loss compare with a reference policy. */
 export function needsReference(settings: RunSettings): boolean {
   const distills = advantageEstimator(settings.algorithm.advantage).needs.includes('referenceLogProbs');
-  return distills || hasKlLoss(settings) || hasKlInReward(settings) || hasPreferenceLoss(settings);
+  const compares = hasKlLoss(settings) && !isSelfDistilled(settings);
+  return distills || compares || hasKlInReward(settings) || hasPreferenceLoss(settings);
+}
+
+/** Whether the KL term compares with the policy itself, after a demonstration. */
+export function isSelfDistilled({ loss }: RunSettings): boolean {
+  return loss.kl.demonstration === 'group';
 }
 
 /** Whether entropy is rewarded, now or later. */

@@ -3,7 +3,9 @@ import { policyLoss } from '../algorithms/losses/registry.ts';
 import {
   hasCrossEntropy,
   hasKlInReward,
+  hasKlLoss,
   hasPreferenceLoss,
+  isSelfDistilled,
   monitorSettings,
   needsReference,
 } from './derived.ts';
@@ -103,6 +105,21 @@ export function streamClashes(settings: RunSettings): SettingConflict[] {
       policyLoss(loss.policy).sequenceLevel === true && (!perSequence || hasKlInReward(settings)),
       'algorithm.advantage',
       `${algorithm.advantage} may differ from token to token, and ${loss.policy} takes one advantage per sequence: choose ${perSequenceNames()}${hasKlInReward(settings) ? ', and loss.kl in place of algorithm.kl_in_reward' : ''}`,
+    ],
+    [
+      isSelfDistilled(settings) && !hasKlLoss(settings),
+      'loss.kl',
+      'shows demonstrations to a reference that nothing compares with: give it a coefficient, 1 for estimator reverse',
+    ],
+    [
+      isSelfDistilled(settings) && (!hasOwnReference(settings.policy) || needsReference(settings)),
+      'loss.kl.demonstration',
+      'makes the policy its own reference, and another one is named or needed: leave policy.reference and policy.reference_endpoint null, and use no other term with a reference',
+    ],
+    [
+      isSelfDistilled(settings) && rollout.group_size < 2,
+      'loss.kl.demonstration',
+      `shows another episode of the group, but rollout.group_size is ${rollout.group_size}: use at least 2`,
     ],
     [
       algorithm.advantage === 'iw_opd' && hasOwnReference(settings.policy),

@@ -141,6 +141,10 @@ t.test(
       first('recipe=gdpo', 'algorithm.reward_components=null'),
       /algorithm\.reward_components: is empty, and gdpo compares components/,
     );
+    t.match(
+      first('recipe=sdft', 'policy.reference=teacher'),
+      /loss\.kl\.demonstration: makes the policy its own reference, and another one is named/,
+    );
     t.match(first('recipe=iw_opd'), /policy\.reference: is null, and iw_opd learns from the reference alone/);
     t.match(
       first('loss.policy=dro', 'loss.dual_clip=3'),

@@ -98,7 +98,10 @@ export function trainingSequences(
     turnEnds,
     advantages: advantages[i],
   }));
-  later.onEstimate?.({ ...estimated, metrics: { ...estimated.metrics, ...turnStatistics(byTurns) } });
+  later.onEstimate?.({
+    ...estimated,
+    metrics: { ...estimated.metrics, ...turnStatistics(byTurns), ...demonstrationMetric(pieces, later) },
+  });
   const sequenceOf = ({ episode, sample }: Piece, i: number): TrainingSequence => ({
     tokenIds: sample.tokenIds,
     lossMask: sample.lossMask,
@@ -106,6 +109,7 @@ export function trainingSequences(
     advantages: Float32Array.from(advantages[i]),
     ...valueTargets(valuesOf(sample, later), estimated.returns[i]),
     ...(reference ? { referenceLogProbs: known(reference, sample) } : {}),
+    ...(later.undemonstrated?.has(sample) ? { klWeights: new Float32Array(sample.lossMask.length) } : {}),
     ...(proximal ? { proximalLogProbs: known(proximal, sample) } : {}),
     ...(settings.constrained ? { grammar: episode.tag } : {}),
     ...(settings.crossEntropy
@@ -150,6 +154,15 @@ function advantageSequence(
     ...(later.squares ? { squaredProbabilities: known(later.squares, sample) } : {}),
     ...agentOf(episode),
   };
+}
+
+function demonstrationMetric(
+  pieces: readonly Piece[],
+  { undemonstrated }: LaterScores,
+): Record<string, number> {
+  if (undemonstrated === undefined) return {};
+  const without = pieces.filter(({ sample }) => undemonstrated.has(sample)).length;
+  return { 'train/undemonstrated': without / pieces.length };
 }
 
 /** Who played the episode and with whom, by `info` of its last step; the tag where that says nothing. */

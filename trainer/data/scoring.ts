@@ -1,9 +1,10 @@
 import type { Advantages } from '../algorithms/advantages/estimator.ts';
 import { advantageEstimator } from '../algorithms/advantages/registry.ts';
-import { estimatesLater, needsProximal } from '../config/derived.ts';
+import { estimatesLater, isSelfDistilled, needsProximal } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { Policy, Score } from '../policy/policy.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
+import { scoreAfterDemonstrations } from './self-distillation.ts';
 import { countOnes } from './sequences/loss-mask.ts';
 
 /** Scores of samples that have sampled tokens. */
@@ -59,6 +60,8 @@ export function logProbsOf(scores: SampleScores): SampleLogProbs {
 export interface LaterScores {
   /** log π_ref, where a KL term compares with a reference. */
   readonly reference?: SampleLogProbs;
+  /** Samples whose reference saw no demonstration, where it should have: they have no part in the KL. */
+  readonly undemonstrated?: ReadonlySet<EpisodeSample>;
   /** log π under the weights that the update starts from, where the loss takes them. */
   readonly proximal?: SampleLogProbs;
   /** What a separate critic expects, or the value head where engines elsewhere sampled. */
@@ -95,6 +98,7 @@ export async function laterScores(
   const score = async (by: Pick<Policy, 'score'>) => logProbsOf(await scoreEpisodes(by, episodes, settings));
   return {
     ...(reference ? { reference: await score(reference) } : {}),
+    ...(isSelfDistilled(settings) ? await scoreAfterDemonstrations(policy, episodes, settings) : {}),
     ...(needsProximal(settings) ? { proximal: own ? logProbsOf(own) : await score(policy) } : {}),
     ...(squared ? { squares: new Map([...squared].map(([sample, { squares }]) => [sample, squares!])) } : {}),
     ...(estimatesLater(settings) ? { values: await estimateEpisodes(policy, episodes) } : {}),

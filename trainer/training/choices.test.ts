@@ -112,6 +112,18 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
     t.equal(row['actor/kl_kept_frac'], 1);
   });
 
+  await t.test('self-distillation learns from the policy after a success of the group', async t => {
+    const rows = await train({
+      policy: { context: 250 },
+      algorithm: { reward_scale: 0, mini_batch_size: 16 },
+      loss: { entropy_coefficient: 0, kl: { estimator: 'reverse', coefficient: 1, demonstration: 'group' } },
+    });
+    for (const row of rows) t.ok(row['train/undemonstrated'] >= 0 && row['train/undemonstrated'] <= 1);
+    const shown = rows.filter(row => row['train/undemonstrated'] < 1);
+    for (const row of shown)
+      t.not(row['actor/kl_loss'], 0, 'the demonstration changes what the policy would say');
+  });
+
   await t.test(
     'running baselines are in the checkpoint: a resumed run goes on as one that never stopped',
     async t => {

@@ -146,6 +146,8 @@ export const LossConfig = Type.Object(
         ratio_cap: Type.Number({ minimum: 1, default: LOSS.kl.ratioCap }),
         keep_low: share(LOSS.kl.keepLow!),
         tau: notNegative(LOSS.kl.tau!),
+        /** `group`: the reference is the policy itself, shown the best successful episode of the group first (self-distillation). */
+        demonstration: choice(['none', 'group'], 'none'),
       },
       section,
     ),
