@@ -1,4 +1,6 @@
+import { flushCompileCache } from 'node:module';
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { keepCompiledModules } from '../shared/compile-cache.ts';
 import { outliveReaders } from '../shared/log-output.ts';
 import { printableLines } from '../shared/printable.ts';
 import { ENV_SERVER } from '../shared/program.ts';
@@ -114,6 +116,8 @@ async function serve(settings: Settings & EnvironmentSettings, program: Command)
   ]);
   // What went wrong before ended the program.
   outliveRejections(outputLog(settings.logLevel));
+  // Kept for the next start, however this one ends.
+  setImmediate(flushCompileCache);
   console.log(`ragen env-server listening on ${address} (playground at /, reference at /docs)`);
   const { BUILT_IN } = await import('./environments/registry.ts');
   for (const { spec, condition } of BUILT_IN) {
@@ -181,6 +185,7 @@ async function readAll(stream: NodeJS.ReadableStream): Promise<string> {
 }
 
 try {
+  keepCompiledModules();
   outliveReaders();
   await command().parseAsync();
 } catch (error) {

@@ -1,4 +1,5 @@
 import { Command, Option } from 'commander';
+import { keepCompiledModules } from '../shared/compile-cache.ts';
 import { LOG_LEVEL_VARIABLE, LOG_LEVELS } from '../shared/log.ts';
 import { outliveReaders } from '../shared/log-output.ts';
 import { printableLines } from '../shared/printable.ts';
@@ -232,6 +233,7 @@ program.hook('preAction', async (_program, command) => {
 });
 
 try {
+  keepCompiledModules();
   outliveReaders();
   await program.parseAsync();
 } catch (error) {
