@@ -95,6 +95,24 @@ t.test(
   },
 );
 
+t.test('the token baseline weighs tokens by their off-policy weights', async t => {
+  const pair = [
+    twoTurns(),
+    twoTurns({ episodeId: 'f', turns: [turnOf({ tokens: [1, 3] }), turnOf({ tokens: [4, 5] })] }),
+  ];
+  const scores = (values: readonly number[]) =>
+    new Map(pair.map((episode, i) => [episode, new Float32Array(5).fill(values[i])]));
+  const later = { squares: scores([0.5, 0.5]), proximal: scores([-0.5, -1]) };
+  const run = (some: Partial<ExperienceSettings>) =>
+    sequencesOf(pair, { ...settings, advantage: 'otb', ...some }, later).map(
+      ({ advantages }) => rounded(advantages)[4],
+    );
+  const plain = run({});
+  const weighed = run({ offPolicy: { kind: 'tis', cap: 10 } });
+  t.ok([...plain, ...weighed].every(Number.isFinite));
+  t.notSame(weighed, plain);
+});
+
 t.test(
   'agents are named by the info of the last step, else by the tag, and their baselines come back',
   async t => {

@@ -1,14 +1,15 @@
 import type { AdvantageSequence } from '../algorithms/advantages/estimator.ts';
 import { estimateAdvantages } from '../algorithms/advantages/registry.ts';
 import { lengthReweight, softReweight, zeroTaskAdvantage } from '../algorithms/advantages/reweight.ts';
-import type { KlEstimator } from '../algorithms/losses/settings.ts';
+import { offPolicyWeights } from '../algorithms/losses/off-policy.ts';
+import type { KlEstimator, OffPolicySettings } from '../algorithms/losses/settings.ts';
 import { penalizeRewards } from '../algorithms/rewards/kl-penalty.ts';
-import { hasCrossEntropy } from '../config/derived.ts';
+import { hasCrossEntropy, lossSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
 import { observationWeights } from './observation-weights.ts';
 import { episodeComponents, type RewardWeights, trainedReturn, trainedReward } from './reward-components.ts';
-import type { LaterScores } from './scoring.ts';
+import type { LaterScores, SampleLogProbs } from './scoring.ts';
 import { countOnes } from './sequences/loss-mask.ts';
 import type { TrainingSequence } from './sequences/training-sequence.ts';
 import { turnStatistics } from './turn-statistics.ts';
@@ -49,6 +50,8 @@ export interface ExperienceSettings {
   readonly decay?: number;
   readonly episodeAgents?: readonly string[];
   readonly earlyWeight?: number;
+  /** Correction of the loss for tokens of older weights, where there is one. */
+  readonly offPolicy?: OffPolicySettings;
   /** Weights in the cross-entropy of sampled tokens and of observed ones after the first response; none when absent. */
   readonly crossEntropy?: { readonly sampled: number; readonly observations: number };
   /** Rewards stand at the ends of their turns; false: all at the end of the last. */
@@ -127,7 +130,7 @@ export function trainingSequences(
 
 function advantageSequence(
   { episode, sample, rewards, turnEnds, states, wholeReturn }: Piece,
-  { klInReward, rewardWeights }: ExperienceSettings,
+  { klInReward, rewardWeights, offPolicy }: ExperienceSettings,
   later: LaterScores,
 ): AdvantageSequence {
   const { lossMask, logProbs } = sample;
@@ -151,6 +154,9 @@ function advantageSequence(
     ...(rewardWeights ? { components: episodeComponents(episode, rewardWeights) } : {}),
     logProbs: later.proximal ? known(later.proximal, sample) : logProbs,
     ...(reference ? { referenceLogProbs: known(reference, sample) } : {}),
+    ...(later.proximal && offPolicy
+      ? { rolloutWeights: rolloutWeights(sample, later.proximal, offPolicy) }
+      : {}),
     ...(later.squares ? { squaredProbabilities: known(later.squares, sample) } : {}),
     ...agentOf(episode),
   };
@@ -163,6 +169,18 @@ function demonstrationMetric(
   if (undemonstrated === undefined) return {};
   const without = pieces.filter(({ sample }) => undemonstrated.has(sample)).length;
   return { 'train/undemonstrated': without / pieces.length };
+}
+
+function rolloutWeights(
+  sample: EpisodeSample,
+  proximal: SampleLogProbs,
+  settings: OffPolicySettings,
+): Float64Array {
+  const { lossMask, logProbs: behaviorLogProbs } = sample;
+  return offPolicyWeights(
+    { lossMask, proximalLogProbs: known(proximal, sample), behaviorLogProbs },
+    settings,
+  );
 }
 
 /** Who played the episode and with whom, by `info` of its last step; the tag where that says nothing. */
@@ -241,10 +259,13 @@ function tokensIn(sample: EpisodeSample, ids: ReadonlySet<number>): Uint8Array {
 
 /** @param actionTokens ids of the tokens that actions are made of, per tag */
 export function experienceSettings(
-  { algorithm, rollout, loss }: RunSettings,
+  settings: RunSettings,
   actionTokens: ReadonlyMap<string, ReadonlySet<number>>,
 ): ExperienceSettings {
+  const { algorithm, rollout, loss } = settings;
+  const { offPolicy } = lossSettings(settings);
   return {
+    ...(offPolicy.kind === 'none' ? {} : { offPolicy }),
     advantage: algorithm.advantage,
     gamma: algorithm.gamma,
     lambda: algorithm.lambda,
