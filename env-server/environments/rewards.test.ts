@@ -6,6 +6,8 @@ import { resolveConfig, resolveOptions } from './core/settings.ts';
 import { deepCoder, stopSandboxes } from './deepcoder/deepcoder.ts';
 import { BUILT_IN } from './registry.ts';
 
+t.setTimeout(300_000);
+
 /** No episode without success may return as much as one with success: else a policy learns not to finish. */
 
 t.teardown(stopSandboxes);

@@ -12,6 +12,8 @@ import { REPL_COMMAND_VARIABLE, ReplProcess, stopRepls } from './repl.ts';
 import { openStatement, readTheorem } from './theorems.ts';
 import { LEAN_VARIABLE } from './variables.ts';
 
+t.setTimeout(300_000);
+
 /** These tests play without Lean. */
 const before = process.env[LEAN_VARIABLE];
 process.env[LEAN_VARIABLE] = '/nowhere/lean';

@@ -129,6 +129,8 @@ tries('take 4 GiB', eat)
 print('the end')
 `;
 
+t.setTimeout(300_000);
+
 t.test('the walls hold a hostile program', async t => {
   const server = createServer(socket => socket.end());
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));

@@ -8,6 +8,8 @@ import { sokoban } from './sokoban.ts';
 import { SearchTooLarge, solve } from './solver.ts';
 import { KnownStates } from './states.ts';
 
+t.setTimeout(300_000);
+
 const play = playing(sokoban);
 
 /** An open room with boxes in columns on the left and their targets on the right. */

@@ -26,6 +26,8 @@ def note(text, where):
         at = text.find(MARK, at + 1)
 `;
 
+t.setTimeout(300_000);
+
 /** What each finds is printed, one line a place. */
 const ATTACKS: { readonly [name: string]: string } = {
   'walks the frames': `
