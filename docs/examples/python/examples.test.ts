@@ -77,6 +77,20 @@ t.test(
 );
 
 t.test(
+  'SkyRL-gym plays an episode from its registry',
+  { skip: lacksPython('httpx', 'numpy', 'websockets', 'skyrl_gym'), timeout: PYTHON_MS },
+  async t => {
+    t.match(await run(['play-skyrl.test-data.py', await serve(t)], {}), {
+      prompt: /box/i,
+      first: { done: false, turns: ['user'] },
+      done: true,
+      success: true,
+      open: 0,
+    });
+  },
+);
+
+t.test(
   'TRL trains with GRPO on tools made of the actions',
   { skip: lacksPython(...OWN, 'trl', 'torch', 'transformers', 'datasets'), timeout: PYTHON_MS },
   async t => {

@@ -3,6 +3,6 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { PROJECT, virtualEnvironment } from './venv.ts';
 
-const python = virtualEnvironment('hatchling');
+const python = virtualEnvironment('ragen-env', 'hatchling');
 execFileSync(python, ['-m', 'hatchling', 'build'], { cwd: PROJECT, stdio: 'inherit' });
 for (const name of readdirSync(`${PROJECT}/dist`)) console.log(`openapi/python/dist/${name}`);

@@ -5,16 +5,18 @@ import { PYTHON } from '../../../test/python.test-data.ts';
 
 /** The Python project's folder. */
 export const PROJECT = fileURLToPath(new URL('../', import.meta.url));
-const FOLDER = fileURLToPath(new URL('../../../node_modules/.cache/ragen-env', import.meta.url));
+const CACHE = fileURLToPath(new URL('../../../node_modules/.cache/', import.meta.url));
 
 /**
  * A virtual environment that stays in the cache of node_modules, and its interpreter. pip finds packages as it is
  * configured on this machine (PIP_FIND_LINKS and PIP_NO_INDEX for a machine without network).
- * @param packages what has to be there, as pip is told
+ * @param name of its folder
+ * @param packages requirements, as pip takes them
  */
-export function virtualEnvironment(...packages: readonly string[]): string {
-  const python = `${FOLDER}/bin/python`;
-  if (!existsSync(python)) execFileSync(PYTHON, ['-m', 'venv', FOLDER], { stdio: 'inherit' });
+export function virtualEnvironment(name: string, ...packages: readonly string[]): string {
+  const folder = CACHE + name;
+  const python = `${folder}/bin/python`;
+  if (!existsSync(python)) execFileSync(PYTHON, ['-m', 'venv', folder], { stdio: 'inherit' });
   execFileSync(python, ['-m', 'pip', 'install', '--quiet', ...packages], { stdio: 'inherit' });
   return python;
 }

@@ -1,0 +1,42 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { PYTHON_MS } from '../../../test/python.test-data.ts';
+import { virtualEnvironment } from './venv.ts';
+
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
+
+/** Packages of others, by version, and the tests that play with them. */
+export interface Peers {
+  /** Day on which all tests last passed with these versions. */
+  readonly met: string;
+  /** Each has a virtual environment to itself, as some packages exclude each other. */
+  readonly groups: {
+    readonly [name: string]: { readonly packages: readonly string[]; readonly tests: readonly string[] };
+  };
+}
+
+/** The lock of `npm run test:python`. */
+export function readPeers(): Peers {
+  return JSON.parse(readFileSync(new URL('../peers.json', import.meta.url), 'utf8')) as Peers;
+}
+
+/**
+ * Installs each group of packages and runs its tests.
+ * @returns the names of the groups with a test that failed
+ */
+export function meetPeers(): string[] {
+  return Object.entries(readPeers().groups).flatMap(([name, { packages, tests }]) => {
+    console.log(`peers: ${name}: ${packages.join(' ')}`);
+    const python = virtualEnvironment(`peers/${name}`, ...packages);
+    const failed = tests.filter(test => {
+      const { status } = spawnSync(process.execPath, [test], {
+        cwd: ROOT,
+        stdio: 'inherit',
+        env: { ...process.env, RAGEN_PYTHON: python, TAP_TIMEOUT: String(PYTHON_MS / 1000) },
+      });
+      return status !== 0;
+    });
+    return failed.length > 0 ? [name] : [];
+  });
+}
