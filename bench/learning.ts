@@ -5,7 +5,10 @@
  * one machine that does nothing else. The same command goes on where it was stopped; `--fresh` begins anew. Writes
  * docs/results/learning.md and its data after each run.
  *
- * `--frozenlake-seconds 180`, `--sokoban-seconds 600`, `--seed 0`; `--runs` is the folder of the runs, `--out` that of page and
+ * It then trains the script and the service that the documentation defines with the configs that `init` writes, three seeds
+ * each, and fails where success ends less than 30 points above random play; docs/results/own-environments.md has them.
+ *
+ * `--only timed` and `--only own` measure one of the two. `--frozenlake-seconds 180`, `--sokoban-seconds 600`, `--seed 0`; `--runs` is the folder of the runs, `--out` that of page and
  * data; `--json` prints the figures as JSON. Settings behind the flags go to both runs.
  */
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,6 +18,7 @@ import { readOutcome } from './claims/outcomes.ts';
 import { writeResultsIndex } from './claims/results-index.ts';
 import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
+import { trainOwnEnvironments, writeOwnEnvironments } from './learning/own-environments.ts';
 import { ServerProcess } from './server-process.ts';
 
 const { values: flags, positionals } = scriptFlags(import.meta.filename, {
@@ -22,6 +26,7 @@ const { values: flags, positionals } = scriptFlags(import.meta.filename, {
   options: {
     'frozenlake-seconds': { type: 'string', default: '180' },
     'sokoban-seconds': { type: 'string', default: '600' },
+    only: { type: 'string' },
     seed: { type: 'string', default: '0' },
     runs: { type: 'string', default: 'runs' },
     /** Where the data goes. */
@@ -53,7 +58,14 @@ if (!Number.isInteger(seed) || seed < 0)
 const folder = resolve(flags.runs, 'bench-learning');
 if (flags.fresh) rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
-const given = process.argv.slice(2).filter(argument => argument !== '--fresh' && argument !== '--json');
+/** Flags that change no figure, with their values. */
+const PLACES = ['--runs', '--out'];
+const given = process.argv
+  .slice(2)
+  .filter(
+    (argument, i, all) =>
+      !['--fresh', '--json', ...PLACES].includes(argument) && !PLACES.includes(all[i - 1]),
+  );
 const command = `npm run bench:learning${given.length === 0 ? '' : ` -- ${given.join(' ')}`}`;
 
 interface Row {
@@ -67,10 +79,13 @@ interface Row {
 }
 
 const rows: Row[] = [];
-const server = new ServerProcess([]);
+if (flags.only !== undefined && flags.only !== 'timed' && flags.only !== 'own')
+  throw new RangeError(`--only is timed or own, got ${flags.only}`);
+const server = new ServerProcess(['--remote-networks', '127.0.0.1/32']);
+const results = join(flags.out, 'docs/results');
 try {
   await server.start();
-  for (const { name, config, seconds, overrides } of RECIPES) {
+  for (const { name, config, seconds, overrides } of flags.only === 'own' ? [] : RECIPES) {
     const run = `${name.toLowerCase()}-${seconds}-seconds-seed-${seed}`;
     if (!readOutcome(join(folder, run), name, seed)) {
       const length = [
@@ -96,13 +111,19 @@ try {
       throw new Error(`${name}: stopped; the same command goes on`);
     const [{ success, low, high }] = Object.values(summary.after.tags);
     rows.push({ name, seconds, iterations: summary.step, episodes: summary.episodes, success, low, high });
-    const results = join(flags.out, 'docs/results');
     mkdirSync(join(results, 'data'), { recursive: true });
     writeFileSync(
       join(results, 'data/learning.json'),
       `${JSON.stringify({ command, seed, rows }, null, 2)}\n`,
     );
     writeFileSync(join(results, 'learning.md'), page());
+    writeResultsIndex(results);
+  }
+  if (flags.only !== 'timed') {
+    const title = 'Success on environments of one’s own, with the configs that init wrote';
+    await trainOwnEnvironments(server.origin, join(folder, 'own'), own =>
+      writeOwnEnvironments(results, { title, command, rows: own }),
+    );
     writeResultsIndex(results);
   }
 } finally {

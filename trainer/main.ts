@@ -43,7 +43,7 @@ program
   .argument('<env_id>', 'environment of the server, e.g. FrozenLake-v0 or me/Guess-v0')
   .argument('[settings...]', 'settings of the environment, e.g. size=5')
   .option('--servers <url>', 'address of the environment server', 'http://127.0.0.1:8080')
-  .option('--out <file>', 'file to write (default: the name of the environment, e.g. guess.yaml)')
+  .option('--out <file>', 'file to write (default: the id of the environment, e.g. Guess-v0.yaml)')
   .option('--force', 'replace a file that is there')
   .action(async (envId: string, settings: string[], options) => {
     const { init } = await import('./commands/init/init.ts');

@@ -6,7 +6,14 @@ import { animation, animationRow } from './animation.ts';
 import { architecture } from './architecture.ts';
 import { shortName } from './environment-page.ts';
 import { type PlayedFrames, playFrames } from './episode-frames.ts';
-import { type GroupedTimes, type RegimePath, regimePlot, timePlot } from './plot.ts';
+import {
+  curvePlot,
+  type GroupedTimes,
+  type PlotCurve,
+  type RegimePath,
+  regimePlot,
+  timePlot,
+} from './plot.ts';
 
 const DATA = new URL('../results/data/', import.meta.url);
 const MAX_STEPS = 16;
@@ -42,13 +49,27 @@ interface Data<Row> {
   readonly rows: readonly Row[];
 }
 
+/** A run on an environment of one's own: success from 0 to 1 by iteration. */
+interface OwnRun {
+  readonly env_id: string;
+  readonly seed: number;
+  readonly points: readonly (readonly [number, number])[];
+}
+
+const ownCurve = ({ env_id, seed, points }: OwnRun): PlotCurve => ({
+  name: `${env_id.replace(/^me\/|-v0$/g, '')}, seed ${seed}`,
+  points: points.map(([step, success]) => [step, 100 * success]),
+});
+
 /** Figures that need no environment: path from the repository's root → SVG. */
 export function staticFigures(): ReadonlyMap<string, string> {
   const regimes = read<Data<RegimePath>>('regimes');
   const times = read<Data<GroupedTimes['groups'][number]> & Pick<GroupedTimes, 'series'>>('asynchronous');
+  const own = read<Data<OwnRun>>('own-environments');
   return new Map([
     ['docs/pictures/architecture.svg', architecture()],
     ['docs/pictures/regimes.svg', regimePlot(regimes.title, regimes.rows, REGIME_BORDERS)],
+    ['docs/pictures/own-environments.svg', curvePlot(own.title, own.rows.map(ownCurve))],
     ['docs/pictures/asynchronous.svg', timePlot(times.title, { series: times.series, groups: times.rows })],
   ]);
 }

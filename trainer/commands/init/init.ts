@@ -45,7 +45,7 @@ export async function init(
   options: InitOptions,
 ): Promise<number> {
   const tag = tagOf(envId);
-  const file = options.out ?? `${tag.toLowerCase()}.yaml`;
+  const file = options.out ?? `${envId.replace(/^.*\//, '')}.yaml`;
   refuseExisting(file, options);
   const config = overrideConfig({}, settings) as JsonObject;
   const progress = openProgress(process.stderr, 'info');
@@ -73,7 +73,7 @@ export async function init(
   }
 }
 
-/** `Guess` of `me/Guess-v0`: the name of a tag, a file and a run. */
+/** `Guess` of `me/Guess-v0`: the name of its tag. */
 function tagOf(envId: string): string {
   return (
     envId
@@ -164,14 +164,19 @@ async function tried(
 const shownSeconds = (seconds: number): string =>
   seconds < 10 ? `${seconds.toFixed(1)} s` : shownDuration(seconds);
 
+/** The declared range of a step's reward. */
+function rewards([least, most]: Survey['document']['reward_range']): string {
+  if (least === null && most === null) return 'rewards without a declared range';
+  return `rewards of a step from ${least ?? '-∞'} to ${most ?? '∞'}`;
+}
+
 /** What was found, chosen, and comes next. */
 function summaryLines(subject: ConfigSubject, { steps, turns }: Choices, seconds: number): string[] {
   const { survey, file, baseline } = subject;
   const { env_id, title, reward_range } = survey.document;
   const total = shownDuration(steps.value * seconds);
-  const [least, most] = reward_range.map(bound => bound ?? 'unbounded');
   return [
-    `${env_id}: ${title}; ${turns.value} turns, rewards of a step from ${least} to ${most}`,
+    `${env_id}: ${title}; ${turns.value} turns, ${rewards(reward_range)}`,
     baselineSentence(subject),
     ...warningsOf(survey).map(warning => `Note: ${warning}`),
     '',
