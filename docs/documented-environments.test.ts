@@ -59,7 +59,7 @@ async function served(t: Test): Promise<{ readonly url: string; readonly local: 
 
 /** Writes a config, which plays part of an iteration with it and learns from that. */
 async function initialize(t: Test, url: string, envId: string, page: string): Promise<void> {
-  const out = join(t.testdirName, `${envId.replaceAll('/', '-')}.yaml`);
+  const out = join(t.testdirName, `${basename(page, '.md')}-${envId.replaceAll('/', '-')}.yaml`);
   t.equal(await init(envId, [], { servers: url, out }), 0, `${envId} of ${page}`);
   const { tags } = loadRunSettings(out);
   t.ok(Object.values(tags)[0].random_success !== null, `${envId} has a random player`);
@@ -84,11 +84,12 @@ t.test(
 
 t.test('the environments that pages write in TypeScript train for an iteration', async t => {
   t.testdir();
-  const written = await Promise.all(TYPESCRIPT_PAGES.map(page => environmentOf(t, page)));
-  const [server] = (await serve(t, {}, written)).servers;
   t.capture(console, 'log');
-  for (const [i, { spec }] of written.entries())
-    await initialize(t, server.name, spec.id, TYPESCRIPT_PAGES[i]);
+  for (const page of TYPESCRIPT_PAGES) {
+    const environment = await environmentOf(t, page);
+    const [server] = (await serve(t, {}, [environment])).servers;
+    await initialize(t, server.name, environment.spec.id, page);
+  }
 });
 
 t.test(

@@ -30,8 +30,8 @@ interface OwnRun {
   readonly random: number;
   readonly seconds: number;
   readonly episodes: number;
-  /** [iteration, success from 0 to 1] of each validation. */
-  readonly points: readonly (readonly [number, number])[];
+  /** Success, 0 to 1, of each validation, by iteration. */
+  readonly points: readonly { readonly step: number; readonly success: number }[];
 }
 
 /** Data of `docs/results/data/own-environments.json`. */
@@ -71,7 +71,7 @@ export async function trainOwnEnvironments(
       started?.child.kill();
     }
   }
-  const weak = rows.filter(({ points, random }) => points.at(-1)![1] < random + WANTED_GAIN);
+  const weak = rows.filter(({ points, random }) => points.at(-1)!.success < random + WANTED_GAIN);
   if (weak.length > 0) {
     const named = weak.map(({ env_id, seed }) => `${env_id} with seed ${seed}`).join(', ');
     throw new Error(`less than ${100 * WANTED_GAIN} points above random play: ${named}`);
@@ -101,7 +101,7 @@ async function trained({ environment, config, seed, folder, server }: RunPlan): 
     random: loadRunSettings(config).tags[tag].random_success!,
     seconds,
     episodes,
-    points: points.map(({ step, success }) => [step, success]),
+    points: points.map(({ step, success }) => ({ step, success })),
   };
 }
 
@@ -146,8 +146,8 @@ function ownEnvironmentsPage({ command, rows }: OwnEnvironments): string {
     '| environment | kind | seed | random % | success % | 30 points above random after | iterations | episodes | seconds |',
     '| --- | --- | --- | --- | --- | --- | --- | --- | --- |',
     ...rows.map(({ env_id, what, seed, random, seconds, episodes, points }) => {
-      const [step, success] = points.at(-1)!;
-      const reached = points.find(([, value]) => value >= random + WANTED_GAIN)?.[0];
+      const { step, success } = points.at(-1)!;
+      const reached = points.find(point => point.success >= random + WANTED_GAIN)?.step;
       return `| ${env_id} | ${what} | ${seed} | ${percent(random)} | ${percent(success)} | ${reached ?? '–'} | ${step} | ${episodes} | ${Math.round(seconds)} |`;
     }),
     '',

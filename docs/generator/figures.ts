@@ -53,12 +53,12 @@ interface Data<Row> {
 interface OwnRun {
   readonly env_id: string;
   readonly seed: number;
-  readonly points: readonly (readonly [number, number])[];
+  readonly points: readonly { readonly step: number; readonly success: number }[];
 }
 
 const ownCurve = ({ env_id, seed, points }: OwnRun): PlotCurve => ({
   name: `${env_id.replace(/^me\/|-v0$/g, '')}, seed ${seed}`,
-  points: points.map(([step, success]) => [step, 100 * success]),
+  points: points.map(({ step, success }) => [step, 100 * success]),
 });
 
 /** Figures that need no environment: path from the repository's root → SVG. */
