@@ -7,7 +7,7 @@ import { Client } from 'undici';
 import { lacksPython, PYTHON } from '../../test/python.test-data.ts';
 
 const SERVICE = fileURLToPath(new URL('higher_lower.py', import.meta.url));
-const ROUNDS = 3;
+const ROUNDS = 5;
 const STEPS = 21;
 const MAX_STEP_MS = 10;
 

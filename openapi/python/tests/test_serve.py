@@ -110,7 +110,7 @@ def start() -> Iterator[Callable[..., Service]]:
         one.process.wait()
 
 
-def test_a_step_takes_less_than_10_ms(service: Service) -> None:
+def test_a_reply_does_not_wait_for_its_second_segment(service: Service) -> None:
     service.reset("quick")
     medians = []
     for _ in range(3):
@@ -120,8 +120,8 @@ def test_a_step_takes_less_than_10_ms(service: Service) -> None:
             assert service.step("quick")[0] == 200
             times.append(time.perf_counter() - began)
         medians.append(statistics.median(times))
-    # A busy machine may slow down a round; a reply that waits for its second segment would slow down each.
-    assert min(medians) < 0.010, medians
+    # The wait is 40 ms in every round; a busy machine alone slows down steps, by less.
+    assert min(medians) < 0.030, medians
 
 
 def test_an_environment_that_raises_ends_its_episode_only(service: Service) -> None:
