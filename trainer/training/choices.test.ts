@@ -94,6 +94,32 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
     }
   });
 
+  await t.test(
+    'named rewards of an environment come by REST and reach metrics, trajectories and gdpo',
+    async t => {
+      const settings = tinySettings(url, folder, 'components', {
+        tags: { Sum: { env_id: 'Countdown-v0', max_turn: 1 } },
+        train_tags: ['Sum'],
+        algorithm: { advantage: 'gdpo', reward_components: { correct: 1, numbers: 0.1, format_penalty: 1 } },
+        training: { steps: 1 },
+        tracking: { trajectories_every: 1 },
+      });
+      const run = await trainTiny(settings);
+      const [row] = trainingRows(run);
+      for (const name of ['correct', 'numbers']) {
+        t.ok(row[`train/Sum/rewards/${name}`] >= 0, name);
+        t.ok(row[`critic/component_std/${name}`] >= 0, name);
+      }
+      const [file] = readdirSync(run.trajectories);
+      const episodes = readJsonLines(join(run.trajectories, file)) as {
+        turns: { actions: unknown[]; rewards?: Record<string, number> }[];
+      }[];
+      const acted = episodes.flatMap(({ turns }) => turns).filter(({ actions }) => actions.length > 0);
+      t.ok(acted.length > 0);
+      for (const { rewards } of acted) t.same(Object.keys(rewards!), ['correct', 'numbers']);
+    },
+  );
+
   await t.test('ECHO learns what the environment writes', async t => {
     const rows = await train({
       loss: { cross_entropy: { observations: 0.5 } },
