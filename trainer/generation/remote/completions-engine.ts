@@ -18,6 +18,8 @@ interface Completion {
 /** Where an engine says that a name is loaded already, or not at all. */
 const LOADED = /already been loaded|loaded already/i;
 const NOT_LOADED = /not (?:been |be )?(?:found|loaded)|no adapter/i;
+/** Where vLLM does not take an adapter, such as one of a greater rank, which it says with status 500. */
+const UNFIT = /add_lora method failed|max_lora_rank/i;
 /** What FastAPI says of a route that is not there. */
 const NO_ROUTE = /: Not Found$/;
 
@@ -104,7 +106,10 @@ export class CompletionsEngine implements EngineClient {
           { passing: false, cause: error },
         );
       }
-      if (!done.test(error.message)) throw error;
+      if (done.test(error.message)) return;
+      throw UNFIT.test(error.message)
+        ? new EngineError(error.message, { passing: false, cause: error })
+        : error;
     }
   }
 

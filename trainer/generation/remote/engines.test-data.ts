@@ -131,10 +131,11 @@ export function vllmEngine(t: Pick<Test, 'teardown'>, faults: Faults = {}): Prom
         const { lora_name, lora_path } = body;
         if (faults.takesNoAdapters) return reply.status(404).send({ detail: 'Not Found' });
         if (faults.refusesRank) {
-          const message = 'LoRA rank 64 is greater than max_lora_rank 16.';
+          const message =
+            "Call to add_lora method failed: Worker failed with error 'LoRA rank 64 is greater than max_lora_rank 16.', please check the stack trace above for the root cause";
           return reply
-            .status(400)
-            .send({ error: { message, type: 'BadRequestError', param: null, code: 400 } });
+            .status(500)
+            .send({ error: { message, type: 'InternalServerError', param: null, code: 500 } });
         }
         if (faults.lateFolders) {
           faults.lateFolders--;

@@ -259,7 +259,7 @@ t.test('defaults of the model on the engine change nothing of what is sampled', 
 
 t.test('an engine that refuses the weights ends the run at once, with its words', async t => {
   for (const [faults, message] of [
-    [{ refusesRank: true }, /load_lora_adapter: status 400: LoRA rank 64 is greater than max_lora_rank 16/],
+    [{ refusesRank: true }, /load_lora_adapter: status 500: .*LoRA rank 64 is greater than max_lora_rank 16/],
     [
       { takesNoAdapters: true },
       /status 404: Not Found: .*--enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True/,
