@@ -14,10 +14,9 @@ import { inMb } from './soak/memory.ts';
 const options = new Command('bench:floods')
   .option('--seconds <n>', 'length of each attack', Number, 4)
   .option('--only <text>', 'attacks whose name contains it', '')
-  .option('--workers <n>', 'processes of the server; "loop" is told of one only', Number, 1)
   .option('--limit-ms <n>', 'most that the net 99th percentile may be', Number, 50)
   .parse()
-  .opts<{ seconds: number; only: string; workers: number; limitMs: number }>();
+  .opts<{ seconds: number; only: string; limitMs: number }>();
 
 const row = ({ name, livez, step, loop, rssBytes }: FloodReport): string => {
   const own = Math.max(livez.ownP99, step.ownP99);
@@ -36,7 +35,7 @@ console.log(`| ${HEAD.join(' | ')} |`);
 console.log(`|${'---|'.repeat(HEAD.length)}`);
 for (const [number, { name }] of ATTACKS.entries()) {
   if (!name.includes(options.only)) continue;
-  const server = new ServerProcess(['--workers', String(options.workers)]);
+  const server = new ServerProcess([]);
   await server.start();
   try {
     const report = await flood(number, server, options.seconds);

@@ -23,8 +23,8 @@ export interface Vitals {
 export class ServerProcess {
   readonly #flags: readonly string[];
   #child: ChildProcess | undefined;
-  /** Process ids of workers by their places. */
-  readonly #workers = new Map<number, number>();
+  /** Process ids of the replicas by their places. */
+  readonly #replicas = new Map<number, number>();
   origin = '';
 
   constructor(flags: readonly string[]) {
@@ -57,8 +57,8 @@ export class ServerProcess {
   }
 
   #note(line: string): void {
-    const { worker, worker_pid } = JSON.parse(line) as { worker?: number; worker_pid?: number };
-    if (worker !== undefined && worker_pid !== undefined) this.#workers.set(worker, worker_pid);
+    const { replica, replica_pid: pid } = JSON.parse(line) as { replica?: number; replica_pid?: number };
+    if (replica !== undefined && pid !== undefined) this.#replicas.set(replica, pid);
   }
 
   /** Its process id. */
@@ -70,7 +70,7 @@ export class ServerProcess {
 
   /** Process ids of what handles requests. */
   get pids(): number[] {
-    return this.#workers.size > 0 ? [...this.#workers.values()] : [this.pid];
+    return this.#replicas.size > 0 ? [...this.#replicas.values()] : [this.pid];
   }
 
   /** Has its processes collect memory: what they take afterwards is in use. */
@@ -96,17 +96,11 @@ export class ServerProcess {
     await ended;
   }
 
-  /** Kills the worker in a place; the server starts it again. */
-  killWorker(place: number): void {
-    const pid = this.#workers.get(place);
-    if (pid === undefined) throw new Error(`there is no worker ${place}`);
-    process.kill(pid, 'SIGKILL');
-  }
-
-  /** Waits until every worker answers again. */
-  async whole(workers: number): Promise<void> {
-    const text = workers === 1 ? 'ragen_sessions' : `ragen_workers ${workers}\n`;
-    while (!(await this.#metrics()).includes(text)) await new Promise(resolve => setTimeout(resolve, 100));
+  /** Sends a signal to the replica in a place; where it ends, the server starts another. */
+  signalReplica(place: number, signal: NodeJS.Signals): void {
+    const pid = this.#replicas.get(place);
+    if (pid === undefined) throw new Error(`there is no replica ${place}`);
+    process.kill(pid, signal);
   }
 
   async vitals(): Promise<Vitals> {

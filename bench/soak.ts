@@ -20,7 +20,7 @@ interface Options {
   readonly seconds: number;
   readonly clients: number;
   readonly ttl: number;
-  readonly workers: number[];
+  readonly replicas: number[];
   readonly seed: number;
   readonly limitMs: number;
 }
@@ -31,7 +31,7 @@ const options = new Command('soak')
   )
   .option('--seconds <n>', 'time played, shared by all stages', number(1), 120)
   .option('--clients <n>', 'connections at once', number(1), 16)
-  .option('--workers <n,…>', 'processes of the server, a stage for each number', toNumbers, [1, 2])
+  .option('--replicas <n,…>', 'processes of the server, a stage for each number', toNumbers, [1, 2])
   .option('--ttl <n>', 'idle seconds after which sessions expire', number(1), 10)
   .option('--limit-ms <n>', "most that the p99 of another client's requests may be in a flood", number(1), 50)
   .option('--seed <n>', 'of all that is drawn', number(0), 1)
@@ -50,12 +50,12 @@ process.on('SIGINT', () => {
 
 const progress = openProgress(process.stderr);
 const reports: StageReport[] = [];
-for (const workers of options.workers) {
+for (const replicas of options.replicas) {
   if (stopped.signal.aborted) break;
   const { clients, ttl: ttlSeconds, seed, limitMs } = options;
-  const seconds = options.seconds / options.workers.length;
+  const seconds = options.seconds / options.replicas.length;
   reports.push(
-    await runStage({ workers, seconds, clients, ttlSeconds, seed, limitMs }, progress, stopped.signal),
+    await runStage({ replicas, seconds, clients, ttlSeconds, seed, limitMs }, progress, stopped.signal),
   );
 }
 console.log(reportText(reports));

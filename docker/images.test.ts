@@ -114,7 +114,7 @@ t.test('a manifest is cut down to what is wanted', async t => {
   t.match(run('both'), { status: 1, stderr: /one of env-server, trainer, not "both"/ });
 });
 
-t.test('the allocator is set alike by the image, by --workers and in the page about deployment', async t => {
+t.test('the allocator is set alike by the image, by --replicas and in the page about deployment', async t => {
   const ofImage = Object.entries(variablesOf('env-server')).filter(([name]) => name.startsWith('MALLOC_'));
   t.same(Object.fromEntries(ofImage), ALLOCATOR);
   const text = Object.entries(ALLOCATOR).map(([name, value]) => `${name}=${value}`);

@@ -30,6 +30,7 @@ export const PACKAGES = {
     'htm',
     'hyparquet',
     'hyparquet-compressors',
+    'iovalkey',
     'pino',
     'pngjs',
     'preact',

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
@@ -6,7 +7,6 @@ import { addDashboard } from '../shared/dashboard/routes.ts';
 import { AllowedHosts } from '../shared/http/allowed-hosts.ts';
 import { securePages } from '../shared/http/page-security.ts';
 import { outputLog } from '../shared/log-text.ts';
-import { requestHandlers } from './cluster/request-handlers.ts';
 import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
 import { type CoreParts, ServerCore } from './core.ts';
 import type { Registrations } from './custom/registrations/registrations.ts';
@@ -19,7 +19,7 @@ import { AllowedOrigins } from './transports/access/origins.ts';
 import { addCompatibleTransports, authorizationOf } from './transports/compatible.ts';
 import { createHttpServer } from './transports/http-server.ts';
 import { addPages } from './transports/monitoring/health.ts';
-import { createMetrics, metricsText } from './transports/monitoring/metrics.ts';
+import { createMetrics } from './transports/monitoring/metrics.ts';
 import { RequestCounts } from './transports/monitoring/request-counts.ts';
 import type { OpenTelemetry } from './transports/monitoring/tracing/open-telemetry.ts';
 import { readTracingSettings } from './transports/monitoring/tracing/settings.ts';
@@ -62,7 +62,6 @@ export interface App {
 export async function createApp(given: Partial<Settings> = {}, parts: AppParts = {}): Promise<App> {
   const settings: Settings = { ...DEFAULT_SETTINGS, ...given };
   const { bodyLimitBytes } = settings;
-  const { membership } = parts;
   const log = parts.log ?? outputLog(settings.logLevel);
   const tracing = await openTracing(log);
   const authenticator = new Authenticator(settings.tokens);
@@ -70,7 +69,8 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const origins = new AllowedOrigins(settings.corsOrigins);
   const counts = new RequestCounts();
   const problemHandler = new ProblemHandler(log);
-  const core = new ServerCore(settings, parts, log, tracing);
+  const shared = parts.shared ?? (await openSharedStore(settings, log));
+  const core = new ServerCore(settings, { ...parts, shared }, log, tracing);
   const { sessions, registrations, dispatcher, health, store } = core;
   const direct = { authenticator, hosts, counts, problemHandler, sessions, bodyLimitBytes };
   const server = await createHttpServer({ ...direct, origins, log, tracing });
@@ -89,15 +89,13 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     problemHandler,
     requests: counts,
     sockets: () => sockets.size,
-    restarts: membership?.restarts,
     persistence: store.durable ? health : undefined,
   });
-  await addPages(server, sessions, health, () => metricsText(metrics, membership?.channels));
+  await addPages(server, sessions, health, () => metrics.metrics());
   // What traces or logs every request sees those that go through Fastify only.
   const isDirect = !tracing && !log.isLevelEnabled('debug');
   paced.pace(server.server, isDirect ? new PlainRequests(routes, direct) : undefined);
   core.start();
-  await membership?.channels.listen(requestHandlers({ server, dispatcher, registrations, metrics, log }));
   server.addHook('onClose', () => {
     sockets.closed();
     return core.close();
@@ -112,6 +110,19 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   };
   const keepSessions = () => core.keepSessions();
   return { server, sessions, registrations, authenticator, log, shutDown, keepSessions };
+}
+
+/** The store that several servers share, where `--store` names one. */
+async function openSharedStore({ store, durability }: Settings, log: Logger): Promise<CoreParts['shared']> {
+  if (store === '') return undefined;
+  const [{ StoreConnection, storeAddressOf }, { SessionStore }, { SharedEnvironments }] = await Promise.all([
+    import('./store/connection.ts'),
+    import('./store/session-store.ts'),
+    import('./store/shared-environments.ts'),
+  ]);
+  const connection = await StoreConnection.open(storeAddressOf(store), durability, log);
+  const sessions = new SessionStore(connection, randomUUID());
+  return { sessions, environments: await SharedEnvironments.open(sessions, log) };
 }
 
 /** Gives requests their turns, and bounds the connections they come on. */

@@ -1,8 +1,6 @@
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { Json } from '../shared/json.ts';
-import type { ClusterMembership } from './cluster/membership.ts';
-import type { WorkerChannels } from './cluster/worker-channels.ts';
 import type { Settings } from './config/settings.ts';
 import { Registrations } from './custom/registrations/registrations.ts';
 import { NetworkGuard } from './custom/remote/guard.ts';
@@ -11,7 +9,6 @@ import { HeaderSecrets } from './custom/remote/secrets.ts';
 import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Dispatcher } from './operations/dispatch/dispatcher.ts';
-import { announceChange, countOpenSessions } from './operations/dispatch/sibling-workers.ts';
 import { sessionView } from './operations/sessions/views.ts';
 import { type JournalFiles, newRun } from './persistence/journal/segments.ts';
 import { type FolderLock, lockFolder } from './persistence/lock.ts';
@@ -19,9 +16,12 @@ import { PersistenceHealth } from './persistence/persistence-health.ts';
 import { checkDatabase, openStore, type Store } from './persistence/store.ts';
 import type { ServerClock } from './sessions/limits/server-clock.ts';
 import { SessionManager } from './sessions/manager.ts';
-import { ownershipOf } from './sessions/placement.ts';
+import type { Session } from './sessions/session.ts';
 import { openSessionPersistence, type SessionPersistence } from './sessions/storage/session-persistence.ts';
+import { SharedSessions } from './sessions/storage/shared-sessions.ts';
 import { VariantCatalog } from './sessions/variant-catalog.ts';
+import type { SessionStore } from './store/session-store.ts';
+import type { SharedEnvironments } from './store/shared-environments.ts';
 import type { OpenTelemetry } from './transports/monitoring/tracing/open-telemetry.ts';
 
 /** Parts that tests replace. */
@@ -35,8 +35,8 @@ export interface CoreParts {
   readonly storage?: { readonly store: Store; readonly health: PersistenceHealth };
   /** What the journal writes to. */
   readonly journalFiles?: JournalFiles;
-  /** For one of several processes that serve together. */
-  readonly membership?: ClusterMembership;
+  /** The store that several servers share, in place of one in `data`. */
+  readonly shared?: { readonly sessions: SessionStore; readonly environments: SharedEnvironments };
 }
 
 /** In the folder of the database. */
@@ -49,76 +49,87 @@ export class ServerCore {
   readonly registrations: Registrations;
   readonly dispatcher: Dispatcher;
   readonly health: PersistenceHealth;
-  readonly store: Store;
+  readonly store: Omit<Store, 'audit'>;
   readonly #persistence: SessionPersistence | undefined;
   readonly #lock: FolderLock | undefined;
   readonly #scripts: ScriptPool;
   readonly #network: RemoteNetwork;
   readonly #tracing: OpenTelemetry | undefined;
-  readonly #siblings: WorkerChannels | undefined;
+  readonly #shared: SharedSessions | undefined;
 
   /** Opens the store and starts what environments need; {@link start} begins with the sessions. */
   constructor(settings: Settings, parts: CoreParts, log: Logger, tracing: OpenTelemetry | undefined) {
-    const { membership } = parts;
-    const siblings = membership?.channels;
-    this.#siblings = siblings;
     this.#tracing = tracing;
-    this.sessions = new SessionManager(
-      settings,
-      parts.clock ?? parts.now,
-      membership && { placement: membership.channels.placement, counts: membership.counts },
-    );
-    if (membership && membership.restarts > 0) this.sessions.recallCrash();
+    const { replica } = parts.shared?.sessions.connection ?? {};
+    this.sessions = new SessionManager(settings, parts.clock ?? parts.now, replica);
     this.health = parts.storage?.health ?? new PersistenceHealth(log);
     const registry = parts.registry ?? createRegistry();
     const catalog = new VariantCatalog(registry);
-    const folder = settings.data === '' ? membership?.folder : settings.data;
+    const folder = settings.data === '' ? undefined : settings.data;
     // What a refused server must not touch is opened under the lock.
-    this.#lock = membership || settings.data === '' ? undefined : lockFolder(settings.data);
-    this.store = parts.storage?.store ?? openChecked(folder, settings.data === '', this.health, this.#lock);
+    this.#lock = folder === undefined ? undefined : lockFolder(folder);
+    this.store =
+      parts.shared?.environments ??
+      parts.storage?.store ??
+      openChecked(folder, settings.data === '', this.health, this.#lock);
     this.#scripts = scriptPool(settings);
-    this.#network = remoteNetwork(settings, membership?.folder, log);
+    this.#network = remoteNetwork(settings, log);
     const registrations = new Registrations({
       context: { registry, scripts: this.#scripts, network: this.#network },
       store: this.store,
       log,
       limits: settings,
-      sessionsOf: envId => countOpenSessions(catalog.sessionsOf(envId), envId, siblings),
-      announce: siblings && (() => announceChange(siblings)),
+      sessionsOf: envId => parts.shared?.sessions.count(envId) ?? catalog.sessionsOf(envId),
+      announce: parts.shared && (() => this.#refreshEnvironments(parts.shared!.environments)),
       now: parts.now ?? Date.now,
     });
     this.registrations = registrations;
     registrations.start();
-    this.#persistence = openSessionPersistence(settings, {
+    const kept = {
       sessions: this.sessions,
       catalog,
       log,
-      editionOf: envId => registrations.edition(envId),
-      viewOf: session => sessionView(session) as unknown as Json,
-      health: this.health,
-      writer: { run: membership?.run ?? newRun(), ...(siblings?.placement ?? { index: 0, count: 1 }) },
-      share: siblings && ownershipOf(siblings.placement),
-      files: parts.journalFiles,
-    });
+      editionOf: (envId: string) => registrations.edition(envId),
+      viewOf: (session: Session) => sessionView(session) as unknown as Json,
+    };
+    if (parts.shared) {
+      const { sessions, environments } = parts.shared;
+      const refreshEnvironments = () => this.#refreshEnvironments(environments);
+      this.#shared = new SharedSessions(sessions, { ...kept, limits: settings, refreshEnvironments });
+      this.sessions.recorder = this.#shared;
+    } else {
+      this.#persistence = openSessionPersistence(settings, {
+        ...kept,
+        health: this.health,
+        writer: { run: newRun(), index: 0, count: 1 },
+        files: parts.journalFiles,
+      });
+    }
     this.dispatcher = new Dispatcher({
       sessions: this.sessions,
       catalog,
       registrations,
       stepTimeoutMs: settings.stepTimeoutMs,
       tracing,
-      siblings,
+      shared: this.#shared,
     });
+  }
+
+  async #refreshEnvironments(environments: SharedEnvironments): Promise<void> {
+    if (await environments.refresh()) this.registrations.refresh();
   }
 
   /** Takes up the sessions of an earlier process, and begins to expire and store sessions. */
   start(): void {
     this.#persistence?.start();
+    this.#shared?.begin();
     this.sessions.start();
   }
 
   /** Stores the sessions as they stand, and no more after that. */
   keepSessions(): void {
     this.#persistence?.finish();
+    this.#shared?.end();
   }
 
   /**
@@ -126,12 +137,10 @@ export class ServerCore {
    * @returns how many operations were not done after so long
    */
   async settle(graceMs: number): Promise<number> {
-    const unfinished = await Promise.all([
-      this.sessions.suspend(graceMs),
-      this.#siblings?.settle(graceMs) ?? 0,
-    ]);
+    const unfinished = await this.sessions.suspend(graceMs);
+    await this.#shared?.settle();
     this.keepSessions();
-    return unfinished[0] + unfinished[1];
+    return unfinished;
   }
 
   /** Stores and ends the sessions and gives back what was opened. */
@@ -141,12 +150,7 @@ export class ServerCore {
     this.registrations.stop();
     await this.store.close();
     this.#lock?.release();
-    await Promise.all([
-      this.#scripts.close(),
-      this.#network.close(),
-      this.#tracing?.close(),
-      this.#siblings?.close(),
-    ]);
+    await Promise.all([this.#scripts.close(), this.#network.close(), this.#tracing?.close()]);
   }
 }
 
@@ -160,15 +164,15 @@ function scriptPool(settings: Settings): ScriptPool {
   });
 }
 
-function remoteNetwork(settings: Settings, commonFolder: string | undefined, log: Logger): RemoteNetwork {
+function remoteNetwork(settings: Settings, log: Logger): RemoteNetwork {
   const guard = new NetworkGuard(settings, undefined, refusal =>
     log.info(refusal, `${refusal.host} may not be reached: its address lies in ${refusal.network}`),
   );
-  const secrets = new HeaderSecrets({ ...settings, keyFile: headerKeyFile(settings, commonFolder) });
+  const secrets = new HeaderSecrets({ ...settings, keyFile: headerKeyFile(settings) });
   return new RemoteNetwork(guard, secrets, settings.answerValueBytes);
 }
 
-/** Under the lock of the folder, or that of the supervisor, who has checked the database. */
+/** Opened under the lock of the folder. */
 function openChecked(
   folder: string | undefined,
   passing: boolean,
@@ -185,8 +189,7 @@ function openChecked(
 }
 
 /** Where the key for headers is kept; undefined where nothing is. */
-function headerKeyFile(settings: Settings, commonFolder: string | undefined): string | undefined {
-  if (settings.headerKeyFile !== '') return settings.headerKeyFile;
-  const folder = settings.data === '' ? commonFolder : settings.data;
-  return folder === undefined ? undefined : join(folder, HEADER_KEY_FILE);
+function headerKeyFile({ headerKeyFile, data }: Settings): string | undefined {
+  if (headerKeyFile !== '') return headerKeyFile;
+  return data === '' ? undefined : join(data, HEADER_KEY_FILE);
 }

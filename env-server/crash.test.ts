@@ -6,6 +6,7 @@ import type { Body } from '../test/app.test-data.ts';
 import { type ServerProcess, startServer } from '../test/process.test-data.ts';
 import { until } from '../test/until.test-data.ts';
 import { EXAMPLES } from './custom/examples.ts';
+import { lacksValkey } from './store/valkey.test-data.ts';
 
 /** A server that is killed in the midst of its work, and what its clients were told. */
 
@@ -140,10 +141,20 @@ t.test('kill -9 amid checkpoints, with the journal on the disk', async t =>
   crash(t, ['--checkpoint-seconds', '0.02', '--durability', 'fsync'], killAll),
 );
 
-t.test('kill -9 of all processes of a server', async t =>
-  crash(t, ['--workers', '2', '--checkpoint-seconds', '0'], async server => {
-    const pids = server.lines.flatMap(line => /"worker_pid":(\d+)/.exec(line)?.[1] ?? []).map(Number);
-    for (const pid of pids) process.kill(pid, 'SIGKILL');
-    await server.end('SIGKILL');
-  }),
-);
+t.test('kill -9 of all replicas of a server and their store', { skip: lacksValkey }, async t => {
+  const data = t.testdir();
+  const flags = ['--data', data, '--replicas', '2', '--log-level', 'info'];
+  const first = await startServer(t, flags);
+  const { body } = await first.ask('POST', '/v1/sessions', { env_id: 'Game2048-v0', seed: 5 });
+  const player: Player = { id: String(body.session_id), told: [], asked: undefined };
+  for (let n = 0; n < MIN_STEPS; n++)
+    await step(first.ask, player, { key: `k${n}`, action: ACTIONS[n % ACTIONS.length] });
+  const pids = first.lines.flatMap(line => /"replica_pid":(\d+)/.exec(line)?.[1] ?? []).map(Number);
+  t.equal(pids.length, 2);
+  for (const pid of pids) process.kill(pid, 'SIGKILL');
+  await first.end('SIGKILL');
+  const again = await startServer(t, flags);
+  const found = await again.ask('GET', `/v1/sessions/${player.id}`);
+  t.match(found, { status: 200, body: { step: MIN_STEPS } });
+  t.same(await again.end('SIGTERM'), { code: 0, signal: null });
+});

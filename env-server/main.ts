@@ -105,7 +105,10 @@ async function tellEnvironments(settings: EnvironmentSettings, tokens: string): 
 async function serve(settings: Settings & EnvironmentSettings, program: Command): Promise<void> {
   await tellEnvironments(settings, settings.tokens);
   const portChosen = program.getOptionValueSource('port') !== 'default';
-  const { address, stop } = await (settings.workers === 1 ? serveAlone : serveTogether)(settings, portChosen);
+  const { address, stop } = await (settings.replicas === 1 ? serveAlone : serveTogether)(
+    settings,
+    portChosen,
+  );
   // A supervisor may stop the server as soon as it reads the address.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal));
   // Started with a channel to its parent, it ends when the parent does.
@@ -151,20 +154,26 @@ async function serveAlone(settings: Settings, portChosen: boolean): Promise<Runn
   ]);
   const app = await createApp(settings);
   await loadSdk();
-  const address = await freePort(port, portChosen, port => app.server.listen({ host, port }));
+  const reusePort = process.env.RAGEN_REUSE_PORT === '1';
+  const address = await freePort(port, portChosen, port => {
+    const place = { host, port, reusePort };
+    return app.server.listen(place);
+  });
   return { address, stop: stopperOf(app, settings) };
 }
 
-async function serveTogether(settings: Settings, portChosen: boolean): Promise<RunningServer> {
+async function serveTogether(
+  settings: Settings & EnvironmentSettings,
+  portChosen: boolean,
+): Promise<RunningServer> {
   const { Authenticator, refuseOpenServer } = await import('./transports/access/auth.ts');
   const { host } = settings;
   refuseOpenServer(host, new Authenticator(settings.tokens));
-  const { Supervisor } = await import('./cluster/supervisor.ts');
-  const supervisor = new Supervisor(settings);
-  const port = await freePort(settings.port, portChosen, port => supervisor.listen(port));
-  await supervisor.start();
+  const { Replicas, reservePort } = await import('./replicas.ts');
+  const port = await freePort(settings.port, portChosen, port => reservePort(host, port));
+  const replicas = await Replicas.start(settings, port);
   const address = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
-  return { address, stop: reason => supervisor.stop(reason) };
+  return { address, stop: reason => replicas.stop(reason) };
 }
 
 /** Takes a port, or any that is free where nobody has asked for this one. */

@@ -139,6 +139,13 @@ export const PROBLEMS = {
     retryable: false,
     advice: '`detail` says why it could not be resumed after a restart. Create a new session.',
   },
+  session_elsewhere: {
+    status: 421,
+    title: 'Another server plays the session',
+    retryable: true,
+    advice:
+      'The environment holds more than its state, so only the server that opened the session can play it. Send the request to that server: give your load balancer an affinity for such environments.',
+  },
   body_too_large: {
     status: 413,
     title: 'The request is too large',

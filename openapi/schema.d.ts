@@ -1122,7 +1122,7 @@ export interface components {
             status: number;
             detail: string;
             /** @enum {string} */
-            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "not_found" | "method_not_allowed" | "upgrade_required" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "environment_exists" | "builtin_environment" | "environment_in_use" | "episode_over" | "wrong_step" | "session_rolled_back" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "check_failed" | "too_many_environments" | "too_many_sessions" | "too_many_snapshots" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "session_unsaved" | "storage_full";
+            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "not_found" | "method_not_allowed" | "upgrade_required" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "environment_exists" | "builtin_environment" | "environment_in_use" | "episode_over" | "wrong_step" | "session_rolled_back" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "session_elsewhere" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "check_failed" | "too_many_environments" | "too_many_sessions" | "too_many_snapshots" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "session_unsaved" | "storage_full";
             /** @description The same request may succeed later. */
             retryable: boolean;
             trace_id: string;
@@ -2096,7 +2096,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionDetail"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `session_elsewhere`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2104,7 +2104,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "session_elsewhere" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout";
                     };
                 };
             };
@@ -2171,7 +2171,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `session_elsewhere`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2179,7 +2179,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "session_elsewhere" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
                     };
                 };
             };
@@ -2213,7 +2213,7 @@ export interface operations {
                     "application/json": components["schemas"]["StepResult"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `episode_over`, `wrong_step`, `session_rolled_back`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `session_unsaved`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `episode_over`, `wrong_step`, `session_rolled_back`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `session_elsewhere`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `session_unsaved`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2221,7 +2221,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "episode_over" | "wrong_step" | "session_rolled_back" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "session_unsaved" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "episode_over" | "wrong_step" | "session_rolled_back" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "session_elsewhere" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "session_unsaved" | "storage_full";
                     };
                 };
             };
@@ -2254,7 +2254,7 @@ export interface operations {
                     "image/png": string;
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `session_elsewhere`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2262,7 +2262,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "session_elsewhere" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout";
                     };
                 };
             };
@@ -2292,7 +2292,7 @@ export interface operations {
                     "application/json": components["schemas"]["Snapshot"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_snapshots`, `token_budget_exceeded`, `too_many_requests`, `internal`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `session_elsewhere`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_snapshots`, `token_budget_exceeded`, `too_many_requests`, `internal`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2300,7 +2300,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_snapshots" | "token_budget_exceeded" | "too_many_requests" | "internal" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "session_elsewhere" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_snapshots" | "token_budget_exceeded" | "too_many_requests" | "internal" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
                     };
                 };
             };
@@ -2334,7 +2334,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `unknown_snapshot`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `unknown_snapshot`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `session_elsewhere`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2342,7 +2342,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "unknown_snapshot" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "unknown_snapshot" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "session_elsewhere" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };
@@ -2376,7 +2376,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClonedSessions"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_sessions`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `session_elsewhere`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_sessions`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2384,7 +2384,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_sessions" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "session_elsewhere" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_sessions" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
                     };
                 };
             };
@@ -2411,7 +2411,7 @@ export interface operations {
                     "application/jsonl": string;
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `session_elsewhere`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2419,7 +2419,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "session_elsewhere" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout";
                     };
                 };
             };
@@ -2488,7 +2488,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReferencePlan"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `unknown_reference`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `unknown_reference`, `session_expired`, `session_closed`, `session_lost`, `session_elsewhere`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2496,7 +2496,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "unknown_reference" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "unknown_reference" | "session_expired" | "session_closed" | "session_lost" | "session_elsewhere" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };
@@ -2523,7 +2523,7 @@ export interface operations {
                     "application/json": components["schemas"]["ValidActions"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `session_elsewhere`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2531,7 +2531,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "session_elsewhere" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout";
                     };
                 };
             };

@@ -16,7 +16,9 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   'env-server/environments/core': ['env-server/problems.ts', 'env-server/scheduling', 'shared'],
   'env-server/wrappers': ['env-server/environments/core', 'env-server/problems.ts', 'shared'],
   'env-server/persistence': ['env-server/problems.ts', 'shared'],
+  'env-server/store': ['env-server/persistence', 'env-server/problems.ts', 'shared'],
   'env-server/sessions': [
+    'env-server/store',
     'env-server/scheduling',
     'env-server/environments',
     'env-server/persistence',

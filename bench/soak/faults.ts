@@ -8,7 +8,7 @@ export interface Fault {
   readonly at: number;
   /** Connections break, and nothing that was acknowledged may be gone. */
   readonly kills: boolean;
-  run(server: ServerProcess, workers: number): Promise<void>;
+  run(server: ServerProcess): Promise<void>;
 }
 
 /** The time without restarts, in which memory is looked at; in shares of the stage. */
@@ -19,8 +19,8 @@ const MEMORY_TO = 0.55;
 export const FLOODS_FROM = 0.28;
 export const FLOODS_SHARE = 0.14;
 
-/** Until the others have noticed that a worker is missing. */
-const NOTICED_MS = 1000;
+/** How long a replica stands still. */
+const PAUSE_MS = 1500;
 
 const SIGTERM: Fault = {
   name: 'SIGTERM, and started again',
@@ -42,18 +42,27 @@ const SIGKILL: Fault = {
   },
 };
 
-const WORKER: Fault = {
-  name: 'kill -9 of one worker',
-  at: 0.85,
+const KILL_REPLICA: Fault = {
+  name: 'kill -9 of one replica',
+  at: 0.8,
   kills: true,
-  async run(server, workers) {
-    server.killWorker(0);
-    await delay(NOTICED_MS);
-    await server.whole(workers);
+  async run(server) {
+    server.signalReplica(0, 'SIGKILL');
   },
 };
 
-/** What happens to a server of so many workers, in the order of time. */
-export function faultsOf(workers: number): Fault[] {
-  return workers === 1 ? [SIGTERM, SIGKILL] : [SIGTERM, SIGKILL, WORKER];
+const PAUSE_REPLICA: Fault = {
+  name: 'one replica stands still, and goes on',
+  at: 0.88,
+  kills: true,
+  async run(server) {
+    server.signalReplica(1, 'SIGSTOP');
+    await delay(PAUSE_MS);
+    server.signalReplica(1, 'SIGCONT');
+  },
+};
+
+/** What happens to a server of so many replicas, in the order of time. */
+export function faultsOf(replicas: number): Fault[] {
+  return replicas === 1 ? [SIGTERM, SIGKILL] : [SIGTERM, SIGKILL, KILL_REPLICA, PAUSE_REPLICA];
 }

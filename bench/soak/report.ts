@@ -17,11 +17,11 @@ function inMs(latencies: readonly Latencies[] | undefined): string {
 /** What a stage had to show, each with what was demanded and measured. */
 function checksOf(report: StageReport): (readonly [string, string, string, string])[] {
   const { settings, violations, floods, memory, leaked } = report;
-  const stage = `${settings.workers} workers`;
+  const stage = `${settings.replicas} replicas`;
   const worst = (floods?.seen ?? []).map(worstNetP99);
   const slow = worst.filter(ms => ms > settings.limitMs).length;
-  const grown = memory && memoryFault(memory, settings.workers) !== undefined;
-  const high = floods && peakFault(floods.peakBytes, settings.workers) !== undefined;
+  const grown = memory && memoryFault(memory, settings.replicas) !== undefined;
+  const high = floods && peakFault(floods.peakBytes, settings.replicas) !== undefined;
   const wrong = violations.length - slow - (grown ? 1 : 0) - (high ? 1 : 0) - (leaked ? 1 : 0);
   const verdict = (measured: boolean, holds: boolean) =>
     measured ? (holds ? 'holds' : 'FAILS') : 'not measured';
@@ -57,7 +57,7 @@ function checksOf(report: StageReport): (readonly [string, string, string, strin
 /** The table of a soak, its verdicts, and what was wrong. */
 export function reportText(reports: readonly StageReport[]): string {
   const columns = reports.map(
-    ({ settings, cut }) => `${settings.workers} workers${cut ? ' (cut short)' : ''}`,
+    ({ settings, cut }) => `${settings.replicas} replicas${cut ? ' (cut short)' : ''}`,
   );
   const rows: readonly (readonly [string, (report: StageReport) => string])[] = [
     ['seconds', ({ seconds }) => seconds.toFixed(0)],
@@ -98,10 +98,10 @@ export function reportText(reports: readonly StageReport[]): string {
   }
   for (const { settings, violations } of reports) {
     for (const violation of violations.slice(0, MAX_SHOWN)) {
-      lines.push(`${settings.workers} workers: ${violation}`);
+      lines.push(`${settings.replicas} replicas: ${violation}`);
     }
     const more = violations.length - MAX_SHOWN;
-    if (more > 0) lines.push(`${settings.workers} workers: and ${more} more`);
+    if (more > 0) lines.push(`${settings.replicas} replicas: and ${more} more`);
   }
   return lines.join('\n');
 }

@@ -81,7 +81,7 @@ t.test('the report has a column for every stage, and says what was wrong', async
     problems: new Map([['wrong_step' as const, 7]]),
     ttlMs: 1000,
   };
-  const settings = { workers: 1, seconds: 10, clients: 4, ttlSeconds: 1, seed: 1, limitMs: 50 };
+  const settings = { replicas: 1, seconds: 10, clients: 4, ttlSeconds: 1, seed: 1, limitMs: 50 };
   const report: StageReport = {
     settings,
     counters,
@@ -102,12 +102,12 @@ t.test('the report has a column for every stage, and says what was wrong', async
   };
   const wrong = {
     ...report,
-    settings: { ...settings, workers: 2 },
+    settings: { ...settings, replicas: 2 },
     violations: ['a step was lost'],
     cut: true,
   };
   const text = reportText([report, wrong]);
-  t.match(text, /^\| \| 1 workers \| 2 workers \(cut short\) \|$/m);
+  t.match(text, /^\| \| 1 replicas \| 2 replicas \(cut short\) \|$/m);
   t.match(text, /^\| steps\/s \| 10 \| 10 \|$/m);
   t.match(text, /^\| problems, by code \| wrong_step 7 \|/m);
   t.match(
@@ -117,12 +117,12 @@ t.test('the report has a column for every stage, and says what was wrong', async
   t.match(text, /^\| memory, most during floods \| 150 MB \|/m);
   t.match(text, /^\| step during floods, p50 \/ p99 \/ net p99 ms \| 4\.0 \/ 40\.0 \/ 20\.0 \|/m);
   t.match(text, /^\| \*\*violations\*\* \| 0 \| 1 \|$/m);
-  t.match(text, /^2 workers: a step was lost$/m);
-  t.match(text, /^\| 1 workers: nothing lost, doubled or answered wrongly \| 0 \| 0 \| holds \|$/m);
-  t.match(text, /^\| 2 workers: nothing lost, doubled or answered wrongly \| 0 \| 1 \| FAILS \|$/m);
-  t.match(text, /^\| 1 workers: another client's net p99 in each flood \| 50 ms \| 20\.0 ms \| holds \|$/m);
-  t.match(text, /^\| 1 workers: memory during the floods is bounded \| .* \| 150 MB \| holds \|$/m);
-  t.match(text, /^\| 1 workers: memory is flat \| .* \| in use 40 MB .* 152 MB \| holds \|$/m);
+  t.match(text, /^2 replicas: a step was lost$/m);
+  t.match(text, /^\| 1 replicas: nothing lost, doubled or answered wrongly \| 0 \| 0 \| holds \|$/m);
+  t.match(text, /^\| 2 replicas: nothing lost, doubled or answered wrongly \| 0 \| 1 \| FAILS \|$/m);
+  t.match(text, /^\| 1 replicas: another client's net p99 in each flood \| 50 ms \| 20\.0 ms \| holds \|$/m);
+  t.match(text, /^\| 1 replicas: memory during the floods is bounded \| .* \| 150 MB \| holds \|$/m);
+  t.match(text, /^\| 1 replicas: memory is flat \| .* \| in use 40 MB .* 152 MB \| holds \|$/m);
 });
 
 t.test('time that a hypervisor took is read for each processor', async t => {

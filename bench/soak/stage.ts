@@ -39,7 +39,7 @@ const AFTER_FLOODS_MS = 1500;
 const ECHO_MS = 200;
 
 export interface StageSettings {
-  readonly workers: number;
+  readonly replicas: number;
   readonly seconds: number;
   readonly clients: number;
   readonly ttlSeconds: number;
@@ -88,9 +88,10 @@ export async function runStage(
   }
 }
 
-function flagsOf({ workers, ttlSeconds, clients }: StageSettings, folder: string): string[] {
+function flagsOf({ replicas, ttlSeconds, clients }: StageSettings, folder: string): string[] {
   return [
-    ...['--workers', String(workers), '--data', folder, '--checkpoint-seconds', String(CHECKPOINT_S)],
+    ...(replicas === 1 ? [] : ['--replicas', String(replicas)]),
+    ...['--data', folder, '--checkpoint-seconds', String(CHECKPOINT_S)],
     ...['--idle-ttl-seconds', String(ttlSeconds), '--gone-seconds', '5', '--grace-seconds', '5'],
     ...['--max-sessions', String(8 * clients), '--remote-networks', '127.0.0.1/32'],
   ];
@@ -118,7 +119,7 @@ class Stage {
     this.#settings = settings;
     this.#server = server;
     this.#progress = progress;
-    this.#name = settings.workers === 1 ? '1 process' : `${settings.workers} workers`;
+    this.#name = settings.replicas === 1 ? '1 process' : `${settings.replicas} replicas`;
     this.#counters = {
       steps: 0,
       retries: 0,
@@ -148,8 +149,10 @@ class Stage {
         `${sessions} sessions, ${sockets} sockets and ${queued} operations are left ${this.#settings.ttlSeconds} s after the last use`,
       );
     }
-    const memory = memoryReport(this.#memoryBefore, this.#memoryAfter);
-    const fault = memory && memoryFault(memory, this.#settings.workers);
+    // Of several replicas a page of metrics shows one, another each time.
+    const memory =
+      this.#settings.replicas === 1 ? memoryReport(this.#memoryBefore, this.#memoryAfter) : undefined;
+    const fault = memory && memoryFault(memory, this.#settings.replicas);
     if (fault !== undefined) this.#violate(fault);
     return {
       settings: this.#settings,
@@ -194,9 +197,9 @@ class Stage {
 
   /** Looks after the server while the clients play, and lets the faults happen: in their time, or late where everything is slow. */
   async #disturb(elapsed: () => number, signal: AbortSignal): Promise<void> {
-    const { seconds, workers } = this.#settings;
+    const { seconds, replicas } = this.#settings;
     const total = Math.ceil(seconds);
-    const faults = faultsOf(workers);
+    const faults = faultsOf(replicas);
     const all = faults.length;
     this.#progress.begin(this.#name, total, 0);
     while ((elapsed() < seconds || faults.length > 0) && !signal.aborted) {
@@ -238,7 +241,7 @@ class Stage {
     over.abort();
     await watching;
     this.#floods = { seen, peakBytes };
-    const fault = peakFault(peakBytes, this.#settings.workers);
+    const fault = this.#settings.replicas === 1 ? peakFault(peakBytes, 1) : undefined;
     if (fault !== undefined) this.#violate(fault);
     for (const flood of seen) {
       const worst = worstNetP99(flood);
@@ -260,7 +263,7 @@ class Stage {
     this.#faults++;
     const begin = performance.now();
     kill();
-    await run(this.#server, this.#settings.workers);
+    await run(this.#server);
     // Who was told of the end of the old one has now to do with the new one.
     kill();
     await delay(ECHO_MS);

@@ -3,9 +3,10 @@ import type { RegistrationLimits } from '../custom/registrations/registration-li
 import type { GuardSettings } from '../custom/remote/guard.ts';
 import { DEEPCODER_DEFAULTS } from '../environments/deepcoder/variables.ts';
 import { DEFAULT_LEAN_MEMORY_MB } from '../environments/lean/variables.ts';
+import { DURABILITIES, type Durability } from '../persistence/durability.ts';
 import type { SessionLimits } from '../sessions/limits/admission.ts';
-import { MAX_PROCESSES } from '../sessions/placement.ts';
-import { DURABILITIES, type Durability } from '../sessions/storage/durability.ts';
+
+const MAX_REPLICAS = 64;
 
 /** How a server is set up; {@link SETTINGS} says what each means. */
 export interface Settings extends SessionLimits, RegistrationLimits, GuardSettings {
@@ -42,8 +43,9 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly journalMaxMb: number;
   /** Folder of training runs whose pages are served at `/runs/`; empty for none. */
   readonly runs: string;
-  readonly workers: number;
-  readonly workerSilenceSeconds: number;
+  /** Address of the store that several servers share; empty keeps sessions in this server. */
+  readonly store: string;
+  readonly replicas: number;
 }
 
 /** What environments read from the variables of the process; a flag or a config file sets those. */
@@ -121,14 +123,17 @@ export const SETTINGS: Declarations<Settings> = {
     default: '',
     help: 'folder of training runs to show at /runs/, read-only, e.g. ./runs; none unless given',
   },
-  workers: {
-    ...count(1, 'processes that serve the port together; more than one for more than one core'),
-    maximum: MAX_PROCESSES,
+  store: {
+    default: '',
+    help: 'Valkey 7.2 or Redis 7.0 (or newer) in which sessions and custom environments live, so that any of several servers serves any of them: valkey://[user:password@]host[:port], valkeys:// for TLS, valkey+unix:///path/to/socket, valkey+sentinel://host:port,host:port/primary',
   },
-  workerSilenceSeconds: seconds(
-    60,
-    'how long one of several processes may give no sign of life before it is killed and started again; 0 for ever',
-  ),
+  replicas: {
+    ...count(
+      1,
+      'processes that serve the port together, for more than one core; they share a Valkey that is started for them unless --store names one',
+    ),
+    maximum: MAX_REPLICAS,
+  },
   logLevel: { default: 'warn', help: 'least severe level to log', choices: LOG_LEVELS },
   bodyLimitBytes: count(4 * 1024 * 1024, 'largest request body or frame'),
   maxBatchItems: count(4096, 'most items of one batch'),
@@ -192,7 +197,7 @@ export const SETTINGS: Declarations<Settings> = {
   ),
   durability: {
     default: 'journal',
-    help: 'what of sessions in --data survives kill -9: fsync: all that was acknowledged, a power cut included; journal: the same but for a power cut; checkpoint: what was written every --checkpoint-seconds; none: nothing since the start',
+    help: 'what of sessions in --data survives kill -9: fsync: all that was acknowledged, a power cut included; journal: the same but for a power cut, and in --store what the primary had; replicated: in --store what a replica of it had, too; checkpoint: what was written every --checkpoint-seconds; none: nothing since the start',
     choices: DURABILITIES,
   },
   journalMaxMb: {

@@ -4,6 +4,7 @@ import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal } from '../sessions/principal.ts';
 import type { Session } from '../sessions/session.ts';
+import type { SharedSessions } from '../sessions/storage/shared-sessions.ts';
 import type { VariantCatalog } from '../sessions/variant-catalog.ts';
 import type {
   OperationDeclaration,
@@ -11,7 +12,6 @@ import type {
   OperationSchemas,
   Representation,
 } from './declaration.ts';
-import type { SiblingWorkers } from './dispatch/sibling-workers.ts';
 import type { Tracing } from './dispatch/tracing.ts';
 import type { WrittenResult } from './dispatch/written-result.ts';
 import { SessionId } from './schemas/fields.ts';
@@ -24,8 +24,8 @@ export interface Services {
   readonly stepTimeoutMs: number;
   /** Where operations are traced. */
   readonly tracing?: Tracing;
-  /** Where this process is one of several. */
-  readonly siblings?: SiblingWorkers;
+  /** Where sessions live in a store that several servers share. */
+  readonly shared?: SharedSessions;
 }
 
 /** An operation on the server as a whole. */

@@ -4,6 +4,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, statSync, writeFileSync 
 import { join } from 'node:path';
 import t from 'tap';
 import { output, runServer, startServer } from '../../test/process.test-data.ts';
+import { lacksValkey } from '../store/valkey.test-data.ts';
 import { DATABASE_FILE } from './database.ts';
 import { lockFolder } from './lock.ts';
 import { smallDisk } from './small-disk.test-data.ts';
@@ -14,8 +15,8 @@ t.setTimeout(900_000);
 t.test('a second server on one folder is refused, and told which process has it', async t => {
   const data = t.testdir();
   const first = await startServer(t, ['--data', data]);
-  for (const workers of ['1', '2']) {
-    const second = runServer(t, ['--port', '0', '--data', data, '--workers', workers]);
+  for (const flags of lacksValkey ? [[]] : [[], ['--replicas', '2']]) {
+    const second = runServer(t, ['--port', '0', '--data', data, ...flags]);
     const { code, text } = await output(second);
     t.equal(code, 1);
     t.match(text, `${data} is in use by another server (process ${first.child.pid} on `);

@@ -27,7 +27,7 @@ export class FolderInUse extends Error {
 
   constructor(folder: string) {
     super(
-      `${folder} is in use by another server${holderOf(folder)}. Stop that one, or give this one another folder with --data; for more processes on one folder start one server with --workers`,
+      `${folder} is in use by another server${holderOf(folder)}. Stop that one, or give this one another folder with --data; for more processes on one folder start one server with --replicas`,
     );
   }
 }

@@ -2,19 +2,18 @@ import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import { type EndedSession, EndedSessions, type EndReason } from './ended.ts';
 import type { Variant } from './episodes/variant.ts';
 import { type FinishedSession, FinishedSessions } from './finished-sessions.ts';
-import { Admission, type SessionLimits, type SharedLimits } from './limits/admission.ts';
+import { Admission, type SessionLimits } from './limits/admission.ts';
 import type { ByteBudget } from './limits/budgets.ts';
 import { ExpiryWheel, SLOT_MS } from './limits/expiry.ts';
 import { PendingInputs } from './limits/pending-inputs.ts';
 import { type Clock, type ClockReading, FakeClock, ServerClock } from './limits/server-clock.ts';
 import { NewestFirst } from './newest-first.ts';
 import { type CreateRequest, type SessionHost, SessionOpener } from './opener.ts';
-import type { WorkerPlacement } from './placement.ts';
 import type { Principal } from './principal.ts';
 import type { ReplyCache } from './replies/reply-cache.ts';
 import { Session } from './session.ts';
 import { Shutdown } from './shutdown.ts';
-import type { SessionRecorder } from './storage/recorder.ts';
+import type { SessionJournal } from './storage/recorder.ts';
 import type { SessionImage } from './storage/session-image.ts';
 import type { StoredReply, StoredSession } from './storage/stored-session.ts';
 
@@ -24,12 +23,6 @@ export interface ListRequest {
   /** Serial after which to begin. */
   readonly after: number;
   readonly limit: number;
-}
-
-/** What a process needs that serves together with others. */
-export interface WorkerContext {
-  readonly placement: WorkerPlacement;
-  readonly counts: SharedLimits;
 }
 
 /** All sessions of a server: opens, finds, counts, expires and closes them. */
@@ -59,25 +52,24 @@ export class SessionManager implements SessionHost {
   /** Sessions that turned out not to be storable. */
   unsaved = 0;
   /** Where what sessions do is journaled. Set it before there are sessions. */
-  recorder: SessionRecorder | undefined;
+  recorder: SessionJournal | undefined;
   /** Sessions of an earlier process are being resumed: operations wait for it. */
   resumption: Promise<void> | undefined;
   /** Told of every session that ends. */
   readonly endListeners = new Set<(ended: EndedSession, session: Session) => void>();
 
-  /** @param clock or a function that gives its time, in milliseconds since the epoch */
-  constructor(
-    limits: SessionLimits,
-    clock: Clock | (() => number) = new ServerClock(),
-    company?: WorkerContext,
-  ) {
+  /**
+   * @param clock or a function that gives its time, in milliseconds since the epoch
+   * @param replica number of this server among those that share a store
+   */
+  constructor(limits: SessionLimits, clock: Clock | (() => number) = new ServerClock(), replica?: number) {
     this.#limits = limits;
-    this.#admission = new Admission(limits, company?.counts);
+    this.#admission = new Admission(limits);
     this.clock = typeof clock === 'function' ? new FakeClock(clock) : clock;
     this.now = this.clock.now;
     this.wall = time => this.clock.toWall(time);
     this.#wheel = new ExpiryWheel(this.now());
-    this.#opener = new SessionOpener(this, limits, this.#admission, this.#shutdown, company?.placement);
+    this.#opener = new SessionOpener(this, limits, this.#admission, this.#shutdown, replica);
   }
 
   /** Goes on with the time of an earlier process. Call it before there are sessions. */
@@ -165,7 +157,7 @@ export class SessionManager implements SessionHost {
         session.usedAt = now;
         return session;
       }
-      this.#end(session, 'session_expired');
+      this.#timeIsUp(session);
     }
     throw this.#ended.problem(principal.name, id, this.now());
   }
@@ -243,7 +235,7 @@ export class SessionManager implements SessionHost {
   /** Ends what has expired and forgets what ended long ago. */
   sweep(): void {
     const now = this.now();
-    for (const session of this.#wheel.sweep(now)) this.#end(session, 'session_expired');
+    for (const session of this.#wheel.sweep(now)) this.#timeIsUp(session);
     this.#ended.forget(now);
     this.#finished.forget(now);
     for (const [, { replies }] of this.#admission.clients()) replies.turn(now, this.keepKeysMs);
@@ -318,8 +310,17 @@ export class SessionManager implements SessionHost {
 
   /** Opens a session again that an earlier process had, with its idle time beginning anew. Limits do not count. */
   recall(stored: StoredSession, variant: Variant, image?: SessionImage): Session {
-    const { episode, past, ...settings } = stored;
-    const { account } = this.#admission.client(stored.owner);
+    const session = this.restore(stored, variant, image);
+    variant.opened(this.#admission.client(stored.owner).account);
+    this.#admission.count(stored.owner, variant.counters, 1);
+    this.#opener.countFrom(stored.serial);
+    this.add(session);
+    return session;
+  }
+
+  /** The session that was stored, to look at: it is not among those that are open here. */
+  restore({ episode, past, ...settings }: StoredSession, variant: Variant, image?: SessionImage): Session {
+    const { account } = this.#admission.client(settings.owner);
     const session = new Session(
       { ...settings, variant, account, recorder: this.recorder, now: this.now, wall: this.wall },
       episode,
@@ -327,11 +328,17 @@ export class SessionManager implements SessionHost {
     );
     session.changed = false;
     session.image = image;
-    variant.opened(account);
-    this.#admission.count(stored.owner, variant.counters, 1);
-    this.#opener.countFrom(stored.serial);
-    this.add(session);
     return session;
+  }
+
+  /** Forgets the copy of a session that goes on in a shared store. */
+  drop(session: Session): void {
+    if (!session.closed) this.#remove(session);
+  }
+
+  /** Ends a session that the store says has expired. */
+  expire(session: Session): void {
+    this.#end(session, 'session_expired');
   }
 
   /** When a session is forgotten that ends now. */
@@ -341,20 +348,30 @@ export class SessionManager implements SessionHost {
 
   #end(session: Session, ending: EndReason, reason: string | null = null, forgetAt = this.forgetAt): void {
     if (session.closed) return;
-    session.closed = true;
-    this.#sessions.delete(session.id);
-    this.#newest.remove(session);
     this.#finished.keep(session, ending, this.now());
-    this.#wheel.cancel(session);
-    this.#admission.count(session.owner, session.variant.counters, -1);
-    session.releaseAll();
-    session.variant.ended();
+    this.#remove(session);
     this.endings[ending]++;
     const { id, owner } = session;
     const ended = { id, owner, ending, reason, forgetAt };
     this.#ended.remember(ended);
     this.recorder?.ended(session, ended);
     for (const listener of this.endListeners) listener(ended, session);
+  }
+
+  #remove(session: Session): void {
+    session.closed = true;
+    if (this.#sessions.get(session.id) === session) this.#sessions.delete(session.id);
+    this.#newest.remove(session);
+    this.#wheel.cancel(session);
+    this.#admission.count(session.owner, session.variant.counters, -1);
+    session.releaseAll();
+    session.variant.ended();
     session.episode.dispose();
+  }
+
+  /** Its idle time is over here; in a shared store another server may have used it since. */
+  #timeIsUp(session: Session): void {
+    if (this.recorder?.isShared) this.drop(session);
+    else this.#end(session, 'session_expired');
   }
 }

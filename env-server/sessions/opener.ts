@@ -3,16 +3,14 @@ import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { atOnce, inScheduledSlices, type Sliced } from '../environments/core/slices.ts';
 import { Problem } from '../problems.ts';
-import { scheduler } from '../scheduling/fair-scheduler.ts';
 import { beginEpisode, type EpisodeState, withDynamics } from './episodes/episode.ts';
 import type { Variant } from './episodes/variant.ts';
 import { newId } from './ids.ts';
 import type { Admission, SessionLimits } from './limits/admission.ts';
 import { type ByteAccount, sessionBudgetExceeded } from './limits/budgets.ts';
-import { newSessionId, serialAfter, type WorkerPlacement } from './placement.ts';
 import { newSessionSize, Session } from './session.ts';
 import type { Shutdown } from './shutdown.ts';
-import type { SessionRecorder } from './storage/recorder.ts';
+import type { SessionJournal } from './storage/recorder.ts';
 
 export interface CreateRequest {
   readonly seed?: number;
@@ -29,7 +27,7 @@ type OpenSettings = Pick<Session, 'owner' | 'variant' | 'groupId' | 'format' | '
 
 /** Who keeps the sessions that are opened. */
 export interface SessionHost {
-  readonly recorder: SessionRecorder | undefined;
+  readonly recorder: SessionJournal | undefined;
   readonly now: () => number;
   wall(time: number): number;
   /** Takes in a session that was opened. */
@@ -47,7 +45,7 @@ export class SessionOpener {
   readonly #limits: SessionLimits;
   readonly #admission: Admission;
   readonly #shutdown: Shutdown;
-  readonly #placement: WorkerPlacement | undefined;
+  readonly #replica: number | undefined;
   #serial = 0;
 
   constructor(
@@ -55,13 +53,13 @@ export class SessionOpener {
     limits: SessionLimits,
     admission: Admission,
     shutdown: Shutdown,
-    placement: WorkerPlacement | undefined,
+    replica: number | undefined,
   ) {
     this.#host = host;
     this.#limits = limits;
     this.#admission = admission;
     this.#shutdown = shutdown;
-    this.#placement = placement;
+    this.#replica = replica;
   }
 
   /** Sessions that are opened from now on come after this one. */
@@ -117,7 +115,21 @@ export class SessionOpener {
   #openAll(settings: OpenSettings, episodes: readonly EpisodeState[]): MaybePromise<Session[]> {
     const opening = this.#opening(settings, episodes);
     const opened = episodes.length > OPENED_AT_ONCE ? inScheduledSlices(opening) : atOnce(opening);
-    return chain(opened, whenStored);
+    return chain(opened, sessions => this.#whenStored(settings, sessions));
+  }
+
+  /** The sessions, when what keeps them has them; where it takes not all of them, all are closed. */
+  #whenStored({ owner, variant }: OpenSettings, opened: Session[]): MaybePromise<Session[]> {
+    if (!opened.some(({ storing }) => storing)) return opened;
+    return Promise.all(opened.map(({ storing }) => storing)).then(
+      () => opened,
+      error => {
+        // Who admitted all of them takes all of them back.
+        this.#admission.count(owner, variant.counters, opened.length);
+        for (const session of opened) this.#host.discard(session);
+        throw error;
+      },
+    );
   }
 
   /**
@@ -176,8 +188,8 @@ export class SessionOpener {
         return refuse(error);
       }
     };
-    const admitted = this.#admission.admit(owner, variant.counters, count);
-    const opened = admitted instanceof Promise ? admitted.then(scheduler.keep(begin)) : begin();
+    this.#admission.admit(owner, variant.counters, count);
+    const opened = begin();
     if (opened instanceof Promise) this.#shutdown.follow(opened);
     return opened;
   }
@@ -190,7 +202,7 @@ export class SessionOpener {
         ...settings,
         account,
         recorder: this.#host.recorder,
-        id: newSessionId(this.#placement),
+        id: newId('s'),
         serial: this.#nextSerial(),
         now: this.#host.now,
         wall: this.#host.wall,
@@ -203,15 +215,19 @@ export class SessionOpener {
   }
 
   #nextSerial(): number {
-    this.#serial = serialAfter(this.#serial, this.#host.now(), this.#placement);
+    this.#serial = serialAfter(this.#serial, Date.now(), this.#replica);
     return this.#serial;
   }
 }
 
-/** Sessions that were opened, when the database has those that the journal could not take. */
-function whenStored(opened: Session[]): MaybePromise<Session[]> {
-  if (!opened.some(({ storing }) => storing)) return opened;
-  return Promise.all(opened.map(({ storing }) => storing)).then(() => opened);
+/** Serials of one millisecond, one for each of so many servers; more in it run ahead of the clock. */
+const SERIALS_PER_MS = 64;
+
+/** The serial of the next session: one more, or by the clock, so that those of several servers are in one order. */
+function serialAfter(last: number, now: number, replica: number | undefined): number {
+  if (replica === undefined) return last + 1;
+  const slot = Math.max(Math.floor(last / SERIALS_PER_MS) + 1, Math.floor(now));
+  return slot * SERIALS_PER_MS + (replica % SERIALS_PER_MS);
 }
 
 /**

@@ -22,6 +22,8 @@ const OF_SESSIONS: readonly ProblemCode[] = [
   'session_expired',
   'session_closed',
   'session_lost',
+  'session_elsewhere',
+  'storage_failed',
   'too_many_requests',
   'step_timeout',
 ];

@@ -6,11 +6,10 @@ import { scheduler } from '../../scheduling/fair-scheduler.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { fingerprint } from '../../sessions/replies/reply-cache.ts';
 import type { Session } from '../../sessions/session.ts';
+import type { SessionEffect, SharedSessions } from '../../sessions/storage/shared-sessions.ts';
 import type { OperationInput } from '../declaration.ts';
 import type { Operation, ServerOperation, Services, SessionOperation } from '../operation.ts';
-import { owningWorker, requiredWorker, type SiblingWorkers } from './sibling-workers.ts';
 import type { TraceContext, Tracing } from './tracing.ts';
-import { plainResult } from './written-result.ts';
 
 /** One request from a client: it may hold many operations. Clocks are read as seldom as can be: they cost as much as a step. */
 export interface OperationCall {
@@ -75,38 +74,39 @@ function traced(
   return tracing.operation(call.trace, operation, input, () => route(services, call, operation, input));
 }
 
-/** Runs an operation here, or where its session or key is kept. */
+/** Runs an operation; on a session of a shared store when this server writes that session. */
 function route(
   services: Services,
   call: OperationCall,
   operation: Operation,
   input: OperationInput,
 ): MaybePromise<unknown> {
-  const { siblings } = services;
-  if (!siblings) return run(services, call, operation, input);
-  const worker = owningWorker(siblings, call.principal, input, keyOf(operation, input));
-  return worker === undefined
-    ? run(services, call, operation, input)
-    : forward(services, siblings, worker, call, operation, input);
+  return services.shared
+    ? onShared(services.shared, services, call, operation, input)
+    : run(services, call, operation, input);
 }
 
-/** Runs an operation in another process. */
-function forward(
-  { sessions: { pendingInputs } }: Services,
-  siblings: SiblingWorkers,
-  worker: number,
-  { principal, request }: OperationCall,
+/** What an operation leaves of itself in its session. */
+function effectOf({ keyed, name }: Operation): SessionEffect {
+  return name === 'clone' ? 'copies' : keyed ? 'writes' : 'reads';
+}
+
+async function onShared(
+  shared: SharedSessions,
+  services: Services,
+  call: OperationCall,
   operation: Operation,
   input: OperationInput,
 ): Promise<unknown> {
-  pendingInputs.requireRoom(principal.name, input, false);
-  const result = siblings.perform(worker, principal, request, operation, input);
-  pendingInputs.hold(principal.name, input, result);
-  return result;
+  const { session_id: id } = input;
+  const work = () => run(services, call, operation, input);
+  if (typeof id === 'string') return shared.perform(call.principal, id, effectOf(operation), work);
+  await shared.refreshEnvironments();
+  return work();
 }
 
-/** Runs an operation in this process after the sessions of an earlier process are resumed. */
-export function run(
+/** Runs an operation after the sessions of an earlier process are resumed. */
+function run(
   services: Services,
   call: OperationCall,
   operation: Operation,
@@ -277,7 +277,7 @@ function onServer(
   sessions.pendingInputs.requireRoom(client, input, false);
   const reply =
     key === undefined
-      ? atWorkplace(services, call, operation, input)
+      ? performOnServer(services, call, operation, input)
       : onceForClient(key, services, call, operation, input);
   if (reply instanceof Promise) {
     sessions.pendingInputs.hold(client, input, reply);
@@ -294,35 +294,32 @@ function onceForClient(
   operation: ServerOperation,
   input: OperationInput,
 ): MaybePromise<unknown> {
-  const { sessions } = services;
+  const { sessions, shared } = services;
   const { name: owner } = call.principal;
+  const asked = () => fingerprint(input);
   /** Resolves when the database has a reply that the journal cannot take. */
   let storing: Promise<void> | undefined;
-  const work = () =>
-    chain(atWorkplace(services, call, operation, input), reply => {
-      const asked = fingerprint(input);
-      const record = { owner, key, operation: operation.name, asked, reply: reply as Json };
-      storing = sessions.recorder?.clientReply(record);
-      return reply;
-    });
+  const perform = () => performOnServer(services, call, operation, input);
+  const work = shared
+    ? () => shared.once(owner, key, operation.name, asked(), perform)
+    : () =>
+        chain(perform(), reply => {
+          const record = { owner, key, operation: operation.name, asked: asked(), reply: reply as Json };
+          storing = sessions.recorder?.clientReply(record);
+          return reply;
+        });
   const reply = sessions.replies(owner).once(key, operation.name, input, work, call.request);
   return chain(reply, value => storing?.then(() => value) ?? value);
 }
 
-/** Runs an operation on the server here, or in the one process that does such. */
-function atWorkplace(
+function performOnServer(
   services: Services,
-  { principal, request }: OperationCall,
+  { principal }: OperationCall,
   operation: ServerOperation,
   input: OperationInput,
 ): MaybePromise<unknown> {
-  const { siblings } = services;
   if (operation.keyed && operation.tag === 'sessions') services.sessions.requireRoom();
-  const place = siblings && requiredWorker(siblings, operation);
-  if (place === undefined) return operation.handle(services, principal, input);
-  // Its key is honored here; over there it would be sent on to where it is kept.
-  const { request_key: _kept, ...asked } = input;
-  return siblings!.perform(place, principal, request, operation, asked).then(plainResult);
+  return operation.handle(services, principal, input);
 }
 
 function keyOf(operation: Operation, { request_key }: OperationInput): string | undefined {

@@ -1,11 +1,11 @@
 import type { Json } from '../../../shared/json.ts';
-import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
 import type { EpisodeState } from '../../sessions/episodes/episode.ts';
 import type { LiveEpisode } from '../../sessions/episodes/live-episode.ts';
 import type { FinishedSession } from '../../sessions/finished-sessions.ts';
 import { sizeOf } from '../../sessions/limits/size.ts';
-import type { Scope } from '../../sessions/principal.ts';
+import type { Principal } from '../../sessions/principal.ts';
 import type { Session } from '../../sessions/session.ts';
 import type { Services } from '../operation.ts';
 import type { SessionCard } from '../schemas/trajectory.ts';
@@ -28,10 +28,9 @@ export interface CardFilter {
   readonly client?: string;
 }
 
-/** What processes ask each other for the cards of a watcher. */
+/** What a watcher asks for. */
 export interface CardQuestion {
-  readonly name: string;
-  readonly scopes: readonly Scope[];
+  readonly principal: Principal;
   readonly filter: CardFilter;
   /** Most open sessions, and most ended ones. */
   readonly limit: number;
@@ -49,20 +48,25 @@ export interface CardEntry {
   readonly card?: SessionCard;
 }
 
-/** The cards of this process for a watcher: newest open sessions first, then those that ended last. */
-export function cardsHere(services: Services, question: CardQuestion): MaybePromise<CardEntry[]> {
-  return inScheduledSlices(partsOfCards(services, question));
+/** The cards for a watcher: newest open sessions first, then those that ended last, as far as this server knows. */
+export function cardsOf(services: Services, question: CardQuestion): MaybePromise<CardEntry[]> {
+  const { sessions, shared } = services;
+  const { principal, limit } = question;
+  const newest: MaybePromise<Iterable<Session>> = shared
+    ? shared.newest(principal, limit)
+    : sessions.newestFirst(principal);
+  return chain(newest, open => inScheduledSlices(partsOfCards(services, open, question)));
 }
 
 function* partsOfCards(
   { sessions }: Services,
-  { name, scopes, filter, limit, withinMs = Number.POSITIVE_INFINITY }: CardQuestion,
+  open: Iterable<Session>,
+  { principal, filter, limit, withinMs = Number.POSITIVE_INFINITY }: CardQuestion,
 ): Sliced<CardEntry[]> {
-  const principal = { name, scopes: new Set(scopes) };
   const since = sessions.now() - withinMs;
   const entries: CardEntry[] = [];
   let looked = 0;
-  for (const session of sessions.newestFirst(principal)) {
+  for (const session of open) {
     if (++looked > MOST_LOOKED_AT || entries.length >= limit) break;
     if (!fits(session, filter)) continue;
     const changed = session.busy || session.usedAt >= since;

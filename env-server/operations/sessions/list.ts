@@ -1,10 +1,11 @@
 import { type Static, Type } from 'typebox';
 import { isPainted } from '../../environments/core/environment.ts';
-import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
 import { sizeOf } from '../../sessions/limits/size.ts';
 import type { ListRequest } from '../../sessions/manager.ts';
-import type { Scope } from '../../sessions/principal.ts';
+import type { Principal } from '../../sessions/principal.ts';
+import type { Session as LiveSession } from '../../sessions/session.ts';
 import { type Services, serverOperation } from '../operation.ts';
 import { EnvId, GroupId } from '../schemas/fields.ts';
 import { type Session, SessionPage } from '../schemas/session.ts';
@@ -41,23 +42,20 @@ export const list = serverOperation({
       after: input.cursor === undefined ? 0 : Number(input.cursor),
       limit: input.limit ?? DEFAULT_PAGE,
     };
-    const question = { name, scopes: [...scopes], request };
-    const asked = services.siblings?.askAll('list', question) ?? [];
-    return Promise.all([listHere(services, question), ...asked]).then(lists => {
-      const listed = (lists as ListedSessions[][]).flat();
-      return pageOf(
-        listed.sort((a, b) => a.serial - b.serial),
-        request.limit,
-      );
-    });
+    const principal = { name, scopes };
+    return chain(listed(services, principal, { ...request, limit: request.limit + 1 }), found =>
+      chain(inScheduledSlices(viewsOf(found)), views => pageOf(views, request.limit)),
+    );
   },
 });
 
-/** What processes ask each other for a list. */
-export interface ListQuestion {
-  readonly name: string;
-  readonly scopes: readonly Scope[];
-  readonly request: ListRequest;
+/** Sessions of the principal for a page, and one more where there are more. */
+function listed(
+  { sessions, shared }: Services,
+  principal: Principal,
+  request: ListRequest,
+): MaybePromise<readonly LiveSession[]> {
+  return shared ? shared.list(principal, request) : sessions.list(principal, request);
 }
 
 interface ListedSessions {
@@ -66,19 +64,10 @@ interface ListedSessions {
   readonly session?: Session;
 }
 
-/** The sessions of this process for a page, and one more where there are more. */
-export function listHere(services: Services, question: ListQuestion): MaybePromise<ListedSessions[]> {
-  return inScheduledSlices(partsOfList(services, question));
-}
-
-function* partsOfList(
-  { sessions }: Services,
-  { name, scopes, request }: ListQuestion,
-): Sliced<ListedSessions[]> {
-  const principal = { name, scopes: new Set(scopes) };
+function* viewsOf(found: readonly LiveSession[]): Sliced<ListedSessions[]> {
   const listed: ListedSessions[] = [];
   let bytes = 0;
-  for (const session of sessions.list(principal, { ...request, limit: request.limit + 1 })) {
+  for (const session of found) {
     if (session.closed) continue;
     const { serial } = session;
     if (bytes > MAX_OBSERVATION_BYTES) {

@@ -1,4 +1,3 @@
-import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem } from '../../problems.ts';
 import type { EnvironmentCounters } from '../episodes/environment-counters.ts';
 import { ReplyCache } from '../replies/reply-cache.ts';
@@ -41,6 +40,28 @@ export interface Refusal {
   readonly whose: string;
 }
 
+/** The limit at a place of the list of {@link checksOf}, which keeps sessions from being opened. */
+export function refusalAt(
+  limits: SessionLimits,
+  { limit, open }: { readonly limit: number; readonly open: number },
+  envId: string,
+): Refusal {
+  const [, most, whose] = checksOf(limits, { inAll: open, ofClient: open, ofEnvironment: open }, envId)[
+    limit
+  ];
+  return { open, most, whose };
+}
+
+type LimitCheck = readonly [open: number, most: number, whose: string];
+
+function checksOf(limits: SessionLimits, counts: OpenCounts, envId: string): readonly LimitCheck[] {
+  return [
+    [counts.inAll, limits.maxSessions, 'on this server'],
+    [counts.ofClient, limits.maxSessionsPerClient, 'of one client'],
+    [counts.ofEnvironment, limits.maxSessionsPerEnvironment, `of ${envId}`],
+  ];
+}
+
 /** The first limit that so many more sessions would exceed. */
 export function refusalOf(
   limits: SessionLimits,
@@ -48,12 +69,8 @@ export function refusalOf(
   envId: string,
   more: number,
 ): Refusal | undefined {
-  const checks: readonly (readonly [open: number, most: number, whose: string])[] = [
-    [counts.inAll, limits.maxSessions, 'on this server'],
-    [counts.ofClient, limits.maxSessionsPerClient, 'of one client'],
-    [counts.ofEnvironment, limits.maxSessionsPerEnvironment, `of ${envId}`],
-  ];
-  for (const [open, most, whose] of checks) if (open + more > most) return { open, most, whose };
+  for (const [open, most, whose] of checksOf(limits, counts, envId))
+    if (open + more > most) return { open, most, whose };
   return undefined;
 }
 
@@ -71,64 +88,21 @@ export class TooManySessions extends Problem {
   }
 }
 
-/** What sessions take in one of several processes, by client, and where it hears what they take in the others. */
-export interface ByteUsage {
-  /** Estimated memory of all sessions here. */
-  readonly used: number;
-  /** The same of each client. */
-  usedByClient(): Iterable<readonly [owner: string, bytes: number]>;
-  /** What sessions take elsewhere: all of them, and those of the clients for whom it has changed. */
-  hear(all: number, byClient: Iterable<readonly [owner: string, bytes: number]>): void;
-}
-
-/** Counts for several processes that have their limits in common. */
-export interface SharedLimits {
-  /** Begins to exchange what sessions take. Only limits in bytes that are set are in common. */
-  exchange(usage: ByteUsage): void;
-  /** Counts sessions that are to be opened, unless a limit keeps them from it. */
-  admit(owner: string, envId: string, count: number): Promise<Refusal | undefined>;
-  change(owner: string, envId: string, change: number): void;
-}
-
 /** Counts open sessions in all, of each client and of each environment, and refuses those over a limit. */
-export class Admission implements ByteUsage {
+export class Admission {
   readonly #limits: SessionLimits;
-  readonly #common: SharedLimits | undefined;
   readonly #clients = new Map<string, ClientUsage>();
   /** Memory of everybody. */
   readonly bytes: ByteBudget;
   #sessions = 0;
 
-  /** @param common decides, where this process is one of several */
-  constructor(limits: SessionLimits, common?: SharedLimits) {
+  constructor(limits: SessionLimits) {
     this.#limits = limits;
-    this.#common = common;
     this.bytes = new ByteBudget(limits);
-    if (limits.maxBytes > 0 || limits.maxBytesPerClient > 0) common?.exchange(this);
-  }
-
-  get used(): number {
-    return this.bytes.used;
-  }
-
-  *usedByClient(): Generator<readonly [owner: string, bytes: number]> {
-    for (const [owner, { account }] of this.#clients) yield [owner, account.used];
-  }
-
-  hear(all: number, byClient: Iterable<readonly [owner: string, bytes: number]>): void {
-    this.bytes.hear(all);
-    if (this.#limits.maxBytesPerClient === 0) return;
-    for (const [owner, bytes] of byClient) this.client(owner).account.elsewhere = bytes;
   }
 
   /** @throws TooManySessions */
-  admit(owner: string, counters: EnvironmentCounters, count: number): MaybePromise<void> {
-    if (this.#common) {
-      return this.#common.admit(owner, counters.envId, count).then(refusal => {
-        if (refusal) throw new TooManySessions(refusal, count);
-        this.#count(owner, counters, count);
-      });
-    }
+  admit(owner: string, counters: EnvironmentCounters, count: number): void {
     const counts = {
       inAll: this.#sessions,
       ofClient: this.client(owner).sessions,
@@ -136,16 +110,11 @@ export class Admission implements ByteUsage {
     };
     const refusal = refusalOf(this.#limits, counts, counters.envId, count);
     if (refusal) throw new TooManySessions(refusal, count);
-    this.#count(owner, counters, count);
+    this.count(owner, counters, count);
   }
 
   /** Counts sessions that come unasked or, below zero, go. */
   count(owner: string, counters: EnvironmentCounters, change: number): void {
-    this.#count(owner, counters, change);
-    this.#common?.change(owner, counters.envId, change);
-  }
-
-  #count(owner: string, counters: EnvironmentCounters, change: number): void {
     this.#sessions += change;
     this.bytes.sessions += change;
     this.client(owner).sessions += change;

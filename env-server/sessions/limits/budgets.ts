@@ -38,28 +38,18 @@ export function resolveByteLimits(
 /** The sums over all sessions of a process, and its limits. */
 export class ByteBudget {
   readonly limits: ByteLimits;
-  /** A limit that is set holds for all processes of a server together; a share of the heap is each process's own. */
-  readonly isShared: boolean;
   /** Estimated memory of all sessions and remembered replies. */
   used = 0;
-  /** What counts of the other processes of the server, as last heard. */
-  elsewhere = 0;
   /** Open sessions. */
   sessions = 0;
 
   constructor(limits: ByteLimits) {
     this.limits = resolveByteLimits(limits);
-    this.isShared = limits.maxBytes > 0;
   }
 
   /** Whether so many bytes more would exceed the limit of the server. */
   isShort(bytes: number): boolean {
-    return this.used + this.elsewhere + bytes > this.limits.maxBytes;
-  }
-
-  /** Takes over what the sessions of the other processes take. */
-  hear(bytes: number): void {
-    this.elsewhere = this.isShared ? bytes : 0;
+    return this.used + bytes > this.limits.maxBytes;
   }
 
   /** What the replies that one session remembers may take: they are given up before sessions are. */
@@ -74,8 +64,6 @@ export class ByteAccount {
   readonly #budget: ByteBudget;
   readonly limits: ByteLimits;
   used = 0;
-  /** What its client holds in the other processes of the server, as last heard. */
-  elsewhere = 0;
 
   constructor(budget: ByteBudget) {
     this.#budget = budget;
@@ -114,23 +102,22 @@ export class ByteAccount {
    * @throws Problem `token_budget_exceeded`, `server_budget_exceeded`
    */
   requireRoomToPlay(bytes: number): void {
-    const { limits, used, elsewhere } = this;
-    if (used + elsewhere + bytes <= limits.maxBytesPerClient && !this.#budget.isShort(bytes)) return;
+    const { limits, used } = this;
+    if (used + bytes <= limits.maxBytesPerClient && !this.#budget.isShort(bytes)) return;
     this.#require(bytes, ROOM_TO_PLAY);
   }
 
   #require(bytes: number, factor: number): void {
-    const { limits, used, elsewhere } = this.#budget;
+    const { limits, used } = this.#budget;
     const { maxBytesPerClient, maxBytes } = limits;
-    const taken = this.used + this.elsewhere;
-    if (taken + bytes > maxBytesPerClient * factor) {
+    if (this.used + bytes > maxBytesPerClient * factor) {
       throw new Problem(
         'token_budget_exceeded',
-        `your sessions take ${inMb(taken)} of the ${inMb(maxBytesPerClient)} of memory that one token may have; this needs ${inMb(bytes)} more`,
+        `your sessions take ${inMb(this.used)} of the ${inMb(maxBytesPerClient)} of memory that one token may have; this needs ${inMb(bytes)} more`,
         { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
-    if (used + elsewhere + bytes > maxBytes * factor) {
+    if (used + bytes > maxBytes * factor) {
       throw new Problem(
         'server_budget_exceeded',
         `all sessions of the server may take ${inMb(maxBytes)} of memory; this needs ${inMb(bytes)} more than is left`,

@@ -21,8 +21,35 @@ export interface RecorderParts {
   readonly onTooLarge: () => Promise<void>;
 }
 
+/** Where what sessions do is kept: a journal on this machine, or a store that several servers share. */
+export interface SessionJournal extends Recorder<Session> {
+  /** Sessions live in it beyond this server: those in memory are copies. */
+  readonly isShared: boolean;
+  /** Replies to what was recorded wait for the disk. */
+  readonly isSlow: boolean;
+  /** @throws Problem `storage_full`, `storage_failed` */
+  requireRoom(): void;
+  /**
+   * Delivers a reply when what was recorded before it is kept.
+   * @param reads it acknowledges nothing
+   */
+  deliver(reply: () => void, reads?: boolean): void;
+  /**
+   * Sessions were opened by one operation.
+   * @param like one that was opened before them: episodes in the state of its are not repeated
+   */
+  opened(sessions: readonly Session[], like?: Session): void;
+  ended(session: Session, ended: EndedSession): void;
+  /**
+   * Remembers the reply to a client's request that concerns no session yet.
+   * @returns where the journal cannot take it, a promise that resolves when the database has it
+   */
+  clientReply(body: RecordBody<'clientReply'>): Promise<void> | undefined;
+}
+
 /** Journals what sessions do. It counts the records of each session, and records nothing before `begin` and after `end`. */
-export class SessionRecorder implements Recorder<Session> {
+export class SessionRecorder implements SessionJournal {
+  readonly isShared = false;
   readonly #journal: Journal;
   readonly #parts: RecorderParts;
   #active = false;
@@ -40,21 +67,15 @@ export class SessionRecorder implements Recorder<Session> {
     this.#active = false;
   }
 
-  /** @throws Problem `storage_full`, `storage_failed` */
   requireRoom(): void {
     if (this.#active) this.#journal.requireRoom();
   }
 
-  /**
-   * Delivers a reply when what was recorded before it is kept.
-   * @param reads it acknowledges nothing
-   */
   deliver(reply: () => void, reads = false): void {
     if (this.#active) this.#journal.deliver(reply, reads);
     else reply();
   }
 
-  /** Replies to what was recorded wait for the disk. */
   get isSlow(): boolean {
     return this.#journal.isSlow;
   }
@@ -76,10 +97,6 @@ export class SessionRecorder implements Recorder<Session> {
     }
   }
 
-  /**
-   * Sessions were opened by one operation.
-   * @param like one that was opened before them: episodes in the state of its are not repeated
-   */
   opened(sessions: readonly Session[], like?: Session): void {
     if (!this.#active) return;
     let first: { readonly id: string; readonly episode: EpisodeState } | undefined;
@@ -122,10 +139,6 @@ export class SessionRecorder implements Recorder<Session> {
     this.append(session, 'end', { owner, ending, reason, forget_at: forgetAt });
   }
 
-  /**
-   * Remembers the reply to a client's request that concerns no session yet.
-   * @returns where the journal cannot take it, a promise that resolves when the database has it
-   */
   clientReply(body: RecordBody<'clientReply'>): Promise<void> | undefined {
     if (!this.#active) return undefined;
     try {

@@ -1,12 +1,7 @@
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
-import { testRegistry } from '../../../test/environments.test-data.ts';
-import { createApp } from '../../app.ts';
-import { WorkerChannels } from '../../cluster/worker-channels.ts';
-import { workerOfSession } from '../placement.ts';
 import { server } from './restart.test-data.ts';
 
 /** What time, repeated requests, and other servers on the same folder do to sessions over a restart. */
@@ -173,39 +168,4 @@ t.test('a second server on one folder is refused, and the first keeps its sessio
   await one.server.close();
   const again = await server(t, data);
   t.match(await again.ask('GET', `/v1/sessions/${kept.session_id}`), { step: 0 });
-});
-
-t.test('processes that share a database resume each its own', async t => {
-  const data = t.testdir();
-  const folder = mkdtempSync(join(tmpdir(), 'ragen-test-'));
-  t.teardown(() => rmSync(folder, { recursive: true }));
-  const worker = async (index: number) => {
-    const channels = new WorkerChannels(folder, { index, count: 2 });
-    const counts = { admit: async () => undefined, change: () => undefined, exchange: () => undefined };
-    const app = await createApp(
-      { logLevel: 'silent', data, checkpointSeconds: 0 },
-      {
-        registry: testRegistry(),
-        now: () => 1e12,
-        membership: { channels, counts, folder, run: 'test', restarts: 0 },
-      },
-    );
-    t.teardown(() => app.server.close());
-    return app;
-  };
-  const before = await server(t, data);
-  const { sessions } = await before.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0', count: 20 });
-  await before.server.close();
-  const workers = [await worker(0), await worker(1)];
-  for (const { session_id } of sessions) {
-    const replies = await Promise.all(
-      workers.map(({ server }) => server.inject({ url: `/v1/sessions/${session_id}` })),
-    );
-    t.same(
-      replies.map(reply => reply.statusCode),
-      [200, 200],
-    );
-    const found = workers.map(({ sessions }) => [...sessions.open()].some(({ id }) => id === session_id));
-    t.same(found, workerOfSession(session_id, 2) === 0 ? [true, false] : [false, true]);
-  }
 });

@@ -1,27 +1,23 @@
 import type { Logger } from 'pino';
 import type { Json } from '../../../shared/json.ts';
-import type { Transition } from '../../environments/core/environment.ts';
 import { SessionContinuity } from '../../persistence/journal/continuity.ts';
-import type { JournalRecord, KeyFields, OpenBody } from '../../persistence/journal/records.ts';
+import type { JournalRecord, OpenBody } from '../../persistence/journal/records.ts';
 import { type ReplayFindings, replayJournal } from '../../persistence/journal/replay.ts';
 import type { Segment } from '../../persistence/journal/segments.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';
 import type { EndedSession, EndReason } from '../ended.ts';
 import { type EpisodeState, withDynamics } from '../episodes/episode.ts';
 import type { SessionManager } from '../manager.ts';
-import type { SessionOwnership } from '../placement.ts';
 import type { Session } from '../session.ts';
 import type { VariantCatalog } from '../variant-catalog.ts';
 import { episodeOfRecord } from './recorded-episode.ts';
-import { keyOfRecordedStep } from './recorded-step.ts';
-import type { StoredSession } from './stored-session.ts';
+import { openedSession, redo } from './redo.ts';
 
 export interface ResumptionParts {
   readonly sessions: SessionManager;
   readonly catalog: VariantCatalog;
   readonly log: Logger;
   readonly editionOf: (envId: string) => string;
-  readonly share: SessionOwnership;
   /** The reply to a request that began an episode. */
   readonly viewOf: (session: Session) => Json;
   /** Told of sessions that cannot be opened again. */
@@ -65,11 +61,9 @@ export class Resumption {
     for await (const { record, position } of replayJournal(folder, segments, findings, this.#stop.signal)) {
       if (record.kind === 'clientReply') {
         const { owner, ...reply } = record.body;
-        if (this.#parts.share.ownsReply(owner, reply.key))
-          this.#parts.sessions.replies(owner).remember(reply);
+        this.#parts.sessions.replies(owner).remember(reply);
         continue;
       }
-      if (!this.#parts.share.ownsSession(record.sessionId)) continue;
       this.#learnExample(record);
       if (this.#continuity.verdict(record, position) !== 'apply') continue;
       this.#records++;
@@ -93,63 +87,18 @@ export class Resumption {
     if (!session) return;
     session.recorded = record.n;
     try {
-      const redone = this.#redo(session, record);
-      if (redone) await redone;
+      if (record.kind === 'end') {
+        const { ending, reason, forget_at: forgetAt } = record.body;
+        sessions.endAs(session, ending as EndReason, reason, forgetAt);
+      } else {
+        const redone = redo(session, record, this.#parts.viewOf);
+        if (redone) await redone;
+      }
       session.changed = true;
     } catch (error) {
       this.#parts.log.error({ session_id: session.id, err: error }, `session ${session.id} is lost`);
       sessions.lose(session, `record ${record.n} of it could not be done again: ${(error as Error).message}`);
     }
-  }
-
-  #redo(session: Session, record: JournalRecord): Promise<void> | undefined {
-    const { sessions, viewOf } = this.#parts;
-    switch (record.kind) {
-      case 'step':
-        return done(session.episode.redo(record.body));
-      case 'keyed': {
-        const { body } = record;
-        const key = keyOfRecordedStep(session.id, body);
-        return done(session.episode.redo(body.action), reply => remember(session, 'step', key, reply));
-      }
-      case 'transition': {
-        const { action, random, ...transition } = record.body;
-        const [a, b, c, d] = random;
-        const result = session.episode.follow(action, transition as Transition<Json>, [a, b, c, d]);
-        remember(session, 'step', record.body, result);
-        break;
-      }
-      case 'fault':
-        session.episode.fail();
-        break;
-      case 'reset': {
-        const { seed, options, episode } = record.body;
-        session.begin(episodeOfRecord(seed, options, episode!));
-        remember(session, 'reset', record.body, viewOf(session));
-        break;
-      }
-      case 'snapshot': {
-        const snapshot_id = session.keep(session.episode.capture());
-        remember(session, 'snapshot', record.body, { snapshot_id });
-        break;
-      }
-      case 'restore':
-        session.restore(record.body.snapshot_id);
-        remember(session, 'restore', record.body, viewOf(session));
-        break;
-      case 'acknowledge':
-        session.acknowledge();
-        break;
-      case 'reply':
-        session.replies.remember(record.body);
-        break;
-      case 'end': {
-        const { ending, reason, forget_at: forgetAt } = record.body;
-        sessions.endAs(session, ending as EndReason, reason, forgetAt);
-        break;
-      }
-    }
-    return undefined;
   }
 
   #open(id: string, body: OpenBody): void {
@@ -177,22 +126,7 @@ export class Resumption {
         end('session_lost', `${envId} was replaced while the session was open`);
         return;
       }
-      const stored: StoredSession = {
-        id,
-        serial: body.serial,
-        owner,
-        groupId: body.group_id,
-        envId,
-        config: body.config,
-        wrappers,
-        format: body.format as StoredSession['format'],
-        createdAt: body.created_at,
-        ttlMs: body.ttl_ms,
-        deadline: body.deadline,
-        episode,
-        past: NEW,
-      };
-      sessions.recall(stored, variant).changed = true;
+      sessions.recall(openedSession(id, body, episode), variant).changed = true;
     } catch (error) {
       end('session_lost', (error as Error).message);
     }
@@ -226,27 +160,4 @@ export class Resumption {
     const counts = { records: this.#records, behind, ms: Math.round(ms) };
     log.info(counts, `replayed ${this.#records} records of the journal`);
   }
-}
-
-/** What a session that was just opened remembers. */
-const NEW: StoredSession['past'] = {
-  episodes: 1,
-  snapshotsTaken: 0,
-  snapshots: [],
-  replies: [],
-  droppedKeys: [],
-  rolledBack: false,
-  recorded: 1,
-};
-
-function remember(session: Session, operation: string, { key, asked }: KeyFields, reply: unknown): void {
-  if (key === undefined || asked === undefined) return;
-  session.replies.remember({ key, operation, asked, reply: reply as Json });
-}
-
-/** A promise only where there is something to wait for. */
-function done<T>(value: T | Promise<T>, then?: (value: T) => void): Promise<void> | undefined {
-  if (value instanceof Promise) return value.then(then);
-  then?.(value);
-  return undefined;
 }

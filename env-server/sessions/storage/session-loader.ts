@@ -4,7 +4,6 @@ import { bootId } from '../../persistence/journal/segment-writer.ts';
 import type { SessionRow, SessionRows } from '../../persistence/session-rows.ts';
 import type { EndedSession, EndReason } from '../ended.ts';
 import type { SessionManager } from '../manager.ts';
-import type { SessionOwnership } from '../placement.ts';
 import type { VariantCatalog } from '../variant-catalog.ts';
 import { replacedReason } from './lost-reason.ts';
 import type { Resumption } from './resumption.ts';
@@ -28,7 +27,6 @@ export interface SessionLoaderParts {
   readonly log: Logger;
   readonly editionOf: (envId: string) => string;
   readonly rows: SessionRows;
-  readonly share: SessionOwnership;
   /** Is told how far the database covers the journal. */
   readonly resumption: Resumption;
   /** A stored session cannot be opened again. */
@@ -47,13 +45,12 @@ export class SessionLoader {
 
   /** @returns ids of the sessions that stand where they stood */
   load(): string[] {
-    const { sessions, rows, share, resumption } = this.#parts;
+    const { sessions, rows, resumption } = this.#parts;
     const moment = rows.clock();
     if (moment) sessions.goOnFrom(moment);
     this.#machineEnded = moment !== undefined && moment.boot !== bootId();
     const now = sessions.now();
     for (const row of rows.ended()) {
-      if (!share.ownsSession(row.id)) continue;
       // What the journal still has of it.
       resumption.covers(row.id, Number.POSITIVE_INFINITY, true);
       if (row.forgetAt > now) sessions.recallEnded(row as EndedSession);
@@ -67,7 +64,6 @@ export class SessionLoader {
     const resumed: string[] = [];
     const counts = { resumed: 0, rolled_back: 0, lost: 0 };
     for (const row of rows.sessions()) {
-      if (!this.#parts.share.ownsSession(row.id)) continue;
       const end = this.#recall(row);
       if (end === undefined) {
         counts.resumed++;
@@ -117,7 +113,7 @@ export class SessionLoader {
   }
 
   #loadReplies(): void {
-    const { sessions, rows, share } = this.#parts;
+    const { sessions, rows } = this.#parts;
     const byOwner = new Map<string, { replies: StoredReply[]; dropped: Uint32Array[] }>();
     const of = (owner: string) => {
       const known = byOwner.get(owner) ?? { replies: [], dropped: [] };
@@ -125,7 +121,6 @@ export class SessionLoader {
       return known;
     };
     for (const { owner, key, operation, asked, reply } of rows.replies()) {
-      if (!share.ownsReply(owner, key)) continue;
       const { replies } = of(owner);
       replies.push({ number: replies.length, key, operation, asked, reply: JSON.parse(reply) as Json });
     }

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { Json } from '../../../shared/json.ts';
+import type { Durability } from '../../persistence/durability.ts';
 import { Journal } from '../../persistence/journal/journal.ts';
 import {
   dropSegments,
@@ -13,11 +14,9 @@ import type { PersistenceHealth } from '../../persistence/persistence-health.ts'
 import { type RowDurability, SessionRows } from '../../persistence/session-rows.ts';
 import type { EndedSession } from '../ended.ts';
 import type { SessionManager } from '../manager.ts';
-import type { SessionOwnership } from '../placement.ts';
 import type { Session } from '../session.ts';
 import type { VariantCatalog } from '../variant-catalog.ts';
 import { Checkpoints } from './checkpoints.ts';
-import type { Durability } from './durability.ts';
 import { writeLast } from './last-write.ts';
 import { lostReason } from './lost-reason.ts';
 import { SessionRecorder } from './recorder.ts';
@@ -35,8 +34,6 @@ const SEGMENT_SHARE = 1 / 8;
 const WAITING_SHARE = 1 / 8;
 /** A write of the journal is a copy to the kernel: on a sound disk it takes microseconds. */
 const SLOW_WRITE_MS = 20;
-
-const EVERYTHING: SessionOwnership = { ownsSession: () => true, ownsReply: () => true };
 
 export interface PersistenceSettings {
   /** Folder of the database, whose lock is held; empty keeps nothing. */
@@ -58,8 +55,6 @@ export interface SessionPersistenceParts {
   readonly viewOf: (session: Session) => Json;
   readonly health: PersistenceHealth;
   readonly writer: JournalWriter;
-  /** For one of several processes on one folder. Absent, everything is kept here. */
-  readonly share?: SessionOwnership;
   /** Tests replace them. */
   readonly files?: JournalFiles;
 }
@@ -81,7 +76,6 @@ export class SessionPersistence {
   /** For the start and the end. */
   readonly #rows: SessionRows;
   readonly #checkpoints: Checkpoints;
-  readonly #share: SessionOwnership;
   readonly #folder: string;
   readonly #journal: Journal | undefined;
   readonly #recorder: SessionRecorder | undefined;
@@ -102,7 +96,6 @@ export class SessionPersistence {
     this.#parts = parts;
     this.#rows = new SessionRows(data);
     this.#checkpointMs = durability === 'none' ? 0 : settings.checkpointSeconds * MS_PER_S;
-    this.#share = parts.share ?? EVERYTHING;
     this.#folder = journalFolder(data);
     const synced = durability === 'fsync';
     this.#standing = synced ? 'synced' : durability === 'journal' ? 'journaled' : 'open';
@@ -124,7 +117,6 @@ export class SessionPersistence {
     });
     this.#resumption = new Resumption({
       ...parts,
-      share: this.#share,
       onLost: ended => this.#recallEnd(ended),
     });
     this.#journal = this.#standing === 'open' ? undefined : this.#openJournal(settings, synced);
@@ -167,7 +159,6 @@ export class SessionPersistence {
     const resumed = new SessionLoader({
       ...this.#parts,
       rows,
-      share: this.#share,
       resumption: this.#resumption,
       onEnded: ended => this.#recallEnd(ended),
     }).load();

@@ -31,6 +31,7 @@ export async function addPages(
       });
     }
     if (sessions.resumption) throw resuming();
+    if (sessions.recorder?.isShared) sessions.requireRoom();
     const problem = persistence.problem();
     if (problem) throw problem;
     return reply.send({ ...alive, persistence: persistence.report() });

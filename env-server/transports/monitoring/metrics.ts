@@ -1,13 +1,5 @@
-import {
-  AggregatorRegistry,
-  Counter,
-  collectDefaultMetrics,
-  Gauge,
-  type Metric,
-  Registry,
-} from 'prom-client';
+import { collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
 import { VERSION } from '../../../shared/version.ts';
-import { availableReplies, type SiblingWorkers } from '../../operations/dispatch/sibling-workers.ts';
 import type { Services } from '../../operations/operation.ts';
 import { PERSISTENCE_PARTS, type PersistenceHealth } from '../../persistence/persistence-health.ts';
 import { PROBLEMS } from '../../problems.ts';
@@ -57,13 +49,6 @@ const COARSE_BOUNDS_S: readonly number[] = [0.001, 0.01, 0.1, 1];
 
 export const METRICS_TYPE = Registry.PROMETHEUS_CONTENT_TYPE;
 
-/** The page, which stands for all processes that can be asked: sums, or averages of what measures one event loop. */
-export async function metricsText(own: Registry, siblings: SiblingWorkers | undefined): Promise<string> {
-  if (!siblings) return own.metrics();
-  const all = await availableReplies(siblings.askAll('metrics', null));
-  return AggregatorRegistry.aggregate([await own.getMetricsAsJSON(), ...(all as object[])]).metrics();
-}
-
 /** What the metrics are read from. */
 export interface MetricSources {
   readonly services: Pick<Services, 'sessions' | 'catalog'>;
@@ -71,8 +56,6 @@ export interface MetricSources {
   readonly requests: Iterable<RequestCount>;
   /** Open WebSocket connections. */
   readonly sockets: () => number;
-  /** Of this process, where it is one of several. */
-  readonly restarts?: number;
   /** Of a server that has a data folder. */
   readonly persistence?: PersistenceHealth;
 }
@@ -94,7 +77,7 @@ export function createMetrics(sources: MetricSources): Registry {
 }
 
 /** The version, the workers, and what this process holds at the moment. */
-function addProcessMetrics(registry: Registry, { services, sockets, restarts }: MetricSources): void {
+function addProcessMetrics(registry: Registry, { services, sockets }: MetricSources): void {
   const { sessions } = services;
   const gauge = (name: string, help: string, value: () => number) =>
     new Gauge({
@@ -106,20 +89,10 @@ function addProcessMetrics(registry: Registry, { services, sockets, restarts }: 
       },
     });
 
-  if (restarts !== undefined) {
-    gauge('ragen_workers', 'Processes that serve.', () => 1);
-    new Counter({
-      name: 'ragen_worker_restarts_total',
-      help: 'Processes started again after they ended without being told to.',
-      registers: [registry],
-    }).inc(restarts);
-  }
   new Gauge({
     name: 'ragen_build_info',
     help: 'The version that runs; always 1.',
     labelNames: ['version', 'node'],
-    // All processes are of one version.
-    aggregator: 'first',
     registers: [registry],
   }).set({ version: VERSION, node: process.versions.node }, 1);
   gauge('ragen_websockets', 'Open WebSocket connections.', sockets);
@@ -136,8 +109,6 @@ function addProcessMetrics(registry: Registry, { services, sockets, restarts }: 
   new Gauge({
     name: 'ragen_session_bytes_limit',
     help: 'What they may take.',
-    // A limit that is set is one of all processes, a share of the heap is one of each.
-    aggregator: sessions.bytes.isShared ? 'first' : 'sum',
     registers: [registry],
   }).set(sessions.bytes.limits.maxBytes);
 }

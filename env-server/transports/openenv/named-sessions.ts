@@ -81,7 +81,8 @@ export class NamedSessions {
       );
     }
     const key = keyOf(caller);
-    const entry = this.#entries.get(key) ?? (await this.#attach(caller));
+    const entry =
+      this.#entries.get(key) ?? (await this.#attach(caller)) ?? (await this.#attachShared(caller));
     if (entry) return entry.played;
     const ended = this.#ended.get(key);
     // It throws how the session ended.
@@ -94,7 +95,7 @@ export class NamedSessions {
 
   async #revisit(caller: HttpCaller): Promise<NamedEntry | undefined> {
     try {
-      return await this.#attach(caller);
+      return (await this.#attach(caller)) ?? (await this.#attachShared(caller));
     } catch (error) {
       if (ENDED.has(problemOf(error).code)) return undefined;
       throw error;
@@ -102,14 +103,22 @@ export class NamedSessions {
   }
 
   /** The name as the id of a session that was opened in another way. */
-  async #attach(caller: HttpCaller): Promise<NamedEntry | undefined> {
+  async #attach(caller: HttpCaller, id = caller.name): Promise<NamedEntry | undefined> {
     try {
-      const played = await this.#play.attach(caller.principal, caller.envId, caller.name);
+      const played = await this.#play.attach(caller.principal, caller.envId, id);
       return this.#remember(caller, played);
     } catch (error) {
       if (problemOf(error).code === 'unknown_session') return undefined;
       throw error;
     }
+  }
+
+  /** The session that a client gave the name at another server. */
+  async #attachShared(caller: HttpCaller): Promise<NamedEntry | undefined> {
+    const { shared } = this.#play.dispatcher.services;
+    if (!shared || !caller.chosen) return undefined;
+    const known = await shared.store.reply(caller.principal.name, keyOf(caller));
+    return known && this.#attach(caller, known.reply as string);
   }
 
   /** A new session, under its id. */
@@ -126,12 +135,26 @@ export class NamedSessions {
     const entry = { played: opening.then(({ played }) => played), chosen: true };
     this.#entries.set(key, entry);
     try {
-      this.#follow(key, entry, await entry.played);
+      const played = await entry.played;
+      await this.#share(caller, played);
+      this.#follow(key, entry, played);
     } catch (error) {
       this.#entries.delete(key);
       throw error;
     }
     return (await opening).stepReply;
+  }
+
+  /** Lets other servers find the session under its name. */
+  async #share({ principal, ...caller }: HttpCaller, { sessionId }: PlayedSession): Promise<void> {
+    const { sessions, shared } = this.#play.dispatcher.services;
+    const record = { operation: 'openenv', asked: '', reply: sessionId };
+    await shared?.store.keepReply(
+      principal.name,
+      keyOf({ principal, ...caller }),
+      record,
+      sessions.keepKeysMs,
+    );
   }
 
   #remember(caller: HttpCaller, played: PlayedSession): NamedEntry {

@@ -4,7 +4,6 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { SESSION_HEADER } from '../../custom/remote/openenv-protocol.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
-import type { SiblingWorkers } from '../../operations/dispatch/sibling-workers.ts';
 import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
 import type { SessionLimits } from '../../sessions/limits/admission.ts';
 import { RpcError, rpcFailure } from '../mcp/json-rpc.ts';
@@ -22,7 +21,6 @@ import { McpServer } from './mcp-server.ts';
 import { readReset, readStep } from './messages.ts';
 import { type HttpCaller, NamedSessions } from './named-sessions.ts';
 import { OpenEnvPlay, type OpenEnvStepReply, stepReplyText } from './play.ts';
-import { forwardToSessionWorker } from './session-forwarding.ts';
 import type { SocketServices } from './session-socket.ts';
 import { isToolAction, toolAction } from './tool-actions.ts';
 import { OpenEnvSocket } from './websocket.ts';
@@ -62,7 +60,7 @@ export async function addOpenEnvRoutes(
     await app.register(
       async scope => {
         scope.setErrorHandler((error, request, reply) => replyError(error, request, reply, problemHandler));
-        addPlay(scope, { play, problemHandler }, namedSessions, dispatcher.services.siblings);
+        addPlay(scope, { play, problemHandler }, namedSessions);
         addDescriptions(scope, dispatcher);
         const preValidation = async (request: FastifyRequest) => {
           dispatcher.services.catalog.variant(envIdOf(request));
@@ -82,17 +80,15 @@ function addPlay(
   scope: FastifyInstance,
   { play, problemHandler }: Pick<SocketServices, 'play' | 'problemHandler'>,
   namedSessions: NamedSessions,
-  siblings: SiblingWorkers | undefined,
 ): void {
-  const where = siblings ? { preHandler: forwardToSessionWorker(siblings, callerOf) } : {};
-  scope.post('/reset', where, async (request, reply) => {
+  scope.post('/reset', async (request, reply) => {
     const caller = callerOf(request);
     const stepReply = await within(['body'], false, () =>
       namedSessions.reset(caller, readReset(request.body ?? {})),
     );
     return sendStepReply(reply, caller, stepReply);
   });
-  scope.post('/step', where, async (request, reply) => {
+  scope.post('/step', async (request, reply) => {
     const caller = callerOf(request);
     const asked = await within(['body'], false, () => readStep(request.body));
     const played = await namedSessions.get(caller);
@@ -105,7 +101,7 @@ function addPlay(
     const more: JsonObject = requestId === undefined ? {} : { request_id: requestId };
     return sendStepReply(reply, caller, { ...stepReply, metadata: { ...metadata, ...more } });
   });
-  scope.get('/state', where, async (request, reply) => {
+  scope.get('/state', async (request, reply) => {
     const caller = callerOf(request);
     if (caller.name === '') return sendJsonText(reply, NOTHING_BEGUN);
     const state = await play.state(caller.principal, await namedSessions.get(caller));

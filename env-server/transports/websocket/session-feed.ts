@@ -3,7 +3,7 @@ import { compileCheck } from '../../operations/dispatch/validation.ts';
 import type { Services } from '../../operations/operation.ts';
 import { EnvId, GroupId } from '../../operations/schemas/fields.ts';
 import type { SessionCard } from '../../operations/schemas/trajectory.ts';
-import { type CardEntry, type CardFilter, cardsHere, cardText } from '../../operations/sessions/cards.ts';
+import { type CardEntry, type CardFilter, cardsOf, cardText } from '../../operations/sessions/cards.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { FrameIdSchema } from './frame-id.ts';
@@ -161,19 +161,10 @@ export class SessionFeed {
     return { sessions, ...(isNew && { order: ids }) };
   }
 
-  /** Of all processes that serve together; one that does not answer is left out. */
   async #entries(withinMs: number | undefined): Promise<CardEntry[]> {
     const { env_id, group_id, client, limit = DEFAULT_LIMIT } = this.#frame;
-    const { name, scopes } = this.#principal;
-    const question = { name, scopes: [...scopes], filter: { env_id, group_id, client }, limit, withinMs };
-    const others = this.#services.siblings?.askAll('cards', question) ?? [];
-    const answers = await Promise.allSettled([cardsHere(this.#services, question), ...others]);
-    const entries = answers.flatMap(answer =>
-      answer.status === 'fulfilled' ? (answer.value as CardEntry[]) : [],
-    );
-    const open = entries.filter(({ ended }) => !ended).sort((a, b) => b.serial - a.serial);
-    const ended = entries.filter(entry => entry.ended).sort((a, b) => b.serial - a.serial);
-    return [...open.slice(0, limit), ...ended.slice(0, limit)];
+    const filter = { env_id, group_id, client };
+    return cardsOf(this.#services, { principal: this.#principal, filter, limit, withinMs });
   }
 }
 

@@ -1,6 +1,0 @@
-export const DURABILITIES = ['fsync', 'journal', 'checkpoint', 'none'] as const;
-/**
- * What survives an end without warning: with `fsync` all that was acknowledged, even where the machine goes down; with
- * `journal` the same unless it does; with `checkpoint` what the last checkpoint wrote; with `none` nothing since the start.
- */
-export type Durability = (typeof DURABILITIES)[number];

@@ -1,0 +1,104 @@
+import type { Json } from '../../../shared/json.ts';
+import type { Transition } from '../../environments/core/environment.ts';
+import type { JournalRecord, KeyFields, OpenBody } from '../../persistence/journal/records.ts';
+import type { WrapperChoice } from '../../wrappers/wrap.ts';
+import type { EpisodeState } from '../episodes/episode.ts';
+import type { Session } from '../session.ts';
+import { episodeOfRecord } from './recorded-episode.ts';
+import { keyOfRecordedStep } from './recorded-step.ts';
+import type { StoredSession } from './stored-session.ts';
+
+/** What a session that was just opened remembers. */
+const NEW: StoredSession['past'] = {
+  episodes: 1,
+  snapshotsTaken: 0,
+  snapshots: [],
+  replies: [],
+  droppedKeys: [],
+  rolledBack: false,
+  recorded: 1,
+};
+
+/** The session of an `open` record. */
+export function openedSession(id: string, body: OpenBody, episode: EpisodeState): StoredSession {
+  return {
+    id,
+    serial: body.serial,
+    owner: body.owner,
+    groupId: body.group_id,
+    envId: body.env_id,
+    config: body.config,
+    wrappers: body.wrappers as unknown as readonly WrapperChoice[],
+    format: body.format as StoredSession['format'],
+    createdAt: body.created_at,
+    ttlMs: body.ttl_ms,
+    deadline: body.deadline,
+    episode,
+    past: NEW,
+  };
+}
+
+/**
+ * Does again what a record says was done with a session. Records of the begin and the end of a session are the caller's.
+ * @param viewOf the reply to a request that began an episode
+ * @returns a promise only where the environment takes its time
+ */
+export function redo(
+  session: Session,
+  record: JournalRecord,
+  viewOf: (session: Session) => Json,
+): Promise<void> | undefined {
+  switch (record.kind) {
+    case 'step':
+      return done(session.episode.redo(record.body));
+    case 'keyed': {
+      const { body } = record;
+      const key = keyOfRecordedStep(session.id, body);
+      return done(session.episode.redo(body.action), reply => remember(session, 'step', key, reply));
+    }
+    case 'transition': {
+      const { action, random, ...transition } = record.body;
+      const [a, b, c, d] = random;
+      const result = session.episode.follow(action, transition as Transition<Json>, [a, b, c, d]);
+      remember(session, 'step', record.body, result);
+      break;
+    }
+    case 'fault':
+      session.episode.fail();
+      break;
+    case 'reset': {
+      const { seed, options, episode } = record.body;
+      session.begin(episodeOfRecord(seed, options, episode!));
+      remember(session, 'reset', record.body, viewOf(session));
+      break;
+    }
+    case 'snapshot': {
+      const snapshot_id = session.keep(session.episode.capture());
+      remember(session, 'snapshot', record.body, { snapshot_id });
+      break;
+    }
+    case 'restore':
+      session.restore(record.body.snapshot_id);
+      remember(session, 'restore', record.body, viewOf(session));
+      break;
+    case 'acknowledge':
+      session.acknowledge();
+      break;
+    case 'reply':
+      session.replies.remember(record.body);
+      break;
+  }
+  return undefined;
+}
+
+function remember(session: Session, operation: string, { key, asked }: KeyFields, reply: unknown): void {
+  if (key === undefined || asked === undefined) return;
+  session.replies.remember({ key, operation, asked, reply: reply as Json });
+}
+
+/** A promise only where there is something to wait for. */
+function done<T>(value: T | Promise<T>, then?: (value: T) => void): Promise<void> | undefined {
+  if (value instanceof Promise) return value.then(then);
+  then?.(value);
+  return undefined;
+}

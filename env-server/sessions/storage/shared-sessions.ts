@@ -1,0 +1,711 @@
+import type { Logger } from 'pino';
+import type { Json } from '../../../shared/json.ts';
+import {
+  type JournalRecord,
+  RECORD_KINDS,
+  type RecordBody,
+  type RecordKind,
+  recordOf,
+} from '../../persistence/journal/records.ts';
+import { Problem } from '../../problems.ts';
+import {
+  countedEntries,
+  type NewSession,
+  type Outcome,
+  type SessionStore,
+  type StoredContent,
+  type Tombstone,
+} from '../../store/session-store.ts';
+import type { EndedSession } from '../ended.ts';
+import type { SessionLimits } from '../limits/admission.ts';
+import { refusalAt, TooManySessions } from '../limits/admission.ts';
+import type { ListRequest, SessionManager } from '../manager.ts';
+import type { Principal } from '../principal.ts';
+import type { Session } from '../session.ts';
+import type { VariantCatalog } from '../variant-catalog.ts';
+import { lostReason, replacedReason } from './lost-reason.ts';
+import { episodeOfRecord, recordedEpisode } from './recorded-episode.ts';
+import type { SessionJournal } from './recorder.ts';
+import { openedSession, redo } from './redo.ts';
+import { SessionImage } from './session-image.ts';
+import type { PartKind, StoredHead, StoredSession, StoredSettings } from './stored-session.ts';
+
+/** Records and characters after which a checkpoint makes those before it unneeded. */
+const CHECKPOINT_RECORDS = 64;
+const CHECKPOINT_LENGTH = 64 * 1024;
+/** Largest record, in characters: a step of this size cannot be kept. */
+const MAX_RECORD_LENGTH = 16 * 1024 * 1024;
+/** How often an operation is begun again because another server took its session meanwhile. */
+const MAX_TAKES = 8;
+/** Between looks for sessions that are due, and for idle ones that need not be in memory. */
+const ROUND_MS = 1000;
+const EXPIRED_AT_A_TIME = 64;
+const IDLE_IN_MEMORY_MS = 30_000;
+/** The store hears of at most this many uses of a session in its idle time. */
+const TOUCHES = 8;
+const MAX_PEEKED = 500;
+const MAX_GIVEN_UP = 10_000;
+
+export interface SharedSessionsParts {
+  readonly sessions: SessionManager;
+  readonly limits: SessionLimits;
+  readonly catalog: VariantCatalog;
+  readonly log: Logger;
+  readonly editionOf: (envId: string) => string;
+  /** The reply to a request that began an episode. */
+  readonly viewOf: (session: Session) => Json;
+  /** Learns what other servers have registered. */
+  readonly refreshEnvironments: () => Promise<void>;
+}
+
+/** What an operation does to its session: `writes` leaves a record in it, `copies` makes other sessions of its state. */
+export type SessionEffect = 'reads' | 'writes' | 'copies';
+
+/** Another server writes the session now: nothing of what was done here since was kept. */
+class Fenced extends Error {}
+
+/** The newest record of a session that the store acknowledged to this server. */
+interface Position {
+  readonly epoch: number;
+  readonly acknowledged: number;
+}
+
+/** A session that this server writes. */
+interface HeldSession extends Position {
+  readonly session: Session;
+  epoch: number;
+  acknowledged: number;
+  /** Settles with the newest record that is under way. */
+  pending: Promise<void> | undefined;
+  /** Why nothing more of it counts; undefined while all is well. */
+  failed: unknown;
+  /** The store must be asked before it is played on. */
+  stale: boolean;
+  ending: Promise<Outcome> | undefined;
+  records: number;
+  length: number;
+  touchedAt: number;
+}
+
+/**
+ * Sessions that live in a store which several servers share; those in memory are copies. A server becomes the writer of a
+ * session by taking it, which gives it a higher epoch, and the store refuses records of lower ones. A reply leaves when the
+ * store has the operation's record or, for one that left none, has confirmed that nobody took the session meanwhile.
+ */
+export class SharedSessions implements SessionJournal {
+  readonly store: SessionStore;
+  readonly #parts: SharedSessionsParts;
+  readonly #held = new Map<string, HeldSession>();
+  readonly #loading = new Map<string, Promise<void>>();
+  /** Newest acknowledged records of sessions whose copy was given up because the store did not answer. */
+  readonly #givenUp = new Map<string, Position>();
+  /** Sessions that were looked at without being taken, by what the store had of them. */
+  readonly #peeked = new Map<string, { readonly content: StoredContent; readonly session: Session }>();
+  #round: NodeJS.Timeout | undefined;
+  #active = false;
+  readonly isSlow = false;
+  readonly isShared = true;
+
+  constructor(store: SessionStore, parts: SharedSessionsParts) {
+    this.store = store;
+    this.#parts = parts;
+    store.connection.onReconnect = () => {
+      for (const held of this.#held.values()) held.stale = true;
+    };
+  }
+
+  begin(): void {
+    this.#active = true;
+    const round = async () => {
+      await this.#keepHouse().catch(error =>
+        this.#parts.log.debug({ err: error }, 'the store was not asked'),
+      );
+      if (this.#active) this.#round = setTimeout(round, ROUND_MS).unref();
+    };
+    void round();
+  }
+
+  /** Writes what is new of every session, so that another server has less to replay. */
+  async settle(): Promise<void> {
+    const idle = [...this.#held.values()].filter(({ session, records }) => !session.busy && records > 0);
+    await Promise.allSettled(idle.map(held => this.#checkpoint(held)));
+  }
+
+  /** Sessions go on elsewhere: nothing that happens to them here counts any more. */
+  end(): void {
+    this.#active = false;
+    clearTimeout(this.#round);
+  }
+
+  /** @throws Problem `storage_failed` while the store does not answer */
+  requireRoom(): void {
+    const { failure } = this.store.connection;
+    if (failure !== undefined)
+      throw new Problem('storage_failed', `nothing was done: the session store does not answer: ${failure}`, {
+        retryAfterSeconds: 1,
+      });
+  }
+
+  /** Operations wait for the store themselves. */
+  deliver(reply: () => void): void {
+    reply();
+  }
+
+  /**
+   * Runs an operation on a session of the principal, which this server then writes; again where another server took it.
+   * @throws Problem of the operation; `unknown_session` and how it ended; `session_elsewhere`, `storage_failed`, `storage_full`
+   */
+  async perform<T>(
+    principal: Principal,
+    id: string,
+    effect: SessionEffect,
+    work: () => T | Promise<T>,
+  ): Promise<T> {
+    for (let take = 1; ; take++) {
+      const held = await this.#hold(principal, id);
+      const recorded = held?.session.recorded;
+      let result: { readonly value: T } | { readonly error: unknown };
+      try {
+        if (held && effect === 'copies') await this.#requireWriter(held);
+        result = { value: await work() };
+      } catch (error) {
+        if (error instanceof Fenced && take < MAX_TAKES) continue;
+        result = { error };
+      }
+      try {
+        if (held)
+          await this.#settled(
+            held,
+            effect !== 'writes' || 'error' in result || held.session.recorded === recorded,
+          );
+      } catch (error) {
+        if (!(error instanceof Fenced)) throw error;
+        if (take < MAX_TAKES) continue;
+        throw new Problem(
+          'storage_failed',
+          `other servers took session ${id} ${MAX_TAKES} times while it was to be played here`,
+          { retryAfterSeconds: 1, cause: error },
+        );
+      }
+      if ('error' in result) throw result.error;
+      if (held) this.#afterOperation(held);
+      return result.value;
+    }
+  }
+
+  /** Makes this server the writer of a session. Undefined where it has ended: the manager knows how. */
+  async #hold(principal: Principal, id: string): Promise<HeldSession | undefined> {
+    for (;;) {
+      const loading = this.#loading.get(id);
+      if (loading) await loading;
+      else {
+        const held = this.#held.get(id);
+        if (held && !held.failed && !held.stale && held.session.expiresAt > this.#parts.sessions.now())
+          return held;
+        const taking = this.#take(principal, id, held);
+        this.#loading.set(id, taking);
+        try {
+          await taking;
+        } finally {
+          this.#loading.delete(id);
+        }
+        return this.#held.get(id);
+      }
+    }
+  }
+
+  async #take(principal: Principal, id: string, held: HeldSession | undefined): Promise<void> {
+    const owner = principal.scopes.has('admin') ? undefined : principal.name;
+    const known = held && !held.failed ? `${held.epoch}-${held.acknowledged}` : undefined;
+    const taken = await this.store.take(id, known, owner, this.#forgetMs);
+    switch (taken.state) {
+      case 'same':
+        held!.epoch = taken.epoch;
+        held!.acknowledged = 0;
+        held!.stale = false;
+        held!.session.usedAt = this.#parts.sessions.now();
+        return;
+      case 'elsewhere':
+        throw new Problem(
+          'session_elsewhere',
+          `session ${id} can only be played by the server that opened it, since its environment holds more than its state`,
+          { retryAfterSeconds: 1 },
+        );
+      case 'ended':
+        if (held) this.#drop(held);
+        this.#recallEnd(id, taken.tombstone);
+        return;
+      case 'load':
+        await this.#load(id, taken.content, held);
+    }
+  }
+
+  async #load(id: string, content: StoredContent, copy: HeldSession | undefined): Promise<void> {
+    if (copy) this.#drop(copy);
+    const before: Position | undefined = copy ?? this.#givenUp.get(id);
+    this.#givenUp.delete(id);
+    const { sessions, editionOf, refreshEnvironments, log } = this.#parts;
+    const settings = JSON.parse(content.fields.get('settings')!) as StoredSettings;
+    if (editionOf(settings.envId) !== content.fields.get('edition')) await refreshEnvironments();
+    const held: Omit<HeldSession, 'session'> = {
+      epoch: content.epoch,
+      acknowledged: 0,
+      pending: undefined,
+      failed: undefined,
+      stale: false,
+      ending: undefined,
+      records: 0,
+      length: 0,
+      touchedAt: 0,
+    };
+    let session: Session;
+    try {
+      if (editionOf(settings.envId) !== content.fields.get('edition'))
+        throw new Error(replacedReason(settings.envId));
+      session = await this.#restore(id, settings, content, stored =>
+        sessions.recall(stored.session, stored.variant, stored.image),
+      );
+    } catch (error) {
+      const reason = (error as Error).message;
+      log.error({ session_id: id, err: error }, `session ${id} is lost`);
+      const tombstone: Tombstone = { owner: settings.owner, ending: 'session_lost', reason };
+      await this.store.end(id, content.epoch, tombstone, this.#forgetMs);
+      const there = sessions.get(id);
+      if (there) sessions.drop(there);
+      this.#recallEnd(id, tombstone);
+      return;
+    }
+    const counted = countedEntries(content.entries);
+    const own: HeldSession = { ...held, session, records: counted.length };
+    this.#held.set(id, own);
+    // The entry before this server's own take: behind what was acknowledged here, the store has lost something.
+    const newest = content.entries.at(-2);
+    const lost =
+      before !== undefined &&
+      (!newest ||
+        newest.epoch < before.epoch ||
+        (newest.epoch === before.epoch && newest.n < before.acknowledged));
+    const otherEra =
+      content.fields.get('era') !== content.era &&
+      !['fsync', 'replicated'].includes(this.store.connection.durability);
+    if (lost || (otherEra && before === undefined)) session.rollBack();
+    if (lost || otherEra) await this.#checkpoint(own);
+  }
+
+  /** The session as the store has it: from its last checkpoint, and what was done since done again. */
+  async #restore(
+    id: string,
+    settings: StoredSettings,
+    content: StoredContent,
+    make: (stored: {
+      session: StoredSession;
+      variant: ReturnType<VariantCatalog['variant']>;
+      image: SessionImage | undefined;
+    }) => Session,
+  ): Promise<Session> {
+    const { catalog, viewOf, sessions } = this.#parts;
+    const [first, ...rest] = countedEntries(content.entries);
+    if (!first) throw new Error('nothing of it is in the store');
+    const variant = catalog.variant(settings.envId, settings.config, settings.wrappers);
+    // Times of the server's clock differ between servers: the store has the wall clock's.
+    const own = { ...settings, deadline: sessions.now() + settings.deadline - sessions.wall(sessions.now()) };
+    let session: Session;
+    if (first.kind === 'C') {
+      const image = new SessionImage();
+      const parts = [...content.fields].flatMap(([field, data]) => {
+        const [kind, number] = field.split(':');
+        return number === undefined ? [] : [{ kind: kind as PartKind, number: Number(number), data }];
+      });
+      parts.sort((a, b) => a.number - b.number);
+      const read = image.read(JSON.parse(first.body) as StoredHead, parts);
+      session = make({ session: { ...own, ...read }, variant, image });
+    } else {
+      const body = JSON.parse(first.body) as RecordBody<'open'>;
+      if (body.lost !== undefined || !body.episode) throw new Error(body.lost ?? 'its beginning is missing');
+      const opened = openedSession(id, body, episodeOfRecord(body.seed, body.options, body.episode));
+      session = make({ session: { ...opened, ...own }, variant, image: undefined });
+    }
+    session.recorded = first.n;
+    for (const { kind, n, body } of rest) {
+      const record = recordOf({
+        kind,
+        sessionId: id,
+        n,
+        body: body === '' ? undefined : JSON.parse(body),
+      } as never);
+      if (!record) throw new Error(`record ${n} is of a newer version of the server`);
+      session.recorded = n;
+      const redone = redo(session, record as JournalRecord, viewOf);
+      if (redone) await redone;
+    }
+    return session;
+  }
+
+  /** Resolves when the store has what was done; a read waits until it is sure to have seen the newest state. */
+  async #settled(held: HeldSession, reads: boolean): Promise<void> {
+    const { session } = held;
+    if (held.ending) {
+      if ((await held.ending) === 'fenced') throw new Fenced();
+      return;
+    }
+    if (held.pending || held.failed) await held.pending;
+    if (held.failed) throw held.failed;
+    if (reads && !session.closed) await this.#requireWriter(held);
+  }
+
+  /** @throws Fenced where another server has taken the session */
+  async #requireWriter(held: HeldSession): Promise<void> {
+    if (!held.failed && (await this.store.isWriter(held.session.id, held.epoch))) return;
+    this.#fail(held, new Fenced());
+    throw held.failed;
+  }
+
+  #afterOperation(held: HeldSession): void {
+    const { session } = held;
+    if (held.failed || session.closed) return;
+    if (
+      (held.records >= CHECKPOINT_RECORDS || held.length >= CHECKPOINT_LENGTH) &&
+      !session.busy &&
+      !held.pending
+    ) {
+      this.#checkpoint(held).catch(error =>
+        this.#parts.log.debug({ err: error }, `session ${session.id} has no checkpoint`),
+      );
+    }
+  }
+
+  append<K extends RecordKind>(session: Session, kind: K, body: RecordBody<K>): void {
+    const held = this.#held.get(session.id);
+    if (!held || held.session !== session || held.failed) return;
+    const n = ++session.recorded;
+    const text = body === undefined ? '' : JSON.stringify(body);
+    if (text.length > MAX_RECORD_LENGTH) {
+      this.#fail(
+        held,
+        new Problem(
+          'storage_failed',
+          `the step cannot be kept: its record has ${text.length} characters, and at most ${MAX_RECORD_LENGTH} fit`,
+        ),
+      );
+      return;
+    }
+    held.records++;
+    held.length += text.length;
+    this.#follow(held, n, this.store.append(session.id, held.epoch, n, RECORD_KINDS[kind], text));
+  }
+
+  /** Notes that a write is under way. When one fails, all later ones fail, whatever the store says of them. */
+  #follow(held: HeldSession, n: number, written: Promise<Outcome>): void {
+    const pending = written
+      .then(
+        outcome => {
+          if (held.failed) throw held.failed;
+          if (outcome !== 'kept') throw new Fenced(outcome);
+          held.acknowledged = n;
+        },
+        error => {
+          throw held.failed ?? error;
+        },
+      )
+      .catch(error => {
+        this.#fail(held, error);
+        throw error;
+      })
+      .finally(() => {
+        if (held.pending === pending) held.pending = undefined;
+      });
+    pending.catch(() => undefined);
+    held.pending = pending;
+  }
+
+  #fail(held: HeldSession, error: unknown): void {
+    if (held.failed) return;
+    held.failed = error;
+    if (!(error instanceof Fenced)) {
+      this.#givenUp.set(held.session.id, { epoch: held.epoch, acknowledged: held.acknowledged });
+      if (this.#givenUp.size > MAX_GIVEN_UP) this.#givenUp.delete([...this.#givenUp.keys()][0]);
+    }
+    this.#drop(held);
+  }
+
+  /** Forgets the copy of a session; the store keeps the session. */
+  #drop(held: HeldSession): void {
+    const { session } = held;
+    held.failed ??= new Fenced();
+    if (this.#held.get(session.id) === held) this.#held.delete(session.id);
+    this.#parts.sessions.drop(session);
+  }
+
+  #checkpoint(held: HeldSession): Promise<void> {
+    const { session } = held;
+    if (!session.variant.copyable) return Promise.resolve();
+    const n = ++session.recorded;
+    session.image ??= new SessionImage();
+    const content = session.content();
+    const { parts, head, remove } = session.image.change(content);
+    const fields = [...parts].map(({ kind, number, data }) => [`${kind}:${number}`, data] as const);
+    const gone = remove.map(({ kind, number }) => `${kind}:${number}`);
+    const written = this.store.checkpoint(
+      session.id,
+      { epoch: held.epoch, n },
+      head as unknown as Json,
+      fields,
+      gone,
+    );
+    held.records = 0;
+    held.length = 0;
+    this.#follow(held, n, written);
+    return held.pending!.then(() => session.stored(content));
+  }
+
+  /** Opens sessions in the store; each is `storing` until it has them. */
+  opened(sessions: readonly Session[]): void {
+    const [{ owner, variant }] = sessions;
+    const { limits, catalog, editionOf } = this.#parts;
+    const fresh = sessions.map((session): NewSession => {
+      const { settings, serial, groupId, id } = session;
+      const episode = session.episode.capture();
+      const lost = lostReason(session, catalog);
+      const stored = { ...settings, deadline: Math.round(session.wall(settings.deadline)) };
+      const beginning = lost === undefined ? { episode: recordedEpisode(episode) } : { lost };
+      const { seed, options } = episode;
+      const record = { ...recordOfOpening(stored, editionOf(settings.envId)), seed, options, ...beginning };
+      session.recorded = 1;
+      return {
+        id,
+        serial,
+        settings: stored as unknown as Json,
+        edition: editionOf(settings.envId),
+        groupId,
+        pinned: lost !== undefined,
+        ttlMs: this.#dueIn(session),
+        record: record as unknown as Json,
+      };
+    });
+    const counts = [
+      limits.maxSessions,
+      limits.maxSessionsPerClient,
+      limits.maxSessionsPerEnvironment,
+    ] as const;
+    const envId = variant.environment.spec.id;
+    const opening = this.store.open(owner, envId, counts, fresh).then(refused => {
+      if (refused) throw new TooManySessions(refusalAt(limits, refused, envId), sessions.length);
+      return 'kept' as const;
+    });
+    for (const session of sessions) {
+      const held: HeldSession = {
+        session,
+        epoch: 1,
+        acknowledged: 0,
+        pending: undefined,
+        failed: undefined,
+        stale: false,
+        ending: undefined,
+        records: 1,
+        length: 0,
+        touchedAt: this.#parts.sessions.now(),
+      };
+      this.#held.set(session.id, held);
+      this.#follow(held, 1, opening);
+      session.storing = held.pending!.finally(() => {
+        session.storing = undefined;
+      });
+      session.storing.catch(() => undefined);
+    }
+  }
+
+  /** A session ended here. One whose time is up ends in the store by the store's clock. */
+  ended(session: Session, { owner, ending, reason }: EndedSession): void {
+    const held = this.#held.get(session.id);
+    if (!held || held.session !== session || !this.#active) return;
+    this.#held.delete(session.id);
+    if (ending === 'session_expired') return;
+    held.ending = (held.pending ?? Promise.resolve()).then(
+      () => this.store.end(session.id, held.epoch, { owner, ending, reason }, this.#forgetMs),
+      () => 'gone' as const,
+    );
+    held.ending.catch(error =>
+      this.#parts.log.warn({ session_id: session.id, err: error }, `session ${session.id} expires later`),
+    );
+  }
+
+  /** Replies under keys of clients go through {@link once}. */
+  clientReply(): undefined {
+    return undefined;
+  }
+
+  /**
+   * The reply that a client's request under a key got, from whichever server, or what `work` returns, kept for later.
+   * @param asked what the request asked, as a text
+   * @throws Problem `key_reused`
+   */
+  async once(
+    owner: string,
+    key: string,
+    operation: string,
+    asked: string,
+    work: () => unknown,
+  ): Promise<unknown> {
+    const known = await this.store.reply(owner, key);
+    if (known) {
+      if (known.operation !== operation || known.asked !== asked)
+        throw new Problem('key_reused', `request key "${key}" was used for another ${known.operation}`);
+      return known.reply;
+    }
+    const reply = await work();
+    const text = JSON.stringify(reply) ?? 'null';
+    if (text.length <= MAX_RECORD_LENGTH)
+      await this.store.keepReply(
+        owner,
+        key,
+        { operation, asked, reply: JSON.parse(text) as Json },
+        1000 * this.#parts.limits.lifetimeSeconds,
+      );
+    return reply;
+  }
+
+  /**
+   * Sessions as they stand, in the order of their ids, without taking them; those that ended are left out.
+   * Sessions of other servers are read once for each of their states.
+   */
+  async look(ids: readonly string[]): Promise<readonly Session[]> {
+    const seen = await Promise.all(ids.map(id => this.#lookAt(id)));
+    return seen.filter(session => session !== undefined);
+  }
+
+  async #lookAt(id: string): Promise<Session | undefined> {
+    const held = this.#held.get(id);
+    if (held && !held.failed && !held.stale && !held.session.closed) {
+      await held.pending?.catch(() => undefined);
+      if (!held.failed && (await this.store.isWriter(id, held.epoch))) return held.session;
+    }
+    return this.#peek(id);
+  }
+
+  /** Sessions of the principal, oldest first; an administrator's list holds everybody's. */
+  async list(
+    principal: Principal,
+    { envId, groupId, after, limit }: ListRequest,
+  ): Promise<readonly Session[]> {
+    const owner = principal.scopes.has('admin') ? undefined : principal.name;
+    const found: string[] = [];
+    for (let from = after; found.length < limit; ) {
+      const page = await this.store.list(owner, from);
+      const facts =
+        envId === undefined && groupId === undefined ? undefined : await this.store.facts(page.ids);
+      found.push(
+        ...page.ids.filter(
+          (_, i) =>
+            !facts ||
+            ((envId === undefined || facts[i][0] === envId) &&
+              (groupId === undefined || facts[i][1] === groupId)),
+        ),
+      );
+      if (page.last === undefined) break;
+      from = page.last;
+    }
+    return this.look(found.slice(0, limit));
+  }
+
+  /** Open sessions of the principal, newest first; an administrator's are everybody's. */
+  async newest(principal: Principal, limit: number): Promise<readonly Session[]> {
+    const owner = principal.scopes.has('admin') ? undefined : principal.name;
+    return this.look(await this.store.newest(owner, limit));
+  }
+
+  refreshEnvironments(): Promise<void> {
+    return this.#parts.refreshEnvironments();
+  }
+
+  async #peek(id: string): Promise<Session | undefined> {
+    const found = await this.store.peek(id);
+    const known = this.#peeked.get(id);
+    if (known) {
+      this.#peeked.delete(id);
+      const [a, b] = [
+        known.content.entries.at(-1),
+        found.state === 'load' ? found.content.entries.at(-1) : undefined,
+      ];
+      if (found.state === 'load' && a && b && a.epoch === b.epoch && a.n === b.n) {
+        this.#peeked.set(id, known);
+        return known.session;
+      }
+      known.session.releaseAll();
+    }
+    if (found.state !== 'load') return undefined;
+    const { content } = found;
+    const settings = JSON.parse(content.fields.get('settings')!) as StoredSettings;
+    try {
+      if (this.#parts.editionOf(settings.envId) !== content.fields.get('edition')) return undefined;
+      const { sessions } = this.#parts;
+      const session = await this.#restore(id, settings, content, stored =>
+        sessions.restore(stored.session, stored.variant, stored.image),
+      );
+      this.#peeked.set(id, { content, session });
+      if (this.#peeked.size > MAX_PEEKED) {
+        const [[oldest, { session: old }]] = this.#peeked;
+        old.releaseAll();
+        this.#peeked.delete(oldest);
+      }
+      return session;
+    } catch (error) {
+      this.#parts.log.debug({ session_id: id, err: error }, `session ${id} could not be looked at`);
+      return undefined;
+    }
+  }
+
+  #recallEnd(id: string, tombstone: Tombstone | undefined): void {
+    if (!tombstone) return;
+    const { owner, ending, reason = null } = tombstone;
+    this.#parts.sessions.recallEnded({ id, owner, ending, reason, forgetAt: this.#parts.sessions.forgetAt });
+  }
+
+  get #forgetMs(): number {
+    return Math.ceil(1000 * this.#parts.limits.goneSeconds);
+  }
+
+  /** Milliseconds until a session is due in the store, which hears of a use only when some of that time has passed. */
+  #dueIn({ ttlMs, deadline }: Session): number {
+    const left = deadline - this.#parts.sessions.now();
+    return Math.max(1, Math.min(ttlMs + ttlMs / TOUCHES, left));
+  }
+
+  async #keepHouse(): Promise<void> {
+    const { sessions, refreshEnvironments } = this.#parts;
+    const now = sessions.now();
+    if (this.store.connection.failure !== undefined) return;
+    await this.store.live();
+    await refreshEnvironments();
+    const touched: (readonly [string, number])[] = [];
+    for (const [id, held] of this.#held) {
+      const { session } = held;
+      const unused = session.busy ? 0 : now - session.usedAt;
+      if (session.usedAt > held.touchedAt && now - held.touchedAt > session.ttlMs / TOUCHES) {
+        held.touchedAt = now;
+        touched.push([id, this.#dueIn(session) - unused]);
+      } else if (unused > IDLE_IN_MEMORY_MS && !held.pending && session.variant.copyable) this.#drop(held);
+    }
+    await this.store.touch(touched);
+    for (const id of await this.store.expire(EXPIRED_AT_A_TIME, this.#forgetMs)) {
+      const session = sessions.get(id);
+      if (session) sessions.expire(session);
+    }
+  }
+}
+
+/** What an `open` record says of a session besides its beginning. */
+function recordOfOpening(settings: StoredSettings, edition: string) {
+  return {
+    serial: settings.serial,
+    owner: settings.owner,
+    group_id: settings.groupId,
+    env_id: settings.envId,
+    edition,
+    config: settings.config,
+    wrappers: settings.wrappers as unknown as readonly Json[],
+    format: settings.format,
+    created_at: settings.createdAt,
+    ttl_ms: settings.ttlMs,
+    deadline: settings.deadline,
+  };
+}

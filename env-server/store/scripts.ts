@@ -1,0 +1,192 @@
+/**
+ * The scripts that run in Valkey; `ARGV[1]` is the prefix of all keys. A session is a stream `s:<id>` with entry ids
+ * `<epoch>-<n>`. Valkey takes only growing ids, so `XADD` itself keeps a server out that another one has followed. Scripts
+ * that free memory may run in a full store (`allow-oom`).
+ *
+ * | key | type | content |
+ * |---|---|---|
+ * | `s:<id>` | stream | records of a session: `k` the kind, `b` the body |
+ * | `p:<id>` | hash | settings, owner, environment, group, edition, era, pinned, and the parts `<kind>:<number>` |
+ * | `g:<id>` | string | how a session ended; expires |
+ * | `due` | sorted set | ids by the time they expire, in milliseconds of the store's clock |
+ * | `all`, `o:<owner>`, `e:<environment>` | sorted sets | ids by serial |
+ * | `k:<owner>:<hash>` | string | reply to a request that concerns no session yet; expires |
+ * | `r:<replica>` | string | a server that is alive; expires |
+ * | `env`, `envrev`, `audit` | hash, counter, stream | custom environments, their revision, the audit log |
+ * | `era` | hash | which process of the store this is, and how many there were |
+ */
+
+const NOW = `
+local function now()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end`;
+
+/** Ends one session: `forget` milliseconds later its id is unknown. */
+const FINISH = `
+local function finish(p, id, tombstone, forget)
+  local owner, env = unpack(redis.call('HMGET', p .. 'p:' .. id, 'owner', 'environment'))
+  redis.call('ZREM', p .. 'due', id)
+  if redis.call('ZREM', p .. 'all', id) == 0 then return false end
+  redis.call('UNLINK', p .. 's:' .. id, p .. 'p:' .. id)
+  if owner then redis.call('ZREM', p .. 'o:' .. owner, id) end
+  if env then redis.call('ZREM', p .. 'e:' .. env, id) end
+  if tonumber(forget) >= 1 then redis.call('SET', p .. 'g:' .. id, tombstone, 'PX', forget) end
+  return true
+end`;
+
+/** Owner, environment, three limits, count; then for each session: id, serial, settings, edition, group, pinned, ttl, record. */
+const OPEN = `#!lua
+${NOW}
+local p, owner, env, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7])
+for i, key in ipairs({ 'all', 'o:' .. owner, 'e:' .. env }) do
+  local open = redis.call('ZCARD', p .. key)
+  if open + count > tonumber(ARGV[3 + i]) then return { i, open } end
+end
+local time, era = now(), redis.call('HGET', p .. 'era', 'n')
+for i = 0, count - 1 do
+  local a = 8 + 8 * i
+  local id, serial = ARGV[a], ARGV[a + 1]
+  redis.call('HSET', p .. 'p:' .. id, 'settings', ARGV[a + 2], 'edition', ARGV[a + 3], 'group', ARGV[a + 4], 'pinned',
+    ARGV[a + 5], 'owner', owner, 'environment', env, 'era', era)
+  redis.call('XADD', p .. 's:' .. id, '1-1', 'k', 'o', 'b', ARGV[a + 7])
+  redis.call('ZADD', p .. 'due', time + ARGV[a + 6], id)
+  for _, key in ipairs({ 'all', 'o:' .. owner, 'e:' .. env }) do redis.call('ZADD', p .. key, serial, id) end
+end
+return { 0, redis.call('GET', p .. 'envrev') or '0' }`;
+
+/** Records of a turn of the event loop: session, id, kind, body. Returns 1 kept, 0 gone, -1 fenced for each. */
+const APPEND = `#!lua
+local out = {}
+for i = 2, #ARGV, 4 do
+  local r = redis.pcall('XADD', ARGV[1] .. 's:' .. ARGV[i], 'NOMKSTREAM', ARGV[i + 1], 'k', ARGV[i + 2], 'b', ARGV[i + 3])
+  if type(r) == 'table' and r.err then
+    if not string.find(r.err, 'equal or smaller', 1, true) then return redis.error_reply(r.err) end
+    out[#out + 1] = -1
+  elseif r == false then out[#out + 1] = 0 else out[#out + 1] = 1 end
+end
+return out`;
+
+/** Ids of the newest records; empty for sessions that ended. */
+const TOPS = `#!lua flags=no-writes
+local out = {}
+for i = 2, #ARGV do
+  local top = redis.call('XREVRANGE', ARGV[1] .. 's:' .. ARGV[i], '+', '-', 'COUNT', 1)
+  out[#out + 1] = top[1] and top[1][1] or ''
+end
+return out`;
+
+/** Session, replica, newest known id (empty: none), owner (empty: an administrator), forget: the reply names what follows. */
+const TAKE = `#!lua flags=allow-oom
+${NOW}
+${FINISH}
+local p, id, replica, known, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local top = redis.call('XREVRANGE', p .. 's:' .. id, '+', '-', 'COUNT', 1)
+if #top == 0 then return { 'ended', redis.call('GET', p .. 'g:' .. id) or '' } end
+local own, pinned = unpack(redis.call('HMGET', p .. 'p:' .. id, 'owner', 'pinned'))
+if owner ~= '' and own ~= owner then return { 'ended', '' } end
+local due = redis.call('ZSCORE', p .. 'due', id)
+if due and tonumber(due) <= now() then
+  local tombstone = cjson.encode({ owner = own, ending = 'session_expired' })
+  finish(p, id, tombstone, ARGV[6])
+  return { 'ended', tombstone }
+end
+if pinned ~= '' and pinned ~= replica then
+  if redis.call('EXISTS', p .. 'r:' .. pinned) == 1 then return { 'elsewhere' } end
+  local tombstone = cjson.encode({ owner = own, ending = 'session_lost', reason = 'the server that kept it ended, and its environment holds more than its state' })
+  finish(p, id, tombstone, ARGV[6])
+  return { 'ended', tombstone }
+end
+local last = top[1][1]
+local epoch = tonumber(string.match(last, '^(%d+)-')) + 1
+redis.call('XADD', p .. 's:' .. id, epoch .. '-0', 'k', 'T', 'b', replica)
+local era = redis.call('HGET', p .. 'era', 'n')
+if last == known then
+  redis.call('HSET', p .. 'p:' .. id, 'era', era)
+  return { 'same', epoch, era }
+end
+return { 'load', epoch, era, redis.call('HGETALL', p .. 'p:' .. id), redis.call('XRANGE', p .. 's:' .. id, '-', '+') }`;
+
+/** Reads a session without becoming its writer. */
+const PEEK = `#!lua flags=no-writes
+local p, id = ARGV[1], ARGV[2]
+local records = redis.call('XRANGE', p .. 's:' .. id, '-', '+')
+if #records == 0 then return { 'ended', redis.call('GET', p .. 'g:' .. id) or '' } end
+return { 'load', 0, redis.call('HGET', p .. 'era', 'n'), redis.call('HGETALL', p .. 'p:' .. id), records }`;
+
+/** Session, id, head, number of new parts, fields and values, then fields to remove. */
+const CHECKPOINT = `#!lua
+local p, id = ARGV[1], ARGV[2]
+local r = redis.pcall('XADD', p .. 's:' .. id, 'NOMKSTREAM', 'MINID', '=', ARGV[3], ARGV[3], 'k', 'C', 'b', ARGV[4])
+if type(r) == 'table' and r.err then
+  if not string.find(r.err, 'equal or smaller', 1, true) then return redis.error_reply(r.err) end
+  return -1
+end
+if r == false then return 0 end
+local parts = tonumber(ARGV[5])
+redis.call('HSET', p .. 'p:' .. id, 'era', redis.call('HGET', p .. 'era', 'n'))
+for i = 6, 5 + 2 * parts, 2 do redis.call('HSET', p .. 'p:' .. id, ARGV[i], ARGV[i + 1]) end
+for i = 6 + 2 * parts, #ARGV do redis.call('HDEL', p .. 'p:' .. id, ARGV[i]) end
+return 1`;
+
+/** Session, epoch (empty: whoever writes it), tombstone, forget. */
+const END = `#!lua flags=allow-oom
+${FINISH}
+local p, id, epoch = ARGV[1], ARGV[2], ARGV[3]
+local top = redis.call('XREVRANGE', p .. 's:' .. id, '+', '-', 'COUNT', 1)
+if #top == 0 then return 0 end
+if epoch ~= '' and string.match(top[1][1], '^(%d+)-') ~= epoch then return -1 end
+finish(p, id, ARGV[4], ARGV[5])
+return 1`;
+
+/** Ends what is due: at most so many; forget. Returns their ids. */
+const EXPIRE = `#!lua flags=allow-oom
+${NOW}
+${FINISH}
+local p = ARGV[1]
+local ended = redis.call('ZRANGEBYSCORE', p .. 'due', '-inf', now(), 'LIMIT', 0, ARGV[2])
+for _, id in ipairs(ended) do
+  local tombstone = cjson.encode({ owner = redis.call('HGET', p .. 'p:' .. id, 'owner'), ending = 'session_expired' })
+  finish(p, id, tombstone, ARGV[3])
+end
+return ended`;
+
+/** Session, milliseconds until it expires; pairs. Moves no time back. */
+const TOUCH = `#!lua flags=allow-oom
+${NOW}
+local time = now()
+for i = 2, #ARGV, 2 do redis.call('ZADD', ARGV[1] .. 'due', 'XX', 'GT', time + ARGV[i + 1], ARGV[i]) end
+return 0`;
+
+/** Environment, its JSON (empty: removed), whether it must be new, entry of the audit log. Returns the revision, or -1. */
+const PUT_ENVIRONMENT = `#!lua
+local p, id = ARGV[1], ARGV[2]
+if ARGV[4] == '1' and redis.call('HEXISTS', p .. 'env', id) == 1 then return -1 end
+if ARGV[3] == '' then redis.call('HDEL', p .. 'env', id) else redis.call('HSET', p .. 'env', id, ARGV[3]) end
+redis.call('XADD', p .. 'audit', 'MAXLEN', '~', 100000, '*', 'e', ARGV[5])
+return redis.call('INCR', p .. 'envrev')`;
+
+/** The store's process: a new one begins an era. Returns the era, and a number for this replica. */
+const ERA = `#!lua flags=allow-oom
+local p = ARGV[1]
+if redis.call('HGET', p .. 'era', 'run') ~= ARGV[2] then
+  redis.call('HINCRBY', p .. 'era', 'n', 1)
+  redis.call('HSET', p .. 'era', 'run', ARGV[2])
+end
+return { redis.call('HGET', p .. 'era', 'n'), redis.call('INCR', p .. 'replicas') }`;
+
+export const SCRIPTS = {
+  ragenOpen: OPEN,
+  ragenAppend: APPEND,
+  ragenTops: TOPS,
+  ragenTake: TAKE,
+  ragenPeek: PEEK,
+  ragenCheckpoint: CHECKPOINT,
+  ragenEnd: END,
+  ragenExpire: EXPIRE,
+  ragenTouch: TOUCH,
+  ragenPutEnvironment: PUT_ENVIRONMENT,
+  ragenEra: ERA,
+} as const;
+
+export type ScriptName = keyof typeof SCRIPTS;

@@ -1,0 +1,358 @@
+import { createHash } from 'node:crypto';
+import type { Json } from '../../shared/json.ts';
+import type { RECORD_KINDS } from '../persistence/journal/records.ts';
+import type { AuditEntry, StoredEnvironment } from '../persistence/stored-environment.ts';
+import type { StoreConnection } from './connection.ts';
+
+/** Letters of what a stream holds: the record kinds, `T` for a take and `C` for a checkpoint. */
+export type EntryKind = (typeof RECORD_KINDS)[keyof typeof RECORD_KINDS] | 'T' | 'C';
+
+/** What became of a write: `fenced` when another server writes the session now, `gone` when the session ended. */
+export type Outcome = 'kept' | 'fenced' | 'gone';
+
+export interface NewSession {
+  readonly id: string;
+  readonly serial: number;
+  readonly settings: Json;
+  readonly edition: string;
+  readonly groupId: string | null;
+  /** Only this server can play it. */
+  readonly pinned: boolean;
+  readonly ttlMs: number;
+  /** Body of its first record. */
+  readonly record: Json;
+}
+
+/** Limits on open sessions: in all, of one client, of one environment. */
+export type OpenLimits = readonly [all: number, client: number, environment: number];
+
+export interface StoredEntry {
+  readonly epoch: number;
+  readonly n: number;
+  readonly kind: EntryKind;
+  readonly body: string;
+}
+
+/** All that the store has of a session. */
+export interface StoredContent {
+  readonly epoch: number;
+  /** The era of the store now. */
+  readonly era: string;
+  /** Fields of the hash: settings, edition, era, and the parts. */
+  readonly fields: ReadonlyMap<string, string>;
+  /** Oldest first. */
+  readonly entries: readonly StoredEntry[];
+}
+
+export interface Tombstone {
+  readonly owner: string;
+  readonly ending: 'session_expired' | 'session_closed' | 'session_lost';
+  readonly reason?: string | null;
+}
+
+export type Taken =
+  | { readonly state: 'load'; readonly content: StoredContent }
+  | { readonly state: 'same'; readonly epoch: number; readonly era: string }
+  | { readonly state: 'elsewhere' }
+  | { readonly state: 'ended'; readonly tombstone: Tombstone | undefined };
+
+export interface StoredReplyRecord {
+  readonly operation: string;
+  readonly asked: string;
+  readonly reply: Json;
+}
+
+const OUTCOMES: { readonly [code: string]: Outcome } = { 1: 'kept', 0: 'gone', '-1': 'fenced' };
+const ALIVE_SECONDS = 10;
+const MAX_LISTED = 1000;
+
+/** Sessions, replies, custom environments and the audit log in Valkey, shared by every server that is connected. */
+export class SessionStore {
+  readonly connection: StoreConnection;
+  /** Names this server in the store. */
+  readonly replica: string;
+  #appends: (string | Json)[] = [];
+  #appendResults: ((outcome: Promise<Outcome>) => void)[] = [];
+  #checked = new Map<string, ((top: Promise<string>) => void)[]>();
+  #planned = false;
+
+  constructor(connection: StoreConnection, replica: string) {
+    this.connection = connection;
+    this.replica = replica;
+  }
+
+  /**
+   * Opens sessions of one client in one environment: all or none.
+   * @returns the limit that keeps them from it, by its place in `limits`, and how many are open
+   */
+  async open(
+    owner: string,
+    environment: string,
+    limits: OpenLimits,
+    sessions: readonly NewSession[],
+  ): Promise<{ readonly limit: number; readonly open: number } | undefined> {
+    const args = sessions.flatMap(({ id, serial, settings, edition, groupId, pinned, ttlMs, record }) => [
+      id,
+      serial,
+      JSON.stringify(settings),
+      edition,
+      groupId ?? '',
+      pinned ? this.replica : '',
+      Math.ceil(ttlMs),
+      JSON.stringify(record),
+    ]);
+    const found = await this.connection.write(
+      'ragenOpen',
+      owner,
+      environment,
+      ...limits,
+      sessions.length,
+      ...args,
+    );
+    const [limit, open] = found as [number, number | string];
+    return limit === 0 ? undefined : { limit: limit - 1, open: Number(open) };
+  }
+
+  /** Adds a record. All records of a turn of the event loop go in one round trip. */
+  append(id: string, epoch: number, n: number, kind: EntryKind, body: string): Promise<Outcome> {
+    this.#plan();
+    this.#appends.push(id, `${epoch}-${n}`, kind, body);
+    return new Promise((resolve, reject) =>
+      this.#appendResults.push(outcome => outcome.then(resolve, reject)),
+    );
+  }
+
+  /** True while the newest record of a session is of this epoch. All checks of a turn go in one round trip. */
+  async isWriter(id: string, epoch: number): Promise<boolean> {
+    this.#plan();
+    const top = await new Promise<string>((resolve, reject) => {
+      const waiting = this.#checked.get(id) ?? [];
+      waiting.push(found => found.then(resolve, reject));
+      this.#checked.set(id, waiting);
+    });
+    return top.startsWith(`${epoch}-`);
+  }
+
+  #plan(): void {
+    if (this.#planned) return;
+    this.#planned = true;
+    setImmediate(() => this.#flush());
+  }
+
+  #flush(): void {
+    this.#planned = false;
+    if (this.#appendResults.length > 0) {
+      const [args, results] = [this.#appends as string[], this.#appendResults];
+      this.#appends = [];
+      this.#appendResults = [];
+      const kept = this.connection.write('ragenAppend', ...args) as Promise<number[]>;
+      for (const [index, give] of results.entries()) give(kept.then(codes => OUTCOMES[codes[index]]));
+    }
+    if (this.#checked.size > 0) {
+      const checked = [...this.#checked];
+      this.#checked = new Map();
+      const tops = this.connection.run('ragenTops', ...checked.map(([id]) => id)) as Promise<string[]>;
+      checked.forEach(([, waiting], index) => {
+        const top = tops.then(all => all[index]);
+        for (const give of waiting) give(top);
+      });
+    }
+  }
+
+  /**
+   * Becomes the writer of a session.
+   * @param known the newest id that this server has, where it has the session
+   * @param owner only a session of this client; undefined for an administrator
+   */
+  async take(
+    id: string,
+    known: string | undefined,
+    owner: string | undefined,
+    forgetMs: number,
+  ): Promise<Taken> {
+    const found = await this.connection.run(
+      'ragenTake',
+      id,
+      this.replica,
+      known ?? '',
+      owner ?? '',
+      forgetMs,
+    );
+    return takenOf(found as readonly unknown[]);
+  }
+
+  /** Reads a session without becoming its writer. */
+  async peek(id: string): Promise<Taken> {
+    return takenOf((await this.connection.run('ragenPeek', id)) as readonly unknown[]);
+  }
+
+  async checkpoint(
+    id: string,
+    { epoch, n }: { readonly epoch: number; readonly n: number },
+    head: Json,
+    parts: readonly (readonly [field: string, value: string])[],
+    remove: readonly string[],
+  ): Promise<Outcome> {
+    const args = [id, `${epoch}-${n}`, JSON.stringify(head), parts.length, ...parts.flat(), ...remove];
+    return OUTCOMES[(await this.connection.run('ragenCheckpoint', ...args)) as number];
+  }
+
+  /** Ends a session; `epoch` undefined ends it whoever writes it. */
+  async end(id: string, epoch: number | undefined, tombstone: Tombstone, forgetMs: number): Promise<Outcome> {
+    const args = [id, epoch ?? '', JSON.stringify(tombstone), Math.ceil(forgetMs)];
+    return OUTCOMES[(await this.connection.write('ragenEnd', ...args)) as number];
+  }
+
+  /** Ends sessions that are due, and returns their ids. */
+  async expire(most: number, forgetMs: number): Promise<readonly string[]> {
+    return (await this.connection.run('ragenExpire', most, Math.ceil(forgetMs))) as string[];
+  }
+
+  /** Moves the time at which sessions expire. */
+  async touch(sessions: readonly (readonly [id: string, ttlMs: number])[]): Promise<void> {
+    if (sessions.length > 0)
+      await this.connection.run('ragenTouch', ...sessions.flatMap(([id, ms]) => [id, Math.ceil(ms)]));
+  }
+
+  /** Says that this server lives: sessions that only it can play are not taken from it. */
+  async live(): Promise<void> {
+    await this.connection.command(client =>
+      client.set(`${this.connection.prefix}r:${this.replica}`, '1', 'EX', ALIVE_SECONDS),
+    );
+  }
+
+  /** A page of ids of open sessions, of one client or of all, with serials above `after`; `last` where more may follow. */
+  async list(
+    owner: string | undefined,
+    after: number,
+  ): Promise<{ readonly ids: readonly string[]; readonly last: number | undefined }> {
+    const found = await this.connection.command(client =>
+      client.zrangebyscore(this.#listKey(owner), `(${after}`, '+inf', 'WITHSCORES', 'LIMIT', 0, MAX_LISTED),
+    );
+    const ids = found.filter((_, i) => i % 2 === 0);
+    return { ids, last: ids.length < MAX_LISTED ? undefined : Number(found.at(-1)) };
+  }
+
+  /** Ids of open sessions, newest first. */
+  async newest(owner: string | undefined, limit: number): Promise<readonly string[]> {
+    return this.connection.command(client => client.zrevrange(this.#listKey(owner), 0, limit - 1));
+  }
+
+  #listKey(owner: string | undefined): string {
+    return `${this.connection.prefix}${owner === undefined ? 'all' : `o:${owner}`}`;
+  }
+
+  /** Environment and group of sessions, for a filter that needs no more. */
+  async facts(
+    ids: readonly string[],
+  ): Promise<readonly (readonly [environment: string | null, group: string | null])[]> {
+    if (ids.length === 0) return [];
+    return this.connection.command(async client => {
+      const pipeline = client.pipeline();
+      for (const id of ids) pipeline.hmget(`${this.connection.prefix}p:${id}`, 'environment', 'group');
+      const found = (await pipeline.exec()) ?? [];
+      return found.map(([error, row]) => {
+        if (error) throw error;
+        return row as [string | null, string | null];
+      });
+    });
+  }
+
+  /** Open sessions in all, or of one environment. */
+  async count(environment?: string): Promise<number> {
+    const key = environment === undefined ? 'all' : `e:${environment}`;
+    return this.connection.command(client => client.zcard(this.connection.prefix + key));
+  }
+
+  /** The reply to a client's request that concerned no session yet. */
+  async reply(owner: string, key: string): Promise<StoredReplyRecord | undefined> {
+    const text = await this.connection.command(client => client.get(this.#replyKey(owner, key)));
+    return text === null ? undefined : (JSON.parse(text) as StoredReplyRecord);
+  }
+
+  async keepReply(owner: string, key: string, record: StoredReplyRecord, ms: number): Promise<void> {
+    await this.connection.command(client =>
+      client.set(this.#replyKey(owner, key), JSON.stringify(record), 'PX', Math.ceil(ms)),
+    );
+  }
+
+  #replyKey(owner: string, key: string): string {
+    return `${this.connection.prefix}k:${owner}:${createHash('sha256').update(key).digest('hex')}`;
+  }
+
+  /** Custom environments in the order in which they were first registered. */
+  async environments(): Promise<readonly StoredEnvironment[]> {
+    const rows = await this.connection.command(client => client.hvals(`${this.connection.prefix}env`));
+    return rows
+      .map(text => JSON.parse(text) as StoredEnvironment)
+      .sort((a, b) => a.registeredAt - b.registeredAt || (a.envId < b.envId ? -1 : 1));
+  }
+
+  async environmentsRevision(): Promise<string> {
+    return (await this.connection.command(client => client.get(`${this.connection.prefix}envrev`))) ?? '0';
+  }
+
+  /**
+   * Adds, replaces or removes (undefined) an environment and notes it in the audit log.
+   * @returns the revision of all environments; undefined when one is to be added whose id is taken
+   */
+  async putEnvironment(
+    envId: string,
+    environment: StoredEnvironment | undefined,
+    entry: AuditEntry,
+  ): Promise<string | undefined> {
+    const isNew = environment?.revision === 1 ? 1 : 0;
+    const args = [envId, environment ? JSON.stringify(environment) : '', isNew, JSON.stringify(entry)];
+    const revision = (await this.connection.write('ragenPutEnvironment', ...args)) as number;
+    return revision < 0 ? undefined : String(revision);
+  }
+
+  async note(entry: AuditEntry): Promise<void> {
+    await this.connection.command(client =>
+      client.xadd(`${this.connection.prefix}audit`, 'MAXLEN', '~', 100_000, '*', 'e', JSON.stringify(entry)),
+    );
+  }
+
+  /** The audit log, oldest first. */
+  async audit(): Promise<readonly AuditEntry[]> {
+    const entries = await this.connection.command(client =>
+      client.xrange(`${this.connection.prefix}audit`, '-', '+'),
+    );
+    return entries.map(([, fields]) => JSON.parse(fields[1]) as AuditEntry);
+  }
+}
+
+function takenOf([state, first, era, fields, records]: readonly unknown[]): Taken {
+  switch (state) {
+    case 'elsewhere':
+      return { state };
+    case 'same':
+      return { state, epoch: first as number, era: era as string };
+    case 'ended':
+      return { state, tombstone: first === '' ? undefined : (JSON.parse(first as string) as Tombstone) };
+    default: {
+      const pairs = fields as string[];
+      const map = new Map<string, string>();
+      for (let i = 0; i < pairs.length; i += 2) map.set(pairs[i], pairs[i + 1]);
+      const entries = (records as [id: string, fields: string[]][]).map(([id, [, kind, , body]]) => {
+        const [epoch, n] = id.split('-').map(Number);
+        return { epoch, n, kind: kind as EntryKind, body };
+      });
+      return { state: 'load', content: { epoch: first as number, era: era as string, fields: map, entries } };
+    }
+  }
+}
+
+/**
+ * The entries that count: from the last checkpoint on, each with the next number. A hole comes from a record that the store
+ * refused, and what follows it was never acknowledged.
+ */
+export function countedEntries(entries: readonly StoredEntry[]): readonly StoredEntry[] {
+  const start = entries.findLastIndex(({ kind }) => kind === 'C');
+  const counted: StoredEntry[] = [];
+  for (const entry of entries.slice(Math.max(start, 0))) {
+    if (entry.kind === 'T') continue;
+    if (counted.length === 0 || entry.n === counted.at(-1)!.n + 1) counted.push(entry);
+  }
+  return counted;
+}

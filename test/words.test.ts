@@ -1,0 +1,12 @@
+import t from 'tap';
+import { turnsIn } from './words.ts';
+
+t.test('turns are found with their place, in the files where they count', async t => {
+  t.same(turnsIn('a.ts', 'x\nconst MOST_WAITING = 1; // the one whose turn it is'), [
+    { place: 'a.ts:2', found: 'whose', rather: 'with, that has, of which' },
+    { place: 'a.ts:2', found: 'MOST_', rather: 'MAX_' },
+  ]);
+  t.same(turnsIn('a.md', 'MOST_ of it; tell apart; a test that tells them apart; standing'), []);
+  t.match(turnsIn('a.ts', '/** Of a frame. */'), [{ found: '/** Of ' }]);
+  t.same(turnsIn('a.ts', '/** Frame id. */'), []);
+});
