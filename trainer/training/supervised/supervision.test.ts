@@ -9,6 +9,7 @@ import { checkRunSettings } from '../../config/load.ts';
 import { RunSettings } from '../../config/settings.ts';
 import { LocalPolicy } from '../../policy/local-policy.ts';
 import type { UpdateBatch, UpdateSettings } from '../../policy/policy.ts';
+import { Collector } from '../../rollout/collection/collector.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
 import { type Progress, silentProgress } from '../../tracking/progress.ts';
@@ -113,6 +114,23 @@ t.test('demonstrations longer than the context are left out', { timeout: MAX_MS 
   t.match(some.warnings, [`${some.tooLong} demonstrations are longer than policy.context 24 and left out`]);
   t.same(await taught(40), { warnings: [], tooLong: 0 });
   await t.rejects(taught(23), /no demonstration fits policy\.context 23: the shortest has 24 tokens/);
+});
+
+t.test('a warm start with no demonstration left says why', { timeout: MAX_MS }, async t => {
+  const [server] = (await serve(t)).servers;
+  const settings = tinySettings(server.name, t.testdir(), 'none', {
+    warm_start: { policy: 'random', episodes: 4 },
+    training: { steps: 0 },
+  });
+  const { collect } = Collector.prototype;
+  t.capture(
+    Collector.prototype,
+    'collect',
+    async function (this: Collector, ...args: Parameters<typeof collect>) {
+      return { ...(await collect.apply(this, args)), episodes: [] };
+    },
+  );
+  await t.rejects(trainTiny(settings), /none of the 4 demonstrations of warm_start came to an end/);
 });
 
 t.test('a warm start that was stopped goes on bit for bit', { timeout: MAX_MS }, async t => {

@@ -182,6 +182,11 @@ async function played(
   const limit = settings.policy.context;
   const demonstrations = samples.filter(({ tokenIds }) => tokenIds.length <= limit);
   const tooLong = samples.length - demonstrations.length;
+  if (samples.length === 0) {
+    throw new Error(
+      `none of the ${warm.episodes} demonstrations of warm_start came to an end: the environment failed in each, or a validation plays all their levels`,
+    );
+  }
   if (demonstrations.length === 0 && tooLong > 0) {
     const shortest = Math.min(...samples.map(({ tokenIds }) => tokenIds.length));
     throw new Error(`no demonstration fits policy.context ${limit}: the shortest has ${shortest} tokens`);
