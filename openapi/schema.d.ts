@@ -406,13 +406,19 @@ export interface components {
             traceparent?: string;
             /** @constant */
             op: "check";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
         };
         CheckItem: {
             /** @constant */
             op: "check";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
         };
         /** @description What an environment owes its players and does not keep. */
@@ -508,7 +514,10 @@ export interface components {
             }[];
         };
         CreateBody: {
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
             /** @description Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from. */
             config?: {
@@ -553,7 +562,10 @@ export interface components {
             traceparent?: string;
             /** @constant */
             op: "create";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
             /** @description Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from. */
             config?: {
@@ -596,7 +608,10 @@ export interface components {
         CreateItem: {
             /** @constant */
             op: "create";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
             /** @description Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from. */
             config?: {
@@ -650,6 +665,8 @@ export interface components {
             dynamics_seed?: number;
             /** @description Steps taken in this episode. */
             step: number;
+            /** @description Steps after which this episode is cut. */
+            max_episode_steps: number;
             /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
             level_id?: string;
             observation: components["schemas"]["Observation"];
@@ -713,7 +730,10 @@ export interface components {
             traceparent?: string;
             /** @constant */
             op: "describe_environment";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
             /** @description Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from. */
             config?: {
@@ -735,7 +755,10 @@ export interface components {
         DescribeEnvironmentItem: {
             /** @constant */
             op: "describe_environment";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
             /** @description Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from. */
             config?: {
@@ -854,13 +877,19 @@ export interface components {
             traceparent?: string;
             /** @constant */
             op: "get_definition";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
         };
         GetDefinitionItem: {
             /** @constant */
             op: "get_definition";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
         };
         GetEnvironmentFrame: {
@@ -870,13 +899,19 @@ export interface components {
             traceparent?: string;
             /** @constant */
             op: "get_environment";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
         };
         GetEnvironmentItem: {
             /** @constant */
             op: "get_environment";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
         };
         GetFrame: {
@@ -918,7 +953,10 @@ export interface components {
             tag?: string;
             /** @default 2000 */
             limit?: number;
-            /** @description `next_cursor` of the page before: its last environment. */
+            /**
+             * @description `next_cursor` of the page before: its last environment.
+             * @example FrozenLake-v0
+             */
             cursor?: string;
         };
         ListEnvironmentsItem: {
@@ -929,7 +967,10 @@ export interface components {
             tag?: string;
             /** @default 2000 */
             limit?: number;
-            /** @description `next_cursor` of the page before: its last environment. */
+            /**
+             * @description `next_cursor` of the page before: its last environment.
+             * @example FrozenLake-v0
+             */
             cursor?: string;
         };
         ListFrame: {
@@ -939,7 +980,10 @@ export interface components {
             traceparent?: string;
             /** @constant */
             op: "list";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id?: string;
             group_id?: string;
             /** @default 100 */
@@ -950,7 +994,10 @@ export interface components {
         ListItem: {
             /** @constant */
             op: "list";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id?: string;
             group_id?: string;
             /** @default 100 */
@@ -1217,7 +1264,10 @@ export interface components {
             actions: unknown[];
         };
         RegisterBody: {
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
             definition: components["schemas"]["Definition"];
         };
@@ -1228,7 +1278,10 @@ export interface components {
             traceparent?: string;
             /** @constant */
             op: "register";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
             definition: components["schemas"]["Definition"];
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
@@ -1237,7 +1290,10 @@ export interface components {
         RegisterItem: {
             /** @constant */
             op: "register";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
             definition: components["schemas"]["Definition"];
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
@@ -1266,13 +1322,19 @@ export interface components {
             traceparent?: string;
             /** @constant */
             op: "remove";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
         };
         RemoveItem: {
             /** @constant */
             op: "remove";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
         };
         RenderFrame: {
@@ -1318,7 +1380,10 @@ export interface components {
             traceparent?: string;
             /** @constant */
             op: "replace";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
             definition: components["schemas"]["Definition"];
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
@@ -1327,7 +1392,10 @@ export interface components {
         ReplaceItem: {
             /** @constant */
             op: "replace";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id: string;
             definition: components["schemas"]["Definition"];
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
@@ -1544,6 +1612,8 @@ export interface components {
             dynamics_seed?: number;
             /** @description Steps taken in this episode. */
             step: number;
+            /** @description Steps after which this episode is cut. */
+            max_episode_steps: number;
             /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
             level_id?: string;
             observation: components["schemas"]["Observation"];
@@ -1597,6 +1667,8 @@ export interface components {
             dynamics_seed?: number;
             /** @description Steps taken in this episode. */
             step: number;
+            /** @description Steps after which this episode is cut. */
+            max_episode_steps: number;
             /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
             level_id?: string;
             observation: components["schemas"]["Observation"];
@@ -1631,7 +1703,6 @@ export interface components {
                 [key: string]: unknown;
             };
             observation_format: string;
-            max_episode_steps: number;
             /** Format: date-time */
             created_at: string;
             /** @description Estimated memory of the session, and what it may take. */
@@ -1885,12 +1956,20 @@ export interface components {
             traceparent?: string;
             /** @constant */
             op: "watch";
-            /** @description Environment id, `[namespace/]Name-vN`. */
+            /**
+             * @description Environment id, `[namespace/]Name-vN`.
+             * @example FrozenLake-v0
+             */
             env_id?: string;
             group_id?: string;
             client?: string;
             /** @default 60 */
             limit?: number;
+            /**
+             * @description Newest open sessions to leave out.
+             * @default 0
+             */
+            offset?: number;
         };
         /** @description Sessions as they stand. The first answer has all that are to be seen, later ones what changed. */
         Watching: {

@@ -20,6 +20,7 @@ const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 interface QuickstartOptions {
   readonly resume?: boolean;
   readonly fresh?: boolean;
+  readonly exit?: boolean;
 }
 
 /** How the run is started: an unfinished one goes on unless a fresh one is asked for. */
@@ -78,14 +79,14 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
     const status = await trainer.ended;
     if (status !== 0) return status;
     printSummary(run);
-    if (process.stdout.isTTY) {
-      console.log(`\nSee how it plays, what it does wrong and whether training was healthy: ${page}`);
-      console.log('The page stays until you press Ctrl-C.');
-      children.splice(0, children.length, server.child);
-      await server.child.ended;
-    } else {
+    if (options.exit) {
       console.log(`\nSee how it plays, what it does wrong and whether training was healthy:`);
       console.log(`  npm run trainer -- dashboard    # opens http://127.0.0.1:8090/runs/`);
+    } else {
+      console.log(`\nSee how it plays, what it does wrong and whether training was healthy: ${page}`);
+      console.log('The server and the page stay until you press Ctrl-C.');
+      children.splice(0, children.length, server.child);
+      await server.child.ended;
     }
     return status;
   } finally {
@@ -132,6 +133,7 @@ const program = new Command('npm start --')
   .description('Starts an environment server and trains a small policy on FrozenLake against it.')
   .option('--resume', 'go on with the latest unfinished run (the default where there is one)')
   .option('--fresh', 'begin a new run')
+  .option('--exit', 'end when training ends, for scripts; else the server and its pages stay until Ctrl-C')
   .action(async (options: QuickstartOptions) => {
     process.exitCode = await quickstart(options);
   });

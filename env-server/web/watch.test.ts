@@ -79,6 +79,29 @@ t.test(
   },
 );
 
+t.test(
+  'the wall counts all sessions, turns pages, and keeps its filters in the address',
+  { skip },
+  async t => {
+    const { page, ask, origin } = await openPlayground(t, '#/watch');
+    await ask<Session>('POST', 'v1/sessions', { env_id: 'FrozenLake-v0', count: 130, group_id: 'many' });
+    await ask<Session>('POST', 'v1/sessions', { env_id: 'Sokoban-v0' });
+    await page.getByText('131 open, 0 ended in the last minute').waitFor();
+    t.equal(await page.locator('.card').count(), 60);
+    await page.getByRole('button', { name: 'Older' }).click();
+    await page.getByText('61 to 120 of 131').waitFor();
+    await page.getByRole('button', { name: 'Older' }).click();
+    await page.getByText('121 to 131 of 131').waitFor();
+    t.ok(page.url().endsWith('#/watch?page=3'), page.url());
+    await page.getByLabel('Group').fill('many');
+    await page.getByText('130 open').waitFor();
+    t.ok(page.url().endsWith('#/watch?group=many'), page.url());
+    await page.goto(`${origin}/#/watch?env=Sokoban-v0`);
+    await page.getByText('1 open').waitFor();
+    t.equal(await page.getByLabel('Environment').inputValue(), 'Sokoban-v0');
+  },
+);
+
 t.test('a card that is pressed stays where it is until the click is done', { skip }, async t => {
   const { page, ask } = await openPlayground(t, '#/register');
   const { id } = await play(ask, 'Sokoban-v0', []);

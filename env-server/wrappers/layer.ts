@@ -117,6 +117,7 @@ function forwarding(environment: AnyEnvironment, unwrap: (state: Json) => Json):
     reset: (config, rng, options) => environment.reset(config, rng, options),
     step: (state, action, rng) => environment.step(unwrap(state), action, rng),
     observe: (state, format) => environment.observe(unwrap(state), format),
+    ...(environment.episodeSteps && { episodeSteps: state => environment.episodeSteps!(unwrap(state)) }),
     ...(environment.levelKey && { levelKey: state => environment.levelKey!(unwrap(state)) }),
     ...(environment.observationSpaces && {
       observationSpaces: config => environment.observationSpaces!(config),

@@ -61,6 +61,9 @@ export interface Environment<Config = JsonObject, State = Json> {
   /** Kinds of actions as tools with named arguments, for players that call tools; `step` takes each of them as an action too. */
   readonly tools?: readonly ActionTool[];
 
+  /** Steps after which an episode in this state is cut, where it depends on the level. */
+  episodeSteps?(state: State): number;
+
   /** The state as a picture. */
   render?(state: State): Picture;
 

@@ -123,6 +123,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
   },
 
   levelKey: ({ size, puzzle }) => puzzleKey(size, puzzle),
+  episodeSteps: ({ maxSteps }) => maxSteps,
   observe,
   observationSpaces,
   render,

@@ -28,6 +28,7 @@ export const EnvId = Type.String({
   minLength: 1,
   maxLength: NAME_LENGTH,
   description: 'Environment id, `[namespace/]Name-vN`.',
+  examples: ['FrozenLake-v0'],
 });
 export const REQUEST_KEY = {
   minLength: 1,

@@ -49,6 +49,7 @@ const sessionProperties = {
     }),
   ),
   step: Type.Integer({ description: 'Steps taken in this episode.' }),
+  max_episode_steps: Type.Integer({ description: 'Steps after which this episode is cut.' }),
   level_id: Type.Optional(
     Type.String({
       description:
@@ -88,7 +89,6 @@ export const SessionDetail = Type.Object(
     wrappers: Wrappers,
     options: Bag,
     observation_format: Type.String(),
-    max_episode_steps: Type.Integer(),
     created_at: Type.String({ format: 'date-time' }),
     memory: Type.Object(
       { bytes: Type.Integer(), limit_bytes: Type.Integer() },

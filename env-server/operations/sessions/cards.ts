@@ -10,8 +10,8 @@ import type { Session } from '../../sessions/session.ts';
 import type { Services } from '../operation.ts';
 import type { SessionCard } from '../schemas/trajectory.ts';
 
-/** Open sessions that are looked at for one answer, the newest ones; filters look no further. */
-const MOST_LOOKED_AT = 2000;
+/** Open sessions that are counted for one reply, the newest ones; filters look no further. */
+const MAX_COUNTED = 10_000;
 /** Cards made before others have their turn on the event loop. */
 const CARDS_AT_A_TIME = 10;
 /** Estimated memory of a state above which its card has only text, in bytes. */
@@ -34,8 +34,16 @@ export interface CardQuestion {
   readonly filter: CardFilter;
   /** Most open sessions, and most ended ones. */
   readonly limit: number;
+  /** Newest open sessions that are left out. */
+  readonly offset?: number;
   /** Only sessions that were used or ended within so many milliseconds get a card; others only their id. Absent: all. */
   readonly withinMs?: number;
+}
+
+/** The cards of a page, and how many open sessions the filter lets through: at most {@link MAX_COUNTED}. */
+export interface Cards {
+  readonly entries: readonly CardEntry[];
+  readonly open: number;
 }
 
 /** A session of an answer: its card, or only its place where nothing happened. */
@@ -49,11 +57,11 @@ export interface CardEntry {
 }
 
 /** The cards for a watcher: newest open sessions first, then those that ended last, as far as this server knows. */
-export function cardsOf(services: Services, question: CardQuestion): MaybePromise<CardEntry[]> {
+export function cardsOf(services: Services, question: CardQuestion): MaybePromise<Cards> {
   const { sessions, shared } = services;
   const { principal, limit } = question;
   const newest: MaybePromise<Iterable<Session>> = shared
-    ? shared.newest(principal, limit)
+    ? shared.newest(principal, (question.offset ?? 0) + limit)
     : sessions.newestFirst(principal);
   return chain(newest, open => inScheduledSlices(partsOfCards(services, open, question)));
 }
@@ -61,14 +69,15 @@ export function cardsOf(services: Services, question: CardQuestion): MaybePromis
 function* partsOfCards(
   { sessions }: Services,
   open: Iterable<Session>,
-  { principal, filter, limit, withinMs = Number.POSITIVE_INFINITY }: CardQuestion,
-): Sliced<CardEntry[]> {
+  { principal, filter, limit, offset = 0, withinMs = Number.POSITIVE_INFINITY }: CardQuestion,
+): Sliced<Cards> {
   const since = sessions.now() - withinMs;
   const entries: CardEntry[] = [];
-  let looked = 0;
+  let [looked, fitting] = [0, 0];
   for (const session of open) {
-    if (++looked > MOST_LOOKED_AT || entries.length >= limit) break;
+    if (++looked > MAX_COUNTED) break;
     if (!fits(session, filter)) continue;
+    if (fitting++ < offset || entries.length >= limit) continue;
     const changed = session.busy || session.usedAt >= since;
     entries.push({
       serial: session.serial,
@@ -93,7 +102,7 @@ function* partsOfCards(
     });
     if (entries.length % CARDS_AT_A_TIME === 0) yield;
   }
-  return entries;
+  return { entries, open: fitting };
 }
 
 function fits(
@@ -140,7 +149,7 @@ function openCard(session: Session): SessionCard {
 function finishedCard(session: FinishedSession): SessionCard {
   const { episode, variant, lastAction, ending } = session;
   const view = viewOf(format => variant.environment.observe(episode.state, format));
-  const figures = { ...episode, stepCount: episode.step };
+  const figures = { ...episode, stepCount: episode.step, maxSteps: variant.stepsOf(episode.state) };
   return cardOf(session, figures, { ...view, action: lastAction, ended: ending });
 }
 
@@ -150,11 +159,13 @@ type Place = Pick<
 >;
 type Figures = Pick<EpisodeState, 'totalReward' | 'terminated' | 'truncated' | 'failed' | 'info'> & {
   readonly stepCount: number;
+  readonly maxSteps: number;
 };
 type Shown = StateView & { readonly action: Json | undefined; readonly ended: SessionCard['ended'] };
 
 function cardOf(place: Place, episode: Figures, shown: Shown): SessionCard {
   const { id, groupId, owner, variant, seed, createdAt, episodeId } = place;
+  const { maxSteps } = episode;
   const { text, structured, action, ended } = shown;
   return {
     session_id: id,
@@ -164,7 +175,7 @@ function cardOf(place: Place, episode: Figures, shown: Shown): SessionCard {
     episode_id: episodeId,
     seed,
     step: episode.stepCount,
-    max_episode_steps: variant.maxSteps,
+    max_episode_steps: maxSteps,
     return: episode.totalReward,
     terminated: episode.terminated,
     truncated: episode.truncated,

@@ -59,7 +59,7 @@ function headOf(seen: Session | FinishedSession, episode: EpisodeState): Static<
     config: variant.config,
     wrappers: [...variant.wrappers],
     options: episode.options,
-    max_episode_steps: variant.maxSteps,
+    max_episode_steps: variant.stepsOf(episode.state),
     step: episode.step,
     ended: isOpen ? null : seen.ending,
   };

@@ -116,6 +116,11 @@ export class LiveEpisode {
     return this.stepCount > 0 ? undefined : levelIdOf(this.#session.variant, this.#state);
   }
 
+  /** Steps after which it is cut. */
+  get maxSteps(): number {
+    return this.#session.variant.stepsOf(this.#state);
+  }
+
   /** Whether it takes no more steps. */
   get isOver(): boolean {
     return this.failed || ((this.terminated || this.truncated) && !this.#session.variant.autoReset);

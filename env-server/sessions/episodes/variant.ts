@@ -62,6 +62,11 @@ export class Variant {
     this.bytes = VARIANT_BYTES + sizeOf(config) + sizeOf(this.config) + sizeOf(wrappers);
   }
 
+  /** Steps after which an episode in this state is cut. */
+  stepsOf(state: Json): number {
+    return Math.min(this.maxSteps, this.environment.episodeSteps?.(state) ?? this.maxSteps);
+  }
+
   /** @throws Problem `unsupported` where states do not hold everything */
   requireCopyable(): void {
     if (this.copyable) return;

@@ -74,6 +74,7 @@ html:not(.dark-mode) .swagger-ui .btn.authorize { color: #17705f; border-color: 
 html:not(.dark-mode) .swagger-ui .json-schema-2020-12-expand-deep-button { color: #5e5a51; }
 .swagger-ui .info .title small { background: #5c6370; }
 .swagger-ui .info .title small.version-stamp { background: #3d6b00; }
+.swagger-ui .info .renderedMarkdown code { padding: 0 4px; line-height: 1.3; }
 .site-header { display: flex; flex-wrap: wrap; align-items: center; gap: 0.25rem 1.5rem; padding: 0.5rem 1.5rem;
   border-bottom: 1px solid #e0dbd0; background: #fff; font: 15px/1.55 system-ui, "Segoe UI", Roboto, sans-serif; }
 .site-header a { padding: 0.375rem 0.75rem; border-radius: 0.5rem; color: #5e5a51; font-weight: 560; text-decoration: none; }
@@ -81,6 +82,11 @@ html:not(.dark-mode) .swagger-ui .json-schema-2020-12-expand-deep-button { color
 .site-header a:hover { background: #f2efe8; }
 .site-header a[aria-current] { background: #e4f0ec; color: #17705f; }
 .site-header .site-brand { color: #23211d; font-size: 1.125rem; font-weight: 680; }
+html.dark-mode .site-header { border-color: #3a3d44; background: #1d1f24; }
+html.dark-mode .site-header a { color: #b9b6ae; }
+html.dark-mode .site-header a:hover { background: #2a2d33; }
+html.dark-mode .site-header a[aria-current] { background: #1f3a33; color: #7fd1b9; }
+html.dark-mode .site-header .site-brand { color: #f1efe9; }
 `;
 
 /** The reference as a part of the site. */

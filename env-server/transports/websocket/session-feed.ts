@@ -3,7 +3,7 @@ import { compileCheck } from '../../operations/dispatch/validation.ts';
 import type { Services } from '../../operations/operation.ts';
 import { EnvId, GroupId } from '../../operations/schemas/fields.ts';
 import type { SessionCard } from '../../operations/schemas/trajectory.ts';
-import { type CardEntry, type CardFilter, cardsOf, cardText } from '../../operations/sessions/cards.ts';
+import { type CardFilter, type Cards, cardsOf, cardText } from '../../operations/sessions/cards.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { FrameIdSchema } from './frame-id.ts';
@@ -16,6 +16,7 @@ const WHOLE_EVERY = 20;
 const OVERLAP_MS = 200;
 const DEFAULT_LIMIT = 60;
 const LARGEST_LIMIT = 200;
+const MAX_OFFSET = 10_000;
 /** Unsent bytes of a socket above which it gets no more until it has taken them. */
 const MOST_UNSENT_BYTES = 512 * 1024;
 /** Cards of one message at most; the others come with the next whole look. */
@@ -28,6 +29,7 @@ const RETRY_AFTER_SECONDS = 5;
 /** A frame that asks to watch. */
 export interface WatchFrame extends CardFilter {
   readonly limit?: number;
+  readonly offset?: number;
 }
 
 /** The sessions that a frame chooses. */
@@ -37,6 +39,14 @@ export const WATCH_PROPERTIES = {
   group_id: Type.Optional(GroupId),
   client: Type.Optional(GroupId),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LARGEST_LIMIT, default: DEFAULT_LIMIT })),
+  offset: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: MAX_OFFSET,
+      default: 0,
+      description: 'Newest open sessions to leave out.',
+    }),
+  ),
 };
 
 /** @throws Problem `invalid_request` */
@@ -51,6 +61,8 @@ export interface FeedMessage {
   readonly sessions: readonly SessionCard[];
   /** Ids of all sessions that are to be seen, newest first, the ended ones after the open ones; absent where they are as before. */
   readonly order?: readonly string[];
+  /** Open sessions that the filter lets through, at most 10,000; comes with `order`. */
+  readonly open?: number;
 }
 
 interface FeedTarget {
@@ -104,7 +116,7 @@ export class SessionFeed {
   async start(): Promise<FeedMessage> {
     const message = await this.#look();
     this.#plan();
-    return message ?? { sessions: [], order: [] };
+    return message ?? { sessions: [], order: [], open: 0 };
   }
 
   stop(): void {
@@ -142,7 +154,7 @@ export class SessionFeed {
     const now = performance.now();
     const withinMs = whole ? undefined : now - this.#lookedAt + OVERLAP_MS;
     this.#lookedAt = now;
-    const entries = await this.#entries(withinMs);
+    const { entries, open } = await this.#cards(withinMs);
     const sessions: SessionCard[] = [];
     for (const { id, version, card } of entries) {
       if (!card || this.#known.get(id) === version || sessions.length >= MOST_CARDS) continue;
@@ -150,7 +162,7 @@ export class SessionFeed {
       sessions.push(card);
     }
     const ids = entries.map(({ id }) => id);
-    const order = ids.join(' ');
+    const order = `${open} ${ids.join(' ')}`;
     if (sessions.length === 0 && order === this.#order) return undefined;
     const isNew = order !== this.#order;
     if (isNew) {
@@ -158,18 +170,18 @@ export class SessionFeed {
       const present = new Set(ids);
       for (const id of this.#known.keys()) if (!present.has(id)) this.#known.delete(id);
     }
-    return { sessions, ...(isNew && { order: ids }) };
+    return { sessions, ...(isNew && { order: ids, open }) };
   }
 
-  async #entries(withinMs: number | undefined): Promise<CardEntry[]> {
-    const { env_id, group_id, client, limit = DEFAULT_LIMIT } = this.#frame;
+  async #cards(withinMs: number | undefined): Promise<Cards> {
+    const { env_id, group_id, client, limit = DEFAULT_LIMIT, offset } = this.#frame;
     const filter = { env_id, group_id, client };
-    return cardsOf(this.#services, { principal: this.#principal, filter, limit, withinMs });
+    return cardsOf(this.#services, { principal: this.#principal, filter, limit, offset, withinMs });
   }
 }
 
 /** A message as JSON. */
-export function feedText({ sessions, order }: FeedMessage): string {
-  const tail = order === undefined ? '' : `,"order":${JSON.stringify(order)}`;
+export function feedText({ sessions, order, open }: FeedMessage): string {
+  const tail = order === undefined ? '' : `,"order":${JSON.stringify(order)},"open":${open}`;
   return `{"sessions":[${sessions.map(cardText).join(',')}]${tail}}`;
 }

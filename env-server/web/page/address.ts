@@ -3,9 +3,20 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 /** Where in the page one is: the part of its address behind `#`. */
 export type Address =
   | PlayAddress
-  | { readonly view: 'watch'; readonly sessionId?: string }
+  | WatchAddress
   | { readonly view: 'environments' }
   | { readonly view: 'register'; readonly envId?: string };
+
+/** Live sessions, or one of them. */
+export interface WatchAddress {
+  readonly view: 'watch';
+  readonly sessionId?: string;
+  /** What the wall shows: sessions of an environment, group, client, and a page from 1. */
+  readonly env?: string;
+  readonly group?: string;
+  readonly client?: string;
+  readonly page?: number;
+}
 
 /** A start, and the actions that lead from it to where the visitor plays on. */
 export interface PlayAddress {
@@ -21,6 +32,8 @@ export interface PlayAddress {
   readonly actions?: readonly Json[];
 }
 
+/** Filters of the wall of sessions. */
+const FILTERS = ['env', 'group', 'client'] as const;
 /** Parts of an address that are JSON, and what they hold. */
 const JSON_PARTS = ['config', 'wrappers', 'options', 'actions'] as const;
 
@@ -30,10 +43,10 @@ export function parseAddress(hash: string): Address {
   const path = (mark < 0 ? hash : hash.slice(0, mark)).replace(/^#\/?/, '');
   const [view, ...rest] = path.split('/');
   const name = decode(rest.join('/')) || undefined;
-  if (view === 'watch') return { view, sessionId: name };
+  const parameters = new URLSearchParams(mark < 0 ? '' : hash.slice(mark + 1));
+  if (view === 'watch') return { view, sessionId: name, ...readFilters(parameters) };
   if (view === 'environments') return { view };
   if (view === 'register') return { view, envId: name };
-  const parameters = new URLSearchParams(mark < 0 ? '' : hash.slice(mark + 1));
   const seed = parameters.get('seed') ?? '';
   const parts = JSON_PARTS.map(part => [part, readPart(part, parameters.get(part))] as const);
   return {
@@ -43,6 +56,16 @@ export function parseAddress(hash: string): Address {
     seed: /^\d+$/.test(seed) && Number.isSafeInteger(Number(seed)) ? Number(seed) : undefined,
     format: parameters.get('format') ?? undefined,
     ...Object.fromEntries(parts.filter(([, value]) => value !== undefined)),
+  };
+}
+
+function readFilters(parameters: URLSearchParams): Omit<WatchAddress, 'view' | 'sessionId'> {
+  const page = Number(parameters.get('page') ?? 1);
+  return {
+    ...Object.fromEntries(
+      FILTERS.flatMap(name => (parameters.get(name) ? [[name, parameters.get(name)]] : [])),
+    ),
+    ...(Number.isSafeInteger(page) && page > 1 && { page }),
   };
 }
 
@@ -72,8 +95,12 @@ export function formatAddress(address: Address): string {
   if (address.view === 'environments') return '#/environments';
   const name = address.view === 'watch' ? address.sessionId : address.envId;
   const path = `#/${address.view}${name === undefined ? '' : `/${encodeURIComponent(name)}`}`;
-  if (address.view !== 'play') return path;
   const parameters = new URLSearchParams();
+  if (address.view === 'watch') {
+    for (const filter of FILTERS) if (address[filter]) parameters.set(filter, address[filter]);
+    if (address.page !== undefined && address.page > 1) parameters.set('page', String(address.page));
+  }
+  if (address.view !== 'play') return String(parameters) === '' ? path : `${path}?${parameters}`;
   if (address.preset !== undefined) parameters.set('preset', address.preset);
   if (address.seed !== undefined) parameters.set('seed', String(address.seed));
   if (address.format !== undefined) parameters.set('format', address.format);

@@ -27,7 +27,7 @@ const announce = (text: string) => {
 let shownHash = '';
 const views = {
   play: new PlayView(client, { announce, onaddress: rewriteAddress }),
-  watch: new WatchView(client),
+  watch: new WatchView(client, rewriteAddress),
   environments: new EnvironmentsView(client),
   register: new RegisterView(client),
 };

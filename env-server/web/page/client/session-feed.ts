@@ -6,11 +6,17 @@ export interface FeedFilter {
   readonly env_id?: string;
   readonly group_id?: string;
   readonly client?: string;
+  /** Newest open sessions to leave out. */
+  readonly offset?: number;
 }
 
 interface FeedFrame {
   readonly ok: boolean;
-  readonly result?: { readonly sessions: readonly SessionCard[]; readonly order?: readonly string[] };
+  readonly result?: {
+    readonly sessions: readonly SessionCard[];
+    readonly order?: readonly string[];
+    readonly open?: number;
+  };
   readonly error?: { readonly detail: string };
 }
 
@@ -22,19 +28,20 @@ const RETRY_MS = 2000;
  */
 export class SessionFeed {
   readonly #client: Client;
-  readonly #onchange: (cards: readonly SessionCard[]) => void;
+  readonly #onchange: (cards: readonly SessionCard[], open: number) => void;
   readonly #onproblem: (detail: string) => void;
   #filter: FeedFilter = {};
   #socket: WebSocket | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #cards = new Map<string, SessionCard>();
   #order: readonly string[] = [];
+  #open = 0;
   /** Counts what was asked for; answers to what was asked before are passed over. */
   #asked = 0;
 
   constructor(
     client: Client,
-    onchange: (cards: readonly SessionCard[]) => void,
+    onchange: (cards: readonly SessionCard[], open: number) => void,
     onproblem: (detail: string) => void,
   ) {
     this.#client = client;
@@ -84,9 +91,13 @@ export class SessionFeed {
     for (const card of frame.result.sessions) this.#cards.set(card.session_id, card);
     if (frame.result.order) {
       this.#order = frame.result.order;
+      this.#open = frame.result.open ?? 0;
       const present = new Set(this.#order);
       for (const id of this.#cards.keys()) if (!present.has(id)) this.#cards.delete(id);
     }
-    this.#onchange(this.#order.flatMap(id => this.#cards.get(id) ?? []));
+    this.#onchange(
+      this.#order.flatMap(id => this.#cards.get(id) ?? []),
+      this.#open,
+    );
   }
 }

@@ -19,7 +19,7 @@ const PERCENT = 100;
 /** All environments of the server: each with an episode of its best policy, its rules, and how well policies do. */
 export class EnvironmentsView implements View<'environments'> {
   readonly #client: Client;
-  readonly #place = h('div', {}, h('p', { class: 'busy' }, 'Loading the environments …'));
+  readonly #place = h('div', {});
   readonly #note = new ProblemNote();
   readonly element = h(
     'section',
@@ -35,7 +35,8 @@ export class EnvironmentsView implements View<'environments'> {
 
   async show(_address: Address & { view: 'environments' }, first: boolean): Promise<void> {
     if (!first) this.element.querySelector('h1')?.focus({ preventScroll: true });
-    await this.#note.around(async () => {
+    render(html`<p class="busy">Loading the environments …</p>`, this.#place);
+    const shown = await this.#note.around(async () => {
       const [{ environments }, shown] = await Promise.all([
         this.#client.json<Schemas['EnvironmentList']>('GET', 'v1/envs', { quiet: true }),
         showcases(),
@@ -44,6 +45,7 @@ export class EnvironmentsView implements View<'environments'> {
         this.#client.json<Environment>('GET', environmentPath(envId), { quiet: true });
       render(html`<${Gallery} environments=${environments} shown=${shown} rules=${rules} />`, this.#place);
     });
+    if (!shown) render(null, this.#place);
   }
 
   hide(): void {

@@ -336,12 +336,12 @@ export class EpisodeView {
 
   #refresh(): void {
     const episode = this.#episode!;
-    const { environment, session, moves } = episode;
+    const { session, moves } = episode;
     const last = moves.at(-1);
     const hadFocus = this.element.contains(document.activeElement);
     this.#board.show({
       step: moves.length,
-      steps: environment.max_episode_steps,
+      steps: session.max_episode_steps,
       observation: episode.observation,
       structured: episode.structured,
       totalReward: episode.totalReward,

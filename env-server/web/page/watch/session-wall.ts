@@ -3,7 +3,7 @@ import { Board } from '../../../../shared/web/boards/board.ts';
 import { fill, h, newId } from '../../../../shared/web/element.ts';
 import { html } from '../../../../shared/web/html.ts';
 import { PressHold } from '../../../../shared/web/press-hold.ts';
-import { formatAddress } from '../address.ts';
+import { type Address, formatAddress, type WatchAddress } from '../address.ts';
 import { ActionNames } from '../client/action-names.ts';
 import type { Client } from '../client/client.ts';
 import { SessionFeed } from '../client/session-feed.ts';
@@ -11,6 +11,10 @@ import type { EnvironmentSummary, Schemas, SessionCard } from '../client/wire.ts
 import { formatNumber, formatValue } from '../components/format.ts';
 
 const PAUSE_MS = 250;
+/** Open sessions of a page, as the server's default is. */
+const PAGE_SIZE = 60;
+/** The server counts no further. */
+const MAX_COUNTED = 10_000;
 
 /** Live boards of all sessions that one may see, newest first, those that have ended below. */
 export class SessionWall {
@@ -27,13 +31,21 @@ export class SessionWall {
   readonly element: HTMLElement;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #cards: readonly SessionCard[] = [];
+  /** Open sessions that the filters let through. */
+  #open = 0;
+  #page = 1;
+  readonly #onaddress: (address: Address) => void;
 
-  constructor(client: Client) {
+  /** @param onaddress the filters or the page have changed */
+  constructor(client: Client, onaddress: (address: Address) => void) {
     this.#client = client;
-    this.#actionNames = new ActionNames(client, () => this.#hold.change(() => this.#show(this.#cards)));
+    this.#onaddress = onaddress;
+    this.#actionNames = new ActionNames(client, () =>
+      this.#hold.change(() => this.#show(this.#cards, this.#open)),
+    );
     this.#feed = new SessionFeed(
       client,
-      cards => this.#hold.change(() => this.#show(cards)),
+      (cards, open) => this.#hold.change(() => this.#show(cards, open)),
       detail => {
         this.#note.hidden = false;
         this.#note.textContent = detail;
@@ -68,9 +80,20 @@ export class SessionWall {
     );
   }
 
-  start(): void {
+  start({ env = '', group = '', client = '', page = 1 }: WatchAddress): void {
+    this.#group.value = group;
+    this.#owner.value = client;
+    this.#page = page;
+    this.#choose(env);
     this.#feed.start(this.#filter);
     this.#offerEnvironments();
+  }
+
+  /** Chooses an environment, before the list of them has come as well. */
+  #choose(envId: string): void {
+    const known = [...this.#environments.options].some(({ value }) => value === envId);
+    if (!known) this.#environments.append(h('option', { value: envId }, envId));
+    this.#environments.value = envId;
   }
 
   stop(): void {
@@ -82,6 +105,7 @@ export class SessionWall {
       env_id: this.#environments.value,
       group_id: this.#group.value.trim(),
       client: this.#owner.value.trim(),
+      offset: (this.#page - 1) * PAGE_SIZE,
     };
   }
 
@@ -90,40 +114,61 @@ export class SessionWall {
     this.#timer = setTimeout(() => this.#refine(), PAUSE_MS);
   }
 
-  #refine(): void {
+  #refine(page = 1): void {
+    this.#page = page;
+    const { env_id: env, group_id: group, client } = this.#filter;
+    this.#onaddress({ view: 'watch', env, group, client, page });
     this.#feed.filter = this.#filter;
   }
 
   async #offerEnvironments(): Promise<void> {
-    if (this.#environments.options.length > 1) return;
+    if (this.#environments.options.length > 2) return;
     try {
       const { environments } = await this.#client.json<Schemas['EnvironmentList']>('GET', 'v1/envs', {
         quiet: true,
       });
-      this.#environments.append(
+      const chosen = this.#environments.value;
+      fill(
+        this.#environments,
+        h('option', { value: '' }, 'all'),
         ...environments.map(({ env_id: id, title }: EnvironmentSummary) => h('option', { value: id }, title)),
       );
+      this.#choose(chosen);
     } catch {
       // The feed says what is wrong with the server.
     }
   }
 
-  #show(cards: readonly SessionCard[]): void {
+  #show(cards: readonly SessionCard[], open: number): void {
     this.#cards = cards;
+    this.#open = open;
     this.#note.hidden = true;
-    const open = cards.filter(({ ended }) => ended === null).length;
-    this.#status.textContent = `${open} open, ${cards.length - open} ended in the last minute`;
+    const ended = cards.filter(card => card.ended !== null).length;
+    const count = open < MAX_COUNTED ? String(open) : `${MAX_COUNTED} or more`;
+    this.#status.textContent = `${count} open, ${ended} ended in the last minute`;
     render(
       cards.length === 0
         ? html`<p class="empty">
             No session is open here. They appear as soon as somebody plays or trains, and stay for a minute after their
             end. <a href=${formatAddress({ view: 'play' })}>Play one yourself</a>.
           </p>`
-        : html`<ul class="cards">
+        : html`${this.#pages(cards.length - ended, open)}<ul class="cards">
             ${cards.map(card => html`<li key=${card.session_id}><${Card} card=${card} action=${this.#actionNames.nameOf(card.env_id, card.action)} /></li>`)}
           </ul>`,
       this.#place,
     );
+  }
+
+  /** The way to newer and older sessions, where they do not fit on one page. */
+  #pages(shown: number, open: number) {
+    if (open <= PAGE_SIZE && this.#page === 1) return '';
+    const first = (this.#page - 1) * PAGE_SIZE;
+    const turn = (by: number) => () => this.#refine(this.#page + by);
+    return html`<nav class="start" aria-label="Pages of sessions">
+      <button type="button" disabled=${this.#page === 1} onClick=${turn(-1)}>Newer</button>
+      <span>${shown === 0 ? 'none' : `${first + 1} to ${first + shown}`} of ${open}</span>
+      <button type="button" disabled=${first + shown >= open} onClick=${turn(1)}>Older</button>
+    </nav>`;
   }
 }
 

@@ -1,5 +1,5 @@
 import { fill, h } from '../../../../shared/web/element.ts';
-import type { Address } from '../address.ts';
+import type { Address, WatchAddress } from '../address.ts';
 import type { Client } from '../client/client.ts';
 import type { View } from '../view.ts';
 import { SessionReplay } from './session-replay.ts';
@@ -12,16 +12,18 @@ export class WatchView implements View<'watch'> {
   readonly #wall: SessionWall;
   #replay: SessionReplay | undefined;
 
-  constructor(client: Client) {
+  /** @param onaddress the wall shows other sessions */
+  constructor(client: Client, onaddress: (address: Address) => void) {
     this.#client = client;
-    this.#wall = new SessionWall(client);
+    this.#wall = new SessionWall(client, onaddress);
   }
 
-  async show({ sessionId }: Address & { view: 'watch' }, first: boolean): Promise<void> {
+  async show(address: WatchAddress, first: boolean): Promise<void> {
+    const { sessionId } = address;
     this.hide();
     if (sessionId === undefined) {
       fill(this.element, this.#wall.element);
-      this.#wall.start();
+      this.#wall.start(address);
     } else {
       this.#replay = new SessionReplay(this.#client, sessionId);
       fill(this.element, this.#replay.element);

@@ -206,6 +206,7 @@ class _CreatedSessionRequired(TypedDict):
     episode_id: str
     seed: int | None
     step: int
+    max_episode_steps: int
     observation: Observation
     info: Info
     expires_at: str
@@ -864,6 +865,7 @@ class _SessionRequired(TypedDict):
     episode_id: str
     seed: int | None
     step: int
+    max_episode_steps: int
     observation: Observation
     info: Info
     expires_at: str
@@ -932,6 +934,7 @@ class _SessionDetailRequired(_SessionDetailRequiredKeywords):
     episode_id: str
     seed: int | None
     step: int
+    max_episode_steps: int
     observation: Observation
     info: Info
     expires_at: str
@@ -942,7 +945,6 @@ class _SessionDetailRequired(_SessionDetailRequiredKeywords):
     wrappers: list[WrapperChoice]
     options: dict[str, Any]
     observation_format: str
-    max_episode_steps: int
     created_at: str
     memory: SessionDetailMemory
 

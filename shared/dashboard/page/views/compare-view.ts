@@ -38,7 +38,7 @@ export function CompareView({ address }: { readonly address: Address }) {
   const known = [...new Set(runs.flatMap(({ detail }) => detail.metrics))].sort();
   return html`<div class="page-body">
     <div class="title-row"><h1>Compare</h1></div>
-    ${ids.length < 2 && html`<p class="panel">Tick two or more runs in the <a href=${formatAddress({ view: 'runs' })}>table of runs</a>.</p>`}
+    ${ids.length < 2 && html`<div class="panel"><p>Tick two or more runs in the <a href=${formatAddress({ view: 'runs' })}>table of runs</a>.</p></div>`}
     <${Status} error=${error} loading=${ids.length > 0 && runs.length === 0 && !error} />
     ${
       runs.length > 0 &&
