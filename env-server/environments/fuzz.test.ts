@@ -30,7 +30,7 @@ function given(schema: Schema, rng: Random, plain: number): JsonObject {
   return rng.chance(0.3) ? spoilt(value, schema, rng) : value;
 }
 
-/** What `make` gives; undefined when the settings are refused as they should be, an error when otherwise. */
+/** Result of `make`; undefined when it refuses the settings properly, and an error when it fails otherwise. */
 async function refusable<T>(make: () => T | Promise<T>): Promise<T | undefined | Error> {
   try {
     return await make();
@@ -49,9 +49,9 @@ async function fuzz(
   const presets = Object.keys(spec.presets ?? {});
   const faults: string[] = [];
   let episodes = 0;
-  for (let tries = 0, told = 0; tries < TRIES && faults.length === 0; ) {
-    if (tries >= told + PROGRESS_EVERY) {
-      told = tries;
+  for (let tries = 0, reported = 0; tries < TRIES && faults.length === 0; ) {
+    if (tries >= reported + PROGRESS_EVERY) {
+      reported = tries;
       say(`${tries} of ${TRIES} tries, ${episodes} episodes`);
     }
     const preset: JsonObject = presets.length > 0 && rng.chance(0.2) ? { preset: rng.choice(presets) } : {};

@@ -145,6 +145,6 @@ t.test('a charset admits its characters and those of what was said', async t => 
   t.equal(whyOutside(dict({ said: space }), { said: 'abc' }, 'xc'), undefined);
 });
 
-t.test('a fault is told with its place', async t => {
+t.test('a fault names its path', async t => {
   t.equal(whyOutside(dict({ a: list(FLAG) }), { a: [true, 5] }), 'a: 1: 5 is no boolean');
 });

@@ -56,7 +56,7 @@ export interface Registry {
   register(environment: AnyEnvironment): void;
   /** Returns whether there was one. @throws Error for a built-in */
   remove(id: string): boolean;
-  /** Like {@link remove}, for an environment that stays registered: who asks for it is told. @throws Error for a built-in */
+  /** Like {@link remove}, for an environment that stays registered: requests for it get an error that says so. @throws Error for a built-in */
   disable(id: string): void;
 }
 
@@ -125,7 +125,7 @@ export function createRegistry(builtIn: readonly AnyEnvironment[] = BUILT_IN): R
   };
 }
 
-/** Environments whose names are near, without namespace and version. */
+/** Environments with similar names, compared without namespace and version. */
 function closest(id: string, known: readonly string[]): string[] {
   const names = known.map(bareName);
   const near = similar(bareName(id), [...new Set(names)]);

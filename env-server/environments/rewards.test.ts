@@ -13,7 +13,7 @@ t.setTimeout(300_000);
 t.teardown(stopSandboxes);
 
 const SEEDS = [0, 1, 2];
-/** Where chance pays. */
+/** Seeds of environments that pay by chance. */
 const CHANCES = Array.from({ length: 64 }, (_, seed) => seed);
 const MAX_STEPS = 100;
 const MORE_STEPS: { readonly [id: string]: number } = { 'Game2048-v0': 400, 'Sudoku-v0': 200 };

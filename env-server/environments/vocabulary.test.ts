@@ -2,7 +2,7 @@ import t from 'tap';
 import { playing } from '../../test/environment-contract.test-data.ts';
 import { BUILT_IN } from './registry.ts';
 
-/** What a word-level tokenizer of these words cannot write; '' where it can write all. */
+/** First text that a word-level tokenizer of these words cannot write; '' where it can write all. */
 function unwritten(text: string, words: readonly string[]): string {
   const ordered = [...new Set([...words, ' ', '\n'])].sort((a, b) => b.length - a.length);
   let at = 0;

@@ -119,7 +119,7 @@ function treat(state: HouseholdState, treatment: Treatment): HouseholdState {
   };
 }
 
-/** What the player sees in the middle of the room. */
+/** View from the middle of the room. */
 export function overview({ household }: HouseholdState): string {
   return `You are in the middle of a ${household.room}. Around you are: ${household.receptacles.join(', ')}.`;
 }

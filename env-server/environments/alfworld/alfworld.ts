@@ -84,7 +84,7 @@ const optionsSchema = Type.Object(
 type AlfworldConfig = Static<typeof configSchema>;
 type AlfworldOptions = Static<typeof optionsSchema>;
 
-/** ALFWorld-v0: a household told in text, with the six types of task of ALFWorld. */
+/** ALFWorld-v0: a household described in text, with ALFWorld's six task types. */
 export const alfworld = {
   spec: {
     id: 'ALFWorld-v0',
@@ -184,7 +184,7 @@ function transition(
   };
 }
 
-/** What the player knows or could know by looking; the content of closed furniture is left out. */
+/** Everything the player knows or could learn by looking; the contents of closed furniture are left out. */
 function structured(state: HouseholdState): Json {
   const { household, at, open } = state;
   const held = carried(state);
@@ -222,7 +222,7 @@ function pinnedHousehold(options: AlfworldOptions): HouseholdState | null {
   return state;
 }
 
-/** What makes a pinned task impossible, or null. */
+/** Reason a pinned task is impossible, or null. */
 function faultOf({ task, things, receptacles }: Household): string | null {
   const needed = task.type === 'pick_two_and_place' ? 2 : 1;
   const ofKind = things.filter(thing => kindOf(thing) === task.thing);

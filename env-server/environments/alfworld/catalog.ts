@@ -1,11 +1,11 @@
-/** What a household is made of. Names follow ALFWorld, so that policies trained there find their words again. */
+/** Furniture and things of a household. Names follow ALFWorld, so policies trained there know the words. */
 
 export interface ReceptacleKind {
   /** Its content is hidden, and nothing can be put in, while it is closed. */
   readonly openable?: boolean;
   /** Things lie in it rather than on it. */
   readonly inside?: boolean;
-  /** What it does to a thing that is held in front of it. */
+  /** Treatment it gives a thing held in front of it. */
   readonly appliance?: Treatment;
 }
 
@@ -39,7 +39,7 @@ export const RECEPTACLES: { readonly [kind: string]: ReceptacleKind } = {
 };
 
 export interface ThingKind {
-  /** What can be done to it. */
+  /** Treatments it allows. */
   readonly treatments?: readonly Treatment[];
   /** Stays where it is and gives light when used. */
   readonly lamp?: boolean;
@@ -155,7 +155,7 @@ export const ROOMS: { readonly [room: string]: RoomKind } = {
   },
 };
 
-/** Where a desk lamp may stand. */
+/** Furniture that may hold a desk lamp. */
 export const LAMP_PLACES = ['desk', 'sidetable', 'dresser', 'coffeetable'];
 
 /** Places that things are neither found on at the start nor asked to be put on. */

@@ -29,7 +29,7 @@ export function generateHousehold(types: readonly TaskType[], split: Split, rng:
   }
 }
 
-/** What makes a household the same: the task, the furniture, and where each thing lies at the start. */
+/** Level identity of a household: the task, the furniture, and the place of each thing at the start. */
 export function householdKey({ task, receptacles, things }: Household, places: readonly number[]): string {
   return `${taskText(task)} ${receptacles} ${things} ${places}`;
 }

@@ -22,7 +22,7 @@ export type TaskType = (typeof TASK_TYPES)[number];
 /** `thing` and `receptacle` are kinds; for `examine_in_light` the receptacle is the kind of lamp. */
 export type Task = { readonly type: TaskType; readonly thing: string; readonly receptacle: string };
 
-/** Index instead of a receptacle's: the player carries the thing, or stands in the middle of the room. */
+/** Index used in place of a receptacle's: the player carries the thing, or is in the middle of the room. */
 export const NOWHERE = -1;
 
 export type HouseholdState = {
@@ -37,7 +37,7 @@ export type HouseholdState = {
   readonly lit: readonly boolean[];
   /** Receptacle in front of the player, or NOWHERE. */
   readonly at: number;
-  /** What the last action showed. */
+  /** Text that the last action showed. */
   readonly report: string;
   readonly won: boolean;
 };
@@ -70,7 +70,7 @@ export function isLamp(thing: string): boolean {
   return THINGS[kindOf(thing)].lamp === true;
 }
 
-/** What the task wants done to its thing before it is put down. */
+/** Treatment that the task's thing needs before it is put down. */
 export function treatmentOf(task: Task): Treatment | undefined {
   switch (task.type) {
     case 'clean_and_place':

@@ -61,6 +61,6 @@ export const TOOLS: readonly ActionTool[] = [
     { name: 'Its name' },
     ({ name }) => `examine ${name}`,
   ),
-  textTool('inventory', 'Tells what you carry.', {}, () => 'inventory'),
-  textTool('look', 'Tells where you are and what you see.', {}, () => 'look'),
+  textTool('inventory', 'Lists what you carry.', {}, () => 'inventory'),
+  textTool('look', 'Shows where you are and what you see.', {}, () => 'look'),
 ];

@@ -3,7 +3,7 @@ import type { Json } from '../../../shared/json.ts';
 import type { ActionTool } from './environment.ts';
 
 /**
- * An action that is text as a tool whose arguments are texts, all of them required.
+ * Tool for a text action. All arguments are strings and required.
  * @param args description of each argument, by its name
  */
 export function textTool<Name extends string>(

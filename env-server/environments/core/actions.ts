@@ -3,7 +3,7 @@ import type { Random } from '../../../shared/random.ts';
 import type { ReferencePolicy } from './environment.ts';
 import type { Space } from './space.ts';
 
-/** A discrete action space whose actions have names; ids run from `start`. */
+/** Discrete action space with named actions; ids run from `start`. */
 export interface NamedActions {
   readonly names: readonly string[];
   readonly space: Extract<Space, { type: 'Discrete' }>;

@@ -19,8 +19,8 @@ export interface Environment<Config = JsonObject, State = Json> {
   readonly spec: EnvironmentSpec;
 
   /**
-   * What a player is told under this configuration: instruction, legend, actions. Built from the effective
-   * configuration, so that a custom symbol vocabulary reaches the prompt.
+   * Instruction, legend and actions that players read under this configuration. Built from the effective
+   * configuration, so a custom symbol vocabulary reaches the prompt.
    */
   describe(config: Config): Description;
 
@@ -44,9 +44,9 @@ export interface Environment<Config = JsonObject, State = Json> {
   reset(config: Config, rng: Random, options: JsonObject): State | Promise<State>;
 
   /**
-   * What makes a level the same: one text for all first states that count as one level, such as a board and its mirror
-   * images. Splits go by it where the environment has them, and clients see a hash of it as `level_id`. Absent where the
-   * first observation tells levels apart.
+   * Identity of a level: one text for all first states that count as one level, such as a board and its mirror images.
+   * Splits depend on it where the environment has them, and clients see a hash of it as `level_id`. Absent where the
+   * first observation identifies the level.
    */
   levelKey?(state: State): string;
 
@@ -70,7 +70,7 @@ export interface Environment<Config = JsonObject, State = Json> {
   /** Ready-made policies, by name; `optimal` or `oracle` where the field has one. */
   readonly references?: { readonly [name: string]: ReferencePolicy<State> };
 
-  /** What this machine offers an environment that needs more than itself; said at the start and next to its description. */
+  /** State of the programs and data outside the server that it needs; logged at startup and shown with its description. */
   condition?(): Promise<Condition>;
 
   /**
@@ -83,7 +83,7 @@ export interface Environment<Config = JsonObject, State = Json> {
   dispose?(state: State): void | Promise<void>;
 }
 
-/** An environment whose own types are not known here: what the registry, sessions and wrappers hold. */
+/** Environment with its own types erased, as the registry, sessions and wrappers hold it. */
 export type AnyEnvironment = Environment<JsonObject, Json>;
 
 export interface Condition extends JsonObject {
@@ -99,7 +99,7 @@ export interface Transition<State> {
   /** The environment itself cut the episode short; `max_episode_steps` is the session's business. */
   readonly truncated?: boolean;
   readonly info: StepInfo;
-  /** The step ended an episode and has begun the next one, whose first state this is: what came before is needed no more. */
+  /** The step ended an episode and this is the first state of the next one; earlier states are no longer needed. */
   readonly restarted?: true;
 }
 
@@ -121,7 +121,7 @@ export interface StepInfo extends JsonObject {
  */
 export type ObservationFormat = 'text' | 'grid' | 'coord' | 'grid_coord' | 'image' | 'structured' | 'parts';
 
-/** Forms whose making paints a picture, which takes as long as hundreds of steps. */
+/** True for formats that paint a picture, which takes as long as hundreds of steps. */
 export const isPainted = (format: ObservationFormat): boolean => format === 'image' || format === 'parts';
 
 export interface EnvironmentSpec {
@@ -135,7 +135,7 @@ export interface EnvironmentSpec {
   readonly optionsSchema: TSchema;
   /** Named configurations, e.g. `simple`, `larger`: each a partial config. */
   readonly presets?: { readonly [name: string]: JsonObject };
-  /** Of text forms under any configuration; `observationSpaces` says more. */
+  /** Space of text observations under any configuration; `observationSpaces` is narrower. */
   readonly observationSpace: Space;
   readonly actionSpace: Space;
   readonly observationFormats: readonly ObservationFormat[];
@@ -158,13 +158,13 @@ export interface EnvironmentSpec {
 }
 
 export interface Description {
-  /** What the task is and how to win; one short paragraph. */
+  /** The task and how to win, in one short paragraph. */
   readonly instruction: string;
   /** Symbol → meaning, where the observation is made of symbols. */
   readonly legend?: readonly { readonly symbol: string; readonly meaning: string }[];
   /** Names of the actions in id order for a discrete action space. */
   readonly actions?: readonly string[];
-  /** How an action is written where the space is free text, e.g. `search[query]`. */
+  /** Syntax of an action where the space is free text, e.g. `search[query]`. */
   readonly actionFormat?: string;
   /** Actions that show how one is written where the space is text or JSON; there are others. */
   readonly exampleActions?: readonly Json[];
@@ -179,7 +179,7 @@ export interface ActionTool {
   readonly description: string;
   /** JSON Schema of the arguments, a closed object. */
   readonly parameters: TObject;
-  /** The action that a call stands for; whether it is valid now is the environment's business. */
+  /** Action of a call; the environment decides whether it is valid now. */
   action(given: { readonly [name: string]: string }): Json;
 }
 
@@ -188,7 +188,7 @@ export interface ReferencePolicy<State> {
   /**
    * The next actions from this state, at most `count`, as if nothing random interfered.
    * An empty list means that there is nothing useful left to do.
-   * @param rng for policies that draw; never the session's own generator, whose future it would change
+   * @param rng for policies that draw at random; never the session's own generator, because that would change its future
    * @param turns how many plans the player may still ask for, this one included, and carries out unseen: where chance
    * interferes, fewer actions than `count` can then be better. Absent: as many as it likes.
    */

@@ -4,8 +4,8 @@ import { imagePart, scaled, scaledPart } from './drawing/scale.ts';
 import type { AnyEnvironment } from './environment.ts';
 
 /**
- * A state as parts: its text, and its picture where the environment paints one. Pictures that stand in the text, as in
- * the form `image`, are parts in their place, and there is no other then.
+ * A state as parts: its text, and its picture where the environment paints one. Pictures inside the text, as in the
+ * format `image`, become parts at that point, and no other picture is added.
  * @param size of pictures' longer side, in pixels; as they are painted without it
  */
 export function observedParts(environment: AnyEnvironment, state: Json, size?: number): ObservationPart[] {

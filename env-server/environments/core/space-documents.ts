@@ -66,8 +66,8 @@ function fixedList(prefixItems: readonly JsonObject[]): JsonObject {
 }
 
 /**
- * Type and parameters of the Gymnasium space; `Json` has no counterpart there and keeps its own name. Null stands for
- * what JSON cannot say: for a bound, that there is none; for a charset, any character.
+ * Type and parameters of the Gymnasium space; `Json` has no counterpart there and keeps its own name. A null bound means
+ * that there is none, and a null charset means any character.
  */
 export function gymnasiumSpace(space: Space): JsonObject {
   switch (space.type) {

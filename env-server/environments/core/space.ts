@@ -51,10 +51,10 @@ export type Space =
   | { readonly type: 'Dict'; readonly spaces: { readonly [key: string]: Space } }
   | { readonly type: 'Json'; readonly schema: JsonObject };
 
-/** What the observations of an environment are made of. */
+/** Spaces of an environment's observations. */
 export interface ObservationSpaces {
-  /** Of the form `text`, and of the others that are text. */
+  /** Space of the format `text` and of the other formats that are text. */
   readonly text: Space;
-  /** Of the form `structured`. */
+  /** Space of the format `structured`. */
   readonly structured: Space;
 }

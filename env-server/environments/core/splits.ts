@@ -3,7 +3,7 @@ import Type from 'typebox';
 export const SPLITS = ['any', 'train', 'validation', 'test'] as const;
 export type Split = (typeof SPLITS)[number];
 
-/** Of every ten levels one is for validation and one for tests. */
+/** One level in ten is for validation and one for tests. */
 const BUCKETS = 10;
 const VALIDATION_BUCKET = 0;
 const TEST_BUCKET = 1;
@@ -31,7 +31,7 @@ export function splitOf(level: string): Exclude<Split, 'any'> {
   return bucket === TEST_BUCKET ? 'test' : 'train';
 }
 
-/** Whether a level may be drawn for a split. */
+/** True if a level may be drawn for a split. */
 export function isInSplit(level: string, split: Split): boolean {
   return split === 'any' || splitOf(level) === split;
 }

@@ -31,7 +31,7 @@ const MAX_ANSWER_LENGTH = 2000;
 export type CountdownState = {
   readonly nums: readonly number[];
   readonly target: number;
-  /** What was answered, what it comes to and what it scored. */
+  /** The answer's text, value and reward. */
   readonly answer: { readonly text: string; readonly value: number | null; readonly reward: number } | null;
 };
 

@@ -18,7 +18,7 @@ function isNatural(value: number): boolean {
   return Number.isSafeInteger(value) && value >= 0;
 }
 
-/** What makes a puzzle the same: numbers and target; the order of the numbers does not matter. */
+/** Level identity of a puzzle: numbers and target; the order of the numbers does not matter. */
 export function puzzleKey({ nums, target }: Puzzle): string {
   return `${nums.toSorted((a, b) => a - b).join(' ')} = ${target}`;
 }

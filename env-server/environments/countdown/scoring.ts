@@ -9,7 +9,7 @@ const TOLERANCE = 1e-5;
 
 export interface Score {
   readonly reward: number;
-  /** What the expression comes to; null where it is none or divides by zero. */
+  /** Value of the expression; null where it is malformed or divides by zero. */
   readonly value: number | null;
 }
 

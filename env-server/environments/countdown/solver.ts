@@ -1,4 +1,4 @@
-/** Values are told apart to this fraction of one. */
+/** Values differ if they round to different multiples of 1 / STEPS_PER_UNIT. */
 const STEPS_PER_UNIT = 1e6;
 /** Sets of up to this many numbers have all their values tabulated; larger ones are split. */
 const MAX_TABULATED = 3;
@@ -61,7 +61,7 @@ export function solve(nums: readonly number[], target: number): string | undefin
   return make(2 ** nums.length - 1, target)?.text;
 }
 
-/** What must come from elsewhere to make `wanted` with a part, and how the two are joined then. */
+/** Values that combine with a part to make `wanted`, each with the operation that joins the two. */
 function waysTo(
   wanted: number,
   part: SolverTerm,

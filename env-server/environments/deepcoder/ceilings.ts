@@ -17,7 +17,7 @@ const CEILINGS: { readonly [limit in Limit]: DeepCoderVariable } = {
 const MAX_TESTS: DeepCoderVariable = 'RAGEN_DEEPCODER_MAX_TESTS';
 const LIMITS = Object.keys(CEILINGS) as Limit[];
 
-/** What players may set at most on this server. */
+/** Highest limits that players may set on this server. */
 export function ceilings(): { readonly [limit in Limit | 'tests']: number } {
   const limits = Object.fromEntries(LIMITS.map(limit => [limit, readVariable(CEILINGS[limit])]));
   return { ...(limits as { [limit in Limit]: number }), tests: readVariable(MAX_TESTS) };
@@ -51,7 +51,7 @@ export function limitsOf(config: DeepCoderConfig): { readonly [limit in Limit]: 
   return limits as { [limit in Limit]: number };
 }
 
-/** How programs share this machine. */
+/** Limits of the queue in which programs wait for this machine. */
 export function queueLimits(): QueueLimits {
   return {
     slots: readVariable('RAGEN_DEEPCODER_SLOTS') || availableParallelism(),

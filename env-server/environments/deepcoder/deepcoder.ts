@@ -19,7 +19,7 @@ import type { Task, Test } from './tasks/task.ts';
 const MAX_PROGRAM_LENGTH = 50_000;
 const SHOWN_CHARS = 500;
 const RETRY_AFTER_SECONDS = 10;
-/** Of a failure whose every character is escaped. */
+/** Length of a failure with every character escaped. */
 const MAX_FAILURE_LENGTH = 10 * SHOWN_CHARS;
 
 export type DeepCoderState = {
@@ -28,13 +28,13 @@ export type DeepCoderState = {
   readonly outcome: {
     readonly passed: number;
     readonly total: number;
-    /** How the first failed test failed; empty when all passed. */
+    /** Failure of the first failed test; empty when all passed. */
     readonly failure: string;
   } | null;
 };
 
 let pool: SandboxPool | undefined;
-/** Whose session a reset or step belongs to. */
+/** Owner of the session that a reset or step belongs to. */
 const owners = new AsyncLocalStorage<string>();
 
 /** The sandboxes of this process. */

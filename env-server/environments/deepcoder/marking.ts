@@ -8,7 +8,7 @@ const MAX_NUMBER_LENGTH = 1000;
 
 /** Bytes of a printed text that are decoded at a time, or more within a longer word. */
 const PIECE = 65_536;
-/** A word that is longer than the whole wanted text by this many characters is another one, whatever number it is. */
+/** A word that is longer than the whole wanted text by this many characters is wrong, even if it is the same number. */
 const LONGER = 4096;
 
 /**

@@ -2,7 +2,7 @@ import { DIRECTIONS, isOver, type Lake, neighbor, slipRate } from './rules.ts';
 
 const reachedOf = new WeakMap<Lake, Int32Array>();
 
-/** Where each direction leads from each cell that is not the end, four numbers a cell. */
+/** Cell that each direction leads to from each cell where the episode continues, four numbers a cell. */
 function reached(lake: Lake): Int32Array {
   const known = reachedOf.get(lake);
   if (known) return known;

@@ -59,7 +59,7 @@ function ends(lake: Lake): Float64Array {
 
 interface Sequence {
   readonly directions: readonly number[];
-  /** What it is worth from every cell. */
+  /** Expected return from every cell. */
   readonly values: Float64Array;
 }
 

@@ -15,7 +15,7 @@ const GOAL = 'G';
 type LakeGround = Pick<Lake, 'rows' | 'cols' | 'cells' | 'start' | 'goal'>;
 
 /**
- * The lake of an episode and where the player stands on it.
+ * The lake of an episode and the player's cell.
  * @throws InvalidOptions when the pinned level is no lake
  */
 export function createLake(
@@ -37,7 +37,7 @@ export function createLake(
   if (!options.player) return { lake, position: lake.start };
   const position = cellAt('/player', options.player, lake.rows, lake.cols);
   if (isHole(lake, position) || position === lake.goal) {
-    throw new InvalidOptions('/player', 'the player must stand on a frozen cell that is not the goal');
+    throw new InvalidOptions('/player', 'the player must start on a frozen cell that is not the goal');
   }
   return { lake, position };
 }
@@ -79,7 +79,7 @@ function refuseBadEnds({ cells, start, goal }: LakeGround): void {
   if (cells[goal] === HOLE) throw new InvalidOptions('/goal', 'the goal is a hole');
 }
 
-/** RAGEN's generator: cells, start and goal are drawn anew until a path over ice joins the two. */
+/** RAGEN's generator: cells, start and goal are drawn until a path over ice joins the two. */
 function randomGround(config: FrozenLakeConfig, rng: Random, options: FrozenLakeOptions): LakeGround {
   const { size } = config;
   const area = size * size;
@@ -107,7 +107,7 @@ function randomGround(config: FrozenLakeConfig, rng: Random, options: FrozenLake
   );
 }
 
-/** What makes a lake the same: holes and goal up to the symmetries of the board, wherever the player starts. */
+/** Level identity of a lake: holes and goal up to the symmetries of the board; the start does not matter. */
 export function groundKey({ rows, cols, cells, goal }: Omit<LakeGround, 'start'>): string {
   const symbols = Array.from(cells);
   symbols[goal] = GOAL;

@@ -35,7 +35,7 @@ export interface Outcome {
 }
 
 export const ACTIONS = namedActions(['Left', 'Down', 'Right', 'Up'], 1);
-/** Directions stand in a circle, so the perpendicular ones of d are d ± 1 modulo 4. */
+/** Number of directions, in circular order: those perpendicular to d are d ± 1 modulo 4. */
 export const DIRECTIONS = 4;
 
 /** The cell that lies in a direction (0 Left, 1 Down, 2 Right, 3 Up), or the same one at the edge. */

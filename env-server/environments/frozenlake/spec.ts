@@ -13,7 +13,7 @@ export const spec: EnvironmentSpec = {
     '',
     'Reaching the goal pays 1, everything else 0. An action that is not one of the four changes nothing.',
     '',
-    'A lake is drawn anew at every reset: each cell is frozen with probability `p_frozen`, start and goal are two',
+    'Every reset draws a new lake: each cell is frozen with probability `p_frozen`, start and goal are two',
     'random cells, and the draw is repeated until ice joins them.',
     '',
     'Cells of `grid` in the structured form are 0 player, 1 frozen, 2 hole, 3 goal, 4 player in a hole, 5 player on',

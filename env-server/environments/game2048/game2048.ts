@@ -168,7 +168,7 @@ function startTiles(size: number, pTwo: number, split: Split, rng: Random): Tile
   }
 }
 
-/** What makes a start the same: the tiles as they lie, since small boards have too few that are no mirror images. */
+/** Level identity of a start: the exact tiles, because small boards have too few starts up to symmetry. */
 function boardKey(tiles: Tiles): string {
   return tiles.join(' ');
 }

@@ -3,7 +3,7 @@ const AXIOMS = new Set(['propext', 'Classical.choice', 'Quot.sound']);
 /** The name that an `example` is given. */
 const NAMELESS = 'the_example';
 
-/** What a proof assistant says about a statement with the tactics so far. */
+/** Result of checking a statement with the tactics so far. */
 export type Verdict = {
   /** `rejected`: the last tactic fails. `accepted`: goals remain. `timeout`: no answer in time. */
   readonly status: 'accepted' | 'proved' | 'rejected' | 'timeout';
@@ -85,7 +85,7 @@ export interface LeanMessage {
   readonly severity?: string;
   readonly data?: string;
   readonly message?: string;
-  /** Where it begins; lines are counted from 1. */
+  /** First position; lines are counted from 1. */
   readonly pos?: { readonly line: number } | null;
 }
 

@@ -18,7 +18,7 @@ from walls import (  # noqa: E402
 )
 
 NO_WALLS = 97
-MOST_DESCRIPTORS = 256
+MAX_DESCRIPTORS = 256
 
 
 def has_network():
@@ -42,7 +42,7 @@ def confine(memory_mb, cpu_s, folders):
         (resource.RLIMIT_CPU, cpu_s),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, MOST_DESCRIPTORS),
+        (resource.RLIMIT_NOFILE, MAX_DESCRIPTORS),
     ]:
         resource.setrlimit(kind, (limit, limit))
     rules = landlock_rules(folders, version, READ_FILE | READ_DIR | EXECUTE)
@@ -54,7 +54,7 @@ def confine(memory_mb, cpu_s, folders):
         raise failed("no_new_privs")
     if LIBC.syscall(LANDLOCK_RESTRICT, rules, 0) != 0:
         raise failed("landlock restrict")
-    os.closerange(3, MOST_DESCRIPTORS)
+    os.closerange(3, MAX_DESCRIPTORS)
     return ["rlimits", "landlock", "net" if isolated else "tcp"]
 
 

@@ -14,7 +14,7 @@ import {
 export const LEAN_HOSTS_VARIABLE = 'RAGEN_LEAN_HOSTS';
 /** Key of the Lean server, sent as a bearer token. */
 export const LEAN_KEY_VARIABLE = 'RAGEN_LEAN_API_KEY';
-/** What the reply may take beyond the time that Lean is given. */
+/** Milliseconds that the reply may take beyond Lean's own time limit. */
 const REPLY_GRACE_MS = 5000;
 const MAX_REPLY_LENGTH = 16 * 1024 * 1024;
 

@@ -120,7 +120,7 @@ t.test('open goals stay visible after a rejected tactic', async t => {
   });
 });
 
-t.test('a session that was stored without goals tells those of its feedback', async t => {
+t.test('a session that was stored without goals shows those of its feedback', async t => {
   const { goals: _, ...stored } = await play.reset({}, { statement: STATEMENT });
   t.match(lean.observe(stored, 'structured'), { goals: ['h : p ∧ q\n⊢ q ∧ p'] });
   const wrong = (await play.step(stored, 'left')).state;
@@ -364,7 +364,7 @@ process.stdin.on('data', chunk => {
 });
 `;
 
-t.test('a REPL process checks one proof after the other and is begun anew when it hangs or dies', async t => {
+t.test('a REPL process checks one proof after the other and restarts when it hangs or dies', async t => {
   const file = join(t.testdir({}), 'repl.mjs');
   writeFileSync(file, FAKE_REPL);
   const repl = new ReplProcess([process.execPath, file]);

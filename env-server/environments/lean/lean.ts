@@ -33,7 +33,7 @@ import { drawTheorem, openStatement, readTheorem } from './theorems.ts';
 const MAX_TACTICS = 200;
 const SHOWN_CHARS = 1500;
 
-/** Who checks proofs; `imitation` in sessions that an earlier version stored. */
+/** Checker of proofs; `imitation` in sessions that an earlier version stored. */
 type Checker = 'lean' | 'kimina' | 'repl' | 'builtin';
 
 export type LeanState = {
@@ -218,7 +218,7 @@ function isBuiltin(backend: LeanConfig['backend']): boolean {
 const nameOf = ({ checker }: LeanState): Checker =>
   checker.backend === 'imitation' ? 'builtin' : checker.backend;
 
-/** Who checks the proofs of an episode. @throws InvalidConfig where the theorems need Lean, and there is none */
+/** Checker of an episode's proofs. @throws InvalidConfig where the theorems need Lean, and there is none */
 async function checkerOf({ backend, topic, data }: LeanConfig): Promise<Checker> {
   if (isBuiltin(backend)) return 'builtin';
   if (backend === 'kimina' || backend === 'repl') return backend;
@@ -233,7 +233,7 @@ function needsLean(why: string): InvalidConfig {
   return new InvalidConfig('/topic', `theorems about arithmetic need Lean: ${why}`);
 }
 
-/** What is wrong with a tactic before it is tried; undefined when nothing is. */
+/** Reason to refuse a tactic untried, or undefined. */
 function refusal(tactic: string, { tactics, checker }: LeanState): string | undefined {
   if (tactic === '') return 'an empty tactic is not allowed';
   if (tactic.length > MAX_TACTIC_LENGTH) return `a tactic has at most ${MAX_TACTIC_LENGTH} characters`;
@@ -243,7 +243,7 @@ function refusal(tactic: string, { tactics, checker }: LeanState): string | unde
   return undefined;
 }
 
-/** What would end the theorem and begin another command, assume something, or run code. */
+/** Words that would end the theorem and begin another command, assume something, or run code. */
 const FORBIDDEN =
   /\b(?:sorry\w*|admit|stop|set_option|ofReduce\w*|reduceBool|lcProof|axiom|theorem|lemma|example|def|abbrev|instance|import|macro|macro_rules|syntax|elab|elab_rules|notation|initialize|native_decide|unsafe|run_tac|run_cmd|by_elab|implemented_by)\b|#/;
 
@@ -272,7 +272,7 @@ function backendOf({ checker }: LeanState): Backend {
   }
 }
 
-/** What is left to prove; a state without goals says it in its feedback, unless that complains about a tactic. */
+/** Goals left to prove. A state without goals lists them in its feedback, unless that complains about a tactic. */
 function goalsOf({ goals, feedback }: Pick<LeanState, 'goals' | 'feedback'>): readonly string[] {
   if (goals) return goals;
   return feedback.status === 'start' || feedback.status === 'accepted' ? feedback.messages : [];

@@ -106,7 +106,7 @@ t.test(
   },
 );
 
-/** What a program within the walls got done, one line each. */
+/** Program that prints everything it manages to do behind the walls, one line each. */
 const HOSTILE = `
 import ctypes, os, socket, sys
 def tries(what, attempt):

@@ -20,7 +20,7 @@ import {
 import { DEFAULT_LEAN_MEMORY_MB, LEAN_MEMORY_VARIABLE, LEAN_VARIABLE } from './variables.ts';
 
 const CONFINE = fileURLToPath(new URL('./confine.py', import.meta.url));
-/** How `confine.py` ends where the machine lacks a wall. */
+/** Exit status of `confine.py` on a machine that lacks a wall. */
 const NO_WALLS = 97;
 const MAX_REPLY_LENGTH = 16 * 1024 * 1024;
 /** Address space that Lean takes at its start and does not write to. */
@@ -31,7 +31,7 @@ const ALLOCATOR = { MIMALLOC_ARENA_RESERVE: '65536' };
 const PREFIX_MS = 10_000;
 const SELF_TEST_MS = 60_000;
 const MS_PER_S = 1000;
-/** How long a machine without Lean is not asked again. */
+/** Milliseconds until a machine without Lean is asked again. */
 const RETRY_MS = 60_000;
 
 /** Lean on this machine, and the walls around it. */
@@ -39,13 +39,13 @@ export interface LeanProgram {
   /** Namespaces, then confine.py, up to its limits. */
   readonly command: readonly string[];
   readonly program: string;
-  /** What Lean may read: its own library, and the folders of LEAN_PATH. */
+  /** Folders that Lean may read: its own library and those of LEAN_PATH. */
   readonly folders: readonly string[];
 }
 
 const running = new Slots({ most: availableParallelism() });
 
-/** Checks each proof in a process of its own, several at once. @throws BackendFailed where there is no Lean */
+/** Checks each proof in a separate process, several at once. @throws BackendFailed where there is no Lean */
 export function processBackend(timeoutMs: number): Backend {
   return {
     async check(theorem, tactics) {
@@ -56,7 +56,7 @@ export function processBackend(timeoutMs: number): Backend {
   };
 }
 
-/** The verdict of a Lean process of its own; clients take turns. @throws BackendFailed */
+/** Verdict of a separate Lean process; clients take turns. @throws BackendFailed */
 export async function checkWith(
   lean: LeanProgram,
   theorem: Theorem,
@@ -75,7 +75,7 @@ export async function checkWith(
   }
 }
 
-/** What Lean says of a text, or a verdict where it does not come to an end. */
+/** Lean's output for a text, or a verdict where Lean does not finish. */
 function runLean(
   { command, program, folders }: LeanProgram,
   text: string,
@@ -215,7 +215,7 @@ export async function confinedLean(path: string): Promise<LeanProgram[]> {
     way => way !== 'root' || process.getuid?.() === 0,
   );
   return spaces.map(way => ({
-    // Lean asks there for the path of its own program.
+    // Lean reads the path of its program from /proc.
     command: [...WAYS[way], ...(way === 'none' ? [] : ['--mount-proc']), python, '-I', '-S', '-B', CONFINE],
     program,
     folders,
@@ -252,7 +252,7 @@ const SELF_TEST: Theorem = {
 /** A file that no proof may read. */
 const OWN_FILE = fileURLToPath(import.meta.url);
 
-/** What is wrong with a way to run Lean: a theorem is not proved, or a proof reads a file of the server. */
+/** Fault of a way to run Lean: a theorem is not proved, or a proof reads a file of the server. */
 async function faultOf(lean: LeanProgram): Promise<string | undefined> {
   const proved = await checkWith(lean, SELF_TEST, ['rfl'], SELF_TEST_MS);
   if (proved.status !== 'proved')

@@ -59,7 +59,7 @@ export function stopRepls(): void {
   processes.clear();
 }
 
-/** A REPL process that answers one command after the other; killed and begun anew when it is too slow. */
+/** A REPL process that answers one command after the other; killed and restarted when it is too slow. */
 export class ReplProcess {
   readonly #command: readonly string[];
   readonly #folder: string | undefined;

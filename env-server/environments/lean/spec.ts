@@ -5,12 +5,12 @@ import { configSchema, MAX_STEPS, optionsSchema } from './config.ts';
 
 export const MAX_TACTIC_LENGTH = 2000;
 export const MAX_OBSERVATION_LENGTH = 1_000_000;
-/** What theorems and tactics of the built-in checker are written with. */
+/** Characters of theorems and tactics of the built-in checker. */
 export const CHARSET = charactersOf(LINES, 'ℕℤ∀∃∧∨¬→↔⊢≤≥≠×∣⟨⟩λ↦·←▸∎αβγ₁₂₃⁻¹²³…–’“”');
 
 export type Version = 0 | 1;
 
-/** What is added up for a step: its own price, that of the tactic's verdict, and that of how the episode ends. */
+/** Rewards that add up for a step: for the step itself, for the tactic's verdict, and for the end of the episode. */
 export interface Rewards extends Readonly<Record<Verdict['status'], number>> {
   readonly step: number;
   readonly proof: number;
@@ -29,10 +29,10 @@ export const REWARDS: { readonly [version in Version]: Rewards } = {
 
 const RULES: { readonly [version in Version]: string } = {
   0: `Rewards are RAGEN’s, and add up: ${REWARDS[0].step} for every step, +${REWARDS[0].accepted} for an accepted tactic, ${REWARDS[0].rejected} for a rejected one, +${REWARDS[0].proof} when the theorem is proved, ${REWARDS[0].timeout} when Lean gives no answer in time, ${REWARDS[0].cap} more when \`max_steps\` ends the episode. Accepted tactics that lead nowhere pay, too: an episode that repeats one returns more than a proof. Train on \`Lean-v1\`.`,
-  1: `Every step costs ${-REWARDS[1].step}, and the proof pays ${REWARDS[1].proof}. An accepted tactic pays nothing of its own: it may lead nowhere. \`Lean-v0\` keeps RAGEN’s rule, which pays for it.`,
+  1: `Every step costs ${-REWARDS[1].step}, and the proof pays ${REWARDS[1].proof}. An accepted tactic pays nothing by itself: it may lead nowhere. \`Lean-v0\` keeps RAGEN’s rule, which pays for it.`,
 };
 
-/** What Lean-v0 and Lean-v1 say of themselves. */
+/** Specification of Lean-v0 or Lean-v1. */
 export function specOf(version: Version): EnvironmentSpec {
   const { step, proof, cap, ...verdicts } = REWARDS[version];
   return {

@@ -103,7 +103,7 @@ const LOGIC: readonly Scheme[] = [
   ),
 ];
 
-/** Numbers m, n, k stand in the binders and goals. Only Lean itself checks these. */
+/** Theorems with the numbers m, n, k in binders and goals. Only Lean itself checks these. */
 const ARITHMETIC: readonly ((m: number, n: number, k: number) => Scheme)[] = [
   (m, n) => scheme('sum', '', `${m} + ${n} = ${m + n}`, 'decide'),
   (m, n, k) => scheme('product', '', `${m} * ${n} + ${k} = ${m * n + k}`, 'decide'),

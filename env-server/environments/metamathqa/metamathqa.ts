@@ -44,7 +44,7 @@ export interface Question {
 export type MetaMathQaState = {
   readonly question: string;
   readonly answer: string;
-  /** What has been answered so far. */
+  /** Answers so far. */
   readonly tries: readonly string[];
   readonly solved: boolean;
 };
@@ -58,7 +58,7 @@ export const metaMathQa: Environment<MetaMathQaConfig, MetaMathQaState> = {
       '',
       'Answers are compared with the label in lower case and without white space. An empty answer is invalid and counts as a try.',
       '',
-      'Questions are word problems generated on the spot, or records of a data file whose label is what follows "The answer is:" in `response`. `info` has `tries`.',
+      'Questions are word problems generated on the spot, or records of a data file, labeled by the text after "The answer is:" in `response`. `info` has `tries`.',
     ].join('\n'),
     tags: ['mathematics', 'question answering', 'text'],
     configSchema,

@@ -15,8 +15,8 @@ const FACE_STICKERS = 4;
 export const SOLVED: Cube = Array.from(COLORS, color => color.repeat(FACE_STICKERS)).join('');
 
 /**
- * Clockwise quarter turns: `turn[i]` is where the sticker comes from that ends up at i. They are RAGEN's,
- * whose B carries stickers 22 and 23 to the R face the other way round than a cube of plastic would.
+ * Clockwise quarter turns: the sticker at `turn[i]` moves to i. They are RAGEN's: its B carries stickers 22 and 23 to
+ * the R face in the opposite order of a plastic cube.
  */
 const CLOCKWISE: readonly (readonly [string, readonly number[]])[] = [
   ['U', [2, 0, 3, 1, 8, 9, 6, 7, 12, 13, 10, 11, 16, 17, 14, 15, 4, 5, 18, 19, 20, 21, 22, 23]],

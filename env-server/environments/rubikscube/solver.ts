@@ -92,7 +92,7 @@ function turnKey(key: Key, index: number): Key {
 
 const names = new Int8Array(COLORS.length);
 
-/** Permutes `before`, numbers the colors anew and packs the result. */
+/** Permutes `before`, renumbers the colors and packs the result. */
 function pack(from: readonly number[]): Key {
   names.fill(-1);
   let count = 0;

@@ -106,7 +106,7 @@ t.test('records of several forms are read', async t => {
   t.throws(() => readDocument({ title: 'T' }), { name: 'InvalidField', field: 'text' });
 });
 
-/** A retriever whose replies the test decides; returns its address and what it was asked. */
+/** A retriever with replies that the test decides; returns its address and the requests it got. */
 async function retriever(reply: (query: string) => { status?: number; body?: string; hang?: boolean }) {
   const asked: unknown[] = [];
   const server: Server = createServer((request, response) => {

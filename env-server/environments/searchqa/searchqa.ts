@@ -23,7 +23,7 @@ import { type QuestionRecord, shippedWorld } from './world.ts';
 const MAX_STEPS = 5;
 const MAX_ACTION_LENGTH = 4000;
 const MAX_OBSERVATION_LENGTH = 100_000;
-/** What observations are made of besides English text: the mark of a text that was cut. */
+/** Characters of observations: English text, and the mark of a text that was cut. */
 const CHARSET = `${LINES}…`;
 
 const configSchema = Type.Object(
@@ -99,14 +99,14 @@ type SearchQaOptions = Static<typeof optionsSchema>;
 export type SearchQaState = {
   readonly question: string;
   readonly answers: readonly string[];
-  /** What the searches need of the configuration. */
+  /** Settings that searches need. */
   readonly source: Pick<
     SearchQaConfig,
     'corpus' | 'retriever' | 'max_documents' | 'max_document_chars' | 'max_result_chars'
   >;
   /** Queries so far. */
   readonly queries: readonly string[];
-  /** What the last action showed. */
+  /** Text that the last action showed. */
   readonly report: string;
   readonly finished: { readonly answer: string; readonly reward: number } | null;
 };
@@ -117,7 +117,7 @@ export const searchQa = {
     id: 'SearchQA-v0',
     title: 'Question answering by search',
     description: [
-      'A question whose answer has to be pieced together from several documents. `search[query]` shows the best documents, `finish[answer]` answers and ends the episode. Any other text counts as an answer as well, is reported as an invalid action, and ends the episode.',
+      'A question with an answer that must be pieced together from several documents. `search[query]` shows the best documents, `finish[answer]` answers and ends the episode. Any other text counts as an answer as well, is reported as an invalid action, and ends the episode.',
       '',
       'The answer is marked as in HotpotQA: an exact match (in lower case, without punctuation and articles) pays 1, otherwise F1 over words if it is at least 0.3, else 0. Any pay counts as success. An empty action or query changes nothing.',
       '',

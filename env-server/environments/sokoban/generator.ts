@@ -53,7 +53,7 @@ export interface Level {
   readonly boxes: readonly number[];
 }
 
-/** How large a room is, and how far boxes are pulled from their targets. */
+/** Size of a room, and the search that pulls boxes from their targets. */
 export interface LevelSize {
   readonly rows: number;
   readonly cols: number;
@@ -79,7 +79,7 @@ export function* drawLevel(
 
   const player = take(floor, rng);
   const targets = Array.from({ length: boxes }, () => take(floor, rng)).sort((a, b) => a - b);
-  // Pulled boxes and the player stand on free cells, of which the player's is not among the rest.
+  // Pulled boxes and the player need free cells, and the player's was taken out of `floor` above.
   if (floor.length < boxes) return undefined;
   const pulled = yield* pullApart({ rows, cols, floor: dug, player, targets, searchDepth }, budget);
   if (!pulled) return undefined;

@@ -90,7 +90,7 @@ function* solutionWithin(
   }
 }
 
-/** What makes a room the same: walls, targets and boxes up to the symmetries of the board, wherever the player stands. */
+/** Level identity of a room: walls, targets and boxes up to the symmetries of the board; the player does not matter. */
 export function levelKey({ rows, cols, cells, boxes }: Omit<Level, 'player'>): string {
   const symbols = Array.from(cells);
   for (const box of boxes) symbols[box] = symbols[box] === TARGET ? BOX_ON_TARGET : BOX;

@@ -7,7 +7,7 @@ import { inScheduledSlices } from '../core/slices.ts';
 import { ACTIONS, isSolved, move, type Room, type SokobanState } from './rules.ts';
 import { SearchTooLarge, solve } from './solver.ts';
 
-/** States whose answer is kept for each room; a room played at length starts over beyond it. */
+/** Number of states with a kept answer per room; the map is cleared when a room needs more. */
 const MAX_CACHED_STATES = 4096;
 const DEAD = -1;
 const TOO_LARGE = -2;
@@ -18,7 +18,7 @@ const LARGE_BYTES = 64 * 2 ** 20;
 /** Large searches under way, of all clients together; clients take turns with those that wait. */
 const largeSearches = new Slots({ most: 2 });
 
-/** Of each room: the best direction of the states met so far. */
+/** Best direction in the states met so far, by room. */
 const directionsOf = new WeakMap<Room, Map<string, number>>();
 
 /**

@@ -12,7 +12,7 @@ export interface SearchBudget {
 /** State spaces up to this size get a bitmap as large as they are, in bits; larger ones number what they meet. */
 const MAX_BITMAP_STATES = 1 << 22;
 
-/** What stands in a cell: free ones first, boxes last. */
+/** Contents of a cell: free ones first, boxes last. */
 const FLOOR = 0;
 const TARGET = 1;
 const WALL = 2;
@@ -42,7 +42,7 @@ export interface PulledRoom {
 
 /**
  * Plays a solved room backwards: a depth-first search over moves and pulls for the room of the highest
- * score, box swaps × Σ Manhattan distance, or 0 while a box or the player stands on a target
+ * score, box swaps × Σ Manhattan distance, or 0 while a box or the player is on a target
  * (gym-sokoban, `room_utils.py`). A swap is a pull of another box than the last one pulled.
  * @param budget is charged with the states visited
  * @returns undefined when no room scores above 0
@@ -62,7 +62,7 @@ const SWAPS = 2;
 const LAST_PULLED = 3;
 /** The first bit of the boxes as they stand. */
 const BOXES = 4;
-/** Whether a box can be pulled from here. */
+/** 1 if a box can be pulled from here. */
 const PULLS = 5;
 /** The box pulled on the way here, and what it was before; `NONE` after a move without. */
 const PULLED = 6;
@@ -85,7 +85,7 @@ class ReverseSearch {
   readonly #area: number;
   readonly #numbers: BoxNumbers;
   readonly #frames: Int32Array;
-  /** Where the frames end. */
+  /** End of the frames. */
   readonly #limit: number;
   #top: number;
   /** A bit for each number of the boxes and cell of the player. */
@@ -240,7 +240,7 @@ function distance(boxes: readonly number[], targets: readonly number[], cols: nu
 
 /** A number for each way in which the boxes stand: the cell of each, and whether it was ever pulled. */
 interface BoxNumbers {
-  /** How many bits are worth reserving at once, in ways to stand. */
+  /** Number of arrangements worth reserving bits for at once. */
   readonly count: number;
   of(boxes: readonly number[], cells: Uint8Array, rank: Uint16Array): number;
 }

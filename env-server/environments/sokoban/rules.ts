@@ -72,7 +72,7 @@ export function withBoxMoved(boxes: readonly number[], from: number, to: number)
   return moved;
 }
 
-/** Where a move leads: the same state when something is in the way. */
+/** State after a move: the same state when something is in the way. */
 export function move(state: SokobanState, direction: number): SokobanState {
   const { room, player, boxes } = state;
   const next = neighbor(room, player, direction);

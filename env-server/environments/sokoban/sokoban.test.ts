@@ -96,7 +96,7 @@ t.test('actions are ids from 1 or names in any case; anything else changes nothi
   }
 });
 
-t.test('boxes that stand on targets at the start count with the first action', async t => {
+t.test('boxes that start on targets count with the first action', async t => {
   const state = start({}, { layout: ['#####', '#P√_#', '#_XO#', '#####'] });
   t.equal(sokoban.step(state, 'Up').reward, 0.9);
   t.equal(sokoban.step(state, 'Right').reward, -0.1, 'pushed off before it was counted');
@@ -122,7 +122,7 @@ t.test('a custom vocabulary reaches observation, legend, vocabulary and layouts'
   t.ok(described.vocabulary?.includes('%'));
 });
 
-t.test('the visual preset shows the picture, and tells what is painted', async t => {
+t.test('the visual preset shows the picture and describes it', async t => {
   const state = start({ preset: 'visual' }, { layout: ['#####', '#PXO#', '#####'] });
   const { width, height, data } = PNG.sync.read(
     Buffer.from(String(sokoban.observe(state, 'text')).replace('data:image/png;base64,', ''), 'base64'),

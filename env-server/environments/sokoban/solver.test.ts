@@ -61,7 +61,7 @@ t.test('a search keeps to its memory', async t => {
   t.throws(() => atOnce(solve(huge, rest.player, rest.boxes, { bytes: 2 ** 16 })), SearchTooLarge);
 });
 
-t.test('states are known once, in the order of their meeting, whatever their number', async t => {
+t.test('KnownStates keeps each state once, in the order of arrival, at any size', async t => {
   const known = new KnownStates(400, 3, 2 ** 24);
   const rng = Random.fromSeed(1);
   const met = new Map<string, number>();

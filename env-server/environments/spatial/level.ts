@@ -84,7 +84,7 @@ function pinnedRoom(size: number, things: NonNullable<SpatialOptions['things']>)
         `(${thing.row}, ${thing.col}) lies outside the ${size} × ${size} room`,
       );
     }
-    if (thingAt(room, thing) !== thing) throw new InvalidOptions(pointer, 'another thing stands there');
+    if (thingAt(room, thing) !== thing) throw new InvalidOptions(pointer, 'another thing is there');
     if (things.findIndex(other => other.name.toLowerCase() === thing.name.toLowerCase()) !== index) {
       throw new InvalidOptions(pointer, `there is another ${thing.name}`);
     }

@@ -32,7 +32,7 @@ export function walkingDistance(from: Cell, to: Cell): number {
   return Math.abs(east) + Math.abs(south);
 }
 
-/** Where `to` lies as seen from `from`: exactly along an axis, else between two. The places must differ. */
+/** Direction of `to` as seen from `from`: exactly along an axis, else between two. The cells must differ. */
 export function compassDirection(from: Cell, to: Cell): (typeof COMPASS)[number] {
   const { east, south } = offset(from, to);
   const northSouth = south < 0 ? 'north' : south > 0 ? 'south' : '';

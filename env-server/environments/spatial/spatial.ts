@@ -27,7 +27,7 @@ export const spatial = {
     id: 'Spatial-v0',
     title: 'Spatial questions',
     description: [
-      'A player stands in a room with things in it and is asked one question about where they stand: the direction from one to another, on which side a thing lies for somebody who faces another, which thing is nearest, or how many lie further one way. Looking shows the quarter of the room that lies ahead; the player can turn and walk to what is in sight, and answers once.',
+      'A player is in a room with things in it and is asked one question about their places: the direction from one to another, on which side a thing lies for somebody who faces another, which thing is nearest, or how many lie further one way. Looking shows the quarter of the room that lies ahead; the player can turn and walk to what is in sight, and answers once.',
       '',
       `Every step costs ${-REWARD_STEP}, an action that is unknown or impossible ${-REWARD_INVALID}. The right answer pays ${REWARD_RIGHT}, a wrong one ${REWARD_WRONG}; either ends the episode.`,
     ].join('\n'),
@@ -160,7 +160,7 @@ function result(
   };
 }
 
-/** Names of what was seen before and is seen now, in the order of the room, so that it tells nothing of when. */
+/** Names of the things seen before and now, in the order of the room, so that the order does not reveal the time. */
 function withSeen(
   { room, seen = [] }: SpatialState,
   things: readonly (RoomThing | undefined)[],
@@ -169,7 +169,7 @@ function withSeen(
   return room.things.map(({ name }) => name).filter(name => names.has(name));
 }
 
-/** "You stand at the lamp. " when something stands where the player is. */
+/** "You stand at the lamp. " when the player is at a thing. */
 function stand(room: Room, position: Cell): string {
   const thing = thingAt(room, position);
   return thing ? `You stand at the ${thing.name}. ` : '';

@@ -11,7 +11,7 @@ export type SpatialState = {
   readonly position: Cell;
   readonly facing: RoomDirection;
   readonly question: Question;
-  /** What the last action showed. */
+  /** Text that the last action showed. */
   readonly report: string;
   readonly answer: string | null;
 };

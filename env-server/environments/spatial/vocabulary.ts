@@ -1,7 +1,7 @@
 import { NAMES } from './config.ts';
 import { COMPASS } from './room.ts';
 
-/** Phrases that observations and actions are made of, for word-level tokenizers; rooms with names of their own need further words. */
+/** Phrases that observations and actions are made of, for word-level tokenizers; rooms with custom names need further words. */
 export const VOCABULARY: readonly string[] = [
   ...NAMES,
   ...COMPASS,

@@ -1,6 +1,6 @@
 import { type Item, LETTERS } from './records.ts';
 
-/** Whether an answer is right: a choice by letter or by its text; else by its text, or by its value where both are numbers. */
+/** True if an answer is right: a choice by letter or text; other answers by text, or by value where both are numbers. */
 export function isRight(item: Item, answer: string): boolean {
   const given = strip(answer);
   if (item.choices.length > 0) return choiceOf(item.choices, given) === LETTERS.indexOf(item.answer);

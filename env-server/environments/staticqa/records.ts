@@ -4,7 +4,7 @@ import { readQuestion } from '../metamathqa/metamathqa.ts';
 
 export interface Item {
   readonly question: string;
-  /** Of a multiple-choice question, in the order of its letters. */
+  /** Choices of a multiple-choice question, in the order of their letters; else empty. */
   readonly choices: readonly string[];
   /** The right answer; the letter of a multiple-choice question. */
   readonly answer: string;
@@ -13,7 +13,7 @@ export interface Item {
 export const LETTERS = 'ABCDEFGHIJ';
 const GSM8K_MARK = '####';
 
-/** A record of MetaMathQA, GSM8K or MMLU, told apart by its fields. @throws InvalidField */
+/** Reads a record of MetaMathQA, GSM8K or MMLU, which it recognizes by the fields. @throws InvalidField */
 export function readItem(record: JsonObject): Item {
   if ('choices' in record) return readMmlu(record);
   if ('response' in record) return { ...readQuestion(record), choices: [] };

@@ -40,7 +40,7 @@ t.test('numbers are compared by value, other texts without case and space', asyn
   t.equal(isRight(item('0'), ' '), false);
 });
 
-t.test('records of MetaMathQA, GSM8K and MMLU are told apart', async t => {
+t.test('records of MetaMathQA, GSM8K and MMLU are recognized by their fields', async t => {
   t.same(readItem({ query: 'q', response: 'The answer is: 3' }), { question: 'q', choices: [], answer: '3' });
   t.same(readItem({ question: 'q', answer: '2+1=<<2+1=3>>3\n#### 3' }), {
     question: 'q',

@@ -11,7 +11,7 @@ export interface Puzzle {
   readonly solution: Cells;
 }
 
-/** Placements tried before a full board is begun anew. */
+/** Placements tried before a full board is started over. */
 const MAX_FILL_NODES = 200;
 /** Boards begun before the generator takes a shuffled pattern instead. */
 const MAX_FILLS = 20;
@@ -91,7 +91,7 @@ export function shufflePattern(size: number, rng: Random): Cells {
   return rows.flatMap(row => cols.map(col => numbers[(row * box + Math.floor(row / box) + col) % size]));
 }
 
-/** The row, column and box alone show that `number` must stand in the empty cell. */
+/** True if row, column and box alone show that `number` belongs in the empty cell. */
 function isForced(size: number, cells: Cells, cell: number, number: number): boolean {
   const { peers, units, unitsOf } = geometryOf(size);
   const fits = (at: number, value: number): boolean => !peers[at].some(peer => cells[peer] === value);

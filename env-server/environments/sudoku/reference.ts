@@ -47,7 +47,7 @@ function planSolution({ size, grid, solution }: SudokuState): string[] {
     board[cell] = number;
     plan.push(spell(size, cell, number));
   };
-  /** Two wrong numbers can stand in each other's way; one of them then makes room. */
+  /** Two wrong numbers can block each other; one of them then makes room. */
   const makeRoom = (): boolean => {
     for (const cell of waiting) {
       const [other] = board[cell] === 0 ? [] : legalNumbers(size, board, cell);

@@ -13,7 +13,7 @@ export interface SolveOptions {
   readonly maxNodes: number;
   /** Tries numbers and equally good cells in random order, for making full boards. */
   readonly rng?: Random;
-  /** A number that may not stand in a cell. */
+  /** A number that a cell must not hold. */
   readonly forbid?: { readonly cell: number; readonly number: number };
 }
 

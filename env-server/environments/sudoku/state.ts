@@ -7,6 +7,6 @@ export type SudokuState = {
   readonly grid: Cells;
   readonly steps: number;
   readonly maxSteps: number;
-  /** What the last placement led to; empty at the start. */
+  /** Text about the last placement; empty at the start. */
   readonly feedback: string;
 };

@@ -30,7 +30,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
       'A placement is refused when it lies off the board, names a number that does not exist, touches a given, or repeats a number in a row, column or box.',
       '',
       `Rewards: +${REWARD_RIGHT} for the number of the solution, +${REWARD_LEGAL} for another legal number in an empty cell, ${REWARD_INVALID} for a refused placement, +${REWARD_SOLVED} more when the board is solved.`,
-      `A cell earns the same on every way: overwriting a wrong number by the right one earns +${REWARD_CORRECTED}, a right one by a wrong one −${REWARD_CORRECTED}, one wrong number by another 0, and repeating what stands there 0.`,
+      `A cell earns the same on every way: overwriting a wrong number by the right one earns +${REWARD_CORRECTED}, a right one by a wrong one −${REWARD_CORRECTED}, one wrong number by another 0, and repeating the number already there 0.`,
       `The episode is cut after ${STEPS_PER_BLANK} placements for each empty cell, or after \`max_steps\`.`,
       '',
       '`info` has `blanks` (empty cells) and, for a refused placement, `reason`.',

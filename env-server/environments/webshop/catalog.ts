@@ -70,7 +70,7 @@ function asinOf(index: number): string {
   return `B0${(index * 7_919 + 104_729).toString(36).toUpperCase().padStart(8, '0')}`;
 }
 
-/** What customers want of the generated products, in an order that mixes them. */
+/** Customers' goals for the generated products, in a mixed order. */
 export function generateGoals(products: readonly Product[]): Goal[] {
   const rng = Random.fromSeed(SEED + 1);
   const goals = products.flatMap(product =>

@@ -1,4 +1,4 @@
-/** What the generated catalogue sells. */
+/** Kind of product that the generated catalog sells. */
 export interface ProductKind {
   readonly noun: string;
   readonly category: string;

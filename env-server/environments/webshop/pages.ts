@@ -17,7 +17,7 @@ const CHOSEN = ' (chosen)';
 
 export const PAGES = ['search', 'results', 'item', 'detail', 'bought'] as const;
 
-/** Where the customer is. */
+/** Address of the customer's page. */
 export type PageAddress = {
   readonly page: (typeof PAGES)[number];
   readonly results: readonly string[];

@@ -18,7 +18,7 @@ export interface Product {
   readonly reviews: readonly string[];
 }
 
-/** What a customer wants. */
+/** Goal of a customer. */
 export type Goal = {
   readonly asin: string;
   readonly instruction: string;
@@ -28,7 +28,7 @@ export type Goal = {
   readonly price_upper: number;
 };
 
-/** What is paid: the middle of a range. */
+/** Price to pay: the middle of a range. */
 export function priceOf({ prices }: Product): number {
   return prices.reduce((sum, price) => sum + price, 0) / prices.length;
 }

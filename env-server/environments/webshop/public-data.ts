@@ -130,7 +130,7 @@ function texts(value: Json | undefined): string[] {
   return Array.isArray(value) ? value.map(String) : [];
 }
 
-/** What people wished of a product; a wish without attributes is none. @throws InvalidConfig */
+/** People's goals for a product; an instruction without attributes is skipped. @throws InvalidConfig */
 function peopleGoals(product: Product, entry: Json | undefined, path: string): Goal[] {
   if (entry === undefined) return [];
   const fault = (field: string, wanted: string) =>

@@ -21,7 +21,7 @@ const TITLE_MATCH = 0.2;
 const TITLE_WEAK = 0.1;
 const TYPE_MISMATCH = 0.5;
 const TYPE_WEAK = 0.1;
-/** Options whose values must be equal, not only alike. */
+/** Options that need equal values, not only similar ones. */
 const EXACT_OPTIONS = new Set(['size']);
 const COLORS =
   'black blue brown gold gray green grey ivory khaki lavender navy orange pink purple red rose silver teal white yellow'.split(
@@ -30,7 +30,7 @@ const COLORS =
 const STOP_WORDS = new Set('a an and by for from in of on or pack set the to with'.split(' '));
 
 /**
- * @param wanted the product that the goal was made for, whose kind the bought one should be
+ * @param wanted the product that the goal was made for; the bought one should be of its kind
  * @param chosen value of each option as bought
  */
 export function judge(

@@ -9,7 +9,7 @@ const RESULTS = 50;
 /** Goals of the test and validation parts of the full public data. */
 const TEST_GOALS = 500;
 const VALIDATION_GOALS = 1000;
-/** Of a smaller set of goals they take at most these shares. */
+/** Largest shares that they take of a smaller set of goals. */
 const TEST_SHARE = 1 / 12;
 const VALIDATION_SHARE = 1 / 6;
 

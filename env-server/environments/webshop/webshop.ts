@@ -200,7 +200,7 @@ export const webshop = {
   references: { oracle, random },
 } satisfies Environment<WebShopConfig, WebShopState>;
 
-/** What the page offers, `search[words]` standing for any search. */
+/** Actions of the page, with `search[words]` for any search. */
 function offers({ page, where }: WebShopState): string[] {
   const clicks = page.clickables.map(name => `click[${name}]`);
   return where.page === 'search' ? ['search[words]', ...clicks] : clicks;
@@ -264,7 +264,7 @@ function transition(
   };
 }
 
-/** Where an action leads, or null when the page does not offer it. */
+/** Page that an action leads to, or null when the current page does not offer it. */
 function follow(shop: Shop, { where, page }: WebShopState, action: Json): PageAddress | null {
   if (typeof action !== 'string' || action.length > MAX_ACTION_LENGTH) return null;
   const [, verb, argument] = /^\s*(search|click)\s*\[(.+)\]\s*$/is.exec(action) ?? [];

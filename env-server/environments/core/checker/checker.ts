@@ -6,7 +6,7 @@ import { type CheckReport, Findings } from './report.ts';
 import { checkSpec, configurations } from './spec-rules.ts';
 
 export interface CheckOptions {
-  /** Configurations to play, by name; the default one and every preset unless told otherwise. */
+  /** Configurations to play, by name. Default: the default configuration and every preset. */
   readonly configs?: readonly (readonly [name: string, config: JsonObject])[];
   /** Reset options of every episode. */
   readonly options?: JsonObject;
@@ -14,7 +14,7 @@ export interface CheckOptions {
   readonly episodes?: number;
   /** Most steps of an episode. */
   readonly steps?: number;
-  /** Time after which nothing more is played, in milliseconds; the report tells how much was. Unlimited unless told otherwise. */
+  /** Milliseconds after which nothing more is played; the report says how much was. Default: no limit. */
   readonly budgetMs?: number;
 }
 

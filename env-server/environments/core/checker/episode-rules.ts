@@ -21,7 +21,7 @@ export interface EpisodeSettings {
   readonly options: JsonObject;
   readonly seed: number;
   readonly steps: number;
-  /** When no more steps are begun, of `performance.now`; never unless told. */
+  /** Time on the clock of `performance.now` after which no step begins. Default: no limit. */
   readonly until?: number;
 }
 
@@ -80,12 +80,12 @@ export async function checkEpisode(
   return actions.length;
 }
 
-/** Whether states hold everything, so that one may be stepped from twice. */
+/** True if states hold everything, so a state can be stepped from twice. */
 function isCopyable(environment: AnyEnvironment): boolean {
   return environment.dispose === undefined;
 }
 
-/** What two plays of an episode must have in common: the state, or what is seen of it where it names something outside. */
+/** Part of a state that two plays of an episode must share: all of it, or the observation where it names something outside. */
 function shownState(environment: AnyEnvironment, state: Json): Json {
   return isCopyable(environment)
     ? state
@@ -308,12 +308,12 @@ class Watch {
     }
   }
 
-  /** What a player sees; wrappers may count in their part of the state what was tried. */
+  /** The player's view of a state; wrappers may count attempts in their part of the state. */
   #seen(state: Json): Json {
     return this.#environment.observe(state, 'structured');
   }
 
-  /** What reference policies plan from the start is taken; random ones may hit on moves that are not allowed now. */
+  /** Steps that reference policies plan from the start must be valid; random policies may try moves that are not allowed now. */
   async references(state: Json, pick: Random): Promise<void> {
     for (const [name, policy] of Object.entries(this.#environment.references ?? {})) {
       const planned = await this.call(

@@ -1,7 +1,7 @@
-/** What the checker looks at, in the order of its report. */
+/** Rules of the checker, in the order of its report. */
 export const RULES = {
   spec: 'the specification is complete and its defaults, presets and example action are valid',
-  description: 'players are told what to do and how to act, under every configuration',
+  description: 'the description says what to do and how to act, under every configuration',
   no_exceptions: 'reset, step and observe never throw, for any action',
   plain_state: 'states and infos are plain JSON',
   immutability: 'a step never alters the state it was given',
@@ -9,7 +9,7 @@ export const RULES = {
   action_space: 'actions of the space are taken, others are called invalid and change nothing',
   valid_actions: 'the actions that are listed as valid are',
   reward_range: 'rewards are finite and within the range that the specification names',
-  info: 'every step tells success, action_is_valid and action_is_effective',
+  info: 'every step reports success, action_is_valid and action_is_effective',
   determinism: 'the same seed and actions give the same episode',
   snapshot: 'a state that went through JSON, with its generator, has the same future',
   global_randomness: 'no clock and no random numbers but those of the generator handed over',
@@ -29,13 +29,13 @@ export interface Finding {
 export interface CheckReport {
   readonly env_id: string;
   readonly passed: boolean;
-  /** How much was played. */
+  /** Number of configurations and episodes played. */
   readonly configurations: number;
   readonly episodes: number;
   readonly steps: number;
   /** At most a few for each rule. */
   readonly findings: readonly Finding[];
-  /** What is odd but may be meant so; nothing is refused for it. */
+  /** Oddities that may be intended; they fail no rule. */
   readonly warnings?: readonly string[];
 }
 

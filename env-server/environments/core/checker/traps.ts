@@ -1,6 +1,6 @@
 import { webcrypto } from 'node:crypto';
 
-/** What an environment must not read: each as owner and name of a method. */
+/** Clocks and random sources that an environment must not read, each as owner and name of a method. */
 const FORBIDDEN: readonly (readonly [owner: object, name: string, title: string])[] = [
   [Math, 'random', 'Math.random'],
   [Date, 'now', 'Date.now'],
@@ -10,8 +10,8 @@ const FORBIDDEN: readonly (readonly [owner: object, name: string, title: string]
 ];
 
 /**
- * Runs a function and tells which clocks and random sources it read. What an asynchronous function does after its
- * first wait is not seen: others run then, too.
+ * Runs a function and returns the clocks and random sources it read. Reads after an asynchronous function's first wait
+ * are not seen, because other code also runs then.
  */
 export function trapping<T>(run: () => T, onRead: (title: string) => void): T {
   const originals = FORBIDDEN.map(([owner, name]) => Object.getOwnPropertyDescriptor(owner, name));

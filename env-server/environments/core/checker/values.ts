@@ -1,12 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
 
-/** Whether a value is the same after a trip through JSON. */
+/** True if a value is the same after a trip through JSON. */
 export function isPlainJson(value: unknown): boolean {
   const text = JSON.stringify(value);
   return text !== undefined && isDeepStrictEqual(unsigned(JSON.parse(text)), unsigned(value));
 }
 
-/** Whether two values are the same JSON. */
+/** True if two values are the same JSON. */
 export function sameJson(a: unknown, b: unknown): boolean {
   const left = JSON.stringify(a);
   const right = JSON.stringify(b);

@@ -33,7 +33,7 @@ export async function* textLines(file: string): AsyncGenerator<string> {
 }
 
 export interface JsonChunk {
-  /** Whether the file is an array or an object. */
+  /** Type of the file's top-level value. */
   readonly of: 'array' | 'object';
   /** An element's text, or an entry's: `"key": value`. */
   readonly text: string;
@@ -66,7 +66,7 @@ class Piece {
     if (start < chunk.length) this.#chunks.push(chunk.subarray(start));
   }
 
-  /** What was added, and the last part of it. */
+  /** Text added so far, with a last part. */
   end(chunk: Buffer = Buffer.alloc(0), start = 0, end = chunk.length): string {
     if (this.#chunks.length === 0) return chunk.toString('utf8', start, end);
     const text = Buffer.concat([...this.#chunks, chunk.subarray(start, end)]).toString('utf8');
@@ -120,7 +120,7 @@ class JsonSplitter {
     if (this.#piece.end().trim() !== '') throw new NotJson('the file goes on after its end');
   }
 
-  /** Where the string that goes on at `at` ends, or the chunk does. */
+  /** End of the string that continues at `at`, or of the chunk. */
   #endOfText(chunk: Buffer, from: number): number {
     let at = from;
     if (this.#escaped) at++;

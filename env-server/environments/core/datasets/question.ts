@@ -6,7 +6,7 @@ import { anyText, LINES, text } from '../spaces.ts';
 export const MAX_QUESTION_LENGTH = 20_000;
 export const MAX_ANSWER_LENGTH = 2000;
 
-/** What is alike in environments made of words whose best outcome pays 1. */
+/** Common fields of text environments that pay 1 for the best outcome. */
 export const MARKED_WORDS = {
   observationFormats: ['text', 'structured'],
   rewardRange: [0, 1],

@@ -10,7 +10,7 @@ export const DATA_FOLDER_VARIABLE = 'RAGEN_DATA_DIR';
 /** Its value where no file may be read. */
 export const NO_DATA = 'none';
 
-/** What is wrong with one field of a record; `readRecords` adds file and row. */
+/** Fault in one field of a record; `readRecords` adds file and row. */
 export class InvalidField extends Error {
   readonly field: string;
   constructor(field: string, message: string) {
@@ -37,7 +37,7 @@ const kept = new WeakMap<RecordReader<unknown>, Map<string, CachedRecords>>();
 /**
  * The records of a `.jsonl`, `.json` (one array) or `.parquet` file, streamed and cut down by `read`, which must
  * be the same function every time: files are kept by it.
- * @param pointer where the path stands in the configuration, e.g. `/data`
+ * @param pointer JSON pointer to the path in the configuration, e.g. `/data`
  * @throws InvalidConfig naming file, row (from 1) and field
  */
 export async function readRecords<T>(

@@ -29,7 +29,7 @@ const MAKERS = ['bakery', 'workshop', 'pottery', 'printing shop', 'weaving mill'
 
 const between = (rng: Random, low: number, high: number): number => low + rng.integer(high - low + 1);
 
-/** Each makes one kind of problem whose answer is a non-negative integer. */
+/** Generators, one for each kind of problem. Every answer is a non-negative integer. */
 const KINDS: readonly ((rng: Random) => WordProblem)[] = [
   shopping,
   sharing,

@@ -20,7 +20,7 @@ const GLYPHS = [
 export const GLYPH_WIDTH = 5;
 export const GLYPH_HEIGHT = 8;
 
-/** Columns of a character's glyph; `?` stands for what is not printable ASCII. */
+/** Columns of a character's glyph; characters outside printable ASCII get the glyph of `?`. */
 export function glyphOf(character: string): Uint8Array {
   return GLYPHS[character.charCodeAt(0) - 32] ?? GLYPHS['?'.charCodeAt(0) - 32];
 }

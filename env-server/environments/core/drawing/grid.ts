@@ -68,7 +68,7 @@ export function cellAt(pointer: string, [row, col]: readonly number[], rows: num
 }
 
 /**
- * Symbols of a custom vocabulary must be told apart and must fit in a line.
+ * Checks that the symbols of a custom vocabulary differ and fit in a line.
  * @throws InvalidConfig under `/symbols`
  */
 export function checkSymbols(symbols: { readonly [name: string]: string }): void {
@@ -117,13 +117,13 @@ export const textFormSchema = Type.Union(
 /** Most characters of a board's text, and of its picture as text. */
 const MAX_OBSERVATION_LENGTH = 100_000;
 
-/** How boards are seen. */
+/** Observation space and formats of boards. */
 export const BOARD_SPEC = {
   observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
   observationFormats: ['text', ...TEXT_FORMS, 'structured'],
 } as const satisfies Partial<EnvironmentSpec>;
 
-/** The space of a board's text in every form, whose symbols may be custom ones. */
+/** Space of a board's text in every format, with custom symbols if there are any. */
 export function boardText(symbols: { readonly [name: string]: string }): Space {
   return text(MAX_OBSERVATION_LENGTH, charactersOf(LINES, ...Object.values(symbols)));
 }
@@ -145,7 +145,7 @@ export const layoutSchema = (description: string) =>
     ),
   );
 
-/** What a state looks like as a map in symbols, as coordinates in words, as data, and painted. */
+/** A state as a map in symbols, as coordinates in words, as data, and painted. */
 interface GridForms<State> {
   readonly grid: (state: State) => string;
   readonly coord: (state: State) => string;

@@ -6,11 +6,11 @@ import type { Picture } from '../environment.ts';
 const PACKING = { filterType: 0, deflateLevel: 6, deflateStrategy: 0 } as const;
 const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
 const BYTES_A_PIXEL = 4;
-const MOST_COLORS = 256;
+const MAX_COLORS = 256;
 const BIT_DEPTH = 8;
 const WITH_PALETTE = 3;
 const OPAQUE = 0xff;
-/** Of a row whose bytes are differences from the row above. */
+/** PNG filter type of a row that holds differences from the row above. */
 const FILTER_UP = 2;
 const RGB_BYTES = 3;
 const WORD_BYTES = 4;
@@ -44,7 +44,7 @@ interface Indexed {
 /** Undefined for a picture with more colors than a palette has, or with transparent ones. */
 function indexedRows({ width, height, data }: Picture): Indexed | undefined {
   const numbers = new Map<number, number>();
-  const palette = Buffer.alloc(RGB_BYTES * MOST_COLORS);
+  const palette = Buffer.alloc(RGB_BYTES * MAX_COLORS);
   const rows = Buffer.alloc(height * (width + 1));
   const pixels = new Uint32Array(data.buffer, data.byteOffset, width * height);
   const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
@@ -67,7 +67,7 @@ function indexedRows({ width, height, data }: Picture): Indexed | undefined {
         number = known ?? numbers.size;
         if (known === undefined) {
           const begin = BYTES_A_PIXEL * pixel;
-          if (number === MOST_COLORS || data[begin + RGB_BYTES] !== OPAQUE) return undefined;
+          if (number === MAX_COLORS || data[begin + RGB_BYTES] !== OPAQUE) return undefined;
           numbers.set(color, number);
           palette.set(data.subarray(begin, begin + RGB_BYTES), RGB_BYTES * number);
         }

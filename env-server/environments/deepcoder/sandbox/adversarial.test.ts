@@ -14,7 +14,7 @@ const isolation = await findIsolation().catch((error: unknown) => {
 });
 
 const LIMITS = { cpu_s: 1, wall_s: 1.5, total_s: 20, memory_mb: 256, output_bytes: 10_000 };
-/** What an attack may take longer than its limit on a busy machine; it would have `total_s` if it held up the sandbox. */
+/** Seconds beyond its limit that an attack may take on a busy machine; one that held up the sandbox would take `total_s`. */
 const GRACE_S = 12;
 /** For programs that are to come to their ends, however busy the machine is. */
 const UNHURRIED = { ...LIMITS, cpu_s: 30, wall_s: 60, total_s: 120 };
@@ -37,7 +37,7 @@ const { port } = PORT_PROBE.address() as { port: number };
 t.teardown(() => PORT_PROBE.close());
 const SECRET = new URL('../../../../package.json', import.meta.url).pathname;
 
-/** What each must not print, next to printing nothing of what it looks for. */
+/** Programs that attack the sandbox. None may print what it looks for. */
 const ATTACKS: { readonly [name: string]: string } = {
   'reads a file': `print(open(${JSON.stringify(SECRET)}).read())`,
   'reads the passwords': "print(open('/etc/passwd').read())",

@@ -3,7 +3,7 @@ const MAX_LINE_LENGTH = 65_536;
 const NEWLINE = 0x0a;
 const NOTHING = Buffer.alloc(0);
 
-/** What the harness says in one line of JSON, and the bytes that the line announces. */
+/** One line of JSON from the harness, and the bytes that the line announces. */
 export interface Answer {
   readonly [key: string]: unknown;
   /** Overwritten by the next answer. */

@@ -1,6 +1,6 @@
 import { Problem } from '../../../problems.ts';
 
-/** Of `too_many_requests` and `environment_busy`. */
+/** `Retry-After` of `too_many_requests` and `environment_busy`. */
 const RETRY_AFTER_SECONDS = 2;
 const MS_PER_S = 1000;
 
@@ -28,7 +28,7 @@ interface Owner {
 /**
  * Shares slots out among owners. One owner alone may hold all of the common slots, but an owner who holds none finds a guest
  * slot even then; so nobody waits for what another owner runs unless very many owners run something. Where several wait,
- * the one that holds least comes first, and of those the one whose turn was longest ago.
+ * the one that holds least comes first, and among equals the one that ran longest ago.
  */
 export class FairQueue {
   readonly #limits: QueueLimits;

@@ -1,4 +1,4 @@
-"""Runs untrusted Python programs, each test in a process of its own that can reach nothing but its input and output.
+"""Runs untrusted Python programs, each test in a separate process that can reach only its input and output.
 
 Started by sandbox.ts, inside new namespaces where there are any:
 
@@ -43,11 +43,11 @@ NO_TEST = 3
 # What reading a test and putting up the walls of its program may take on a busy machine.
 WALLS_S = 10
 STAND = b"the walls stand"
-# How a program ends whose text is no program: further tests of it can be spared.
+# Exit status of a text that is no program: its other tests can be skipped.
 NO_PROGRAM = 98
 # Descriptors in a program, in this order: input, output, errors, answer of a called function, status, Landlock rules.
 ANSWER, STATUS, RULES = 3, 4, 5
-MOST_DESCRIPTORS = 1024
+MAX_DESCRIPTORS = 1024
 
 
 class Fault(Exception):
@@ -83,12 +83,12 @@ def run_program(out, null, walls, monitor):
             data = data[os.write(given, data) :]
         os.lseek(given, 0, os.SEEK_SET)
         os.dup2(given, 0)
-        # A called function answers on a pipe of its own; what it prints is thrown away.
+        # A called function answers on a separate pipe; its printed output is discarded.
         os.dup2(out if test["function"] is None else null, 1)
         if walls.rules is not None:
             os.dup2(walls.rules, RULES)
             walls.rules = RULES
-        os.closerange(RULES + 1, MOST_DESCRIPTORS)
+        os.closerange(RULES + 1, MAX_DESCRIPTORS)
         walls.enclose(limits, monitor)
         sys.setrecursionlimit(10_000)
         sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)

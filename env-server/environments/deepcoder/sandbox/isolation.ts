@@ -11,7 +11,7 @@ export const UNISOLATED_VARIABLE = 'RAGEN_DEEPCODER_UNISOLATED';
 
 const HARNESS = fileURLToPath(new URL('./harness.py', import.meta.url));
 const PYTHON_MS = 10_000;
-/** How long a machine without isolation is not asked again. */
+/** Milliseconds until a machine without isolation is tested again. */
 const RETRY_MS = 10_000;
 /**
  * Users that programs run as where root runs the server, one for each sandbox: between the ranges of systemd-homed and
@@ -32,7 +32,7 @@ export const WAYS = {
 } as const satisfies { [spaces: string]: readonly string[] };
 export type Namespaces = keyof typeof WAYS;
 
-/** How sandboxes are started on this machine, and the walls that then stand. */
+/** Command that starts sandboxes on this machine, and the walls it gives them. */
 export interface Isolation {
   readonly python: string;
   readonly spaces: Namespaces;
@@ -115,7 +115,7 @@ async function tryWay(python: string, spaces: Namespaces): Promise<{ isolation: 
   }
 }
 
-/** What a hostile program may not have found. */
+/** First required wall that is missing, or undefined. */
 function missingWall(walls: readonly string[]): string | undefined {
   if (walls.includes('seccomp') && (walls.includes('mount') || walls.includes('landlock'))) return undefined;
   return `only ${walls.join(', ')}`;

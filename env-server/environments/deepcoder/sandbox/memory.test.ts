@@ -28,7 +28,7 @@ def note(text, where):
 
 t.setTimeout(300_000);
 
-/** What each finds is printed, one line a place. */
+/** Programs that search memory; each prints its finds, one line per place. */
 const ATTACKS: { readonly [name: string]: string } = {
   'walks the frames': `
 frame = sys._getframe()

@@ -5,10 +5,10 @@ import { type Answer, AnswerReader } from './answers.ts';
 /** All that programs see of the environment variables. */
 const ENVIRONMENT = { PATH: '/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C.UTF-8' };
 const START_MS = 30_000;
-/** What a test may take beyond its time. */
+/** Milliseconds that a test may take beyond its time limit. */
 const GRACE_MS = 15_000;
 const MS_PER_S = 1000;
-/** Of the limits in front of a test; see harness.py. */
+/** Size of the limits in front of a test; see harness.py. */
 const HEADER_BYTES = 256;
 const NO_TIME_LEFT = {
   status: 'timeout',
@@ -40,7 +40,7 @@ export interface RunResult {
   readonly error: string;
 }
 
-/** What is made of each result as it comes, so that no more than one output is held. */
+/** Judges each result as it arrives, so at most one output is held. */
 export type Judge<T> = (result: RunResult, index: number) => T;
 
 /** A judge that keeps the output, as text. */

@@ -1,7 +1,7 @@
 """The system calls that a program may make: an allow list for x86_64 and aarch64, compiled to a seccomp filter.
 
 A program computes, reads its input and the interpreter's libraries, writes its output, starts threads and looks at the
-clock. Every other call fails with EPERM, whatever the kernel would have said. Calls of another architecture (32 bit, x32)
+clock. Every other call fails with EPERM, even one that the kernel would refuse with another error. Calls of another architecture (32 bit, x32)
 end the process.
 """
 
@@ -43,7 +43,7 @@ FREE = {
 }
 
 ALL = 0xFFFFFFFF
-# Stands for the number of the process that the filter is for.
+# Placeholder for the id of the process that the filter is for.
 OWN = object()
 
 F_SETFL = 4
@@ -58,7 +58,7 @@ THREAD = 0x3D0F00
 CLONE_DETACHED = 0x400000  # musl sets it; the kernel ignores it
 # Not SIGKILL and SIGSTOP: that a program was killed always comes from outside. And no real-time signals.
 OWN_SIGNALS = tuple(number for number in range(1, 16) if number != 9)
-# Limits that a program may lower: RLIMIT_FSIZE, DATA, STACK, CORE, NOFILE, AS. Not RLIMIT_CPU, whose end is SIGKILL.
+# Limits that a program may lower: RLIMIT_FSIZE, DATA, STACK, CORE, NOFILE, AS. Not RLIMIT_CPU, which ends in SIGKILL.
 OWN_LIMITS = (1, 2, 3, 4, 7, 9)
 
 # Allowed where all tests of one of the alternatives hold. A test is an argument, a mask and the values that the masked
@@ -86,7 +86,7 @@ GUARDED = {
         [[low(0, 0, OWN), low(2, 0), high(2, 0)], [low(0, 0, OWN), low(1, *OWN_LIMITS)]],
     ),
 }
-# The C library falls back to clone, whose flags a filter can see.
+# The C library falls back to clone; a filter can see its flags.
 ABSENT = {"clone3": (435, 435)}
 
 X32 = 0x40000000

@@ -18,7 +18,7 @@ PR_SET_NO_NEW_PRIVS = 38
 CAPABILITY_VERSION = 0x20080522
 CAP_KILL, CAP_SETGID, CAP_SETUID = 5, 6, 7
 # Threads of a program, its first one included.
-MOST_THREADS = 64
+MAX_THREADS = 64
 # Counts processes of a user by user namespace from here on.
 OWN_PROCESS_COUNT = (5, 14)
 
@@ -139,7 +139,7 @@ def kernel_release():
 
 
 def works_in_child(action):
-    """Whether an action that cannot be undone works, tried in a process of its own."""
+    """True if an action that cannot be undone works, tried in a separate process."""
     child = os.fork()
     if child == 0:
         try:
@@ -151,7 +151,7 @@ def works_in_child(action):
 
 
 class Walls:
-    """Stands in the harness; `enclose` puts a child behind all of them.
+    """Walls of the harness's children; `enclose` puts a child behind all of them.
 
     spaces: "root" or "user" where the harness was started in new namespaces, by root or by a user; "none" for none.
     uid: the user of the program, where root starts the harness; it must differ from those of all other processes.
@@ -232,7 +232,7 @@ class Walls:
             (resource.RLIMIT_MSGQUEUE, 0, 0),
         ]
         if self.counts_threads:
-            ceilings.append((resource.RLIMIT_NPROC, MOST_THREADS, MOST_THREADS))
+            ceilings.append((resource.RLIMIT_NPROC, MAX_THREADS, MAX_THREADS))
         for kind, soft, hard in ceilings:
             resource.setrlimit(kind, (soft, hard))
 

@@ -2,7 +2,7 @@ import type { Json } from '../../../../shared/json.ts';
 import type { Task } from './task.ts';
 
 /**
- * A task whose tests call a function. Expected results come from a function here, not from the solution.
+ * A task with tests that call a function. Expected results come from a function here, not from the solution.
  * @param parameters of the Python function, e.g. `nums: list[int], k: int`
  * @param right gives the expected result of each input
  */

@@ -2,7 +2,7 @@ import { range } from './arithmetic.ts';
 import { callTask } from './call-task.ts';
 import type { Task } from './task.ts';
 
-/** Shipped tasks about matrices, maps and graphs whose tests call a function. */
+/** Shipped tasks about matrices, maps and graphs; their tests call a function. */
 export const GRID_TASKS: readonly Task[] = [
   callTask(
     'transpose',

@@ -6,7 +6,7 @@ import type { Task } from './task.ts';
 const flatten = (nested: Json[]): Json[] =>
   nested.flatMap(item => (Array.isArray(item) ? flatten(item) : [item]));
 
-/** Shipped tasks about lists whose tests call a function. */
+/** Shipped tasks about lists; their tests call a function. */
 export const LIST_TASKS: readonly Task[] = [
   callTask(
     'sum_even',

@@ -10,7 +10,7 @@ const isPrime = (n: number) => {
   return true;
 };
 
-/** Shipped tasks about numbers whose tests call a function. */
+/** Shipped tasks about numbers; their tests call a function. */
 export const NUMBER_TASKS: readonly Task[] = [
   callTask(
     'primes_below',

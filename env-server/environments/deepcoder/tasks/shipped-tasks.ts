@@ -5,7 +5,7 @@ import { STDIN_TASKS } from './stdin-tasks.ts';
 import type { Task } from './task.ts';
 import { TEXT_TASKS } from './texts.ts';
 
-/** Names of the tasks whose tests call a function, as seeds number them: a new one comes last. */
+/** Names of the tasks with tests that call a function, in the order that seeds number them: a new one comes last. */
 const CALL_ORDER = [
   'sum_even',
   'count_vowels',

@@ -1,6 +1,6 @@
 import type { Task } from './task.ts';
 
-/** Shipped tasks whose programs read and print. Expected output comes from the function here, not from the solution. */
+/** Shipped tasks for programs that read and print. Expected output comes from the function here, not from the solution. */
 
 function stdin(
   name: string,

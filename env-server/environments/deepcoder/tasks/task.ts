@@ -20,7 +20,7 @@ export type Task = {
 /** Levels of lists and objects that arguments and results may have. */
 export const DEEPEST_VALUE = 64;
 
-/** Whether lists and objects are nested in more levels than so many. */
+/** True if lists and objects are nested more than `levels` deep. */
 export function isDeeperThan(value: Json, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false;
   if (levels === 0) return true;

@@ -1,7 +1,7 @@
 import { callTask } from './call-task.ts';
 import type { Task } from './task.ts';
 
-/** Shipped tasks about texts whose tests call a function. */
+/** Shipped tasks about texts; their tests call a function. */
 export const TEXT_TASKS: readonly Task[] = [
   callTask(
     'count_vowels',

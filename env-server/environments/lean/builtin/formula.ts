@@ -12,7 +12,7 @@ export function not(formula: Formula): Formula {
   return { kind: 'implies', left: formula, right: FALSE };
 }
 
-/** What `formula` negates, if it is a negation. */
+/** Formula that `formula` negates, if it is a negation. */
 export function negated(formula: Formula): Formula | undefined {
   return formula.kind === 'implies' && formula.right.kind === 'false' ? formula.left : undefined;
 }

@@ -3,7 +3,7 @@ import { LeanError } from './parser.ts';
 import type { Goal, Hypothesis } from './statement.ts';
 import type { Context } from './terms.ts';
 
-/** What tactics do with goals and their hypotheses. */
+/** Operations of tactics on goals and their hypotheses. */
 
 export function holds({ hypotheses }: Goal, formula: Formula): boolean {
   return hypotheses.some(hypothesis => same(hypothesis.formula, formula));

@@ -1,6 +1,6 @@
 import { FALSE, type Formula, not, TRUE } from './formula.ts';
 
-/** What a text has wrong; the message is shown to the player. */
+/** Fault in a text; the message is shown to the player. */
 export class LeanError extends Error {
   constructor(message: string) {
     super(message);

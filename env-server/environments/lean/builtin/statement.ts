@@ -7,7 +7,7 @@ export interface Hypothesis {
   readonly formula: Formula;
 }
 
-/** What is to be shown, and from what. */
+/** Formula to prove, and its hypotheses. */
 export interface Goal {
   readonly atoms: ReadonlySet<string>;
   readonly hypotheses: readonly Hypothesis[];

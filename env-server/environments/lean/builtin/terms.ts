@@ -66,7 +66,7 @@ function readAtom(reader: Reader, depth: number): Proof {
   return proof;
 }
 
-/** What checking a term needs: the hypotheses in reach, and where goals of holes go. */
+/** Context for checking a term: the hypotheses in scope, and the list that collects goals of holes. */
 export interface Context {
   readonly goal: Goal;
   readonly hypotheses: readonly Hypothesis[];
@@ -123,7 +123,7 @@ export function sides(formula: Formula & { kind: 'and' | 'iff' | 'or' | 'implies
   ];
 }
 
-/** Constants whose type depends on what is wanted. Returns whether the term was one of them. */
+/** Checks constants with a type that depends on the wanted formula. Returns true if the term was one of them. */
 function checkConstructor(proof: Proof, wanted: Formula, context: Context): boolean {
   const { head, parts } = spine(proof);
   if (head.kind !== 'name' || isHypothesis(head.name, context)) return false;
@@ -191,7 +191,7 @@ const PROJECTORS = new Map([
   ['Iff.mpr', 'mpr'],
 ]);
 
-/** What a term proves. @throws LeanError */
+/** Formula that a term proves. @throws LeanError */
 export function infer(proof: Proof, context: Context): Formula {
   switch (proof.kind) {
     case 'name': {
@@ -221,10 +221,10 @@ export function infer(proof: Proof, context: Context): Formula {
     case 'project':
       return project(infer(proof.of, context), proof.part);
     case 'pair':
-      if (proof.parts.length !== 2) throw new LeanError('cannot tell what ⟨…⟩ proves');
+      if (proof.parts.length !== 2) throw new LeanError('cannot infer what ⟨…⟩ proves');
       return { kind: 'and', left: infer(proof.parts[0], context), right: infer(proof.parts[1], context) };
     default:
-      throw new LeanError('cannot tell what this term proves; state it with have');
+      throw new LeanError('cannot infer what this term proves; state it with have');
   }
 }
 
