@@ -1058,7 +1058,7 @@ export interface components {
             /** @description The rules for readers, in Markdown. */
             description?: string;
             tags?: string[];
-            /** @description What a player is told: the task and how it is won. */
+            /** @description Instruction for the player: the task and how it is won. */
             instruction?: string;
             /**
              * @description Steps after which an episode is truncated; sessions may ask for fewer with `config.max_steps`.
@@ -1066,7 +1066,7 @@ export interface components {
              */
             max_episode_steps?: number;
             /**
-             * @description Over `http` sessions are told apart by the header X-Session-Id.
+             * @description Over `http` the header X-Session-Id identifies the session.
              * @default websocket
              */
             transport?: "websocket" | "http";
@@ -1116,7 +1116,7 @@ export interface components {
              * @default 128
              */
             connections?: number;
-            /** @description Its name there; left out for a service whose paths name none. */
+            /** @description Its name there; omitted for a service with paths that name no environment. */
             env_name?: string;
             /**
              * @description Its tasks are played unless a session says otherwise; a seed chooses one.
@@ -1127,7 +1127,7 @@ export interface components {
             /** @description The rules for readers, in Markdown. */
             description?: string;
             tags?: string[];
-            /** @description What a player is told: the task and how it is won. */
+            /** @description Instruction for the player: the task and how it is won. */
             instruction?: string;
             /**
              * @description Steps after which an episode is truncated; sessions may ask for fewer with `config.max_steps`.
@@ -1567,7 +1567,7 @@ export interface components {
             /** @description The rules for readers, in Markdown. */
             description?: string;
             tags?: string[];
-            /** @description What a player is told: the task and how it is won. */
+            /** @description Instruction for the player: the task and how it is won. */
             instruction: string;
             /**
              * @description Steps after which an episode is truncated; sessions may ask for fewer with `config.max_steps`.
@@ -1584,7 +1584,7 @@ export interface components {
             observation_max_length?: number;
             /** @description Least and greatest reward of one step; unbounded when absent. */
             reward_range?: number[];
-            /** @description JSON Schema of the configuration: an object whose properties have defaults. Without it there is nothing to configure but `max_steps`. */
+            /** @description JSON Schema of the configuration: an object with a default for each property. Without it only `max_steps` can be configured. */
             config_schema?: {
                 [key: string]: unknown;
             };
@@ -1826,7 +1826,7 @@ export interface components {
             /** @description The rules for readers, in Markdown. */
             description?: string;
             tags?: string[];
-            /** @description What a player is told: the task and how it is won. */
+            /** @description Instruction for the player: the task and how it is won. */
             instruction: string;
             /**
              * @description Steps after which an episode is truncated; sessions may ask for fewer with `config.max_steps`.
@@ -1987,7 +1987,7 @@ export interface components {
             /** @description The rules for readers, in Markdown. */
             description?: string;
             tags?: string[];
-            /** @description What a player is told: the task and how it is won. */
+            /** @description Instruction for the player: the task and how it is won. */
             instruction: string;
             /**
              * @description Steps after which an episode is truncated; sessions may ask for fewer with `config.max_steps`.
@@ -2004,7 +2004,7 @@ export interface components {
             observation_max_length?: number;
             /** @description Least and greatest reward of one step; unbounded when absent. */
             reward_range?: number[];
-            /** @description JSON Schema of the configuration: an object whose properties have defaults. Without it there is nothing to configure but `max_steps`. */
+            /** @description JSON Schema of the configuration: an object with a default for each property. Without it only `max_steps` can be configured. */
             config_schema?: {
                 [key: string]: unknown;
             };

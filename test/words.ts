@@ -15,7 +15,7 @@ const SKIPPED =
 
 /** Texts of environments that players read, and a list of words: they keep their form. */
 const KEPT =
-  /\byou stand at\b|already stands in the row|on a spot of its own|stand in the wrong order|'Tell whether|whom whose will/i;
+  /\byou stand (?:at|on)\b|already stands in the row|on a spot of its own|stand in the wrong order|'Tell whether|whom whose will/i;
 
 /** A turn, where it counts, and what is better. */
 export interface Turn {

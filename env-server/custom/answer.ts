@@ -2,14 +2,14 @@ import type { Json, JsonObject } from '../../shared/json.ts';
 import type { StepInfo } from '../environments/core/environment.ts';
 import { REWARD } from './definitions/definition-parts.ts';
 
-/** What somebody else's code says of a state. */
+/** Observation of a state, as third-party code answered it. */
 export interface AnsweredObservation {
   readonly text: string;
   readonly structured?: JsonObject;
   readonly valid?: readonly Json[];
 }
 
-/** What it says of a step. */
+/** Result of a step, as third-party code answered it. */
 export interface AnsweredStep {
   readonly reward: number;
   readonly terminated: boolean;
@@ -52,8 +52,8 @@ function readValid(given: unknown): { valid?: readonly Json[] } {
 }
 
 /**
- * Reads what a step came to; absent parts mean that nothing happened.
- * @param effective `action_is_effective` where the answer does not tell
+ * Reads the result of a step; absent parts mean that nothing happened.
+ * @param effective `action_is_effective` where the answer omits it
  * @throws BadAnswer
  */
 export function readOutcome(answer: { readonly [key: string]: unknown }, effective: boolean): AnsweredStep {
@@ -73,8 +73,8 @@ export function readOutcome(answer: { readonly [key: string]: unknown }, effecti
     if (!Number.isFinite(value))
       throw new InvalidAnswer(`info.rewards.${name} must be a finite number, got ${kind(value)}`);
   }
-  const told = { success: false, action_is_valid: true, action_is_effective: effective, ...info };
-  return { reward, terminated, truncated, info: told as StepInfo };
+  const completed = { success: false, action_is_valid: true, action_is_effective: effective, ...info };
+  return { reward, terminated, truncated, info: completed as StepInfo };
 }
 
 /**

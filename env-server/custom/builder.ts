@@ -17,7 +17,7 @@ import type { ScriptPool, ScriptSource } from './script/pool.ts';
 import { type ScriptFacts, scriptEnvironment } from './script/script.ts';
 import { tabularEnvironment } from './tabular/tabular.ts';
 
-/** What custom environments are made with. */
+/** Context in which custom environments are built. */
 export interface BuildContext {
   readonly registry: Registry;
   readonly scripts: ScriptPool;

@@ -67,7 +67,7 @@ export const EXAMPLES: { readonly [kind: string]: Example } = {
         kind: 'script',
         title: 'Guess the number',
         instruction:
-          'Find the secret number. After every guess you are told whether it was too low or too high.',
+          'Find the secret number. After every guess you learn whether it was too low or too high.',
         max_episode_steps: 8,
         action_space: { type: 'Text', max_length: 20, format: 'a whole number' },
         example_action: '5',

@@ -1,11 +1,11 @@
 import type { Json } from '../../shared/json.ts';
 import { escapePointer } from './definitions/fault.ts';
 
-/** What one value of JSON from elsewhere may be. */
+/** Limits on one JSON value from outside. */
 export interface JsonLimits {
   /** Levels of objects and lists in one another. */
   readonly depth: number;
-  /** Of its JSON text, in UTF-8 and without escapes. */
+  /** Size of its JSON text, in UTF-8 and without escapes. */
   readonly bytes: number;
   /** Keys of all its objects together. */
   readonly keys: number;
@@ -24,7 +24,7 @@ export function jsonLimits(bytes: number): JsonLimits {
   return { depth: DEEPEST_JSON, bytes, keys: MAX_KEYS };
 }
 
-/** What is wrong with a value, and where in it. */
+/** Fault in a value, with its position. */
 export interface JsonFault {
   /** JSON pointer. */
   readonly pointer: string;
@@ -33,7 +33,7 @@ export interface JsonFault {
 
 type JsonContainer = { [key: string | number]: unknown };
 
-/** An object or list whose members are being looked at. */
+/** An object or list under inspection, with the next member to read. */
 interface Frame {
   readonly holder: JsonContainer;
   /** Undefined for a list. */
@@ -120,7 +120,7 @@ export function faultOf(value: unknown, limits: JsonLimits, mend = false): JsonF
   return fault === undefined ? undefined : { pointer: pointerTo(open), message: fault };
 }
 
-/** Where the frames stand; the middle of a long pointer is left out. */
+/** JSON pointer to the current member; the middle of a long pointer is left out. */
 function pointerTo(open: readonly Frame[]): string {
   const parts = open
     .filter(({ next }) => next > 0)

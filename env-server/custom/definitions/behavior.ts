@@ -15,7 +15,7 @@ import { compileLists } from './word-lists.ts';
 const DEFAULT_OBSERVATION_LENGTH = 10_000;
 const DEFAULT_ACTION_LENGTH = 2000;
 
-/** What a definition by script or webhook says of an environment, compiled. */
+/** Compiled definition of an environment by script or webhook. */
 export interface Behavior {
   readonly spec: EnvironmentSpec;
   describe(): Description;

@@ -1,7 +1,7 @@
 import Type, { type Static, type TProperties } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
 
-/** What definitions of several kinds are made of. */
+/** Common parts of definitions of several kinds. */
 
 /** Longest id and name, in characters. */
 export const NAME_LENGTH = 128;
@@ -32,7 +32,7 @@ const MAX_KEYS = 1000;
 export const bag = (description: string) =>
   Type.Record(Type.String(), Type.Unsafe<Json>({}), { maxProperties: MAX_KEYS, description });
 
-/** What is said of an environment of any kind. */
+/** Descriptive fields of environments of any kind. */
 export const about = {
   title: Type.String({ minLength: 1, maxLength: 200 }),
   description: Type.Optional(
@@ -41,13 +41,13 @@ export const about = {
   tags: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: NAME_LENGTH }), { maxItems: 16 })),
 };
 
-/** And of one whose task the definition itself sets. */
+/** Fields of environments with a task that the definition itself sets. */
 export const task = {
   ...about,
   instruction: Type.String({
     minLength: 1,
     maxLength: MAX_TEXT_LENGTH,
-    description: 'What a player is told: the task and how it is won.',
+    description: 'Instruction for the player: the task and how it is won.',
   }),
   max_episode_steps: Type.Optional(
     Type.Integer({
@@ -93,7 +93,7 @@ const ActionSpace = Type.Union(
 );
 export type DefinedActionSpace = Static<typeof ActionSpace>;
 
-/** How an environment is played whose rules are code. */
+/** Fields of environments with rules in code. */
 export const behavior = {
   action_space: ActionSpace,
   example_action: Type.Unsafe<Json>({ description: 'An action of the space.' }),
@@ -109,7 +109,7 @@ export const behavior = {
   ),
   config_schema: Type.Optional(
     bag(
-      'JSON Schema of the configuration: an object whose properties have defaults. Without it there is nothing to configure but `max_steps`.',
+      'JSON Schema of the configuration: an object with a default for each property. Without it only `max_steps` can be configured.',
     ),
   ),
   options_schema: Type.Optional(bag('JSON Schema of reset options, which pin the start of an episode.')),

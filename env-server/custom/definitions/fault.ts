@@ -5,7 +5,7 @@ export function escapePointer(key: string): string {
   return key.replaceAll('~', '~0').replaceAll('/', '~1');
 }
 
-/** Where a definition stands in the request that brings it. */
+/** JSON pointer to the definition in its request. */
 const ROOT = '/definition';
 const MAX_VIOLATIONS = 20;
 const MAX_POINTER_LENGTH = 512;

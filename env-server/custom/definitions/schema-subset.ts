@@ -32,7 +32,7 @@ export const SUBSET = Object.entries(KEYWORDS)
 /**
  * The schema of a custom environment's configuration, options or actions: a subset of JSON Schema that is quick to
  * check regardless of content. Objects take only the properties they name.
- * @param pointer where it stands in the definition; every fault is noted there
+ * @param pointer its position in the definition; faults are reported there
  */
 export function compileSubset(schema: Json, pointer: string, faults: DefinitionFaults): TSchema {
   return new SubsetCompiler(faults).compile(schema, pointer, 0);

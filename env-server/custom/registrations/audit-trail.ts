@@ -13,7 +13,7 @@ const ACCEPTED = 'accepted';
 /** Characters of what was sent as a kind that are kept. */
 const MAX_KIND_LENGTH = 32;
 
-/** What somebody tries to do to an environment. */
+/** Attempt of a client to change an environment. */
 export interface AuditedAttempt {
   readonly principal: Principal;
   readonly action: AuditAction;
@@ -46,14 +46,14 @@ export class AuditTrail {
   refused(attempt: AuditedAttempt, error: unknown): void {
     const entry = this.#entry(attempt, outcomeOf(error));
     this.#parts.store.note(entry);
-    this.#tell(entry);
+    this.#log(entry);
   }
 
   /** Does the work and notes what came of it; what succeeds has stored its entry itself. */
   async follow<T>(attempt: AuditedAttempt, work: () => Promise<T>): Promise<T> {
     try {
       const result = await work();
-      this.#tell(this.accepted(attempt));
+      this.#log(this.accepted(attempt));
       return result;
     } catch (error) {
       this.refused(attempt, error);
@@ -74,7 +74,7 @@ export class AuditTrail {
     };
   }
 
-  #tell({ action, principal, envId, kind, sha256, outcome }: AuditEntry): void {
+  #log({ action, principal, envId, kind, sha256, outcome }: AuditEntry): void {
     this.#parts.log.info(
       { audit: action, principal, env_id: envId, kind, sha256, outcome },
       `${action} ${envId}: ${outcome}`,

@@ -14,7 +14,7 @@ const { definition } = tabular;
 const BASE = 'ann/A-v0';
 const from = (env_id: string, config: JsonObject = {}) => ({ kind: 'composed', env_id, config });
 
-/** A server whose clients are ann, bob and eve. */
+/** A server with the clients ann, bob and eve. */
 async function shared(t: Test, settings: Partial<Settings> = {}, lines: string[] = []) {
   const app = await server(t, { ...settings, tokens: TOKENS }, lines);
   const register = (token: string, env_id: string, definition: JsonObject) =>

@@ -8,7 +8,7 @@ import type { Definition } from '../definitions/definition.ts';
 /** Custom environments by id: some are composed from others. */
 export type StoredEnvironments = ReadonlyMap<string, StoredEnvironment>;
 
-/** Names the definition that an id stands for now, with all that it is composed from; another one after every change. */
+/** Name of an id's present definition and of all that it is composed from; it changes with every one of them. */
 export function editionOf(all: StoredEnvironments, envId: string): string {
   const stored = all.get(envId);
   if (!stored) return '';
@@ -16,7 +16,7 @@ export function editionOf(all: StoredEnvironments, envId: string): string {
   return isComposed(stored.definition) ? `${own}/${editionOf(all, stored.definition.env_id)}` : own;
 }
 
-/** What is composed from an environment, directly or not; each after the one that it is composed from. */
+/** Environments composed from another one, directly or not; each after the one that it is composed from. */
 export function dependentsOf(all: StoredEnvironments, envId: string): StoredEnvironment[] {
   const composed = [...all.values()].filter(({ kind }) => kind === 'composed');
   const directOf = (base: string) => composed.filter(({ definition }) => definition.env_id === base);

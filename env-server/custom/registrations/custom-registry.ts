@@ -22,7 +22,7 @@ export class CustomRegistry {
     return this.#stored;
   }
 
-  /** Offers what a store holds now: takes what is new or changed, drops what is gone, and makes anew what is composed from either. */
+  /** Offers the environments that a store holds now: adds new and changed ones, drops removed ones, and rebuilds those composed from either. */
   follow(rows: readonly StoredEnvironment[]): void {
     const { registry } = this.#context;
     const present = new Set(rows.map(({ envId }) => envId));
@@ -44,8 +44,8 @@ export class CustomRegistry {
   }
 
   /**
-   * Makes and offers environments. One that cannot be made is logged and left out, not removed from the store; who asks
-   * for it is told so.
+   * Builds and offers environments. One that cannot be built is logged and left out, not removed from the store; requests
+   * for it get an error that says so.
    */
   #offer(all: readonly StoredEnvironment[]): void {
     const { registry } = this.#context;
@@ -83,7 +83,7 @@ export class CustomRegistry {
     return buildEnvironment({ envId, definition, owner }, stored.facts, this.#context);
   }
 
-  /** An environment whose headers cannot be had is offered, and says so to those who play it. */
+  /** Logs headers that cannot be decrypted. The environment is still offered, and its episodes report the fault. */
   #warnOfHeaders({ envId, definition, owner }: OwnedDefinition): void {
     if (definition.kind !== 'remote') return;
     try {
@@ -95,7 +95,7 @@ export class CustomRegistry {
   }
 
   /**
-   * Offers an environment that was made already, and makes anew what is composed from it.
+   * Offers an environment that is already built, and rebuilds those composed from it.
    * @param environment undefined where it cannot be made
    */
   put(stored: StoredEnvironment, environment: AnyEnvironment | undefined): void {

@@ -1,13 +1,13 @@
 import { Problem } from '../../problems.ts';
 
-/** Of all custom environments, those that one token may have where nothing else is set, as of the bytes of sessions. */
+/** Default share of all custom environments that one token may own, as for the bytes of sessions. */
 const CLIENT_SHARE = 3 / 4;
 /** When it is worth a try whether somebody has removed an environment. */
 const RETRY_AFTER_SECONDS = 60;
 
 export interface RegistrationLimits {
   readonly maxCustomEnvironments: number;
-  /** Of one token; 0 stands for a share of all. */
+  /** Limit of one token; 0 sets it to a share of all. */
   readonly maxCustomEnvironmentsPerClient: number;
   /** Empty where everybody is the same client, who then may have all. */
   readonly tokens: string;
@@ -16,7 +16,7 @@ export interface RegistrationLimits {
 /**
  * Refuses one environment more.
  * @param owners of the environments there are, one for each
- * @param owner whose it would be
+ * @param owner of the new environment
  * @throws Problem `too_many_environments`
  */
 export function requirePlace(limits: RegistrationLimits, owners: readonly string[], owner: string): void {

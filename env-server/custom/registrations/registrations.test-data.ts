@@ -13,7 +13,7 @@ export const composed = EXAMPLES.composed.value as { env_id: string; definition:
 
 export const at = (envId: string, more = '') => `/v1/envs/${encodeURIComponent(envId)}${more}`;
 
-/** A server whose log goes to `lines`, asked as a client would. */
+/** A server that logs to `lines`, with the requests of a client. */
 export async function server(
   t: Test,
   settings: Partial<Settings> = {},

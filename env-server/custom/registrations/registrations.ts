@@ -17,7 +17,7 @@ import { CustomRegistry } from './custom-registry.ts';
 import { type RegistrationLimits, requirePlace } from './registration-limits.ts';
 import { Trials } from './trials.ts';
 
-/** How soon a process offers what another one has registered. */
+/** Milliseconds after which a process offers the environments that another one has registered. */
 const REFRESH_MS = 1000;
 
 export interface RegistrationParts {
@@ -92,7 +92,7 @@ export class Registrations {
     }
   }
 
-  /** Names the definition that an id stands for now; another one after every change. */
+  /** Name of an id's present definition; it changes with the definition. */
   edition(envId: string): string {
     return editionOf(this.#customRegistry.all, envId);
   }
@@ -255,7 +255,7 @@ export class Registrations {
     }
   }
 
-  /** Of every environment there is or that somebody is registering. */
+  /** Owners of all environments, including those being registered. */
   #owners(): readonly string[] {
     const owners = new Map(this.#underWay);
     for (const { envId, owner } of this.#customRegistry.all.values()) owners.set(envId, owner);

@@ -12,7 +12,7 @@ const MAX_TRIALS_PER_PRINCIPAL = 4;
 const RETRY_AFTER_SECONDS = 1;
 const MS_PER_S = 1000;
 
-/** How much is played, and how long a trial may take from the first request to the last. */
+/** Extent of a trial: the episodes it plays, and its time limit from the first request to the last. */
 interface TrialExtent {
   readonly check: CheckOptions;
   readonly totalMs: number;
@@ -109,10 +109,10 @@ export class Trials {
   }
 }
 
-function busy(limit: number, whose: string): Problem {
+function busy(limit: number, scope: string): Problem {
   return new Problem(
     'too_many_requests',
-    `${limit} environments ${whose}are being checked, the most at a time`,
+    `${limit} environments ${scope}are being checked, the most at a time`,
     { retryAfterSeconds: RETRY_AFTER_SECONDS },
   );
 }

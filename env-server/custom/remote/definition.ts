@@ -131,7 +131,7 @@ export const OpenEnvDefinition = closed(
     transport: Type.Optional(
       Type.Union([Type.Literal('websocket'), Type.Literal('http')], {
         default: 'websocket',
-        description: 'Over `http` sessions are told apart by the header X-Session-Id.',
+        description: 'Over `http` the header X-Session-Id identifies the session.',
       }),
     ),
     action_field: Type.Optional(
@@ -179,7 +179,7 @@ export const OrsDefinition = closed(
       Type.String({
         minLength: 1,
         maxLength: NAME_LENGTH,
-        description: 'Its name there; left out for a service whose paths name none.',
+        description: 'Its name there; omitted for a service with paths that name no environment.',
       }),
     ),
     split: Type.Optional(

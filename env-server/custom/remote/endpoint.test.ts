@@ -59,7 +59,7 @@ t.test('tries again only where nothing was sent', async t => {
   t.equal(dropping.received.length, 4, 'unless the request may be repeated');
 });
 
-t.test('bad replies are told apart', async t => {
+t.test('each kind of bad reply gets its own error', async t => {
   const service = await testService(t, ({ path }) => {
     switch (path) {
       case '/redirect':

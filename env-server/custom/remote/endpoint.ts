@@ -50,7 +50,7 @@ const OWN_HEADERS = new Set([
   'trailer',
 ]);
 
-/** How a definition reaches its service. */
+/** Address, headers and limits with which a definition reaches its service. */
 export interface EndpointAccess {
   readonly url: string;
   readonly headers?: Headers;
@@ -365,7 +365,7 @@ function headersOf(given: Headers = {}): Headers {
   return Object.fromEntries(headers);
 }
 
-/** What an error reply says: its `detail` or `error`; FastAPI's list of faults as one text. */
+/** Text of an error reply: its `detail` or `error`; FastAPI's list of faults as one text. */
 export function detailOf(body: unknown): string | undefined {
   if (!isObject(body)) return undefined;
   const { detail, error } = body;

@@ -3,7 +3,7 @@ import { InvalidAnswer } from '../answer.ts';
 /** Longest that is repeated of what a service says. */
 const MAX_SHOWN_LENGTH = 300;
 
-/** What a stream of events of the Open Reward Standard came to. */
+/** Result of an event stream of the Open Reward Standard. */
 interface StreamedResult {
   /** Data of `task_id`. */
   readonly taskId: string | undefined;

@@ -6,7 +6,7 @@ import { ForbiddenAddress, NetworkGuard, UnresolvedHost } from './guard.ts';
 const OPEN = { remoteHosts: '*', remoteNetworks: '' };
 const addresses = (...list: string[]) => list.map(address => ({ address, family: isIPv6(address) ? 6 : 4 }));
 
-/** A guard whose names resolve as told; each look-up takes the next answer. */
+/** A guard that resolves names to these answers; each look-up takes the next one. */
 function guardWith(answers: { [host: string]: string[][] }, settings = OPEN) {
   const asked: string[] = [];
   const guard = new NetworkGuard(settings, async host => {
@@ -127,7 +127,7 @@ t.test('a name keeps its first address, so that it cannot be pointed elsewhere l
   t.equal(asked.length, 1);
 
   guard.unpin(url);
-  await t.rejects(guard.check(url), UnresolvedHost, 'asked anew, it is judged anew');
+  await t.rejects(guard.check(url), UnresolvedHost, 'a new look-up is checked again');
   const error = await new Promise<Error | null>(resolve => guard.lookup('rebinding.test', {}, resolve));
   t.ok(error instanceof UnresolvedHost, 'and sockets get no address');
 });
@@ -152,7 +152,7 @@ t.test('networks and hosts can be allowed and restricted', async t => {
   t.throws(() => new NetworkGuard({ remoteHosts: '*', remoteNetworks: 'home' }), /not "home"/);
 });
 
-t.test('the operator is told which address a name was refused for', async t => {
+t.test('the guard reports the address that a name was refused for to the operator', async t => {
   const refusals: object[] = [];
   const guard = new NetworkGuard(
     OPEN,

@@ -42,7 +42,7 @@ const SPECIAL = SPECIAL_NETWORKS.map(([network, prefix, what]) => ({
   list: networkList([[network, prefix]]),
 }));
 
-/** What is handed out for public services in IPv6 (RFC 4291, section 2.4); anything outside is refused, known or not. */
+/** IPv6 range of public services (RFC 4291, section 2.4); every address outside it is refused. */
 const GLOBAL_UNICAST = networkList([['2000::', 3]]);
 /** IPv4 written as IPv6, which is judged as IPv4. */
 const MAPPED = networkList([['::ffff:0:0', 96]]);
@@ -58,13 +58,13 @@ interface Address {
 export type Resolve = (hostname: string) => Promise<readonly Address[]>;
 
 export interface GuardSettings {
-  /** Host names that may be reached, separated by commas; `*.example.org` stands for all below it, `*` for all. */
+  /** Host names that may be reached, separated by commas; `*.example.org` allows all below it, `*` all. */
   readonly remoteHosts: string;
   /** Networks inside the special ranges that stay reachable, e.g. `127.0.0.1/32`, separated by commas. */
   readonly remoteNetworks: string;
 }
 
-/** Told of a name that was refused for its address, which clients do not learn. */
+/** Called with a name that was refused and its address, which clients do not learn. */
 export type OnRefusal = (refusal: { host: string; address: string; network: string }) => void;
 
 /** An address that remote environments may not have. */
@@ -76,8 +76,8 @@ export class ForbiddenAddress extends Error {
 }
 
 /**
- * A name has no address, or one that may not be reached. Both read the same, so that nobody learns from refusals what
- * names stand for inside this server's network.
+ * A name has no address, or one that may not be reached. Both give the same message, so that refusals do not reveal the
+ * addresses of names inside this server's network.
  */
 export class UnresolvedHost extends Error {
   readonly code = 'ENOTFOUND';
@@ -147,7 +147,7 @@ export class NetworkGuard {
     if (!isIP(host)) await this.#addresses(host);
   }
 
-  /** Lets a name be resolved anew, after its address could not be reached. */
+  /** Lets a name be resolved again, after its address could not be reached. */
   unpin(url: URL): void {
     this.#pinned.delete(hostOf(url));
   }

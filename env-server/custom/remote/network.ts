@@ -17,7 +17,7 @@ export const MAX_REQUESTS = 2048;
 const OWNER_SHARE = 3;
 
 type Undici = typeof import('undici');
-/** What undici's `request` takes besides the address. */
+/** Options of undici's `request`. */
 type RequestOptions = Parameters<Undici['request']>[1];
 
 /** The network as the environments of one owner use it. */

@@ -28,7 +28,7 @@ export interface OpenEnvReply {
 /** One fault of a request, in the form of Pydantic: in `errors` of an error frame and in `detail` of a 422. */
 export type RequestFault = {
   readonly type: string;
-  /** Where in the request: keys and indices from the outside in. */
+  /** Path in the request: keys and indices from the outside in. */
   readonly loc: readonly (string | number)[];
   readonly msg: string;
 };

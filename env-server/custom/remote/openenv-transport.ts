@@ -9,7 +9,7 @@ import { reading } from './reading.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 
-/** How resets and steps of an episode reach the service. */
+/** Transport of an episode's resets and steps to the service. */
 export interface OpenEnvTransport {
   /** @throws Problem */
   reset(session: string, request: JsonObject): Promise<OpenEnvReply>;
@@ -32,7 +32,7 @@ function readReply(data: unknown): OpenEnvReply {
   return { observation, reward: paid, done };
 }
 
-/** `POST /reset` and `/step`; sessions are told apart by the header `X-Session-Id`. */
+/** `POST /reset` and `/step`; the header `X-Session-Id` identifies the session. */
 export class HttpTransport implements OpenEnvTransport {
   readonly #endpoint: Endpoint;
 
@@ -133,7 +133,7 @@ class Line {
   readonly #endpoint: Endpoint;
   readonly #socket: WebSocket;
   #waiting: { resolve: (reply: JsonObject) => void; reject: (error: Error) => void } | undefined;
-  /** What the service said before it was asked: why it takes no episode. */
+  /** Error that the service sent before the first request, when it takes no episode. */
   #unasked: JsonObject | undefined;
   onClose: () => void = () => undefined;
 

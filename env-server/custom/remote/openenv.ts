@@ -26,11 +26,11 @@ import { refused, seedOf } from './webhook.ts';
 const MAX_TEXT_LENGTH = 1_000_000;
 const MAX_ACTION_LENGTH = 100_000;
 
-/** What the service said of itself when it was registered. */
+/** The service's description of itself when it was registered. */
 export interface OpenEnvFacts extends JsonObject {
   readonly name: string;
   readonly description: string;
-  /** Where actions call them; null where they do not. */
+  /** Tools that actions call; null where actions are no tool calls. */
   readonly tools: readonly ServiceTool[] | null;
 }
 
@@ -59,7 +59,7 @@ export async function learnOpenEnv(
     description: definition.description ?? (typeof description === 'string' ? description : ''),
     tools: definition.tools ? await listTools(endpoint) : null,
   };
-  if (facts.name === '') throw invalidDefinition('/title', 'is needed: the service does not tell its name');
+  if (facts.name === '') throw invalidDefinition('/title', 'is needed: the service does not report its name');
   if (definition.tools && definition.action_field !== undefined) {
     throw invalidDefinition('/action_field', 'is for services without tools');
   }
@@ -153,8 +153,8 @@ export function openEnvEnvironment(
     throw invalidDefinition('/example_action', `must be ${actions.needed}`);
   }
   const lists = listsOf(definition, action => actions.message(action) !== undefined);
-  const told = definition.instruction ?? facts.description;
-  const instruction = told === '' && facts.tools ? instructionOf(facts.tools) : told;
+  const given = definition.instruction ?? facts.description;
+  const instruction = given === '' && facts.tools ? instructionOf(facts.tools) : given;
   const shown = { tooled, field: definition.observation_field };
   const environment: Environment<{ readonly max_steps: number }, State> = {
     spec: specOf(envId, definition, facts, instruction, actions.space),
@@ -224,14 +224,14 @@ function specOf(
   };
 }
 
-/** How actions go to the service. */
+/** Translation of actions into messages to the service. */
 interface ServiceActions {
   readonly space: Space;
-  /** How an action is written, for players. */
+  /** Syntax of an action, for players. */
   readonly format: string;
-  /** What the example of the definition must be. */
+  /** Requirement on the definition's example action, for error messages. */
   readonly needed: string;
-  /** What the service gets; undefined for an action that is none. */
+  /** Message to the service; undefined for an invalid action. */
   message(action: Json): JsonObject | undefined;
 }
 
@@ -268,7 +268,7 @@ function actionsOf(
   };
 }
 
-/** What a player sees of an observation. @throws InvalidAnswer */
+/** The player's view of an observation. @throws InvalidAnswer */
 function seen(
   observation: JsonObject,
   { tooled, field }: { readonly tooled: boolean; readonly field: string | undefined },
@@ -281,7 +281,7 @@ function seen(
   return { text, structured: { tool_name: observation.tool_name, text } };
 }
 
-/** What a call of a tool showed: the content of MCP as text, pictures as `data:` URLs; any other result as JSON. */
+/** Text of a tool call's result: MCP content as text, pictures as `data:` URLs; any other result as JSON. */
 function textOfCall({ result }: JsonObject): string {
   if (typeof result === 'string') return result;
   const content = isObject(result) ? result.content : undefined;

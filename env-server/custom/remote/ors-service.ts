@@ -13,13 +13,13 @@ const TOO_MANY = 429;
 const RETRY_AFTER_SECONDS = 1;
 const IMAGE_TYPE = /^image\/[a-z0-9.+-]{1,40}$/;
 /** Each split is counted by one request. */
-const MOST_SPLITS = 64;
+const MAX_SPLITS = 64;
 const MAX_SPLIT_NAME_LENGTH = 128;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 
-/** What a call of a tool came to. */
+/** Result of a tool call. */
 export interface OrsOutput {
-  /** Blocks as text; pictures stand in it as `data:` URLs. */
+  /** Blocks as text, with pictures as `data:` URLs. */
   readonly text: string;
   readonly reward: number;
   readonly finished: boolean;
@@ -35,7 +35,7 @@ export class RefusedCall extends Error {}
  */
 export class OrsService {
   readonly #endpoint: Endpoint;
-  /** Path of the environment, with the slash at its end; empty for a service whose paths name none. */
+  /** Path of the environment, with the slash at its end; empty for a service with paths that name no environment. */
   readonly #path: string;
   readonly #envName: string | undefined;
 
@@ -125,8 +125,8 @@ export class OrsService {
 }
 
 function readSplits(given: unknown): string[] {
-  if (!Array.isArray(given) || given.length === 0 || given.length > MOST_SPLITS) {
-    throw new InvalidAnswer(`splits must be a list of 1 to ${MOST_SPLITS} splits`);
+  if (!Array.isArray(given) || given.length === 0 || given.length > MAX_SPLITS) {
+    throw new InvalidAnswer(`splits must be a list of 1 to ${MAX_SPLITS} splits`);
   }
   return given.map((split, i) => {
     const name = isObject(split) ? split.name : split;
@@ -143,8 +143,8 @@ function readCount(given: unknown): number {
 /** The id of a session: the data of `task_id`, or `sid` of the result. */
 function readSession(text: string, endpoint: Endpoint): string {
   const { taskId, result } = readEvents(text);
-  const told = result === '' ? undefined : endpoint.readJson(result, 'POST create_session');
-  const id = isObject(told) && typeof told.sid === 'string' ? told.sid : taskId;
+  const reply = result === '' ? undefined : endpoint.readJson(result, 'POST create_session');
+  const id = isObject(reply) && typeof reply.sid === 'string' ? reply.sid : taskId;
   if (id !== undefined && /^[\x21-\x7e]{1,256}$/.test(id)) return id;
   throw new InvalidAnswer('create_session must give the id of a session');
 }

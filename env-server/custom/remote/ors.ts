@@ -24,7 +24,7 @@ const MAX_TEXT_LENGTH = 2_000_000;
 const MAX_ACTION_LENGTH = 100_000;
 const DEFAULT_SPLIT = 'train';
 
-/** What the service said of itself when it was registered. */
+/** The service's description of itself when it was registered. */
 export interface OrsFacts extends JsonObject {
   readonly tools: readonly ServiceTool[];
   /** Number of tasks by split. */

@@ -57,7 +57,7 @@ t.test('plays what the other server plays, seed for seed', async t => {
   await environment.dispose?.(state);
 });
 
-t.test('tells what the other server tells of the environment as configured', async t => {
+t.test('the description is that of the other server, for the environment as configured', async t => {
   const other = await otherServer(t);
   const symbols = { hole: '@' };
   const environment = await proxied(t, other.url, {

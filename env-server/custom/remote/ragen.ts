@@ -19,7 +19,7 @@ import type { OwnedNetwork } from './network.ts';
 import { reading } from './reading.ts';
 import { seedOf } from './webhook.ts';
 
-/** What the other server said of its environment when it was registered. */
+/** The other server's description of its environment when it was registered. */
 export interface RagenFacts extends JsonObject {
   readonly document: JsonObject;
 }
@@ -139,7 +139,7 @@ function specOf(envId: string, definition: RagenDefinition, about: Document): En
   };
 }
 
-/** What the other server refused; where it says that nothing was done, neither was anything here. */
+/** Problem for a request that the other server refused; retryable where that server says that nothing was done. */
 function rejected(endpoint: Endpoint, status: number, body: Json): Problem {
   const { detail, retryable, retry_after_s } = isObject(body) ? body : {};
   const what = `answered a step with ${status}${typeof detail === 'string' ? `: ${detail}` : ''}`;
@@ -164,9 +164,9 @@ interface Document {
 
 const DEFAULT_MAX_TEXT_LENGTH = 1_000_000;
 const ACTION_SPACE = 'action_space.gymnasium';
-const MOST_LEGEND_ENTRIES = 1000;
+const MAX_LEGEND_ENTRIES = 1000;
 /** Far beyond what any text has, and sums of them stay exact. */
-const MOST_NUMBER = 2 ** 40;
+const MAX_NUMBER = 2 ** 40;
 
 /** @throws InvalidAnswer */
 function readDocument(document: JsonObject): Document {
@@ -216,7 +216,7 @@ function actionSpaceOf(space: Json | undefined, names: readonly string[] | undef
   if (type === 'Discrete') {
     const n = readInteger(count, `${ACTION_SPACE}.n`, 1, MAX_ACTIONS);
     if (n === undefined) throw new InvalidAnswer('its action space has no n');
-    const start = readInteger(first, `${ACTION_SPACE}.start`, -MOST_NUMBER, MOST_NUMBER) ?? 0;
+    const start = readInteger(first, `${ACTION_SPACE}.start`, -MAX_NUMBER, MAX_NUMBER) ?? 0;
     return { type: 'Discrete', n, start, ...(names?.length === n && { names }) };
   }
   if (type === 'Text') return { type: 'Text', maxLength: longestTextOf(space, 'action_space') };
@@ -227,7 +227,7 @@ function actionSpaceOf(space: Json | undefined, names: readonly string[] | undef
 /** @throws InvalidAnswer */
 function longestTextOf(space: Json | undefined, name: string): number {
   const { max_length: length } = gymnasiumOf(space);
-  return readInteger(length, `${name}.gymnasium.max_length`, 1, MOST_NUMBER) ?? DEFAULT_MAX_TEXT_LENGTH;
+  return readInteger(length, `${name}.gymnasium.max_length`, 1, MAX_NUMBER) ?? DEFAULT_MAX_TEXT_LENGTH;
 }
 
 function gymnasiumOf(space: Json | undefined): JsonObject {
@@ -248,8 +248,8 @@ function readInteger(
 
 /** @throws InvalidAnswer */
 function readLegend(legend: Json): Description['legend'] {
-  if (!Array.isArray(legend) || legend.length > MOST_LEGEND_ENTRIES) {
-    throw new InvalidAnswer(`legend must be a list of at most ${MOST_LEGEND_ENTRIES} entries`);
+  if (!Array.isArray(legend) || legend.length > MAX_LEGEND_ENTRIES) {
+    throw new InvalidAnswer(`legend must be a list of at most ${MAX_LEGEND_ENTRIES} entries`);
   }
   return (legend as readonly Json[]).map((entry, i) => {
     if (!isObject(entry) || typeof entry.symbol !== 'string' || typeof entry.meaning !== 'string') {

@@ -45,7 +45,7 @@ t.test(
   },
 );
 
-t.test('a key that is lost, changed or broken is told with its file and what to do', async t => {
+t.test('the error for a lost, changed or broken key names its file and the remedy', async t => {
   const file = join(folderOf(t), 'headers.key');
   const sealed = sealedBy(new HeaderSecrets(settings(file)));
   const open = () => new HeaderSecrets(settings(file)).open(ENV_ID, 'authorization', sealed, 'a.test');

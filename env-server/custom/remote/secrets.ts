@@ -10,12 +10,12 @@ const CIPHER = 'aes-256-gcm';
 const KEY_BYTES = 32;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
-/** What the encrypted form begins with. */
+/** Prefix of the encrypted form. */
 const FORM = 'v1';
 const KEY_ID_LENGTH = 8;
 const OWNER_ONLY = 0o600;
 
-/** What stands for the value of a header where definitions are shown. */
+/** Replacement for the value of a header where definitions are shown. */
 export const NOT_SHOWN = '(not shown)';
 
 /** A header in a definition: its text, the name of a variable that holds it, or its encrypted text in the database. */
@@ -137,7 +137,7 @@ export class HeaderSecrets {
   }
 }
 
-/** Whether a definition holds headers that nobody but its service should see. */
+/** True if a definition holds headers that only its service should see. */
 export function hasLiteralHeaders({ headers }: JsonObject): boolean {
   return isObject(headers) && Object.values(headers).some(value => typeof value === 'string');
 }
@@ -182,7 +182,7 @@ function readKey(file: string): Buffer | undefined {
   return key;
 }
 
-/** Of several processes that make it at once one succeeds, and all use its key. */
+/** Reads the key, or makes one. If several processes make it at once, one succeeds and all use its key. */
 function readOrMakeKey(file: string): Buffer {
   const known = readKey(file);
   if (known) return known;

@@ -21,10 +21,10 @@ export interface ServiceTool extends JsonObject {
 /** A call of a tool. */
 export type ToolCall = { readonly name: string; readonly input: JsonObject };
 
-/** How calls of tools are written as actions. */
+/** Tool calls as actions. */
 export interface ToolActions {
   readonly space: Space;
-  /** How an action is written. */
+  /** Syntax of an action. */
   readonly format: string;
   /** The call of an action; undefined for one that is none. */
   read(action: Json): ToolCall | undefined;
@@ -68,7 +68,7 @@ export function toolActions(tools: readonly ServiceTool[]): ToolActions {
   };
 }
 
-/** What a player is told where the definition does not say it: the tools. */
+/** Instruction for players where the definition has none: a list of the tools. */
 export function instructionOf(tools: readonly ServiceTool[]): string {
   const lines = tools.map(({ name, description, input_schema: schema }) => {
     const properties = isObject(schema?.properties) ? Object.keys(schema.properties) : [];
@@ -77,7 +77,7 @@ export function instructionOf(tools: readonly ServiceTool[]): string {
   return `Do what the task asks by calling tools.\n${lines.join('\n')}`.slice(0, MAX_TOLD_LENGTH);
 }
 
-/** The tools by which players of this server may call them; one whose name is none is left to plain calls. */
+/** Tools through which players of this server call those of the service; invalid tool names need plain calls. */
 export function namedTools(tools: readonly ServiceTool[]): ActionTool[] {
   return tools.filter(({ name }) => TOOL_NAME.test(name)).map(actionTool);
 }

@@ -28,7 +28,7 @@ export interface TestService {
 
 type Closing = Pick<Test, 'teardown'>;
 
-/** An HTTP service on this machine that answers as told and remembers what it got. */
+/** An HTTP service on this machine that answers as given and records its requests. */
 export async function testService(
   t: Closing,
   answer: (request: Received) => Answer | Promise<Answer>,

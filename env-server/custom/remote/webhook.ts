@@ -98,7 +98,7 @@ export function seedOf(rng: Random): number {
   return rng.seed ?? rng.uint32();
 }
 
-/** What an action outside the action space comes to; the service does not hear of it. */
+/** Transition for an action outside the action space, which is not sent to the service. */
 export function refused<S extends { readonly success: boolean }>(state: S): Transition<S> {
   const info = { success: state.success, action_is_valid: false, action_is_effective: false };
   return { state, reward: 0, terminated: false, info };

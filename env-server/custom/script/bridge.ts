@@ -18,7 +18,7 @@ export const EXPORTS = `({
   validActions: typeof validActions === 'function' ? validActions : undefined,
 })`;
 
-/** What a script must and may declare. */
+/** Functions that a script must declare. */
 export const REQUIRED_FUNCTIONS = ['reset', 'step', 'observe'] as const;
 
 interface Script {
@@ -45,7 +45,7 @@ function bridge(random: typeof Random): unknown {
     'Date',
     'an episode must not depend on the clock',
   ) as unknown as DateConstructor;
-  // Clocks, and what tells when memory is collected or when the engine runs its queue.
+  // Clocks, and objects that show when memory is collected or when the engine runs its queue.
   for (const name of ['performance', 'queueMicrotask', 'WeakRef', 'FinalizationRegistry', 'Atomics']) {
     Reflect.deleteProperty(globalThis, name);
   }

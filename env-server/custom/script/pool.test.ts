@@ -80,7 +80,7 @@ t.test('many slow scripts of one owner leave the others their turns', async t =>
   t.ok(answered < 10, `five calls were answered before 10 of the other 150 were; ${answered} were`);
 });
 
-t.test('a call that cannot be told to stop is ended with its worker; the next one works', async t => {
+t.test('a call that ignores the request to stop ends with its worker; the next one works', async t => {
   const pool = new ScriptPool({ ...settings, timeMs: 200 });
   t.teardown(() => pool.close());
   const deaf = scriptIn(pool, 'test/Deaf-v0', withStep(DEAF));
@@ -122,7 +122,7 @@ t.test('a script that keeps reaching its limits is paused for a while', async t 
   t.equal(await codeOf(pool.call(script, harmless)), 'none');
 });
 
-t.test('a script whose calls end their worker again and again is paused for a while', async t => {
+t.test('a script with calls that repeatedly end their worker is paused for a while', async t => {
   let workers = 0;
   const onWorker = (worker: Worker) => {
     workers++;
@@ -156,7 +156,7 @@ t.test('a script that throws odd values leaves its worker to the others', async 
   t.equal(workers, 1);
 });
 
-t.test('faults of a script are told by its name', async t => {
+t.test('faults of a script name it', async t => {
   const pool = new ScriptPool(settings);
   t.teardown(() => pool.close());
   const script = scriptIn(pool, 'test/Faulty-v0', withStep('throw new Error("no luck");'));

@@ -22,9 +22,9 @@ const TRIP_AFTER = 5;
 const BYTES_PER_MB = 1024 * 1024;
 const MS_PER_S = 1000;
 const MICROSECONDS_PER_MS = 1000;
-/** Of a worker's own JavaScript; scripts live in the engine's memory and have limits of their own. */
+/** Heap of a worker's own JavaScript, in MiB; scripts live in the engine's memory and have separate limits. */
 const WORKER_HEAP_MB = 128;
-/** Where Node keeps compiled modules, if it does; workers know nothing else of the process. */
+/** Folder of Node's compile cache, if set: the only variable of the process that workers see. */
 const { NODE_COMPILE_CACHE } = process.env;
 const WORKER_ENVIRONMENT = NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE };
 
@@ -309,7 +309,7 @@ async function cpuMilliseconds(worker: Worker): Promise<number | undefined> {
   }
 }
 
-/** What ended a worker from within, where that was the script's doing. */
+/** Limit that the script exceeded when its worker ended from within; undefined for other errors. */
 function limitOf(error: Error): ScriptLimit | undefined {
   if ((error as NodeJS.ErrnoException).code === 'ERR_WORKER_OUT_OF_MEMORY') return 'memory';
   return error instanceof RangeError ? 'recursion' : undefined;

@@ -14,7 +14,7 @@ const LIMITS: ScriptLimits = {
 const PATIENT: ScriptLimits = { ...LIMITS, timeMs: 20_000, memoryBytes: 8 * 1024 * 1024 };
 const engine = await loadEngine(compileEngine());
 
-/** A sandbox whose `step` has this body, and what it answers. */
+/** Answer of a sandbox with this body of `step`. */
 function step(
   body: string,
   request: object = {},
@@ -95,10 +95,7 @@ t.test('a script that does not stop or grows is stopped at its limit', async t =
     'large memory': ['const all = []; for (;;) all.push(new Uint8Array(1e6));', 'memory'],
     'one large array': ['new Array(1e8).fill(0)', 'memory'],
     'an endless getter of info': ['return { state: {}, info: { get x() { for (;;) {} } } };', 'time'],
-    'a proxy whose keys never end': [
-      'return { state: new Proxy({}, { ownKeys() { for (;;) {} } }) };',
-      'time',
-    ],
+    'a proxy with endless keys': ['return { state: new Proxy({}, { ownKeys() { for (;;) {} } }) };', 'time'],
     'an endless iterator': ['const [a] = { [Symbol.iterator]() { for (;;) {} } };', 'time'],
     'a sort that never ends': ['[2, 1].sort(() => { for (;;) {} });', 'time'],
     'a replacement that never ends': ['"ab".replace(/b/, () => { for (;;) {} });', 'time'],
@@ -203,7 +200,7 @@ t.test('clock and unseeded randomness are refused with what to use instead', asy
   t.throws(() => step('return { state: Date.now() };'), ScriptFault);
 });
 
-t.test('mistakes are told with the line they are in', async t => {
+t.test('errors name their line', async t => {
   t.throws(() => new Sandbox(engine, 'function reset( {', LIMITS), /SyntaxError.*line 1/);
   t.throws(() => new Sandbox(engine, 'function reset() {}', LIMITS), /reset, step, observe; step is missing/);
   t.throws(

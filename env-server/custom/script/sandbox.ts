@@ -11,7 +11,7 @@ import { type ScriptLimit, type ScriptLimits, STACK_BYTES } from './protocol.ts'
 const SCRIPT_NAME = 'script.js';
 const MICROSECONDS_PER_MS = 1000;
 const MAX_MESSAGE_LENGTH = 500;
-/** Of a frame of the script in the engine's stack. */
+/** Frame of the script in the engine's stack. */
 const PLACE = /at (?:(\S+) \()?script\.js:(\d+):(\d+)/;
 /** A line that begins with a call, which the engine has the place of. */
 const CALL = /^(?!function\b|async\b)[\w$]+\(/;
@@ -129,7 +129,7 @@ export class Sandbox {
       .consume(handle => this.#context.typeof(handle) === 'function');
   }
 
-  /** What an error of the engine means. */
+  /** Error to throw for an error of the engine. */
   #reasonOf(handle: QuickJSHandle): Error {
     let error: unknown;
     try {

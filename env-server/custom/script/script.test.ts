@@ -183,7 +183,7 @@ t.test('listed words and actions are described, and the random player draws from
   t.same((await checkEnvironment(environment)).findings, []);
 });
 
-t.test('the random player chooses anew at each step of an episode without chance', async t => {
+t.test('the random player makes a new choice at each step of an episode without chance', async t => {
   const app = await testApp(t);
   const actions = Array.from({ length: 10 }, (_, index) => String(index));
   const definition = { ...guess, actions, max_episode_steps: 20 };

@@ -13,7 +13,7 @@ interface State extends AnsweredObservation {
   readonly success: boolean;
 }
 
-/** What loading the script told about it. */
+/** Facts about a script, known once it is loaded. */
 export interface ScriptFacts extends JsonObject {
   readonly valid_actions: boolean;
 }
@@ -90,7 +90,7 @@ interface Answer {
   readonly rng: RandomState;
 }
 
-/** What `observe` gives for it, or the script's own state. */
+/** Structured observation from `observe`, or else the script's own state. */
 function structured(state: State): Json {
   if (state.structured) return state.structured;
   const own = JSON.parse(state.script) as Json;

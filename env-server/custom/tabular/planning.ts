@@ -12,7 +12,7 @@ const NOTHING_TO_DO = -1;
 /** States looked at between two yields. */
 const SLICE = 1000;
 
-/** What to do to earn the most within the steps that are left. */
+/** Plan with the highest expected return in the remaining steps. */
 export interface TabularPlan {
   /** The best action; −1 where nothing can be done. */
   best(state: number, stepsToGo: number): number;

@@ -2,7 +2,7 @@ import type { Sliced } from '../../../shared/slices.ts';
 import { DefinitionFaults, escapePointer } from '../definitions/fault.ts';
 import { MAX_STATE_NAME_LENGTH, type TabularDefinition } from './definition.ts';
 
-/** How far a sum of probabilities may be from 1. */
+/** Largest accepted difference of a sum of probabilities from 1. */
 const SUM_TOLERANCE = 1e-6;
 const MAX_OUTCOMES = 400_000;
 const MAX_NAMED = 8;
@@ -36,7 +36,7 @@ export interface Tables {
   };
   readonly from: Int32Array;
   readonly to: Int32Array;
-  /** Running sums within a branch, the last exactly 1: a draw u in [0, 1) takes the first outcome whose sum exceeds it. */
+  /** Running sums within a branch, the last exactly 1: a draw u in [0, 1) takes the first outcome with a larger sum. */
   readonly upTo: Float64Array;
   readonly probability: Float64Array;
   readonly reward: Float64Array;
@@ -111,7 +111,7 @@ export function* compileTables(definition: TabularDefinition): Sliced<Tables> {
   return { actions: definition.actions, states, indexOf, start, ...tables, rewardRange: [least, most] };
 }
 
-/** How many branches and outcomes there are; refuses what is too large before room is made for it. */
+/** Number of branches and outcomes; refuses tables that are too large before memory is allocated for them. */
 function* measured(
   entries: readonly (readonly [string, TabularDefinition['states'][string]])[],
   faults: DefinitionFaults,

@@ -101,7 +101,7 @@ t.test('an action that is not listed in a state changes nothing', async t => {
   t.same(rng.state, before);
 });
 
-t.test('actions go by id and by name in any case', async t => {
+t.test('actions are accepted by id and by name in any case', async t => {
   const { environment, state, rng } = play(crossing);
   t.equal((await environment.step(state, 1, rng)).reward, 0.5);
   t.equal((await environment.step(state, ' ferry ', rng)).reward, 0.5);
@@ -273,7 +273,7 @@ t.test('a process without an end and states out of reach are warned of, not refu
   t.match(warning, /^49 of 51 states .* and 41 more$/);
 });
 
-t.test('a thousand faults in large tables are told briefly and at once', async t => {
+t.test('a thousand faults in large tables are reported briefly and together', async t => {
   const names = Array.from({ length: 20_000 }, (_, i) => `state ${i}`);
   const broken = Array.from({ length: 1000 }, () => ({ to: 'x'.repeat(5000), probability: 0.001 }));
   const states = Object.fromEntries(

@@ -173,7 +173,7 @@ function drawn(upTo: Float64Array, first: number, end: number, rng: Random): num
   return index;
 }
 
-/** Where an action most likely leads. */
+/** Most likely outcome of an action. */
 function likeliest({ from, to, probability }: Tables, branch: number): number {
   let best = from[branch];
   for (let i = best + 1; i < from[branch + 1]; i++) if (probability[i] > probability[best]) best = i;
