@@ -41,11 +41,11 @@ export function stagesOf(image: ImageName): Instruction[][] {
 /** The instructions of the image itself: those of its last stage. */
 export const lastStage = (image: ImageName): Instruction[] => stagesOf(image).at(-1)!;
 
-/** What instructions of a name say, in their order. */
+/** Texts of the instructions with a name, in their order. */
 export const said = (stage: readonly Instruction[], name: string): string[] =>
   stage.filter(instruction => instruction.name === name).map(({ text }) => text);
 
-/** What is copied from the repository, not from another stage: sources and the place they go to. */
+/** Copies from the repository, not from another stage: sources and target. */
 export function copies(
   stage: readonly Instruction[],
 ): { readonly sources: string[]; readonly target: string }[] {
@@ -77,7 +77,7 @@ function rules(): Rule[] {
     );
 }
 
-/** Whether a path of the repository is out of reach for images. The last rule that fits it or a folder above decides. */
+/** True if .dockerignore excludes a path of the repository. The last rule that fits it or a folder above decides. */
 export function isIgnored(path: string): boolean {
   const above = path.split('/').map((_, i, parts) => parts.slice(0, i + 1).join('/'));
   let ignored = false;
@@ -87,7 +87,7 @@ export function isIgnored(path: string): boolean {
   return ignored;
 }
 
-/** Stars of Docker take files whose names begin with a dot, those of Node.js do not. */
+/** Docker's stars match file names that begin with a dot; those of Node.js do not. */
 const plain = (path: string): string => path.replaceAll(/(^|\/)\./g, '$1_');
 
 /** Makes a folder that holds what the image's `/app` would, with the packages of this machine. */

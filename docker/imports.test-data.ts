@@ -4,7 +4,7 @@ import ts from 'typescript';
 import { LIBRARIES } from '../shared/assets.ts';
 import { ROOT } from './images.test-data.ts';
 
-/** What a file loads when it runs: imports of types are none. */
+/** Modules that a file loads when it runs, without imports of types. */
 function importsOf(file: string): string[] {
   const source = ts.createSourceFile(file, readFileSync(`${ROOT}${file}`, 'utf8'), ts.ScriptTarget.Latest);
   const found: string[] = [];

@@ -11,7 +11,7 @@ import type { Body } from '../test/app.test-data.ts';
 import { exists, lastStage, ROOT, said, variablesOf } from './images.test-data.ts';
 import { Compose, KINDS } from './manifest-schema.test-data.ts';
 
-/** What the server takes to close after its last operation; see env-server/main.ts. */
+/** Seconds that the server takes to close after its last operation; see env-server/main.ts. */
 const CLOSE_S = 10;
 /** Variables of the trainer and of the files here, and the server's file; its others are made from its settings. */
 const OTHER_VARIABLES = ['RAGEN_CONFIG', 'RAGEN_TOKEN', 'RAGEN_RUN', 'RAGEN_TOKEN_SHA256', 'RAGEN_RECIPE'];

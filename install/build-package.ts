@@ -9,7 +9,7 @@ import { pathToFileURL } from 'node:url';
 
 const ROOT = join(import.meta.dirname, '..');
 const DIST = join(ROOT, 'dist');
-/** Folders whose files programs read where they lie. */
+/** Folders of files that programs read in place. */
 const FOLDERS = ['configs', 'env-server', 'shared', 'trainer'];
 /** The server strips types off the sources of its pages, and does so here, too. */
 const PAGES = /^(env-server\/web\/page|shared\/dashboard\/page|shared\/web)\/.*(?<!\.test(-data)?)\.ts$/;

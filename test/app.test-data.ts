@@ -86,7 +86,7 @@ export async function testApp(t: Pick<Test, 'teardown'>, settings: Partial<Setti
   };
 }
 
-/** Whether a reply is the problem it should be: a whole document under the right type and status. */
+/** Asserts that a reply is a problem of this code: a whole document with the right type and status. */
 export function isProblem(t: Pick<Test, 'match'>, reply: Reply, code: ProblemDocument['code']): void {
   t.match(String(reply.headers['content-type']), /^application\/problem\+json/);
   t.match(reply.body, {

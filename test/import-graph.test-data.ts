@@ -4,7 +4,7 @@ import { posix } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 
-/** What each file of the repository imports of it, types included; paths from the repository's root. */
+/** Imports of each file within the repository, types included; paths from the repository's root. */
 export type ImportGraph = ReadonlyMap<string, readonly string[]>;
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url));

@@ -58,7 +58,7 @@ function installed(folder: string): string {
 }
 
 const PAGE = 'docs/how-to/use-as-a-package.md';
-/** What makes a page's project, in its order: files by name, and commands. */
+/** Blocks that make a page's project, in order: named files, and commands. */
 const PAGE_BLOCK = /^(?:`([\w.]+)`:\n\n)?```(ts|sh)\n([\s\S]*?)^```$/gm;
 /** Lines of the page that build and install the package, which the test has done. */
 const INSTALLING = /^(npm pack .*|ONNXRUNTIME_NODE_INSTALL=skip npm install .*\.tgz)$/gm;

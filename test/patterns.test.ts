@@ -11,7 +11,7 @@ interface Pattern {
   readonly place: string;
 }
 
-/** What stands for a part of a pattern that is known only at run time: a name or a number. */
+/** Sample for a part of a pattern that is known only at run time: a name or a number. */
 const UNKNOWN = '1';
 
 /**
@@ -90,7 +90,7 @@ t.test('no regular expression of the product takes more than linear time', async
 });
 
 t.test('ambiguous patterns are found in every form', async t => {
-  /** `«name»` stands for what is filled into a template. */
+  /** `«name»` marks a value that is filled into a template. */
   const judged = (text: string) =>
     superlinear(patternsOf('a.ts', text.replaceAll(/«(\w+)»/g, '$${$1}'))).length;
   t.equal(judged('const a = /^\\d*\\.?\\d+$/;'), 1, 'two loops over the same characters');
@@ -98,5 +98,5 @@ t.test('ambiguous patterns are found in every form', async t => {
   t.equal(judged('const S = "\\s*"; new RegExp(`^a«S»,?«S»$`);'), 1, 'constants are filled in');
   t.equal(judged('const S = String.raw`(a+)+`; RegExp(String.raw`^«S»$`);'), 1, 'raw constants');
   t.equal(judged('Type.String({ pattern: "^(a+)*$" });'), 1, 'a schema');
-  t.equal(judged('new RegExp(`^«name»\\d+$`);'), 0, 'what is known at run time stands for a name');
+  t.equal(judged('new RegExp(`^«name»\\d+$`);'), 0, 'a value that is known at run time counts as a name');
 });

@@ -50,7 +50,7 @@ export async function output(child: ChildProcess): Promise<{ code: number; text:
 export interface ServerProcess {
   readonly origin: string;
   readonly child: ChildProcess;
-  /** What it said until it listened. */
+  /** Lines it printed until it listened. */
   readonly lines: readonly string[];
   ask(
     method: string,

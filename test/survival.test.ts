@@ -11,7 +11,7 @@ import type { Body } from './app.test-data.ts';
 import { startServer } from './process.test-data.ts';
 import { until } from './until.test-data.ts';
 
-/** Sessions outlive the server's process, whether it is told to end or killed. */
+/** Sessions outlive the server's process, after a request to end and after a kill. */
 
 t.setTimeout(900_000);
 
@@ -27,7 +27,7 @@ const remote = (url: string, snapshot: boolean): JsonObject => ({
   capabilities: { snapshot, seed: false },
 });
 
-/** A counting service whose steps wait to be let through once it is told to hold them. */
+/** A counting service that can hold its steps back until they are released. */
 async function slowService(t: Test) {
   const held: (() => void)[] = [];
   const hold = { on: false };
@@ -143,7 +143,7 @@ t.test(
 );
 
 t.test(
-  'kill -9 without a journal: sessions stand at their last checkpoint, and their clients are told',
+  'kill -9 without a journal: sessions resume at their last checkpoint, and clients get session_rolled_back',
   async t => {
     const data = t.testdir();
     const flags = ['--data', data, '--durability', 'checkpoint', '--checkpoint-seconds', '0.05'];
@@ -169,8 +169,8 @@ t.test(
     database.exec('ROLLBACK');
 
     const again = await startServer(t, flags);
-    const told = await act(again, 'Up');
-    t.match(told, { status: 409, body: { code: 'session_rolled_back' } });
+    const refused = await act(again, 'Up');
+    t.match(refused, { status: 409, body: { code: 'session_rolled_back' } });
     const { body: found } = await again.ask('GET', route);
     t.equal(found.step, 1);
     const replayed = [await act(again, 'Down'), await act(again, 'Left')].map(({ body }) => body);

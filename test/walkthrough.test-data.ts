@@ -17,7 +17,7 @@ const SERVICE = /^(python3|npx node) (docs\/examples\/\S+) --port (\d+)$/;
 const ASSIGNED = /^([A-Z][A-Z0-9_]*)=/gm;
 /** Port of the server in the pages. */
 const PAGE_PORT = '8080';
-/** Stands in a shown reply for anything, or for any part of a text. */
+/** Placeholder in a shown reply for any value, or for any part of a text. */
 const ANYTHING = '…';
 
 interface Block {
@@ -66,7 +66,7 @@ export function startServer(t: Pick<Test, 'teardown'>, flags: readonly string[])
   return startProgram(t, process.execPath, ['env-server/main.ts', ...flags]);
 }
 
-/** Whether a reply has what the page shows; lists must be as long, objects may have more. */
+/** True if a reply has everything that the page shows; lists must be as long, objects may have more. */
 function shows(found: unknown, wanted: unknown): boolean {
   if (typeof wanted === 'string') {
     if (wanted === ANYTHING) return found !== undefined;
@@ -82,7 +82,7 @@ function shows(found: unknown, wanted: unknown): boolean {
   );
 }
 
-/** What pages are held to. */
+/** Rules that pages must keep. */
 export interface WalkRules {
   /** Every block with curl is followed by its reply in JSON. */
   readonly everyReplyShown?: boolean;
@@ -93,7 +93,7 @@ export interface WalkRules {
 }
 
 /**
- * Runs a page. `npm run env-server` is started on a free port that stands for 8080, the examples of `docs/examples`
+ * Runs a page. `npm run env-server` is started on a free port in place of 8080, the examples of `docs/examples`
  * likewise; a block with curl runs in bash, in a separate folder, with the variables of the blocks before it. Where the
  * block after it is JSON, that is what it must print; where not, every curl must be answered with a success.
  * @param path of the page, below the root of the repository
@@ -142,10 +142,10 @@ export async function walkThrough(t: Test, path: string, rules: WalkRules = {}):
   return curls;
 }
 
-/** What the blocks of a page leave to those after them: ports and variables. */
+/** State that a page's blocks share: ports and variables. */
 class Walk {
   readonly folder: string;
-  /** Ports of the page whose program cannot be started on this machine. */
+  /** Ports of the page's programs that cannot be started on this machine. */
   readonly absent = new Set<string>();
   readonly #ports = new Map<string, string>();
 
@@ -154,14 +154,14 @@ class Walk {
     this.folder = folder;
   }
 
-  /** The port that stands for one of the page. */
+  /** The port in place of one of the page. */
   async portFor(port: string): Promise<string> {
     const own = this.#ports.get(port) ?? String(await freePort());
     this.#ports.set(port, own);
     return own;
   }
 
-  /** Lets a port stand for one of the page. */
+  /** Uses a port in place of one of the page. */
   setPort(port: string, own: string): void {
     this.#ports.set(port, own);
   }

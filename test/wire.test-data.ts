@@ -64,7 +64,7 @@ export async function dial(
   };
 }
 
-/** What a server answers to bytes that no client library would send. */
+/** A server's reply to bytes that no client library would send. */
 export interface RawReply {
   readonly status: number;
   /** Status line and headers. */

@@ -25,7 +25,7 @@ export function folderCoverage(
   return shares;
 }
 
-/** What to print, the floor that rises where a folder is above it, and whether one is below. */
+/** Lines to print, the floor raised for folders above it, and whether a folder is below it. */
 export function compareWithFloor(
   measured: Floor,
   floor: Floor,

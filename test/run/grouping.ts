@@ -22,7 +22,7 @@ const PROCESS_WIDE: readonly RegExp[] = [
   /^t\.(before|beforeEach|afterEach)\(/m,
 ];
 
-/** Whether a test file, given its source, may run in one process with others. */
+/** True if a test file, given its source, may run in one process with others. */
 export function canShareProcess(source: string): boolean {
   return !PROCESS_WIDE.some(pattern => pattern.test(source));
 }

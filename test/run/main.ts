@@ -27,7 +27,7 @@ const TAP = join(import.meta.dirname, '../../node_modules/tap/dist/esm/run.mjs')
  * groups keep all cores busy until the end.
  */
 const LIMITS = { files: 40, seconds: 120 };
-/** What a file takes that is not in `seconds.json`, which leaves out those below `LEAST_SECONDS`. */
+/** Assumed seconds of a file that is not in `seconds.json`, which omits files below `LEAST_SECONDS`. */
 const USUAL_SECONDS = 1;
 const LEAST_SECONDS = 4;
 const MAX_REPLAY_BYTES = 256 * 1024 * 1024;

@@ -1,4 +1,4 @@
-/** What became of one test file in the process of its group. */
+/** Outcome of one test file in the process of its group. */
 export interface FileOutcome {
   readonly file: string;
   readonly failed: boolean;

@@ -33,7 +33,7 @@ t.test('fails first', async t => {
 function runTests(t: Test, folders: { readonly [name: string]: { readonly [file: string]: string } }) {
   const cwd = t.testdir({ 'package.json': '{ "type": "module" }', '.taprc': TAPRC, ...folders });
   const main = join(import.meta.dirname, 'main.ts');
-  // What this test's own tap tells its children is not for another tap.
+  // The variables that this test's own tap sets for its children would confuse another tap.
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^_?TAP/.test(name)));
   const { status, stdout } = spawnSync(process.execPath, [main, '--retry'], {
     cwd,
@@ -79,7 +79,7 @@ t.test('a group that fails twice fails the run', async t => {
   ]);
 });
 
-t.test('results tell which files of a group failed, and how long each took', async t => {
+t.test('results name the failed files of a group, and the time of each file', async t => {
   const tap = `TAP version 14
     not ok 1 - an assertion
 not ok 1 - a test # time=1500.5ms

@@ -4,7 +4,7 @@ import t from 'tap';
 /** Longest that one file may take: what `.taprc` gives to a process. A file that needs less or more says so itself. */
 const FILE_MS = 900_000;
 
-/** What tests may change of the process, and have to put back. */
+/** State of the process that tests may change and must restore. */
 const ofProcess = () => ({ cwd: process.cwd(), env: { ...process.env } });
 
 /**
