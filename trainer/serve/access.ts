@@ -5,15 +5,15 @@ import { ApiError } from './openai/errors.ts';
 export interface AccessSettings {
   /** Address that the server listens on. */
   readonly host: string;
-  /** What clients send as bearer token; undefined: none is needed, which only a loopback address allows. */
+  /** Bearer token that clients send; undefined: none is needed, which only a loopback address allows. */
   readonly token?: string;
-  /** What administrators send; undefined: nobody can load or unload adapters. */
+  /** Bearer token that administrators send; undefined: nobody can load or unload adapters. */
   readonly adminToken?: string;
 }
 
 const digest = (text: string): Buffer => hash('sha256', text, 'buffer');
 
-/** Who may do what. */
+/** Checks of the bearer tokens of clients and administrators. */
 export class Access {
   readonly #token: Buffer | null;
   readonly #adminToken: Buffer | null;
@@ -33,8 +33,8 @@ export class Access {
 
   /**
    * Lets a client in.
-   * @param host header of the request. Without tokens only names of this machine are let in: else a web page whose name was
-   *   made to point here could use the server.
+   * @param host header of the request. Without tokens only names of this machine are let in: otherwise a web page could use
+   *   the server through a name that was made to point here.
    * @throws ApiError 401 or 403
    */
   client(authorization: string | undefined, host: string | undefined): void {

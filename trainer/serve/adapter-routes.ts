@@ -11,7 +11,7 @@ const parseUnload = bodyParser(UnloadAdapterSchema);
 
 /**
  * `GET /v1/models`, and vLLM's routes that load and unload adapters, which want the admin token.
- * @param onUnload told of each name that is gone
+ * @param onUnload called with each name that is gone
  */
 export function adapterRoutes(
   app: FastifyInstance,

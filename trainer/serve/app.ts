@@ -54,11 +54,11 @@ export function createServeApp({ models, maxStreams, logLevel, ...who }: ServeAp
     reply.raw.once('close', giveBack);
   });
   app.setErrorHandler((error, request, reply) => {
-    const told = apiErrorOf(error);
-    if (told.status >= 500) request.log.error(error);
-    if (told.retryAfterS !== undefined) reply.header('retry-after', told.retryAfterS);
-    if (told.status === 401) reply.header('www-authenticate', 'Bearer');
-    return reply.status(told.status).send(told.body);
+    const problem = apiErrorOf(error);
+    if (problem.status >= 500) request.log.error(error);
+    if (problem.retryAfterS !== undefined) reply.header('retry-after', problem.retryAfterS);
+    if (problem.status === 401) reply.header('www-authenticate', 'Bearer');
+    return reply.status(problem.status).send(problem.body);
   });
   app.setNotFoundHandler(request => {
     const { method, url } = request;

@@ -9,7 +9,7 @@ import { apiErrorOf, type CompletionHost } from './openai/routes.ts';
 import { SAMPLING_FIELDS, TOKEN_GRAMMAR, TokenIds } from './openai/schemas.ts';
 
 /** Most prompts of one request. */
-export const MOST_BATCHED = 64;
+export const MAX_BATCHED = 64;
 
 export const BatchSchema = Type.Object(
   {
@@ -20,7 +20,7 @@ export const BatchSchema = Type.Object(
         { ...SAMPLING_FIELDS, prompt: TokenIds, max_tokens: Type.Integer({ minimum: 1 }) },
         { additionalProperties: false },
       ),
-      { minItems: 1, maxItems: MOST_BATCHED },
+      { minItems: 1, maxItems: MAX_BATCHED },
     ),
   },
   { additionalProperties: false },
@@ -30,8 +30,8 @@ type BatchRequest = Static<typeof BatchSchema>;
 const parseBatch = bodyParser(BatchSchema);
 
 /**
- * `POST /v1/completions/batch`: prompts in token ids, each with its own settings and seed, for trainers whose responses are so
- * short that a request each would cost more than the tokens. Replies with a line of JSON for each prompt as soon as its
+ * `POST /v1/completions/batch`: prompts in token ids, each with separate settings and seed, for trainers with responses so short
+ * that a request each would cost more than the tokens. Replies with a line of JSON for each prompt as soon as its
  * response is done: `{index, token_ids, logprobs, finish_reason}`, or `{index, error}`. Only the stop tokens of a request end
  * its response.
  */
@@ -113,9 +113,9 @@ class LineWriter {
         finish_reason: finishReason === 'stop' ? 'stop' : 'length',
       });
     } catch (error) {
-      const told = apiErrorOf(error);
-      if (told.status >= 500 && !this.#gone.signal.aborted) this.#log.error(error);
-      this.#write({ index, error: { ...told.body.error, status: told.status } });
+      const refusal = apiErrorOf(error);
+      if (refusal.status >= 500 && !this.#gone.signal.aborted) this.#log.error(error);
+      this.#write({ index, error: { ...refusal.body.error, status: refusal.status } });
     } finally {
       leave();
       const ended = failed ? 'failed' : 'finished';

@@ -3,7 +3,7 @@ import { ApiError } from './openai/errors.ts';
 /** When a client that was refused may try again, in seconds. */
 const RETRY_AFTER_S = 1;
 
-/** How much a server has open at once: responses, and bytes of requests' bodies. */
+/** Limits of what a server has open at once: responses, and bytes of request bodies. */
 export class Capacity {
   readonly maxStreams: number;
   readonly #maxBodyBytes: number;

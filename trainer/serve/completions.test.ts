@@ -5,7 +5,7 @@ import { GOLDEN, goldenFolder, startServer } from './serve.test-data.ts';
 const PROMPT = [5, 9, 17, 23, 4, 31, 8, 12, 40, 3, 7, 19, 22, 2, 11, 30, 6, 14];
 const TOKENS = 64;
 
-/** What a policy in this process samples. */
+/** Tokens that a policy in this process samples. */
 async function sampledHere(folder: string, temperature: number, seed: number) {
   const policy = await LocalPolicy.create({
     model: folder,
@@ -260,7 +260,7 @@ t.test('a server', async t => {
     t.equal(tokenizer.decode(body.tokens), `${tokenizer.decode(prompt.body.tokens)}<think>`);
   });
 
-  await t.test('goes on from the cache of an earlier turn with the same tokens', async t => {
+  await t.test('continues from the cache of an earlier turn with the same tokens', async t => {
     const asked = { model: 'base', temperature: 0, max_tokens: 8, ignore_eos: true, return_token_ids: true };
     const first = await request('POST', '/v1/completions', { ...asked, prompt: [3, 4, 5] });
     const prompt = [3, 4, 5, ...first.body.choices[0].token_ids, 9, 9];
@@ -293,7 +293,7 @@ t.test('a server', async t => {
     t.equal((await client.models.retrieve('base')).object, 'model');
   });
 
-  await t.test('tells health, version and metrics', async t => {
+  await t.test('reports health, version and metrics', async t => {
     t.equal((await request('GET', '/health')).body.status, 'ok');
     t.type((await request('GET', '/version')).body.version, 'string');
     t.match(

@@ -9,18 +9,18 @@ import { openRunFolder } from '../training/run-folder/run-folder.ts';
 
 const POLICY_FOLDER = 'policy';
 
-/** What is to be served. */
+/** A model or adapter to serve. */
 export interface FoundModel {
   /** Folder of a model or an adapter. */
   readonly folder: string;
-  /** Name for requests unless told otherwise. */
+  /** Name for requests unless `serve` sets another. */
   readonly name: string;
   /** Settings of the run it is from; undefined for a folder from elsewhere. */
   readonly settings?: RunSettings;
 }
 
 /**
- * The model that a path stands for: a run's newest checkpoint, a checkpoint, or a model's or adapter's folder.
+ * The model that a path names: a run's newest checkpoint, a checkpoint, or a model's or adapter's folder.
  * @throws Error saying what was looked for
  */
 export async function findServedModel(path: string): Promise<FoundModel> {

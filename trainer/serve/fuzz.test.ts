@@ -48,7 +48,7 @@ const VALUES: readonly unknown[] = [
   [{ role: 'tool', content: 'x' }],
   [{ type: 'function', function: { name: 'f', parameters: { a: [] } } }],
 ];
-/** A good request of each route, and the schema whose keys are changed. */
+/** A good request of each route, and the schema with the keys that are changed. */
 const ROUTES = [
   {
     path: '/v1/chat/completions',

@@ -35,7 +35,7 @@ function makePipe(path: string): void {
   execFileSync('mkfifo', [path]);
 }
 
-/** Makes a sharded model whose index names a shard. */
+/** Makes a sharded model with an index that names a shard. */
 function nameShard(folder: string, shard: string): void {
   const weights = join(folder, 'model.safetensors');
   const length = Number(readFileSync(weights).readBigUInt64LE());
@@ -47,7 +47,7 @@ function nameShard(folder: string, shard: string): void {
   renameSync(weights, join(folder, '..', 'x.safetensors'));
 }
 
-/** What is wrong with a folder, and how its refusal reads. */
+/** Faults of a folder, each with the text of its refusal. */
 const ATTACKS: Readonly<Record<string, readonly [attack: (folder: string) => void, refusal: RegExp]>> = {
   'a token with the id 2^31': [
     folder =>

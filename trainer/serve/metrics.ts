@@ -5,7 +5,7 @@ import type { CompletionEnd } from './openai/routes.ts';
 
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
-/** What `GET /metrics` tells, for Prometheus. */
+/** Metrics of `GET /metrics`, for Prometheus. */
 export class ServeMetrics {
   readonly registry = new Registry();
   readonly #requests: Counter<'route' | 'model' | 'outcome'>;

@@ -21,7 +21,7 @@ import { PromptEncoder } from './openai/text/prompt-encoder.ts';
 import { ServedModel } from './served-model.ts';
 
 /** Policies of unloaded adapters that are kept to take the next ones: opening one starts threads. */
-const MOST_SPARE = 2;
+const MAX_SPARE = 2;
 
 export interface ModelsOptions {
   /** Folder of a model, or of an adapter. */
@@ -29,7 +29,7 @@ export interface ModelsOptions {
   readonly name: string;
   /** Folder of the base where that is an adapter. */
   readonly base?: string;
-  /** How policies are computed. */
+  /** Settings that policies are computed with. */
   readonly policy: Pick<
     LocalPolicyOptions,
     'workers' | 'threads' | 'runtime' | 'precision' | 'maxSequenceLength' | 'maxOpenSequences'
@@ -173,7 +173,7 @@ export class Models {
     this.#models.delete(name);
     void model.retire().then(policy =>
       this.#inTurn(async () => {
-        if (this.#spare.length < MOST_SPARE) this.#spare.push(policy);
+        if (this.#spare.length < MAX_SPARE) this.#spare.push(policy);
         else await policy.close();
       }),
     );

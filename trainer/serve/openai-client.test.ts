@@ -84,11 +84,11 @@ t.test('the Python package openai', { skip: lacksPython('openai') }, async t => 
       const expected = replies[i].choices.map((_, choice) =>
         sampled(weights, Random.fromSeed(SEED + choice)),
       );
-      const told = JSON.stringify(request.extra) + JSON.stringify(request.body.logit_bias ?? '');
-      t.same(counts(replies[i].choices.map(({ token_ids }) => token_ids[0])), counts(expected), told);
+      const asked = JSON.stringify(request.extra) + JSON.stringify(request.body.logit_bias ?? '');
+      t.same(counts(replies[i].choices.map(({ token_ids }) => token_ids[0])), counts(expected), asked);
       const total = weights.reduce((sum, one) => sum + one, 0);
       replies[i].choices.forEach(({ logprobs, token_ids: [id] }) => {
-        near(t, logprobs.token_logprobs[0], Math.log(weights[id] / total), told);
+        near(t, logprobs.token_logprobs[0], Math.log(weights[id] / total), asked);
       });
     });
   });
@@ -181,7 +181,7 @@ function cut(weights: Float64Array, most: number): Float64Array {
   return weights.map(one => (one < least ? 0 : one));
 }
 
-/** As the sampler draws: the first token whose weights add up to more than the number. */
+/** The sampler's choice: the first token at which the sum of weights exceeds the number. */
 function sampled(weights: Float64Array, rng: Random): number {
   let rest = rng.float() * weights.reduce((sum, one) => sum + one, 0);
   return weights.findIndex(weight => {
@@ -196,6 +196,6 @@ function counts(values: readonly (number | string)[]): Record<string, number> {
   return found;
 }
 
-function near(t: Test, value: number, wanted: number, told: string): void {
-  if (!(Math.abs(value - wanted) < 1e-4)) t.fail(`${told}: ${value}, expected ${wanted}`);
+function near(t: Test, value: number, wanted: number, label: string): void {
+  if (!(Math.abs(value - wanted) < 1e-4)) t.fail(`${label}: ${value}, expected ${wanted}`);
 }

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { PrefixCache } from './prefix-cache.ts';
 
-t.test('a prompt goes on from the longest sequence that it begins with', async t => {
+t.test('a prompt continues the longest sequence that it begins with', async t => {
   const cache = new PrefixCache(4, () => {});
   cache.keep(1, Int32Array.from([3, 4]));
   cache.keep(2, Int32Array.from([3, 4, 5]));

@@ -1,6 +1,6 @@
 /**
- * Sequences that have ended and whose cache may still be there. A prompt that begins with all tokens of one goes on with
- * it, so that a conversation's next turn costs only its own tokens. (Where prompts only begin alike, the engine shares
+ * Sequences that have ended, with a cache that may still be there. A prompt that begins with all tokens of one continues
+ * it, so that a conversation's next turn costs only its new tokens. (Where prompts only begin alike, the engine shares
  * blocks by itself.)
  */
 export class PrefixCache {
@@ -12,7 +12,7 @@ export class PrefixCache {
 
   /**
    * @param most sequences kept
-   * @param release told of each sequence that is kept no longer
+   * @param release called with each sequence that is kept no longer
    */
   constructor(most: number, release: (sequenceId: number) => void) {
     this.#most = most;
@@ -23,7 +23,7 @@ export class PrefixCache {
     return this.#entries.size;
   }
 
-  /** Takes the longest sequence that the prompt goes on from; undefined where there is none. */
+  /** Takes the longest sequence that the prompt continues; undefined where there is none. */
   take(prompt: readonly number[]): { readonly sequenceId: number; readonly length: number } | undefined {
     const lengths = [...this.#byLength.keys()].filter(length => length < prompt.length);
     for (const length of lengths.sort((a, b) => b - a)) {
@@ -63,7 +63,7 @@ export class PrefixCache {
   }
 }
 
-/** Whether a prompt begins with these tokens. */
+/** True if a prompt begins with these tokens. */
 function begins(prompt: readonly number[], tokens: Int32Array): boolean {
   // The end differs more often than the beginning.
   for (let i = tokens.length - 1; i >= 0; i--) if (prompt[i] !== tokens[i]) return false;

@@ -113,10 +113,10 @@ t.test('a text that cannot fit the context is refused before it is tokenized', a
     ['/tokenize', { prompt: text }, 'prompt'],
     ['/tokenize', { messages: [{ role: 'user', content: text }] }, 'messages'],
   ] as const) {
-    const { status, body: told } = await request('POST', path, body);
+    const { status, body: reply } = await request('POST', path, body);
     t.equal(status, 400, path);
-    t.equal(told.error.code, 'context_length_exceeded', path);
-    t.equal(told.error.param, param, path);
+    t.equal(reply.error.code, 'context_length_exceeded', path);
+    t.equal(reply.error.param, param, path);
   }
   t.equal(tokenized, 1);
 });
@@ -173,9 +173,9 @@ t.test('more text of bad words than is tokenized next to sampling is refused', a
   for (const path of ['/v1/completions', '/v1/chat/completions']) {
     const messages = [{ role: 'user', content: 'a' }];
     const body = path.includes('chat') ? { messages, bad_words } : { prompt: 'a', bad_words };
-    const { status, body: told } = await request('POST', path, body);
+    const { status, body: reply } = await request('POST', path, body);
     t.equal(status, 400);
-    t.match(told.error, { param: 'bad_words', message: /5000 characters together; 4096 are the most/ });
+    t.match(reply.error, { param: 'bad_words', message: /5000 characters together; 4096 are the most/ });
   }
 });
 

@@ -5,7 +5,7 @@ import type { LocalPolicyOptions } from '../policy/local-policy.ts';
 import { createServeApp, type ServeAppOptions } from './app.ts';
 import { Models } from './models.ts';
 
-/** What the tests of the policy server share: a server of a golden model, and OpenAI's client for it. */
+/** Models of the policy server's tests. */
 export const GOLDEN = ['llama-tiny', 'qwen2-tiny', 'qwen3-tiny'] as const;
 export const goldenFolder = (name: string) =>
   fileURLToPath(new URL(`../../test/golden/models/${name}`, import.meta.url));

@@ -13,7 +13,7 @@ import { DetokenizeRequestSchema, TokenizeRequestSchema } from './openai/schemas
 const parseTokenize = bodyParser(TokenizeRequestSchema);
 const parseDetokenize = bodyParser(DetokenizeRequestSchema);
 /** To decode a million ids takes a second. */
-const MOST_DETOKENIZED = 2 ** 17;
+const MAX_DETOKENIZED = 2 ** 17;
 
 /** `POST /tokenize` and `/detokenize`, as vLLM has them. */
 export function tokenizerRoutes(app: FastifyInstance, models: Models, capacity: Capacity): void {
@@ -41,8 +41,8 @@ export function tokenizerRoutes(app: FastifyInstance, models: Models, capacity: 
   app.post('/detokenize', async (request, reply) => {
     const { model, tokens } = parseDetokenize(request.body);
     const { tokenizer, encoder } = models.named(model ?? undefined);
-    if (tokens.length > MOST_DETOKENIZED) {
-      throw badRequest(`${tokens.length} tokens are more than ${MOST_DETOKENIZED}: ask for parts`, 'tokens');
+    if (tokens.length > MAX_DETOKENIZED) {
+      throw badRequest(`${tokens.length} tokens are more than ${MAX_DETOKENIZED}: ask for parts`, 'tokens');
     }
     const unknown = tokens.find(id => id >= tokenizer.vocabularySize);
     if (unknown !== undefined) {

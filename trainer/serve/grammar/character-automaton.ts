@@ -2,7 +2,7 @@
 export type Range = readonly [from: number, to: number];
 
 /** States of an automaton that a pattern may need. */
-const MOST_STATES = 50_000;
+const MAX_STATES = 50_000;
 const LAST_CHARACTER = 0xffff;
 
 interface Edge {
@@ -20,7 +20,7 @@ export class CharacterAutomaton {
 
   /** @throws RangeError when the pattern has too many states */
   state(): number {
-    if (this.#edges.length >= MOST_STATES) throw new RangeError('it takes too many states');
+    if (this.#edges.length >= MAX_STATES) throw new RangeError('it takes too many states');
     this.#edges.push([]);
     this.#empty.push([]);
     return this.#edges.length - 1;
@@ -75,7 +75,7 @@ export class CharacterAutomaton {
     return end;
   }
 
-  /** The states that a set of states stands for, those reached without a character included; ascending. */
+  /** The states of a set and those that they reach without a character; ascending. */
   closure(states: Iterable<number>): number[] {
     const seen = new Set(states);
     for (const state of seen) for (const to of this.#empty[state]) seen.add(to);
@@ -94,7 +94,7 @@ export class CharacterAutomaton {
     return [...found].sort((a, b) => a - b);
   }
 
-  /** Where characters lead from a set of states; empty where they are not allowed. */
+  /** The transitions from a set of states by character; empty where a character is not allowed. */
   waysFrom(states: readonly number[]): (character: number) => number[] {
     const edges = states.flatMap(state => this.#edges[state]);
     return character => {

@@ -208,7 +208,7 @@ t.test('a schema is compiled in slices, those of others behind it', async t => {
   );
   await slow;
   clearInterval(count);
-  t.ok(turns > 0, 'the event loop goes on meanwhile');
+  t.ok(turns > 0, 'the event loop runs meanwhile');
   t.same(ends.slice(0, 3), [-1, 0, 1]);
   const refused = results.flatMap(({ status }, n) => (status === 'rejected' ? [n] : []));
   t.same(refused, [31, 32]);

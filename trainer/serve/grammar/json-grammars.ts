@@ -7,17 +7,17 @@ import { StepBudget, textGrammarOf } from './text-automaton.ts';
 import { tokenTrie } from './token-trie.ts';
 
 /** Grammars that are kept. */
-const MOST_KEPT = 32;
+const MAX_KEPT = 32;
 /** Schemas that wait to be compiled. */
-const MOST_WAITING = 32;
+const MAX_WAITING = 32;
 const RETRY_AFTER_S = 1;
 /** A schema in UTF-16 units of JSON: it becomes an automaton at once, while nobody else is answered. */
 const LONGEST_SCHEMA = 2 ** 17;
 /** Steps that a schema may take, see {@link StepBudget}. */
-const MOST_STEPS = 2 ** 22;
+const MAX_STEPS = 2 ** 22;
 /**
  * Automata of the JSON texts that fit a schema. They are compiled one at a time and in slices, so that the
- * server goes on meanwhile.
+ * server answers others meanwhile.
  */
 export class JsonGrammars {
   readonly #tokenizer: Tokenizer;
@@ -35,7 +35,7 @@ export class JsonGrammars {
     tokenizer: Tokenizer,
     vocabularySize: number,
     stopTokenIds: readonly number[],
-    mostSteps = MOST_STEPS,
+    mostSteps = MAX_STEPS,
   ) {
     this.#mostSteps = mostSteps;
     this.#tokenizer = tokenizer;
@@ -54,14 +54,14 @@ export class JsonGrammars {
     }
     let known = this.#known.get(key);
     if (known === undefined) {
-      if (this.#waiting >= MOST_WAITING) {
-        throw new ApiError(429, `${MOST_WAITING} schemas are being compiled; try again later`, {
+      if (this.#waiting >= MAX_WAITING) {
+        throw new ApiError(429, `${MAX_WAITING} schemas are being compiled; try again later`, {
           code: 'rate_limit_exceeded',
           retryAfterS: RETRY_AFTER_S,
         });
       }
       known = this.#compiled(schema);
-      if (this.#known.size >= MOST_KEPT) this.#known.delete(this.#known.keys().next().value!);
+      if (this.#known.size >= MAX_KEPT) this.#known.delete(this.#known.keys().next().value!);
       this.#known.set(key, known);
     }
     const result = await known;

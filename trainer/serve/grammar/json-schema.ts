@@ -5,7 +5,7 @@ import type { CharacterAutomaton, Range } from './character-automaton.ts';
 const FREE_DEPTH = 2;
 const DEEPEST_SCHEMA = 24;
 const LONGEST_STRING = 512;
-const MOST_ITEMS = 256;
+const MAX_ITEMS = 256;
 /** Keys of a `$ref`. */
 const DEEPEST_REFERENCE = 64;
 
@@ -60,7 +60,7 @@ export function addSchema(automaton: CharacterAutomaton, from: number, schema: J
 class SchemaWriter {
   readonly #a: CharacterAutomaton;
   readonly #root: JsonObject;
-  /** What schemas of objects require, which many `$ref`s may lead to. */
+  /** Required keys of object schemas, which many `$ref`s may lead to. */
   readonly #required = new Map<JsonObject, ReadonlySet<string>>();
 
   constructor(automaton: CharacterAutomaton, root: JsonObject) {
@@ -111,9 +111,9 @@ class SchemaWriter {
       case 'object':
         return this.#object(from, schema, depth);
       case 'array': {
-        const most = count(schema.maxItems, Number.POSITIVE_INFINITY, MOST_ITEMS, 'maxItems');
+        const most = count(schema.maxItems, Number.POSITIVE_INFINITY, MAX_ITEMS, 'maxItems');
         const item = (begin: number) => this.value(begin, schema.items, depth + 1);
-        return this.#list(from, count(schema.minItems, 0, MOST_ITEMS, 'minItems'), most, item);
+        return this.#list(from, count(schema.minItems, 0, MAX_ITEMS, 'minItems'), most, item);
       }
       case 'string': {
         const least = count(schema.minLength, 0, LONGEST_STRING, 'minLength');
@@ -177,7 +177,7 @@ class SchemaWriter {
     return names;
   }
 
-  /** An object whose properties have any names. */
+  /** An object with properties of any name. */
   #members(from: number, schema: Json | undefined, depth: number): number {
     const a = this.#a;
     const member = (begin: number) =>

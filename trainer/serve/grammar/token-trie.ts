@@ -69,7 +69,7 @@ export function* tokenTrie(tokenizer: Tokenizer, vocabularySize: number): Sliced
 
 function* tokenTexts(tokenizer: Tokenizer, vocabularySize: number): Sliced<TokenText[]> {
   const texts: TokenText[] = [];
-  // Some decoders take a space from the first token: another stands in front.
+  // Some decoders take a space from the first token: another token comes first here.
   const [front] = tokenizer.encode('"');
   const before = front === undefined ? '' : tokenizer.decode([front], { skipSpecial: true });
   for (let id = 0; id < Math.min(vocabularySize, tokenizer.vocabularySize); id++) {
@@ -81,7 +81,7 @@ function* tokenTexts(tokenizer: Tokenizer, vocabularySize: number): Sliced<Token
   return texts;
 }
 
-/** By code units, as the trie's nodes stand. */
+/** By code units, the order of the trie's nodes. */
 function byText(a: TokenText, b: TokenText): number {
   if (a.text === b.text) return a.id - b.id;
   return a.text < b.text ? -1 : 1;

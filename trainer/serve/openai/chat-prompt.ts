@@ -13,7 +13,7 @@ type Conversation = Pick<
  * The text that a conversation is as a prompt, by the tokenizer's chat template.
  *
  * `continue_final_message` leaves the assistant's last message open: the prompt is that of the messages before it with the
- * opening of the assistant's turn, and then its text as it stands. This is how rollouts prime responses, so that the
+ * opening of the assistant's turn, and then its unchanged text. This is how rollouts prime responses, so that the
  * tokens are those that a policy was trained on.
  * @param signal aborted when the client went away
  * @throws ApiError 400 for messages that the template cannot take, or takes too much time or memory for

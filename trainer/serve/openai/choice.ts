@@ -13,7 +13,7 @@ export interface ChoiceEnd {
   readonly stopReason: string | number | null;
 }
 
-/** What a choice has said since it was last asked. */
+/** The part of a choice since its last {@link Choice.take}. */
 export interface ChoiceDelta {
   readonly text: string;
   readonly calls: readonly ToolCall[];
@@ -60,14 +60,14 @@ export class Choice {
     return this.#count;
   }
 
-  /** Null while it goes on, and until its last delta was taken. */
+  /** Null while it is sampled, and until its last delta was taken. */
   get end(): ChoiceEnd | null {
     return this.#end;
   }
 
   /**
    * Samples the response.
-   * @param wake told when there is something to take; without it all comes at the end
+   * @param wake called when {@link take} has something to return; without it everything comes at the end
    */
   async run(signal: AbortSignal, wake?: () => void): Promise<void> {
     const { sampling, seed, n, grammar, logProbs, topLogProbs } = this.#options;
@@ -90,12 +90,12 @@ export class Choice {
     wake?.();
   }
 
-  /** Whether {@link take} has something to give. */
+  /** True if {@link take} has something to return. */
   get ready(): boolean {
     return this.#pending.length > 0 || (this.#generation !== null && this.#end === null);
   }
 
-  /** What has come since the last call. After the last token this sets {@link end}. */
+  /** The part since the last call. After the last token this sets {@link end}. */
   take(): ChoiceDelta {
     const tokens = this.#pending;
     this.#pending = [];

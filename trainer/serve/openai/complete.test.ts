@@ -7,7 +7,7 @@ import type { EventStream } from './sse.ts';
 const CHOICES = 20;
 const DECODE_MS = 1;
 
-/** A model whose tokens take long to put into text. */
+/** A model with tokens that take long to decode. */
 const slow = {
   name: 'slow',
   tokenizer: {

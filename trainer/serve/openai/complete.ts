@@ -26,7 +26,7 @@ export interface Work {
   readonly choices: readonly Choice[];
   /** Repeats prompts in front of completions. */
   readonly echo: boolean;
-  /** Nothing is sampled: only the prompt is told, with its log-probabilities. */
+  /** Nothing is sampled: the reply holds only the prompt, with its log-probabilities. */
   readonly promptOnly: boolean;
 }
 
@@ -78,7 +78,7 @@ const OBJECTS = {
   completion: { prefix: 'cmpl', whole: 'text_completion', piece: 'text_completion' },
 } as const;
 
-/** Samples all choices; gives the reply as JSON. It is made a choice at a time, so that other requests go on meanwhile. */
+/** Samples all choices; gives the reply as JSON. It is made a choice at a time, so that other requests continue meanwhile. */
 export async function complete(work: Work, signal: AbortSignal): Promise<string> {
   const { kind, model, options, choices } = work;
   const { prefix, whole } = OBJECTS[kind];
@@ -86,20 +86,20 @@ export async function complete(work: Work, signal: AbortSignal): Promise<string>
   if (work.promptOnly) return JSON.stringify({ ...head, ...(await promptsAlone(work, signal)) });
   await Promise.all(choices.map(choice => choice.run(signal)));
   const echoes = kind === 'chat' ? [] : await echoesOf(work, signal);
-  const told = await inSlices(choicesAsJson(work, echoes));
+  const written = await inSlices(choicesAsJson(work, echoes));
   const rest = {
     usage: usageOf(choices, options.n),
     ...(kind === 'chat' && options.returnTokenIds ? { prompt_token_ids: choices[0].prompt } : {}),
   };
   const [first, last] = [JSON.stringify(head).slice(0, -1), JSON.stringify(rest).slice(1)];
-  return `${first},"choices":[${told.join()}],${last}`;
+  return `${first},"choices":[${written.join()}],${last}`;
 }
 
 function* choicesAsJson({ kind, model, options, choices }: Work, echoes: readonly Echo[]): Sliced<string[]> {
-  const told: string[] = [];
+  const written: string[] = [];
   for (const [i, choice] of choices.entries()) {
     const delta = choice.take();
-    told.push(
+    written.push(
       JSON.stringify(
         kind === 'chat'
           ? chatChoice(choice, delta, model, options)
@@ -108,7 +108,7 @@ function* choicesAsJson({ kind, model, options, choices }: Work, echoes: readonl
     );
     yield;
   }
-  return told;
+  return written;
 }
 
 /** The prompts of a request for no tokens. */
@@ -119,14 +119,14 @@ async function promptsAlone(
   const { choices, model, options } = work;
   const nothing = { text: '', calls: [], tokens: [] };
   const echoes = await echoesOf(work, signal);
-  const told = choices.map((choice, i) => ({
+  const written = choices.map((choice, i) => ({
     ...completionChoice(choice, nothing, model, options, { echo: echoes[i] }),
     finish_reason: 'length',
   }));
-  return { choices: told, usage: usageOf(choices, options.n) };
+  return { choices: written, usage: usageOf(choices, options.n) };
 }
 
-/** What is repeated in front of each choice. Prompts are scored one after the other, each once however many choices it has. */
+/** Prompts that are repeated in front of each choice. They are scored one after the other, each once for all its choices. */
 async function echoesOf(
   { model, options, echo, choices }: Work,
   signal: AbortSignal,
@@ -148,8 +148,8 @@ async function echoesOf(
 /**
  * Samples all choices and writes them as events while they grow. A client that reads slowly gets larger pieces; nothing
  * piles up beyond the response itself. What fails before the first token is thrown before anything is written.
- * @param open begins the reply
- * @param onFirst told when the first token is written
+ * @param open starts the reply
+ * @param onFirst called when the first token is written
  */
 export async function stream(
   work: Work,
@@ -201,7 +201,7 @@ export async function stream(
 
 /** Writes pieces of choices. */
 class ChoiceWriter {
-  /** What every event begins with, as JSON without its closing brace. */
+  /** The fields that every event begins with, as JSON without its closing brace. */
   readonly #head: string;
   readonly #work: Work;
   readonly #written: { text: number; calls: number; begun: boolean }[];
@@ -234,8 +234,8 @@ class ChoiceWriter {
     const delta = choice.take();
     const { text, calls, tokens } = delta;
     const silent = text === '' && calls.length === 0 && choice.end === null;
-    const told = tokens.length > 0 && (options.logProbs || options.returnTokenIds);
-    if (silent && !told) return;
+    const visible = tokens.length > 0 && (options.logProbs || options.returnTokenIds);
+    if (silent && !visible) return;
     const piece =
       kind === 'chat'
         ? chatDelta(choice, delta, written.calls, model, options)

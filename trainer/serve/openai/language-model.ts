@@ -15,7 +15,7 @@ export interface TokenRequest {
   readonly topLogProbs?: number;
 }
 
-/** What answers the requests of OpenAI's API: a policy that is served, or one whose agent is trained. */
+/** A model that answers the requests of OpenAI's API: a policy that is served, or one that is trained with an agent. */
 export interface LanguageModel {
   readonly name: string;
   readonly tokenizer: Tokenizer;
@@ -27,13 +27,13 @@ export interface LanguageModel {
   readonly vocabularySize: number;
   /** Tokens that end a response unless the request ignores them. */
   readonly stopTokenIds: readonly number[];
-  /** What is under this name, e.g. the version of the weights; clients read it as `system_fingerprint`. */
+  /** Identity of the weights under this name, e.g. their version; clients read it as `system_fingerprint`. */
   readonly fingerprint: string;
 
   /**
    * Samples a continuation.
    * @param signal aborted when the client went away: the work ends and its result is not looked at
-   * @param watch told of each token soon after it is sampled
+   * @param watch called with each token soon after it is sampled
    */
   generate(
     request: TokenRequest,

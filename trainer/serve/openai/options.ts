@@ -12,11 +12,11 @@ const LARGEST_GRAMMAR = 2 ** 20;
 const GREATEST_RANDOM_SEED = 2 ** 31;
 /** Tokens of a text completion unless the request says otherwise, as OpenAI and vLLM have it. */
 const COMPLETION_TOKENS = 16;
-/** Of all bad words together, in UTF-16 units: the workers tokenize them, while no token is sampled there. */
+/** Most UTF-16 units of all bad words together: the workers tokenize them, and sample no token meanwhile. */
 const LONGEST_BAD_WORDS = 4096;
 const ANY_JSON: JsonObject = { type: 'object' };
 
-/** How the choices of a request are sampled and told. */
+/** Sampling of a request's choices, and the fields of each choice in the reply. */
 export interface ChoiceOptions {
   readonly n: number;
   readonly stream: boolean;

@@ -8,12 +8,12 @@ import { NEUTRAL, WITHOUT_EFFECT } from './schemas.ts';
 /** Deepest nesting of a request: what is deeper overflows recursive code. */
 const DEEPEST = 64;
 /** Most entries that all objects of a request have together: each takes microseconds, in which no other request is answered. */
-const MOST_ENTRIES = 50_000;
+const MAX_ENTRIES = 50_000;
 /**
  * Entries of a list or object among which a fault is looked for. To list the faults of a million takes seconds, in which no other
  * request is answered. More than any limit of the schemas, so that what is too long is always found.
  */
-const MOST_NAMED = 5000;
+const MAX_NAMED = 5000;
 
 /**
  * Compiles the check of a request's body.
@@ -31,7 +31,7 @@ export function bodyParser<Schema extends TSchema>(schema: Schema): (body: unkno
       const [fault] = faultsOf(schema, body, validator.Errors(short));
       if (fault === undefined) {
         throw badRequest(
-          `a list or object of the body has an entry behind its first ${MOST_NAMED} that does not fit`,
+          `a list or object of the body has an entry behind its first ${MAX_NAMED} that does not fit`,
         );
       }
       throw badRequest(faultText(fault, 'the body'), fault.pointer.split('/')[1]);
@@ -57,10 +57,10 @@ function refuseEffects(body: JsonObject): void {
 /** The value with the first entries of its lists and objects. */
 function shortened(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) return value.slice(0, MOST_NAMED).map(shortened);
+  if (Array.isArray(value)) return value.slice(0, MAX_NAMED).map(shortened);
   return Object.fromEntries(
     Object.entries(value)
-      .slice(0, MOST_NAMED)
+      .slice(0, MAX_NAMED)
       .map(([key, part]) => [key, shortened(part)]),
   );
 }
@@ -73,8 +73,8 @@ function refuseExcess(body: object): void {
     if (next.depth > DEEPEST) throw badRequest(`the body is nested more than ${DEEPEST} levels deep`);
     const values = Object.values(next.value);
     if (!Array.isArray(next.value)) entries += values.length;
-    if (entries > MOST_ENTRIES)
-      throw badRequest(`the objects of the body have more than ${MOST_ENTRIES} entries together`);
+    if (entries > MAX_ENTRIES)
+      throw badRequest(`the objects of the body have more than ${MAX_ENTRIES} entries together`);
     for (const value of values) {
       if (typeof value === 'object' && value !== null) open.push({ value, depth: next.depth + 1 });
     }

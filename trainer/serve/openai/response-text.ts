@@ -1,7 +1,7 @@
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { overlap } from './tools.ts';
 
-/** What a byte sequence decodes to that ends in the middle of a character. */
+/** Decoded text of a byte sequence that ends in the middle of a character. */
 const INCOMPLETE = '\uFFFD';
 
 export interface ResponseTextOptions {
@@ -12,7 +12,7 @@ export interface ResponseTextOptions {
 }
 
 /**
- * The text of tokens as they come. Only what later tokens cannot change is given: characters whose bytes are all there, and
+ * The text of tokens as they come. Only what later tokens cannot change is returned: characters with all their bytes, and
  * nothing that may be the beginning of a stop string. Text ends before the first stop string.
  */
 export class ResponseText {

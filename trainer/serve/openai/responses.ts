@@ -14,7 +14,7 @@ export interface Usage {
   readonly total_tokens: number;
 }
 
-/** What every object of one reply says. */
+/** Fields that every object of one reply has. */
 export interface ReplyHead {
   readonly id: string;
   readonly object: string;
@@ -86,10 +86,10 @@ export function chatDelta(
   };
 }
 
-/** What stands before a completion where the request asks to repeat its prompt. */
+/** The prompt that is repeated before a completion, where the request asks for it. */
 export interface Echo {
   readonly text: string;
-  /** Of the prompt's tokens; absent where no log-probabilities are wanted. */
+  /** Log-probabilities of the prompt's tokens; absent where none are wanted. */
   readonly logProbs?: Float32Array;
 }
 

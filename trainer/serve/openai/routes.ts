@@ -10,7 +10,7 @@ import { usageOf } from './responses.ts';
 import { ChatRequestSchema, CompletionRequestSchema } from './schemas.ts';
 import { EventStream } from './sse.ts';
 
-/** Where the routes get models and places from. */
+/** Source of models and of room for requests. */
 export interface CompletionHost {
   /**
    * The model that answers a request.
@@ -25,11 +25,11 @@ export interface CompletionHost {
    * @throws ApiError 429 where there are none
    */
   enter(choices: number): () => void;
-  /** Told when a request is over. */
+  /** Called when a request is over. */
   readonly onEnd?: (end: CompletionEnd) => void;
 }
 
-/** How a request went. */
+/** Outcome of a request. */
 export interface CompletionEnd {
   readonly kind: Work['kind'];
   readonly model: string;
@@ -41,7 +41,7 @@ export interface CompletionEnd {
   readonly firstTokenSeconds?: number;
 }
 
-/** Tells fields of a request that had no effect. */
+/** Header that lists the fields of a request that had no effect. */
 const WITHOUT_EFFECT_HEADER = 'x-ragen-without-effect';
 
 const parseChat = bodyParser(ChatRequestSchema);
@@ -147,7 +147,7 @@ function tokensOf({
   return { promptTokens: prompt_tokens, completionTokens: completion_tokens };
 }
 
-/** The error as OpenAI's API tells it. */
+/** The error in the form of OpenAI's API. */
 export function apiErrorOf(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   const { statusCode = 500, message } = error as { readonly statusCode?: number; readonly message: string };

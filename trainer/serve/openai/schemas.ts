@@ -1,15 +1,15 @@
 import Type, { type Static } from 'typebox';
 
 /** Most choices of one request. */
-export const MOST_CHOICES = 128;
-const MOST_STOPS = 16;
-const MOST_STOP_TOKENS = 256;
-const MOST_BAD_WORDS = 256;
-const MOST_BIASES = 4096;
-const MOST_PROMPTS = 1024;
-const MOST_MESSAGES = 4096;
-const MOST_TOOLS = 512;
-const MOST_VARIABLES = 64;
+export const MAX_CHOICES = 128;
+const MAX_STOPS = 16;
+const MAX_STOP_TOKENS = 256;
+const MAX_BAD_WORDS = 256;
+const MAX_BIASES = 4096;
+const MAX_PROMPTS = 1024;
+const MAX_MESSAGES = 4096;
+const MAX_TOOLS = 512;
+const MAX_VARIABLES = 64;
 const LONGEST_STOP = 1024;
 const GREATEST_SEED = Number.MAX_SAFE_INTEGER;
 
@@ -18,10 +18,10 @@ const orNull = <T extends Type.TSchema>(schema: T) => Type.Optional(Type.Union([
 const Penalty = Type.Number({ minimum: -2, maximum: 2 });
 const boolean = Type.Optional(Type.Boolean());
 const AnyObject = Type.Record(Type.String(), Type.Unknown());
-const FewFields = Type.Record(Type.String(), Type.Unknown(), { maxProperties: MOST_VARIABLES });
+const FewFields = Type.Record(Type.String(), Type.Unknown(), { maxProperties: MAX_VARIABLES });
 export const TokenIds = Type.Array(Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 }), { minItems: 1 });
 
-/** How a response is sampled, and what ends it. */
+/** Sampling settings of a response, and what ends it. */
 export const SAMPLING_FIELDS = {
   temperature: orNull(Type.Number({ minimum: 0, maximum: 100 })),
   top_p: orNull(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
@@ -35,20 +35,20 @@ export const SAMPLING_FIELDS = {
   logit_bias: orNull(
     Type.Record(Type.String({ pattern: '^[0-9]{1,9}$' }), Type.Number({ minimum: -100, maximum: 100 }), {
       ...closed,
-      maxProperties: MOST_BIASES,
+      maxProperties: MAX_BIASES,
     }),
   ),
   bad_words: orNull(
-    Type.Array(Type.String({ minLength: 1, maxLength: LONGEST_STOP }), { maxItems: MOST_BAD_WORDS }),
+    Type.Array(Type.String({ minLength: 1, maxLength: LONGEST_STOP }), { maxItems: MAX_BAD_WORDS }),
   ),
   seed: orNull(Type.Integer({ minimum: -GREATEST_SEED, maximum: GREATEST_SEED })),
   stop: orNull(
     Type.Union([
       Type.String({ minLength: 1, maxLength: LONGEST_STOP }),
-      Type.Array(Type.String({ minLength: 1, maxLength: LONGEST_STOP }), { maxItems: MOST_STOPS }),
+      Type.Array(Type.String({ minLength: 1, maxLength: LONGEST_STOP }), { maxItems: MAX_STOPS }),
     ]),
   ),
-  stop_token_ids: orNull(Type.Array(Type.Integer({ minimum: 0 }), { maxItems: MOST_STOP_TOKENS })),
+  stop_token_ids: orNull(Type.Array(Type.Integer({ minimum: 0 }), { maxItems: MAX_STOP_TOKENS })),
 };
 
 /** Automaton over token ids that a response follows, see `trainer/generation/grammar.ts`. */
@@ -74,7 +74,7 @@ export const TOKEN_GRAMMAR = orNull(
 const COMMON = {
   /** Absent: the model that the server was started with. */
   model: orNull(Type.String({ minLength: 1 })),
-  n: orNull(Type.Integer({ minimum: 1, maximum: MOST_CHOICES })),
+  n: orNull(Type.Integer({ minimum: 1, maximum: MAX_CHOICES })),
   stream: orNull(Type.Boolean()),
   stream_options: orNull(Type.Object({ include_usage: boolean, include_obfuscation: boolean }, closed)),
   ...SAMPLING_FIELDS,
@@ -113,7 +113,7 @@ export const WITHOUT_EFFECT: readonly string[] = [
   'verbosity',
 ];
 
-/** Fields whose effect this server does not have, with the value that asks for none. */
+/** Fields that have no effect on this server, each with the value that asks for none. */
 export const NEUTRAL: Readonly<Record<string, unknown>> = {
   best_of: 1,
   suffix: '',
@@ -167,8 +167,8 @@ const Tool = Type.Object(
 
 /** Fields that make a prompt from a conversation. */
 const CONVERSATION = {
-  messages: Type.Array(MessageSchema, { minItems: 1, maxItems: MOST_MESSAGES }),
-  tools: orNull(Type.Array(Tool, { maxItems: MOST_TOOLS })),
+  messages: Type.Array(MessageSchema, { minItems: 1, maxItems: MAX_MESSAGES }),
+  tools: orNull(Type.Array(Tool, { maxItems: MAX_TOOLS })),
   add_generation_prompt: boolean,
   /** The last message is the assistant's and is continued. */
   continue_final_message: boolean,
@@ -199,8 +199,8 @@ export const CompletionRequestSchema = Type.Object(
     prompt: Type.Union([
       Type.String(),
       TokenIds,
-      Type.Array(Type.String(), { minItems: 1, maxItems: MOST_PROMPTS }),
-      Type.Array(TokenIds, { minItems: 1, maxItems: MOST_PROMPTS }),
+      Type.Array(Type.String(), { minItems: 1, maxItems: MAX_PROMPTS }),
+      Type.Array(TokenIds, { minItems: 1, maxItems: MAX_PROMPTS }),
     ]),
     max_tokens: orNull(Type.Integer({ minimum: 0 })),
     echo: orNull(Type.Boolean()),

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 
-/** How long a client may read nothing before it counts as gone. */
+/** Milliseconds without reading after which a client counts as gone. */
 const STALL_MS = 60_000;
 const HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',

@@ -12,7 +12,7 @@ export interface ToolCall {
   };
 }
 
-/** What of a text was said, and what was called. */
+/** A text split into what was said and what was called. */
 export interface ToolText {
   readonly content: string;
   readonly calls: readonly ToolCall[];

@@ -33,7 +33,7 @@ export function encodeUpTo(
   return tokenizer.encode(text);
 }
 
-/** Does a job; what it replies with stands at its kind. @throws Error of the tokenizer or template */
+/** Does a job. The comment of its kind names the result. @throws Error of the tokenizer or template */
 export function perform(job: TextJob, tokenizer: Tokenizer): unknown {
   switch (job.kind) {
     case 'encode': {

@@ -20,7 +20,7 @@ export interface FromTextProgram {
   readonly error?: string;
 }
 
-/** Where {@link SCRIPT} finds its work. */
+/** Global name under which {@link SCRIPT} finds its work. */
 const WORK = 'ragenTextWork';
 const SCRIPT = new Script(`globalThis.${WORK}()`);
 
