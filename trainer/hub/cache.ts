@@ -9,7 +9,7 @@ const SEPARATOR = '--';
 
 /**
  * The folders of a model in the cache, as Python's huggingface_hub lays them out: `blobs` by hash, `refs` with the commit of
- * each branch, and `snapshots` of commits whose files are relative links to blobs.
+ * each branch, and `snapshots` of commits, with files that are relative links to blobs.
  */
 export class ModelCache {
   readonly folder: string;
@@ -26,12 +26,12 @@ export class ModelCache {
     return join(this.folder, 'blobs', etag);
   }
 
-  /** What a download leaves while it is not finished. */
+  /** Path of a blob while its download is not finished. */
   partial(etag: string): string {
     return `${this.blob(etag)}.ragen.incomplete`;
   }
 
-  /** What a process holds while it downloads a blob. */
+  /** Path of the lock that a process holds while it downloads a blob. */
   lock(etag: string): string {
     return join(this.#locks, `${etag}.ragen.lock`);
   }
@@ -72,7 +72,7 @@ export class ModelCache {
   }
 }
 
-/** Whether a file of a snapshot is there, blob included. */
+/** True if a file of a snapshot is there, blob included. */
 export async function hasFile(snapshot: string, name: string): Promise<boolean> {
   const path = join(snapshot, name);
   return existsSync(path) && (await lstat(path)).size > 0;
@@ -87,7 +87,7 @@ export function cachedSnapshot(cache: string, { id, revision }: ModelName): stri
   return existsSync(folder) ? folder : undefined;
 }
 
-/** The model and commit whose snapshot a folder of some cache is; undefined for other folders. */
+/** The model and commit of a snapshot's folder in some cache; undefined for other folders. */
 export function modelOfSnapshot(folder: string): ModelName | undefined {
   const path = resolve(folder);
   const commit = basename(path);

@@ -14,7 +14,7 @@ export interface LockOptions {
   readonly what: string;
   /** Ends the wait. */
   readonly signal?: AbortSignal;
-  /** Told once where another process has the lock. */
+  /** Called once where another process has the lock. */
   readonly note: (text: string) => void;
 }
 

@@ -48,7 +48,7 @@ export async function describeFile(client: HubClient, model: ModelName, name: st
 /**
  * Brings a file into the cache, from where an earlier attempt ended, and checks its hash. Of several processes one downloads, the
  * others wait and find it there.
- * @param progress told of bytes as they arrive; negative ones are lost again
+ * @param progress called with bytes as they arrive; negative ones are lost again
  * @throws HubError when the file is not what its hash says, or the disk is full
  */
 export async function downloadBlob(
@@ -155,7 +155,7 @@ async function fetchRest({ client, model, file, partial, what, progress }: Fetch
   throw new PassingError(`${what} ended after ${arrived} of ${file.bytes} bytes`, {});
 }
 
-/** Whether an answer begins where the partial file ends, in a file of the same size; a whole one does too. */
+/** True if a response begins where the partial file ends, in a file of the same size; a whole one does too. */
 function continues({ status, headers }: HubAnswer, have: number, bytes: number): boolean {
   if (status !== PARTIAL_CONTENT) return status < 400 || status === 429 || status >= 500;
   return headers['content-range'] === `bytes ${have}-${bytes - 1}/${bytes}`;

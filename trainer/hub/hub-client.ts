@@ -27,13 +27,13 @@ export interface HubAnswer {
   readonly status: number;
   readonly headers: Dispatcher.ResponseData['headers'];
   readonly body: Dispatcher.ResponseData['body'];
-  /** Where it came from at last. */
+  /** Address after all redirects. */
   readonly url: URL;
 }
 
 export interface HubClientOptions {
   readonly signal?: AbortSignal;
-  /** Told why something is tried again or waited for. */
+  /** Called with the reason for each retry or wait. */
   readonly note?: (text: string) => void;
   /** Pause before the second attempt, in milliseconds; doubled before each further one. */
   readonly firstPauseMs?: number;
@@ -47,7 +47,7 @@ export interface HubClientOptions {
  */
 export class HubClient {
   readonly settings: HubSettings;
-  /** Tells what is waited for. */
+  /** Reports what is waited for. */
   readonly note = (text: string): void => this.#options.note?.(text);
   readonly #options: HubClientOptions;
   readonly #dispatcher: Dispatcher;
@@ -142,7 +142,7 @@ export class HubClient {
     }
   }
 
-  /** What an answer without success means. */
+  /** The error that a response without success means. */
   refused({ status, headers }: Pick<HubAnswer, 'status' | 'headers'>, what: string, text = ''): HubError {
     if (status === TOO_MANY_REQUESTS || status === REQUEST_TIMEOUT || status >= 500) {
       const seconds = Number(headers['retry-after'] ?? 0);
@@ -195,7 +195,7 @@ const NETWORK_CODES: ReadonlySet<string> = new Set([
   'ENETUNREACH',
 ]);
 
-/** Whether the hub could not be reached at all, so that what the cache holds may stand in. */
+/** True if the hub could not be reached at all, so that the cache may serve instead. */
 export function isUnreachable(error: unknown): boolean {
   if (!(error instanceof HubError)) return mayPass(error);
   return (error instanceof PassingError || error.cause !== undefined) && (error.status ?? 500) >= 500;

@@ -10,7 +10,7 @@ export class HubError extends Error {
   }
 }
 
-/** What a hub's refusal of a model means, and what to do about it. */
+/** The reason for a hub's refusal of a model, and what to do about it. */
 export function refusal(
   what: string,
   endpoint: string,

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { isLoopback } from './addresses.ts';
 import { HubError } from './hub-error.ts';
 
-/** Where models come from and where they are kept, by the variables that Python's huggingface_hub reads. */
+/** Address of the hub and folder of its cache, from the variables that Python's huggingface_hub reads. */
 export interface HubSettings {
   /** Address without a slash at its end. */
   readonly endpoint: string;

@@ -7,7 +7,7 @@ const LARGE_BYTES = 4096;
 
 export type Files = Readonly<Record<string, Buffer | string>>;
 
-/** What goes wrong with an answer: a status, half of it, other bytes, silence, or a redirect elsewhere. */
+/** Fault of a response: a status, half of it, other bytes, silence, or a redirect elsewhere. */
 export type Fault = number | 'cut' | 'corrupt' | 'silent' | { readonly redirect: string };
 
 interface StoredModel {
@@ -24,7 +24,7 @@ export interface TestHub {
   /** `METHOD path`, with ` +token` where one came along, of both addresses. */
   readonly log: string[];
   readonly models: ReadonlyMap<string, StoredModel>;
-  /** Adds a commit and lets a branch stand for it. @returns the commit */
+  /** Adds a commit and moves a branch to it. @returns the commit */
   put(id: string, files: Files, options?: { readonly branch?: string; readonly gated?: boolean }): string;
   /** Asked of every request; undefined lets it pass. */
   fault: (request: IncomingMessage, path: string) => Fault | undefined;
@@ -67,7 +67,7 @@ export async function startHub(): Promise<TestHub> {
 
 interface Context {
   readonly models: Map<string, StoredModel>;
-  /** What was uploaded and not committed yet, and all large files, by SHA-256. */
+  /** Uploads that are not committed yet, and all large files, by SHA-256. */
   readonly uploads: Map<string, Buffer>;
   readonly log: string[];
   store: string;

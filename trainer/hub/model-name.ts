@@ -36,7 +36,7 @@ export function shownModelName({ id, revision }: ModelName): string {
   return `${id}@${revision}`;
 }
 
-/** Whether a revision is a commit, which never changes. */
+/** True if a revision is a commit, which never changes. */
 export function isCommit(revision: string): boolean {
   return COMMIT.test(revision);
 }

@@ -67,7 +67,7 @@ async function createRepository(client: HubClient, { id, private: hidden }: Publ
   });
 }
 
-/** What the library sends through: the token goes to the hub alone, and what may pass is tried again. */
+/** The library's `fetch`: the token goes to the hub alone, and passing failures are tried again. */
 function authorizedFetch(client: HubClient, id: string): typeof globalThis.fetch {
   const { endpoint, token } = client.settings;
   const dispatcher = new EnvHttpProxyAgent();

@@ -119,7 +119,7 @@ t.test('a model is laid out as Python lays it out, once', async t => {
   t.equal(cachedSnapshot(options.settings.cache, { id: 'org/model', revision: 'v2' }), undefined);
 });
 
-t.test('a download goes on where its connection was cut, and after 429 and 503', async t => {
+t.test('a download continues where its connection was cut, and after 429 and 503', async t => {
   hub.put('org/model', files);
   let faults = 0;
   const statuses = [429, 503];
@@ -270,7 +270,7 @@ t.test('two at once download each file once; the lock of a dead process is no ob
   t.notOk(existsSync(cache.lock(oid)));
 });
 
-t.test('a download that another process has is told once, waited for, and can be aborted', async t => {
+t.test('a download that another process has is reported once, waited for, and can be aborted', async t => {
   hub.put('org/model', files);
   const holding = optionsWith();
   const cache = new ModelCache(holding.settings.cache, 'org/model');

@@ -15,13 +15,13 @@ const GIGABYTE = 1e9;
 
 export interface SnapshotOptions extends HubClientOptions {
   readonly settings: HubSettings;
-  /** Told of what arrives: bytes so far, of so many. */
+  /** Called as bytes arrive, with the bytes so far and their total. */
   readonly progress?: (bytes: number, total: number) => void;
 }
 
 /** A model on this machine. */
 export interface Snapshot {
-  /** The model at the commit that its revision stands for. */
+  /** The model at the commit of its revision. */
   readonly model: ModelName;
   readonly folder: string;
 }
@@ -33,7 +33,7 @@ interface Repository {
 
 /**
  * A model in the cache, downloaded as far as it is not there. Where the hub cannot be reached, or is not to be asked, the cache
- * stands in if it holds the revision.
+ * serves instead if it holds the revision.
  * @throws HubError saying what is missing and what to do
  */
 export async function fetchSnapshot(model: ModelName, options: SnapshotOptions): Promise<Snapshot> {
@@ -71,7 +71,7 @@ function atCommit({ id }: ModelName, folder: string): Snapshot {
   return { model: { id, revision: folder.slice(dirname(folder).length + 1) }, folder };
 }
 
-/** What a repository holds at a revision; null where nobody answers and the cache can stand in. */
+/** Files of a repository at a revision; null where nobody answers and the cache can serve instead. */
 async function listed(client: HubClient, model: ModelName, replaceable: boolean): Promise<Repository | null> {
   const { id, revision } = model;
   const shown = shownModelName(model);
