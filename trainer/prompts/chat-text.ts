@@ -1,4 +1,4 @@
-/** The words of the `chat` prompt. Lines whose placeholder has no value are left out. */
+/** The words of the `chat` prompt. Lines with a placeholder that has no value are left out. */
 export const CHAT_TEXT = {
   system: [
     '{instruction}',

@@ -12,7 +12,7 @@ const MODELS = fileURLToPath(new URL('../../test/golden/models/', import.meta.ur
 const FIRST: TurnView = { turn: 1, state: POND, actionsLeft: 10, lastInvalid: false };
 const SECOND: TurnView = { turn: 2, state: POND, actionsLeft: 8, lastReward: -0.2, lastInvalid: false };
 
-t.test('the system message tells the task, the symbols, the actions and the caps', async t => {
+t.test('the system message describes the task, the symbols, the actions and the caps', async t => {
   const text = chatPrompt(LAKE).wording.system();
   t.match(text, /^Cross the lake\.\n/);
   t.match(text, /P you, _ ice, O hole/);
@@ -24,7 +24,7 @@ t.test('the system message tells the task, the symbols, the actions and the caps
   t.notMatch(bandit, /Symbols|\{|undefined/);
 });
 
-t.test('a turn tells reward, number, state, actions left, form and length limit', async t => {
+t.test('a turn shows reward, number, state, actions left, form and length limit', async t => {
   const { wording } = chatPrompt(LAKE);
   const first = wording.turn(FIRST);
   t.notMatch(first, /earned|\{|undefined/);

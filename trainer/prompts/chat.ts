@@ -16,10 +16,10 @@ import {
 } from './prompt.ts';
 
 const MAX_DECIMALS = 4;
-/** Stands for a response while a template is asked what comes after one. */
+/** Text in place of a response when a template is asked what comes after one. */
 export const PLACEHOLDER = '\u0001response\u0001';
 
-/** The prompt in full sentences, told through the model's own chat template. */
+/** The prompt in full sentences, formatted with the model's chat template. */
 export function chatPrompt(task: PromptTask, tokenizer?: Tokenizer): Prompt {
   const wording = chatWording(task);
   const rules = responseRules(task);
@@ -135,12 +135,12 @@ export const PLACEHOLDER_TURN = [
   { role: 'assistant', content: PLACEHOLDER },
 ] as const;
 
-/** What a template writes behind an assistant's message, e.g. `<|im_end|>\n`. */
+/** Text that a template writes behind an assistant's message, e.g. `<|im_end|>\n`. */
 export function textAfterResponse(template: ChatTemplate): string {
   return textAfterPlaceholder(template.render(PLACEHOLDER_TURN, { addGenerationPrompt: false }));
 }
 
-/** What stands behind the response in the text of {@link PLACEHOLDER_TURN}. @throws Error where it is not there */
+/** Text behind the response in the text of {@link PLACEHOLDER_TURN}. @throws Error where it is not there */
 export function textAfterPlaceholder(text: string): string {
   const at = text.indexOf(PLACEHOLDER);
   if (at < 0)

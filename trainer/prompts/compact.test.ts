@@ -79,7 +79,7 @@ t.test('appended turn by turn the tokens are those of the whole text', async t =
   }
 });
 
-t.test('past turns told again read as they did', async t => {
+t.test('past turns that are repeated read as before', async t => {
   const prompt = compactPrompt(LAKE, tokenizer);
   const past = { view: view(POND), response: '<think></think><answer>Up||Down</answer>' };
   const ids = prompt.tokens!.folded(view(POND, { turn: 2, actionsLeft: 8 }), [past]);
@@ -150,7 +150,7 @@ t.test('bytes write any state, and actions that begin alike share what they begi
   t.same(said(task, own), examples.map(action => `${action}</answer>`).sort());
   t.equal(said({ ...task, maxActionsPerTurn: 2 }, own)!.length, 5 + 25);
   const spelled = buildByteTokenizer(compactByteWords([{ ...task, description }]));
-  t.same(said(task, spelled), said(task, own), 'the same where they are no tokens of their own');
+  t.same(said(task, spelled), said(task, own), 'the same where they are no separate tokens');
   t.ok(tokens!.actionTokenIds.has(own.idOf('100')!) && !tokens!.actionTokenIds.has(own.idOf('</answer>')!));
   const free = compactPrompt({ ...task, description }, own).tokens!;
   t.equal(free.grammar, undefined);

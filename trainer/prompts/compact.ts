@@ -24,9 +24,9 @@ const AFTER_THOUGHT = ['</think>', '<answer>'];
 const END = '</answer>';
 const RESPONSE_WORDS = ['<think>', ...AFTER_THOUGHT, END, ACTION_SEPARATOR];
 
-/** How many actions are left, as one token. */
+/** Number of actions left, as one token. */
 const left = (count: number): string => `<${count} left>`;
-/** How many turns are left, this one included, as one token. */
+/** Number of turns left, this one included, as one token. */
 const turnsLeft = (count: number): string => `<${count} turns>`;
 
 /**

@@ -46,7 +46,7 @@ t.test('the whole conversation reads as the template renders it', async t => {
   );
 });
 
-t.test('a prime stands in the prompt, and messages of weight 0 are not learned', async t => {
+t.test('a prime is part of the prompt, and messages of weight 0 are not learned', async t => {
   const tokenizer = await loadTokenizer(folder('qwen2-tiny'));
   const said = (messages: readonly ExampleMessage[], prime: string) => {
     const { tokenIds, lossMask } = tokenizeConversation(messages, tokenizer, prime);
@@ -57,7 +57,7 @@ t.test('a prime stands in the prompt, and messages of weight 0 are not learned',
   t.match(said(first, ''), /^<think>on/);
 });
 
-t.test('without a template messages stand side by side; unknown words are refused', async t => {
+t.test('without a template messages follow each other directly; unknown words are refused', async t => {
   const tokenizer = buildWordTokenizer(['<answer>', '</answer>', 'Up', '#', 'P', '_']);
   const messages: readonly ExampleMessage[] = [
     { role: 'user', content: '#P_' },

@@ -8,7 +8,7 @@ export interface ExampleMessage extends ChatMessage {
   readonly weight?: number;
 }
 
-/** What is learned of a conversation: what assistants say, or the prompts as well. */
+/** Tokens of a conversation that are learned: what assistants say, or the prompts as well. */
 export type Learned = 'responses' | 'everything';
 
 /** A conversation as tokens: the loss mask is 1 on what is learned of it, the end of a learned turn included. */
@@ -17,7 +17,7 @@ export interface ConversationTokens {
   readonly lossMask: Uint8Array;
 }
 
-/** What a conversation is made of besides what assistants say. */
+/** Parts of a conversation besides what assistants say. */
 interface Frame {
   /** Text before a response: everything since the last one. */
   before(user: string, first: boolean): string;
@@ -29,7 +29,7 @@ interface Frame {
 /**
  * Tokens of a conversation, as rollouts write it: through the tokenizer's chat template, or side by side where it has none.
  * Every message is tokenized on its own, so that what follows changes nothing.
- * @param prime what stands before a response and is no part of it, e.g. `<think>`, as in rollouts; '' for none
+ * @param prime text before a response that is no part of it, e.g. `<think>`, as in rollouts; '' for none
  * @param learned what assistants say, or the prompts as well; what they say in messages of weight 0 never is
  * @throws Error saying what is wrong with the messages, or which text the tokenizer cannot write
  */

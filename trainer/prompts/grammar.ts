@@ -5,7 +5,7 @@ const MAX_STATES = 4096;
 
 /** The tokens that well-formed responses are made of. */
 export interface ResponseTokens {
-  /** What follows the prime before the first action, e.g. `</think>` and `<answer>`. */
+  /** Tokens between the prime and the first action, e.g. `</think>` and `<answer>`. */
   readonly lead: readonly number[];
   /** The tokens of each action, at least one. */
   readonly actions: readonly (readonly number[])[];
@@ -69,5 +69,5 @@ function trieOf(sequences: readonly (readonly number[])[]): TrieNode[] {
   return ends.size === 0 ? nodes : [...nodes, { children: new Map(), isAction: true }];
 }
 
-/** What may follow, by token. */
+/** Possible next tokens, each with its successors. */
 interface Branch extends Map<number, Branch> {}

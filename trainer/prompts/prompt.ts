@@ -2,7 +2,7 @@ import type { ResponseFormat } from '../../shared/response.ts';
 import type { TokenGrammar } from '../generation/grammar.ts';
 import type { ChatMessage } from '../models/tokenizer/chat-template.ts';
 
-/** What a player is told about an environment; `describe` of the server gives it for the effective configuration. */
+/** An environment's description for its players; `describe` of the server gives it for the effective configuration. */
 export interface TaskDescription {
   readonly environmentId: string;
   readonly instruction: string;
@@ -11,7 +11,7 @@ export interface TaskDescription {
   readonly actions?: readonly string[];
   /** Examples of actions where they are text or JSON, as they are written. */
   readonly exampleActions?: readonly string[];
-  /** How an action is written where it is free text. */
+  /** Form of an action where it is free text. */
   readonly actionFormat?: string;
   /** Words that observations and actions are made of; absent for free text. */
   readonly vocabulary?: readonly string[];
@@ -68,11 +68,11 @@ export interface PromptTokens {
   /** The turn up to the prime, the prime included. */
   turn(view: TurnView): readonly number[];
   folded(view: TurnView, past: readonly PastTurn[]): readonly number[];
-  /** What ends the response before the next turn can begin; less where the response ended itself. */
+  /** Tokens that end the response before the next turn can begin; fewer where the response ended itself. */
   close(response: ArrayLike<number>): readonly number[];
   /** Sampling stops after any of these. */
   readonly stopTokenIds: readonly number[];
-  /** What a response ends with besides its text, e.g. the end-of-turn marker. */
+  /** Tokens that end a response besides its text, e.g. the end-of-turn marker. */
   readonly ending: readonly number[];
   /** Tokens that name an action; empty where names are more than a token. */
   readonly actionTokenIds: ReadonlySet<number>;
@@ -83,7 +83,7 @@ export interface PromptTokens {
 export interface Prompt {
   readonly task: PromptTask;
   readonly format: ResponseFormat;
-  /** What the response begins with; it stands in the prompt: `<think>`, or `<answer>` without thinking. */
+  /** Beginning of the response that is part of the prompt: `<think>`, or `<answer>` without thinking. */
   readonly prime: string;
   readonly wording: PromptWording;
   /** A well-formed response with these actions and an empty thought, without the prime. */
@@ -92,7 +92,7 @@ export interface Prompt {
   readonly tokens?: PromptTokens;
 }
 
-/** What a response begins with; it stands in the prompt. */
+/** Beginning of a response that is part of the prompt. */
 export function responsePrime(think: boolean): string {
   return think ? '<think>' : '<answer>';
 }
