@@ -2,7 +2,7 @@ import type { JsonObject } from '../../shared/json.ts';
 import type { Quantization } from '../tensor/graph/operations/quantized/blockwise.ts';
 import type { LoraConfig } from './adapters/lora.ts';
 
-/** How rotary frequencies are stretched beyond the context the model was trained with. */
+/** Stretching of rotary frequencies beyond the context the model was trained with. */
 export type RopeScaling =
   | { readonly kind: 'none' }
   | { readonly kind: 'linear'; readonly factor: number }
@@ -42,7 +42,7 @@ export interface RopeConfig {
   readonly scaling: RopeScaling;
 }
 
-/** What the attention of one layer differs in from that of the others. */
+/** Attention settings in which one layer differs from others. */
 export interface LayerAttention {
   /** Positions that a query sees, itself included; null: all before it. */
   readonly window: number | null;
@@ -65,7 +65,7 @@ export interface ExpertsConfig {
 /** The activation of the feed-forward layers. */
 export type Activation = 'silu' | 'gelu' | 'gelu_tanh';
 
-/** What families of decoders differ in besides their sizes. */
+/** Features in which families of decoders differ besides sizes. */
 export interface DecoderFeatures {
   /** Bias on the query, key and value projections. */
   readonly queryKeyValueBias: boolean;
@@ -119,13 +119,13 @@ export interface DecoderConfig extends DecoderFeatures {
   readonly bosTokenId: number | null;
   readonly eosTokenId: number | readonly number[] | null;
   readonly padTokenId: number | null;
-  /** What `config.json` says in keys of the family alone, to be written again. */
+  /** Keys of `config.json` that only the family has, to be written again. */
   readonly familyKeys: JsonObject;
   /** Longest sequence that the policy takes, which LongRoPE depends on; `maxPositions` when absent. Not part of `config.json`. */
   readonly context?: number;
   /** Adapters next to the weights; not part of `config.json`. */
   readonly lora?: LoraConfig;
-  /** How the linear weights next to adapters are stored; float32 when absent. Not part of `config.json`. */
+  /** Storage of the linear weights next to adapters; float32 when absent. Not part of `config.json`. */
   readonly quantization?: Quantization;
 }
 
@@ -216,7 +216,7 @@ const MAX_SIZES = {
   headDimension: 2 ** 13,
   maxPositions: 2 ** 27,
 } as const;
-/** Of all layers together. */
+/** Most experts of all layers together. */
 const MAX_EXPERTS = 2 ** 17;
 
 /** @throws ModelConfigError for a size that no model has */

@@ -8,7 +8,7 @@ import { mixExperts } from './experts.ts';
 import { EMBEDDINGS, expertPrefix, layerPrefix, normNames, routerName } from './parameters.ts';
 import { weightProduct } from './quantized.ts';
 
-/** What attention of one layer reads: rows of normalized, projected and not yet rotated heads. */
+/** Rows that a layer's attention reads: normalized, projected and not yet rotated heads. */
 export interface Projections {
   /** [rows, heads · headDimension] */
   readonly query: Tensor;
@@ -17,9 +17,9 @@ export interface Projections {
   readonly value: Tensor;
 }
 
-/** How the adapters of a decoder are computed. */
+/** Options of a decoder's adapters. */
 export interface AdapterOptions {
-  /** Of what adapters read, while they learn; none when absent. */
+  /** Dropout of the inputs of adapters, while they learn; none when absent. */
   readonly dropout?: AdapterDropout | undefined;
   /** DoRA's factors are parameters, which somebody keeps up with the weights; computed from the weights when absent. */
   readonly storedFactors?: boolean;

@@ -50,7 +50,7 @@ export function decoderHidden(
   return segments.finish(g, hidden);
 }
 
-/** What is added to the scores of each layer for its window, made once for layers that share it. */
+/** Tensors added to the scores of each layer for its window, made once for layers that share it. */
 function biasesByWindow(
   g: GraphBuilder,
   time: number,
@@ -111,7 +111,7 @@ function mixRows(
     readonly projections: Projections;
     readonly all: QueryLayout;
     readonly queries: QueryLayout;
-    /** Of the layer's window. */
+    /** Bias of the layer's window. */
     readonly bias: Tensor | undefined;
   },
 ): Tensor {

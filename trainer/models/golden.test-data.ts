@@ -11,7 +11,7 @@ import { type ParameterSpec, parameterSpecs } from './parameters.ts';
 import { ropeTables, ropeWidth } from './rope.ts';
 import { paddedAnywhere } from './sequence-layout.ts';
 
-/** What the tests of models share: the golden models, and a loss on their batch. */
+/** Golden models of tests, and a loss on their batch. */
 
 export const folderOf = (model: string) => new URL(`../../test/golden/models/${model}/`, import.meta.url);
 /** A JSON file of a golden model. */

@@ -2,7 +2,7 @@ import { Random } from '../../shared/random.ts';
 import { hasAdapter, type LoraConfig, loraNames, magnitudeName } from './adapters/lora.ts';
 import type { DecoderConfig } from './config.ts';
 
-/** Names of the value head's weights, kept in a file of their own. */
+/** Names of the value head's weights, kept in a separate file. */
 export const VALUE_HEAD_WEIGHT = 'value_head.weight';
 export const VALUE_HEAD_BIAS = 'value_head.bias';
 
@@ -10,7 +10,7 @@ export const VALUE_HEAD_BIAS = 'value_head.bias';
 export interface ParameterSpec {
   readonly name: string;
   readonly shape: readonly number[];
-  /** How it begins; `uniform` is ± 1 / √inputs. */
+  /** Initial values; `uniform` is ± 1 / √inputs. */
   readonly start: 'normal' | 'uniform' | 'zeros' | 'ones';
 }
 
@@ -31,7 +31,7 @@ export function routerName(layer: number): string {
 
 export const EMBEDDINGS = 'model.embed_tokens.weight';
 
-/** Weights of a layer's norms by where they stand; null where the family has none. */
+/** Weights of a layer's norms by position in the layer; null where the family has none. */
 export interface NormNames {
   readonly beforeAttention: string | null;
   readonly afterAttention: string | null;
@@ -134,7 +134,7 @@ export function valueHeadSpecs({ hiddenSize }: DecoderConfig): ParameterSpec[] {
   ];
 }
 
-/** What is learned of a model: all of it, or where it has adapters those and the value head. */
+/** Parameters of a model that are learned: all, or where it has adapters those and the value head. */
 export function trainedSpecs(config: DecoderConfig, valueHead: boolean): ParameterSpec[] {
   if (config.lora === undefined) return parameterSpecs(config, valueHead);
   return [...loraSpecs(config, config.lora), ...(valueHead ? valueHeadSpecs(config) : [])];

@@ -10,17 +10,17 @@ import type { ParameterSpec } from './parameters.ts';
 
 export { QUANTIZATIONS } from '../tensor/graph/operations/quantized/blockwise.ts';
 
-/** Names of the two parameters that stand for a quantized weight. */
+/** Names of the two parameters that store a quantized weight. */
 export function quantizedNames(weight: string): { readonly codes: string; readonly scales: string } {
   return { codes: `${weight}.codes`, scales: `${weight}.scales` };
 }
 
-/** Whether a weight is stored quantized where the base is: those of all linear layers, as QLoRA has it. */
+/** True if a weight is stored quantized where the base is: those of all linear layers, as QLoRA has it. */
 export function isQuantizable(name: string): boolean {
   return LORA_MODULES.some(module => name.endsWith(`.${module}.weight`));
 }
 
-/** Where the weights of a frozen base are stored: quantized ones as codes and scales. */
+/** Stored parameters of a frozen base: quantized weights as codes and scales. */
 export function storedParameters(
   specs: readonly ParameterSpec[],
   quantization: Quantization | undefined,

@@ -7,7 +7,7 @@ const KINDS = ['default', 'linear', 'dynamic', 'llama3', 'yarn', 'longrope'];
 /**
  * Reads rotary settings, in the spelling before transformers 5 (`rope_theta`, `rope_scaling`) and since
  * (`rope_parameters`).
- * @param json the config, for what stands next to the settings
+ * @param json the config, for the fields next to the settings
  * @param both `rope_parameters` or `rope_scaling`
  * @throws ModelConfigError naming the kind that is not supported, or the field that is broken
  */
@@ -124,7 +124,7 @@ export function ropeFrequencies(config: DecoderConfig, rope: RopeConfig = config
   return frequencies;
 }
 
-/** What scaling makes of the frequency of pair i. */
+/** The scaled frequency of pair i. */
 function scaledFrequency(
   config: DecoderConfig,
   { theta, scaling }: RopeConfig,

@@ -6,7 +6,7 @@ import { ropeTables, ropeWidth } from './rope.ts';
 /** Added to attention scores that must not count; finite, so that a row with nothing to see stays finite. */
 export const MASKED_SCORE = -1e9;
 
-/** Which positions a batch of rows stands at, and what each may attend to. */
+/** Positions of a batch of rows, and the positions that each may attend to. */
 export interface SequenceLayout {
   /** cos and sin of the rotary angles, each [rows, time, ropeWidth]. */
   readonly cos: Tensor;
@@ -17,13 +17,13 @@ export interface SequenceLayout {
   readonly positions?: Tensor;
   /** Tokens come without padding, which only attention puts between them; with it when absent. */
   readonly packing?: PackedLayout;
-  /** Of what adapters read; none when absent. */
+  /** Dropout of the inputs of adapters; none when absent. */
   readonly dropout?: AdapterDropout;
 }
 
 /**
- * Where tokens without padding stand in padded rows, and the other way round. At least one token is padding, the last, and
- * at least one place: what has no other side is at those, and no gradient comes from there.
+ * Map between tokens without padding and padded rows, in both directions. At least one token is padding, the last, and
+ * at least one place: tokens and places without a counterpart point there, and no gradient comes from there.
  */
 export interface PackedLayout {
   /** int32 [rows · time]: the token at each place. */
@@ -37,7 +37,7 @@ export function spread(g: GraphBuilder, x: Tensor, { places, tokens }: PackedLay
   return g.rearrange(x, places, tokens);
 }
 
-/** What {@link spread} undoes: padded rows [rows · time, width] without their padding, [tokens, width]. */
+/** The inverse of {@link spread}: padded rows [rows · time, width] without their padding, [tokens, width]. */
 export function collect(g: GraphBuilder, x: Tensor, { places, tokens }: PackedLayout): Tensor {
   return g.rearrange(x, tokens, places);
 }
@@ -75,13 +75,13 @@ export function paddedAnywhere(
 }
 
 /**
- * Positions whose final states are wanted, of rows that start at position 0 and are padded on the right: `count` of every
+ * Positions with wanted final states, of rows that start at position 0 and are padded on the right: `count` of every
  * row, with angles [rows, count, ropeWidth] and a bias that hides what comes after each, [rows, 1, count, time].
  */
 export interface SelectedPositions extends SequenceLayout {
   /** int32, indices of the selected tokens among all: [rows · count], or without padding as many as there are. */
   readonly tokens: Tensor;
-  /** Where rows are packed, int32 [tokens of all]: where each stands among the selected, the last of which is padding. */
+  /** Set where rows are packed, int32 [tokens of all]: index of each among the selected, the last of which is padding. */
   readonly inverse?: Tensor;
 }
 

@@ -14,7 +14,7 @@ export interface PrefixCache {
 /**
  * A sequence that others continue, padded on the right.
  * @param ids int32 [prefix]
- * @param last int32 [1], where its last token stands
+ * @param last int32 [1], index of its last token
  * @returns what continuations attend to, and the final hidden state of the last token [1, hiddenSize]
  */
 export function decodePrefix(

@@ -56,7 +56,7 @@ export function startMagnitudes(
   }
 }
 
-/** What DoRA adapts a linear layer with, as tensors. */
+/** Tensors that adapt a linear layer with DoRA. */
 export interface DoraTensors {
   readonly a: Tensor;
   readonly b: Tensor;

@@ -57,7 +57,7 @@ export function dropOut(
   return g.mul(x, g.where(g.less(mask, dropped - 0.5), g.constant(0), PRIME / (PRIME - dropped)));
 }
 
-/** Of whole numbers from 0 to 2²⁰. Half a unit keeps quotients away from whole numbers, where rounding could cross one. */
+/** Remainder of whole numbers from 0 to 2²⁰. Half a unit keeps quotients off whole numbers, where rounding could cross one. */
 function modulo(g: GraphBuilder, x: Tensor): Tensor {
   const quotients = g.cast(g.cast(g.mul(g.add(x, 0.5), 1 / PRIME), 'int32'), 'float32');
   return g.sub(x, g.mul(quotients, PRIME));

@@ -41,7 +41,7 @@ export function magnitudeName(linear: string): string {
   return `${linear}.lora_magnitude_vector`;
 }
 
-/** Whether a linear layer, such as `model.layers.0.mlp.up_proj`, has an adapter. Experts have none, as in PEFT. */
+/** True if a linear layer, such as `model.layers.0.mlp.up_proj`, has an adapter. Experts have none, as in PEFT. */
 export function hasAdapter(lora: LoraConfig | undefined, linear: string): lora is LoraConfig {
   const module = linear.slice(linear.lastIndexOf('.') + 1);
   if (lora === undefined || linear.includes('.experts.')) return false;

@@ -34,7 +34,7 @@ const PLAIN_STARTS: readonly Json[] = [true, false, 'gaussian', 'orthogonal'];
 /** An adapter as `adapter_config.json` describes it. */
 export interface PeftAdapter {
   readonly lora: LoraConfig;
-  /** Where its base was when it was trained: a folder, or a name on a hub. */
+  /** Place of its base when it was trained: a folder, or a name on a hub. */
   readonly base: string | null;
   /** Branch, tag or commit of the base on a hub; null where none is named. */
   readonly revision: string | null;
@@ -81,7 +81,7 @@ export function parsePeftConfig(json: JsonObject): PeftAdapter {
 
 /**
  * The `adapter_config.json` that {@link parsePeftConfig} and PEFT read back.
- * @param dropout that it was learned with, for those who go on with PEFT
+ * @param dropout that it was learned with, for further training with PEFT
  */
 export function peftConfigToJson({ lora, base, revision }: PeftAdapter, dropout = 0): JsonObject {
   return {
@@ -120,7 +120,7 @@ export function checkedLora(lora: LoraConfig): LoraConfig {
 }
 
 /**
- * A model's config with adapters on those of the named linear layers that it has. All of {@link LORA_MODULES} stand for all
+ * A model's config with adapters on those of the named linear layers that it has. All of {@link LORA_MODULES} mean all
  * that it has.
  * @throws ModelConfigError when the model lacks a linear layer that is named
  */

@@ -34,7 +34,7 @@ export interface GoldenLoss {
   readonly grads: Readonly<Record<string, GoldenGradient>>;
 }
 
-/** What transformers and PEFT compute of a golden model. */
+/** Results of transformers and PEFT for a golden model. */
 export interface GoldenFamily {
   readonly forward: Readonly<Record<string, readonly number[]>> & {
     readonly next_token_logprob: readonly (readonly number[])[];
@@ -78,7 +78,7 @@ export function largestDifference(got: ArrayLike<number>, expected: ArrayLike<nu
   return worst;
 }
 
-/** How far a gradient is from the golden one in norm, sum and first elements, relative to its norm. */
+/** Distance of a gradient from the golden one in norm, sum and first elements, relative to its norm. */
 export function gradientDifference(got: Float32Array, { norm, sum, head }: GoldenGradient): number {
   const grad = Float64Array.from(got);
   const differences = [

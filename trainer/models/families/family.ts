@@ -2,13 +2,13 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { type DecoderConfig, type LayerAttention, ModelConfigError } from '../config.ts';
 import { positiveInteger, show } from '../json-fields.ts';
 
-/** What a family of decoders differs in from the common one. */
+/** Differences of a family of decoders from the common one. */
 export interface ModelFamily {
   /** `model_type` of its `config.json`. */
   readonly type: string;
   /** Its class in transformers, as `architectures` names it. */
   readonly className: string;
-  /** What its `config.json` leaves out when it is as transformers has it. */
+  /** Defaults of keys that its `config.json` leaves out, as transformers has them. */
   readonly defaults?: JsonObject;
   /** Keys that only this family, or not every family, reads; they are written again as they were read. */
   readonly keys: readonly string[];
@@ -21,7 +21,7 @@ export interface ModelFamily {
   features(json: JsonObject, common: CommonConfig): Partial<DecoderConfig>;
 }
 
-/** What has been read of a config before the family's own keys. */
+/** Part of a config that is read before the family's keys. */
 export interface CommonConfig {
   readonly layers: number;
   readonly headDimension: number;

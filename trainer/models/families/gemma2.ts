@@ -30,7 +30,7 @@ export const gemma2: ModelFamily = {
   }),
 };
 
-/** What Gemma 2 and Gemma 3 have in common. */
+/** Features that Gemma 2 and Gemma 3 share. */
 export function gemmaFeatures(json: JsonObject): Partial<DecoderConfig> {
   if (json.use_bidirectional_attention === true) {
     throw new ModelConfigError(

@@ -1,6 +1,6 @@
 import type { ModelFamily } from './family.ts';
 
-/** Seed-OSS, and models from scratch: Qwen2's decoder under a type whose tokenizer transformers does not replace. */
+/** Seed-OSS, and models from scratch: Qwen2's decoder under a type for which transformers keeps the folder's tokenizer. */
 export const seedOss: ModelFamily = {
   type: 'seed_oss',
   className: 'SeedOssForCausalLM',

@@ -12,7 +12,7 @@ export class ModelFileError extends Error {
   override readonly name = 'ModelFileError';
 }
 
-/** Whether a path is there, links followed. */
+/** True if a path is there, links followed. */
 export function isThere(path: string): Promise<boolean> {
   return stat(path).then(
     () => true,

@@ -24,7 +24,7 @@ export class SafetensorsError extends Error {
   override readonly name = 'SafetensorsError';
 }
 
-/** Where a tensor stands in a file: bytes [start, end) of the file. */
+/** Position of a tensor in a file: bytes [start, end) of the file. */
 export interface StoredTensor {
   readonly name: string;
   readonly type: StoredType;

@@ -11,13 +11,13 @@ import {
 import { STORED_BYTES, type WritableType } from './stored-numbers.ts';
 
 const EXTENSION = '.safetensors';
-/** Most bytes of numbers in a shard unless told otherwise, as transformers has it. */
+/** Default for the most bytes of numbers in a shard, as transformers has it. */
 const DEFAULT_SHARD_BYTES = 5e9;
 const NUMBER_DIGITS = 5;
 
 /**
  * Writes tensors to `path`, or where they are more than `shardBytes` to numbered files next to it, as transformers names them;
- * with an index in both cases, by which vLLM tells the model's files from others in the folder. What an earlier save of another
+ * with an index in both cases, by which vLLM recognizes the model's files in the folder. What an earlier save of another
  * size left under the same name is removed.
  *
  * @param path ends in `.safetensors`
@@ -52,7 +52,7 @@ export async function writeShardedSafetensors(
   );
 }
 
-/** Tensors in their order, as many to a shard as `most` elements allow; a larger one stands alone. */
+/** Tensors in their order, as many to a shard as `most` elements allow; a larger one gets a separate shard. */
 function cutIntoShards(tensors: readonly TensorToWrite[], most: number): TensorToWrite[][] {
   const shards: TensorToWrite[][] = [[]];
   let filled = 0;

@@ -10,7 +10,7 @@ export const UNKNOWN_TOKEN = '<unk>';
 export const EOS_TOKEN = '<eos>';
 
 /**
- * Makes a word-level tokenizer whose tokens are the given words and three special ones, in the Hugging Face layout
+ * Makes a word-level tokenizer with the given words and three special ones as its tokens, in the Hugging Face layout
  * (transformers loads it as `PreTrainedTokenizerFast`). Words are matched longest first, so that `Up` wins over `U`.
  * Repeated words count once; ids follow the order given.
  * @throws Error when a word is empty or the name of a special token

@@ -24,7 +24,7 @@ const PIECES = [
   '<answer',
 ];
 
-/** Texts in which words touch, overlap and stand in others. */
+/** Texts in which words touch, overlap and are parts of others. */
 function texts(count: number): string[] {
   const rng = Random.fromSeed(3);
   return Array.from({ length: count }, () =>

@@ -6,7 +6,7 @@ import { longestFirst } from './word-tokenizer.ts';
 const BYTES = 256;
 
 /**
- * The character that stands for each byte in the vocabulary of a byte-level `tokenizer.json`: printable ones for themselves, the
+ * The character of each byte in the vocabulary of a byte-level `tokenizer.json`: printable ones for themselves, the
  * others from U+0100 on (GPT-2's table).
  */
 export const BYTE_CHARACTERS: readonly string[] = byteCharacters();
@@ -69,7 +69,7 @@ export function isByteLevel({
 
 /**
  * A byte-level tokenizer from its `tokenizer.json`: added tokens are found first, the longest at each place, and all other text is
- * a token for each byte of its UTF-8. It writes every text. It gives the ids of @huggingface/tokenizers, whose general BPE takes
+ * a token for each byte of its UTF-8. It writes every text. It gives the ids of @huggingface/tokenizers, where the general BPE takes
  * thirty times as long. Bytes that are no UTF-8 are decoded to U+FFFD.
  */
 export class ByteTokenizer implements Tokenizer {

@@ -3,7 +3,7 @@ import type { Template } from '@huggingface/jinja';
 const METHODS = ['strip', 'lstrip', 'rstrip'] as const;
 type Method = (typeof METHODS)[number];
 
-/** What Python's `str.strip()` takes away; JavaScript's `trim` takes other characters. */
+/** Characters that Python's `str.strip()` removes; JavaScript's `trim` removes others. */
 const WHITESPACE =
   '\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000';
 

@@ -4,14 +4,14 @@ import type { ChatTemplate } from './chat-template.ts';
 export interface Tokenizer {
   /** Greatest id + 1. A model's vocabulary may be padded to more. */
   readonly vocabularySize: number;
-  /** Most UTF-16 units of text that one token stands for; infinite where an unknown text of any length is one token. */
+  /** Most UTF-16 units of text that one token covers; infinite where an unknown text of any length is one token. */
   readonly longestToken: number;
   readonly eosTokenId?: number;
   readonly bosTokenId?: number;
   readonly padTokenId?: number;
-  /** How messages become text; absent where the tokenizer has none. */
+  /** Template that formats messages as text; absent where the tokenizer has none. */
   readonly chatTemplate?: ChatTemplate;
-  /** Ids of the text as it stands; nothing is added in front or behind. */
+  /** Ids of the unchanged text; nothing is added in front or behind. */
   encode(text: string): number[];
   decode(ids: ArrayLike<number>, options?: DecodeOptions): string;
   /** The id of one token by its exact text. */
@@ -21,7 +21,7 @@ export interface Tokenizer {
 }
 
 export interface DecodeOptions {
-  /** Leaves special tokens (end of text, padding, chat markers) out; false unless told otherwise. */
+  /** True to leave special tokens (end of text, padding, chat markers) out; false when absent. */
   readonly skipSpecial?: boolean;
 }
 
