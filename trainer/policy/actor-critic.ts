@@ -15,11 +15,11 @@ import type {
   UpdateSettings,
 } from './policy.ts';
 
-/** Where a policy's folder holds its critic. */
+/** Folder of the critic within a policy's folder. */
 export const CRITIC_FOLDER = 'critic';
 
 /**
- * A policy whose values a separate critic estimates: a second model that learns from the same mini-batches, at a
+ * A policy with values that a separate critic estimates: a second model that learns from the same mini-batches, at a
  * separate rate. Its weights and its optimizer's state are kept in a folder within the policy's.
  */
 export class ActorCritic implements Policy {
@@ -109,7 +109,7 @@ export class ActorCritic implements Policy {
   }
 }
 
-/** What is the critic's own of the metrics of its update, under its names. */
+/** The critic's part of the metrics of its update, under its names. */
 function criticMetrics(metrics: UpdateMetrics): UpdateMetrics {
   return Object.fromEntries(
     Object.entries(metrics).flatMap(([name, value]) => {

@@ -62,7 +62,7 @@ for (const options of [{}, { lora, model: { ...config, tiedEmbeddings: false } }
       await t.rejects(actor.estimate([sequence]), /no value head/);
     });
 
-    await t.test('both are saved and go on as if they had never stopped', async t => {
+    await t.test('both are saved and continue as if they had never stopped', async t => {
       const folder = t.testdir();
       const metrics = await pair.update({ sequences }, together);
       t.match(metrics, { 'actor/lr': 1e-3, 'critic/lr': 0.03 });

@@ -51,7 +51,7 @@ export class EndpointScorer implements Pick<Policy, 'score'> {
   }
 
   /**
-   * Entropies are NaN: an endpoint does not tell them.
+   * Entropies are NaN: an endpoint does not report them.
    * @throws RangeError for a temperature other than 1 and for grammars, which endpoints do not score under; EndpointError
    */
   score(sequences: readonly ScoreRequest[], settings: ScoreSettings = { temperature: 1 }): Promise<Score[]> {
@@ -109,7 +109,7 @@ export class EndpointScorer implements Pick<Policy, 'score'> {
       throw this.#fault((error as Error).message, error);
     }
     const found = tokenLogProbs(text);
-    // Some answer with a token of their own behind the prompt.
+    // Some answer with one more token behind the prompt.
     if (found === undefined || found.length < tokenIds.length) {
       throw this.#fault(
         `it gave ${found?.length ?? 'no'} log-probabilities of a prompt of ${tokenIds.length} tokens; it must repeat prompts (echo) with log-probabilities`,

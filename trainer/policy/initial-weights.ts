@@ -9,15 +9,15 @@ import type { LocalPolicyOptions, ModelState } from './options.ts';
 
 /** Weights that a policy begins with. */
 export interface InitialWeights {
-  /** What stays as it is next to adapters; null where everything is learned. */
+  /** Frozen weights next to adapters; null where everything is learned. */
   readonly base: ParameterStore | null;
   /** Squared norms of the rows of its weights, where DoRA adapts them. */
   readonly norms: ParameterStore | null;
-  /** What is learned. */
+  /** Learned weights. */
   readonly weights: ParameterStore;
 }
 
-/** Fresh weights, or those of the folder; what stays as it is apart from what is learned. */
+/** Fresh weights, or those of the folder, split into frozen and learned ones. */
 export async function loadWeights(
   config: DecoderConfig,
   place: ModelFolders | null,

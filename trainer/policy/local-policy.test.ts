@@ -226,7 +226,7 @@ t.test('Σ π² of a score is that of all tokens that could have stood there', a
   t.equal((await policy.score(all.slice(0, 1), { temperature: 0.7 }))[0].squares, undefined);
 });
 
-t.test('sequences go on under new weights while others generate', async t => {
+t.test('sequences continue under new weights while others generate', async t => {
   const policy = await closing(t, policyWith({ workers: 2 }));
   const sequences = await play(policy, 6);
   const open = Array.from({ length: 12 }, (_, n) =>

@@ -88,7 +88,7 @@ export class LocalPolicy implements Policy {
     return this.#state.version;
   }
 
-  /** What it runs on, for people. */
+  /** Runtime and devices, for people. */
   get description(): string {
     const where = this.#pool.description;
     const { lora } = this.config;
@@ -103,7 +103,7 @@ export class LocalPolicy implements Policy {
     return this.config.vocabularySize;
   }
 
-  /** @param watch told of each token soon after it is sampled, before the result */
+  /** @param watch called with each token soon after it is sampled, before the result */
   async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     this.#assertOpen();
     return this.#pool.generate(request, watch);
@@ -113,7 +113,7 @@ export class LocalPolicy implements Policy {
     if (!this.#closed) this.#pool.release(sequenceId);
   }
 
-  /** A sequence that may go on later: it keeps its cache while there is room, and new ones are dealt out without it. */
+  /** A sequence that may continue later: it keeps its cache while there is room, and new ones are dealt out without it. */
   park(sequenceId: number): void {
     if (!this.#closed) this.#pool.park(sequenceId);
   }
@@ -165,8 +165,8 @@ export class LocalPolicy implements Policy {
   }
 
   /**
-   * One optimizer step. With products of float16 one whose gradient overflows is skipped: the loss is scaled less from then on,
-   * and `actor/step_skipped` is 1.
+   * One optimizer step. With float16 products, a step with a gradient that overflows is skipped: the loss is scaled less from
+   * then on, and `actor/step_skipped` is 1.
    * @throws RangeError for settings or sequences that do not fit; Error when the gradient is not finite. The weights are
    * then as they were.
    */
@@ -220,7 +220,7 @@ export class LocalPolicy implements Policy {
     }
   }
 
-  /** Forgets the optimizer's moments and its count of steps, and begins the loss scale anew; weights stay. */
+  /** Forgets the optimizer's moments and its count of steps, and resets the loss scale; weights stay. */
   async resetOptimizer(): Promise<void> {
     this.#assertOpen();
     await this.#inTurn(async () => this.#state.resetOptimizer());
@@ -228,7 +228,7 @@ export class LocalPolicy implements Policy {
 
   /**
    * Writes weights, config, optimizer state and the given files in the Hugging Face layout.
-   * @param dtype of the weights; with bfloat16 a policy that loads them goes on from rounded ones
+   * @param dtype of the weights; with bfloat16 a policy that loads them continues from rounded ones
    */
   async save(folder: string, dtype?: WeightDtype): Promise<void> {
     this.#assertOpen();
@@ -295,7 +295,7 @@ export class LocalPolicy implements Policy {
 
   /**
    * Takes weights and optimizer state from a folder, as {@link save} wrote them; without optimizer state learning
-   * starts anew. Open sequences go on under the new weights.
+   * starts afresh. Open sequences continue under the new weights.
    * @throws RangeError when the folder's model has another shape
    */
   async load(folder: string): Promise<void> {

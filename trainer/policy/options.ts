@@ -8,21 +8,21 @@ import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import type { ModelFolders } from './checkpoint/model-folder.ts';
 import type { LossScaleSettings } from './learning/loss-scale.ts';
 
-/** Sequences that keep their cache at once, over all workers, unless told otherwise. */
+/** Default number of sequences that keep their cache at once, over all workers. */
 const DEFAULT_OPEN_SEQUENCES = 256;
 
 /** A model in memory. */
 export interface ModelState {
   readonly config: DecoderConfig;
-  /** Where it was found; null from scratch. */
+  /** Folders of the model; null from scratch. */
   readonly folders: ModelFolders | null;
-  /** What stays as it is next to adapters; null where everything is learned. */
+  /** Frozen weights next to adapters; null where everything is learned. */
   readonly base: ParameterStore | null;
-  /** What is learned. */
+  /** Learned weights. */
   readonly weights: ParameterStore;
 }
 
-/** What a local policy is made from. */
+/** Options of a local policy. */
 export interface LocalPolicyOptions {
   /**
    * A config to start from scratch; a folder in the Hugging Face layout: a whole model, or an adapter in PEFT's; or another
@@ -35,7 +35,7 @@ export interface LocalPolicyOptions {
   readonly lora?: LoraConfig;
   /** Share of what adapters read that becomes 0 while they learn; none when absent. Scores and samples have none. */
   readonly loraDropout?: number;
-  /** How the linear weights under adapters are stored; float32 when absent. They are computed with in float32. */
+  /** Storage of the linear weights under adapters; float32 when absent. They are computed with in float32. */
   readonly quantization?: Quantization;
   /** Seeds fresh weights. */
   readonly seed: number;
@@ -45,11 +45,11 @@ export interface LocalPolicyOptions {
   readonly threads?: number;
   /** `onnx` when absent. */
   readonly runtime?: RuntimeChoice;
-  /** Of the factors of products; `float32` when absent. `float16` takes a GPU that has it. */
+  /** Type of the factors of products; `float32` when absent. `float16` takes a GPU that has it. */
   readonly precision?: Precision;
   /** Bytes that the GPU has, for WebGPU does not say; unchecked when absent. */
   readonly gpuMemory?: number;
-  /** How the loss is scaled with products of float16. */
+  /** Scaling of the loss with float16 products. */
   readonly lossScale?: LossScaleSettings;
   /** Adds a scalar head on the trunk, 0 at first unless the folder has one. */
   readonly valueHead: boolean;
@@ -59,11 +59,11 @@ export interface LocalPolicyOptions {
   readonly critic?: boolean;
   /** Longest sequence, prompts and responses together; the model's maximum when absent. */
   readonly maxSequenceLength?: number;
-  /** Sequences that keep their cache at once; others are computed anew when they go on. */
+  /** Sequences that keep their cache at once; others are computed again when they continue. */
   readonly maxOpenSequences?: number;
-  /** What constrained requests may name. */
+  /** Grammars that constrained requests may name. */
   readonly grammars?: Grammars;
-  /** After an update, sequences go on from what older weights computed of them instead of computing it again. */
+  /** After an update, sequences continue from the cache of older weights instead of computing it again. */
   readonly keepStaleCache?: boolean;
   /** Tokens that go through the model at once while it learns or scores, padding included. */
   readonly tokenBudget?: number;

@@ -29,7 +29,7 @@ export interface PolicyParts extends InitialWeights {
   readonly config: DecoderConfig;
   readonly runtime: RuntimeKind;
   readonly maxSequenceLength: number;
-  /** Where the model was found; null from scratch. */
+  /** Folders of the model; null from scratch. */
   readonly place: ModelFolders | null;
   /** Adapters that a reference is made of; null without adapters. */
   readonly reference: ParameterStore | null;
@@ -105,7 +105,7 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   };
 }
 
-/** What `model` stands for. */
+/** Config, folders and state of `model`. */
 async function givenModel({ model, base }: LocalPolicyOptions): Promise<{
   readonly config: DecoderConfig;
   readonly place: ModelFolders | null;

@@ -9,7 +9,7 @@ import { scratchConfig } from '../models/config.ts';
 import { LocalPolicy, type LocalPolicyOptions } from './local-policy.ts';
 import type { UpdateSettings } from './policy.ts';
 
-/** What the tests of the local policy share: a tiny policy, episodes it plays, settings of an update. */
+/** Tiny policy of the tests, the episodes it plays, and settings of an update. */
 export const vocabularySize = 24;
 export const config = scratchConfig({
   vocabularySize,

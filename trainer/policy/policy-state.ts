@@ -7,7 +7,7 @@ import { WeightAverage } from './learning/weight-average.ts';
 import type { ModelState } from './options.ts';
 import type { PolicyParts } from './parts.ts';
 
-/** What of a local policy changes as it learns, and its way to and from folders. The policy says when nobody else uses it. */
+/** State of a local policy that changes as it learns, read from and written to folders while nobody else uses it. */
 export class PolicyState {
   readonly #parts: PolicyParts;
   /** Null where products are float32. */
@@ -36,12 +36,12 @@ export class PolicyState {
     return this.#version;
   }
 
-  /** Of the optimizer. */
+  /** Number of the optimizer's steps. */
   get step(): number {
     return this.#step;
   }
 
-  /** Whether there are adapters, and so a reference that shares the base. */
+  /** True if there are adapters, and so a reference that shares the base. */
   get isAdapted(): boolean {
     return this.#parts.reference !== null;
   }
@@ -58,7 +58,7 @@ export class PolicyState {
     this.#version++;
   }
 
-  /** Forgets the moments and the count of steps, and begins the loss scale anew. */
+  /** Forgets the moments and the count of steps, and resets the loss scale. */
   resetOptimizer(): void {
     for (const store of [this.#parts.first, this.#parts.second]) {
       store.flat.fill(0);
@@ -105,7 +105,7 @@ export class PolicyState {
     await saveModel(folder, { config, base: place?.base ?? null, loraDropout, weights, files });
   }
 
-  /** Takes everything from a folder of the same model; without optimizer state learning starts anew. */
+  /** Takes everything from a folder of the same model; without optimizer state learning starts afresh. */
   async load(folder: string): Promise<void> {
     const { options, config, weights, first, second } = this.#parts;
     const adapter = config.lora === undefined ? null : folder;

@@ -54,14 +54,14 @@ export interface Policy {
 
   /**
    * Does the work while nothing is sampled: several updates then change the weights only once for those who are in the
-   * middle of a response. What waits goes on afterwards.
+   * middle of a response. Waiting requests continue afterwards.
    */
   holdingGeneration<T>(work: () => Promise<T>): Promise<T>;
 
   /** Does the work with the moving average of the weights in their place; absent where a policy keeps none. */
   withAverage?<T>(work: () => Promise<T>): Promise<T>;
 
-  /** Writes weights, config and tokenizer in the Hugging Face layout, and the optimizer state. Weights are float32 unless told otherwise. */
+  /** Writes weights, config and tokenizer in the Hugging Face layout, and the optimizer state. Weights are float32 by default. */
   save(folder: string, dtype?: WeightDtype): Promise<void>;
   load(folder: string): Promise<void>;
   close(): Promise<void>;
@@ -105,7 +105,7 @@ export interface UpdateBatch {
 
 /** Gradients by what they come from; the vectors themselves stay with the policy. */
 export interface GradientDecomposition {
-  /** Components whose coefficient is above 0, for each batch; batch after batch. */
+  /** Gradients of the components with a coefficient above 0, for each batch; batch after batch. */
   readonly gradients: readonly ComponentGradient[];
   /** ⟨g_i, g_j⟩ of all gradients, row-major; 0 between the task and a regularizer, which nobody asks for. */
   readonly products: Float64Array;
@@ -119,7 +119,7 @@ export interface ComponentGradient {
   readonly loss: number;
 }
 
-/** What a gradient depends on besides the batch. */
+/** Settings that a gradient depends on besides the batch. */
 export interface GradientSettings {
   readonly loss: LossSettings;
   readonly temperature: number;
@@ -127,7 +127,7 @@ export interface GradientSettings {
 
 export interface UpdateSettings extends GradientSettings {
   readonly optimizer: OptimizerSettings;
-  /** Of a separate critic, where there is one. */
+  /** Optimizer of a separate critic, where there is one. */
   readonly critic?: OptimizerSettings;
 }
 

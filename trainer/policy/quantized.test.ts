@@ -32,7 +32,7 @@ await (async () => {
 const adapted = (options: Partial<LocalPolicyOptions>): Promise<LocalPolicy> =>
   policyWith({ model: base, lora, ...options });
 
-/** The base with the weights that its quantized ones stand for, as float32. */
+/** The base with its quantized weights written as float32. */
 async function dequantized(kind: Quantization): Promise<string> {
   const policy = await closing(t, policyWith({ model: base }));
   const out = join(folder, kind);
@@ -59,7 +59,7 @@ async function dequantized(kind: Quantization): Promise<string> {
 
 for (const kind of QUANTIZATIONS) {
   t.test(
-    `LoRA over a base in ${kind} samples, scores and learns as over the weights it stands for`,
+    `LoRA over a base in ${kind} samples, scores and learns as over its dequantized weights`,
     async t => {
       const quantized = await closing(t, adapted({ quantization: kind, workers: 2, recompute: true }));
       const plain = await closing(t, adapted({ model: await dequantized(kind), workers: 2 }));

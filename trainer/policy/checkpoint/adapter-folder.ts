@@ -18,7 +18,7 @@ import { writeWhole } from './files.ts';
 export const ADAPTER_CONFIG_FILE = 'adapter_config.json';
 export const ADAPTER_WEIGHTS_FILE = 'adapter_model.safetensors';
 
-/** Whether a folder holds an adapter in PEFT's layout. */
+/** True if a folder holds an adapter in PEFT's layout. */
 export function isAdapterFolder(folder: string): Promise<boolean> {
   return isThere(join(folder, ADAPTER_CONFIG_FILE));
 }
@@ -65,9 +65,9 @@ export async function readAdapterWeights(
   }
 }
 
-/** How an adapter is written. */
+/** Options of a written adapter. */
 export interface AdapterOptions {
-  /** What the config names as the base: a folder, whose name and commit on a hub are written where it is of a hub's cache. */
+  /** Base that the config names: a folder. For one of a hub's cache, its name and commit on the hub are written. */
   readonly base: string | null;
   /** That it was learned with; none when absent. */
   readonly dropout?: number;

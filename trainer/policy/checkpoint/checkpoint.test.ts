@@ -53,7 +53,7 @@ t.test('a saved folder is a model to start from, and another model is refused', 
 });
 
 t.test(
-  'weights in bfloat16 are rounded, moments and value head exact, and learning goes on from them',
+  'weights in bfloat16 are rounded, moments and value head exact, and learning continues from them',
   async t => {
     const first = await closing(t, policyWith({}));
     await first.update({ sequences: await play(first, 4) }, settingsWith());

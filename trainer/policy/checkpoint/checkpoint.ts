@@ -30,7 +30,7 @@ export const OPTIMIZER_STATE_FILE = 'optimizer.json';
 const FIRST_MOMENT = 'first';
 const SECOND_MOMENT = 'second';
 
-/** What learning needs besides the weights to go on exactly where it was. */
+/** State besides the weights that learning needs to continue exactly where it was. */
 export interface OptimizerState {
   readonly first: ParameterStore;
   readonly second: ParameterStore;
@@ -44,22 +44,22 @@ export interface Progress {
   readonly lossScale?: LossScaleState;
 }
 
-/** What a model's folder is written from. */
+/** Contents of a model's folder. */
 export interface SavedModel {
   readonly config: DecoderConfig;
-  /** What an adapter's config names as its base. */
+  /** Base that an adapter's config names. */
   readonly base: string | null;
   /** Dropout that an adapter is learned with; none when absent. */
   readonly loraDropout?: number;
-  /** What is learned. */
+  /** Learned weights. */
   readonly weights: ParameterStore;
-  /** How weights are written, value head excepted; float32 when absent. */
+  /** Number type of weights, value head excepted; float32 when absent. */
   readonly dtype?: WeightDtype;
   /** Files by name: a tokenizer's. */
   readonly files: { readonly [name: string]: string };
 }
 
-/** What a policy's folder is written from. */
+/** Contents of a policy's folder. */
 export interface Checkpoint extends SavedModel {
   readonly optimizer: OptimizerState;
   readonly progress: Progress;

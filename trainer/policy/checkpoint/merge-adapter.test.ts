@@ -36,12 +36,12 @@ t.test('an adapter is merged into its base, all else goes along as it is', async
   await t.rejects(mergeAdapter(base, join(t.testdirName, 'other')), /nothing to merge/);
 });
 
-t.test('an adapter finds its base where it is told, or where its config says', async t => {
+t.test('an adapter finds the base that is passed, or the one its config names', async t => {
   const config = JSON.parse(await readFile(join(adapter, 'adapter_config.json'), 'utf8'));
   const named = (path: string | null) => JSON.stringify({ ...config, base_model_name_or_path: path });
   const folder = t.testdir({
     absolute: { 'adapter_config.json': named(base) },
-    beside: { 'adapter_config.json': named('../model') },
+    sibling: { 'adapter_config.json': named('../model') },
     lost: { 'adapter_config.json': named(null) },
     model: { 'config.json': await readFile(join(base, 'config.json'), 'utf8') },
     nothing: {},
@@ -49,7 +49,7 @@ t.test('an adapter finds its base where it is told, or where its config says', a
   const at = (name: string) => join(folder, name);
   t.same(await findModel(base), { base, adapter: null });
   t.same(await findModel(at('absolute')), { base, adapter: at('absolute') });
-  t.same(await findModel(at('beside')), { base: at('model'), adapter: at('beside') });
+  t.same(await findModel(at('sibling')), { base: at('model'), adapter: at('sibling') });
   t.same(await findModel(at('lost'), at('model')), { base: at('model'), adapter: at('lost') });
   t.same(await findModel(at('lost'), at('absolute')), { base, adapter: at('lost') }, "an adapter's base");
   await t.rejects(findModel(at('lost')), /its config names none; say where it is/);

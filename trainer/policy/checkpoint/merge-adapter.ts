@@ -14,7 +14,7 @@ import { readWeights, VALUE_HEAD_FILE, WEIGHTS_FILE } from './checkpoint.ts';
 import { writeWhole } from './files.ts';
 import { CONFIG_FILE, findModel, isModelFolder, readModelConfig } from './model-folder.ts';
 
-/** What goes along with the weights, from the adapter's folder or else from the base's. */
+/** Files written along with the weights, from the adapter's folder or otherwise from the base's. */
 const COMPANIONS = [
   'tokenizer.json',
   'tokenizer_config.json',
@@ -30,14 +30,13 @@ const TORCH_TYPES: Readonly<Record<WritableType, string>> = { F32: 'float32', BF
 export interface MergeOptions {
   /** Folder of the base; where the adapter's config says, when absent. */
   readonly base?: string;
-  /** How numbers are written; as the base has them when absent, float16 as F32. */
+  /** Number type; as the base has it when absent, float16 as F32. */
   readonly type?: WritableType;
 }
 
 /**
- * Writes a whole model whose weights are those of a base with an adapter added, W + scale · B·A (with DoRA its rows scaled to
- * their magnitudes), with tokenizer and value
- * head next to it.
+ * Writes a whole model with the weights of a base plus an adapter, W + scale · B·A (with DoRA its rows scaled to
+ * their magnitudes), with tokenizer and value head next to it.
  * @returns number of matrices that were added to
  * @throws RangeError when the folder holds no adapter, or `out` a model already
  */

@@ -11,7 +11,7 @@ import { isThere, readModelText } from '../../models/files/model-file.ts';
 import { TOKENIZER_FILE } from '../../models/tokenizer/load.ts';
 import { isAdapterFolder, readAdapterConfig } from './adapter-folder.ts';
 
-/** Where a model's parts are. */
+/** Folders of a model's parts. */
 export interface ModelFolders {
   /** Folder of the whole model: its config and weights. */
   readonly base: string;
@@ -19,13 +19,13 @@ export interface ModelFolders {
   readonly adapter: string | null;
 }
 
-/** Whether a folder holds a model, or an adapter for one. */
+/** True if a folder holds a model, or an adapter for one. */
 export async function isModelFolder(folder: string): Promise<boolean> {
   return (await isAdapterFolder(folder)) || (await isThere(join(folder, CONFIG_FILE)));
 }
 
 /**
- * Where the parts of a model are whose folder holds it whole, or an adapter in PEFT's layout. The base of an adapter is the
+ * Folders of the parts of a model, which a folder holds whole or as an adapter in PEFT's layout. The base of an adapter is the
  * one given, or that which its config names, seen from here, from the adapter or in the cache of a hub's models.
  * @param base a whole model, or an adapter of the same base
  * @throws Error saying where a model was looked for

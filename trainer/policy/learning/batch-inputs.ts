@@ -13,7 +13,7 @@ export type PredictedSequence = Pick<ScoreRequest, 'tokenIds' | 'lossMask'> & {
   readonly sampled?: Uint8Array;
 };
 
-/** Where the tokens and the predictions of a sequence begin in a program's arrays. */
+/** Offsets of a sequence's tokens and predictions in a program's arrays. */
 interface Placement {
   readonly token: number;
   readonly prediction: number;
@@ -82,7 +82,7 @@ export class BatchArrays {
     return out;
   }
 
-  /** Writes which token stands where in padded rows; what stands nowhere is padding on either side. */
+  /** Writes the places of tokens in padded rows; tokens and places without a counterpart are padding. */
   #fillPacking(inputs: BatchInputs, packed: NonNullable<BatchShape['packed']>): void {
     const { rows, time, predictions } = this.#shape;
     const lengths = this.#sequences.map(({ tokenIds }) => tokenIds.length - 1);

@@ -14,7 +14,7 @@ interface Compiled {
   readonly inputs: BatchInputs;
 }
 
-/** What continuations take from their prompt. */
+/** State that continuations take from their prompt. */
 interface Prefix {
   readonly length: number;
   /** Padded length. */

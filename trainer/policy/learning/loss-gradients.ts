@@ -15,7 +15,7 @@ import type { WorkerPool } from '../workers/worker-pool.ts';
 import type { LossScale } from './loss-scale.ts';
 import { checkOneAdvantage, checkSequence, checkTemperature, haveReturns } from './sequence-checks.ts';
 
-/** What is known of the policy that learns. */
+/** Properties of the policy that learns. */
 type LearningPolicy = Parameters<typeof checkSequence>[1] & { readonly version: number };
 
 /** Uses a gradient that was added up; `lossScale` is still in it. */

@@ -12,7 +12,7 @@ t.test('the scale halves at an overflow and doubles after enough steps without',
   t.same([true, false, true, true, true].map(after), [16, 8, 8, 8, 16]);
 });
 
-t.test('a restored scale goes on where the other was', async t => {
+t.test('a restored scale continues where the other was', async t => {
   const settings = { initial: 8, growthInterval: 3, backOff: 0.5 };
   const first = new LossScale(settings);
   first.overflowed();

@@ -1,4 +1,4 @@
-/** How a loss is scaled. */
+/** Settings of the loss scale. */
 export interface LossScaleSettings {
   /** The first scale; a power of two changes no bit of what does not under- or overflow. */
   readonly initial: number;
@@ -10,7 +10,7 @@ export interface LossScaleSettings {
 
 export const DEFAULT_LOSS_SCALE: LossScaleSettings = { initial: 2 ** 16, growthInterval: 200, backOff: 0.5 };
 
-/** What goes on from step to step; in checkpoints, so that a resumed run takes the same steps. */
+/** State that is kept from step to step; in checkpoints, so that a resumed run takes the same steps. */
 export interface LossScaleState {
   readonly scale: number;
   /** Steps since the scale last changed. */

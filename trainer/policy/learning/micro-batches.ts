@@ -2,7 +2,7 @@ import { countTrained } from '../../algorithms/losses/aggregation.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { BatchShape } from './sequence-graph.ts';
 
-/** How far shapes are rounded up, so that few programs are made. */
+/** Multiples to which shapes are rounded up, so that few programs are made. */
 interface Rounding {
   /** Lengths to multiples of this, and to multiples of more once they are long. */
   readonly time: number;
@@ -12,7 +12,7 @@ interface Rounding {
   readonly predictions: number;
 }
 const FINE: Rounding = { time: 16, packed: { step: 8, share: 1 / 16 }, predictions: 8 };
-/** For small models, of whose time making a program takes more than padding. */
+/** For small models, where making a program takes more time than padding. */
 const COARSE: Rounding = { time: 32, packed: { step: 128, share: 1 / 4 }, predictions: 16 };
 /** Most weights that the layers of a small model have. */
 const SMALL_WEIGHTS = 4e6;
@@ -22,16 +22,16 @@ const TIME_SHARE = 1 / 8;
 const PREDICTION_SHARE = 0.75;
 /** Numbers of rows that programs are compiled for. */
 export const ROW_BUCKETS = [1, 2, 4, 8, 16, 32, 64];
-/** What starting a program and adding its gradients up costs, in tokens. */
+/** Cost of starting a program and adding its gradients up, in tokens. */
 const START_COST = 64;
-/** What a token costs in attention for each position of its row, per query's number, in products with a layer's weights … */
+/** Cost of a token in attention for each position of its row, per query's number, in products with a layer's weights … */
 const POSITION_COST = 1.4;
 /** … and on the way to attention and back where rows are packed, per number of queries, keys, values and results. */
 const PACKING_COST = 15;
 /** Packed rows take at most so many times the budget where attention pads them. */
 const MAX_PLACES = 4;
 
-/** Tokens of a micro-batch, padding included, unless told otherwise: activations of small models stay in the cache. */
+/** Default tokens of a micro-batch, padding included: activations of small models stay in the cache. */
 export const DEFAULT_TOKEN_BUDGET = 2048;
 
 /** Sequences that go through a program together; fewer than `rows` leave rows empty. */
@@ -40,7 +40,7 @@ export interface MicroBatch extends BatchShape {
   readonly members: readonly number[];
 }
 
-/** What a plan depends on. */
+/** Properties of a sequence that a plan depends on. */
 export interface PlannedSequence {
   readonly tokenIds: { readonly length: number };
   readonly lossMask: ArrayLike<number>;
@@ -105,7 +105,7 @@ export function planMicroBatches(
   return batches.reverse();
 }
 
-/** What a token costs in attention, for a position and for packing, as shares of what it costs besides. */
+/** Cost of a token in attention, for a position and for packing, as shares of its other costs. */
 function costsOf(config: DecoderConfig) {
   const { heads, keyValueHeads, headDimension } = config;
   const [queries, keys] = [heads * headDimension, keyValueHeads * headDimension];

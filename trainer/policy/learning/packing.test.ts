@@ -37,7 +37,7 @@ const losses: { readonly [name: string]: Partial<LossSettings> } = {
   cross_entropy: { policy: 'cross_entropy', entropyCoefficient: 0 },
 };
 
-/** The first runtime is tested with all losses, whose graphs are the same everywhere, the others with some. */
+/** Losses of the first runtime: all, because their graphs are the same everywhere. The others run some. */
 const ALL: readonly (readonly [loss: string, share: number])[] = [
   ['ppo', 0.3],
   ['ppo without entropy', 1],

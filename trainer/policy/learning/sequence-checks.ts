@@ -76,7 +76,7 @@ export function checkOneAdvantage({ lossMask, advantages }: TrainingSequence, in
   }
 }
 
-/** Whether the sequences have targets for a value head. @throws RangeError when only some of the sequences have returns */
+/** True if the sequences have targets for a value head. @throws RangeError when only some of the sequences have returns */
 export function haveReturns(sequences: readonly TrainingSequence[]): boolean {
   const count = sequences.filter(({ returns }) => returns !== undefined).length;
   if (count === 0 || count === sequences.length) return count > 0;

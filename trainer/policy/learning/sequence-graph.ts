@@ -40,7 +40,7 @@ export function shapeKey({ rows, time, predictions, packed }: BatchShape): strin
 /** A decoder over rows with what a loss or a score needs of its predictions. */
 export interface SequenceGraph {
   readonly g: GraphBuilder;
-  /** Of all that follows: [rows, predictions], or where rows are packed [predictions]. */
+  /** Shape of the tensors below: [rows, predictions], or where rows are packed [predictions]. */
   readonly shape: Shape;
   /** Null for a critic. */
   readonly logProbs: Tensor | null;
@@ -73,9 +73,9 @@ export function buildSequenceGraph(
     readonly grammar: CompiledGrammar | null;
     /** Also Σ π² over the vocabulary at each prediction. */
     readonly squares?: boolean;
-    /** Whether it runs on a GPU. */
+    /** True if it runs on a GPU. */
     readonly onGpu?: boolean;
-    /** Predictions whose logits exist at once; as {@link logitRows} has it when absent. */
+    /** Number of predictions with logits that exist at once; as {@link logitRows} has it when absent. */
     readonly logitRows?: number;
     /** Share of what adapters read that becomes 0, from numbers of rows in the input `dropoutRows`; none when absent. */
     readonly dropout?: number;
@@ -163,7 +163,7 @@ function tokenPredictions(
   };
 }
 
-/** Predictions whose logits exist at once; more are computed piece by piece, and again in the backward pass. */
+/** Number of predictions with logits that exist at once; more are computed in parts, and again in the backward pass. */
 export function logitRows({ vocabularySize }: Pick<DecoderConfig, 'vocabularySize'>, onGpu: boolean): number {
   const bytes = onGpu ? LOGITS_BYTES.gpu : LOGITS_BYTES.processor;
   return Math.max(1, Math.floor(bytes / (FLOAT_BYTES * vocabularySize)));

@@ -39,9 +39,9 @@ export interface ProgramOptions {
   readonly packing: boolean;
   /** Gradient checkpointing: computes each layer again in the backward pass instead of keeping its activations. */
   readonly recompute?: boolean;
-  /** Of what adapters read while they learn; none when null or absent. */
+  /** Dropout of the inputs of adapters while they learn; none when null or absent. */
   readonly dropout?: DropoutSettings | null;
-  /** Of the worker among those that share a step; 0 when absent. */
+  /** Index of the worker among those that share a step; 0 when absent. */
   readonly index?: number;
   /** Takes a factor on the loss before its gradients, which are then as many times too large. */
   readonly lossScaled?: boolean;
@@ -53,7 +53,7 @@ export interface DropoutSettings {
   readonly seed: number;
 }
 
-/** What one worker is to add up for an optimizer step. */
+/** Part of an optimizer step that one worker adds up. */
 export interface GradientTask {
   readonly sequences: readonly TrainingSequence[];
   readonly loss: LossSettings;
@@ -61,7 +61,7 @@ export interface GradientTask {
   /** Counts of the whole step, not of this worker's share. */
   readonly counts: LossCounts;
   readonly temperature: number;
-  /** Of the policy that learns. */
+  /** Version of the policy that learns. */
   readonly version: number;
   /** Factor on the loss, where programs take one. */
   readonly lossScale: number;
@@ -73,7 +73,7 @@ interface TrainProgram {
   readonly metrics: readonly string[];
 }
 
-/** Computes gradients of the loss over sequences, in micro-batches whose sums are exact. */
+/** Computes gradients of the loss over sequences, in micro-batches with exact sums. */
 export class GradientProgram {
   readonly #options: ProgramOptions;
   /** Gradients of one micro-batch, which every compiled program writes to. */

@@ -4,7 +4,7 @@ import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { readTrained, type SavedModel, saveModelAndHead } from '../checkpoint/checkpoint.ts';
 import { assertSameModel, isModelFolder } from '../checkpoint/model-folder.ts';
 
-/** Where a policy's folder holds the average of its weights, as a model. */
+/** Folder of the average of the weights, as a model, within a policy's folder. */
 export const AVERAGE_FOLDER = 'ema';
 
 /**
@@ -28,7 +28,7 @@ export class WeightAverage {
     this.#decay = decay;
   }
 
-  /** Whether the average stands where the weights do. */
+  /** True if the average and the weights are swapped. */
   get swapped(): boolean {
     return this.#swapped;
   }

@@ -13,7 +13,7 @@ import type {
   ScoreSettings,
 } from '../policy.ts';
 
-/** What a worker is started with. Weights, moments and gradients are shared memory, seen by all. */
+/** Data that a worker starts with. Weights, moments and gradients are shared memory, seen by all. */
 export interface WorkerSetup {
   readonly index: number;
   readonly config: DecoderConfig;
@@ -27,32 +27,32 @@ export interface WorkerSetup {
   readonly tokenBudget: number;
   readonly packing: boolean;
   readonly recompute: boolean;
-  /** Of what adapters read while they learn. */
+  /** Dropout of the inputs of adapters while they learn. */
   readonly dropout: DropoutSettings | null;
   readonly threads: number;
   readonly grammars: Grammars;
   /** A tokenizer's files by name, where there is one. */
   readonly files: { readonly [name: string]: string };
-  /** Sequences in the middle of a response go on from what older weights computed of them. */
+  /** Sequences in the middle of a response continue from the cache of older weights. */
   readonly keepStaleCache: boolean;
-  /** What stays as it is next to adapters; null where everything is learned. */
+  /** Frozen weights next to adapters; null where everything is learned. */
   readonly base: SharedParameters | null;
   /** Squared norms of the rows of its weights, where DoRA adapts them. */
   readonly norms: SharedParameters | null;
   /** Adapters of the reference policy; null without adapters. */
   readonly reference: SharedParameters | null;
-  /** What is learned. */
+  /** Learned weights. */
   readonly weights: SharedParameters;
   readonly firstMoments: SharedParameters;
   readonly secondMoments: SharedParameters;
-  /** Of every worker, in order; sums go into the first. */
+  /** Gradients of every worker, in order; sums go into the first. */
   readonly gradients: readonly SharedParameters[];
   /** Float64 sums of squares by block of the flat gradient. */
   readonly squares: SharedArrayBuffer;
   readonly version: number;
 }
 
-/** Where a worker leaves its gradients of each component. */
+/** Memory for a worker's gradients of each component. */
 export type ComponentStores = readonly {
   readonly component: LossComponent;
   readonly store: SharedParameters;
@@ -90,10 +90,10 @@ export type WorkerTask =
   | {
       readonly kind: 'collectGradients';
       readonly slice: WeightSlice;
-      /** Of every worker, in order. */
+      /** Gradients of every worker, in order. */
       readonly parts: readonly ComponentStores[];
       readonly vectors: SharedArrayBuffer;
-      /** Where the first component goes among the vectors; the others follow. */
+      /** Index of the first component among the vectors; the others follow. */
       readonly first: number;
     }
   | {
@@ -115,7 +115,7 @@ export type WorkerTask =
   | { readonly kind: 'hold' }
   | { readonly kind: 'resume'; readonly version: number; readonly weightsReplaced: boolean };
 
-/** What each task answers. */
+/** Result of each task. */
 export interface TaskResults {
   readonly score: Score[];
   readonly scoreContinuations: Float64Array[];

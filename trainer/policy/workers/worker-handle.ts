@@ -51,12 +51,12 @@ export class WorkerHandle {
     return handle;
   }
 
-  /** What it runs on, for people. */
+  /** Runtime and device, for people. */
   get runtime(): string {
     return this.#runtime;
   }
 
-  /** @param watch told of each token soon after it is sampled */
+  /** @param watch called with each token soon after it is sampled */
   generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     const id = ++this.#nextId;
     const result = this.#expect<Generation>(id);

@@ -30,7 +30,7 @@ export class WorkerPool {
   /** Worker of each open sequence. */
   readonly #homes = new Map<number, number>();
   readonly #homeCounts: number[];
-  /** Sequences that count for no worker until they go on. */
+  /** Sequences that count for no worker until they continue. */
   readonly #parked = new Set<number>();
 
   private constructor(workers: readonly WorkerHandle[], { length, squares }: SharedVectors) {
@@ -51,13 +51,13 @@ export class WorkerPool {
     throw failure.reason;
   }
 
-  /** What they run on and how many they are, for people. */
+  /** Runtime and number of workers, for people. */
   get description(): string {
     const count = this.#workers.length;
     return `${this.#workers[0].runtime}, ${count} worker${count === 1 ? '' : 's'}`;
   }
 
-  /** @param watch told of each token soon after it is sampled */
+  /** @param watch called with each token soon after it is sampled */
   async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     let home = this.#homes.get(request.sequenceId);
     if (home === undefined) {
@@ -76,7 +76,7 @@ export class WorkerPool {
     this.#workers[home].release(sequenceId);
   }
 
-  /** A sequence stays with its worker, but counts no more when new ones are dealt out, until it goes on. */
+  /** A sequence stays with its worker, but counts no more when new ones are dealt out, until it continues. */
   park(sequenceId: number): void {
     const home = this.#homes.get(sequenceId);
     if (home === undefined || this.#parked.has(sequenceId)) return;

@@ -5,7 +5,7 @@ import { openSequences, workerCount } from '../options.ts';
 import type { PolicyParts } from '../parts.ts';
 import type { WeightSlice, WorkerSetup } from './protocol.ts';
 
-/** What each worker is started with. */
+/** Data that each worker starts with. */
 export function workerSetups({
   options,
   config,

@@ -38,7 +38,7 @@ class PolicyWorker {
   readonly #runtime: Runtime;
   readonly #weights: ParameterStore;
   readonly #moments: { readonly first: ParameterStore; readonly second: ParameterStore };
-  /** Where the runtime has its own memory, once something has been learned. */
+  /** Learner of a runtime with separate memory, once something has been learned. */
   #learner: Learner | null = null;
   readonly #gradients: readonly Float32Array[];
   readonly #squares: Float64Array;
@@ -52,7 +52,7 @@ class PolicyWorker {
   readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
   #finished: NumberedGeneration[] = [];
   #sampled: NumberedToken[] = [];
-  /** Whether the tokens in `#sampled` are to be reported at once. */
+  /** True if the tokens in `#sampled` are to be reported at once. */
   #urgent = false;
   #reportedAt = 0;
   #held = false;
