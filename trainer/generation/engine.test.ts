@@ -188,26 +188,29 @@ for (const program of PROGRAMS) {
   });
 }
 
-t.test('shared blocks are computed anew under other weights, and not shared when they are stale', async t => {
-  const common = prompt(70, 40);
-  const of = (...ids: readonly number[]) =>
-    ids.map(n => ({ sequenceId: n, append: [...common, n], sampling: sampled, seed: n }));
-  for (const keepStaleCache of [false, true]) {
-    const changed = randomWeights(config, 1);
-    const engine = engineWith({ parameters: changed, maxOpenSequences: 3 });
-    await runAll(engine, of(1, 2));
-    for (const { name } of changed.layout) changed.array(name).set(randomWeights(config, 2).array(name));
-    engine.weightsChanged(1, keepStaleCache);
-    const { shared } = engine.statistics;
-    const requests = keepStaleCache ? of(3) : [...of(3), { ...of(1)[0], append: [5] }];
-    const [fresh] = await runAll(engine, requests);
-    const [expected] = await runAll(engineWith({ parameters: changed }), of(3));
-    t.strictSame(fresh.logProbs, expected.logProbs);
-    t.equal(engine.statistics.shared - shared, keepStaleCache ? 0 : 32);
-    await runAll(engine, of(4, 6));
-    t.equal(engine.statistics.evictions, 2, 'room is found while blocks are shared');
-  }
-});
+t.test(
+  'shared blocks are computed again under other weights, and not shared when they are stale',
+  async t => {
+    const common = prompt(70, 40);
+    const of = (...ids: readonly number[]) =>
+      ids.map(n => ({ sequenceId: n, append: [...common, n], sampling: sampled, seed: n }));
+    for (const keepStaleCache of [false, true]) {
+      const changed = randomWeights(config, 1);
+      const engine = engineWith({ parameters: changed, maxOpenSequences: 3 });
+      await runAll(engine, of(1, 2));
+      for (const { name } of changed.layout) changed.array(name).set(randomWeights(config, 2).array(name));
+      engine.weightsChanged(1, keepStaleCache);
+      const { shared } = engine.statistics;
+      const requests = keepStaleCache ? of(3) : [...of(3), { ...of(1)[0], append: [5] }];
+      const [fresh] = await runAll(engine, requests);
+      const [expected] = await runAll(engineWith({ parameters: changed }), of(3));
+      t.strictSame(fresh.logProbs, expected.logProbs);
+      t.equal(engine.statistics.shared - shared, keepStaleCache ? 0 : 32);
+      await runAll(engine, of(4, 6));
+      t.equal(engine.statistics.evictions, 2, 'room is found while blocks are shared');
+    }
+  },
+);
 
 t.test('a response ends at a stop string, wherever tokens part it', async t => {
   const decode = (ids: Int32Array) => [...ids].map(id => String.fromCharCode(97 + id).repeat(2)).join('');

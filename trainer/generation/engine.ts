@@ -18,8 +18,8 @@ import { type Decode, StopStrings } from './stop-strings.ts';
 import { type TextGrammar, TextGrammarMatcher } from './text-grammar.ts';
 
 /**
- * Rows of a tick unless told otherwise: few for small models, because the fewer sequences decode at a time the more of
- * their cache stays close to the processor; more for large ones, whose weights have to come from memory for every tick.
+ * Default rows of a tick: few for small models, because the fewer sequences decode at a time the more of
+ * their cache stays close to the processor; more for large ones, because their weights come from memory for every tick.
  */
 export function defaultMaxRows({ hiddenSize }: DecoderConfig): number {
   return hiddenSize <= 256 ? 128 : 512;
@@ -35,7 +35,7 @@ export interface EngineOptions extends ProgramChoiceOptions {
 
 /**
  * Continuous batching. Every tick takes what open requests have to compute next (decode: the sampled token; prefill: a chunk
- * of a prompt) as rows of one batch, without padding, the oldest requests first: those that decode go on, and prompts of
+ * of a prompt) as rows of one batch, without padding, the oldest requests first: those that decode continue, and prompts of
  * younger ones fill the batch up. Requests come and go between ticks. A sequence keeps its
  * KV cache between requests until it is released, or evicted because another needs the memory; then its tokens are prefilled
  * again. Prefix caching: a common beginning of sequences is prefilled once.
@@ -81,7 +81,7 @@ export class GenerationEngine {
    * Takes a request; {@link tick} does the work. An `append` that the context cannot hold with one token to spare ends
    * the request at once with reason `context`, and nothing is appended.
    *
-   * @param watch told of each token as soon as it is sampled
+   * @param watch called with each token as soon as it is sampled
    * @throws RangeError when the request is malformed, or its sequence is being continued already
    */
   submit(

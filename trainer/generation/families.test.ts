@@ -59,7 +59,7 @@ for (const [program, runtime] of places) {
           finish(engine, { sequenceId, append, sampling: { ...sampling, maxNewTokens }, seed: 0 });
         const whole = await request(1, greedy.prompt_ids, count);
         t.same([...whole.tokenIds], greedy.generated_ids.slice(0, count));
-        // A second turn, whose beginning is in the cache of the first.
+        // A second turn; the cache holds the first.
         const turn = greedy.generated_ids.slice(0, kept);
         const again = await request(2, [...greedy.prompt_ids, ...turn], count - kept);
         t.same([...again.tokenIds], greedy.generated_ids.slice(kept, count));

@@ -34,7 +34,7 @@ export interface SamplingSettings extends SamplingDistribution {
   readonly maxNewTokens: number;
   /** Sampling ends after any of these; the token is kept. */
   readonly stopTokenIds: readonly number[];
-  /** Sampling ends once one of these stands in the response, wherever tokens part it; what made it is kept. */
+  /** Sampling ends once the response contains one of these, across tokens too; the response keeps it. */
   readonly stopStrings?: readonly string[];
 }
 
@@ -82,7 +82,7 @@ export interface Generation {
   readonly values?: Float32Array;
   /** Policy version under which each token was sampled. */
   readonly versions: Int32Array;
-  /** Of each token; absent unless asked for. */
+  /** Most likely tokens at each position; absent unless asked for. */
   readonly top?: readonly TopLogProbs[];
   readonly finishReason: 'stop' | 'length' | 'context';
 }

@@ -15,14 +15,14 @@ export interface GrammarState {
 /** Named grammars of a policy. */
 export type Grammars = { readonly [name: string]: TokenGrammar };
 
-/** What the tokens of a response follow. */
+/** Automaton that the tokens of a response follow. */
 export interface ResponseGrammar {
   readonly start: number;
   /** 1 where a token is allowed in the state; read it before the next call. */
   allowedIn(state: number): Uint8Array;
   /** State after a token that is allowed. */
   stateAfter(state: number, token: number): number;
-  /** Whether the response is over. */
+  /** True if the response is over. */
   isFinal(state: number): boolean;
 }
 

@@ -26,7 +26,7 @@ export class LogitsProcessor {
   readonly #badWords: readonly BadWord[];
   /** Tokens of prompt and response; empty without a repetition penalty. */
   readonly #seen: Set<number>;
-  /** How often the response holds each of its tokens. */
+  /** Count of each of the response's tokens. */
   readonly #counts = new Map<number, number>();
   readonly #response: number[] = [];
 
@@ -79,14 +79,14 @@ export class LogitsProcessor {
     if (this.#badWords.length > 0) this.#response.push(token);
   }
 
-  /** Whether the response ends with all of a word but its last token. */
+  /** True if the response ends with all of a word but its last token. */
   #isOpen({ before }: BadWord): boolean {
     const start = this.#response.length - before.length;
     return start >= 0 && before.every((id, i) => this.#response[start + i] === id);
   }
 }
 
-/** Whether settings change any logit. */
+/** True if settings change any logit. */
 export function changesLogits(settings: LogitSettings): boolean {
   const { repetitionPenalty = 1, presencePenalty = 0, frequencyPenalty = 0, logitBias, badWords } = settings;
   return (

@@ -18,7 +18,7 @@ export interface SampledToken {
   logProb: number;
 }
 
-/** What a row's token is sampled by, besides the settings. */
+/** Constraints of a row's token besides the settings. */
 export interface RowConstraints {
   /** 1 where a token may be sampled; absent or null allows all. */
   readonly allowed?: Uint8Array | null;
@@ -37,7 +37,7 @@ export interface RowConstraints {
 export class Sampler {
   /** Probabilities but for a factor. */
   readonly #weights: Float32Array;
-  /** What fills the last vector up. */
+  /** Values that fill the last vector up. */
   readonly #padding: Float32Array;
   readonly #exponentials: Exponentials;
   /** Room for top-k, and for top-p. */

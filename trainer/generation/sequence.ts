@@ -9,9 +9,9 @@ export class Sequence {
   readonly id: number;
   tokens = new Int32Array(64);
   length = 0;
-  /** Positions whose keys and values are in the cache under the present weights. */
+  /** Number of positions with keys and values in the cache under the present weights. */
   cached = 0;
-  /** Where its list of blocks stands; −1 without a cache. */
+  /** Index of its list of blocks; −1 without a cache. */
   slot = -1;
   /** Blocks it has. */
   blocks = 0;

@@ -24,7 +24,7 @@ export class StopStrings {
     this.#tail = Math.max(...strings.map(text => Buffer.byteLength(text))) + MARGIN_TOKENS;
   }
 
-  /** Whether one of the strings stands in the text of the last tokens; asked after every token. */
+  /** True if the text of the last tokens contains one of the strings; called after every token. */
   isIn(tokenIds: Int32Array): boolean {
     const text = this.#decode(tokenIds.subarray(Math.max(0, tokenIds.length - this.#tail)));
     return this.#strings.some(string => text.includes(string));

@@ -69,7 +69,7 @@ export function visitTokens(
 export class TextGrammarMatcher implements ResponseGrammar {
   readonly start = 0;
   readonly #grammar: TextGrammar;
-  /** What stop tokens lead to. */
+  /** State after a stop token. */
   readonly #end: number;
   readonly #allowed: Uint8Array;
   #allowedIn = -1;

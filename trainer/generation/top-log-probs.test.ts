@@ -42,7 +42,7 @@ async function run(asked: GenerateRequest, watch?: (token: StreamedToken) => voi
   return result;
 }
 
-t.test('a watch is told of each token as it is sampled', async t => {
+t.test('a watch is called with each token as it is sampled', async t => {
   const seen: StreamedToken[] = [];
   const generation = await run(request, token => seen.push(token));
   t.same(

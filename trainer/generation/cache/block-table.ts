@@ -8,7 +8,7 @@ export interface BlockTableOptions {
   readonly blockCount: number;
   /** Most blocks one sequence can have. */
   readonly blocksPerSequence: number;
-  /** Lists of blocks by slot, `blocksPerSequence` each; block n stands there as `first` + n · `step`. */
+  /** Lists of blocks by slot, `blocksPerSequence` each; an entry is `first` + n · `step` for block n. */
   readonly tables: Int32Array | Float32Array;
   readonly first: number;
   readonly step: number;
@@ -23,9 +23,9 @@ export class BlockTable {
   readonly #step: number;
   readonly #freeBlocks: Uint32Array;
   #freeBlockCount: number;
-  /** Of each block: slots that it belongs to. */
+  /** Number of slots that each block belongs to. */
   readonly #owners: Uint16Array;
-  /** Of each block: 1 once all its positions are computed, or will be before they are read. */
+  /** 1 for each block with positions that are all computed, or will be before they are read. */
   readonly #filled: Uint8Array;
 
   constructor({ blockCount, blocksPerSequence, tables, first, step }: BlockTableOptions) {
@@ -72,7 +72,7 @@ export class BlockTable {
     }
   }
 
-  /** Whether a block of a slot holds all its positions, computed for this slot or another that shares it. */
+  /** True if a block of a slot holds all its positions, computed for this slot or another that shares it. */
   isFilled(slot: number, block: number): boolean {
     return this.#filled[this.#numberOf(slot, block)] === 1;
   }

@@ -28,7 +28,7 @@ export interface KvCacheLimits {
   readonly maxOpenSequences: number;
   /** Rows of a tick. */
   readonly maxRows: number;
-  /** What else is to lie in the cache's memory, placed in front of it. */
+  /** Plan of other arrays in the cache's memory, placed in front of it. */
   readonly plan?: MemoryPlan;
 }
 
@@ -47,7 +47,7 @@ export interface RowArrays {
  */
 export class KvCache {
   readonly rows: RowArrays;
-  /** Where the rows lie in the memory. */
+  /** Addresses of the rows in the memory. */
   readonly places: AttentionAddresses;
   readonly memory: WebAssembly.Memory;
   readonly blockTable: BlockTable;
@@ -55,7 +55,7 @@ export class KvCache {
   readonly #runs: Int32Array;
   readonly #tablesAddress: number;
   readonly #layerBytes: number;
-  /** What the layers turn by, an address, and how many positions they see. */
+  /** Address of each layer's rotary angles, and the number of positions it sees. */
   readonly #layers: readonly { readonly angles: number; readonly window: number }[];
 
   /** @throws ModelConfigError when a head's size is no multiple of 8, or one sequence alone does not fit 4 GiB */

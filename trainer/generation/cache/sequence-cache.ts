@@ -49,7 +49,7 @@ export class SequenceCache {
     return true;
   }
 
-  /** Skips tokens that other sequences have prefilled, except the last token, whose logits were not kept. */
+  /** Skips tokens that other sequences have prefilled, except the last token, because its logits were not kept. */
   catchUp(sequence: Sequence): void {
     const { cache, statistics } = this.#options;
     while (

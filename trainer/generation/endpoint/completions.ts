@@ -32,7 +32,7 @@ export interface EndpointSettings {
 
 export interface CompletionRequest {
   readonly messages: readonly ChatMessage[];
-  /** What the response is to begin with, where the endpoint continues messages. */
+  /** Beginning of the response, where the endpoint continues messages. */
   readonly prime?: string;
   readonly maxTokens: number;
   readonly sampling: SamplingDistribution;
@@ -46,7 +46,7 @@ export interface Completion {
   readonly finishReason: 'stop' | 'length';
 }
 
-/** What was asked of an endpoint so far. */
+/** Counts of what was asked of an endpoint. */
 export interface EndpointUsage {
   readonly requests: number;
   readonly retries: number;
@@ -67,7 +67,7 @@ const MAX_DELAY_MS = 30_000;
 const EXCERPT_LENGTH = 300;
 /** Characters of a token, roughly, to foresee what a request will spend. */
 const CHARACTERS_PER_TOKEN = 4;
-/** Of a picture, roughly: what vision models take for one of 768 × 768 pixels. */
+/** Tokens of a picture, roughly: what vision models take for one of 768 × 768 pixels. */
 const TOKENS_PER_PICTURE = 1000;
 const DATA_URL = /"url":"data:image\/[^"]*"/g;
 const PASSING_STATUS: ReadonlySet<number> = new Set([408, 409, 425, 429, 500, 502, 503, 504]);
@@ -76,7 +76,7 @@ const REAL_CLOCK: Clock = { now: () => performance.now(), sleep: ms => sleep(ms)
 interface Choice {
   readonly message?: { readonly content?: string | null };
   readonly finish_reason?: string | null;
-  /** What ended the text, as vLLM and as SGLang say it: a stop string, a token's id, or null for the model's own end. */
+  /** Cause of the text's end, as vLLM and as SGLang report it: a stop string, a token's id, or null for the model's own end. */
   readonly stop_reason?: string | number | null;
   readonly matched_stop?: string | number | null;
 }
@@ -122,7 +122,7 @@ export class Completions {
     return this.#usage;
   }
 
-  /** Whether responses go on from the {@link CompletionRequest.prime} that they are given. */
+  /** True if responses continue the {@link CompletionRequest.prime} that they are given. */
   get primes(): boolean {
     return this.#settings.continueFinalMessage;
   }
@@ -250,7 +250,7 @@ export class Completions {
   }
 }
 
-/** A message for the endpoint: pictures that stand in its text become parts of it, as vision models take them. */
+/** A message for the endpoint: pictures in its text become parts of it, as vision models take them. */
 function withPictures(message: ChatMessage): object {
   const parts = partsOfText(message.content);
   if (parts.every(({ type }) => type === 'text')) return message;
@@ -260,7 +260,7 @@ function withPictures(message: ChatMessage): object {
   return { ...message, content };
 }
 
-/** Where the first of the strings to be whole in a text ends; undefined where none is in it. */
+/** Index after the first of the strings to be whole in a text; undefined where none is in it. */
 function firstEnd(text: string, strings: readonly string[]): number | undefined {
   const ends = strings.flatMap(string => {
     const at = text.indexOf(string);

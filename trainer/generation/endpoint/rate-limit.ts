@@ -1,4 +1,4 @@
-/** Time as a rate limit sees it; a test's clock stands still unless it is moved. */
+/** Time as a rate limit sees it; a test's clock does not move unless it is moved. */
 export interface Clock {
   now(): number;
   sleep(ms: number): Promise<void>;

@@ -5,7 +5,7 @@ import type { ResponseGrammar } from '../grammar.ts';
 import type { LogitsProcessor } from '../logits-processor.ts';
 import type { SampledToken } from '../sampling.ts';
 
-/** What a head row samples its token by. */
+/** Settings that a head row's token is sampled with. */
 export interface RowSampling {
   readonly sampling: SamplingSettings;
   readonly rng: Random;
@@ -16,9 +16,9 @@ export interface RowSampling {
   readonly topLogProbs: number | undefined;
 }
 
-/** Where a program samples tokens itself, so that no logits have to come from its device. */
+/** Sampler within a program, so that no logits have to come from its device. */
 export interface RowSampler {
-  /** Whether it can sample so; otherwise the pass has to give the row's logits. */
+  /** True if it can sample so; otherwise the pass has to return the row's logits. */
   handles(sample: RowSampling): boolean;
   /** Says how head row `row` of the coming pass samples; takes as many numbers from its generator as sampling here would. */
   set(row: number, sample: RowSampling): void;
@@ -54,9 +54,9 @@ export interface DecodeProgram {
   setRun(run: number, firstRow: number, rows: number, position: number, slot: number): void;
 
   /**
-   * Runs the first `rows` of `ids`, whose runs were set.
+   * Runs the first `rows` of `ids`, after their runs were set.
    * @param headRows rows that tokens are sampled for, ascending; the first `headCount` count
-   * @param logits whether their logits are wanted; a program without a sampler always gives them
+   * @param logits true if their logits are wanted; a program without a sampler always returns them
    */
   run(rows: number, runs: number, headRows: Int32Array, headCount: number, logits: boolean): Promise<void>;
 

@@ -27,7 +27,7 @@ const lora = {
 const shape = scratchConfig({ vocabularySize: 20, hiddenSize: 32, heads: 4, keyValueHeads: 2, layers: 2 });
 const prompt = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3];
 const NEW_TOKENS = 10;
-/** Of the ten tokens, those before the weights change. */
+/** Number of the ten tokens that come before the weights change. */
 const BEFORE = 4;
 
 function fill(store: ParameterStore, seed: number): ParameterStore {
@@ -98,7 +98,7 @@ t.test(
     for (const [what, first, second, stale] of [
       ['on', on, on, false],
       ['changed', on, changed, false],
-      ['changed, going on from the old cache', on, changed, true],
+      ['changed, continued from the old cache', on, changed, true],
       ['turned off', on, off, false],
     ] as const) {
       const [given, wanted] = [

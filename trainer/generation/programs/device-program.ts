@@ -26,7 +26,7 @@ export interface DeviceProgramOptions {
 
 interface BoundPass {
   readonly executable: Executable;
-  /** Of the head rows; empty where the pass gives none. */
+  /** Logits of the head rows; empty where the pass returns none. */
   readonly logits: Float32Array;
   readonly inputs: { readonly [name: string]: Float32Array | Int32Array };
 }
@@ -46,7 +46,7 @@ export class DeviceProgram implements DecodeProgram {
   readonly #options: DeviceProgramOptions;
   readonly #memory: DeviceMemory;
   readonly #maxRows: number;
-  /** Of each row: its place in the cache, its sequence's slot, its position, and the angles of that. */
+  /** Place in the cache of each row; then its sequence's slot, its position, and the angles of that. */
   readonly #places: Int32Array;
   readonly #slots: Int32Array;
   readonly #positions: Int32Array;
@@ -231,7 +231,7 @@ function headsOf({ keyValueHeads, headDimension }: DecoderConfig): [number, numb
   return [keyValueHeads, headDimension];
 }
 
-/** Final hidden states of `headRows` [heads] among rows `ids` [rows], whose keys and values go into the cache. */
+/** Final hidden states of `headRows` [heads] among rows `ids` [rows]. Keys and values of all rows go into the cache. */
 function decodeRows(
   g: GraphBuilder,
   config: DecoderConfig,

@@ -8,10 +8,10 @@ import type { RowSampler, RowSampling } from './decode-program.ts';
 const MAX_TABLE = 2 ** 20;
 /** Added to logits of tokens that a grammar forbids: their weights are 0. */
 const FORBIDDEN_LOGIT = -1e9;
-/** Settings of a row that takes the largest logit: −1 stands in place of the uniform number. */
+/** Settings of a row that takes the largest logit: −1 replaces the uniform number. */
 const UNSAMPLED: readonly number[] = [0, 0, 1, -1, 0];
 
-/** What a pass takes and gives to sample tokens on its device. */
+/** Inputs and outputs of a pass that samples tokens on its device. */
 export interface BoundSampler {
   readonly inputs: { readonly [name: string]: Float32Array | Int32Array };
   readonly outputs: { readonly [name: string]: Float32Array };

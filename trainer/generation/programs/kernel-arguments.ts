@@ -45,7 +45,7 @@ interface LayerArguments {
   readonly down: LinearArguments;
 }
 
-/** Where a decoder's weights and the rows between its kernels lie. */
+/** Addresses of a decoder's weights and of the rows between its kernels. */
 export interface KernelArguments {
   readonly layers: readonly LayerArguments[];
   readonly finalNorm: NormArguments;
@@ -59,7 +59,7 @@ export interface KernelArguments {
   readonly maxRows: number;
 }
 
-/** Whether the kernels compute such a decoder: they have one kind of norm, activation and projection. */
+/** True if the kernels compute such a decoder: they have one kind of norm, activation and projection. */
 export function kernelsCompute(config: DecoderConfig): boolean {
   return (
     config.activation === 'silu' &&

@@ -140,7 +140,7 @@ export class KernelProgram implements DecodeProgram {
     this.#normalizeHeads(headNorms.key, rows * this.#config.keyValueHeads, keys);
   }
 
-  /** What comes after the last attention is computed for these rows alone. */
+  /** Keeps the rows for which the layers after the last attention are computed. */
   #keepRows(headRows: Int32Array, headCount: number): void {
     const { mixed } = this.#cache.rows;
     gatherRows(this.#hidden, this.#places.hiddenStride, headRows, headCount, this.#hidden);

@@ -25,11 +25,11 @@ export interface ProgramChoiceOptions {
   readonly runtime: Runtime;
   readonly parameters: ParameterSource;
   readonly maxSequenceLength: number;
-  /** Sequences that keep their cache at once; others are computed anew when they go on. */
+  /** Sequences that keep their cache at once; others are computed again when they continue. */
   readonly maxOpenSequences: number;
   /** Grammars that requests may name. */
   readonly grammars?: ReadonlyMap<string, CompiledGrammar>;
-  /** How the model is computed; by its size when absent. */
+  /** Kind of the model's program; by its size when absent. */
   readonly program?: DecodeProgramKind;
 }
 

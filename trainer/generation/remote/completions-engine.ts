@@ -15,12 +15,12 @@ interface Completion {
   readonly finish_reason?: string | null;
 }
 
-/** Where an engine says that a name is loaded already, or not at all. */
+/** Replies of an engine for a name that is loaded already, or not at all. */
 const LOADED = /already been loaded|loaded already/i;
 const NOT_LOADED = /not (?:been |be )?(?:found|loaded)|no adapter/i;
-/** Where vLLM does not take an adapter, such as one of a greater rank, which it says with status 500. */
+/** Reply of vLLM for an adapter that it does not take, such as one of a greater rank; it comes with status 500. */
 const UNFIT = /add_lora method failed|max_lora_rank/i;
-/** What FastAPI says of a route that is not there. */
+/** Reply of FastAPI for a route that does not exist. */
 const NO_ROUTE = /: Not Found$/;
 
 /**

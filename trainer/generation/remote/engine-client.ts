@@ -46,7 +46,7 @@ export function checkReply(
 /** An inference engine behind HTTP. */
 export interface EngineClient {
   readonly url: string;
-  /** Whether versions are loaded next to one another; else a new one takes the place of the last. */
+  /** True if versions are loaded next to one another; otherwise a new one replaces the last. */
   readonly versioned: boolean;
   /**
    * Finds out whether the engine can do what is needed, with one token.
@@ -127,8 +127,8 @@ export class EngineHttp {
   }
 
   /**
-   * A request whose reply is a line of JSON each.
-   * @param take told of each line as it comes
+   * A request with a reply of one JSON document per line.
+   * @param take called with each line as it comes
    */
   async postLines(
     path: string,
@@ -196,7 +196,7 @@ function refusal(where: string, status: number, text: string): EngineError {
   return new EngineError(`${where}: status ${status}: ${said(text)}`, refusalDetails(status));
 }
 
-/** What a status says about asking again. */
+/** Meaning of a status for another attempt. */
 export function refusalDetails(status: number): EngineErrorDetails {
   return { passing: !REFUSED.has(status), busy: status === 429, status };
 }

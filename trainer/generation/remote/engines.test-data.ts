@@ -25,7 +25,7 @@ export interface Faults {
   refusesRank?: boolean;
   /** Sampling settings of the model's `generation_config.json`, which take the place of fields that are left out. */
   generationConfig?: Record<string, number>;
-  /** Sampling settings that it keeps to, whatever it is asked for. */
+  /** Sampling settings that override those of a request. */
   cuts?: Record<string, number>;
 }
 
@@ -54,7 +54,7 @@ function distributionOf(fields: Record<string, never>): SamplingDistribution {
   };
 }
 
-/** Models whose engines are closed, with no adapter: to open others would take longer than most tests. */
+/** Models of closed engines, with no adapter: to open others would take longer than most tests. */
 const idle: Models[] = [];
 t.teardown(() => Promise.all(idle.map(models => models.close())));
 
@@ -95,7 +95,7 @@ async function openEngine(
   return engine;
 }
 
-/** What the engine says of a prompt, with its faults. Undefined: it has failed as it was told to. */
+/** Response of the engine to a prompt, with its faults. Undefined: it fails on purpose. */
 async function sample(
   { models, faults }: TestEngine,
   name: string | undefined,

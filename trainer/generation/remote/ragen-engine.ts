@@ -11,7 +11,7 @@ import {
 import { samplingFields } from './sampling-fields.ts';
 
 /** Calls of one request: few enough that one slow connection holds up little. */
-const MOST_CALLS = 32;
+const MAX_CALLS = 32;
 
 /** A line of the reply. */
 interface Line {
@@ -78,8 +78,8 @@ export class RagenEngine extends CompletionsEngine {
     this.#waiting = [];
     for (const [weights, members] of groups) {
       for (const [grammar, alike] of Map.groupBy(members, ({ call }) => call.grammar)) {
-        for (let at = 0; at < alike.length; at += MOST_CALLS) {
-          void this.#send(weights, grammar, alike.slice(at, at + MOST_CALLS));
+        for (let at = 0; at < alike.length; at += MAX_CALLS) {
+          void this.#send(weights, grammar, alike.slice(at, at + MAX_CALLS));
         }
       }
     }

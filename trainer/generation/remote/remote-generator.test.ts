@@ -14,7 +14,7 @@ const TIMEOUT_MS = 30_000;
 /** For engines that hang. */
 const SHORT_TIMEOUT_MS = 1_000;
 
-/** What requests change in turn. */
+/** Changes of the requests, in turn. */
 const CHANGES: readonly Partial<SamplingSettings>[] = [
   {},
   { topK: 40, topP: 0.9, minP: 0.05 },
@@ -61,7 +61,7 @@ function generatorOf(
   return generator;
 }
 
-/** What the policy with its adapter samples in this process. */
+/** Responses of the policy with its adapter in this process. */
 async function here(requests: readonly GenerateRequest[]): Promise<Generation[]> {
   const policy = await LocalPolicy.create({
     model: ADAPTER,
@@ -81,7 +81,7 @@ async function here(requests: readonly GenerateRequest[]): Promise<Generation[]>
 
 const REQUESTS = Array.from({ length: 8 }, (_, i) => request(i));
 const expected = await here(REQUESTS);
-const told = ({ tokenIds, logProbs, finishReason }: Generation) => ({
+const parts = ({ tokenIds, logProbs, finishReason }: Generation) => ({
   tokenIds: [...tokenIds],
   logProbs: [...logProbs],
   finishReason,
@@ -100,7 +100,7 @@ for (const [name, open, client] of [
     await generator.probe();
     await generator.publish(7, 'run-v7', ADAPTER);
     const generations = await Promise.all(REQUESTS.map(one => generator.generate(one)));
-    t.same(generations.map(told), expected.map(told));
+    t.same(generations.map(parts), expected.map(parts));
     t.ok(generations.every(({ versions }) => versions.every(version => version === 7)));
     const metrics = generator.takeMetrics();
     t.equal(metrics['generation/engine_0/requests'], 4, 'the engines share the work');
@@ -128,7 +128,7 @@ for (const [name, open, client] of [
     const engine = await open(t, { lateFolders: 2 });
     const generator = generatorOf(t, [client(engine.url)]);
     await generator.publish(1, 'run-v1', ADAPTER);
-    t.same(told(await generator.generate(REQUESTS[0])), told(expected[0]));
+    t.same(parts(await generator.generate(REQUESTS[0])), parts(expected[0]));
   });
 
   t.test(`${name}: an engine that fails, hangs or answers badly is left for another`, async t => {
@@ -140,7 +140,7 @@ for (const [name, open, client] of [
       });
       await generator.publish(1, 'run-v1', ADAPTER);
       const generations = await Promise.all(REQUESTS.map(one => generator.generate(one)));
-      t.same(generations.map(told), expected.map(told), JSON.stringify(fault));
+      t.same(generations.map(parts), expected.map(parts), JSON.stringify(fault));
       t.ok(notes.length > 0);
       t.ok(generator.takeMetrics()['generation/engine_0/failures'] > 0);
     }
@@ -168,13 +168,13 @@ t.test('a request that is full elsewhere waits and counts as no failure', async 
   const engine = await vllmEngine(t, { failures: 1, status: 429 });
   const generator = generatorOf(t, [vllm(engine.url)]);
   await generator.publish(1, 'v1', ADAPTER);
-  t.same(told(await generator.generate(REQUESTS[0])), told(expected[0]));
+  t.same(parts(await generator.generate(REQUESTS[0])), parts(expected[0]));
   const metrics = generator.takeMetrics();
   t.equal(metrics['generation/engine_0/busy'], 1);
   t.equal(metrics['generation/engine_0/failures'], 0);
 });
 
-t.test('a conversation goes on with the tokens that were sampled', async t => {
+t.test('a conversation continues with the tokens that were sampled', async t => {
   const engine = await vllmEngine(t);
   const generator = generatorOf(t, [vllm(engine.url)]);
   await generator.publish(1, 'v1', ADAPTER);
@@ -184,7 +184,7 @@ t.test('a conversation goes on with the tokens that were sampled', async t => {
   t.same(prompt, [...(REQUESTS[0].append as number[]), ...first.tokenIds, 9, 9]);
   generator.release(0);
   await generator.generate({ ...REQUESTS[0], append: [9] });
-  t.same(engine.bodies.at(-1)!.body.prompt, [9], 'a sequence that was released begins anew');
+  t.same(engine.bodies.at(-1)!.body.prompt, [9], 'a sequence that was released begins again');
 });
 
 t.test('a response ends where the context does', async t => {
@@ -220,7 +220,7 @@ t.test('whole models take the place of the last on SGLang', async t => {
   t.same([...(await generator.generate(REQUESTS[1])).versions], Array(12).fill(2));
 });
 
-t.test('an engine that lacks token ids is told of at the start', async t => {
+t.test('an engine that lacks token ids is reported at the start', async t => {
   const { default: Fastify } = await import('fastify');
   const app = Fastify();
   app.get('/v1/models', async () => ({ data: [{ id: 'old' }] }));
@@ -230,12 +230,12 @@ t.test('an engine that lacks token ids is told of at the start', async t => {
   await t.rejects(generatorOf(t, [vllm(url)]).probe(), /must know return_token_ids/);
 });
 
-t.test('an engine that was started anew takes the newest version before it is asked again', async t => {
+t.test('a restarted engine takes the newest version before it is asked again', async t => {
   const engine = await vllmEngine(t);
   const generator = generatorOf(t, [vllm(engine.url)]);
   await generator.publish(1, 'v1', ADAPTER);
   await engine.models.unload('v1');
-  t.same(told(await generator.generate(REQUESTS[0])), told(expected[0]));
+  t.same(parts(await generator.generate(REQUESTS[0])), parts(expected[0]));
   t.same(
     engine.bodies.filter(({ path }) => path === '/v1/load_lora_adapter').map(({ body }) => body.lora_name),
     ['v1', 'v1'],
@@ -254,7 +254,7 @@ t.test('defaults of the model on the engine change nothing of what is sampled', 
   const generator = generatorOf(t, [vllm(engine.url)]);
   await generator.publish(1, 'v1', ADAPTER);
   const generations = await Promise.all(REQUESTS.map(one => generator.generate(one)));
-  t.same(generations.map(told), expected.map(told));
+  t.same(generations.map(parts), expected.map(parts));
 });
 
 t.test('an engine that refuses the weights ends the run at once, with its words', async t => {

@@ -9,7 +9,7 @@ export interface RemoteGeneratorOptions extends ReplicaPoolOptions {
   /** Longest sequence of the policy that learns. */
   readonly maxSequenceLength: number;
   readonly vocabularySize: number;
-  /** What constrained requests may name. */
+  /** Grammars that constrained requests may name. */
   readonly grammars: Grammars;
 }
 
@@ -92,7 +92,7 @@ export class RemoteGenerator implements Generator {
     sequence?.released.abort(new Error(`sequence ${sequenceId} was released while it was being continued`));
   }
 
-  /** What the engines did since the last call. */
+  /** Counts of the engines since the last call. */
   takeMetrics(): Record<string, number> {
     const metrics = { 'generation/retries': this.#retries, ...this.#pool.takeMetrics() };
     this.#retries = 0;

@@ -10,11 +10,11 @@ const FIRST_LOAD_PAUSE_MS = 200;
 
 export interface ReplicaPoolOptions {
   readonly engines: readonly EngineClient[];
-  /** How long the pool waits when no engine answers. */
+  /** Milliseconds that the pool waits when no engine answers. */
   readonly patienceMs: number;
   /** Versions before the newest that stay loaded, for requests under way. */
   readonly olderVersions: number;
-  /** Told of engines that are left out and come back. */
+  /** Called for engines that are left out and that come back. */
   readonly note: (text: string) => void;
 }
 
@@ -30,7 +30,7 @@ export class EnginesAwayError extends Error {
 export interface WeightVersion {
   readonly number: number;
   readonly name: string;
-  /** Where engines read them. */
+  /** Folder from which engines read them. */
   readonly folder: string;
 }
 
@@ -42,7 +42,7 @@ export class ReplicaPool {
   readonly #replicas: readonly Replica[];
   readonly #closing = new AbortController();
   #versions: WeightVersion[] = [];
-  /** Of an engine that will not take the weights: it ends the run. */
+  /** Error of an engine that refuses the weights: it ends the run. */
   #refusal: EngineError | undefined;
 
   constructor(options: ReplicaPoolOptions) {
@@ -51,7 +51,7 @@ export class ReplicaPool {
     this.closed = this.#closing.signal;
   }
 
-  /** What new requests name; undefined before the first was published. */
+  /** Version that new requests name; undefined before the first was published. */
   get newest(): WeightVersion | undefined {
     return this.#versions[0];
   }
@@ -221,7 +221,7 @@ export class ReplicaPool {
     if (wasWell) this.#options.note(`generation engine left out for a while: ${error.message}`);
   }
 
-  /** What the engines did since the last call. */
+  /** Counts of the engines since the last call. */
   takeMetrics(): Record<string, number> {
     const metrics: Record<string, number> = {};
     const version = this.newest;

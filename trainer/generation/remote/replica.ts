@@ -3,7 +3,7 @@ import type { EngineClient } from './engine-client.ts';
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 30_000;
 
-/** What an engine did since it was last asked. */
+/** Counts of an engine since the last {@link Replica.takeCounts}. */
 export interface ReplicaCounts {
   requests: number;
   tokens: number;
@@ -84,7 +84,7 @@ export class Replica {
     tokensByAge.set(age, (tokensByAge.get(age) ?? 0) + tokens);
   }
 
-  /** Leaves it alone, each time longer. It may have been started anew: what it has loaded is not known any more. */
+  /** Leaves it alone, each time longer. It may have been restarted: its loaded versions are not known any more. */
   failed(): void {
     this.#counts.failures++;
     const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.#failures++);
