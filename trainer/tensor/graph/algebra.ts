@@ -10,7 +10,7 @@ import {
   type Tensor,
 } from './tensor.ts';
 
-/** A tensor, or a number that stands for a scalar of the other operand's type. */
+/** A tensor, or a number as a scalar of the other operand's type. */
 export type Operand = Tensor | number;
 
 export interface BuilderOptions {

@@ -31,7 +31,7 @@ export class TensorBuilder extends TensorAlgebra {
   }
 
   /**
-   * Rows x [n, ...rest] at other places: ids [m] → [m, ...rest]. `inverse` [n] says at which of the ids each row stands, for the
+   * Rows x [n, ...rest] at other places: ids [m] → [m, ...rest]. `inverse` [n] gives the index among the ids of each row, for the
    * gradient, which no other id may have one of.
    */
   rearrange(x: Tensor, ids: Tensor, inverse: Tensor): Tensor {

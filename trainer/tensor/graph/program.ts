@@ -15,7 +15,7 @@ import {
   type TensorType,
 } from './tensor.ts';
 
-/** What building a program needs of an operation: its type, and its value where its inputs are constants. */
+/** An operation as a program's builder sees it: its type, and its value where its inputs are constants. */
 export interface Primitive {
   /** @throws GraphError when the inputs do not fit */
   infer(inputs: readonly TensorType[], attributes: Attributes): TensorType;
@@ -74,12 +74,12 @@ export class Program {
     return this.#stages.get(node);
   }
 
-  /** Whether gradients compute a stage again even where they keep others. */
+  /** True if gradients compute a stage again even where they keep others. */
   isAlwaysAgain(stage: number): boolean {
     return this.#alwaysAgain.has(stage);
   }
 
-  /** A value given anew at every run. */
+  /** A value that every run passes. */
   input(name: string, dtype: DType, shape: Shape): Tensor {
     this.#claim(name);
     const tensor = this.#append('input', [], { name }, dtype, shape);
@@ -126,7 +126,7 @@ export class Program {
     this.#outputs.set(name, tensor);
   }
 
-  /** The program as it stands: what the outputs need, and every declared input. */
+  /** The present program: what the outputs need, and every declared input. */
   build(): Graph {
     if (this.#outputs.size === 0) throw new GraphError('a graph needs at least one output');
     const needed = new Set<Tensor>(this.#inputs.values());

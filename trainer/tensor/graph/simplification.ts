@@ -6,7 +6,7 @@ const FOLDED_ELEMENTS = 4096;
 /** Rows per output from which a scale of the columns moves from the left side of a product to the right one. */
 const FOLDING_ROWS = 2;
 
-/** Whether the tensor is a constant that holds only this value. */
+/** True if the tensor is a constant that holds only this value. */
 export function isConstant(tensor: Tensor, value: number): boolean {
   if (tensor.operation === 'broadcastTo') return isConstant(tensor.inputs[0], value);
   return (
@@ -14,7 +14,7 @@ export function isConstant(tensor: Tensor, value: number): boolean {
   );
 }
 
-/** Whether so many elements are computed at once where they are known. */
+/** True if a value of this shape is computed while the graph is built, where its inputs are known. */
 export function isSmall(shape: Shape): boolean {
   return sizeOf(shape) <= FOLDED_ELEMENTS;
 }
@@ -28,7 +28,7 @@ export function toNdArray({ dtype, shape, attributes }: Tensor): NdArray {
   return { dtype, shape, data: Float64Array.from(attributes.data as TypedArray) };
 }
 
-/** Whether broadcasting `other` against `x` gives the shape of `x`. */
+/** True if broadcasting `other` against `x` gives the shape of `x`. */
 export function covers(x: Tensor, other: Tensor): boolean {
   const lead = x.shape.length - other.shape.length;
   return lead >= 0 && other.shape.every((extent, i) => extent === 1 || extent === x.shape[lead + i]);

@@ -4,7 +4,7 @@ export type DType = 'float32' | 'int32' | 'bool' | 'int8' | 'uint8';
 /** Extents, outermost first; `[]` is a scalar. */
 export type Shape = readonly number[];
 
-/** What flows into and out of an executable; `Uint8Array` stands for `bool`, too. */
+/** Inputs and outputs of an executable; a `Uint8Array` holds `bool`, too. */
 export type TypedArray = Float32Array | Int32Array | Uint8Array | Int8Array;
 
 export interface TensorType {

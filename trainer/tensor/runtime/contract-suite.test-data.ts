@@ -18,9 +18,9 @@ export interface ContractTolerance {
 
 export interface ContractOptions {
   readonly tolerance?: ContractTolerance;
-  /** How often the large cases run to give the same bits. */
+  /** Number of times that the large cases run, to give the same bits each time. */
   readonly repeats?: number;
-  /** Whether the large cases run, too; they do unless told otherwise. */
+  /** True if the large cases run, too; the default. */
   readonly large?: boolean;
 }
 
@@ -48,7 +48,7 @@ export async function runContractSuite(
       await compareCase(t, runtime, operationCase, tolerance);
     });
   }
-  await t.test('parameters are read anew at every run and outputs land in bound arrays', t =>
+  await t.test('parameters are read again at every run and outputs land in bound arrays', t =>
     checkBinding(t, runtime),
   );
   if (large) await t.test('the same run gives the same bits', t => checkRepeatability(t, runtime, repeats));

@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path';
 import { threadId } from 'node:worker_threads';
 import { suggestion } from '../../../shared/suggestion.ts';
 
-/** What can be written for a look inside, with the ending of its files. */
+/** Kinds of dumps, with the extension of their files. */
 const ENDINGS = { graph: 'txt', onnx: 'onnx', wgsl: 'wgsl', batch: 'jsonl' } as const;
 export type DumpKind = keyof typeof ENDINGS;
 
@@ -33,7 +33,7 @@ export function dumpKinds(): ReadonlySet<DumpKind> {
   return new Set(words as DumpKind[]);
 }
 
-/** Where files go: the folder that `RAGEN_DUMP_DIR` names, else `ragen-dump` in the current one. */
+/** Folder of the dumps: the one that `RAGEN_DUMP_DIR` names, otherwise `ragen-dump` in the current one. */
 export function dumpFolder(): string {
   return resolve(process.env[FOLDER_VARIABLE] || DEFAULT_FOLDER);
 }

@@ -1,6 +1,6 @@
 import type { Graph, Tensor } from '../graph/tensor.ts';
 
-/** What a runtime knows while it lowers a graph: who reads a tensor, and the value that stands for each one lowered. */
+/** State of a graph's lowering: the readers of each tensor, and the value of each tensor that is lowered. */
 export class LoweringContext<Value> {
   readonly graph: Graph;
   readonly #values = new Map<Tensor, Value>();
@@ -34,7 +34,7 @@ export class LoweringContext<Value> {
     return value;
   }
 
-  /** Lets a value stand for a tensor. */
+  /** Sets the value of a tensor. */
   bind(tensor: Tensor, value: Value): void {
     this.#values.set(tensor, value);
   }

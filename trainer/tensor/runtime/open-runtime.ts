@@ -41,7 +41,7 @@ export async function openRuntime(
   );
 }
 
-/** Tells the log of each graph that is compiled, and dumps it where asked. */
+/** Logs each graph that is compiled, and dumps it where asked. */
 function observed(runtime: Runtime): Runtime {
   const compile = runtime.compile.bind(runtime);
   return Object.assign(runtime, {
@@ -61,7 +61,7 @@ function observed(runtime: Runtime): Runtime {
 export function refusePrecision(kind: RuntimeKind, precision: Precision): void {
   if (kind === 'webgpu' || precision === 'float32') return;
   throw new RangeError(
-    `policy.precision ${precision} needs policy.runtime webgpu, and this policy runs on ONNX Runtime, whose processor kernels multiply in float32: use policy.precision float32`,
+    `policy.precision ${precision} needs policy.runtime webgpu, and this policy runs on ONNX Runtime, where processor kernels multiply in float32: use policy.precision float32`,
   );
 }
 

@@ -1,4 +1,4 @@
-/** What a step multiplies with, the same for every element. */
+/** Factors of a step, the same for every element. */
 export interface AdamwFactors {
   /** On the gradients. */
   readonly scale: number;

@@ -27,13 +27,13 @@ function arrayOver(
     : new Float32Array(buffer, offset, length);
 }
 
-/** What another thread needs to see the same parameters; survives `postMessage` without a copy. */
+/** Data with which another thread sees the same parameters; survives `postMessage` without a copy. */
 export interface SharedParameters {
   readonly layout: readonly ParameterInfo[];
   readonly buffer: SharedArrayBuffer;
 }
 
-/** Where the parameters of a graph live: one store, or several of which each is changed by itself. */
+/** Source of a graph's parameters: one store, or several that each change separately. */
 export interface ParameterSource {
   readonly stores: readonly ParameterStore[];
   /**
@@ -76,7 +76,7 @@ export function joinParameters(...stores: readonly ParameterStore[]): ParameterS
  * Named arrays over one SharedArrayBuffer: several threads read and write the same weights. They are float32, or codes of
  * quantized weights.
  * Writing into an array takes effect at the next run of a CPU executable; call {@link touch} after writing so
- * that runtimes with memory of their own know to upload.
+ * that runtimes with separate memory know to upload.
  *
  * @example
  * const store = new ParameterStore([{ name: 'w', shape: [3, 2] }]);

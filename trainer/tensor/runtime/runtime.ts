@@ -5,14 +5,14 @@ import type { ParameterSource, ParameterStore } from './parameter-store.ts';
 /** Turns graphs into something that runs on a device. Implementations: onnx (CPU), webgpu. */
 export interface Runtime {
   readonly name: string;
-  /** What it runs on, for people. */
+  /** Name of the device, for people. */
   readonly description: string;
   /**
    * @throws RuntimeError when a parameter is missing from the store or has another shape, a bound array does
    * not fit its output, or the device refuses the graph
    */
   compile(graph: Graph, options?: CompileOptions): Promise<Executable>;
-  /** What a runtime with device memory keeps there; absent where arrays are the processor's. */
+  /** Arrays that a runtime keeps in device memory; absent where arrays are the processor's. */
   readonly memory?: DeviceMemory;
   /** Disposes every executable that is still open. */
   close(): Promise<void>;
@@ -50,7 +50,7 @@ export interface Learner {
   readonly gradients: Readonly<Record<string, DeviceArray>>;
   /** Forgets the gradients. */
   clear(): void;
-  /** Of all gradients. */
+  /** Sum of the squares of all gradients. */
   sumOfSquares(): Promise<number>;
   /** One step of AdamW with the gradients; executables see the new weights, the stores do not. */
   step(factors: AdamwFactors): Promise<void>;
@@ -59,7 +59,7 @@ export interface Learner {
 }
 
 export interface CompileOptions {
-  /** Where the graph's parameters live; needed when it has any. Read anew at every run. */
+  /** Source of the graph's parameters; needed when it has any. Read again at every run. */
   readonly parameters?: ParameterSource;
   /** Arrays that receive outputs, by output name; others get an array of the executable's own. */
   readonly outputs?: Readonly<Record<string, TypedArray>>;

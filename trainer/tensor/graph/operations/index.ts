@@ -106,7 +106,7 @@ const list = [
   attentionGradient,
 ] as readonly Operation[];
 
-/** On arrays that stay on a device: runtimes with memory of their own lower these, too. */
+/** Operations on arrays that stay on a device; runtimes with separate memory lower these, too. */
 const deviceList = [putRowsOperation, pagedAttentionOperation, sampleOperation] as readonly Operation[];
 
 /**

@@ -8,7 +8,7 @@ import {
   type TensorType,
 } from '../tensor.ts';
 
-/** What a gradient rule sees of the node it differentiates. */
+/** View that a gradient rule has of the node it differentiates. */
 export interface GradientContext<A extends Attributes> {
   readonly g: TensorBuilder;
   readonly inputs: readonly Tensor[];
@@ -16,7 +16,7 @@ export interface GradientContext<A extends Attributes> {
   readonly attributes: A;
   /** ∂loss/∂output, of the output's shape. */
   readonly upstream: Tensor;
-  /** Whether anybody wants the gradient of input i; others may be left undefined. */
+  /** True if the gradient of input i is wanted; others may be left undefined. */
   needs(index: number): boolean;
 }
 

@@ -14,7 +14,7 @@ export interface OperationCase {
   readonly operation: string;
   readonly title: string;
   readonly inputs: Readonly<Record<string, CaseInput>>;
-  /** Float inputs whose gradient is checked. */
+  /** Float inputs with a gradient that is checked. */
   readonly differentiate: readonly string[];
   build(g: GraphBuilder, inputs: Readonly<Record<string, Tensor>>): Tensor;
 }
@@ -47,7 +47,7 @@ function flags(shape: Shape): CaseInput {
   return { dtype: 'bool', shape, values: Array.from({ length: sizeOf(shape) }, () => random.integer(2)) };
 }
 
-/** An order of four rows, and where each of them stands in it. */
+/** An order of four rows, and its inverse. */
 const order: CaseInput = { dtype: 'int32', shape: [4], values: [2, 0, 3, 1] };
 const inverse: CaseInput = { dtype: 'int32', shape: [4], values: [1, 3, 0, 2] };
 
@@ -265,7 +265,7 @@ export const operationCases: readonly OperationCase[] = [
   ),
   define(
     'matmul',
-    'of normalized rows, whose weight moves to the right side',
+    'of normalized rows, with a weight that moves to the right side',
     { x: floats([2, 9, 4]), w: floats([4]), m: floats([3, 4]), b: floats([3]) },
     (g, { x, w, m, b }) =>
       g.add(g.matmul(g.reshape(g.rmsNorm(x, w, 1e-5), [18, 4]), m, { transposeB: true }), b),

@@ -9,7 +9,7 @@ const ELEMENTS = 8_000_000;
 
 /**
  * Has the heap keep blocks up to 32 MiB for their next use. glibc gives larger ones than it has seen freed back to the system,
- * which clears their pages anew in each run: a tenth of an update. It is shown a block that is taken and freed, 10 ms. Other
+ * which clears their pages again in each run: a tenth of an update. It is shown a block that is taken and freed, 10 ms. Other
  * allocators are not changed by it.
  */
 export async function keepBlocks(): Promise<void> {

@@ -27,7 +27,7 @@ interface Block {
   readonly queries: string;
 }
 
-/** What the backward pass takes from the forward one; heads before time. */
+/** Values that the backward pass takes from the forward pass; heads before time. */
 interface SavedAttention {
   readonly blocks: readonly Block[];
   /** [batch, keyHeads, keys, size] */
@@ -37,7 +37,7 @@ interface SavedAttention {
 
 const saved = new WeakMap<ModelBuilder, Map<Tensor, SavedAttention>>();
 
-/** Attention whose gradient nobody asks for is one fused kernel; else it is written out in blocks of queries. */
+/** Attention without a gradient is one fused kernel; otherwise it is written out in blocks of queries. */
 export function lowerAttention(
   context: ModelBuilder,
   node: Tensor,

@@ -33,7 +33,7 @@ export function lowerQuantizedMatmul(
 interface Packed {
   readonly codes: string;
   readonly scales: string;
-  /** What has to be there first. */
+  /** Value that must exist first. */
   readonly waitFor: string;
   readonly shape: readonly [outputs: number, inputs: number];
 }

@@ -32,7 +32,7 @@ export class ModelBuilder extends LoweringContext<string> {
     }
   }
 
-  /** Whether the graph gives this value out, so that it has to exist by itself. */
+  /** True if the value is an output of the graph, so that it must exist separately. */
   isOutput(tensor: Tensor): boolean {
     return this.#outputNames.has(tensor);
   }

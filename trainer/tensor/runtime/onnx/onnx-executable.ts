@@ -6,14 +6,14 @@ import { messageOf, RuntimeError } from '../runtime-error.ts';
 import { inputName, outputName } from './model-builder.ts';
 import { type SessionBudget, type SessionHolder, sessionBytes } from './session-budget.ts';
 
-/** What an executable takes from the runtime it belongs to. */
+/** State that an executable takes from its runtime. */
 export interface ExecutableOwner {
   readonly sessions: SessionBudget;
   createSession(): Promise<InferenceSession>;
   onDispose(): void;
 }
 
-/** A graph as a session of ONNX Runtime, made anew after it had to be given up. */
+/** A graph as a session of ONNX Runtime, created again after it had to be given up. */
 export class OnnxExecutable implements Executable, SessionHolder {
   readonly graph: Graph;
   readonly #owner: ExecutableOwner;

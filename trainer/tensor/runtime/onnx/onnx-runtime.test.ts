@@ -6,7 +6,7 @@ import { OnnxRuntime } from './onnx-runtime.ts';
 t.test('one thread', t => runContractSuite(t, () => new OnnxRuntime()));
 t.test('two threads', t => runContractSuite(t, () => new OnnxRuntime({ threads: 2 })));
 
-t.test('an id outside its table fails the run, and the executable goes on', async t => {
+t.test('an id outside its table fails the run, and the executable stays usable', async t => {
   const runtime = new OnnxRuntime();
   t.teardown(() => runtime.close());
   const g = new GraphBuilder();

@@ -14,7 +14,7 @@ export interface OnnxRuntimeOptions {
   readonly threads?: number;
   /**
    * Memory that sessions may take, about, values of a run aside; SESSIONS_BYTES when absent. Beyond it the executables
-   * that were used longest ago give their sessions up, and make them anew at their next run.
+   * that were used longest ago give their sessions up, and create them again at their next run.
    */
   readonly sessionsBytes?: number;
 }

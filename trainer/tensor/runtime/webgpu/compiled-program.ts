@@ -10,7 +10,7 @@ import type { DeviceValue, KernelDispatch, Workgroups } from './lowering/step.ts
 
 const FLOAT_BYTES = 4;
 
-/** What programs of a runtime share. */
+/** State that the programs of a runtime share. */
 export interface ProgramContext {
   readonly device: GpuDevice;
   readonly pool: BufferPool;
@@ -22,7 +22,7 @@ interface Dispatch {
   readonly groups: Workgroups;
 }
 
-/** Where an output lies in the buffer that the processor reads. */
+/** Position of an output in the buffer that the processor reads. */
 interface ReadBack {
   readonly name: string;
   readonly source: GPUBuffer;

@@ -13,8 +13,8 @@ import type { DeviceValue } from './lowering/step.ts';
 const MAX_ARRAY = 2 ** 31;
 
 /**
- * The dispatches of the WebGPU runtime on the processor: gpu.js kernels in its `cpu` mode, our shaders as the operations they
- * stand for. Slow; it tests lowering and kernels on machines without a device.
+ * The dispatches of the WebGPU runtime on the processor: gpu.js kernels in its `cpu` mode, and instead of our shaders the
+ * operations that they compute. Slow; it tests lowering and kernels on machines without a device.
  */
 export class KernelCpuRuntime implements Runtime {
   readonly name = 'gpu.js cpu';

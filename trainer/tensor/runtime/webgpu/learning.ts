@@ -14,7 +14,7 @@ export interface RunnableProgram {
   run(inputs: Tensors, outputs: Tensors): Promise<void>;
 }
 
-/** What learning needs of the place where arrays lie. */
+/** Arrays and programs of the device that learning uses. */
 export interface LearningContext {
   /** Elements of an array that a shader can be given. */
   readonly most: number;

@@ -11,7 +11,7 @@ import type { DeviceValue } from './lowering/step.ts';
 
 const FLOAT_BYTES = 4;
 
-/** What an executable takes from the runtime it belongs to. */
+/** State that an executable takes from its runtime. */
 export interface WebGpuOwner extends ProgramContext {
   /** Null for a graph without parameters. */
   readonly parameters: DeviceParameters | null;

@@ -64,17 +64,17 @@ export class WebGpuRuntime implements Runtime {
     return `WebGPU (${this.#device.description})`;
   }
 
-  /** How it multiplies matrices, for people. */
+  /** Method of matrix multiplication, for people. */
   get products(): string {
     return describeProducts(this.#device.products);
   }
 
-  /** Of the factors of products. */
+  /** Type of the factors of products. */
   get precision(): Precision {
     return this.#device.products.kind === 'float32' ? 'float32' : 'float16';
   }
 
-  /** Whether a processor plays the GPU. */
+  /** True if a processor plays the GPU. */
   get software(): boolean {
     return this.#device.software;
   }

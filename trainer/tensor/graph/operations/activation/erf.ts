@@ -18,7 +18,7 @@ export const erf = unary({
     g.mul(upstream, g.mul(g.exp(g.neg(g.mul(x, x))), 2 / Math.sqrt(Math.PI))),
 });
 
-/** Taylor's series 2/√π exp(−x²) Σ 2ⁿ x²ⁿ⁺¹ / (2n+1)!!, whose terms all have one sign. */
+/** Taylor's series 2/√π exp(−x²) Σ 2ⁿ x²ⁿ⁺¹ / (2n+1)!!, with terms that all have one sign. */
 function exactErf(x: number): number {
   if (Math.abs(x) > 6) return Math.sign(x);
   let term = x;

@@ -1,6 +1,6 @@
 import { binary } from './elementwise.ts';
 
-/** Where both are equal the gradient goes half to each, as in PyTorch. */
+/** Half of the gradient goes to each operand where both are equal, as in PyTorch. */
 export const maximum = binary({
   name: 'maximum',
   onnx: 'Max',

@@ -92,9 +92,9 @@ export function attentionSizes(
 }
 
 interface QueryVisit {
-  /** Where the query's row starts in q and in the result. */
+  /** Element of q and of the result at which the query's row starts. */
   readonly queryOffset: number;
-  /** Where a key's row starts in k and v. */
+  /** Element of k and v at which a key's row starts. */
   keyOffset(key: number): number;
   /** softmax over the keys the query sees. */
   readonly weights: Float64Array;

@@ -24,8 +24,8 @@ export interface PagedAttentionSizes {
 }
 
 /**
- * Adds the attention of rows over keys and values in blocks, for runtimes with memory of their own: q [rows, heads, size], k
- * and v [places, keyHeads, size]; `lists` float32 [slots, blocks], `slots` and `positions` int32 [rows].
+ * Adds the attention of rows over keys and values in blocks, for runtimes with separate memory: q [rows, heads, size], k
+ * and v [places, keyHeads, size]; `tables` float32 [slots, blocks], `slots` and `positions` int32 [rows].
  */
 export function pagedAttention(
   g: TensorBuilder,
@@ -38,9 +38,9 @@ export function pagedAttention(
 
 /**
  * softmax(scale · q kᵀ) v of rows that each belong to a sequence, over keys and values in blocks (Kwon et al., 2023).
- * q [rows, heads, size]; k and v [places, keyHeads, size], where keyHeads divides heads; `lists` float32 [slots, blocks], the
- * numbers of a sequence's blocks; `slots` int32 [rows], whose list a row has; `positions` int32 [rows], the last position that
- * it sees. Position p stands at place lists[slot, p / pagePositions] · pagePositions + p mod pagePositions. Without gradient.
+ * q [rows, heads, size]; k and v [places, keyHeads, size], where keyHeads divides heads; `tables` float32 [slots, blocks], the
+ * numbers of a sequence's blocks; `slots` int32 [rows], the list that a row uses; `positions` int32 [rows], the last position that
+ * it sees. Position p is at place tables[slot, p / blockSize] · blockSize + p mod blockSize. Without gradient.
  */
 export const pagedAttentionOperation: Operation<PagedAttentionAttributes> = {
   name: 'pagedAttention',

@@ -2,7 +2,7 @@ import type { TensorBuilder } from '../../builder.ts';
 import { describe, GraphError, sameShape, sizeOf, type Tensor } from '../../tensor.ts';
 import { expectFloat, expectIds, type Operation } from '../operation.ts';
 
-/** Adds `table` with the rows at `places` replaced by `rows`; for runtimes with memory of their own. */
+/** Adds `table` with the rows at `places` replaced by `rows`; for runtimes with separate memory. */
 export function putRows(g: TensorBuilder, table: Tensor, rows: Tensor, places: Tensor): Tensor {
   return g.apply('putRows', [table, rows, places]);
 }

@@ -11,7 +11,7 @@ export const SAMPLE_SETTINGS = 5;
 export const SAMPLE_RESULTS = 3;
 
 /**
- * Adds the sample of a token of each row of logits [rows, width], for runtimes with memory of their own: [rows, 3] with token,
+ * Adds the sample of a token of each row of logits [rows, width], for runtimes with separate memory: [rows, 3] with token,
  * weight and sum of weights.
  * @param settings [rows, {@link SAMPLE_SETTINGS}]
  */
@@ -21,9 +21,9 @@ export function sample(g: TensorBuilder, logits: Tensor, settings: Tensor): Tens
 
 /**
  * Samples a token of each row: logits [rows, width], settings float32 [rows, 5] → [rows, 3]. Weights are
- * exp((logit − largest) · settings[0]). Top-k keeps the largest, the first of equals; top-p of those the fewest whose
- * weights reach that share; min-p of those the ones of at least that share of the largest. The token is the one in whose
- * part of the kept weights, side by side, the uniform number falls. Without gradient.
+ * exp((logit − largest) · settings[0]). Top-k keeps the largest, the first of equals; top-p of those the fewest with weights
+ * that add up to that share; min-p of those the ones of at least that share of the largest. The kept weights lie side by
+ * side; the token is the one in which the uniform number falls. Without gradient.
  */
 export const sampleOperation: Operation = {
   name: 'sample',

@@ -3,7 +3,7 @@ import { expectIds, type Operation } from '../operation.ts';
 
 /**
  * Rows of axis 0: table [n, ...rest], ids [...] in 0 … n−1 → [...ids, ...rest]. The gradient is a scatter-add; where an
- * optional `inverse` [n] says at which of the ids each row stands, it is the gather by that: right for a row at several ids
+ * optional `inverse` [n] gives the index among the ids of each row, it is the gather by that: right for a row at several ids
  * only if no gradient comes back from the others.
  */
 export const gather: Operation = {

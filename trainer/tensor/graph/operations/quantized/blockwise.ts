@@ -31,7 +31,7 @@ export const NF4_LEVELS = Float32Array.of(
 /** Between levels: what is above goes to the next one. */
 const NF4_BORDERS = NF4_LEVELS.slice(1).map((level, i) => (level + NF4_LEVELS[i]) / 2);
 
-/** What stands for a matrix [outputs, inputs]. */
+/** Layout of a quantized matrix [outputs, inputs]. */
 export interface QuantizedLayout {
   readonly codes: { readonly dtype: 'int8' | 'uint8'; readonly shape: Shape };
   readonly scales: { readonly shape: Shape };
@@ -117,7 +117,7 @@ function nf4Block(
   }
 }
 
-/** The matrix that codes stand for. */
+/** The matrix of these codes. */
 export function dequantize(
   kind: Quantization,
   codes: ArrayLike<number>,

@@ -15,7 +15,7 @@ import {
 /** Dawn's switches for float16 on NVIDIA drivers before 615.71, and for tensor cores. */
 const DAWN_OPTIONS = ['enable-dawn-features=allow_unsafe_apis,vulkan_enable_f16_on_nvidia'];
 const MEBIBYTE = 2 ** 20;
-/** Of activations, and of the cache. */
+/** Settings that lower the memory of activations, and of the cache. */
 const WHAT_TO_LOWER = 'policy.micro_batch_tokens or rollout.concurrency';
 /** Within this time after a command failed, the device says that it is lost. */
 const SETTLING_MS = 200;
@@ -33,7 +33,7 @@ export const BUFFER_USAGE = {
 export const ARRAY_USAGE = BUFFER_USAGE.storage | BUFFER_USAGE.copySource | BUFFER_USAGE.copyTarget;
 export const MAP_READ = 1;
 
-/** What a device is opened with. */
+/** Options of a device. */
 export interface DeviceOptions {
   /** Bytes of an array that shaders are given at most, where that is to be less than the device allows. */
   readonly largestBinding?: number;
@@ -55,9 +55,9 @@ export class GpuDevice {
   /** Vendor, name and driver. */
   readonly description: string;
   readonly device: GPUDevice;
-  /** Whether a processor plays the GPU. */
+  /** True if a processor plays the GPU. */
   readonly software: boolean;
-  /** How it multiplies matrices. */
+  /** Method of matrix multiplication. */
   readonly products: MatrixMultiplication;
   /** Bytes of an array that a shader can be given. */
   readonly largestBinding: number;
@@ -119,7 +119,7 @@ export class GpuDevice {
     return new GpuDevice(gpu, adapter, device, products, options);
   }
 
-  /** Whether the adapter is still there; a closed device has none. */
+  /** True if the adapter is still there; a closed device has none. */
   get usable(): boolean {
     return !this.#closed && this.#lost === null && this.#gpu !== undefined;
   }
@@ -187,7 +187,7 @@ export class GpuDevice {
     const invalid = await this.device.popErrorScope();
     if (exhausted !== null) {
       throw new RuntimeError(
-        `the GPU has no room for ${Math.ceil(bytes / MEBIBYTE)} MiB of ${what}${this.#beside()}: lower ${WHAT_TO_LOWER}, or use a smaller model (${exhausted.message})`,
+        `the GPU has no room for ${Math.ceil(bytes / MEBIBYTE)} MiB of ${what}${this.#listOfHeld()}: lower ${WHAT_TO_LOWER}, or use a smaller model (${exhausted.message})`,
       );
     }
     if (invalid !== null) throw new RuntimeError(`the GPU refuses ${what}: ${invalid.message}`);
@@ -195,7 +195,7 @@ export class GpuDevice {
     return result;
   }
 
-  #beside(): string {
+  #listOfHeld(): string {
     const list = [...this.#held].map(([what, bytes]) => `${shown(bytes)} of ${what}`);
     return list.length === 0 ? '' : ` next to ${list.join(', ')}`;
   }

@@ -55,7 +55,7 @@ const found = await GpuDevice.open();
 found?.close();
 const options = { skip: found === null ? 'no GPU here that Dawn can use' : false };
 
-t.test('a run goes on from its checkpoint after its device was lost', options, async t => {
+t.test('a run continues from its checkpoint after its device was lost', options, async t => {
   const undisturbed = fresh();
   const whole = (await WebGpuRuntime.open())!;
   const reference = await trainerOn(whole, undisturbed);

@@ -1,6 +1,6 @@
 import type { Precision } from '../../choice.ts';
 
-/** How a device multiplies matrices; sums are float32 always. */
+/** A device's method of matrix multiplication; sums are float32 always. */
 export type MatrixMultiplication =
   /** Registers, in float32. */
   | { readonly kind: 'float32' }
@@ -20,7 +20,7 @@ export interface SubgroupShape {
 
 export const FLOAT32_PRODUCTS: MatrixMultiplication = { kind: 'float32' };
 
-/** What is known of an adapter before a device is asked for. */
+/** Properties of an adapter that are known before a device is requested. */
 export interface AdapterTraits {
   readonly features: { has(name: string): boolean };
   readonly subgroupMinSize?: number;

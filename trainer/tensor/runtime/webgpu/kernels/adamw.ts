@@ -4,7 +4,7 @@ import { inRowSlices } from '../lowering/row-slices.ts';
 import type { ScratchSpace } from '../lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 
-/** What the kernels below take of a step, in the order of their array. */
+/** Factors that the kernels below take of a step, in the order of their array. */
 export const ADAMW_FACTORS = [
   'scale',
   'beta1',
@@ -50,7 +50,7 @@ const descend = new Kernel(
   { inPlace: 0 },
 );
 
-/** What AdamW keeps of a parameter, each array as long as the others. */
+/** State that AdamW keeps of a parameter, each array as long as the others. */
 export interface AdamwValues {
   readonly weight: DeviceValue;
   readonly gradient: DeviceValue;

@@ -16,7 +16,7 @@ const functions: Readonly<Record<string, ScalarFunction | undefined>> = {
   isNotZero: function isNotZero(x: number): number {
     return x === 0 ? 0 : 1;
   },
-  /** exp(x − shift) / total: a softmax whose rows' sums are known. */
+  /** exp(x − shift) / total: a softmax of rows with known sums. */
   weight: function weight(x: number, shift: number, total: number): number {
     return Math.exp(x - shift) / total;
   },

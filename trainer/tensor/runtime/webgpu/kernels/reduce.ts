@@ -152,7 +152,7 @@ function foldBlocks(
   return steps;
 }
 
-/** What can be folded along rows besides the elements themselves. */
+/** Reduction of a row, of its squares, or of the weights of its elements above a limit. */
 export type RowReduction = Reduction | 'squares' | { readonly weightsAbove: DeviceValue };
 
 /** Folds rows x [rows, count] into `result` [rows]. */

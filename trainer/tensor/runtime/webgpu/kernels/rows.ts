@@ -35,7 +35,7 @@ const gather = new Kernel(
   ['Array', 'Array'],
 );
 
-/** Takes from a part of a table, whose first row is `from`, the rows that are in it, and leaves the others. */
+/** Takes from a part of a table, with first row `from`, the rows that are in it, and leaves the others. */
 const gatherPart = new Kernel(
   function gatherPart(
     this: KernelThread,
@@ -164,7 +164,7 @@ const take = new Kernel(
   ['Array', 'Array'],
 );
 
-/** Of each row of x [rows, width] the entry that its id names. */
+/** The entry of each row of x [rows, width] that its id names. */
 export function takeLast(
   x: DeviceValue,
   ids: DeviceValue,

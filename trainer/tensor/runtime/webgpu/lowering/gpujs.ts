@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
 
-/** Where a kernel's thread stands; `this` of every kernel function. */
+/** Position of a kernel's thread; `this` of every kernel function. */
 export interface KernelThread {
   readonly thread: { readonly x: number; readonly y: number; readonly z: number };
 }
@@ -18,9 +18,9 @@ export interface KernelSource {
 export interface CompiledKernel {
   readonly code: string;
   readonly uniformBytes: number;
-  /** Of each array argument in order: the offset of its extents, four 32-bit integers. */
+  /** Offset of the extents of each array argument in order, four 32-bit integers. */
   readonly arrayOffsets: readonly number[];
-  /** Of each other argument in order. */
+  /** Offset of each other argument in order. */
   readonly scalarOffsets: readonly number[];
 }
 
@@ -40,7 +40,7 @@ interface WebGpuKernel {
   build(...args: readonly unknown[]): Promise<void>;
 }
 
-/** What we use of gpu.js; its own declarations lack the WebGPU backend and the `input` function. */
+/** The part of gpu.js that is used; its declarations lack the WebGPU backend and the `input` function. */
 interface GpuJs {
   readonly GPU: new (settings: {
     mode: 'cpu';

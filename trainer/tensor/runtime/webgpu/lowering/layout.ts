@@ -1,6 +1,6 @@
 import { type Shape, sizeOf, stridesOf } from '../../../graph/tensor.ts';
 
-/** How operands of one shape are walked: extents innermost first, and each operand's strides along them in elements. */
+/** Iteration over operands of one shape: extents innermost first, and each operand's strides along them in elements. */
 export interface StridedLayout {
   readonly extents: readonly number[];
   readonly strides: readonly (readonly number[])[];

@@ -78,7 +78,7 @@ export function lowerConcat(builder: ProgramBuilder, node: Tensor): void {
   }
 }
 
-/** Where a box lies in an array; strides outermost first. */
+/** Position of a box in an array; strides outermost first. */
 interface Box {
   readonly value: DeviceValue;
   readonly start: number;

@@ -17,7 +17,7 @@ export interface Program {
 
 /** Collects the program while a graph is lowered. Tensors that only look at another's elements share its array. */
 export class ProgramBuilder extends LoweringContext<DeviceValue> implements ScratchSpace {
-  /** How the device multiplies matrices. */
+  /** The device's method of matrix multiplication. */
   readonly products: MatrixMultiplication;
   readonly most: number;
   readonly #steps: KernelDispatch[] = [];

@@ -91,16 +91,20 @@ async function learn(runtime: WebGpuRuntime): Promise<Readonly<Record<string, Fl
   return { ...given, squares, weights: weights.flat, first: first.flat, second: second.flat };
 }
 
-t.test('a golden model whose tables do not fit a binding learns as one whose tables do', onGpu, async t => {
-  const config = parseConfig(read(MODEL, 'config.json'));
-  t.ok(4 * config.vocabularySize * config.hiddenSize > 6 * FEW, 'the embeddings take several pieces');
-  const [wanted, given] = [await learn(whole!), await learn(cut!)];
-  for (const [name, values] of Object.entries(wanted)) {
-    const largest = values.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
-    const worst = values.reduce((most, x, i) => Math.max(most, Math.abs(x - given[name][i])), 0);
-    t.ok(worst <= 1e-5 * largest, `${name} differs by ${worst} of ${largest}`);
-  }
-});
+t.test(
+  'a golden model with tables that do not fit a binding learns as one with tables that do',
+  onGpu,
+  async t => {
+    const config = parseConfig(read(MODEL, 'config.json'));
+    t.ok(4 * config.vocabularySize * config.hiddenSize > 6 * FEW, 'the embeddings take several pieces');
+    const [wanted, given] = [await learn(whole!), await learn(cut!)];
+    for (const [name, values] of Object.entries(wanted)) {
+      const largest = values.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+      const worst = values.reduce((most, x, i) => Math.max(most, Math.abs(x - given[name][i])), 0);
+      t.ok(worst <= 1e-5 * largest, `${name} differs by ${worst} of ${largest}`);
+    }
+  },
+);
 
 t.test('errors of arrays that cannot be cut name the setting', onGpu, async t => {
   const g = new GraphBuilder();

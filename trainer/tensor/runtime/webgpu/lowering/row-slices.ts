@@ -9,7 +9,7 @@ export interface ArrayRows {
 }
 
 /**
- * A kernel whose rows do not depend on each other, over as many of them at a time as a shader can be given. Where that is all
+ * A kernel with rows that do not depend on each other, over as many of them at a time as a shader can be given. Where that is all
  * of them, it runs once over the arrays as they are.
  *
  * @param operands each `rows` rows
@@ -52,7 +52,7 @@ export function bindable(scratch: ScratchSpace, part: DeviceValue, steps: Kernel
   return copy;
 }
 
-/** Steps that write a part, through an array of their own where it begins between places at which a binding may. */
+/** Steps that write a part, through a separate array where it begins between offsets at which a binding may begin. */
 export function writeBindable(
   scratch: ScratchSpace,
   part: DeviceValue,

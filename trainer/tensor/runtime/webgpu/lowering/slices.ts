@@ -3,7 +3,7 @@ import type { DeviceValue } from './step.ts';
 /** A binding begins at a multiple of so many elements (256 bytes, the most that a device may ask for). */
 export const ALIGNMENT = 64;
 
-/** How much of an array a shader can be given, and where room for more arrays comes from. */
+/** Limit of what a shader can be given of an array, and the source of further arrays. */
 export interface ScratchSpace {
   /** Most elements that a shader can be given of one array. */
   readonly most: number;
@@ -22,12 +22,12 @@ export function wholeOf(value: DeviceValue): DeviceValue {
   return value.part?.of ?? value;
 }
 
-/** Where in {@link wholeOf} a value begins, in elements. */
+/** Element of {@link wholeOf} at which a value begins. */
 export function startOf(value: DeviceValue): number {
   return value.part?.start ?? 0;
 }
 
-/** Whether a shader can be given the value as it lies. */
+/** True if a shader can be given the value as it lies. */
 export function isBindable(value: DeviceValue, { most }: ScratchSpace): boolean {
   return value.length <= most && startOf(value) % ALIGNMENT === 0;
 }
@@ -90,7 +90,7 @@ export function cutBox(
   return pieces;
 }
 
-/** Where a piece begins for an operand of these strides. */
+/** Element at which a piece begins for an operand of these strides. */
 export function offsetOf({ starts }: BoxSlice, strides: readonly number[]): number {
   return starts.reduce((offset, start, axis) => offset + start * strides[axis], 0);
 }

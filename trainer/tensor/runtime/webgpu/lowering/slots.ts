@@ -9,7 +9,7 @@ const MIN_USE = 0.5;
 export interface SlotPlan {
   /** Lengths in elements. */
   readonly slots: readonly number[];
-  /** Of every array that is neither an input, a parameter nor a constant. */
+  /** Slot of every array that is neither an input, a parameter nor a constant. */
   readonly slotOf: ReadonlyMap<DeviceValue, number>;
 }
 

@@ -2,7 +2,7 @@
 export interface DeviceValue {
   readonly id: number;
   readonly length: number;
-  /** Of a stretch of another array: that array, and the element it begins at. */
+  /** Set for a stretch of another array: that array, and the element it begins at. */
   readonly part?: { readonly of: DeviceValue; readonly start: number };
 }
 
@@ -11,7 +11,7 @@ export type Workgroups = readonly [x: number, y: number, z: number];
 
 /** One dispatch of a compute shader over whole arrays. */
 export interface KernelDispatch {
-  /** What it does, for errors and traces. */
+  /** Name for errors and traces. */
   readonly name: string;
   /** WGSL with the entry `main`: binding 0 holds {@link uniforms}, then come what it reads and what it writes. */
   readonly code: string;

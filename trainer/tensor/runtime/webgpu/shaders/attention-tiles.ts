@@ -9,7 +9,7 @@ const THREADS = GRID * GRID;
 /** Head sizes that share a text: up to the first that is enough. */
 const SIZES = [32, 64, 128];
 
-/** How a text is cut: three tiles of rows and one of scores fit into 32 KiB of shared memory. */
+/** Tile sizes of a shader's text: three tiles of rows and one of scores fit into 32 KiB of shared memory. */
 export interface TileForm {
   /** Rows of a tile, and its rows and columns that one thread computes. */
   readonly tile: number;

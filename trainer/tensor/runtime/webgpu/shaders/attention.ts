@@ -21,7 +21,7 @@ export interface AttentionOperands {
   readonly bias: TensorValue;
 }
 
-/** What its gradients take besides. */
+/** Further inputs of attention's gradients. */
 export interface AttentionUpstream {
   readonly upstream: TensorValue;
   /** log Σ exp of every query's scores, as the forward pass wrote it, [batch, queries, heads]. */

@@ -15,7 +15,7 @@ const SMALL = 1;
 /** Rows and columns from which the large tile pays. */
 const LARGE_EXTENT = 48;
 /** Parts of the inner axis at most: one thread sums them up. */
-const MOST_PARTS = 64;
+const MAX_PARTS = 64;
 /** Workgroups that keep a GPU busy, and inner entries of a part at least, for large and for small tiles. */
 const PARTS = {
   large: { workgroups: BUSY, leastInner: 256 },
@@ -31,7 +31,7 @@ export interface ProductSizes {
   readonly inner: number;
   /** Leading axes of the result, at most two, outermost first. */
   readonly batch: readonly [outer: number, inner: number];
-  /** How far each side moves along them, in elements; 0 repeats. */
+  /** Strides of each side along them, in elements; 0 repeats. */
   readonly left: readonly [outer: number, inner: number];
   readonly right: readonly [outer: number, inner: number];
 }
@@ -96,7 +96,7 @@ ${each(i => each(j => `  if (row + ${i}u < u.rows && column + ${j}u < u.columns)
 `;
 }
 
-/** Where a side of a product lies in its array: strides in elements, across what the result keeps of it and along the inner axis. */
+/** Layout of a product's side in its array: strides in elements, across the axis that the result keeps and along the inner axis. */
 interface MatmulSide {
   readonly value: DeviceValue;
   readonly start: number;
@@ -185,7 +185,7 @@ export function product(
   );
 }
 
-/** A product whose inner axis is cut into parts where its results alone do not keep a GPU busy; parts are summed up in their order. */
+/** A product with its inner axis cut into parts where its results alone do not keep a GPU busy; parts are summed in order. */
 function inParts(whole: Piece, products: MatrixMultiplication, scratch: ScratchSpace): KernelDispatch[] {
   const { left, right, result, sizes } = whole;
   const { rows, columns, inner } = sizes;
@@ -226,7 +226,7 @@ function partLength({ rows, columns, inner, batch }: ProductSizes, products: Mat
   const { extent, large } = tileOf(rows, columns, 1, products);
   const { workgroups, leastInner } = large ? PARTS.large : PARTS.small;
   const tiles = Math.ceil(rows / extent) * Math.ceil(columns / extent);
-  const parts = Math.min(MOST_PARTS, Math.ceil(workgroups / tiles), Math.floor(inner / leastInner));
+  const parts = Math.min(MAX_PARTS, Math.ceil(workgroups / tiles), Math.floor(inner / leastInner));
   return parts < 2 ? inner : Math.ceil(inner / parts / ALIGNMENT) * ALIGNMENT;
 }
 

@@ -15,7 +15,7 @@ const SMALL = SUBGROUPS * SUBGROUP_TILE;
 /** Large workgroups that keep a GPU busy; fewer are split into small ones. */
 export const BUSY = 128;
 
-/** How a product's sides lie, which decides its text. */
+/** Layout of a product's sides, which decides its text. */
 export interface MatrixProductForm {
   /** Rows and columns that a workgroup computes. */
   readonly extent: number;
@@ -24,9 +24,9 @@ export interface MatrixProductForm {
 }
 
 export interface SideForm {
-  /** Whether neighbors in memory are neighbors along the inner axis; else along what the result keeps. */
+  /** True if neighbors in memory are neighbors along the inner axis; otherwise along the axis that the result keeps. */
   readonly innerFast: boolean;
-  /** Whether each load of four neighbors begins at a multiple of four. */
+  /** True if each load of four neighbors begins at a multiple of four. */
   readonly aligned: boolean;
 }
 
@@ -127,7 +127,7 @@ function strip(name: 'left' | 'right', { innerFast, aligned }: SideForm, extent:
   const length = innerFast ? DEPTH : extent;
   const stride = length + PADDING;
   const loads = (extent * DEPTH) / VECTOR / threads;
-  /** Of a load: its row of the strip, and the first of its four elements there. */
+  /** Row of load n in the strip; `column` is the first of its four elements there. */
   const row = (n: number): string => `(thread + ${n * threads}u) / ${length / VECTOR}u`;
   const column = (n: number): string => `(thread + ${n * threads}u) % ${length / VECTOR}u`;
   const fetch = (depth: string): string =>

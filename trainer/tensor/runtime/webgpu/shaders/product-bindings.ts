@@ -1,4 +1,4 @@
-/** What every product reads and writes; a side in vectors of four, or in numbers. */
+/** Bindings of every product; a side consists of vectors of four, or of numbers. */
 export const productBindings = (leftVectors: boolean, rightVectors: boolean): string => `
 struct Uniforms {
   rows : u32,

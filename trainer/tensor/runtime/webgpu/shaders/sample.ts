@@ -45,7 +45,7 @@ fn is_nan(x : f32) -> bool {
   return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
 }
 
-// Number and sum of the weights whose bits are at least these.
+// Number and sum of the weights that have at least these bits.
 fn measure(thread : u32, start : u32, least : u32) -> Measure {
   var own = Measure(0u, 0.0);
   for (var i = thread; i < u.width; i += ${THREADS}u) {
