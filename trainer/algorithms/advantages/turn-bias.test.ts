@@ -175,7 +175,7 @@ const KEYS: Readonly<Record<string, keyof AdvantageSettings>> = {
 
 function tableRows(): Row[] {
   const page = readFileSync(new URL('../../../docs/reference/algorithms.md', import.meta.url), 'utf8');
-  const section = page.slice(page.indexOf('\n## Credit for turns'));
+  const [section] = page.slice(page.indexOf('\n## Credit for turns') + 1).split('\n## ');
   const rows = [...section.matchAll(/^\| `([a-z_]+)`([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\|$/gm)];
   return rows.map(([, name, settings, four, eight, verdict]) => ({
     name,
