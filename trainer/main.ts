@@ -6,7 +6,7 @@ import { printableLines } from '../shared/printable.ts';
 import { ENV_SERVER, TRAINER } from '../shared/program.ts';
 import { VERSION } from '../shared/version.ts';
 
-// A command is imported where it is run: help and wrong options are told at once.
+// A command is imported where it is run: help and wrong options print at once.
 
 /** A command that failed ends at the latest so long after its message. */
 const LONGEST_EXIT_MS = 3000;
@@ -163,7 +163,7 @@ program
   .command('dashboard')
   .description('show runs in the browser: how good they are, what they do, whether they are healthy')
   .argument('[runs]', 'folder of run folders', 'runs')
-  .option('--server <url>', 'environment server whose pages are linked and in which episodes are played on')
+  .option('--server <url>', 'environment server, for links to its pages and to continue episodes in')
   .option('--port <port>', 'port to listen on (default: 8090, or a free one)', Number)
   .option('--host <address>', 'loopback address to listen on', '127.0.0.1')
   .option('--allowed-hosts <names>', 'names that requests may be for besides those of this machine', '')

@@ -23,7 +23,7 @@ interface QuickstartOptions {
   readonly exit?: boolean;
 }
 
-/** How the run is started: an unfinished one goes on unless a fresh one is asked for. */
+/** The run to start: an unfinished one continues unless a fresh one is requested. */
 function planRun(options: QuickstartOptions): { run: string; resume: boolean } {
   const unfinished = unfinishedRun(resolve(RUNS), NAME);
   if (options.resume && !unfinished) {

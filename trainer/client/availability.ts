@@ -1,4 +1,4 @@
-/** Tells what a client is doing about a server that is down, draining or full. */
+/** Reports that a client waits for a server that is down, draining or full. */
 export interface WaitEvents {
   readonly onWaiting?: (event: WaitEvent) => void;
   readonly onBack?: (event: { readonly server: string; readonly waitedMs: number }) => void;

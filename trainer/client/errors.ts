@@ -4,7 +4,7 @@ import type { Schemas } from './operations.ts';
 /** The server answered with a problem document. */
 export class ServerProblem extends Error {
   readonly server: string;
-  /** What was asked, e.g. `step`. */
+  /** Requested operation, e.g. `step`. */
   readonly operation: string;
   readonly problem: Schemas['Problem'];
   /** Milliseconds the server asked to wait before trying again. */
@@ -68,7 +68,7 @@ export class ReplyTimeout extends Error {
   }
 }
 
-/** What came is not what the contract says. */
+/** A reply that breaks the contract. */
 export class BadReply extends Error {
   readonly server: string;
 
@@ -87,7 +87,7 @@ export class BadReply extends Error {
 const isServiceAway = (error: unknown): boolean =>
   error instanceof ServerProblem && error.code === 'remote_unavailable';
 
-/** Who keeps a client waiting: the server, or the service behind one of its environments. */
+/** Names the cause of a wait: the server, or the service behind one of its environments. */
 export function whoIsAway(server: string, error: unknown): string {
   if (isServiceAway(error)) return `the service behind an environment of ${server} does not answer`;
   return error instanceof ServerProblem

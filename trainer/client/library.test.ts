@@ -20,7 +20,7 @@ const TOKEN = 'a token with ümlauts';
 
 const textOf = (path: string): string => readFileSync(new URL(path, ROOT), 'utf8');
 
-/** What a program that imports the entry loads: files of the repository, and packages by name. */
+/** Files of the repository and packages, by name, that a program loads when it imports the entry. */
 function loaded(platform: string): { files: string[]; packages: string[] } {
   const files = new Set<string>();
   const packages = new Set<string>();

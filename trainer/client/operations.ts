@@ -27,7 +27,7 @@ export type Operation = keyof OperationResults;
 export type OperationResult<O extends Operation> = OperationResults[O];
 
 type Item = Schemas['BatchItem'];
-/** What an operation is given: its path, query and body in one flat object. */
+/** Input of an operation: its path, query and body in one flat object. */
 export type OperationInput<O extends Operation> = Omit<Extract<Item, { op: O }>, 'op' | 'request_key'>;
 
 /** One operation on its way to a server. The key makes repeating it harmless. */

@@ -8,7 +8,7 @@ import type {
   SocketOptions,
 } from './platform-contract.ts';
 
-/** What the client needs of its platform, for browsers: only what every one of them has. Bundlers take it for `platform.ts`. */
+/** The client's platform in browsers, limited to what all of them have. Bundlers substitute it for `platform.ts`. */
 
 /** A reply did not come in time. */
 class Late extends Error {}

@@ -1,4 +1,4 @@
-/** What the client needs of Node or of a browser. */
+/** The client's requirements of Node or of a browser. */
 
 export interface HttpSettings {
   readonly connections: number;
@@ -39,7 +39,7 @@ export interface SocketEvents {
   readonly open: () => void;
   readonly message: (text: string) => void;
   readonly error: (error: Error) => void;
-  /** The server answered the upgrade with a status. Browsers do not tell it. */
+  /** The server answered the upgrade with a status. Browsers do not report it. */
   readonly refused: (status: number) => void;
   readonly close: (code: number) => void;
 }

@@ -12,7 +12,7 @@ import type {
   SocketOptions,
 } from './platform-contract.ts';
 
-/** What the client needs of its platform, for Node; `platform-browser.ts` is the same for browsers. */
+/** The client's platform in Node; `platform-browser.ts` is its counterpart for browsers. */
 
 /** Connections to a server, kept open. */
 export function openHttp(origin: string, settings: HttpSettings): HttpConnections {

@@ -4,7 +4,7 @@ import type { Operation, OperationResult, Request, Schemas } from './operations.
 /** Greatest size of a reward, as the contract has it: sums of episodes and of their squares stay finite. */
 const MAX_REWARD = 1e12;
 
-/** What one request of a batch came to. */
+/** Outcome of one request of a batch. */
 export type BatchReply = OperationResult<Operation> | ServerProblem;
 
 /**

@@ -22,7 +22,7 @@ export const DEFAULT_HTTP: RestTransportSettings = {
 };
 
 const EXCERPT_LENGTH = 200;
-/** Operations whose REST route answers in another form than frames and batches do. */
+/** Operations with a REST reply that differs in form from frames and batches. */
 const NOT_JSON: ReadonlySet<Operation> = new Set(['render', 'trajectory']);
 
 /** One HTTP request. */
@@ -122,7 +122,7 @@ export class RestTransport {
     }
   }
 
-  /** Whether the server says that it takes requests. Never throws but for the signal. */
+  /** True if the server reports that it accepts requests. Throws only the signal's reason. */
   async ready(signal: AbortSignal): Promise<boolean> {
     try {
       const path = `${this.#prefix}/readyz`;

@@ -45,18 +45,21 @@ t.test('failures fall into three kinds', async t => {
   t.equal(classify(new TypeError('a fault of ours')), 'final');
 });
 
-t.test('a service that does not answer is told apart from a server that does not', async t => {
-  const service = problem(502, true, undefined, 'remote_unavailable');
-  t.equal(whoIsAway(NAME, service), `the service behind an environment of ${NAME} does not answer`);
-  t.match(
-    new ServerUnavailable(NAME, 1000, service).message,
-    /^the service behind an environment of http:\/\/server was not available for 1\.0 s: /,
-  );
-  t.equal(whoIsAway(NAME, problem(503, true)), `environment server ${NAME} takes no such requests now`);
-  const connection = new ConnectionFailed(NAME, 'refused');
-  t.equal(whoIsAway(NAME, connection), `environment server ${NAME} does not answer`);
-  t.match(new ServerUnavailable(NAME, 1000, connection).message, /^http:\/\/server was not available/);
-});
+t.test(
+  'waiting names the service behind an environment, or the server, by which one does not answer',
+  async t => {
+    const service = problem(502, true, undefined, 'remote_unavailable');
+    t.equal(whoIsAway(NAME, service), `the service behind an environment of ${NAME} does not answer`);
+    t.match(
+      new ServerUnavailable(NAME, 1000, service).message,
+      /^the service behind an environment of http:\/\/server was not available for 1\.0 s: /,
+    );
+    t.equal(whoIsAway(NAME, problem(503, true)), `environment server ${NAME} takes no such requests now`);
+    const connection = new ConnectionFailed(NAME, 'refused');
+    t.equal(whoIsAway(NAME, connection), `environment server ${NAME} does not answer`);
+    t.match(new ServerUnavailable(NAME, 1000, connection).message, /^http:\/\/server was not available/);
+  },
+);
 
 t.test('delays double, are drawn below a ceiling and respect what the server asks', async t => {
   const policy = { ...DEFAULT_RETRY, baseMs: 100, maxDelayMs: 1000 };

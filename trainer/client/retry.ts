@@ -7,11 +7,11 @@ export interface RetryPolicy {
   /** Longest first delay; it doubles with each attempt, and the delay taken is a random share of it. */
   readonly baseMs: number;
   readonly maxDelayMs: number;
-  /** How long a server that is down, draining or full is waited for. */
+  /** Longest wait for a server that is down, draining or full. */
   readonly patienceMs: number;
   /** Attempts at a request that was sent but got no usable reply. */
   readonly attempts: number;
-  /** How often a server that was given up is asked whether it is back. */
+  /** Interval between probes of a server that was given up. */
   readonly probeMs: number;
 }
 

@@ -111,7 +111,7 @@ for (const transport of TRANSPORTS) {
     t.ok(details.every(detail => detail.step === 3));
   });
 
-  t.test(`${transport}: a server without an answer in time is told from one that is away`, async t => {
+  t.test(`${transport}: a server that is slow to answer is not taken for one that is away`, async t => {
     const line = await proxy(t, await listen(t));
     const server = client(t, {
       url: line.url,
@@ -234,8 +234,8 @@ t.test('the token may come from the environment; one that is given goes before i
   for (const transport of TRANSPORTS) {
     const quiet = client(t, { url, transport });
     t.ok((await quiet.batched('create', { env_id: 'Bandit-v0' })).session_id);
-    const told = client(t, { url, token: 'wrong', transport });
-    await t.rejects(told.call('create', { env_id: 'Bandit-v0' }), { code: 'unauthorized' });
+    const wrong = client(t, { url, token: 'wrong', transport });
+    await t.rejects(wrong.call('create', { env_id: 'Bandit-v0' }), { code: 'unauthorized' });
   }
 });
 

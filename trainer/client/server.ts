@@ -27,15 +27,15 @@ import {
 } from './websocket-transport.ts';
 
 export interface EnvServerSettings {
-  /** Where the server is, e.g. `http://127.0.0.1:8080`; a path prefix is kept. */
+  /** Address of the server, e.g. `http://127.0.0.1:8080`; a path prefix is kept. */
   readonly url: string;
   /** Sent as bearer token; without it that of the variable `RAGEN_TOKEN`, which stays out of the run's folder. */
   readonly token?: string;
-  /** Share of new groups this server gets, relative to the others; 1 unless told otherwise. */
+  /** Share of new groups this server gets, relative to the others; 1 by default. */
   readonly weight?: number;
   /** Its weight for groups of single tags, where it is another; 0: none of them. */
   readonly tagWeights?: { readonly [tag: string]: number };
-  /** Transport of {@link EnvServer.batched} calls: one WebSocket unless told otherwise. */
+  /** Transport of {@link EnvServer.batched} calls; one WebSocket by default. */
   readonly transport?: 'websocket' | 'http';
   /** Most requests in one batch. */
   readonly maxBatch?: number;
@@ -74,7 +74,7 @@ export class EnvServer {
   #watching = false;
 
   /**
-   * @param events told when the server is away and when it is back
+   * @param events called when the server is away and when it is back
    * @throws Error when the URL is not http(s) or the weight is not positive
    */
   constructor(settings: EnvServerSettings, events: WaitEvents = {}) {

@@ -84,14 +84,14 @@ export interface Workload {
   readonly except?: EnvServer;
 }
 
-/** How long one of several servers is waited for before its work goes to another. */
+/** Longest wait for one of several servers before its work goes to another. */
 const PATIENCE_AMONG_SEVERAL_MS = 15_000;
 
 /**
  * Clients for the servers of a config. A single server is waited for as long as the retry policy says; one of several is
  * left for another much sooner, and only when all are away are they waited for as long.
- * @param failoverMs how long one of several is waited for
- * @param events tell when one is waited for and when it is back
+ * @param failoverMs longest wait for one of several
+ * @param events called when the client waits for a server and when it is back
  */
 export function openServers(
   settings: readonly EnvServerSettings[],

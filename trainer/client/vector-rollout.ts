@@ -1,11 +1,11 @@
 import type { OperationInput, Request, Schemas } from './operations.ts';
 import type { EnvServer } from './server.ts';
 
-/** What to play: an environment in the fields of `POST /v1/sessions`, so many times. */
+/** An environment, in the fields of `POST /v1/sessions`, and the number of its episodes. */
 export type VectorRolloutInput = Omit<OperationInput<'create'>, 'count' | 'seed'> & {
   /** Episodes that are played at once. */
   readonly num_envs: number;
-  /** Of the first episode; the others get the numbers that follow. Drawn by the server without it. */
+  /** Seed of the first episode; the others get the numbers that follow. The server draws one when absent. */
   readonly seed?: number;
 };
 
@@ -19,7 +19,7 @@ export interface OpenEpisode {
   readonly step: number;
 }
 
-/** What a step of one of the episodes led to. */
+/** Result of a step in one of the episodes. */
 export type EpisodeStep = Schemas['StepResult'] & { readonly env: number; readonly action: unknown };
 
 /** One step of all episodes that have not ended, in one request. */

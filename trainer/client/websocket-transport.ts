@@ -39,7 +39,7 @@ interface Pending {
 }
 
 /**
- * The WebSocket transport of a server: many requests in flight on one socket, told apart by id, answered in any order. The
+ * The WebSocket transport of a server:many requests in flight on one socket, matched by id, answered in any order. The
  * socket is opened on first use and again after it broke; all waiting requests share one attempt to connect, so a server
  * that is down is knocked at by one, not by every episode. Requests in flight on a broken socket are rejected with
  * ConnectionFailed: their keys make it safe to send them again.

@@ -4,7 +4,7 @@ import { exportSite } from '../dashboard/export.ts';
 import { createDashboard } from '../dashboard/server.ts';
 import { stopRequests } from './processes/stop-signal.ts';
 
-/** Where the pages are unless told otherwise: above the environment server's port. */
+/** Default port, above that of the environment server. */
 const DEFAULT_PORT = 8090;
 
 export interface DashboardOptions {

@@ -84,7 +84,7 @@ export async function demonstrations(
   }
 }
 
-/** Who demonstrates, and the environments. */
+/** The environments and their demonstrators. */
 interface Table {
   readonly context: TextRunContext;
   play(plans: readonly GroupPlan[], seed: number): Promise<readonly Episode[]>;

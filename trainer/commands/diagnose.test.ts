@@ -36,7 +36,7 @@ t.test(
       Object.fromEntries(Object.entries(metrics).filter(([name]) => !name.startsWith('timing_s')));
     t.same(stable(again), stable(newest), 'the same groups every time');
     const first = JSON.parse(await printed(join(run.checkpoints, 'step-000001', 'policy'), [], true));
-    t.equal(first.step, 1, 'the policy within a checkpoint stands for it');
+    t.equal(first.step, 1, 'the policy within a checkpoint means the checkpoint');
     const text = await printed(run.checkpoints, ['rollout.env_groups=3']);
     t.match(text, /^actions +first turns +any turns$/m);
     t.match(text, /^grad_norm_prefilter +group_rv_count/m);

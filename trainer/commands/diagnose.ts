@@ -33,9 +33,7 @@ export async function diagnose(
   const { env_groups, group_size } = settings.rollout;
   progress.note(`${checkpoint.folder}: ${env_groups} groups of ${group_size}`);
   if (group_size < 2) {
-    progress.warn(
-      'gradients are told apart by the spread within groups: add rollout.group_size=8 to see them',
-    );
+    progress.warn('gradients are grouped by the spread within groups: add rollout.group_size=8 to see them');
   }
   using requests = stopRequests(() => progress.note('stopping'));
   const { signal: stop } = requests;

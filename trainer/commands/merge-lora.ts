@@ -11,7 +11,7 @@ export interface MergeLoraOptions {
   readonly out: string;
   /** Folder of the base; where the adapter's config says, when absent. */
   readonly base?: string;
-  /** How numbers are written: `F32` or `BF16`; as the base has them when absent. */
+  /** Type of the written numbers: `F32` or `BF16`; that of the base when absent. */
   readonly type?: string;
 }
 

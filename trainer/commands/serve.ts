@@ -21,7 +21,7 @@ const LONGEST_CLOSING_MS = 2000;
 export interface ServeOptions {
   readonly host: string;
   readonly port: number;
-  /** Name for requests; the folder's unless told otherwise. */
+  /** Name for requests; the folder's by default. */
   readonly name?: string;
   /** `name=folder` each. */
   readonly adapter: readonly string[];

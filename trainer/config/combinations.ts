@@ -96,13 +96,13 @@ function algorithmClashes(settings: RunSettings): SettingConflict[] {
   ) {
     add(
       'algorithm.entropy_on',
-      'is `actions`, but only the `compact` prompt has tokens of their own for actions, so that no token would be rewarded: choose all, or set loss.entropy_coefficient to 0 without a schedule',
+      'is `actions`, but only the `compact` prompt has separate tokens for actions, so that no token would be rewarded: choose all, or set loss.entropy_coefficient to 0 without a schedule',
     );
   }
   if (hasKlInReward(settings) && hasKlLoss(settings)) {
     add(
       'algorithm.kl_in_reward',
-      'KL stands in the reward and in the loss, so it counts twice: set one of the coefficients to 0',
+      'KL is in both the reward and the loss, so it counts twice: set one of the coefficients to 0',
     );
   }
   if (algorithm.soft_advantage_reweight && rollout.group_size < 2) {
@@ -284,7 +284,7 @@ function agentClashes({ rollout, policy, warm_start }: RunSettings): SettingConf
   return found;
 }
 
-/** What engines elsewhere need and cannot do. */
+/** Conflicts of settings with engines elsewhere. */
 function generationClashes({ generation, policy, rollout }: RunSettings): SettingConflict[] {
   const { engine, urls, adapter_folder } = generation;
   const found: SettingConflict[] = [];
@@ -341,7 +341,7 @@ function groupClashes({ rollout, train_tags }: RunSettings): SettingConflict[] {
     if (on && rollout.asynchronous) {
       add(
         key,
-        'goes by what the last iteration showed, which asynchronous collection does not wait for: use one of them',
+        "depends on the last iteration's results, which asynchronous collection does not wait for: use one of them",
       );
     }
   }

@@ -57,7 +57,7 @@ export function levelSeeds({ seed, seeds, rollout, validation, warm_start }: Run
   };
 }
 
-/** How tokens are sampled. */
+/** Distribution that tokens are sampled from. */
 export function samplingDistribution(section: SamplingSection): SamplingDistribution {
   return {
     temperature: section.temperature,
@@ -165,59 +165,59 @@ function offPolicySettings({ loss, rollout }: RunSettings): OffPolicySettings {
   }
 }
 
-/** Whether the update needs log-probabilities under the weights it starts from. */
+/** True if the update needs log-probabilities under the weights it starts from. */
 export function needsProximal(settings: RunSettings): boolean {
   return usesProximal(lossSettings(settings));
 }
 
-/** Where the settings say the base of an adapter is; undefined where they do not. */
+/** Folder of an adapter's base by the settings; undefined where they name none. */
 export function baseFolder({ policy: { init } }: RunSettings): string | undefined {
   return init === 'scratch' ? undefined : init;
 }
 
-/** Whether the loss learns from pairs of episodes. */
+/** True if the loss learns from pairs of episodes. */
 export function hasPreferenceLoss({ loss }: RunSettings): boolean {
   return policyLoss(loss.policy).kind === 'preference';
 }
 
-/** Whether tokens have weights in the cross-entropy next to the policy loss. */
+/** True if tokens have weights in the cross-entropy next to the policy loss. */
 export function hasCrossEntropy({ cross_entropy }: RunSettings['loss']): boolean {
   return cross_entropy.sampled > 0 || cross_entropy.observations > 0;
 }
 
-/** Whether a KL term, the advantages or the loss compare with a reference policy. */
+/** True if a KL term, the advantages or the loss compare with a reference policy. */
 export function needsReference(settings: RunSettings): boolean {
   const distills = advantageEstimator(settings.algorithm.advantage).needs.includes('referenceLogProbs');
   const compares = hasKlLoss(settings) && !isSelfDistilled(settings);
   return distills || compares || hasKlInReward(settings) || hasPreferenceLoss(settings);
 }
 
-/** Whether the KL term compares with the policy itself, after a demonstration. */
+/** True if the KL term compares with the policy itself, after a demonstration. */
 export function isSelfDistilled({ loss }: RunSettings): boolean {
   return loss.kl.demonstration === 'group';
 }
 
-/** Whether entropy is rewarded, now or later. */
+/** True if entropy is rewarded, now or later. */
 export function hasEntropyBonus({ loss, schedules }: RunSettings): boolean {
   return loss.entropy_coefficient > 0 || schedules.entropy_coefficient !== null;
 }
 
-/** Whether a KL term stands in the loss, now or later. */
+/** True if the loss has a KL term, now or later. */
 export function hasKlLoss({ loss, schedules }: RunSettings): boolean {
   return loss.kl.coefficient > 0 || schedules.kl_coefficient !== null;
 }
 
-/** Whether a KL term stands in the reward, now or later. */
+/** True if the reward has a KL term, now or later. */
 export function hasKlInReward({ algorithm, schedules }: RunSettings): boolean {
   return algorithm.kl_in_reward.coefficient > 0 || schedules.kl_in_reward_coefficient !== null;
 }
 
-/** Whether values are estimated after episodes were played, because nothing gave them with the tokens. */
+/** True if values are estimated after episodes were played, because nothing gave them with the tokens. */
 export function estimatesLater({ policy, generation }: RunSettings): boolean {
   return policy.value_head && (policy.critic !== null || generation.engine !== 'local');
 }
 
-/** Whether the policy's trunk has a value head. */
+/** True if the policy's trunk has a value head. */
 export function hasValueHead({ policy }: RunSettings): boolean {
   return policy.value_head && policy.critic === null;
 }
@@ -234,7 +234,7 @@ export function filterSettings({ algorithm: { filter } }: RunSettings): FilterSe
   };
 }
 
-/** What the monitored metric decides; undefined where nothing goes by it. */
+/** Settings of the monitored metric; undefined where nothing depends on it. */
 export function monitorSettings({ training }: RunSettings): MonitorSettings | undefined {
   const { monitor, keep_best, early_stopping: rules } = training;
   if (!keep_best && rules.patience === 0 && rules.target === null) return undefined;
@@ -253,7 +253,7 @@ export function earlyStoppingSettings({
   };
 }
 
-/** Whether the trajectories of an iteration, counted from 1, are written. */
+/** True if the trajectories of an iteration, counted from 1, are written. */
 export function recordsTrajectories({ tracking }: Pick<RunSettings, 'tracking'>, step: number): boolean {
   return tracking.trajectories_every > 0 && step % tracking.trajectories_every === 0;
 }

@@ -12,7 +12,7 @@ import {
 import type { SettingConflict } from './setting-conflict.ts';
 import type { RunSettings } from './settings.ts';
 
-/** Of what is kept next to the weights that learn: their average, and the reference. */
+/** Conflicts about copies kept next to the weights that learn: their average, and the reference. */
 export function weightClashes(settings: RunSettings): SettingConflict[] {
   const { optimizer, rollout, generation, policy } = settings;
   const found: SettingConflict[] = [];
@@ -52,7 +52,7 @@ export function weightClashes(settings: RunSettings): SettingConflict[] {
   return found;
 }
 
-/** Whether the reference is the policy itself, as it was. */
+/** True if the reference is the policy itself, as it was. */
 export function hasOwnReference({ reference, reference_endpoint }: RunSettings['policy']): boolean {
   return reference === null && reference_endpoint === null;
 }
@@ -89,7 +89,7 @@ export function streamClashes(settings: RunSettings): SettingConflict[] {
     [
       hasCrossEntropy(loss) && hasPreferenceLoss(settings),
       'loss.cross_entropy',
-      `is a term of its own, and ${loss.policy} is averaged over pairs: set its weights to 0`,
+      `is a separate term, and ${loss.policy} is averaged over pairs: set its weights to 0`,
     ],
     [
       hasCrossEntropy(loss) && diagnostics.gradients.every > 0,

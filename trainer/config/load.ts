@@ -14,7 +14,7 @@ import { levelSeeds, validationTags } from './derived.ts';
 import type { SettingConflict } from './setting-conflict.ts';
 import { RunSettings } from './settings.ts';
 
-/** What settings are for: training a policy, or playing by others than a policy, of which nothing has to fit then. */
+/** Purpose of settings: to train a policy, or to play without one, where the settings of the policy are not checked. */
 export type SettingsPurpose = 'train' | 'play';
 
 /** Algorithms by name: `recipe: grpo` in a config, `recipe=grpo` on the command line. */
@@ -29,10 +29,10 @@ const LIBRARY = {
   folder: fileURLToPath(new URL('../../configs/', import.meta.url)),
 } as const;
 
-/** Whether a config is one of the product's, by name, and no path. */
+/** True if a config is one of the product's, by name, and not a path. */
 export const isLibraryConfig = (config: string): boolean => config.startsWith(LIBRARY.prefix);
 
-/** What a run of a config is called unless `run.name` says otherwise. */
+/** Name of a run of a config, unless `run.name` sets one. */
 export const configName = (config: string): string =>
   basename(config, extname(config)).slice(isLibraryConfig(config) ? LIBRARY.prefix.length : 0);
 
@@ -52,7 +52,7 @@ export function loadRunSettings(
   return settings;
 }
 
-/** What may differ when a run goes on; all else is what the run is. */
+/** Sections that may change when a run resumes; all others are fixed. */
 export const RESUMABLE: readonly string[] = ['servers', 'generation', 'training', 'tracking', 'diagnostics'];
 
 /**

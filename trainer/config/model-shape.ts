@@ -28,7 +28,7 @@ export async function criticShape(
   return withoutHead(critic.init === null ? policy : await readShape(critic.init, settings));
 }
 
-/** What a critic has of a shape: no output layer. */
+/** The shape of a critic, which has no output layer. */
 function withoutHead(config: DecoderConfig): DecoderConfig {
   return { ...config, tiedEmbeddings: true };
 }

@@ -9,7 +9,7 @@ import { configName, loadRunSettings, RECIPES } from './load.ts';
 import { loraConfig } from './sections/lora.ts';
 
 const configs = fileURLToPath(new URL('../../configs/', import.meta.url));
-/** Files that others extend and that are no runs of their own. */
+/** Files that others extend; they are not runs themselves. */
 const PARTS = ['algorithm.yaml', 'base.yaml', 'tags.yaml', 'text.yaml'];
 
 /** Sizes that a config tunes, not a choice of algorithm. */
@@ -197,7 +197,7 @@ t.test(
   },
 );
 
-t.test('adapters are on all linear layers unless told otherwise', async t => {
+t.test('adapters are on all linear layers by default', async t => {
   const settings = (...overrides: string[]) =>
     loadRunSettings(`${configs}quickstart.yaml`, ['policy.init=here', ...overrides]).policy.lora;
   t.equal(settings(), null);
@@ -260,7 +260,7 @@ t.test('combinations that cannot work are refused with the reason', async t => {
     ['loss.off_policy={kind: icepop, low: 3, high: 2}', /loss\.off_policy\.low … high is 3 … 2/],
     [
       'loss.kl.coefficient=0.1 algorithm.kl_in_reward.coefficient=0.1',
-      /kl_in_reward: KL stands in the reward and in/,
+      /kl_in_reward: KL is in both the reward and the loss/,
     ],
     [
       'policy.init=/nowhere rollout.prompt=chat policy.context=512 loss.entropy_coefficient=0.01',

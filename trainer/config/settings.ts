@@ -42,7 +42,7 @@ export const RunSettings = Type.Object(
     /** Environments to train in; none where only files are learned from. */
     train_tags: Type.Array(Type.String(), { default: [] }),
     rollout: RolloutSettings,
-    /** What samples tokens in training. */
+    /** The sampler of tokens in training. */
     generation: GenerationSection,
     warm_start: orNull(WarmStart),
     algorithm: AlgorithmSettings,

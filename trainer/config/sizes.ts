@@ -17,11 +17,11 @@ const MAX_CACHE_BYTES = 2 ** 32;
 const KEPT = { hidden: 10, intermediate: 4, vocabulary: 3 };
 /** Values of the hidden size that the adapters of a layer read, next to one of the intermediate size. */
 const READ_BY_ADAPTERS = 3;
-/** Of the trainer before it has a policy, and of a worker thread before it has a program; resident, measured. */
+/** Resident memory of the trainer before it has a policy, and of a worker thread before it has a program; measured. */
 const PROGRAM_BYTES = 110e6;
 const WORKER_BYTES = 45e6;
 
-/** What a run takes, in numbers. */
+/** Memory and parameters of a run. */
 export interface RunSizes {
   /** Weights of the policy, its adapters and value head included. */
   readonly parameters: number;

@@ -66,7 +66,7 @@ t.test('every view is accessible and fits, light on a phone and dark on a wide s
 });
 
 t.test(
-  'a page tells how good a run became, whether it is healthy, and what it does wrong',
+  'a page shows how good a run became, whether it is healthy, and what it does wrong',
   { skip },
   async t => {
     const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });

@@ -9,7 +9,7 @@ import { TRAINER } from '../../shared/program.ts';
 const PAGE = 'shared/dashboard/page';
 const COMPUTE = 'shared/dashboard/compute';
 const LOOK = 'shared/web';
-/** What scripts import; web servers know the ending `.js`, but not `.ts`. */
+/** Imports of scripts; web servers know the ending `.js`, but not `.ts`. */
 const IMPORT_OF_SOURCE = /((?:\bfrom|\bimport)\s*(?:\(\s*)?["'][^"']+)\.ts(["'])/g;
 
 export interface ExportOptions {

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { request } from 'undici';
 
-/** What pages about runs ask of an environment server: to open a session, and to bring it to where an episode was. */
+/** Routes of an environment server that pages about runs use: to open a session, and to bring it to a turn of an episode. */
 const ROUTES = ['v1/sessions', 'v1/batch'];
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
 const TIMEOUT_MS = 60_000;

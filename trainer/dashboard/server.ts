@@ -10,7 +10,7 @@ import { addServerProxy } from './server-proxy.ts';
 export interface DashboardSettings {
   /** Folder of run folders. */
   readonly runs: string;
-  /** Address of an environment server whose pages are linked and in which episodes are played on. */
+  /** Address of an environment server: the dashboard links its pages and continues episodes there. */
   readonly server?: string;
   /** Published results for the leaderboard. */
   readonly leaderboard?: string;

@@ -32,7 +32,7 @@ const batchOf = (episodes: readonly Episode[], settings: RunSettings) =>
 const advantagesOf = (episodes: readonly Episode[], settings: RunSettings) =>
   batchOf(episodes, settings).map(({ advantages }) => advantages[1]);
 
-t.test('groups without spread are dropped whole where asked, and metrics tell', async t => {
+t.test('groups without spread are dropped whole where asked, and metrics count them', async t => {
   const episodes = groupsOf([
     [0, 1],
     [1, 1],

@@ -13,7 +13,7 @@ export interface Demonstration {
   readonly lossMask: Uint8Array;
 }
 
-/** Who plays: a reference policy, and for some tags another. */
+/** The reference policy that plays, and others for some tags. */
 export interface Demonstrator extends ReferenceAgentSettings {
   readonly policies?: { readonly [tag: string]: string };
 }

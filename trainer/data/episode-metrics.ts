@@ -57,7 +57,7 @@ export function tagMetrics(episodes: readonly Episode[]): Metrics {
   return out;
 }
 
-/** Success and return over all tags, and the share of groups whose returns are all alike. */
+/** Success and return over all tags, and the share of groups with equal returns. */
 export function batchMetrics(episodes: readonly Episode[]): Metrics {
   const groups = [...groupBy(episodes, episode => episode.groupId).values()];
   const alike = groups.filter(group => {
@@ -82,7 +82,7 @@ export function lengthMetrics(episodes: readonly Episode[], responseLength: numb
   };
 }
 
-/** What became of the calls of programs, means over the episodes; nothing where no program played. */
+/** Outcomes of the calls of programs, means over the episodes; empty where no program played. */
 export function programMetrics(episodes: readonly Episode[]): Metrics {
   const counts = episodes.flatMap(({ program }) => program ?? []);
   if (counts.length === 0) return {};

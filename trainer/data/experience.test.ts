@@ -45,7 +45,7 @@ const twoTurns = (part: Partial<Episode> = {}) =>
     ...part,
   });
 
-t.test('rewards stand at the end of their turn: the returns to go say so', async t => {
+t.test('rewards lie at the end of their turn, as the returns to go show', async t => {
   const [sequence] = sequencesOf([twoTurns()], settings);
   const returns = rounded(sequence.returns!);
   t.same([returns[1], returns[2], returns[4]], [1.25, 1.25, 1]);

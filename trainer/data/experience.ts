@@ -54,7 +54,7 @@ export interface ExperienceSettings {
   readonly offPolicy?: OffPolicySettings;
   /** Weights in the cross-entropy of sampled tokens and of observed ones after the first response; none when absent. */
   readonly crossEntropy?: { readonly sampled: number; readonly observations: number };
-  /** Rewards stand at the ends of their turns; false: all at the end of the last. */
+  /** Rewards lie at the ends of their turns; false: all at the end of the last. */
   readonly rewardAtTurns: boolean;
   /** Subtracted from the reward of every sampled token; needs the reference's log-probabilities. */
   readonly klInReward?: { readonly estimator: KlEstimator; readonly coefficient: number };
@@ -68,13 +68,13 @@ export interface ExperienceSettings {
   readonly onlySuccesses?: boolean;
   /** Responses were sampled under the grammar named after their tag, and so is the loss taken. */
   readonly constrained?: boolean;
-  /** Ids of the tokens whose entropy is rewarded, per tag; absent: every trained token. */
+  /** Ids of the tokens that get the entropy bonus, per tag; absent: every trained token. */
   readonly entropyTokens?: ReadonlyMap<string, ReadonlySet<number>>;
 }
 
 /**
  * Turns episodes into what the update trains on: rewards on tokens, advantages, value targets, entropy mask.
- * A turn's reward, penalty included, stands at its last sampled token. Where the settings say so, the returns were normalized, or
+ * A turn's reward, penalty included, lies at its last sampled token. Where the settings say so, the returns were normalized, or
  * an episode was cut into several samples, every sample carries the whole return at its last sampled token instead.
  * Samples without a trained token are left out.
  */
@@ -183,7 +183,7 @@ function rolloutWeights(
   );
 }
 
-/** Who played the episode and with whom, by `info` of its last step; the tag where that says nothing. */
+/** Agent and scene of the episode, from `info` of its last step; the tag where that names none. */
 function agentOf({ turns, tag }: Episode): Pick<AdvantageSequence, 'agent' | 'sceneId'> {
   const { agent, scene } = turns.at(-1)?.info ?? {};
   const named = typeof scene === 'string' || typeof scene === 'number';

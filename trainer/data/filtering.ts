@@ -13,7 +13,7 @@ import { countOnes } from './sequences/loss-mask.ts';
 
 const STD_CV = 'rollout/in_group_reward_std_cv';
 
-/** What the filter made of the groups of one collection. */
+/** Groups of one collection after the filter. */
 export interface Filtered {
   /** The groups that are kept, whole, in their order. */
   readonly kept: readonly (readonly KeptEpisode[])[];
@@ -41,7 +41,7 @@ export function keptEpisodes({ kept }: Filtered): Episode[] {
 
 /**
  * Normalizes the returns of a collection and keeps the groups that are worth training on.
- * @param scores of all samples, where the filter goes by entropy
+ * @param scoresof all samples, where the filter uses entropy
  */
 export function filterEpisodes(
   episodes: readonly Episode[],

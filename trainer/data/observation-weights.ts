@@ -12,7 +12,7 @@ export interface ConversationNode {
  * Weights in the cross-entropy of what others wrote in a conversation: those of their roles after the first sampled node, and 0 for
  * sampled tokens, for everything before, for roles without a weight and for the chat template.
  *
- * Source: ECHO (arXiv 2605.24517); prime-rl `echo.py`, whose roles and their order it has.
+ * Source: ECHO (arXiv 2605.24517); prime-rl `echo.py`, with the same roles in the same order.
  */
 export function echoWeights(
   nodes: readonly ConversationNode[],

@@ -9,8 +9,8 @@ export interface PreferencePair {
 }
 
 /**
- * The best and the worst episode of each group by their returns, penalties included; the first of those that are alike. Groups
- * whose returns lie no further apart than `algorithm.preference_gap` have no pair.
+ * The best and the worst episode of each group by their returns, penalties included; the first among equals. Groups
+ * with a gap of at most `algorithm.preference_gap` between the two have no pair.
  */
 export function preferencePairs(
   groups: readonly (readonly KeptEpisode[])[],

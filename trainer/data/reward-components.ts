@@ -14,13 +14,13 @@ function component(turn: Turn, name: string): number {
   return Object.hasOwn(OWN, name) ? OWN[name as keyof typeof OWN](turn) : (turn.rewards?.[name] ?? 0);
 }
 
-/** What a turn earns in training. */
+/** A turn's reward in training. */
 export function trainedReward(turn: Turn, weights: RewardWeights): number {
   if (weights === null) return turn.reward + turn.penalty;
   return Object.entries(weights).reduce((sum, [name, weight]) => sum + weight * component(turn, name), 0);
 }
 
-/** What an episode earns in training. */
+/** An episode's return in training. */
 export function trainedReturn({ turns }: Episode, weights: RewardWeights): number {
   return turns.reduce((sum, turn) => sum + trainedReward(turn, weights), 0);
 }

@@ -56,15 +56,15 @@ export function logProbsOf(scores: SampleScores): SampleLogProbs {
   return new Map([...scores].map(([sample, score]) => [sample, score.logProbs]));
 }
 
-/** What is asked of episodes later, before they are trained on. */
+/** Scores that episodes get after collection, before they are trained on. */
 export interface LaterScores {
   /** log π_ref, where a KL term compares with a reference. */
   readonly reference?: SampleLogProbs;
-  /** Samples whose reference saw no demonstration, where it should have: they have no part in the KL. */
+  /** Samples that the reference scored without a demonstration, where it should see one: they are excluded from the KL. */
   readonly undemonstrated?: ReadonlySet<EpisodeSample>;
   /** log π under the weights that the update starts from, where the loss takes them. */
   readonly proximal?: SampleLogProbs;
-  /** What a separate critic expects, or the value head where engines elsewhere sampled. */
+  /** Values from a separate critic, or from the value head where engines elsewhere sampled. */
   readonly values?: SampleValues;
   /** Σ π² at every sampled token, where the advantages take it. */
   readonly squares?: SampleLogProbs;
@@ -106,7 +106,7 @@ export async function laterScores(
   };
 }
 
-/** Whether the advantage of an episode that was cut short goes on with a value. */
+/** True if the advantage of a truncated episode continues with a value. */
 export function isBootstrapped({ truncation, following }: Episode, { algorithm }: RunSettings): boolean {
   if (!advantageEstimator(algorithm.advantage).needs.includes('values')) return false;
   if (truncation === undefined || following === undefined || algorithm.bootstrap === 'none') return false;
@@ -124,7 +124,7 @@ async function bootstrapValues(
   const values = await policy.estimate(
     cut.map(({ tokenIds, following }) => {
       const length = tokenIds.length + following!.length + 1;
-      // The state before a further token, whichever that is.
+      // The state before one further token; its id does not matter.
       const ids = new Int32Array(length);
       ids.set(tokenIds);
       ids.set(following!, tokenIds.length);

@@ -32,7 +32,7 @@ export interface DiagnosedBatch {
 
 export interface Diagnosis extends DecompositionResult {
   readonly memory: CollapseMemory | undefined;
-  /** What a person should be told of the policy's health. */
+  /** Warnings about the policy's health, for people. */
   readonly alarms: readonly string[];
 }
 

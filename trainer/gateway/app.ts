@@ -11,9 +11,9 @@ import type { WorkQueue } from './work-queue.ts';
 const BODY_LIMIT_BYTES = 1024 * 1024;
 const REQUEST_TIMEOUT_MS = 30_000;
 /** Choices of one request; several are several branches of the episode. */
-const MOST_CHOICES = 16;
+const MAX_CHOICES = 16;
 /** Requests of one rollout that are answered at once: what one program asks for takes no room from others. */
-const MOST_OPEN_REQUESTS = 32;
+const MAX_OPEN_REQUESTS = 32;
 const RETRY_AFTER_S = 1;
 const PREFIX = '/rollouts/:id';
 
@@ -26,7 +26,7 @@ export interface OpenRollout {
 export interface GatewayAppParts {
   readonly rollouts: ReadonlyMap<string, OpenRollout>;
   readonly queue: WorkQueue;
-  /** What verifiers send as bearer token; undefined: nobody may post rewards. */
+  /** Bearer token of verifiers; undefined: nobody may post rewards. */
   readonly verifierKey: string | undefined;
 }
 
@@ -54,9 +54,9 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
   app.setErrorHandler((error, request, reply) => {
     // Nobody reads further requests from the connection of an upgrade.
     if (wantsUpgrade(request)) reply.header('connection', 'close');
-    const told = apiErrorOf(error);
-    if (told.retryAfterS !== undefined) reply.header('retry-after', told.retryAfterS);
-    return reply.status(told.status).send(told.body);
+    const failure = apiErrorOf(error);
+    if (failure.retryAfterS !== undefined) reply.header('retry-after', failure.retryAfterS);
+    return reply.status(failure.status).send(failure.body);
   });
   app.setNotFoundHandler(({ method, url }) => {
     throw new ApiError(404, `there is no ${method} ${url.split('?')[0].slice(0, 200)} here`, {
@@ -92,7 +92,7 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
   }));
   completionRoutes(app, `${PREFIX}/v1`, {
     model: (_name, request) => opened(request, 'apiKey').model,
-    mostChoices: MOST_CHOICES,
+    mostChoices: MAX_CHOICES,
     enter: () => () => {},
   });
   const rolloutOf = (request: FastifyRequest) => opened(request, 'sessionToken').rollout;
@@ -103,7 +103,7 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
   return app;
 }
 
-/** What a verifier posts ends the rollout unless it says otherwise. */
+/** A verifier's reward ends the rollout unless it says otherwise. */
 function rewardRoute(
   app: FastifyInstance,
   named: (request: FastifyRequest) => OpenRollout | undefined,
@@ -140,7 +140,7 @@ function keyOf(url: string): 'apiKey' | 'sessionToken' | undefined {
  */
 function takeRoom(rollout: Rollout, closing: EventEmitter, open: WeakMap<Rollout, number>): void {
   const count = open.get(rollout) ?? 0;
-  if (count >= MOST_OPEN_REQUESTS) {
+  if (count >= MAX_OPEN_REQUESTS) {
     throw new ApiError(429, `${count} requests of this rollout are open; wait for some to end`, {
       code: 'rate_limit_exceeded',
       retryAfterS: RETRY_AFTER_S,

@@ -33,7 +33,7 @@ export function chatTokenizer(words: readonly string[] = []): Tokenizer {
   return tokenizerFromFiles({ ...files, [CHAT_TEMPLATE_FILE]: TEMPLATE }, 'test');
 }
 
-/** A policy that says what it is told to, one token after the other, all with the same log-probability. */
+/** A policy that answers by a script, one token after the other, all with the same log-probability. */
 export function scriptedPolicy(
   tokenizer: Tokenizer,
   answer: (prompt: string, seed: number) => string,

@@ -239,8 +239,8 @@ t.test('a session is played over a WebSocket, and over no other path', async t =
           request(url, { headers: headers(key) }, reply => resolve(reply.resume().statusCode)).on('upgrade', () => resolve(101)).on('error', reject).end();
         });
         const ws = env.RAGEN_SESSION_URL + '/ws';
-        const told = await refused(env.RAGEN_SESSION_URL, env.RAGEN_SESSION_TOKEN) + ' ' + await refused(ws, env.OPENAI_API_KEY);
-        if (told !== '400 401') throw new Error('status ' + told);
+        const statuses = await refused(env.RAGEN_SESSION_URL, env.RAGEN_SESSION_TOKEN) + ' ' + await refused(ws, env.OPENAI_API_KEY);
+        if (statuses !== '400 401') throw new Error('status ' + statuses);
         const { WebSocket } = await import(${JSON.stringify(import.meta.resolve('ws'))});
         const socket = new WebSocket(ws.replace('http', 'ws'), { headers: { authorization: 'Bearer ' + env.RAGEN_SESSION_TOKEN } });
         const replies = [];

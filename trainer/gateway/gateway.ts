@@ -10,7 +10,7 @@ import { type ProgramTask, Rollout, type RolloutLimits, type RolloutSession } fr
 import { type GatewayPolicy, RolloutModel, type RolloutSampling } from './rollout-model.ts';
 import { type Assignment, WorkQueue } from './work-queue.ts';
 
-/** How programs are run. */
+/** Command and limits of programs. */
 export interface GatewaySettings extends RolloutLimits {
   /** The program and its arguments. */
   readonly command: readonly string[];
@@ -20,11 +20,11 @@ export interface GatewaySettings extends RolloutLimits {
   readonly processes: number;
   /** For one episode. */
   readonly timeoutMs: number;
-  /** What verifiers send as bearer token; undefined: rewards are the environment server's. */
+  /** Bearer token of verifiers; undefined: rewards are the environment server's. */
   readonly verifierKey: string | undefined;
 }
 
-/** What one attempt at an episode is played with. */
+/** Setting of one attempt at an episode. */
 export interface Attempt {
   readonly plan: GroupPlan;
   readonly member: number;

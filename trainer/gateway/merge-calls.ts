@@ -14,7 +14,7 @@ export interface ModelCall {
   readonly text: string;
 }
 
-/** Where a call's sampled tokens stand. */
+/** Position of a call's sampled tokens. */
 export interface CallPlace {
   readonly sample: number;
   readonly tokens: readonly [start: number, end: number];
@@ -38,7 +38,7 @@ export interface MergedCalls {
 interface Sequence {
   readonly buffer: TokenBuffer;
   ids: number[];
-  /** Where the last response begins. */
+  /** Start of the last response. */
   responseStart: number;
 }
 

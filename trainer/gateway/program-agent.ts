@@ -22,7 +22,7 @@ interface ProgramEpisode {
  * The agent that lets a program play whole episodes through a gateway. Rewards are what the environment server recorded, or
  * a verifier's where the run has one.
  * @param attempts times an episode is played before its group is given up
- * @param note told of every attempt that failed
+ * @param note called with a line for every attempt that failed
  */
 export function programAgent(gateway: Gateway, attempts: number, note: (text: string) => void): EpisodeAgent {
   return {

@@ -1,12 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { ProgramFault } from '../rollout/episode-agent.ts';
 
-/** Of standard error, kept for the log. */
+/** End of standard error that is kept for the log. */
 const TAIL_BYTES = 4096;
 const TAIL_LINES = 12;
 /** From SIGTERM to SIGKILL. */
 const GRACE_MS = 2000;
-/** How long the last lines of a program that has ended are waited for. */
+/** Longest wait for the last lines of a program that has ended. */
 const LAST_WORDS_MS = 1000;
 /** Variables of ours that programs of others do not get: addresses, tokens and keys. */
 const PRIVATE = /^(RAGEN_|OPENAI_|NODE_OPTIONS$)|(TOKEN|SECRET|PASSWORD|CREDENTIALS|_KEY)$/i;
@@ -36,7 +36,7 @@ export class Program {
     this.ended = new Promise((resolve, reject) => {
       const fail = (why: string, cause?: Error) => {
         this.#hasEnded = true;
-        reject(new ProgramFault(`${file} ${why}${this.#told()}`, { cause }));
+        reject(new ProgramFault(`${file} ${why}${this.#lastLines()}`, { cause }));
       };
       this.#process.once('error', error => fail(`could not be started: ${error.message}`, error));
       const settle = (code: number | null, signal: string | null) => {
@@ -70,7 +70,7 @@ export class Program {
 
   /** The fault of a program that was stopped for a reason, with what it said last. */
   fault(why: string): ProgramFault {
-    return new ProgramFault(why + this.#told());
+    return new ProgramFault(why + this.#lastLines());
   }
 
   #signal(signal: NodeJS.Signals): void {
@@ -83,7 +83,7 @@ export class Program {
     }
   }
 
-  #told(): string {
+  #lastLines(): string {
     const lines = this.#tail.toString().trimEnd().split('\n').slice(-TAIL_LINES);
     return lines.join('') === '' ? '' : `; its last lines of standard error:\n${lines.join('\n')}`;
   }

@@ -6,7 +6,7 @@ import type { ModelCall } from './merge-calls.ts';
 
 const KEY_BYTES = 24;
 
-/** What a program is told of its task; the variable `RAGEN_TASK` as JSON. */
+/** A program's task, in the variable `RAGEN_TASK` as JSON. */
 export interface ProgramTask {
   readonly env_id: string;
   readonly instruction: string;
@@ -14,7 +14,7 @@ export interface ProgramTask {
   readonly observation: string;
   /** Names of the actions; absent where they are free text. */
   readonly actions?: readonly string[];
-  /** How an action is written where it is free text. */
+  /** Format of an action where it is free text. */
   readonly action_format?: string;
   readonly max_steps: number;
 }
@@ -25,7 +25,7 @@ export interface RolloutSession {
   readonly sessionId: string;
 }
 
-/** How much one rollout may ask for. */
+/** Limits on the requests of one rollout. */
 export interface RolloutLimits {
   readonly maxCalls: number;
   /** Prompt and response tokens of all calls together. */
@@ -78,7 +78,7 @@ export class Rollout {
     return this.#ended.promise;
   }
 
-  /** What a verifier gave; undefined until then. */
+  /** A verifier's reward; undefined until then. */
   get reward(): number | undefined {
     return this.#reward;
   }
@@ -126,7 +126,7 @@ export class Rollout {
   }
 }
 
-/** Whether a request's `Authorization` holds a key. */
+/** True if a request's `Authorization` holds a key. */
 export function holdsKey(authorization: string | undefined, key: string): boolean {
   const given = /^bearer +([^ ].*)$/i.exec(authorization ?? '')?.[1].trim() ?? '';
   return timingSafeEqual(hash('sha256', given, 'buffer'), hash('sha256', key, 'buffer'));

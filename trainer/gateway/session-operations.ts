@@ -2,7 +2,7 @@ import { ServerProblem } from '../client/errors.ts';
 import { ApiError } from '../serve/openai/errors.ts';
 import type { Rollout } from './rollout.ts';
 
-/** What a program may do with the session of its rollout; the environment server carries it out. */
+/** An operation of a program on the session of its rollout; the environment server carries it out. */
 export type SessionOperation = (rollout: Rollout, input: { readonly action?: unknown }) => Promise<unknown>;
 
 /**
@@ -12,10 +12,12 @@ export type SessionOperation = (rollout: Rollout, input: { readonly action?: unk
 export const SESSION_OPERATIONS = {
   get: detailOf,
   valid_actions: ({ session: { server, sessionId } }) =>
-    told(() => server.call('valid_actions', { session_id: sessionId })),
+    passingProblems(() => server.call('valid_actions', { session_id: sessionId })),
   step: async (rollout, { action }) => {
     const { server, sessionId } = rollout.session;
-    const result = await told(() => server.call('step', { session_id: sessionId, action: action as never }));
+    const result = await passingProblems(() =>
+      server.call('step', { session_id: sessionId, action: action as never }),
+    );
     rollout.stepped(result.step);
     return result;
   },
@@ -29,11 +31,11 @@ export const SESSION_OPERATIONS = {
 } satisfies { readonly [name: string]: SessionOperation };
 
 function detailOf({ session: { server, sessionId } }: Rollout) {
-  return told(() => server.call('get', { session_id: sessionId }));
+  return passingProblems(() => server.call('get', { session_id: sessionId }));
 }
 
-/** What the environment server refuses is the program's to read. */
-async function told<T>(work: () => Promise<T>): Promise<T> {
+/** Passes problems of the environment server on to the program. */
+async function passingProblems<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {

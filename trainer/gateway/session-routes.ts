@@ -41,7 +41,7 @@ export function sessionRoutes(
   app.post(`${prefix}/mcp`, forward);
 }
 
-/** Numbers of the steps that replies of MCP tell of. */
+/** Numbers of the steps in replies of MCP. */
 function stepsIn(text: string): number[] {
   const reply = parse(text);
   return (Array.isArray(reply) ? reply : [reply]).flatMap(message => {

@@ -9,11 +9,11 @@ import { SESSION_OPERATIONS, type SessionOperation } from './session-operations.
 const NORMAL_CLOSURE = 1000;
 const TRY_AGAIN_LATER = 1013;
 /** Open sockets of one rollout. */
-const MOST_SOCKETS = 8;
+const MAX_SOCKETS = 8;
 /** Frames of one socket that wait for their turn. */
-const MOST_FRAMES = 32;
+const MAX_FRAMES = 32;
 /** Replies that a program has not read. */
-const MOST_BUFFERED_BYTES = 4 * 1024 * 1024;
+const MAX_BUFFERED_BYTES = 4 * 1024 * 1024;
 
 interface Frame {
   readonly id: string | number;
@@ -49,9 +49,9 @@ export function sessionWebSocket(
         sockets.set(rollout, open);
         closeAtEnd(rollout, open);
       }
-      if (open.size >= MOST_SOCKETS) {
+      if (open.size >= MAX_SOCKETS) {
         socket.on('error', () => {});
-        socket.close(TRY_AGAIN_LATER, `a rollout has up to ${MOST_SOCKETS} sockets`);
+        socket.close(TRY_AGAIN_LATER, `a rollout has up to ${MAX_SOCKETS} sockets`);
         return;
       }
       const others = open;
@@ -76,14 +76,14 @@ function play(socket: WebSocket, rollout: Rollout): void {
   // The library closes the socket after a frame that breaks the protocol.
   socket.on('error', () => {});
   socket.on('message', (data: RawData, isBinary: boolean) => {
-    if (++waiting > MOST_FRAMES) {
-      socket.close(TRY_AGAIN_LATER, `more than ${MOST_FRAMES} frames wait for their turn`);
+    if (++waiting > MAX_FRAMES) {
+      socket.close(TRY_AGAIN_LATER, `more than ${MAX_FRAMES} frames wait for their turn`);
       return;
     }
     turn = turn.then(async () => {
       const reply = await replyTo(data, isBinary, rollout);
       waiting--;
-      if (socket.bufferedAmount > MOST_BUFFERED_BYTES) socket.terminate();
+      if (socket.bufferedAmount > MAX_BUFFERED_BYTES) socket.terminate();
       else if (socket.readyState === socket.OPEN) socket.send(JSON.stringify(reply));
     });
   });

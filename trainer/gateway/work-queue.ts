@@ -7,7 +7,7 @@ import { Countdown } from './countdown.ts';
 import { Program } from './program.ts';
 import { holdsKey, type Rollout } from './rollout.ts';
 
-/** How long `POST /rollouts/next` waits for a task before it is answered with 204. */
+/** Wait of `POST /rollouts/next` for a task before it answers 204. */
 const POLL_MS = 20_000;
 const KEY_BYTES = 24;
 /** Between two starts of a worker that ends at once. */
@@ -33,17 +33,17 @@ interface Worker {
   polls: number;
   /** It took a rollout up since it was started. */
   hasPlayed: boolean;
-  /** How long it may ask for nothing although rollouts wait. */
+  /** Time that it may request nothing although rollouts wait. */
   readonly patience: Countdown;
   /** Why it is being stopped. */
   fault?: ProgramFault;
 }
 
-/** How workers are run. */
+/** Command and limits of workers. */
 export interface WorkerSettings {
   readonly command: readonly string[];
   readonly workers: number;
-  /** How long a worker may ask for nothing although rollouts wait. */
+  /** Time that a worker may request nothing although rollouts wait. */
   readonly timeoutMs: number;
 }
 

@@ -5,10 +5,10 @@ import { type SampledTokens, TokenBuffer } from './token-buffer.ts';
 export const CONTEXT_MODES = ['full', 'limited_multi_turn', 'single_turn'] as const;
 
 /**
- * What of an episode a turn's prompt shows.
+ * Part of an episode that a turn's prompt shows.
  * - `full`: all of it; one training sample an episode.
  * - `limited_multi_turn`: the last `window` turns; a sample a turn, which trains that turn.
- * - `single_turn`: the last `window` turns told in one user message; a sample a turn.
+ * - `single_turn`: the last `window` turns in one user message; a sample a turn.
  */
 export type ContextMode = (typeof CONTEXT_MODES)[number];
 
@@ -24,7 +24,7 @@ export interface ContextSettings {
 
 export const FULL_CONTEXT: Pick<ContextSettings, 'mode' | 'window'> = { mode: 'full', window: 0 };
 
-/** What the agent is to be given for a turn. */
+/** Tokens that the agent gets for a turn. */
 export interface ContextStep {
   readonly sequenceId: number;
   readonly append: readonly number[];
@@ -44,7 +44,7 @@ export class EpisodeTooLong extends Error {
   }
 }
 
-/** A turn whose prompt alone does not fit the policy's context. */
+/** A turn with a prompt that alone exceeds the policy's context. */
 export class PromptTooLong extends EpisodeTooLong {
   constructor(length: number, settings: ContextSettings, turn: number) {
     super(
@@ -65,7 +65,7 @@ interface TurnTokens {
 /**
  * The token sequences of one episode. Turns are appended and never tokenized again. Where the context would overflow, or
  * the mode says so, a new sequence begins: the opening, the turns that still fit, the new turn; sampled tokens of earlier
- * sequences stand in it as context, so that each is trained on once.
+ * sequences are context in it, so that each is trained on once.
  */
 export class EpisodeContext {
   readonly #prompt: Prompt;
@@ -85,7 +85,7 @@ export class EpisodeContext {
 
   /**
    * @param newSequence names a sequence that no episode has used
-   * @param release told of each sequence that will not be continued
+   * @param release called with each sequence that will not be continued
    */
   constructor(
     prompt: Prompt,
@@ -186,7 +186,7 @@ export class EpisodeContext {
     this.#buffer.addContext(ids);
     const prompt = this.#tokens.turn(view);
     this.#current = { view, prompt };
-    // Turns that are told in one message have no tokens to themselves.
+    // Turns that share one message have no tokens to themselves.
     const own = this.#settings.mode === 'single_turn' ? 0 : prompt.length;
     this.#repeated = first < this.#turns.length ? ids.length - own : 0;
     return {

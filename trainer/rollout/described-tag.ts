@@ -16,7 +16,7 @@ export interface DescribedTag {
   readonly jsonActions: boolean;
   /** False for an environment that draws nothing and refuses a seed. */
   readonly seedable: boolean;
-  /** Whether chance after the start has a seed that differs between the members of a group. */
+  /** True if chance after the start has a seed that differs between the members of a group. */
   readonly hasDynamicsSeed: boolean;
   /** Names of the reference policies it has. */
   readonly references: readonly string[];
@@ -70,7 +70,7 @@ export function describedTag(tag: Tag, document: Schemas['Environment']): Descri
   };
 }
 
-/** Whether it can be played at random: it names actions, or has a player who does. */
+/** True if it can be played at random: it names actions, or has a reference policy that plays at random. */
 export function hasRandomPlayer({ actionNames, description, references }: DescribedTag): boolean {
   return (
     actionNames !== undefined || description.exampleActions !== undefined || references.includes('random')
@@ -82,7 +82,7 @@ export function writtenAction(action: Json, isJson: boolean): string {
   return typeof action === 'string' && !isJson ? action : JSON.stringify(action);
 }
 
-/** How responses are to be, the same for all tags of a run. */
+/** Form of responses, the same for all tags of a run. */
 export interface ResponseSettings {
   /** Longest response in tokens. */
   readonly responseLength: number;
@@ -91,7 +91,7 @@ export interface ResponseSettings {
   readonly turnsLeft?: boolean;
 }
 
-/** What the prompt of a tag is made from. */
+/** Input of the prompt of a tag. */
 export function promptTask({ tag, description }: DescribedTag, response: ResponseSettings): PromptTask {
   return {
     description,

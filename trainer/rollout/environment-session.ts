@@ -21,7 +21,7 @@ export const LOST_CODES: ReadonlySet<string> = new Set([
   'episode_over',
 ]);
 
-/** What opens a session, and opens it again the same. */
+/** Specification that opens a session, and opens an equal one again. */
 export interface SessionSpec {
   readonly environmentId: string;
   /** Decides which servers it may be played on, where they have weights by tag. */
@@ -30,7 +30,7 @@ export interface SessionSpec {
   readonly options?: JsonObject;
   /** Absent for environments that refuse one. */
   readonly seed?: number;
-  /** Of all chance after the start; member k of a group has it plus k. Absent: the generator of `seed` goes on. */
+  /** Seed of all chance after the start; member k of a group has it plus k. Absent: the generator of `seed` continues. */
   readonly dynamicsSeed?: number;
   readonly groupName: string;
   /** The state is also asked for as plain JSON. */
@@ -116,7 +116,7 @@ export class EnvironmentSession {
     }
   }
 
-  /** Where it is being played. */
+  /** Name of the server that plays it. */
   get server(): string {
     return this.#server.name;
   }
@@ -131,7 +131,7 @@ export class EnvironmentSession {
     return this.#structured;
   }
 
-  /** Where the session is, for programs that play it themselves; {@link act} knows nothing of what they do. */
+  /** Address of the session, for programs that play it themselves; {@link act} knows nothing of what they do. */
   get handle(): { readonly server: EnvServer; readonly sessionId: string } {
     return { server: this.#server, sessionId: this.#sessionId };
   }
@@ -141,7 +141,7 @@ export class EnvironmentSession {
     return this.#episodeId;
   }
 
-  /** Begins anew from the seed in its own session, for an episode that somebody else has spoilt. */
+  /** Begins again from the seed in a new session, for an episode that somebody else has spoilt. */
   async startAgain(): Promise<void> {
     await this.#server.batched('close', { session_id: this.#sessionId }).catch(() => undefined);
     const created = await this.#server.batched('create', createInput(this.#spec));
@@ -156,7 +156,7 @@ export class EnvironmentSession {
     return this.#spec.dynamicsSeed;
   }
 
-  /** How often the episode had to be moved to a new session. */
+  /** Number of times the episode had to be moved to a new session. */
   get moves(): number {
     return this.#moves;
   }
@@ -285,7 +285,7 @@ export class EnvironmentSession {
   }
 }
 
-/** What opens one member of a group by itself. */
+/** Specification of one member of a group, opened alone. */
 function memberSpec(spec: SessionSpec, member: number): SessionSpec {
   return spec.dynamicsSeed === undefined ? spec : { ...spec, dynamicsSeed: spec.dynamicsSeed + member };
 }
@@ -306,7 +306,7 @@ function structuredIn(reply: BatchReply): Json | undefined {
   return reply instanceof Error ? undefined : ((reply as Schemas['Rendering']).structured as Json);
 }
 
-/** An observation as text; pictures of parts stand in it as `data:` URLs, which endpoints of vision models get as pictures. */
+/** An observation as text; it holds pictures of parts as `data:` URLs, which endpoints of vision models get as pictures. */
 export function observationText(observation: Schemas['Observation']): string {
   if (isParts(observation)) return textOfParts(observation);
   return typeof observation === 'string' ? observation : JSON.stringify(observation);

@@ -4,7 +4,7 @@ import type { Episode } from './episode.ts';
 import type { PlayContext } from './play.ts';
 import type { GroupPlan } from './tag.ts';
 
-/** What a whole episode is played with. */
+/** Setting of a whole episode. */
 export interface EpisodeSetting extends Omit<PlayContext, 'agent'> {
   /** Aborted when the episode is of no use any more. */
   readonly signal: AbortSignal;
@@ -22,7 +22,7 @@ export interface EpisodeAgent {
   ): Promise<Episode>;
 }
 
-/** Who plays: asked turn by turn, or given the session. */
+/** A player: asked turn by turn, or given the session. */
 export type Player = Agent | EpisodeAgent;
 
 /** A program played an episode in a way that does not count; it costs its group. */

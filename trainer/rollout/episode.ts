@@ -20,7 +20,7 @@ export interface Turn {
   /** The response after cleaning, and as generated. */
   readonly response: string;
   readonly rawResponse: string;
-  /** Where the sampled tokens stand in the `tokenIds` of the turn's sample: [start, end). */
+  /** Range of the sampled tokens in the `tokenIds` of the turn's sample: [start, end). */
   readonly tokens: readonly [start: number, end: number];
   /** Which of the episode's samples that is; absent where there is only one. */
   readonly sample?: number;
@@ -68,7 +68,7 @@ export interface Episode {
   readonly success: boolean;
   /** The episode ended, by the environment or by the cap on actions; false when the turns ran out. */
   readonly terminated: boolean;
-  /** What cut it short where its rules did not end it; absent where they did. */
+  /** Cause of the truncation where its rules did not end it; absent where they did. */
   readonly truncation?: Truncation;
   /** Tokens that the policy would have read next, had a truncated episode gone on: what its value is estimated from. */
   readonly following?: Int32Array;
@@ -86,15 +86,15 @@ export interface Episode {
   readonly versions: Int32Array;
   /** Every token sequence to train on, where it is more than one; all carry the episode's return. */
   readonly samples?: readonly EpisodeSample[];
-  /** Of an episode that a program played through the gateway. */
+  /** Counts of an episode that a program played through the gateway. */
   readonly program?: ProgramCounts;
 }
 
-/** What became of the calls of a program. */
+/** Outcomes of the calls of a program. */
 export interface ProgramCounts {
   /** Calls of the model. */
   readonly calls: number;
-  /** Calls whose tokens went on with those of an earlier one. */
+  /** Calls with tokens that continue those of an earlier one. */
   readonly merges: number;
   /** Sampled tokens that a later prompt held in other ids. */
   readonly retokenizedTokens: number;

@@ -54,7 +54,7 @@ const TOLERANCE = 1e-6;
 /** The rows of a state without what stands above them. */
 const gridOf = (state: string): string => state.slice(state.lastIndexOf(':') + 1).trim();
 
-/** How a tag of the golden file is played here: the same start, pinned. */
+/** A tag of the golden file as it is played here: the same start, pinned. */
 function setUp(
   tag: string,
   state: string,

@@ -226,7 +226,7 @@ function readJson(action: string): Json {
   }
 }
 
-/** What a turn's prompt shows after the turns so far. */
+/** View of a turn's prompt after the turns so far. */
 export function nextView(state: string, actionsLeft: number, turns: readonly Turn[]): TurnView {
   const last = turns.at(-1);
   return {

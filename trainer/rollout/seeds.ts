@@ -20,7 +20,7 @@ function mix(value: number): number {
   return x ^ (x >>> 16);
 }
 
-/** What a run's seed is mixed with, so that no two kinds of draws are alike. */
+/** Constants mixed into a run's seed, so that no two kinds of draws are alike. */
 export const PURPOSE = {
   rollout: 1,
   order: 2,

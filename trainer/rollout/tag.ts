@@ -36,9 +36,9 @@ export function planGroups(plan: {
   readonly tags: readonly { readonly tag: string; readonly groups: number }[];
   readonly groupSize: number;
   readonly firstSeed: number;
-  /** Number of the first group; 0 unless told otherwise. */
+  /** Number of the first group; 0 by default. */
   readonly firstGroup?: number;
-  /** The first so many groups keep the states of their turns; none unless told otherwise. */
+  /** Number of first groups that keep the states of their turns; 0 by default. */
   readonly recorded?: number;
   /** Episodes must be one token sequence each. */
   readonly whole?: boolean;

@@ -2,7 +2,7 @@ import type { EpisodeSample } from './episode.ts';
 
 const FIRST_CAPACITY = 256;
 
-/** What an agent sampled, with all arrays present or none needed. */
+/** An agent's sampled tokens, with all arrays present or none needed. */
 export interface SampledTokens {
   readonly tokenIds: ArrayLike<number>;
   readonly logProbs?: ArrayLike<number>;

@@ -92,7 +92,7 @@ t.test('an experiment, a run with its settings, and every number', async t => {
   );
 });
 
-t.test('failures that pass are tried again; others cost the numbers and are told once', async t => {
+t.test('failures that pass are tried again; others cost the numbers and are logged once', async t => {
   const stumbling = await trackingServer(t, count => (count === 1 || count === 4 ? 503 : undefined));
   const notes: string[] = [];
   const sink = (url: string, name: string) =>

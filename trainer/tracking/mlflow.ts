@@ -6,7 +6,7 @@ import type { MetricSink } from './tracker.ts';
 import type { TrackedRun } from './wandb/wandb.ts';
 
 export interface MlflowSettings {
-  /** Where the tracking server is, e.g. `http://127.0.0.1:5000`. */
+  /** Address of the tracking server, e.g. `http://127.0.0.1:5000`. */
   readonly url: string;
   readonly experiment: string;
   /** Sent as bearer token. */
@@ -46,7 +46,7 @@ class MlflowError extends Error {
 
 /**
  * Sends rows to an MLflow tracking server by its REST interface. Rows wait in a queue while others are under way; a server
- * that fails costs the run nothing but these rows, and is told of once. A resumed run goes on under its MLflow id.
+ * that fails costs the run nothing but these rows, and is reported once. A resumed run continues under its MLflow id.
  */
 export class MlflowRun implements MetricSink {
   readonly #settings: MlflowSettings;
@@ -85,7 +85,7 @@ export class MlflowRun implements MetricSink {
     });
   }
 
-  /** Sends what is waiting and tells the server that the run has ended. */
+  /** Sends the waiting rows and ends the run on the server. */
   async close(): Promise<void> {
     while (this.#work) await this.#work;
     if (this.#id !== undefined) {
@@ -104,7 +104,7 @@ export class MlflowRun implements MetricSink {
     }
   }
 
-  /** The work, whose failure costs so many numbers. */
+  /** Does the work; a failure costs so many numbers. */
   async #tolerating(numbers: number, work: () => Promise<unknown>): Promise<void> {
     try {
       await work();

@@ -131,7 +131,7 @@ function barProgress(stream: ProgressStream & NodeJS.WritableStream): Progress {
   };
 }
 
-/** What a line with a bar says. */
+/** Contents of a line with a bar. */
 export interface BarLine {
   /** Share that is done, from 0 to 1. */
   readonly progress: number;
@@ -177,7 +177,7 @@ function blocks(progress: number, cells: number, colored: boolean): string {
   return colored ? `${GREEN}${done}${DIM}${left}${PLAIN}` : done + left;
 }
 
-/** Whether a terminal shows colors; not where the user sets `NO_COLOR` (https://no-color.org). */
+/** True if a terminal shows colors; false where the user sets `NO_COLOR` (https://no-color.org). */
 function hasColors(stream: ProgressStream): boolean {
   return !process.env.NO_COLOR && (stream.hasColors?.() ?? false);
 }

@@ -19,7 +19,7 @@ const settings = validateConfig(
 );
 const read = (file: string) => JSON.parse(readFileSync(file, 'utf8')) as RunStatus;
 
-t.test('status.json tells stage, step, time left and validations', async t => {
+t.test('status.json has stage, step, time left and validations', async t => {
   const file = join(t.testdir(), 'status.json');
   let now = Date.UTC(2026, 0, 1);
   const status = new RunStatusFile(file, settings, silentProgress, [], () => now);

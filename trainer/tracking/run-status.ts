@@ -16,7 +16,7 @@ import { writeAtomically } from './atomic-file.ts';
 import type { Progress } from './progress.ts';
 import type { MetricSink } from './tracker.ts';
 
-/** Between two writes that only tell of progress. */
+/** Shortest time between two writes that only report progress. */
 const MIN_INTERVAL_MS = 1000;
 const KEPT_NOTES = 20;
 /** Validations that the status names at most; a longer run names every second, fourth … and the last. */
@@ -29,7 +29,7 @@ function modelName(folder: string): string {
   return onHub === undefined ? folder : shownModelName(onHub);
 }
 
-/** What a run is, for a table of runs. */
+/** Description of a run, for a table of runs. */
 export function describeRun(settings: RunSettings): RunDescription {
   const { algorithm, policy, recipe, run, seed, tags } = settings;
   const names = new Set([...settings.train_tags, ...(settings.validation.tags ?? [])]);
@@ -61,12 +61,12 @@ export class RunStatusFile {
   readonly #heartbeat: NodeJS.Timeout;
   #status: RunStatus;
   #written = Number.NEGATIVE_INFINITY;
-  /** Where the stage began: its units and the time. */
+  /** Start of the stage: its units and the time. */
   #stageStart = { done: 0, at: 0 };
   #refused = false;
 
   /**
-   * @param progress is told all that is told to {@link progress}
+   * @param progress gets all calls of {@link progress}
    * @param validations of earlier sessions of the run
    * @param now milliseconds since the epoch
    */
@@ -105,7 +105,7 @@ export class RunStatusFile {
     this.#heartbeat = setInterval(() => this.#write(), HEARTBEAT_S * 1000).unref();
   }
 
-  /** Shows what it is told and keeps it. */
+  /** Shows progress and keeps it. */
   get progress(): Progress {
     return {
       begin: (stage, total, done) => {

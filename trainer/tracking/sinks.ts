@@ -6,10 +6,10 @@ import type { OpenSink } from './tracker.ts';
 import { WandbRun } from './wandb/wandb.ts';
 
 /**
- * The sinks of a run besides its own files: Weights & Biases and MLflow where the settings name them. They are told the
+ * The sinks of a run besides its own files: Weights & Biases and MLflow where the settings name them. They get the
  * settings without the servers' tokens.
  * @param folder of the run
- * @param note told when a sink fails, which never ends the run
+ * @param note called when a sink fails, which never ends the run
  * @throws Error when a key is to come from an environment variable that is not set
  */
 export function configuredSinks(

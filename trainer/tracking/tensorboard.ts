@@ -34,7 +34,7 @@ interface TensorBoardEvent {
 /**
  * Writes scalars as a TensorBoard event file: TFRecords of `Event` messages
  * (https://github.com/tensorflow/tensorboard, tensorboard/compat/proto/event.proto).
- * A run that resumes writes a further file, whose first event tells readers to drop what an earlier file
+ * A run that resumes writes a further file; its first event makes readers drop all that an earlier file
  * holds from `firstStep` on.
  */
 export class TensorBoardWriter {

@@ -1,6 +1,6 @@
 const GAP = '  ';
 
-/** How a table is laid out. */
+/** Layout of a table. */
 export interface TableLayout {
   /** Width of the terminal; any when absent. */
   readonly columns?: number;
@@ -13,7 +13,7 @@ export interface TableLayout {
 }
 
 /**
- * A table of plain text. Where it is wider than the terminal its columns stand in several parts one below the other, and names
+ * A table of plain text. Where it is wider than the terminal its columns are split into parts, one below the other, and names
  * of rows that would fill the width themselves lose their beginning.
  */
 export function textTable(

@@ -15,13 +15,13 @@ export interface MetricSink {
   close(): Promise<void>;
 }
 
-/** What one number does not say: rows under named columns. */
+/** Rows under named columns, for results that are more than one number. */
 export interface MetricTable {
   readonly columns: readonly string[];
   readonly rows: readonly (readonly (string | number)[])[];
 }
 
-/** Where the numbers of a run go. */
+/** Receiver of a run's numbers and tables. */
 export interface Tracker extends MetricSink {
   /** A table, for the run's own file of tables alone. */
   writeTable(step: number, name: string, table: MetricTable): void;
@@ -32,7 +32,7 @@ export type OpenSink = (rows: number) => MetricSink;
 
 /**
  * Writes JSON Lines always, TensorBoard events where asked, and any other given sinks. Rows that an earlier session of the
- * run wrote after its last checkpoint are removed first: what they tell of will happen again and must not count twice.
+ * run wrote after its last checkpoint are removed first: those steps will run again and must not count twice.
  * @param files JSON Lines of metrics and of tables
  * @param done the last step and the last validation that the checkpoint knows; −1 for none
  * @param tensorboard folder of the event files, undefined for none

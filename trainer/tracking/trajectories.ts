@@ -10,7 +10,7 @@ const MAX_STRUCTURED_BYTES = 64 * 1024;
 /** Advantages, values, returns and entropies are written with so many decimal places. */
 const DECIMALS = 1e4;
 
-/** What training knows of the tokens of a sample; arrays over its tokens. */
+/** Training data about the tokens of a sample; arrays over its tokens. */
 export interface TokenNotes {
   readonly entropies?: ArrayLike<number>;
   readonly advantages?: ArrayLike<number>;
@@ -18,9 +18,9 @@ export interface TokenNotes {
   readonly returns?: ArrayLike<number>;
 }
 
-/** What training knows of episodes besides what was sampled. */
+/** Training data about episodes besides the sampled tokens. */
 export interface TrajectoryNotes {
-  /** Of the group of an episode. */
+  /** Record of an episode's group. */
   readonly group: (episode: Episode) => GroupRecord | undefined;
   readonly tokens: (sample: EpisodeSample) => TokenNotes | undefined;
 }
@@ -82,7 +82,7 @@ export function writeEpisodes(file: string, episodes: readonly Episode[], notes?
   );
 }
 
-/** An episode as it stands in trajectory files; keys as in RAGEN. Pictures are named, not kept. */
+/** An episode's record in trajectory files; keys as in RAGEN. Pictures are named, not kept. */
 export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): TrajectoryRecord {
   const group = notes?.group(episode);
   return {

@@ -18,7 +18,7 @@ import {
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
 const MAX_MS = 900_000;
 
-/** What a run learned, without what depends on the clock and on how its episodes were collected. */
+/** Learned metrics of a run, without those that depend on the clock and on the order of collection. */
 const learned = (run: RunFolder) =>
   (readJsonLines(run.metrics) as Row[]).map(learnedMetrics).filter(row => Object.keys(row).length > 1);
 
@@ -72,7 +72,7 @@ t.test('asynchronous runs against a server', { timeout: MAX_MS }, async t => {
     });
   }
 
-  await t.test('after a resume staleness counts anew and stays within its bound', async t => {
+  await t.test('after a resume staleness starts again from zero and stays within its bound', async t => {
     const parted = settings('ahead-parted', asynchronous(1, 6));
     const stop = new AbortController();
     const half = {

@@ -63,7 +63,7 @@ class OneNumberPolicy {
   }
 }
 
-/** Episodes whose reward depends on the group's seed, the draws' seed and the policy. */
+/** Episodes with a reward that depends on the group's seed, the sampling seed and the policy. */
 class CoinRollouts implements Rollouts {
   readonly policy: OneNumberPolicy;
   readonly played: { groups: readonly GroupPlan[]; options: PlayOptions }[] = [];
@@ -186,7 +186,7 @@ t.test('a run collects, learns, validates and checkpoints when it should', async
   const seeds = rollouts.played
     .filter(({ groups }) => groups[0].seed >= 10_000)
     .map(({ options }) => options.seed);
-  t.equal(new Set(seeds).size, 6, 'every iteration draws anew');
+  t.equal(new Set(seeds).size, 6, 'every iteration has fresh draws');
   t.same(readdirSync(run.checkpoints).sort(), ['step-000003', 'step-000006']);
   t.same(readdirSync(run.trajectories).sort(), [
     'train-000004.jsonl',

@@ -15,7 +15,7 @@ const TOKEN = 'engines';
 const STEPS = 4;
 
 t.test(
-  'a run whose tokens two ragen servers sample, one of which is killed, learns what a local one learns',
+  'a run with two ragen servers as engines, one of which is killed, learns what a local one learns',
   { timeout: MAX_MS },
   async t => {
     const [{ name: url }] = (await serve(t)).servers;

@@ -110,7 +110,7 @@ interface TrackedParts {
   readonly stop: AbortSignal;
   readonly tracker: Tracker;
   readonly checkpoint: ReturnType<typeof latestCheckpoint>;
-  /** What a stopped warm start has kept. */
+  /** Progress that a stopped warm start has kept. */
   readonly warmStart: WarmStartProgress | undefined;
   readonly status: RunStatusFile;
 }
@@ -179,7 +179,7 @@ async function prepareOptimizer(
   if (ema) await actor.averageWeights(ema.decay, isFresh ? undefined : checkpoint?.policy);
 }
 
-/** Whether a model cannot be read as it was written. */
+/** True if the error means that a model's files are damaged. */
 function isDamage(error: unknown): boolean {
   if (error instanceof SyntaxError) return true;
   return ['SafetensorsError', 'ModelConfigError', 'ModelFileError'].includes((error as Error).name);
@@ -230,7 +230,7 @@ async function trainFrom(parts: TrainedParts, state: TrainerState): Promise<RunS
 
 interface RunStart {
   readonly run: RunFolder;
-  /** Where a stopped warm start was. */
+  /** Position of a stopped warm start. */
   readonly resumed: WarmStartProgress['state'] | undefined;
   readonly settings: RunSettings;
   readonly context: RunContext;
@@ -240,7 +240,7 @@ interface RunStart {
   readonly stop: AbortSignal;
 }
 
-/** What comes before the first step, besides its checkpoint: the levels to leave out, the warm start, the reference. */
+/** The preparation of the first step: levels to leave out, warm start, reference. */
 async function begin(parts: RunStart): Promise<TrainerState> {
   const { run, settings, policy, resumed } = parts;
   const startedAt = performance.now();

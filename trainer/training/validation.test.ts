@@ -30,7 +30,7 @@ t.test('metrics stand under val-env, with the interval of each tag and the whole
   t.equal(metrics['val-env/response_length'], 2);
 });
 
-t.test('levels are told apart as the environment says, or by environment and first observation', async t => {
+t.test('levels differ as the environment says, or by environment and first observation', async t => {
   const level = (environmentId: string, ...states: string[]) =>
     levelHash({ environmentId, turns: states.map(state => turnOf({ state })) });
   t.equal(level('A', 'x', 'y'), level('A', 'x'));

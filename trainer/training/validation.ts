@@ -15,7 +15,7 @@ export interface ValidationPlan {
   readonly tags: readonly { readonly tag: string; readonly groups: number }[];
   /** Seed of the first level; every group has the next. */
   readonly seed: number;
-  /** Attempts at each level; 1 unless told otherwise. */
+  /** Attempts at each level; 1 by default. */
   readonly groupSize?: number;
   /** The first so many groups keep the states of their turns. */
   readonly recorded?: number;

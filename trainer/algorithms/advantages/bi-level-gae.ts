@@ -9,7 +9,7 @@ import { turnOfToken } from './turns.ts';
  * the reward of its last token; inside the turn ordinary GAE with γ and λ runs to that token and stops there.
  * R = A + V on sampled tokens, 0 elsewhere. Advantages are whitened over the batch.
  *
- * Turn ends are explicit: a turn whose reward is 0 is still a turn (upstream takes non-zero rewards for ends).
+ * Turn ends are explicit: a turn with reward 0 is still a turn (upstream takes non-zero rewards for ends).
  *
  * Source: RAGEN V2 `compute_bi_level_gae_advantage_return`.
  */

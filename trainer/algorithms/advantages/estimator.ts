@@ -2,7 +2,7 @@
 export interface AdvantageSequence {
   /** 1 on sampled tokens; prompt, observations and padding are 0. */
   readonly lossMask: ArrayLike<number>;
-  /** Reward of each token: a turn's reward stands at its last sampled token. */
+  /** Reward of each token: a turn's reward lies at its last sampled token. */
   readonly rewards: ArrayLike<number>;
   /** Value head's estimate at the state before each token. */
   readonly values?: ArrayLike<number>;
@@ -14,7 +14,7 @@ export interface AdvantageSequence {
   readonly groupId: number | string;
   /** Sequences cut from one episode share its id and its total reward; absent: each is its own episode. */
   readonly episodeId?: number | string;
-  /** What the policy saw before each turn, for estimators that compare equal states. */
+  /** Observed state before each turn, for estimators that compare equal states. */
   readonly states?: readonly string[];
   /** Named parts of the episode's reward, summed over its turns. */
   readonly components?: Readonly<Record<string, number>>;
@@ -62,7 +62,7 @@ export interface AdvantageSettings {
   readonly baselines: Readonly<Record<string, number>>;
   /** Agents that are compared within their scene alone (`hierarchical_grpo`). */
   readonly episodeAgents: readonly string[];
-  /** How much more early tokens weigh (`iw_opd`). */
+  /** Extra weight of early tokens (`iw_opd`). */
   readonly earlyWeight: number;
 }
 
@@ -89,11 +89,11 @@ export interface Advantages {
   readonly returns: readonly Float64Array[];
   /** Baselines of the agents after the batch (`rae`). */
   readonly baselines?: Readonly<Record<string, number>>;
-  /** What the estimator logs of itself, by logged names. */
+  /** The estimator's own metrics, by logged names. */
   readonly metrics?: Readonly<Record<string, number>>;
 }
 
-/** What an estimator reads besides masks and rewards. */
+/** Inputs of an estimator besides masks and rewards. */
 export type AdvantageRequirement =
   | 'values'
   | 'turnEnds'

@@ -9,7 +9,7 @@ export interface GroupOutcome {
   readonly std: number;
   /** Number of episodes in the group. */
   readonly episodes: number;
-  /** Positions in the batch of the sequences that stand for the group's episodes. */
+  /** Batch positions of the sequences that represent the group's episodes. */
   readonly members: readonly number[];
 }
 

@@ -57,7 +57,7 @@ export function advantageEstimator(name: string): AdvantageEstimator {
   return ESTIMATORS[name as AdvantageName];
 }
 
-/** What the run offers to the estimator. */
+/** Inputs that the run can give to the estimator. */
 export interface AdvantageSupport {
   readonly valueHead: boolean;
   /** Episodes that start from the same state. */
@@ -65,7 +65,7 @@ export interface AdvantageSupport {
   readonly contextMode: 'full' | 'limited_multi_turn' | 'single_turn';
 }
 
-/** Whether an estimator takes episodes of one sequence alone. */
+/** True if an estimator takes only episodes of one sequence. */
 export function needsWholeEpisodes(name: string): boolean {
   return advantageEstimator(name).needs.includes('states');
 }

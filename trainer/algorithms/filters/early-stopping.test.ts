@@ -13,7 +13,7 @@ t.test('ten steps under a tenth of the first ten steps’ spread stop the run', 
   const watch = new EarlyStopping(DEFAULT_EARLY_STOPPING);
   for (let i = 0; i < 10; i++) t.equal(watch.afterCollection(8, i < 5 ? 1 : 3), null);
   for (let i = 0; i < 9; i++) t.equal(watch.afterCollection(8, 0.19), null);
-  t.equal(watch.afterCollection(8, 0.21), null, 'a step above starts anew');
+  t.equal(watch.afterCollection(8, 0.21), null, 'a step above starts again');
   for (let i = 0; i < 9; i++) t.equal(watch.afterCollection(8, 0.19), null);
   t.equal(watch.afterCollection(8, 0.19), 'reward_std');
 });

@@ -19,7 +19,7 @@ export const DEFAULT_EARLY_STOPPING: EarlyStoppingSettings = {
   successValidations: 5,
 };
 
-/** Steps whose mean in-group std is the baseline. */
+/** Number of first steps, with their mean in-group std as the baseline. */
 const BASELINE_STEPS = 10;
 
 /** Why a run stopped; logged as `early_stopped/<type>` = 1. */

@@ -1,7 +1,7 @@
 import type { Random } from '../../../shared/random.ts';
 import { FILTER_FILLS, type FilterFill } from './settings.ts';
 
-/** How a filtered batch becomes one that divides into mini-batches. */
+/** Plan that makes a filtered batch divide into mini-batches. */
 export interface FillPlan {
   /** Positions of the kept sequences to train on, possibly repeated. */
   readonly indices: readonly number[];

@@ -9,7 +9,7 @@ const SETTINGS: MonitorSettings = {
   target: 0.9,
 };
 
-/** What comes of validations one after the other; the state passes through JSON as in a checkpoint. */
+/** Verdicts on successive validations; the state passes through JSON as in a checkpoint. */
 function judged(values: readonly number[], over: Partial<MonitorSettings> = {}) {
   let state: MonitorState | undefined;
   return values.map((value, step) => {

@@ -1,11 +1,11 @@
 export interface MonitorSettings {
   /** Name of a validation metric. */
   readonly metric: string;
-  /** Whether more of it is better, or less. */
+  /** `max` where more is better. */
   readonly mode: 'max' | 'min';
   /** Validations in a row without an improvement after which the run stops; 0 never. */
   readonly patience: number;
-  /** What counts as an improvement for `patience`: more than this. */
+  /** Smallest change that counts as an improvement for `patience`, exclusive. */
   readonly minDelta: number;
   /** The run stops when the metric is as good as this; null never. */
   readonly target: number | null;
@@ -15,7 +15,7 @@ export interface MonitorSettings {
 export interface MonitorState {
   /** The best value so far and its iteration. */
   readonly best: { readonly step: number; readonly value: number };
-  /** What the next value has to improve on. */
+  /** Value that the next one has to improve on. */
   readonly toBeat: number;
   /** Validations since that improved. */
   readonly waited: number;

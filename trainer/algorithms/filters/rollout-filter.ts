@@ -2,7 +2,7 @@ import { mean, unbiasedStd } from '../statistics.ts';
 import { selectGroups, ZERO_SCORE } from './selection.ts';
 import type { FilterScore, FilterSettings } from './settings.ts';
 
-/** What the filter knows of one group: one entry per episode in each list. */
+/** The filter's view of one group: one entry per episode in each list. */
 export interface FilterGroup {
   /** Total rewards, format penalties included. */
   readonly rewards: readonly number[];
@@ -42,7 +42,7 @@ const SCORES: Readonly<
 };
 
 /**
- * SNR-adaptive filtering: keeps the groups whose episodes tell the policy something. Whole groups go or stay.
+ * SNR-adaptive filtering: keeps the groups with episodes that carry a learning signal. Groups are kept or dropped whole.
  *
  * A group's score is a statistic over its episodes (std unbiased; 0 for a single episode). Empty groups are refused.
  *

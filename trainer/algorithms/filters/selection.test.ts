@@ -11,7 +11,7 @@ const settings: SelectionSettings = {
   epsilon: 0.01,
 };
 
-t.test('defaults keep everything, zero scores go only when told', async t => {
+t.test('defaults keep everything; zero scores are dropped only with includeZero false', async t => {
   const scores = [0, 2, 0, 1];
   t.same(selectGroups(scores, { ...settings, strategy: 'none' }), [0, 1, 2, 3]);
   t.same(selectGroups(scores, { ...settings, strategy: 'none', includeZero: false }), [1, 3]);

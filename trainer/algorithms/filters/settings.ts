@@ -21,7 +21,7 @@ export const FILTER_LOSS_SCALINGS = ['none', 'linear', 'sqrt'] as const;
 /** Which groups are kept. The defaults keep all; recommended: top_p 0.9 linear with includeZero false. */
 export interface SelectionSettings extends StrategySettings {
   readonly strategy: FilterStrategy;
-  /** Whether groups with |score| ≤ 1e-10 may be kept. */
+  /** True if groups with |score| ≤ 1e-10 may be kept. */
   readonly includeZero: boolean;
 }
 

@@ -4,14 +4,14 @@ export const FILTER_ORDERS = ['largest', 'smallest'] as const;
 export type FilterMass = (typeof FILTER_MASSES)[number];
 export const FILTER_MASSES = ['linear', 'softmax'] as const;
 
-/** What a strategy reads. */
+/** Settings of a strategy. */
 export interface StrategySettings {
   /** p of `top_p` and `min_p`, share of groups of `top_k`, number of groups of `top_k_abs`. */
   readonly value: number;
   readonly order: FilterOrder;
-  /** What p is a share of in `top_p`: the sum of the scores, or of their softmax. */
+  /** Total that p is a share of in `top_p`: the sum of the scores, or of their softmax. */
   readonly mass: FilterMass;
-  /** How far under p of the sum the groups kept by `top_p` may stay. */
+  /** Tolerance of `top_p`: the kept groups may fall this far short of p times the sum. */
   readonly epsilon: number;
 }
 

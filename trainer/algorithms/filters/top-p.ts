@@ -3,8 +3,8 @@ import type { StrategySettings } from './strategy.ts';
 
 /**
  * Nucleus selection of groups. `linear`: best first, keep adding until the kept scores reach p·Σ − ε; stops at a
- * score ≤ 0, and keeps none if the sum was not reached by then. `softmax`: the smallest set of best groups whose
- * softmax mass reaches p. p ≥ 1 keeps all.
+ * score ≤ 0, and keeps none if the sum was not reached by then. `softmax`: the smallest set of best groups with
+ * a softmax mass of at least p. p ≥ 1 keeps all.
  *
  * @returns kept positions, best first
  */

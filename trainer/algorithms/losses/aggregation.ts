@@ -9,10 +9,10 @@ export interface LossCounts {
   readonly tokens: number;
   /** Sequences with at least one trained token. */
   readonly sequences: number;
-  /** Tokens whose entropy is rewarded, and sequences with at least one of them. */
+  /** Tokens with an entropy bonus, and sequences with at least one of them. */
   readonly entropyTokens: number;
   readonly entropySequences: number;
-  /** Of the streams with weights per token, where a sequence has them; otherwise a stream is averaged over the trained tokens. */
+  /** Counts of the streams with weights per token, where a sequence has them; other streams are averaged over the trained tokens. */
   readonly streams?: Readonly<Partial<Record<LossStream, StreamCounts>>>;
 }
 

@@ -17,7 +17,7 @@ const SETTINGS: LossSettings = {
   entropyCoefficient: 0,
 };
 
-/** What TRL's `DPOTrainer` computes, from test/golden/make-dpo.py: rows are the chosen responses, then the rejected ones. */
+/** Results of TRL's `DPOTrainer`, from test/golden/make-dpo.py: rows are the chosen responses, then the rejected ones. */
 interface Case {
   readonly beta: number;
   readonly mask: readonly (readonly number[])[];

@@ -11,7 +11,7 @@ import type { LossSettings } from './settings.ts';
  * input, computed under the same weights, so that pairs may be cut among micro-batches and workers. Its tokens have the gradient of
  * the pair's whole loss, since each of the two is the only one that moves its own tokens.
  *
- * Source: Rafailov et al., 2023; TRL `DPOTrainer`, loss type `sigmoid`, whose names the metrics have.
+ * Source: Rafailov et al., 2023; TRL `DPOTrainer`, loss type `sigmoid`; the metrics have its names.
  */
 export const dpo = {
   name: 'dpo',

@@ -104,7 +104,7 @@ const same = (
   skip: (i: number, k: number) => boolean = () => false,
 ) => wanted.every((row, i) => row.every((x, k) => skip(i, k) || near(found[i][k], factor * x)));
 
-/** What ragen's settings are where those of the originals are given. */
+/** The originals' settings as ragen's. */
 function settingsOf({ function: name, settings: s }: Case): Partial<LossSettings> {
   const number = (key: string, usual: number) => (s[key] === undefined ? usual : Number(s[key]));
   const { dppo, kl } = DEFAULT_LOSS_SETTINGS;

@@ -21,7 +21,7 @@ export interface LossStructure {
   readonly policy: string | null;
   /** The form of the policy loss, where it has several. */
   readonly variant?: string;
-  /** Where the cross-entropy is a part of the loss: next to a policy gradient, or as the whole of supervised learning. */
+  /** The cross-entropy's part in the loss: next to a policy gradient, or all of it in supervised learning. */
   readonly crossEntropy?: 'auxiliary' | 'supervised';
   readonly dualClip: boolean;
   readonly kl: LossKlEstimator | null;
@@ -30,7 +30,7 @@ export interface LossStructure {
   readonly valueClip: boolean;
 }
 
-/** What the model and the batch offer to the loss. */
+/** Inputs that the model and the batch offer to the loss. */
 export interface AvailableLossInputs {
   /** The model has a value head and the sequences have `returns` and `values`. */
   readonly value: boolean;
@@ -194,12 +194,12 @@ function preferenceOf({ preference }: TrainingSequence): NonNullable<TrainingSeq
   return preference;
 }
 
-/** Whether an update reads log-probabilities under the weights it starts from (π_prox), whichever the anchor is. */
+/** True if an update reads log-probabilities under the weights it starts from (π_prox), with either anchor. */
 export function usesProximal({ anchor, policy, offPolicy }: LossSettings): boolean {
   return anchor === 'old' || correctsForRollout({ policy, offPolicy });
 }
 
-/** Whether tokens are weighed by π_prox / π_behave: where the loss says so, and under any off-policy correction. */
+/** True if tokens are weighed by π_prox / π_behave: where the loss says so, and under any off-policy correction. */
 function correctsForRollout({ policy, offPolicy }: Pick<LossSettings, 'policy' | 'offPolicy'>): boolean {
   return policyLoss(policy).needsProximal === true || offPolicy.kind !== 'none';
 }

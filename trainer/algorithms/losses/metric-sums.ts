@@ -1,7 +1,7 @@
 import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
 import type { TokenMetric } from './policy-loss.ts';
 
-/** What an extreme is where no token counts: large, and finite in float32. */
+/** Extreme value over no tokens: large, and finite in float32. */
 const NOTHING = 3e38;
 
 /**

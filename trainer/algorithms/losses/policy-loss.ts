@@ -12,9 +12,9 @@ export const LOG_RATIO_LIMIT = 20;
  * - `oldLogProbs` the ratio's denominator; `advantages`; `referenceLogProbs`; `returns`; `oldValues`
  * - `policyWeights` aggregation × sequence weight × off-policy weight; `klWeights`, `entropyWeights` the same for
  *   their terms without the off-policy weight; `valueWeights` sequence weight / tokens of the step
- * - `entropyMask` 1 on tokens whose entropy is rewarded
+ * - `entropyMask` 1 on tokens with an entropy bonus
  * - `meanWeights` 1 / trained tokens of the sequence
- * - `crossEntropyWeights` aggregation × sequence weight × the token's weight in the cross-entropy; may stand on observed tokens, too
+ * - `crossEntropyWeights` aggregation × sequence weight × the token's weight in the cross-entropy; observed tokens may have one, too
  * - `selected` 1 on tokens that `clip_cov` and `kl_cov` chose by their covariance
  * - `preferences` β where the sequence is the chosen one of its pair, −β where it is the rejected one; `partnerLogRatios` Σ log π −
  *   log π_ref over the other one
@@ -53,17 +53,17 @@ export type LossScalarInput =
   | 'klTau'
   | `policy.${string}`;
 
-/** What a policy loss reads in the graph. All token tensors have one shape and are 0 on masked tokens. */
+/** Input of a policy loss in the graph. All token tensors have one shape and are 0 on masked tokens. */
 export interface PolicyLossInput {
   /** log π_θ under the weights being trained. */
   readonly logProbs: Tensor;
   readonly token: (name: LossTokenInput) => Tensor;
   readonly scalar: (name: LossScalarInput) => Tensor;
-  /** Whether `scalar('dualClip')` is there. */
+  /** True if `scalar('dualClip')` exists. */
   readonly dualClip: boolean;
   /** Sum over the tokens of a sequence, given back at each of its tokens. */
   readonly sequenceSum: (x: Tensor) => Tensor;
-  /** What the loss's `variant` chose. */
+  /** The loss's `variant`. */
   readonly variant?: string;
 }
 
@@ -79,7 +79,7 @@ export interface TokenLosses {
   readonly losses: Tensor;
   /** log π_θ − log π_old, clamped; only of losses over ratios. */
   readonly logRatios?: Tensor;
-  /** Where the clip decided the loss, and where the dual clip did. */
+  /** 1 where the clip decided the loss, and where the dual clip did. */
   readonly clipped?: Tensor;
   readonly clippedLower?: Tensor;
   /** Further metrics by their logged names, at each token: they are summed with the weights of the losses. */

@@ -2,7 +2,7 @@ import { SEQUENCE_LOG_RATIO_LIMIT } from './gspo.ts';
 import { clampLogRatio, LOG_RATIO_LIMIT } from './policy-loss.ts';
 import type { LossSettings } from './settings.ts';
 
-/** What a policy loss sees of one sequence; all arrays run over its tokens, masked entries are never read. */
+/** One sequence as a policy loss sees it; all arrays run over its tokens, masked entries are never read. */
 export interface ReferenceInput {
   readonly lossMask: ArrayLike<number>;
   /** log π_θ under the weights being trained. */

@@ -9,7 +9,7 @@ import type { Aggregation, KlEstimator, LossSettings } from './settings.ts';
 
 const REFERENCES = { ...POLICY_REFERENCES, ...RECENT_REFERENCES };
 
-/** What the model says about one sequence under the weights being trained. */
+/** Model outputs for one sequence under the weights being trained. */
 export interface CurrentOutputs {
   readonly logProbs: ArrayLike<number>;
   readonly entropies?: ArrayLike<number>;

@@ -1,11 +1,11 @@
-/** How token losses become one number; counts run over the whole optimizer step (SPEC names as in verl). */
+/** Reduction of token losses to one number; counts run over the whole optimizer step (names as in verl). */
 export type Aggregation = (typeof AGGREGATIONS)[number];
 export const AGGREGATIONS = ['token_mean', 'seq_mean_token_mean', 'seq_mean_token_sum', 'dr_grpo'] as const;
 
 export type KlEstimator = (typeof KL_ESTIMATORS)[number];
 export const KL_ESTIMATORS = ['k1', 'k2', 'k3', 'abs'] as const;
 
-/** What the KL stream of the loss takes: an estimate, or the policy gradient of the reverse KL. */
+/** KL term of the loss: an estimate, or the policy gradient of the reverse KL. */
 export type LossKlEstimator = (typeof LOSS_KL_ESTIMATORS)[number];
 export const LOSS_KL_ESTIMATORS = [...KL_ESTIMATORS, 'reverse'] as const;
 

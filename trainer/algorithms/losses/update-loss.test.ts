@@ -15,7 +15,7 @@ import { buildUpdateLoss, declareLossInputs, lossInputName } from './update-loss
 const LENGTH = 9;
 const offer: AvailableLossInputs = { value: true, entropy: true };
 
-/** A batch whose masked entries are NaN wherever the loss must not look. */
+/** A batch with NaN in all masked entries, which the loss must not read. */
 function makeBatch(seed: number, count = 4): { sequences: TrainingSequence[]; outputs: CurrentOutputs[] } {
   const random = Random.fromSeed(seed);
   const array = (lossMask: Uint8Array, low: number, high: number) =>

@@ -14,7 +14,7 @@ export interface LossGraphInputs {
   readonly scalars: ReadonlyMap<LossScalarInput, Tensor>;
 }
 
-/** What the model computes in the graph, each of the same shape as the token inputs. */
+/** Model outputs in the graph, each of the same shape as the token inputs. */
 export interface ModelOutputs {
   readonly logProbs?: Tensor;
   readonly entropies?: Tensor;
@@ -34,11 +34,11 @@ export interface LossGraph {
   readonly loss: Tensor;
   /** Scalars by the names that `addMetrics` adds up over micro-batches and workers, and `finishMetrics` turns into logged ones. */
   readonly metrics: ReadonlyMap<string, Tensor>;
-  /** What the policy's part of the loss is the sum of without an auxiliary cross-entropy, coefficients included. */
+  /** Terms that add up to the policy's part of the loss, coefficients included, without an auxiliary cross-entropy. */
   readonly components: ReadonlyMap<LossComponent, Tensor>;
 }
 
-/** Parts of the policy's loss whose gradients are told apart. */
+/** Parts of the policy's loss with separately measured gradients. */
 export type LossComponent = (typeof LOSS_COMPONENTS)[number];
 export const LOSS_COMPONENTS = ['task', 'entropy', 'kl'] as const;
 

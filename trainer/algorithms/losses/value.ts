@@ -1,6 +1,6 @@
 import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
 
-/** What the value term reads; all token tensors are 0 on masked tokens. */
+/** Input of the value term; all token tensors are 0 on masked tokens. */
 export interface ValueLossInput {
   readonly values: Tensor;
   readonly returns: Tensor;

@@ -23,9 +23,9 @@ import { evaluateCommand, saveEvaluation } from './evaluation-file.ts';
 import { hasWeights, openPlayer, playerFolders } from './players.ts';
 
 export interface EvaluateOptions {
-  /** Who plays: `checkpoint`, a checkpoint folder, `endpoint`, or a reference policy such as `random` and `optimal`. */
+  /** Players: `checkpoint`, a checkpoint folder, `endpoint`, or a reference policy such as `random` and `optimal`. */
   readonly policy: readonly string[];
-  /** Attempts at each level, for pass@k; 1 unless told otherwise. */
+  /** Attempts at each level, for pass@k; 1 by default. */
   readonly attempts?: number;
   /** Folder for tables, JSON and every episode. */
   readonly output?: string;
@@ -33,7 +33,7 @@ export interface EvaluateOptions {
   readonly quiet?: boolean;
 }
 
-/** What a player asked of an endpoint, and what that cost. */
+/** A player's requests to an endpoint and their cost. */
 interface UsageRow {
   readonly policy: string;
   readonly model: string;

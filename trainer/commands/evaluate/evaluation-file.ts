@@ -9,12 +9,12 @@ import type { EvaluationRow } from './evaluation.ts';
 
 const HIDDEN = '***';
 
-/** What is kept of an evaluation. */
+/** The record of an evaluation. */
 export interface Evaluation {
   readonly command: string;
   readonly seconds: number;
   readonly rows: readonly EvaluationRow[];
-  /** How far the training of the run's own policies was, by their names in the rows. */
+  /** State of training of the run's own policies, by their names in the rows. */
   readonly trained: ReadonlyMap<string, TrainerState>;
 }
 

@@ -5,12 +5,12 @@ import { episodeMetrics, groupBy } from '../../data/episode-metrics.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import { textTable } from '../../tracking/text-table.ts';
 
-/** What one player reached on one tag; shares from 0 to 1. */
+/** Results of one player on one tag; shares from 0 to 1. */
 export interface EvaluationRow {
   /** `checkpoint`, a folder, or the name of a reference policy. */
   readonly policy: string;
   readonly tag: string;
-  /** How tokens were drawn, or `reference` for players that draw none. */
+  /** Sampling mode of the tokens, or `reference` for players that sample none. */
   readonly mode: string;
   readonly episodes: number;
   readonly success: number;

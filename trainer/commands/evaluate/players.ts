@@ -31,7 +31,7 @@ export interface Player {
   /** Folder of its weights; absent for players that have none here. */
   readonly weights?: string;
   readonly modes: readonly PlayerMode[];
-  /** What an endpoint was asked so far. */
+  /** Usage of an endpoint so far. */
   readonly usage?: () => EndpointUsage;
   close(): Promise<void>;
 }
@@ -53,7 +53,7 @@ export interface PlayerParts {
   readonly stop: AbortSignal;
 }
 
-/** Whether the named player has weights, so that the settings of the policy must fit. */
+/** True if the named player has weights, so that the settings of the policy must fit. */
 export function hasWeights(name: string): boolean {
   return name === CHECKPOINT || parseModelName(name) !== undefined || isFolder(name);
 }

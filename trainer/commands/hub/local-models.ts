@@ -86,7 +86,7 @@ export interface LocalSettings {
 }
 
 /**
- * Settings whose models are on this machine.
+ * Settings with models on this machine.
  * @throws HubError saying what to do
  */
 export async function localSettings(settings: RunSettings, options: HubModelOptions): Promise<LocalSettings> {
@@ -107,7 +107,7 @@ export async function localSettings(settings: RunSettings, options: HubModelOpti
   return { named: withModels(model => model.name), local: withModels(model => model.folder) };
 }
 
-/** Settings whose models on a hub have no revision: a run keeps the commit that its revision stood for when it began. */
+/** Settings without revisions of hub models: a run keeps the commit that its revision meant when it began. */
 export function withoutRevisions(settings: RunSettings): RunSettings {
   const { policy } = settings;
   const plain = (name: string): string => parseModelName(name)?.id ?? name;

@@ -10,11 +10,11 @@ import { shownShare } from '../../tracking/progress.ts';
 import type { EvaluationRow } from '../evaluate/evaluation.ts';
 import { validationCurve } from './validation-curve.ts';
 
-/** What a card is written from. */
+/** Contents of a card. */
 export interface CardParts {
   /** `organization/name`. */
   readonly id: string;
-  /** Whether the files are an adapter of PEFT. */
+  /** True if the files are an adapter of PEFT. */
   readonly adapter: boolean;
   /** The base that the adapter's config names, or null. */
   readonly base: string | null;

@@ -13,7 +13,7 @@ import { type CardParts, CURVE_FILE, modelCard, validationsOf } from './model-ca
 import { validationCurve } from './validation-curve.ts';
 
 const CARD_FILE = 'README.md';
-/** Of training alone. */
+/** Files that only training needs. */
 const LEFT_OUT = /^(optimizer|trainer)\.|^value_head\./;
 
 export interface PushOptions {

@@ -5,7 +5,7 @@ const KILLED_STATUS = 143;
 
 /**
  * A program of ours in a separate process, outside our process group: Ctrl-C reaches it only through us. A channel to us
- * tells it when we are gone for any reason, and it ends.
+ * closes when we are gone for any reason, and the program ends.
  */
 export interface ChildProgram {
   readonly pid: number;
@@ -17,7 +17,7 @@ export interface ChildProgram {
   kill(): void;
 }
 
-/** What we hold of a process that was started with a channel. */
+/** The handle of a process that was started with a channel. */
 export function childOf(process: ChildProcess): ChildProgram {
   const ended = new Promise<number>((resolve, reject) => {
     process.once('error', reject);

@@ -24,7 +24,7 @@ function stubborn(stdio: 'ipc' | 'ignore') {
   return { program, line, ended: once(program, 'exit') };
 }
 
-t.test('the first request is told, and a later one ends the program', async t => {
+t.test('the first request calls back, and a later one ends the program', async t => {
   const { program, line, ended } = stubborn('ignore');
   t.equal(await line(), 'ready');
   program.kill('SIGINT');
@@ -48,7 +48,7 @@ t.test('signals in one burst and the end of the parent are one request', async t
   t.same(await ended, [0, null]);
 });
 
-t.test('a program whose parent goes away is asked to stop', async t => {
+t.test('a program is asked to stop when its parent goes away', async t => {
   const { program, line, ended } = stubborn('ipc');
   t.equal(await line(), 'ready');
   program.disconnect();

@@ -13,7 +13,7 @@ export interface StopRequests extends Disposable {
 /**
  * Has a signal that is aborted when the program is asked to stop: Ctrl-C, SIGTERM, a closed terminal, or the end of the
  * process that started it and kept a channel to it. A second request by signal, from a second later on, ends the process at once.
- * @param onFirst told of the first request
+ * @param onFirst called on the first request
  */
 export function stopRequests(onFirst: () => void): StopRequests {
   const controller = new AbortController();
@@ -43,7 +43,7 @@ export function stopRequests(onFirst: () => void): StopRequests {
 
 /**
  * Ends the process by SIGINT, which the shell shows as {@link INTERRUPTED_STATUS}. `process.exit` would stop worker threads within
- * calls of ONNX Runtime, whose results then have nowhere to go: it reports a `Napi::Error` and aborts.
+ * calls of ONNX Runtime; their results then have nowhere to go, and it reports a `Napi::Error` and aborts.
  */
 function endNow(): void {
   process.emit('exit', INTERRUPTED_STATUS);

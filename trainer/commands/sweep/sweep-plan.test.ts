@@ -27,7 +27,7 @@ t.test('variants, grid and seeds multiply, seed by seed', async t => {
   });
 });
 
-t.test('the seed can stand in other settings', async t => {
+t.test('other settings can contain the seed', async t => {
   const overrides = ['policy.init=runs/warm-{seed}/policy'];
   const runs = sweepRuns({ ...none, overrides, seeds: [3, 4] });
   t.same(

@@ -59,9 +59,9 @@ export const SweepSettings = Type.Object(
     /** Name of the folder that the runs go into; null: the sweep's file name. */
     name: Type.Union([Type.Null(), Type.String({ pattern: NAME })], { default: null }),
     seeds: Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1, default: [0] }),
-    /** Settings of all runs, `key=value` each; `{seed}` in one, or in a variant's, stands for the run's seed. */
+    /** Settings of all runs, `key=value` each; `{seed}` in one, or in a variant's, is replaced by the run's seed. */
     overrides: Type.Array(Type.String(), { default: [] }),
-    /** Variants by name, with settings of their own; empty: one without any. */
+    /** Variants by name, with their settings; empty: one without any. */
     variants: Type.Record(Type.String({ pattern: NAME }), Type.Array(Type.String()), { default: {} }),
     /** Values by key: every combination is a separate variant. */
     grid: Type.Record(Type.String(), Type.Array(Type.Unknown(), { minItems: 1 }), { default: {} }),
@@ -82,7 +82,7 @@ export type SweepSettings = Static<typeof SweepSettings>;
 export interface SweepRun {
   /** Name of its folder under the sweep's. */
   readonly name: string;
-  /** What the runs that differ only by their seed have in common. */
+  /** Name shared by the runs that differ only by their seed. */
   readonly variant: string;
   readonly seed: number;
   /** Everything that is laid over the config, the seed included. */

@@ -113,7 +113,7 @@ function dropLosers({ folder, plan, settings, outcomes }: SweepState, step: numb
   console.log(`after step ${step} go on: ${kept.join(', ')}`);
 }
 
-/** Whether a run has got to an iteration and been validated there. */
+/** True if a run has reached an iteration and been validated there. */
 function reached(folder: string, run: SweepRun, step: number): boolean {
   return validationsOf(folder, run).some(record => record.step >= step);
 }

@@ -15,7 +15,7 @@ import { startEnvServer } from '../processes/env-server-process.ts';
 const TRAINER = fileURLToPath(new URL('../../main.ts', import.meta.url));
 const HALT = new URL('./halt-at-step.test-data.ts', import.meta.url).href;
 const STEPS = 6;
-/** Where the trainer is killed. */
+/** Step at which the trainer is killed. */
 const KILLED_AT = 3;
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
 const MAX_MS = 900_000;

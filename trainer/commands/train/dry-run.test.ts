@@ -66,7 +66,7 @@ t.test('the first prompt of a tag is measured, and refused where the context can
   });
 });
 
-t.test('a model whose files do not fit is refused before anything is loaded', async t => {
+t.test('a model with files that do not fit is refused before anything is loaded', async t => {
   const golden = new URL('../../../test/golden/models/qwen2-tiny', import.meta.url).pathname;
   const copy = (change: (folder: string) => void): string => {
     const folder = t.testdir();

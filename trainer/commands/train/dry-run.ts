@@ -12,7 +12,7 @@ import { withFittedContext } from '../../training/setup/fit-context.ts';
 import { freshModel } from '../../training/setup/open-policy.ts';
 import { openRunContext } from '../../training/setup/run-context.ts';
 
-/** How long a server is waited for that is to describe the environments, in seconds. */
+/** Longest wait for a server to describe the environments, in seconds. */
 const PATIENCE_S = 1;
 
 /**

@@ -23,7 +23,7 @@ const found = await GpuDevice.open();
 found?.close();
 
 t.test(
-  'a run whose GPU is lost says how to go on, and goes on from its last checkpoint as if nothing had been',
+  'a run that loses its GPU says how to resume, and resumes from its last checkpoint with equal results',
   { timeout: MAX_MS, skip: found === null ? 'no GPU here that Dawn can use' : false },
   async t => {
     const [{ name: url }] = (await serve(t)).servers;

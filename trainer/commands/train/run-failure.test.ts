@@ -75,15 +75,15 @@ t.test('a damaged newest checkpoint is named with the one before it, from which 
   }
 });
 
-t.test('faults of a file are told with its path, others with the command alone', async t => {
+t.test('faults of a file name its path, others only the command', async t => {
   const run = { path: '/runs/a b' };
   const command = resumeCommand(run.path);
   t.match(command, /train --resume '\/runs\/a b'$/);
-  const system = (code: string, path?: string) => Object.assign(new Error(`${code}: told`), { code, path });
+  const system = (code: string, path?: string) => Object.assign(new Error(`${code}: reason`), { code, path });
   for (const [error, message] of [
     [
       system('EROFS', '/runs/a b/metrics.jsonl'),
-      /^\/runs\/a b\/metrics\.jsonl cannot be used \(EROFS: told\)/,
+      /^\/runs\/a b\/metrics\.jsonl cannot be used \(EROFS: reason\)/,
     ],
     [system('ENOENT'), /^\/runs\/a b cannot be used/],
     [
@@ -92,9 +92,9 @@ t.test('faults of a file are told with its path, others with the command alone',
     ],
     [new Error('no server'), /^no server; then go on with/],
   ] as const) {
-    const { message: told } = runFailure(error, run, command);
-    t.match(told, message);
-    t.ok(told.endsWith(`go on with: ${command}`));
+    const { message: shown } = runFailure(error, run, command);
+    t.match(shown, message);
+    t.ok(shown.endsWith(`go on with: ${command}`));
   }
   const stop = new DOMException('stop', 'AbortError');
   t.equal(runFailure(stop, run, command), stop);

@@ -152,7 +152,7 @@ async function fitted(models: LocalSettings, progress: Progress, stop: AbortSign
   return { local, named: { ...models.named, policy: { ...models.named.policy, context, fit_context } } };
 }
 
-/** What a run came to, for the end of its output. @param command goes on with it */
+/** Lines about the outcome of a run, for the end of its output. @param command resumes it */
 export function summaryLines(summary: RunSummary, command: string): string[] {
   const lines = [
     `${summary.ended}${summary.reason ? `: ${summary.reason}` : ''} at step ${summary.step} of ${summary.steps} after ${shownDuration(summary.seconds)}`,

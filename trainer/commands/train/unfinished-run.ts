@@ -4,11 +4,11 @@ import { readWarmStart, shownPosition } from '../../training/supervised/warm-sta
 
 export interface UnfinishedRun {
   readonly path: string;
-  /** Where it goes on, for people. */
+  /** Position from which it resumes, for people. */
   readonly position: string;
 }
 
-/** The newest run under a folder whose name is `name` or `name-NNN`, where it has kept something and is not over. */
+/** The newest run under a folder with the name `name` or `name-NNN`, where it has kept something and is not over. */
 export function unfinishedRun(folder: string, name: string): UnfinishedRun | undefined {
   const path = latestRun(folder, name);
   if (path === undefined) return undefined;

@@ -38,7 +38,7 @@ function cellOf({ width, data }: Pixels, row: number, col: number): string {
   return rows.join('');
 }
 
-/** What each symbol looks like, learned from a picture of a known level. */
+/** Symbols by their look, learned from a picture of a known level. */
 function symbolsByLook(): ReadonlyMap<string, string> {
   const looks = new Map<string, string>();
   for (const layout of [

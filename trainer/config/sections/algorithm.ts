@@ -38,15 +38,15 @@ const FilterConfig = Type.Object(
   {
     strategy: choice(FILTER_STRATEGIES, FILTER.strategy),
     value: notNegative(FILTER.value),
-    /** The entropy scores cost a scoring pass of their own. */
+    /** The entropy scores cost a separate scoring pass. */
     score: choice(FILTER_SCORES, FILTER.score),
     order: choice(FILTER_ORDERS, FILTER.order),
     mass: choice(FILTER_MASSES, FILTER.mass),
     include_zero: flag(FILTER.includeZero),
-    /** How far under p of the sum the groups kept by `top_p` may stay, so that rounding does not demand one more. */
+    /** Tolerance of `top_p`: the kept groups may fall this far short of p times the sum, so that rounding does not demand one more. */
     selection_eps: notNegative(FILTER.epsilon),
     loss_scaling: choice(FILTER_LOSS_SCALINGS, 'none'),
-    /** What makes the batch whole again; `none` trains on what is left. */
+    /** Fills the batch up again; `none` trains on the groups that are left. */
     fill: choice(['none', ...FILTER_FILLS], 'none'),
     /** Further collections of an iteration at most, where `fill` is `refill`. */
     refill_rounds: positive(4),
@@ -81,7 +81,7 @@ export const AlgorithmSettings = Type.Object(
     train_on: choice(['all', 'successes'], 'all'),
     reward_scale: notNegative(1),
     /**
-     * Weights of named rewards, which then stand in place of the plain reward: `reward` (the environment's), `format_penalty`, and
+     * Weights of named rewards, which then replace the plain reward: `reward` (the environment's), `format_penalty`, and
      * what environments return in `info.rewards`; null: the reward with its penalty.
      */
     reward_components: orNull(Type.Record(Type.String({ minLength: 1 }), Type.Number())),
@@ -91,12 +91,12 @@ export const AlgorithmSettings = Type.Object(
     decay: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: ADVANTAGE.decay }),
     /** Agents that are compared within their scene alone (`hierarchical_grpo`). */
     episode_agents: Type.Array(Type.String({ minLength: 1 }), { default: [] }),
-    /** How much more the first token weighs than the last (`iw_opd`). */
+    /** Extra weight of the first token compared with the last (`iw_opd`). */
     early_weight: notNegative(ADVANTAGE.earlyWeight),
-    /** Where the reward of a turn stands: at its last token, or with all others at the last token of the episode. */
+    /** Position of a turn's reward: its last token, or with all others the last token of the episode. */
     reward_at: choice(['turns', 'last_turn'], 'turns'),
     /**
-     * Episodes whose advantages count the value of the state in which they were cut short, where values are estimated: those
+     * Truncated episodes with advantages that include the value of their last state, where values are estimated: those
      * that the environment says it truncated, or those that the tag's caps cut, too (`caps`).
      */
     bootstrap: choice(['none', 'environment', 'caps'], 'environment'),
@@ -142,7 +142,7 @@ export const LossConfig = Type.Object(
       {
         estimator: choice(LOSS_KL_ESTIMATORS, LOSS.kl.estimator),
         coefficient: notNegative(LOSS.kl.coefficient),
-        /** Of `reverse`: largest weight of a token, how far its probability may fall, and what a squared log-ratio costs. */
+        /** For `reverse`: largest weight of a token, limit on the fall of its probability, and cost of a squared log-ratio. */
         ratio_cap: Type.Number({ minimum: 1, default: LOSS.kl.ratioCap }),
         keep_low: share(LOSS.kl.keepLow!),
         tau: notNegative(LOSS.kl.tau!),
@@ -168,7 +168,7 @@ export const LossConfig = Type.Object(
         low: orNull(notNegative(0)),
         high: orNull(notNegative(0)),
         ratio_cap: Type.Number({ minimum: 1, default: LOSS.dppo.ratioCap }),
-        /** What a squared log-ratio costs; 0: nothing. */
+        /** Cost of a squared log-ratio; 0: none. */
         kl_tau: notNegative(LOSS.dppo.klTau),
       },
       section,

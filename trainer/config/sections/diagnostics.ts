@@ -4,7 +4,7 @@ import { choice, count, flag, notNegative, orNull, positive, section, share, str
 /** Measurements that change nothing in the run but the time it takes. */
 export const DiagnosticsSettings = Type.Object(
   {
-    /** Whether the reasoning depends on the prompt; of policies that do not think (`rollout.think`), whether the actions do. */
+    /** Measures if the reasoning depends on the prompt; for policies that do not think (`rollout.think`), if the actions do. */
     collapse: Type.Object(
       {
         /** The first iteration is measured, and then every so many; 0 none. */
@@ -15,9 +15,9 @@ export const DiagnosticsSettings = Type.Object(
         max_tokens: positive(1_000_000),
         /** Added to a standard deviation before z-scores divide by it. */
         std_eps: Type.Number({ exclusiveMinimum: 0, default: 1e-3 }),
-        /** Of the moving average of that standard deviation. */
+        /** Decay of the moving average of that standard deviation. */
         ema_decay: share(0.9),
-        /** Where high entropy (nats per token) and high information (share of log N) begin; null: half the median of the run's first three measurements. */
+        /** Thresholds of high entropy (nats per token) and high information (share of log N); null: half the median of the run's first three measurements. */
         thresholds: orNull(Type.Object({ entropy: notNegative(0.1), mi_share: share(0.1) }, strict)),
       },
       section,
@@ -33,7 +33,7 @@ export const DiagnosticsSettings = Type.Object(
         bucket_mode: choice(['quantile', 'fixed_rv'], 'quantile'),
         /** Measured before the filter too, as `grad_norm_prefilter/…`. */
         prefilter: flag(true),
-        /** Groups whose gradients are taken one by one for their signal-to-noise ratio, at most; 0 none. */
+        /** Most groups with a separate gradient for the signal-to-noise ratio; 0: none. */
         snr_groups: count(16),
       },
       section,

@@ -24,7 +24,7 @@ export const EndpointSection = Type.Object(
     /** Up to and with the version, e.g. `http://127.0.0.1:8000/v1`. */
     url: Type.String({ pattern: '^https?://' }),
     model: Type.String({ minLength: 1 }),
-    /** Environment variable that holds the key; keys stand in no config. Null: the endpoint wants none. */
+    /** Environment variable that holds the key; configs hold no keys. Null: the endpoint wants none. */
     api_key_env: orNull(Type.String({ minLength: 1 })),
     /** Requests in flight at once. */
     concurrency: positive(8),

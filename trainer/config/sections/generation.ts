@@ -3,7 +3,7 @@ import { aboveZero, choice, orNull, positive, section } from './schema.ts';
 
 export const GENERATION_ENGINES = ['local', 'ragen', 'vllm', 'sglang'] as const;
 
-/** What samples tokens while a policy is trained: its own threads, or engines elsewhere. */
+/** The sampler of tokens while a policy is trained: its own threads, or engines elsewhere. */
 export const GenerationSection = Type.Object(
   {
     /** `local`: the policy's own threads; `ragen`: servers of `ragen serve`. */
@@ -18,9 +18,9 @@ export const GenerationSection = Type.Object(
     max_gap: aboveZero(0.05),
     /** Iterations between comparisons; the first is always compared. */
     gap_every: positive(10),
-    /** How long a request may take, in seconds, before it is asked elsewhere. */
+    /** Seconds until a request goes to another engine. */
     timeout_s: aboveZero(300),
-    /** How long the run waits when no engine answers, in seconds. */
+    /** Seconds that the run waits when no engine answers. */
     patience_s: aboveZero(600),
   },
   section,

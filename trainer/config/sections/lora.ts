@@ -7,7 +7,7 @@ import { aboveZero, flag, orNull, positive, strict } from './schema.ts';
 export const LoraSection = Type.Object(
   {
     rank: positive(16),
-    /** What an adapter adds is multiplied by alpha / rank … */
+    /** An adapter's output is multiplied by alpha / rank … */
     alpha: aboveZero(32),
     /** … or by alpha / √rank. */
     rank_stabilized: flag(false),

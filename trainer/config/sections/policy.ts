@@ -37,15 +37,15 @@ export const PolicySettings = Type.Object(
     critic: orNull(CriticSection),
     /** Learns adapters next to the model of `init`, which stays as it is; null: all weights. */
     lora: orNull(LoraSection),
-    /** Whose log-probabilities a KL term compares with: a checkpoint folder; null: the policy as training finds it. */
+    /** Reference policy of KL terms: a checkpoint folder; null: the policy as training finds it. */
     reference: orNull(Type.String({ minLength: 1 })),
-    /** The same from a model behind an endpoint, which must have the policy's tokenizer; null: `reference` says who. */
+    /** Reference policy behind an endpoint, which must have the policy's tokenizer; null: `reference` applies. */
     reference_endpoint: orNull(ReferenceEndpoint),
     /** Iterations after which the reference becomes the policy as it then is; null: it stays. */
     reference_refresh_every: orNull(Type.Integer({ minimum: 1 })),
     /** `onnx`: the processor; `webgpu`: the GPU; `auto`: the GPU where there is one and the model is not small. */
     runtime: choice(RUNTIME_CHOICES, 'onnx'),
-    /** Of the factors of products: `float16` takes `webgpu` on a GPU that has it; sums, weights and all else stay float32. */
+    /** Type of the factors of products: `float16` takes `webgpu` on a GPU that has it; sums, weights and all else stay float32. */
     precision: choice(PRECISIONS, 'float32'),
     /** Gibibytes that the GPU has, for WebGPU does not say: what cannot fit is refused at the start. Null leaves it to the GPU. */
     gpu_memory_gib: orNull(aboveZero(1)),

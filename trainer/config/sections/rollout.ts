@@ -74,7 +74,7 @@ const RewardHook = Type.Object(
     mode: choice(['add', 'replace'], 'add'),
     /** For one episode. */
     timeout_s: aboveZero(30),
-    /** Of an answer of `url`. */
+    /** Largest reply of `url`, in bytes. */
     max_bytes: positive(1_048_576),
     /** Heap of the thread that runs `file`, in megabytes. */
     memory_mb: positive(256),
@@ -86,7 +86,7 @@ const AdaptiveCurriculum = Type.Object(
   {
     /** Share of the groups that is split evenly over the tags. */
     floor: share(0.2),
-    /** Of the moving average of each tag's success. */
+    /** Decay of the moving average of each tag's success. */
     decay: share(0.9),
   },
   strict,
@@ -100,9 +100,9 @@ const LevelReplay = Type.Object(
     capacity: positive(1024),
     /** β of the ranks: near 0 the most promising levels alone, large any. */
     temperature: aboveZero(0.3),
-    /** How much the time since a level was played counts in place of its promise. */
+    /** Weight of the time since a level was played, in place of its promise. */
     staleness: share(0.1),
-    /** What earlier attempts at a level count when it is played again. */
+    /** Weight of earlier attempts at a level when it is played again. */
     decay: share(0.5),
   },
   strict,
@@ -135,7 +135,7 @@ const ProgramAgent = Type.Object(
     max_calls: positive(256),
     /** Prompt and response tokens of all calls of one episode at most. */
     max_tokens: positive(1_000_000),
-    /** Variable with the key of a verifier, whose reward counts instead of the environment's. */
+    /** Variable with the key of a verifier; its reward then replaces the environment's. */
     verifier_key_env: orNull(Type.String({ minLength: 1 })),
   },
   strict,
@@ -160,7 +160,7 @@ export const RolloutSettings = Type.Object(
     /** A program that speaks OpenAI's API plays the episodes; null: the trainer asks the policy by `prompt`. */
     agent: orNull(ProgramAgent),
     prompt: choice(PROMPT_NAMES, 'compact'),
-    /** What of an episode a turn's prompt shows: all of it, its last turns, or those told in one message. */
+    /** Part of an episode that a turn's prompt shows: all of it, its last turns, or those in one message. */
     context_mode: choice(CONTEXT_MODES, 'full'),
     /** Turns a prompt shows at most, the current one included; 0: no limit. */
     max_context_window: count(0),
@@ -168,7 +168,7 @@ export const RolloutSettings = Type.Object(
     max_model_len: orNull(Type.Integer({ minimum: 2 })),
     /** Tokens of one response. */
     response_length: positive(400),
-    /** A response also ends once one of these stands in it, wherever tokens part it; what made it is kept. */
+    /** A response also ends once it contains one of these, even across tokens; the tokens that complete it are kept. */
     stop_strings: Type.Array(Type.String({ minLength: 1 }), { uniqueItems: true, default: [] }),
     think: flag(true),
     format_penalty: Type.Number({ maximum: 0, default: -0.1 }),
@@ -180,9 +180,9 @@ export const RolloutSettings = Type.Object(
     asynchronous: orNull(Asynchronous),
     /** A group that takes longer is given up and counted; null: no limit. */
     group_timeout_s: Type.Union([Type.Null(), Type.Number({ exclusiveMinimum: 0 })], { default: 3600 }),
-    /** How long a server that is away is waited for, in seconds: one that is alone, or all of several. */
+    /** Seconds to wait for a server that is away: for a single one, or for all of several. */
     server_patience_s: aboveZero(600),
-    /** How long one of several is waited for before its episodes go on elsewhere. */
+    /** Seconds to wait for one of several before its episodes continue elsewhere. */
     failover_s: aboveZero(15),
     /** Episodes open at once. */
     concurrency: positive(256),

@@ -12,7 +12,7 @@ export const CoefficientSchedule = Type.Object(
     begin: positive(1),
     /** Last iteration of the change, after which `to` holds; null: the last of the run. */
     end: orNull(Type.Integer({ minimum: 1 })),
-    /** Of `steps`: values with their first iterations, ascending; before the first `from` holds. */
+    /** For `steps`: values with their first iterations, ascending; before the first `from` holds. */
     values: Type.Array(Type.Object({ from_step: positive(1), value: Type.Number({ minimum: 0 }) }, strict), {
       default: [],
     }),
@@ -24,13 +24,13 @@ export type CoefficientSchedule = Static<typeof CoefficientSchedule>;
 /** Coefficients of the loss that change as the run goes on; null: as their settings say. */
 export const SchedulesSettings = Type.Object(
   {
-    /** Of `loss.entropy_coefficient`. */
+    /** Schedule of `loss.entropy_coefficient`. */
     entropy_coefficient: orNull(CoefficientSchedule),
-    /** Of `loss.kl.coefficient`. */
+    /** Schedule of `loss.kl.coefficient`. */
     kl_coefficient: orNull(CoefficientSchedule),
-    /** Of `algorithm.kl_in_reward.coefficient`. */
+    /** Schedule of `algorithm.kl_in_reward.coefficient`. */
     kl_in_reward_coefficient: orNull(CoefficientSchedule),
-    /** Of `loss.clip_low` and `loss.clip_high`. */
+    /** Schedules of `loss.clip_low` and `loss.clip_high`. */
     clip_low: orNull(CoefficientSchedule),
     clip_high: orNull(CoefficientSchedule),
   },

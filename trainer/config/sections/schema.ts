@@ -2,7 +2,7 @@ import Type from 'typebox';
 
 /** A map that refuses keys it does not know. */
 export const strict = { additionalProperties: false } as const;
-/** A section whose keys all have defaults, so that it may be left out. */
+/** A section that may be left out, because all its keys have defaults. */
 export const section = { additionalProperties: false, default: {} } as const;
 
 export const positive = (value: number) => Type.Integer({ minimum: 1, default: value });
@@ -12,10 +12,10 @@ export const notNegative = (value: number) => Type.Number({ minimum: 0, default:
 export const aboveZero = (value: number) => Type.Number({ exclusiveMinimum: 0, default: value });
 export const flag = (value: boolean) => Type.Boolean({ default: value });
 export const text = (value: string) => Type.String({ minLength: 1, default: value });
-/** One of the names, the given one unless told otherwise. */
+/** One of the names, with a default. */
 export const choice = <T extends string>(names: readonly T[], value: NoInfer<T>) =>
   Type.Enum([...names], { default: value });
-/** Null unless told otherwise. */
+/** Null by default. */
 export const orNull = <T extends Type.TSchema>(schema: T) =>
   Type.Union([Type.Null(), schema], { default: null });
 

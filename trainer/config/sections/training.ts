@@ -29,7 +29,7 @@ export const WarmStart = Type.Object(
      * best player it has an `oracle`, who knows the answer, or a `heuristic`.
      */
     policy: choice(DEMONSTRATORS, 'random'),
-    /** Who plays those of a tag, where it is another. */
+    /** Other players for some tags. */
     policies: Type.Record(Type.String(), Type.Enum([...DEMONSTRATORS]), { default: {} }),
     episodes: positive(200),
     /** Share of turns that take random actions instead, so that more of the world is seen; they are not imitated. */
@@ -91,13 +91,13 @@ export const TrainingSettings = Type.Object(
     validate_first: flag(true),
     checkpoint_every: count(10),
     keep_checkpoints: positive(2),
-    /** Of the weights in checkpoints; bfloat16 takes half the room, and a resumed run goes on from rounded weights. */
+    /** Type of the weights in checkpoints; bfloat16 takes half the room, and a resumed run continues from rounded weights. */
     checkpoint_dtype: choice(WEIGHT_DTYPES, 'float32'),
-    /** The validation metric that `keep_best` and `early_stopping.patience` and `target` go by. */
+    /** The validation metric of `keep_best` and of `early_stopping.patience` and `target`. */
     monitor: Type.Object(
       {
         metric: Type.String({ pattern: '^val-env/', default: 'val-env/success' }),
-        /** Whether more of it is better (`max`) or less (`min`). */
+        /** `max` where more is better, `min` where less is. */
         mode: choice(['max', 'min'], 'max'),
       },
       section,
@@ -128,7 +128,7 @@ export const ValidationSettings = Type.Object(
   {
     seed: count(123),
     episodes: positive(512),
-    /** Leaves out of training all episodes whose level a validation plays, mirror images included where the environment says so. */
+    /** Leaves out of training all episodes on levels that a validation plays, mirror images included where the environment says so. */
     unseen_levels: flag(false),
     /** Null: the training tags. */
     tags: orNull(Type.Array(Type.String(), { minItems: 1 })),

@@ -13,7 +13,7 @@ export interface TrainingSequence {
   readonly referenceLogProbs?: Float32Array;
   /** log π_prox, for the decoupled loss. */
   readonly proximalLogProbs?: Float32Array;
-  /** 1 on tokens whose entropy is rewarded; absent: same as `lossMask`. */
+  /** 1 on tokens that get the entropy bonus; absent: same as `lossMask`. */
   readonly entropyMask?: Uint8Array;
   /** Its part in a pair, and Σ log π − log π_ref over the tokens of the other one; of preference losses. */
   readonly preference?: { readonly chosen: boolean; readonly partnerLogRatio: number };

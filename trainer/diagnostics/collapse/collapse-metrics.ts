@@ -22,7 +22,7 @@ export interface CollapseState {
 export interface CollapseConstants {
   /** Added to standard deviations before dividing by them. */
   readonly stdEps: number;
-  /** Of moving averages. */
+  /** Decay of moving averages. */
   readonly emaDecay: number;
 }
 
@@ -115,7 +115,7 @@ function logSumExp(row: ArrayLike<number>): number {
   return largest + Math.log(sum);
 }
 
-/** Whether the own prompt (or an equal one) is among the k that explain the reasoning best; ties go to the first. */
+/** Shares of samples with their own prompt (or an equal one) among the k that explain the reasoning best; ties go to the first. */
 function retrieval({ perToken, matchedColumn, prompts }: CrossScores): Record<string, number> {
   const names = prompts.map(prompt => Array.from(prompt).join());
   const copies = new Map<string, number>();

@@ -65,7 +65,7 @@ export function thinkingMetrics(episodes: readonly ReasonedEpisode[]): Record<st
   };
 }
 
-/** The samples whose prompt leaves room in the policy's context for the longest reasoning. */
+/** The samples with a prompt that leaves room in the policy's context for the longest reasoning. */
 export function fittingSamples(
   samples: readonly ReasoningSample[],
   maxSequenceLength: number,

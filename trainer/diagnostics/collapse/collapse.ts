@@ -14,11 +14,11 @@ import { type CrossTable, countScoredTokens, crossTable, planCrossScores } from 
 import { type ResponsePart, reasonedEpisode } from './reasoned-episode.ts';
 import { type RegimeState, type RegimeThresholds, watchRegime } from './regime.ts';
 
-/** What the measurements of a run remember; plain data, kept in checkpoints. */
+/** State of a run's measurements; plain data, kept in checkpoints. */
 export interface CollapseMemory {
   /** Moving averages by series; absent before its first measurement. */
   readonly series: { readonly [name: string]: CollapseState };
-  /** Of policies that think; absent before the first measurement. */
+  /** State of the regime, for policies that think; absent before the first measurement. */
   readonly watch?: RegimeState;
   /** Seconds of all measurements of a kind. */
   readonly seconds?: { readonly firstTurn: number; readonly multiTurn: number };
@@ -27,7 +27,7 @@ export interface CollapseMemory {
 export interface CollapseParts {
   readonly policy: Pick<Policy, 'scoreContinuations'>;
   readonly decode: (ids: ArrayLike<number>) => string;
-  /** What of a response is measured: the thought, or the actions of policies that do not think. */
+  /** The measured part of a response: the thought, or the actions of policies that do not think. */
   readonly part: ResponsePart;
   /** Samples of a series at most. */
   readonly samples: number | 'all';
@@ -50,7 +50,7 @@ export interface CollapseParts {
 export interface CollapseResult {
   readonly metrics: Metrics;
   readonly memory: CollapseMemory;
-  /** What a person should be told. */
+  /** Warnings for people. */
   readonly alarms: readonly string[];
 }
 

@@ -15,7 +15,7 @@ const score = (prompt: ArrayLike<number>, reasoning: ArrayLike<number>) => -(100
 const scored = (requests: readonly ContinuationRequest[]) =>
   requests.map(({ prompt, continuations }) => continuations.map(ids => score(prompt, ids)));
 
-t.test('every reasoning is scored behind every prompt; columns stand in the order of groups', async t => {
+t.test('every reasoning is scored behind every prompt; columns have the order of groups', async t => {
   const table = crossTable(firsts);
   t.same(table.matchedColumn, [1, 1, 0]);
   t.equal(table.mismatches, 0);
@@ -35,7 +35,7 @@ t.test('every reasoning is scored behind every prompt; columns stand in the orde
   t.same(countScoredTokens([table]), [5 + 2 * 6]);
 });
 
-t.test("a member whose prompt is not its group's gets a column for it and is counted", async t => {
+t.test("a member with a prompt other than its group's gets a column and is counted", async t => {
   const table = crossTable([...firsts, sample(4, [1, 3], [20]), sample(4, [1, 3], [21])]);
   t.same(table.columns, [
     [7, 8, 9],
@@ -47,7 +47,7 @@ t.test("a member whose prompt is not its group's gets a column for it and is cou
 });
 
 t.test(
-  'equal prompts and equal reasonings go through the model once, and stand in every row and column',
+  'equal prompts and equal reasonings go through the model once, and fill every row and column',
   async t => {
     const repeated = [
       sample(0, [1], [5, 6]),

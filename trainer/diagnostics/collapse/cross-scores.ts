@@ -5,11 +5,11 @@ import type { ReasoningSample } from './collapse-samples.ts';
 /** Samples as rows, their prompts as columns. */
 export interface CrossTable {
   readonly rows: readonly ReasoningSample[];
-  /** A prompt for each group, in ascending order of groups; then those of members whose prompt is another. */
+  /** A prompt for each group, in ascending order of groups; then those of members with another prompt. */
   readonly columns: readonly ArrayLike<number>[];
   /** Column of the prompt that each row was written under. */
   readonly matchedColumn: readonly number[];
-  /** Rows whose prompt is not the one of their group's first sample. */
+  /** Rows with a prompt other than that of their group's first sample. */
   readonly mismatches: number;
 }
 

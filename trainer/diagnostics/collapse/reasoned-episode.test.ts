@@ -48,7 +48,7 @@ t.test('empty thoughts and malformed answers have none', async t => {
   t.same(reasoningOf([4, 5, 1, 6]), []);
 });
 
-t.test('a turn is looked up in the sample it stands in', async t => {
+t.test('a turn is looked up in the sample that holds it', async t => {
   const first = played([4, 1, 2, 6, 3]);
   const second = played([5, 5, 1, 2, 6, 3]);
   const { turns } = reasonedEpisode(

@@ -2,7 +2,7 @@ import { parseResponse } from '../../../shared/response.ts';
 import { type Episode, samplesOf, type Turn } from '../../rollout/episode.ts';
 import type { ReasonedEpisode, ReasonedTurn } from './collapse-samples.ts';
 
-/** What of a response is measured. */
+/** The measured part of a response. */
 export type ResponsePart = 'thought' | 'actions';
 
 const CLOSING_TAGS: { readonly [part in ResponsePart]: string } = {
@@ -12,8 +12,8 @@ const CLOSING_TAGS: { readonly [part in ResponsePart]: string } = {
 const NOTHING = new Int32Array(0);
 
 /**
- * An episode's turns as prompt X, up to the opening tag with which responses are primed, and reasoning Z: the sampled tokens whose
- * text ends before the closing tag, without those of white space at either end. A turn without it, or with a response that is
+ * An episode's turns as prompt X, up to the opening tag with which responses are primed, and reasoning Z: the sampled tokens with
+ * text that ends before the closing tag, without white space at either end. A turn without it, or with a response that is
  * not well formed, has none.
  * @param decode of the tokenizer that the episode was played with
  */
@@ -44,7 +44,7 @@ function reasonedTurn(
   return { prompt, reasoning: withoutSpace(within, decode) };
 }
 
-/** How many tokens end before the text begins, where tokens may be parts of it; 0 where the text is missing. */
+/** Number of tokens that end before the text begins, where tokens may be parts of it; 0 where the text is missing. */
 function tokensBefore(text: string, ids: Int32Array, decode: (ids: ArrayLike<number>) => string): number {
   const limit = decode(ids).indexOf(text);
   let [fit, tooMany] = [0, ids.length + 1];

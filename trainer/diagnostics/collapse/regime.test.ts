@@ -89,7 +89,7 @@ t.test('a regime changes after two measurements in a row on the other side', asy
   );
 });
 
-t.test('thoughts that ignore later observations are told of once', async t => {
+t.test('thoughts that ignore later observations raise one alarm', async t => {
   const { rows, alarms } = watched(
     [
       [1, 0.5, 0.5],

@@ -4,7 +4,7 @@ import type { Metrics } from '../../data/metrics.ts';
 export const REGIMES = ['diverse', 'template_collapse', 'compressed', 'low_entropy_collapse'] as const;
 export type Regime = (typeof REGIMES)[number];
 
-/** Where high ends and low begins; a run's own choice, because both depend on the task and the tokenizer. */
+/** Limits between high and low, set per run, because both depend on the task and the tokenizer. */
 export interface RegimeThresholds {
   /** H(Z|X) in nats per token. */
   readonly entropy: number;
@@ -27,7 +27,7 @@ interface Side {
   readonly doubted: boolean;
 }
 
-/** What is remembered from one measurement to the next; plain data, kept in checkpoints. */
+/** State between two measurements; plain data, kept in checkpoints. */
 export interface RegimeState {
   /** Measurements until the thresholds are known. */
   readonly first: readonly { readonly entropy: number; readonly miShare: number }[];
@@ -60,8 +60,8 @@ const FRESH: RegimeState = { first: [], history: [] };
  * Without given thresholds they are half the median of the run's first three measurements (information: at least 0.05), and
  * nothing is named before. A quantity changes sides after two measurements in a row on the other side.
  *
- * @returns the metrics `collapse/regime`, `collapse/{entropy,mi_share}_threshold` and `collapse/ignores_later_observations`, and what
- *   a person should be told
+ * @returns the metrics `collapse/regime`, `collapse/{entropy,mi_share}_threshold` and `collapse/ignores_later_observations`, and
+ *   warnings for people
  */
 export function watchRegime(
   state: RegimeState = FRESH,

@@ -8,7 +8,7 @@ export interface GradientGroup {
   readonly sequences: readonly number[];
 }
 
-/** Groups of like spread whose gradients are measured together. */
+/** Groups of similar spread with gradients that are measured together. */
 export interface GradientBucket {
   /** `bucket_1` (smallest spread) to `bucket_6`, and `all`. */
   readonly name: string;
@@ -50,7 +50,7 @@ export function planBuckets(
   }));
 }
 
-/** Groups whose gradient is taken in one pass: all that is asked for is put together from these. */
+/** Groups with one gradient, taken in one pass; all results are sums of these. */
 export interface GradientCell {
   /** Which of the buckets. */
   readonly bucket: number;

@@ -18,7 +18,7 @@ export interface DecompositionParts {
   readonly settings: RunSettings;
 }
 
-/** What is decomposed: whole groups of episodes and the sequences that they are trained on as. */
+/** Input of the decomposition: whole groups of episodes and their training sequences. */
 export interface DecomposedBatch {
   readonly episodes: readonly Episode[];
   /** In the order of episodes and their samples, without samples that have no trained token. */
@@ -81,7 +81,7 @@ export async function decomposeGradients(
   return { metrics, tables };
 }
 
-/** Groups with the places of their sequences, which stand in the order of episodes and samples. */
+/** Groups with the positions of their sequences, which are in the order of episodes and samples. */
 function gradientGroups(
   episodes: readonly Episode[],
   returnOf: (episode: Episode) => number,

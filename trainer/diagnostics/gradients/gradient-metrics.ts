@@ -7,7 +7,7 @@ import type { GradientDecomposition } from '../../policy/policy.ts';
 export interface MeasuredCell {
   readonly bucket: number;
   readonly counts: LossCounts;
-  /** It is one group, whose gradient counts for the signal-to-noise ratio. */
+  /** True for a single group, with a gradient that counts for the signal-to-noise ratio. */
   readonly single: boolean;
 }
 
@@ -121,7 +121,7 @@ export class GradientGeometry {
     );
   }
 
-  /** What the component's loss of these cells is divided by. */
+  /** Divisor of the component's loss over these cells. */
   #count(component: LossComponent, members: readonly number[]): number {
     const byTokens = this.#aggregation === 'token_mean';
     return members.reduce((sum, cell) => {

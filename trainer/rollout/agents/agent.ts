@@ -10,7 +10,7 @@ export interface Agent {
   release(sequenceId: number): void;
 }
 
-/** What an agent gets to see before it answers. */
+/** An agent's view before it answers. */
 export interface AgentTurn {
   /** The token sequence this turn continues; a new number opens one. */
   readonly sequenceId: number;
@@ -53,7 +53,7 @@ export interface EpisodeView {
 }
 
 export interface AgentReply {
-  /** What was said after the prime. Absent: decoded from the tokens. */
+  /** Text after the prime. Absent: decoded from the tokens. */
   readonly text?: string;
   /** The response as it counts, for agents that cannot be primed. Absent: the prime and what was said after it. */
   readonly rawResponse?: string;

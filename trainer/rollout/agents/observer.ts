@@ -23,5 +23,5 @@ export const observer: EpisodeAgent = {
   },
 };
 
-/** What the collector needs for an agent that samples nothing. */
+/** Sampling settings for an agent that samples nothing. */
 export const NO_SAMPLING = { temperature: 0, topK: 0, topP: 1 };

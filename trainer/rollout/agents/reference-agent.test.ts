@@ -9,7 +9,7 @@ interface Answer {
   readonly exploratory: boolean | undefined;
 }
 
-/** What an agent chose, for many seeds. */
+/** An agent's choices, for many seeds. */
 async function replies(settings: ReferenceAgentSettings, part: Partial<EpisodeView> = {}): Promise<Answer[]> {
   const agent = referenceAgent(settings);
   const episode = {

@@ -12,7 +12,7 @@ export interface ReferenceAgentSettings {
   readonly learnRandomTurns?: boolean;
   /**
    * Random actions in a turn: `varied` draws their number from one to as many as a turn may hold, `full` always takes as
-   * many. `varied` unless told otherwise.
+   * many. `varied` by default.
    */
   readonly randomCount?: 'varied' | 'full';
 }

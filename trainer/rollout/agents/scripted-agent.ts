@@ -1,7 +1,7 @@
 import type { Agent, AgentTurn } from './agent.ts';
 
 /**
- * Answers what it is told to: full responses, the prime included.
+ * Answers by a script: full responses, the prime included.
  * @param script the response to a turn; a promise where it takes time
  */
 export function scriptedAgent(script: (turn: AgentTurn) => string | Promise<string>): Agent {

@@ -21,9 +21,9 @@ export interface CollectorSettings {
   readonly tokenizer?: Tokenizer;
   /** Longest sequence the policy takes, in tokens; needed with a tokenizer. */
   readonly maxSequenceLength?: number;
-  /** Full context unless told otherwise. */
+  /** Full context by default. */
   readonly context?: Pick<ContextSettings, 'mode' | 'window'>;
-  /** Responses also end once one of these stands in them. */
+  /** Responses also end once they contain one of these. */
   readonly stopStrings?: readonly string[];
   /** Episodes open at once. */
   readonly concurrency: number;
@@ -43,7 +43,7 @@ export interface PlayOptions {
 }
 
 export interface Collection {
-  /** Of the groups that were completed, in the order of their plans and members. */
+  /** Episodes of completed groups, in the order of their plans and members. */
   readonly episodes: readonly Episode[];
   /** Groups that could not be completed, with the reason. */
   readonly dropped: readonly { readonly plan: GroupPlan; readonly error: Error }[];
@@ -71,7 +71,7 @@ export type CollectionMetrics = { readonly [name: string]: number };
  * });
  */
 export class Collector {
-  /** What of an episode the prompts show, and how long they may be. */
+  /** Part of an episode that the prompts show, and their longest length. */
   readonly context: ContextSettings;
   readonly #settings: CollectorSettings;
   readonly #tags: ReadonlyMap<string, { readonly described: DescribedTag; readonly prompt: Prompt }>;
@@ -160,7 +160,7 @@ export class Collector {
   }
 
   /**
-   * Plays groups as room becomes free and tells of each as it ends, in any order. Plans are drawn one at a time when there
+   * Plays groups as room becomes free and reports each as it ends, in any order. Plans are drawn one at a time when there
    * is room for one, so a source that waits before it gives the next holds new episodes back.
    */
   async play(

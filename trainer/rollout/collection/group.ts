@@ -9,7 +9,7 @@ import { RewardFault, type RewardHook, withHookRewards } from '../rewards/reward
 import { mixSeed, PURPOSE } from '../seeds.ts';
 import type { GroupPlan } from '../tag.ts';
 
-/** What a group is played with. */
+/** Setting of a group. */
 export interface GroupSetting extends Omit<PlayContext, 'agent' | 'newSequence' | 'check'> {
   readonly agent: Player;
   /** Rewards its episodes; absent: the environment alone does. */
@@ -56,7 +56,7 @@ const newSequence = (): number => ++sequences;
 
 /**
  * Plays a group to its end, its members side by side.
- * @param onMoves told how many of its episodes had to go on at another server, if any
+ * @param onMoves called with the number of its episodes that had to continue at another server, if any
  * @returns the outcome; rejects with errors that cost more than the group
  */
 export async function playGroup(

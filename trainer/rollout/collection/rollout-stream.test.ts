@@ -9,7 +9,7 @@ import { RolloutStream, type StreamSettings } from './rollout-stream.ts';
 const GROUP = 2;
 const never = new AbortController().signal;
 
-/** A collector whose groups end when the test says so. */
+/** A collector with groups that end when the test says so. */
 class HandCollector {
   readonly open = new Map<number, GroupPlan>();
   #onGroup: (outcome: GroupOutcome) => void = () => {};
@@ -192,7 +192,11 @@ t.test('a stream that starts where another was plays again what that one had not
   const { position } = stream;
   t.same(position, { next: 12, pending: [1, 5, 6, 7, 8, 9, 10, 11] });
   const again = await streamOf(t, { maxStaleness: 1, start: position });
-  t.same(again.running(), [1, 5, 6, 7, 8, 9, 10, 11], 'and no more than the bound allows: it counts anew');
+  t.same(
+    again.running(),
+    [1, 5, 6, 7, 8, 9, 10, 11],
+    'and no more than the bound allows, counted again from zero',
+  );
   t.same(again.stream.position, position);
 });
 

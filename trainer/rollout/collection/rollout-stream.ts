@@ -24,13 +24,13 @@ export interface StreamSettings {
   /** Episodes open at once. */
   readonly concurrency: number;
   readonly start: StreamPosition;
-  /** Told of groups that could not be completed. */
+  /** Called with each group that could not be completed. */
   readonly onDropped?: (plan: GroupPlan, error: Error) => void;
-  /** Told of episodes that got no reward and are missing in their group. */
+  /** Called with each episode that got no reward and is missing in its group. */
   readonly onLost?: (plan: GroupPlan, error: Error) => void;
 }
 
-/** Where a stream stands: one that starts there plays every group again that this one has not handed out. */
+/** Position of a stream: one that starts there plays every group again that this one has not handed out. */
 export interface StreamPosition {
   /** Number of the next group that has not been started. */
   readonly next: number;
@@ -47,7 +47,7 @@ export interface StreamedGroup {
   readonly staleness: number;
 }
 
-/** What happened since the last time it was asked for. */
+/** Counts since they were last read. */
 export interface StreamCounts {
   readonly completedEpisodes: number;
   readonly droppedGroups: number;
@@ -178,7 +178,7 @@ export class RolloutStream {
     return counts;
   }
 
-  /** Gives up what is open. Resolves when all sessions are told to close. */
+  /** Gives up what is open. Resolves when all sessions have been asked to close. */
   async close(): Promise<void> {
     this.#abort.abort(new DOMException('the rollouts were ended', 'AbortError'));
     this.#change();

@@ -11,7 +11,7 @@ t.test('the capacity of the closed form', async t => {
   t.equal(startCapacity(state), golden.capacity);
 });
 
-t.test('concurrency and staleness bound it, whichever is less', async t => {
+t.test('the smaller of concurrency and staleness bounds it', async t => {
   t.equal(startCapacity({ ...state, concurrency: 6 }), 1);
   t.equal(startCapacity({ ...state, accepted: 48, running: 0 }), 0);
   const onPolicy = { ...state, maxStaleness: 0, version: 0, accepted: 0 };

@@ -1,4 +1,4 @@
-/** What decides how many episodes may start. */
+/** State that decides how many episodes may start. */
 export interface StalenessState {
   /** η: versions that an episode may lie behind the weights it is trained on with; 0 is on-policy. */
   readonly maxStaleness: number;

@@ -26,7 +26,7 @@ t.test('stages follow one another at once or gradually', async t => {
   t.same(curriculumShares(linear, tags, 11), [0, 0.5, 0.5]);
 });
 
-t.test('whole groups go by largest remainder and none is lost', async t => {
+t.test('whole groups are assigned by largest remainder and none is lost', async t => {
   t.same(apportion([1, 1, 1], 8), [3, 3, 2]);
   t.same(apportion([0.75, 0.25, 0], 10), [8, 2, 0], 'the first of equal remainders first');
   t.same(apportion([2, 1], 1), [1, 0]);

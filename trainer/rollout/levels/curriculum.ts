@@ -34,7 +34,7 @@ export function curriculumShares(
 export interface AdaptiveCurriculum {
   /** Share of the groups that is split evenly, so that no tag is forgotten. */
   readonly floor: number;
-  /** Of the moving average of each tag's success, from iteration to iteration. */
+  /** Decay of the moving average of each tag's success, from iteration to iteration. */
   readonly decay: number;
 }
 

@@ -7,9 +7,9 @@ export interface LevelReplaySettings {
   readonly capacity: number;
   /** β: a level is chosen in proportion to rank^(−1/β) by its score; near 0 always the best, large at random. */
   readonly temperature: number;
-  /** ρ: how much the time since a level was played counts in place of its score. */
+  /** ρ: weight of the time since a level was played, in place of its score. */
   readonly staleness: number;
-  /** What earlier attempts count when a level is played again. */
+  /** Weight of earlier attempts when a level is played again. */
   readonly decay: number;
 }
 
@@ -24,7 +24,7 @@ export interface ReplayedLevel {
   readonly step: number;
 }
 
-/** What came of a level in an iteration. */
+/** Result of a level in an iteration. */
 export interface LevelResult {
   readonly tag: string;
   readonly seed: number;

@@ -6,7 +6,7 @@ import { parentPort, workerData } from 'node:worker_threads';
  * failed.
  */
 const loaded = import(pathToFileURL(workerData as string).href) as Promise<{ reward?: unknown }>;
-// Told with the first episode.
+// Reported with the first episode.
 loaded.catch(() => undefined);
 
 parentPort?.on('message', async (episode: unknown) => {

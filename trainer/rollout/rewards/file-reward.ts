@@ -9,7 +9,7 @@ const WORKER = new URL('./file-reward-worker.ts', import.meta.url);
 export interface FileRewardSettings {
   readonly file: string;
   readonly mode: RewardHook['mode'];
-  /** For one episode, from when the function is called; one that takes longer is ended with its thread, which begins anew. */
+  /** For one episode, from when the function is called; one that takes longer is ended with its thread, which is started again. */
   readonly timeoutMs: number;
   /** Heap of the thread. */
   readonly memoryMb: number;

@@ -6,7 +6,7 @@ export interface HttpRewardSettings {
   readonly mode: RewardHook['mode'];
   /** For one episode, from the request to the last byte. */
   readonly timeoutMs: number;
-  /** Of an answer. */
+  /** Largest reply, in bytes. */
   readonly maxBytes: number;
   /** Bearer token, where it wants one. */
   readonly token?: string;

@@ -9,7 +9,7 @@ export interface HookEpisode {
   readonly seed: number;
   readonly success: boolean;
   readonly turns: readonly {
-    /** What the policy saw, what it wrote, and what was carried out. */
+    /** Observation, response and executed actions of the policy. */
     readonly state: string;
     readonly response: string;
     readonly actions: readonly Json[];
@@ -22,9 +22,9 @@ export interface HookEpisode {
 
 /** Gives the rewards of episodes that are over. */
 export interface RewardHook {
-  /** What it is, for messages: a file or an address. */
+  /** Name for messages: a file or an address. */
   readonly name: string;
-  /** Whether its rewards are added to the environment's or take their place. */
+  /** `add`: its rewards are added to the environment's; `replace`: they take their place. */
   readonly mode: 'add' | 'replace';
   /**
    * What it says of an episode: `{ reward }` for the last turn, or `{ rewards }` for each.

@@ -17,7 +17,7 @@ export class LevelDbLog {
   readonly #file: string;
   #written: number;
 
-  /** @param header stands in front and counts in the first block */
+  /** @param header precedes the records and counts in the first block */
   constructor(file: string, header: Uint8Array) {
     this.#file = file;
     appendFileSync(file, header);

@@ -14,7 +14,7 @@ export interface WandbSettings {
   readonly tags: readonly string[];
 }
 
-/** What is told of a run besides its numbers. */
+/** A run's facts besides its numbers. */
 export interface TrackedRun {
   readonly name: string;
   readonly config: { readonly [key: string]: Json };

@@ -29,13 +29,13 @@ interface IterationContext {
   /** All that were played and do not start from a validation level. */
   readonly episodes: readonly Episode[];
   readonly filtered: Filtered;
-  /** Of all samples under the current weights, where they had to be made. */
+  /** Scores of all samples under the current weights, where something needs them. */
   readonly scores: SampleScores | undefined;
   /** Episodes left out because they start from a validation level. */
   readonly leftOut: number;
 }
 
-/** What an iteration trains on. */
+/** Collected episodes and metrics of one iteration. */
 export interface CollectedIteration extends IterationContext {
   readonly metrics: Metrics;
 }

@@ -33,7 +33,7 @@ const CAUSES: Readonly<Record<GapCause, string>> = {
   adapter: 'The tokens fit the policy without its adapter: the engine does not apply the adapter.',
   raw: 'The log-probabilities are those before the temperature: the engine reports raw ones, and vLLM needs --logprobs-mode processed_logprobs.',
   narrow:
-    'The engine gives nearly every token more than the policy: it samples from a narrower distribution, by top_k, top_p, min_p or penalties of its own (generation_config.json of its model, or its flags).',
+    'The engine gives nearly every token more than the policy: it samples from a narrower distribution, by top_k, top_p, min_p or its own penalties (generation_config.json of its model, or its flags).',
   unknown:
     'Likely causes, in this order:\n' +
     '- it answers from the adapter or prefix cache of another version;\n' +
@@ -41,7 +41,7 @@ const CAUSES: Readonly<Record<GapCause, string>> = {
     '- its precision is another (float16, quantized): raise generation.max_gap if that is meant.',
 };
 
-/** What engines sampled does not come from the policy that learns. */
+/** Engines sampled from another policy than the one that learns. */
 export class GenerationGapError extends Error {
   constructor({ mean, kl, error }: Gap, limit: number, cause: GapCause) {
     const interval = [kl - INTERVAL * error, kl + INTERVAL * error].map(bound => bound.toFixed(4));
@@ -54,10 +54,10 @@ export class GenerationGapError extends Error {
   }
 }
 
-/** What the comparison needs of the policy that learns. */
+/** The learning policy, as far as the comparison uses it. */
 export type ComparedPolicy = Pick<LocalPolicy, 'score' | 'scoreReference' | 'version' | 'config'>;
 
-/** What samples, and under which weights. */
+/** The generator and the versions of the weights it got. */
 export interface ComparedGenerator {
   readonly generator: Generator;
   /** Versions of the weights that it had, the present one last. */
@@ -113,7 +113,7 @@ export async function checkedGap(
   };
 }
 
-/** Whether log-probabilities are those of temperature 1, though tokens were sampled at another one. */
+/** True if log-probabilities are those of temperature 1, though tokens were sampled at another one. */
 async function isRaw(
   policy: Pick<LocalPolicy, 'score'>,
   compared: readonly Compared[],
@@ -137,7 +137,7 @@ async function causeOf(
   return gap.kl - CHANCE * gap.error > 0 && gap.kl > FITS_BETTER * gap.mean ? 'narrow' : 'unknown';
 }
 
-/** A sequence with tokens whose log-probabilities are compared. */
+/** A sequence with log-probabilities to compare. */
 interface Compared extends ScoreRequest {
   readonly logProbs: Float32Array;
   /** Published versions that a token's weights lie behind the present ones; −1 where it was not sampled. */
@@ -200,7 +200,7 @@ async function probes(
   return found.flat();
 }
 
-/** How log-probabilities of tokens of one age differ from those under the present weights, in nats. */
+/** Difference between log-probabilities of tokens of one age and those under the present weights, in nats. */
 interface Gap {
   readonly mean: number;
   readonly max: number;

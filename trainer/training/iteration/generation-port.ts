@@ -2,7 +2,7 @@ import type { Metrics } from '../../data/metrics.ts';
 import type { Generator } from '../../generation/generator.ts';
 import type { Episode } from '../../rollout/episode.ts';
 
-/** Where a run samples, and how that keeps up with the policy that learns. */
+/** The generator a run samples from, kept in step with the policy that learns. */
 export interface GenerationPort {
   readonly generator: Generator;
   /** The policy's weights have changed: what is sampled from now on comes from them. */

@@ -38,7 +38,7 @@ export interface IterationParts {
   /** Weights that a token goes through. */
   readonly parameterCount: number;
   readonly source: EpisodeSource;
-  /** Where tokens are sampled; absent: by the policy. */
+  /** Source of sampled tokens; absent: the policy. */
   readonly generation?: GenerationPort;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
@@ -59,7 +59,7 @@ export interface IterationResult {
   readonly groupStd: number;
   readonly metrics: Metrics;
   readonly tables: { readonly [name: string]: MetricTable };
-  /** What a person should be told of the policy's health. */
+  /** Warnings about the policy's health, for people. */
   readonly alarms: readonly string[];
 }
 

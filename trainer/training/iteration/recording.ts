@@ -12,7 +12,7 @@ import { appendGroupsRow } from '../../tracking/group-rows.ts';
 import type { TrajectoryWriter } from '../../tracking/trajectories.ts';
 import type { RunFolder } from '../run-folder/run-folder.ts';
 
-/** Tokens whose entropies are computed for the record alone; further episodes are written without. */
+/** Most tokens that are scored only to record their entropies; further episodes are written without. */
 const SCORED_TOKENS = 4096;
 
 export interface RecordingParts {
@@ -22,7 +22,7 @@ export interface RecordingParts {
   readonly trajectories: TrajectoryWriter;
 }
 
-/** What an iteration made of its episodes. */
+/** Episodes of an iteration and the training data made from them. */
 export interface IterationRecord {
   readonly step: number;
   readonly episodes: readonly Episode[];

@@ -50,7 +50,7 @@ export function timingMetrics({
   };
 }
 
-/** What a step got through. */
+/** Amount of work done in a step. */
 export interface StepWork {
   readonly episodes: readonly Episode[];
   readonly sequences: readonly TrainingSequence[];

@@ -35,7 +35,7 @@ export interface TrainerState {
   readonly nextSeed: number;
   /** Groups before it that are still to be trained on, as their distance from the run's first; none when absent. */
   readonly pendingGroups?: readonly number[];
-  /** What an adaptive curriculum and level replay remember; absent where they are off. */
+  /** State of the adaptive curriculum and of level replay; absent where they are off. */
   readonly tagSuccess?: TagSuccess;
   readonly replayLevels?: readonly ReplayedLevel[];
   readonly episodes: number;
@@ -49,13 +49,13 @@ export interface TrainerState {
   readonly validations: readonly ValidationRecord[];
   /** Hashes of the levels that training must not see, where it must not. */
   readonly validationLevels: readonly string[];
-  /** What early stopping remembers. */
+  /** State of early stopping. */
   readonly watch?: EarlyStoppingState;
-  /** What is known of the monitored metric; absent before the first validation, and where nothing goes by it. */
+  /** State of the monitored metric; absent before the first validation, and where nothing depends on it. */
   readonly monitor?: MonitorState;
   /** Running baselines of the advantages, by agent; absent where they have none. */
   readonly baselines?: Readonly<Record<string, number>>;
-  /** What the measurements of the reasoning remember; absent before the first. */
+  /** State of the measurements of the reasoning; absent before the first. */
   readonly collapse?: CollapseMemory;
 }
 
@@ -200,7 +200,7 @@ function readState(file: string): TrainerState {
   }
 }
 
-/** The checkpoint of this run whose policy lies in a folder, or whose policy the folder is a part of; undefined for any other. */
+/** The checkpoint of this run with its policy in a folder, or around it; undefined for any other folder. */
 export function checkpointOf(run: Pick<RunFolder, 'checkpoints'>, policy: string): Checkpoint | undefined {
   if (!existsSync(policy) || !existsSync(run.checkpoints)) return undefined;
   const [name, part] = relative(realpathSync(run.checkpoints), realpathSync(policy)).split(sep);

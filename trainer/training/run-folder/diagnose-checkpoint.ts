@@ -22,7 +22,7 @@ export interface CheckpointDiagnosis {
 
 /**
  * Plays the groups that training would play next and measures collapse and gradients on them. Nothing is trained and nothing is
- * written. The regime goes by the thresholds of the settings, or by those that the run had found. Gradients need groups
+ * written. The regime uses the thresholds of the settings, or those that the run had found. Gradients need groups
  * of at least 2 and a loss over single episodes, and are left out otherwise.
  */
 export async function diagnoseCheckpoint(

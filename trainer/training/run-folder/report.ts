@@ -22,7 +22,7 @@ export interface RunSummary {
   readonly seconds: number;
   readonly before?: ValidationSummary;
   readonly after?: ValidationSummary;
-  /** Where the monitored metric was best, where it was monitored. */
+  /** The best value of the monitored metric; absent without one. */
   readonly best?: { readonly metric: string; readonly step: number; readonly value: number };
   readonly references: {
     readonly [tag: string]: { readonly random: number | null; readonly optimum: number | null };

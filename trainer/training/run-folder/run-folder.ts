@@ -21,11 +21,11 @@ export interface RunFolder {
   readonly path: string;
   /** The config as resolved. */
   readonly config: string;
-  /** How far the run is, for those who look at it. */
+  /** Progress of the run, for dashboards and people. */
   readonly status: string;
   readonly metrics: string;
   readonly tables: string;
-  /** What the rollout filter made of each group. */
+  /** Verdict of the rollout filter on each group. */
   readonly groups: string;
   readonly tensorboard: string;
   readonly trajectories: string;
@@ -34,7 +34,7 @@ export interface RunFolder {
   readonly checkpoints: string;
   /** The checkpoint with the best monitored metric, where it is kept. */
   readonly best: string;
-  /** What a warm start that is not over has learned so far, and from what. */
+  /** Policy and demonstrations of an unfinished warm start. */
   readonly warmStart: string;
   /** The policy as training found it, kept where a KL term compares with it. */
   readonly reference: string;
@@ -144,7 +144,7 @@ export function openRunFolder(path: string): { run: RunFolder; settings: RunSett
   return { run, settings: validateConfig(value, RunSettings, () => run.config) };
 }
 
-/** The newest run under a folder whose name is `name` or `name-NNN`; undefined without one. */
+/** The newest run under a folder with the name `name` or `name-NNN`; undefined without one. */
 export function latestRun(folder: string, name: string): string | undefined {
   if (!existsSync(folder)) return undefined;
   const names = readdirSync(folder)

@@ -13,7 +13,7 @@ t.test('a run that another living process trains is refused, and no other', asyn
   const run = { path, status: join(path, 'status.json') };
   const other = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)']);
   t.teardown(() => other.kill('SIGKILL'));
-  const tell = (status: object) => {
+  const report = (status: object) => {
     const usual = {
       state: 'running',
       host: hostname(),
@@ -23,7 +23,7 @@ t.test('a run that another living process trains is refused, and no other', asyn
     writeFileSync(run.status, JSON.stringify({ ...usual, ...status }));
   };
   t.doesNotThrow(() => ownRun(run, () => {}), 'without a status');
-  tell({});
+  report({});
   t.throws(() => ownRun(run, () => {}), new RegExp(`process ${other.pid} is training the run in`));
   for (const status of [
     { state: 'stopped' },
@@ -31,23 +31,23 @@ t.test('a run that another living process trains is refused, and no other', asyn
     { pid: process.pid },
     { updated_at: new Date(Date.now() - 60_000).toISOString() },
   ]) {
-    tell(status);
+    report(status);
     t.doesNotThrow(() => ownRun(run, () => {}), JSON.stringify(status));
   }
   const start = processStart(other.pid!);
   if (start !== null) {
-    tell({ pid_start: start, updated_at: new Date(Date.now() - 60_000).toISOString() });
+    report({ pid_start: start, updated_at: new Date(Date.now() - 60_000).toISOString() });
     t.throws(
       () => ownRun(run, () => {}),
       /is training the run in/,
       'silent, as one that was stopped for a while',
     );
-    tell({ pid_start: '1' });
+    report({ pid_start: '1' });
     t.doesNotThrow(() => ownRun(run, () => {}), 'the number is that of another process');
   }
   writeFileSync(run.status, '{');
   t.doesNotThrow(() => ownRun(run, () => {}), 'half a status');
-  tell({});
+  report({});
   other.kill('SIGKILL');
   await once(other, 'exit');
   t.doesNotThrow(() => ownRun(run, () => {}), 'the process is gone');
@@ -75,7 +75,7 @@ async function atOnce(
 t.test('of processes that begin to train a run at the same moment one does', async t => {
   const path = t.testdir();
   const run = JSON.stringify({ path, status: join(path, 'status.json') });
-  const told = await atOnce(
+  const outputs = await atOnce(
     4,
     { '{ ownRun }': './run-ownership.ts', '{ writeFileSync }': 'node:fs', '{ hostname }': 'node:os' },
     `const run = ${run};
@@ -92,18 +92,18 @@ t.test('of processes that begin to train a run at the same moment one does', asy
       console.log(error.message);
     }`,
   );
-  t.equal(told.filter(text => text === 'owns it\n').length, 1);
-  for (const text of told) t.match(text, /^owns it\n$|is (just about to train|training) the run in/);
+  t.equal(outputs.filter(text => text === 'owns it\n').length, 1);
+  for (const text of outputs) t.match(text, /^owns it\n$|is (just about to train|training) the run in/);
 });
 
-t.test('runs without a name that begin at the same moment have folders of their own', async t => {
+t.test('runs without a name that begin at the same moment have separate folders', async t => {
   const settings = { run: { folder: t.testdir(), name: null } };
-  const told = await atOnce(
+  const outputs = await atOnce(
     4,
     { '{ createRunFolder }': './run-folder.ts' },
     `for (let i = 0; i < 25; i++) console.log(createRunFolder(${JSON.stringify(settings)}, 'demo').path);`,
   );
-  const paths = told.flatMap(text => text.trim().split('\n'));
+  const paths = outputs.flatMap(text => text.trim().split('\n'));
   t.equal(paths.length, 100);
   t.equal(new Set(paths).size, 100);
 });

@@ -2,11 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { request } from 'undici';
 import { ENV_SERVER } from '../../../shared/program.ts';
 
-/** How long a server may take to answer the first look, and how long there is between two. */
+/** Time limit of one look at a server, and the pause between two. */
 const LOOK_MS = 1500;
 const PAUSE_MS = 500;
 
-/** Of a run's settings, what finding a server takes. */
+/** The part of a run's settings that finding a server uses. */
 interface ServersToFind {
   readonly servers: readonly { readonly url: string }[];
   readonly rollout: { readonly server_patience_s: number };

@@ -4,10 +4,10 @@ import { type ContextSettings, EpisodeContext, PromptTooLong } from '../../rollo
 import type { DescribedTag } from '../../rollout/described-tag.ts';
 import { nextView } from '../../rollout/play.ts';
 
-/** How much of the context the first prompt of a tag takes. */
+/** Part of the context that the first prompt of a tag takes. */
 export interface FirstPrompt {
   readonly tag: string;
-  /** Of the prompt, in tokens. */
+  /** Length of the prompt, in tokens. */
   readonly length: number;
   /** Longest sequence that the policy takes, in tokens. */
   readonly context: number;

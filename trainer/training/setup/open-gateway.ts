@@ -55,7 +55,7 @@ export async function openPrograms(
   return { agent: programAgent(gateway, agent.attempts, note), close: () => gateway.close() };
 }
 
-/** Who answers: the policy itself, or engines elsewhere, whose tokens come all at once. */
+/** The policy that answers: the trained one, or engines elsewhere, which return all tokens at once. */
 function gatewayPolicy({ policy, generator }: AnsweringPolicy, busy?: IntervalMeter): GatewayPolicy {
   const generate: GatewayPolicy['generate'] =
     generator === policy

@@ -19,7 +19,7 @@ export interface GenerationParts {
   readonly run: string;
   readonly context: Pick<RunContext, 'grammars'>;
   readonly policy: LocalPolicy;
-  /** Told of engines that are left out. */
+  /** Called with a line for each engine that is left out. */
   readonly note: (text: string) => void;
 }
 
@@ -68,7 +68,7 @@ class RemoteGeneration implements GenerationPort {
   readonly generator: RemoteGenerator;
   readonly #parts: GenerationParts;
   readonly #folder: string;
-  /** Parts the versions of this session from those of one that was resumed, whose weights may have been others. */
+  /** Separates the versions of this session from those of an earlier one, which may have had other weights. */
   readonly #session = Date.now().toString(36);
   readonly #written = new Set<string>();
   /** Versions, in their order. */

@@ -59,7 +59,7 @@ type ComputeOptions = Pick<
   'workers' | 'threads' | 'tokenBudget' | 'recompute' | 'runtime' | 'precision' | 'lossScale' | 'gpuMemory'
 >;
 
-/** How a run's models are computed. */
+/** Compute options of a run's models. */
 export function computeOptions({ policy }: RunSettings): ComputeOptions {
   return {
     workers: policy.workers ?? undefined,
@@ -81,12 +81,12 @@ export function computeOptions({ policy }: RunSettings): ComputeOptions {
 export interface ReferencePolicy extends Pick<Policy, 'score'> {
   /** Becomes the policy in a folder; absent where it stays as it is. */
   load?(folder: string): Promise<void>;
-  /** Told of each iteration that is over, where it changes as the run goes on. */
+  /** Called after each iteration; present where the reference changes during the run. */
   refresh?(step: number, oldestCheckpoint: number): Promise<void>;
   close(): Promise<void>;
 }
 
-/** The shape of a policy from scratch whose tokens are the tokenizer's. */
+/** The shape of a policy from scratch with the tokenizer's vocabulary. */
 export function freshModel(
   { policy: sizes }: RunSettings,
   tokenizer: Pick<Tokenizer, 'vocabularySize' | 'eosTokenId' | 'padTokenId'>,

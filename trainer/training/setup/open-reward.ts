@@ -3,7 +3,7 @@ import { FileReward } from '../../rollout/rewards/file-reward.ts';
 import { HttpReward } from '../../rollout/rewards/http-reward.ts';
 import type { RewardHook } from '../../rollout/rewards/reward-hook.ts';
 
-/** Who rewards the episodes of a run besides the environment; undefined where nobody does. @throws Error for a token that is not set */
+/** The reward hook of a run; undefined where only the environment rewards. @throws Error for a token that is not set */
 export function openReward({ rollout: { reward } }: RunSettings): RewardHook | undefined {
   if (reward === null) return undefined;
   const { mode, token_env } = reward;

@@ -26,7 +26,7 @@ import type { GroupPlan, Tag } from '../../rollout/tag.ts';
 import { shownDuration } from '../../tracking/progress.ts';
 import type { PlayedGroups, PlayOptions, Rollouts } from '../sources/episode-source.ts';
 
-/** How long a collection that is given up may take to close its sessions. */
+/** Time that an abandoned collection has to close its sessions. */
 const CLOSING_GRACE_MS = 2_000;
 
 /** The environments of a run: connected, described, and ready for an agent of text to play in. */
@@ -42,7 +42,7 @@ export interface RunContext extends TextRunContext {
   readonly tokenizer: Tokenizer;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
-  /** What constrained responses may be, by tag; empty where responses are not constrained. */
+  /** Grammars of constrained responses, by tag; empty where responses are not constrained. */
   readonly grammars: Grammars;
 }
 
@@ -50,7 +50,7 @@ export interface RunContext extends TextRunContext {
  * Connects to the servers and prepares prompts and tokenizer for the tags of the run. Servers that are not there yet are
  * waited for.
  * @param tokenizerFolder where the policy is, with its tokenizer there or with its base; undefined makes a fresh one
- * @param note told when a server goes away and when it is back
+ * @param note called when a server goes away and when it is back
  * @throws the signal's reason when it is aborted before the servers have answered
  */
 export function openRunContext(
@@ -127,7 +127,7 @@ export function openTextRunContext(
   });
 }
 
-/** What is made of the servers and their tags; the servers are closed again when that fails. */
+/** The result of `make` on connected servers and their tags; closes the servers when it fails. */
 async function connected<T>(
   settings: RunSettings,
   note: (text: string) => void,
@@ -170,7 +170,7 @@ function collectorSettings(
   };
 }
 
-/** @throws Error naming a tag whose responses have no grammar */
+/** @throws Error naming a tag without a grammar for its responses */
 function responseGrammars(tags: readonly DescribedTag[], collector: Collector): Grammars {
   const grammars: { [tag: string]: TokenGrammar } = {};
   for (const { tag } of tags) {
@@ -185,12 +185,12 @@ function responseGrammars(tags: readonly DescribedTag[], collector: Collector): 
   return grammars;
 }
 
-/** The agent that samples from a policy of this workbench, constrained where the run's responses are. */
+/** The agent that samples from a policy in this context, constrained where the run's responses are. */
 export function sampledAgent(context: RunContext, policy: Generator): Agent {
   return policyAgent(policy, tag => (tag in context.grammars ? tag : undefined));
 }
 
-/** Rollouts of an agent on a workbench. */
+/** Rollouts of an agent in a context. */
 export function agentRollouts(
   context: TextRunContext,
   agent: Player,

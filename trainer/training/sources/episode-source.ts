@@ -26,7 +26,7 @@ export interface Rollouts {
   play(groups: readonly GroupPlan[], options: PlayOptions): Promise<PlayedGroups>;
 }
 
-/** Where a source stands, for checkpoints: a source opened there gives what this one would have given. */
+/** Position of a source, for checkpoints: a source opened there yields the episodes this one would have yielded. */
 export interface SourcePosition {
   /** Seed of the next group to open. */
   readonly nextSeed: number;

@@ -18,9 +18,9 @@ export interface StreamedParts {
   readonly agent: Player;
   readonly reward?: RewardHook;
   readonly stop: AbortSignal;
-  /** Told of groups that were given up. */
+  /** Called with a line for each group that was given up. */
   readonly note: (text: string) => void;
-  /** Of the policy as it is now. */
+  /** Current version of the policy. */
   readonly policyVersion: () => number;
 }
 
@@ -144,7 +144,7 @@ export class StreamedSource implements EpisodeSource {
     };
   }
 
-  /** Of every sampled token, the iterations that have ended since. */
+  /** Iterations that have ended since each sampled token. */
   #tokenAges(episode: Episode): number[] {
     const age = (version: number) =>
       this.#versions.length - 1 - this.#versions.findLastIndex(v => v <= version);

@@ -37,7 +37,7 @@ export interface SupervisionParts {
   readonly tracker: Tracker;
   readonly progress: Progress;
   readonly stop: AbortSignal;
-  /** Where a stopped warm start was; the policy is the one that it kept. */
+  /** Position of a stopped warm start; the policy is the one that it kept. */
   readonly resumed?: WarmStartState;
   /** Seconds of the run so far. */
   readonly elapsed: () => number;
@@ -46,7 +46,7 @@ export interface SupervisionParts {
 /**
  * The supervised part of a run: demonstrations of a reference policy, or conversations from files; learned, and measured on
  * those held back. When it stops it keeps where it is, and after each epoch but the last.
- * @param validationLevels hashes of levels whose demonstrations are left out
+ * @param validationLevels hashes of levels without demonstrations
  * @throws Error where the files of a stopped one have changed
  */
 export async function runSupervision(

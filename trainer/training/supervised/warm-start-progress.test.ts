@@ -38,7 +38,7 @@ t.test('the newest progress replaces the one before and is read as it was', asyn
   t.equal(readWarmStart(run), undefined);
 });
 
-t.test('progress whose policy could not be written leaves the one before', async t => {
+t.test('progress leaves the previous policy when the new one cannot be written', async t => {
   const run = { warmStart: t.testdir() };
   await saveWarmStart(run, state(9), policy);
   const full = { save: () => Promise.reject(new Error('the disk is full')) };

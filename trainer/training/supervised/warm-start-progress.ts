@@ -11,7 +11,7 @@ const POLICY_FOLDER = 'policy';
 const DEMONSTRATIONS_FILE = 'demonstrations.jsonl';
 const FORMAT = 1;
 
-/** How far supervised learning is. */
+/** Position of supervised learning. */
 export interface WarmStartPosition {
   /** Optimizer steps finished, over all epochs. */
   readonly updates: number;

@@ -23,13 +23,13 @@ const SUPERVISED_LOSS: LossSettings = {
 export interface WarmStartRun {
   readonly seed: number;
   readonly signal: AbortSignal;
-  /** Where a stopped one was; from the beginning when absent. */
+  /** Position of a stopped one; from the beginning when absent. */
   readonly start?: WarmStartPosition;
-  /** Told the optimizer steps that are done, and their number in all, after each. */
+  /** Called after each optimizer step with the steps done and their total. */
   onUpdate?(done: number, total: number): void;
-  /** Told the mean loss of each epoch. */
+  /** Called with the mean loss of each epoch. */
   onEpoch?(epoch: number, metrics: Metrics): void | Promise<void>;
-  /** Told where it is: after each epoch but the last, and when it stops. */
+  /** Called with the position after each epoch but the last, and when it stops. */
   keep?(position: WarmStartPosition): Promise<void>;
 }
 

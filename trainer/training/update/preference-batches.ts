@@ -4,7 +4,7 @@ import type { Policy, Score } from '../../policy/policy.ts';
 
 type Pair = readonly [chosen: TrainingSequence, rejected: TrainingSequence];
 
-/** Sequences that stand in pairs, chosen before rejected, in another order; no pair is parted. */
+/** Sequences in pairs, chosen before rejected, in another order; pairs stay together. */
 export function shuffledPairs(sequences: readonly TrainingSequence[], seed: number): Pair[] {
   const pairs = Array.from(
     { length: sequences.length / 2 },

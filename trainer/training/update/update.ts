@@ -23,9 +23,9 @@ export interface UpdatePlan {
   readonly seed: number;
   /** Scores sequences before each step, where the loss reads something of the weights as they are. */
   readonly scorer?: Pick<Policy, 'score'>;
-  /** Sequences stand in pairs, chosen before rejected, that stay together. */
+  /** Sequences come in pairs, chosen before rejected, that stay together. */
   readonly paired?: boolean;
-  /** No step follows one whose `actor/ppo_kl` is above this. */
+  /** No step follows one with `actor/ppo_kl` above this. */
   readonly targetKl?: number;
 }
 
@@ -67,7 +67,7 @@ export async function updatePolicy(
 
 interface MiniBatch {
   readonly batch: readonly TrainingSequence[];
-  /** What is logged of the choice of tokens. */
+  /** Metrics of the choice of tokens. */
   readonly selection?: Metrics;
 }
 

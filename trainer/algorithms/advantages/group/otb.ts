@@ -44,7 +44,7 @@ export const otb: AdvantageEstimator = {
 };
 
 interface Tokens {
-  /** Where the sampled tokens stand in the sequence. */
+  /** Positions of the sampled tokens in the sequence. */
   readonly positions: readonly number[];
   /** W and G at each of them. */
   readonly weight: Float64Array;

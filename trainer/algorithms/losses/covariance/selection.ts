@@ -2,7 +2,7 @@ import { mean } from '../../statistics.ts';
 import { clampLogRatio } from '../policy-loss.ts';
 import type { LossSettings } from '../settings.ts';
 
-/** What the choice of tokens reads of a sequence; arrays run over its tokens, and masked entries are never read. */
+/** A sequence as the choice of tokens reads it; arrays run over its tokens, and masked entries are never read. */
 export interface CovarianceInput {
   readonly lossMask: ArrayLike<number>;
   readonly advantages: ArrayLike<number>;
@@ -82,7 +82,7 @@ function covariances(sequences: readonly CovarianceInput[]): Candidate[] {
   });
 }
 
-/** Whether PPO's clip already stops the token. */
+/** True if PPO's clip already stops the token. */
 function isClipped(
   { advantages, logProbs, oldLogProbs }: CovarianceInput,
   token: number,

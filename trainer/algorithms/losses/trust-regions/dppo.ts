@@ -23,7 +23,7 @@ const COMPLEMENT_FLOOR = 1e-8;
  *
  * loss = −A · stop_gradient(min(ρ, cap)) · log π_θ where kept, else 0; + τ · (log π_θ − log π_anchor)² everywhere.
  *
- * Source: arXiv 2602.04879; verl `compute_policy_loss_dppo_tv` and `_kl`, whose value it has; prime-rl `default_loss_fn`, which has
+ * Source: arXiv 2602.04879; verl `compute_policy_loss_dppo_tv` and `_kl`, with the same value; prime-rl `default_loss_fn`, which has
  * the quadratic term and the same gradient without a cap.
  */
 export const dppo = {

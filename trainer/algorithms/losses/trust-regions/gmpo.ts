@@ -15,7 +15,7 @@ import { atLeast, type LossSettings, requireAggregation } from '../settings.ts';
  * x = min(d, high) where A > 0, max(d, −low) where A < 0, d = log π_θ − log π_old; R = exp(mean of x over the sequence's tokens);
  * loss = −A · R, averaged over sequences that have tokens. Limits are of logarithms: 0.4 allows ratios of e^±0.4.
  *
- * Each token has the loss of its sequence and the gradient of its own x. Compare `gspo`, which clips after the mean.
+ * Each token has the loss of its sequence and the gradient through its x. Compare `gspo`, which clips after the mean.
  *
  * Source: arXiv 2507.20673; TRL `GMPOTrainer`, verl `compute_policy_loss_geo_mean`, which also counts sequences without tokens.
  */

@@ -15,7 +15,7 @@ import { above, type LossSettings, requireAggregation } from '../settings.ts';
  * loss = −A · (4/τ) · σ(τ·(ρ − 1)), τ = τ_pos where A > 0, else τ_neg. The gradient is −A · 4σ(1 − σ) · ρ: −A at ρ = 1. The value is
  * −2A/τ there, so the loss is not 0 on policy.
  *
- * Source: arXiv 2511.20347; verl `compute_policy_loss_sapo`, which averages by sequences whatever the setting says.
+ * Source: arXiv 2511.20347; verl `compute_policy_loss_sapo`, which always averages by sequences.
  */
 export const sapo = {
   name: 'sapo',
