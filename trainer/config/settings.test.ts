@@ -264,7 +264,7 @@ t.test('combinations that cannot work are refused with the reason', async t => {
     ],
     [
       'policy.init=/nowhere rollout.prompt=chat policy.context=512 loss.entropy_coefficient=0.01',
-      /entropy_on: is `actions`, but only the `compact` prompt has tokens/,
+      /entropy_on: is `actions`, but only the `compact` prompt has separate tokens/,
     ],
     [
       'policy.init=/nowhere rollout.prompt=chat policy.context=512 loss.entropy_coefficient=0 schedules.entropy_coefficient={to: 0.01}',
