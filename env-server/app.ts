@@ -153,7 +153,7 @@ async function addSite(server: FastifyInstance, runs: string): Promise<void> {
   });
 }
 
-/** Where the standard variables ask for traces; else nothing of it is loaded. */
+/** Tracing, if the standard variables ask for it; else nothing of it is loaded. */
 async function openTracing(log: Logger): Promise<OpenTelemetry | undefined> {
   const settings = readTracingSettings(process.env);
   if (!settings) return undefined;

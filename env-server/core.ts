@@ -31,9 +31,9 @@ export interface CoreParts {
   readonly now?: () => number;
   /** The time by which sessions expire; that of `now` where it is given. */
   readonly clock?: ServerClock;
-  /** Kept instead of one in `data`, whose health goes with it. */
+  /** Store to use instead of one in `data`, and its health. */
   readonly storage?: { readonly store: Store; readonly health: PersistenceHealth };
-  /** What the journal writes to. */
+  /** Files that the journal writes to. */
   readonly journalFiles?: JournalFiles;
   /** The store that several servers share, in place of one in `data`. */
   readonly shared?: { readonly sessions: SessionStore; readonly environments: SharedEnvironments };
@@ -43,7 +43,7 @@ export interface CoreParts {
 const HEADER_KEY_FILE = 'headers.key';
 const BYTES_PER_MB = 1024 * 1024;
 
-/** What a server keeps and runs, without the transports that clients reach it by. */
+/** State and services of a server, without the transports that clients use. */
 export class ServerCore {
   readonly sessions: SessionManager;
   readonly registrations: Registrations;
@@ -188,7 +188,7 @@ function openChecked(
   }
 }
 
-/** Where the key for headers is kept; undefined where nothing is. */
+/** Path of the key for headers; undefined where nothing is kept. */
 function headerKeyFile({ headerKeyFile, data }: Settings): string | undefined {
   if (headerKeyFile !== '') return headerKeyFile;
   return data === '' ? undefined : join(data, HEADER_KEY_FILE);

@@ -8,18 +8,18 @@ import { until } from '../test/until.test-data.ts';
 import { EXAMPLES } from './custom/examples.ts';
 import { lacksValkey } from './store/valkey.test-data.ts';
 
-/** A server that is killed in the midst of its work, and what its clients were told. */
+/** A server that is killed in the midst of its work: no reply that its clients got is lost. */
 
 t.setTimeout(900_000);
 
 const CLIENTS = 6;
-/** Steps that each client is to be told of before the server is killed. */
+/** Replies that each client gets before the server is killed. */
 const MIN_STEPS = 12;
 
-/** What a client was told, and what it asked last without a reply. */
+/** Replies that a client got, and its last request without a reply. */
 interface Player {
   readonly id: string;
-  readonly told: Body[];
+  readonly replies: Body[];
   asked: { readonly key: string; readonly action: string } | undefined;
 }
 
@@ -33,7 +33,7 @@ async function play({ ask }: ServerProcess, player: Player): Promise<void> {
     try {
       const { status, body } = await step(ask, player, player.asked);
       if (status !== 200) throw new Error(JSON.stringify(body));
-      player.told.push(body);
+      player.replies.push(body);
     } catch {
       return;
     }
@@ -56,7 +56,7 @@ async function crash(t: Test, flags: string[], kill: (server: ServerProcess) => 
     const { body } = await first.ask('POST', '/v1/sessions', game, { 'idempotency-key': key });
     opened.push({ key, body });
     for (const { session_id } of body.sessions as unknown as Body[]) {
-      players.push({ id: String(session_id), told: [], asked: undefined });
+      players.push({ id: String(session_id), replies: [], asked: undefined });
     }
   }
   const [snapshots, resets] = [new Map<string, string>(), new Map<string, Body>()];
@@ -78,7 +78,7 @@ async function crash(t: Test, flags: string[], kill: (server: ServerProcess) => 
   await first.ask('DELETE', `/v1/sessions/${closed.body.session_id}`);
 
   const playing = players.map(player => play(first, player));
-  await until(() => players.every(({ told }) => told.length >= MIN_STEPS));
+  await until(() => players.every(({ replies }) => replies.length >= MIN_STEPS));
   await kill(first);
   await Promise.all(playing);
 
@@ -92,9 +92,12 @@ async function crash(t: Test, flags: string[], kill: (server: ServerProcess) => 
   }
   for (const player of players) {
     const { body: found } = await again.ask('GET', `/v1/sessions/${player.id}`);
-    const last = player.told.at(-1)!;
+    const last = player.replies.at(-1)!;
     const ahead = Number(found.step) - Number(last.step);
-    t.ok(ahead === 0 || (ahead === 1 && player.asked), `told of step ${last.step}, stands at ${found.step}`);
+    t.ok(
+      ahead === 0 || (ahead === 1 && player.asked),
+      `a reply with step ${last.step}, now step ${found.step}`,
+    );
     if (player.asked) {
       const { status, body } = await step(again.ask, player, player.asked);
       t.match({ status, step: body.step }, { status: 200, step: Number(last.step) + 1 }, 'carried out once');
@@ -146,7 +149,7 @@ t.test('kill -9 of all replicas of a server and their store', { skip: lacksValke
   const flags = ['--data', data, '--replicas', '2', '--log-level', 'info'];
   const first = await startServer(t, flags);
   const { body } = await first.ask('POST', '/v1/sessions', { env_id: 'Game2048-v0', seed: 5 });
-  const player: Player = { id: String(body.session_id), told: [], asked: undefined };
+  const player: Player = { id: String(body.session_id), replies: [], asked: undefined };
   for (let n = 0; n < MIN_STEPS; n++)
     await step(first.ask, player, { key: `k${n}`, action: ACTIONS[n % ACTIONS.length] });
   const pids = first.lines.flatMap(line => /"replica_pid":(\d+)/.exec(line)?.[1] ?? []).map(Number);

@@ -15,7 +15,7 @@ import {
   variableOf,
 } from './config/settings.ts';
 
-// What serves is imported where it is used: help and wrong settings are told at once.
+// What serves is imported where it is used, so that help and wrong settings are printed at once.
 
 function command(): Command {
   const program = new Command(ENV_SERVER)

@@ -244,7 +244,7 @@ export const PROBLEMS = {
     title: 'The remote environment failed',
     retryable: false,
     advice:
-      '`detail` says how. The episode ended, as nobody knows how far it came; reset the session to go on.',
+      '`detail` says how. The episode ended, because it is unknown whether the step was applied; reset the session to go on.',
   },
   remote_unavailable: {
     status: 502,
@@ -335,7 +335,7 @@ export interface Violation {
   readonly detail: string;
 }
 
-/** What crosses the wire: `application/problem+json` (RFC 9457). */
+/** Problem as it crosses the wire: `application/problem+json` (RFC 9457). */
 export interface ProblemDocument {
   readonly type: string;
   readonly title: string;
@@ -347,7 +347,7 @@ export interface ProblemDocument {
   /** Seconds to wait, where waiting helps; also the `Retry-After` header. */
   readonly retry_after_s?: number;
   readonly errors?: readonly Violation[];
-  /** Of `/readyz`: how writes to the disk fare. */
+  /** State of writes to the disk, in replies of `/readyz`. */
   readonly persistence?: object;
 }
 
@@ -369,7 +369,7 @@ export class Problem extends Error {
       members?: Pick<ProblemDocument, 'persistence'>;
     } = {},
   ) {
-    // It tells a client what to do, thousands of times a second where one asks for it: a stack would cost more than the rest.
+    // A client may cause thousands of problems a second: a stack would cost more than the rest.
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
     super(detail, more.cause === undefined ? undefined : { cause: more.cause });

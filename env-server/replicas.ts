@@ -239,7 +239,7 @@ class LocalStore {
   }
 }
 
-/** Waits for a store whose server was killed: it may still be writing its files. */
+/** Waits until the store of a killed server has ended: it may still be writing its files. */
 async function endOf(pidFile: string): Promise<void> {
   const begun = performance.now();
   for (;;) {

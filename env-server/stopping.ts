@@ -2,10 +2,10 @@ import type { App } from './app.ts';
 import type { Settings } from './config/settings.ts';
 
 const MS_PER_S = 1000;
-/** What the server gets to close after the last operation. */
+/** Milliseconds that the server gets to close after the last operation. */
 const CLOSE_MS = 10_000;
 
-/** Ends a server and its process in order: it drains, finishes, stores its sessions. Told a second time, it only stores them. */
+/** Ends a server and its process in order: it drains, finishes, stores its sessions. A second call only stores them. */
 export function stopperOf(
   { log, sessions, shutDown, keepSessions }: App,
   settings: Pick<Settings, 'graceSeconds' | 'drainSeconds'>,

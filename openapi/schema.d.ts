@@ -347,7 +347,7 @@ export interface paths {
         put?: never;
         /**
          * Many operations in one request
-         * @description Results come in order, each a result or a problem; a failed item does not stop the others. Items for one session run in their order. `Idempotency-Key` stands for a request key of every item that has none.
+         * @description Results come in order, each a result or a problem; a failed item does not stop the others. Items for one session run in their order. `Idempotency-Key` serves as the request key of every item that has none.
          */
         post: operations["batch"];
         delete?: never;
@@ -808,7 +808,7 @@ export interface components {
                     [key: string]: unknown;
                 };
             };
-            /** @description What a player is told about the task. */
+            /** @description Description of the task for the player. */
             instruction: string;
             legend: {
                 symbol: string;

@@ -3,7 +3,7 @@ import { loadConfig } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
 import { DECLARATIONS, flagOf, type SettingDeclaration } from './settings.ts';
 
-/** What a config file may hold: the flags without their dashes. */
+/** Contents of a config file: the flags without their dashes. */
 export const ConfigFile = Type.Object(
   Object.fromEntries(
     Object.entries(DECLARATIONS).map(([name, declaration]) => [

@@ -8,7 +8,7 @@ import type { SessionLimits } from '../sessions/limits/admission.ts';
 
 const MAX_REPLICAS = 64;
 
-/** How a server is set up; {@link SETTINGS} says what each means. */
+/** Settings of a server; {@link SETTINGS} says what each means. */
 export interface Settings extends SessionLimits, RegistrationLimits, GuardSettings {
   readonly host: string;
   /** 0 takes a free one. */
@@ -19,12 +19,12 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly data: string;
   /** Host names that requests may be for, separated by commas; see `AllowedHosts`. */
   readonly allowedHosts: string;
-  /** Origins whose pages may use the server, separated by commas; see `AllowedOrigins`. */
+  /** Origins with pages that may use the server, separated by commas; see `AllowedOrigins`. */
   readonly corsOrigins: string;
   readonly logLevel: LogLevel;
   readonly bodyLimitBytes: number;
   readonly maxBatchItems: number;
-  /** Of each process. */
+  /** Greatest number of connections of each process. */
   readonly maxConnections: number;
   readonly maxFramesInFlight: number;
   readonly stepTimeoutMs: number;
@@ -41,14 +41,14 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly checkpointSeconds: number;
   readonly durability: Durability;
   readonly journalMaxMb: number;
-  /** Folder of training runs whose pages are served at `/runs/`; empty for none. */
+  /** Folder of training runs with pages that are served at `/runs/`; empty for none. */
   readonly runs: string;
   /** Address of the store that several servers share; empty keeps sessions in this server. */
   readonly store: string;
   readonly replicas: number;
 }
 
-/** What environments read from the variables of the process; a flag or a config file sets those. */
+/** Settings that environments read from the variables of the process; a flag or a config file sets those. */
 export interface EnvironmentSettings {
   readonly dataDir: string;
   readonly retrieverHosts: string;
@@ -113,7 +113,7 @@ export const SETTINGS: Declarations<Settings> = {
   },
   corsOrigins: {
     default: '',
-    help: 'origins whose pages may use the server (CORS, WebSocket), separated by commas, e.g. https://app.example.org; * for all; none unless listed',
+    help: 'origins with pages that may use the server (CORS, WebSocket), separated by commas, e.g. https://app.example.org; * for all; none unless listed',
   },
   data: {
     default: '',

@@ -50,7 +50,7 @@ type Options = Static<typeof optionsSchema>;
 /** Actions done so far, and how many the episode has. */
 type ActionTextState = { readonly done: number; readonly limit: number };
 
-/** What the actions of a turn have come to so far. */
+/** Count of the actions of a turn so far. */
 interface ActionCount {
   readonly transition: Transition<Json>;
   readonly done: number;

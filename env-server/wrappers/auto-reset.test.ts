@@ -37,7 +37,7 @@ t.test('a random level is followed by another one, the same for the same seed', 
   t.same(await levels(), first);
 });
 
-t.test('wrappers around it begin anew with every episode', async t => {
+t.test('wrappers around it begin again with every episode', async t => {
   const config = { success_rate: 1, max_steps: 3 };
   const limited = await begin([{ name: 'auto_reset' }, { name: 'time_limit', options: { max_steps: 4 } }], {
     config,

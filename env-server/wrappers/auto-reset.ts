@@ -17,18 +17,18 @@ const optionsSchema = Type.Object(
     mode: Type.Literal('same_step', {
       default: 'same_step',
       description:
-        'The step that ends an episode answers with the first observation of the next; the last one of the old stands in info.',
+        'The step that ends an episode answers with the first observation of the next; info has the last one of the old.',
     }),
   },
   { additionalProperties: false },
 );
 
-/** What a new episode needs, and the steps of this one. */
+/** Arguments of the next reset, and the steps of this episode. */
 type AutoResetState = ResetArguments & { readonly steps: number };
 
 /**
  * Gymnasium's same-step autoreset. The next episode has the same configuration and options; what it draws
- * goes on from the generator of the last. `terminated` and `truncated` tell of the old episode, whose last
+ * continues the generator of the last. `terminated` and `truncated` belong to the old episode; its last
  * observation and info are `info.final_observation` (in the text form) and `info.final_info`.
  */
 export const autoReset: Wrapper = {

@@ -13,7 +13,7 @@ import {
   observationSpaces,
   text,
 } from '../environments/core/spaces.ts';
-import { alsoTold, nested, stepInner, type Wrapper, writtenAction } from './layer.ts';
+import { describeWith, nested, stepInner, type Wrapper, writtenAction } from './layer.ts';
 
 const optionsSchema = Type.Object(
   {
@@ -35,7 +35,7 @@ export const history: Wrapper = {
     const { turns } = options as Options;
     const action = environment.spec.actionSpace;
     return nested<HistoryState>(environment, {
-      describe: alsoTold(environment, 'The last steps are shown before the current observation.'),
+      describe: describeWith(environment, 'The last steps are shown before the current observation.'),
       observationSpaces: config => {
         const spaces = observationSpaces(environment, config);
         return {
@@ -59,7 +59,7 @@ export const history: Wrapper = {
         if (isParts(now)) {
           const earlier = before.flatMap(({ seen, action, reward }) => [
             ...(seen as unknown as ObservationPart[]),
-            { type: 'text' as const, text: toldOf(writtenAction(environment, action), reward) },
+            { type: 'text' as const, text: stepText(writtenAction(environment, action), reward) },
           ]);
           return [...earlier, ...now] as unknown as Json;
         }
@@ -73,7 +73,7 @@ export const history: Wrapper = {
         }
         if (before.length === 0) return now;
         const lines = before.map(
-          ({ seen, action, reward }) => `${seen}\n${toldOf(writtenAction(environment, action), reward)}`,
+          ({ seen, action, reward }) => `${seen}\n${stepText(writtenAction(environment, action), reward)}`,
         );
         return [...lines, now].join('\n\n');
       },
@@ -81,15 +81,15 @@ export const history: Wrapper = {
   },
 };
 
-/** What was done in a step, and what it paid. */
-const toldOf = (action: string, reward: number): string => `Action: ${action}\nReward: ${reward}`;
+/** Action and reward of a step as text. */
+const stepText = (action: string, reward: number): string => `Action: ${action}\nReward: ${reward}`;
 
 /** Characters of a line with an action and one with a reward, the action itself aside. */
 const MAX_LINES_LENGTH = 64;
-/** Of an action that is shown, also one that is none. */
+/** Greatest length of an action that is shown, also of an invalid one. */
 const MAX_ACTION_LENGTH = 10_000;
 
-/** What is seen with the last steps before it. */
+/** Observation space with the last steps before each observation. */
 function withHistory(space: Space, turns: number, action: Space): Space {
   const longest = Math.max(MAX_ACTION_LENGTH, action.type === 'Text' ? action.maxLength : 0);
   const names = action.type === 'Discrete' ? (action.names?.join('') ?? '') : '';

@@ -45,7 +45,7 @@ export interface NestedParts<Own> {
   readonly spec?: Partial<EnvironmentSpec>;
   /** The layer's own part of the first state of an episode. */
   begin(config: JsonObject, options: JsonObject): Own;
-  /** The same for an episode that a wrapped `auto_reset` begins; absent where nothing of it tells of the episode. */
+  /** The same for an episode that a wrapped `auto_reset` begins; absent where no part of it depends on the episode. */
   again?(state: NestedState<Own>): Own;
   step(state: NestedState<Own>, action: Json, rng: Random): MaybePromise<Transition<NestedState<Own>>>;
   readonly describe?: AnyEnvironment['describe'];
@@ -56,7 +56,7 @@ export interface NestedParts<Own> {
   readonly validActions?: ((inner: Json) => readonly Json[]) | null;
 }
 
-/** An environment around another one whose state holds the inner one's; snapshots and clones go through it. */
+/** An environment around another one, with a state that holds the inner one's; snapshots and clones go through it. */
 export function nested<Own extends JsonObject>(
   environment: AnyEnvironment,
   parts: NestedParts<Own>,
@@ -85,7 +85,7 @@ export function nested<Own extends JsonObject>(
   };
 }
 
-/** How an episode began. */
+/** Arguments of the reset that began an episode. */
 export type ResetArguments = { readonly config: JsonObject; readonly options: JsonObject };
 
 /** Ends an episode with a transition and begins the next one; the last observation and info go into the new info. */
@@ -202,8 +202,8 @@ export function writtenValidActions(
   return names && (() => names);
 }
 
-/** Adds a sentence to what players are told. */
-export function alsoTold(environment: AnyEnvironment, sentence: string): AnyEnvironment['describe'] {
+/** Description of an environment with one more sentence in the instruction. */
+export function describeWith(environment: AnyEnvironment, sentence: string): AnyEnvironment['describe'] {
   return config => {
     const description = environment.describe(config);
     return { ...description, instruction: `${description.instruction} ${sentence}` };

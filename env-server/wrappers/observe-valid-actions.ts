@@ -22,9 +22,9 @@ export const observeValidActions: Wrapper = {
       observe: (state, format) => {
         const seen = environment.observe(state, format);
         const valid = validNow(state);
-        const told = `Valid actions: ${valid.join(', ') || 'none'}`;
-        if (isParts(seen)) return [...seen, { type: 'text', text: told }] as unknown as Json;
-        if (typeof seen === 'string') return `${seen}\n${told}`;
+        const text = `Valid actions: ${valid.join(', ') || 'none'}`;
+        if (isParts(seen)) return [...seen, { type: 'text', text: text }] as unknown as Json;
+        if (typeof seen === 'string') return `${seen}\n${text}`;
         return { ...(seen as JsonObject), valid_actions: valid };
       },
     });

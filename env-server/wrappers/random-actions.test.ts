@@ -30,7 +30,7 @@ t.test('draws from the valid actions where they are listed', async t => {
   t.ok(['Cook', 'Diver'].includes((await play.step('nobody')).info.executed_action as string));
 });
 
-t.test('refuses an environment whose actions cannot be drawn', async t => {
+t.test('refuses an environment without drawable actions', async t => {
   const environment = countdown as AnyEnvironment;
   await t.rejects(begin([{ name: 'random_actions' }], { environment, config: {}, options: {} }), {
     code: 'invalid_request',

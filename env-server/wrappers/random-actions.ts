@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import type { Random } from '../../shared/random.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
-import { alsoTold, altered, stepInner, UnfitWrapper, type Wrapper } from './layer.ts';
+import { altered, describeWith, stepInner, UnfitWrapper, type Wrapper } from './layer.ts';
 
 const optionsSchema = Type.Object(
   {
@@ -31,7 +31,7 @@ export const randomActions: Wrapper = {
       );
     }
     return altered(environment, {
-      describe: alsoTold(environment, 'Now and then a random action is done instead of yours.'),
+      describe: describeWith(environment, 'Now and then a random action is done instead of yours.'),
       step: (state, action, rng) => {
         const executed = rng.chance(probability) ? (draw(environment, state, rng) ?? action) : action;
         return stepInner(environment, state, executed, rng, transition => ({

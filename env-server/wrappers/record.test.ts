@@ -1,7 +1,7 @@
 import t from 'tap';
 import { begin } from './wrapped.test-data.ts';
 
-t.test('the last step tells return, length and steps', async t => {
+t.test('the last step returns the return, length and steps', async t => {
   const play = await begin([{ name: 'record' }]);
   await play.step('Right');
   t.notOk('episode' in (await play.step('Right')).info);
@@ -24,7 +24,7 @@ t.test('with observations when asked, and at the step limit', async t => {
   });
 });
 
-t.test('around auto_reset each episode is told by itself, and what was told is forgotten', async t => {
+t.test('around auto_reset each episode is recorded by itself, and earlier records are forgotten', async t => {
   const play = await begin([{ name: 'auto_reset' }, { name: 'record' }]);
   for (let episode = 0; episode < 3; episode++) {
     await play.step('Right');

@@ -29,7 +29,7 @@ const MAX_LATEST = 128;
 /** Like Gymnasium's RecordEpisodeStatistics, with the steps themselves. */
 export const record: Wrapper = {
   name: 'record',
-  title: 'Tells return, length and all steps of the episode in `info.episode` of its last step.',
+  title: 'Adds return, length and all steps of the episode as `info.episode` to its last step.',
   optionsSchema,
   wrap(environment, options) {
     const { observations } = options as Options;

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
-import { alsoTold, nested, stepInner, type Wrapper } from './layer.ts';
+import { describeWith, nested, stepInner, type Wrapper } from './layer.ts';
 
 const optionsSchema = Type.Object(
   {
@@ -25,7 +25,7 @@ export const stickyActions: Wrapper = {
   wrap(environment, options) {
     const { probability } = options as Options;
     return nested<StickyState>(environment, {
-      describe: alsoTold(environment, 'Now and then the previous action is done again instead of yours.'),
+      describe: describeWith(environment, 'Now and then the previous action is done again instead of yours.'),
       begin: () => ({ last: null }),
       again: () => ({ last: null }),
       step: (state, action, rng) => {

@@ -18,7 +18,7 @@ export interface WrappedPlay {
   see(format?: ObservationFormat): Json;
 }
 
-/** Begins an episode under wrappers, on the straight lake unless told otherwise. */
+/** Begins an episode under wrappers, by default on the straight lake. */
 export async function begin(
   wrappers: readonly WrapperChoice[],
   {
