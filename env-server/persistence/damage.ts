@@ -18,7 +18,7 @@ export class DamagedDatabase extends Error {
   }
 }
 
-/** Whether an error of SQLite says that the file is damaged. */
+/** True if an error of SQLite says that the file is damaged. */
 export function isDamage(error: unknown): boolean {
   const { code, errcode } = (error ?? {}) as { readonly code?: unknown; readonly errcode?: unknown };
   if (code !== 'ERR_SQLITE_ERROR' || typeof errcode !== 'number') return false;
@@ -26,7 +26,7 @@ export function isDamage(error: unknown): boolean {
   return primary === SQLITE_CORRUPT || primary === SQLITE_NOTADB;
 }
 
-/** What SQLite finds wrong with a database, e.g. a page that belongs to no table; nothing where all is well. */
+/** Faults that SQLite finds in a database, e.g. a page that belongs to no table; empty where all is well. */
 export function damageOf(database: DatabaseSync): string[] {
   try {
     const rows = database.prepare('PRAGMA quick_check(10)').all() as { quick_check: string }[];

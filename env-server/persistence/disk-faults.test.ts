@@ -24,7 +24,7 @@ const environment = (envId: string, length: number) => ({
   definition: { text: 'x'.repeat(length) },
 });
 
-/** A store whose database may not grow until `grow` is called. */
+/** A store with a database that may not grow until `grow` is called. */
 function fullStore(folder: string) {
   const database = openDatabase(folder, 1000);
   const { page_count } = database.prepare('PRAGMA page_count').get() as { page_count: number };
@@ -38,7 +38,7 @@ function fullStore(folder: string) {
   };
 }
 
-/** What a server asks, answered in its event loop. */
+/** Operations of a server on the store, answered in its event loop. */
 const served = (store: SqliteStore): Store => ({
   durable: true,
   environments: () => store.environments(),
@@ -111,7 +111,7 @@ t.test(
 );
 
 t.test(
-  'a registration on a full disk is a 507, /readyz and /metrics tell, and it works when there is room',
+  'a registration on a full disk is a 507, /readyz and /metrics report it, and it works when there is room',
   async t => {
     const { store, health, grow } = fullStore(t.testdir());
     const app = await createApp(
@@ -163,7 +163,7 @@ t.test(
   },
 );
 
-t.test('health tells what fails, since when, and when it was made up for', async t => {
+t.test('health reports what fails, since when, and when it was made up for', async t => {
   const clock = { now: 5000 };
   const health = new PersistenceHealth(undefined, () => clock.now);
   t.same(health.report(), {

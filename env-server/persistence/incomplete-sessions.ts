@@ -7,7 +7,7 @@ const NAMES = 'SELECT kind, number FROM session_parts WHERE session_id = ?';
 /** The same without reading the table: the index often says what a damaged page of the table had. */
 const NAMES_IN_INDEX = NAMES.replace('WHERE', 'INDEXED BY sqlite_autoindex_session_parts_1 WHERE');
 
-/** What a document says of the parts of its session: those with a number below the end of their kind are its own. */
+/** Ends of a document's parts: those with a number below the end of their kind are its own. */
 interface Ends {
   readonly [kind: string]: number;
 }
@@ -37,7 +37,7 @@ export function loseIncompleteSessions(
     const before = namesBefore(id);
     const incomplete = before
       ? ownParts(before, ends).some(name => !kept.has(name))
-      : // Parts that a session no longer needs leave gaps, too, but nobody can tell these from lost ones.
+      : // Parts that a session no longer needs leave gaps, too, but nothing distinguishes these from lost ones.
         !whole && kept.size < Object.values(ends).reduce((sum, end) => sum + end, 0);
     if (incomplete) lost.push(id);
   }

@@ -12,7 +12,7 @@ import { openStore } from './store.ts';
 
 t.setTimeout(900_000);
 
-t.test('a second server on one folder is refused, and told which process has it', async t => {
+t.test('a second server on one folder is refused, with the process that has it', async t => {
   const data = t.testdir();
   const first = await startServer(t, ['--data', data]);
   for (const flags of lacksValkey ? [[]] : [[], ['--replicas', '2']]) {

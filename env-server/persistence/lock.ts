@@ -11,7 +11,7 @@ const LOCK_FILE = 'sessions.lock';
 const WORKERS_LOCK_FILE = 'workers.lock';
 /** Says who holds the lock. */
 const HOLDER_FILE = 'server.json';
-/** What a server that ends may take to let go. */
+/** Milliseconds that an ending server may take to let go. */
 const PATIENCE_MS = 2000;
 const WORKERS_PATIENCE_MS = 10_000;
 const SQLITE_BUSY = 5;
@@ -82,7 +82,7 @@ interface LockHolder {
   readonly since: string;
 }
 
-/** Only tells people; the lock itself is elsewhere, so a disk that is full keeps no server from starting. */
+/** Names the holder for people; the lock itself is elsewhere, so a disk that is full keeps no server from starting. */
 function noteHolder(folder: string): void {
   const holder: LockHolder = { pid: process.pid, host: hostname(), since: new Date().toISOString() };
   try {

@@ -2,13 +2,13 @@ import type { Logger } from 'pino';
 import { Problem } from '../problems.ts';
 import { STORAGE_RETRY_SECONDS, type StorageCode, storageFaultOf } from './storage-problem.ts';
 
-/** What writes to the data folder: custom environments, sessions at a checkpoint, operations as they happen. */
+/** Parts that write to the data folder: custom environments, sessions at a checkpoint, operations as they happen. */
 export const PERSISTENCE_PARTS = ['environments', 'checkpoint', 'journal'] as const;
 export type PersistencePart = (typeof PERSISTENCE_PARTS)[number];
 
 const MS_PER_S = 1000;
 
-/** How a server's writes to its data folder fare; part of the reply of `/readyz`. */
+/** State of a server's writes to its data folder; part of the reply of `/readyz`. */
 export interface PersistenceReport {
   readonly state: 'ok' | 'degraded';
   /** When the first write failed that has not been made up for, in ISO 8601. */
@@ -20,7 +20,7 @@ export interface PersistenceReport {
   readonly last_success_age_s: number | null;
 }
 
-/** How the writes of one part fare. */
+/** State of the writes of one part. */
 export interface PartHealth {
   failures: number;
   /** Milliseconds of `performance.now`; undefined before the first time. */
@@ -80,7 +80,7 @@ export class PersistenceHealth {
     return this.#failing !== undefined;
   }
 
-  /** What has failed longest. */
+  /** The part that has failed longest. */
   get #failing(): PartHealth['failing'] {
     let longest: PartHealth['failing'];
     for (const part of PERSISTENCE_PARTS) {

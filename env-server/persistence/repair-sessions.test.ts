@@ -9,7 +9,7 @@ import { describeRepair, repairDatabase } from './repair.ts';
 import { SessionRows } from './session-rows.ts';
 import { TABLES } from './stored-tables.ts';
 
-/** What a repair does to sessions, whose rows and parts lie in several tables. */
+/** Effects of a repair on sessions, with rows and parts in several tables. */
 
 t.setTimeout(900_000);
 
@@ -164,7 +164,7 @@ for (const kind of ['actions', 'snapshot', 'reply'] as const) {
   });
 }
 
-/** A folder with many sessions whose parts take many pages. */
+/** A folder with many sessions, with parts that take many pages. */
 async function manyPlayed(t: Test): Promise<{ folder: string; ids: string[] }> {
   const folder = t.testdir();
   const { ask, server: http } = await server(t, folder);

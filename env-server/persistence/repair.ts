@@ -27,10 +27,10 @@ export interface TableReport {
 export interface RepairReport {
   /** The damaged database, under its new name. */
   readonly aside: string;
-  /** What SQLite found wrong. */
+  /** Faults that SQLite found. */
   readonly damage: readonly string[];
   readonly tables: readonly TableReport[];
-  /** Sessions whose rows were kept but that cannot go on, as parts of them were lost. */
+  /** Sessions with kept rows that cannot continue, as parts of them were lost. */
   readonly lostSessions: readonly string[];
 }
 
@@ -70,7 +70,7 @@ function openDamaged(path: string): DatabaseSync | Error {
   }
 }
 
-/** What SQLite finds, and rows whose JSON is none. */
+/** Faults that SQLite finds, and rows with invalid JSON. */
 function damageIn(database: DatabaseSync): string[] {
   const damage = damageOf(database);
   if (damage.length > 0) return damage;

@@ -2,7 +2,7 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { openDatabase } from './database.ts';
 import { inTransaction } from './transaction.ts';
 
-/** How long a write waits for another process; everything else waits with it. */
+/** Milliseconds that a write waits for another process; everything else waits with it. */
 const PATIENCE_MS = 20;
 /** The same for the last write of a server that ends. */
 const LAST_PATIENCE_MS = 10_000;
@@ -21,13 +21,13 @@ const ROW_DURABILITIES: readonly RowDurability[] = ['open', 'atRest', 'journaled
 export interface SessionRow {
   readonly id: string;
   readonly owner: string;
-  /** Of the documents' form. */
+  /** Version of the documents' form. */
   readonly version: number;
   /** Which definition of its environment it plays. */
   readonly edition: string;
-  /** What never changes; null leaves what is there. */
+  /** Fields fixed for the life of the session; null leaves what is there. */
   readonly settings: string | null;
-  /** What does. */
+  /** Fields that change; null leaves what is there. */
   readonly document: string | null;
   readonly lost: string | null;
   readonly standing: RowDurability;
@@ -73,7 +73,7 @@ export interface ClockRow {
   readonly boot: string;
 }
 
-/** What is written at once; iterables are read inside the transaction and may end when they like. */
+/** Rows that are written at once; iterables are read inside the transaction and may end when they like. */
 export interface SessionChanges {
   readonly put?: Iterable<SessionRow>;
   readonly putParts?: Iterable<PartRow & { readonly sessionId: string }>;

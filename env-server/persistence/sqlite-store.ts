@@ -24,7 +24,7 @@ interface EnvironmentRow {
   replaced_at: number | null;
 }
 
-/** How writes fare, told to {@link PersistenceHealth}. */
+/** Reports of writes to {@link PersistenceHealth}. */
 export type StoreHealth = Pick<PersistenceHealth, 'failed' | 'succeeded' | 'waiting'>;
 
 /** Custom environments and the audit log in the embedded database. It writes at once, and the caller waits. */
@@ -39,7 +39,7 @@ export class SqliteStore {
   #noted: number;
   #lastNote: number | undefined;
 
-  /** @param health is told how writes fare */
+  /** @param health gets a report of each write */
   constructor(database: DatabaseSync, health: StoreHealth) {
     this.#database = database;
     this.#health = health;
@@ -73,7 +73,7 @@ export class SqliteStore {
     }));
   }
 
-  /** @returns false, with nothing done, when one is to be added whose id is taken */
+  /** @returns false, with nothing done, when the id of an added one is taken */
   putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean {
     const definition = JSON.stringify(environment.definition);
     return this.#write(definition.length, () => {
@@ -141,7 +141,7 @@ export class SqliteStore {
       .map(row => ({ ...row }) as unknown as AuditEntry);
   }
 
-  /** Whether another process has noted anything since this was last asked, or since it was opened. */
+  /** True if another process has noted anything since the last call, or since it was opened. */
   changedElsewhere(): boolean {
     const before = this.#noted;
     this.#noted = newestNote(this.#database);
@@ -158,7 +158,7 @@ export class SqliteStore {
 
   /**
    * Writes after what has waited for it.
-   * @param size of what is written, where that may be much: after a full disk a smaller write does not tell that there is room
+   * @param size bytes of a large write: after a full disk a smaller write does not prove that there is room
    */
   #write<T>(size: number, work: () => T): T {
     let result: T;

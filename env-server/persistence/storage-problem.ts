@@ -3,7 +3,7 @@ import { Problem, type ProblemCode } from '../problems.ts';
 /** Problems of the disk. */
 export type StorageCode = Extract<ProblemCode, 'storage_full' | 'storage_failed'>;
 
-/** What failed, for the client and for `/readyz`; says nothing of paths. */
+/** Fault of a write, for the client and for `/readyz`; says nothing of paths. */
 export interface StorageFault {
   readonly code: StorageCode;
   /** e.g. `no space is left on the disk (ENOSPC)`. */
@@ -42,7 +42,7 @@ const SQLITE_FAULTS: { readonly [code: number]: StorageFault } = {
 };
 const PRIMARY_CODE = 0xff;
 
-/** What an error of the file system or of SQLite says about the disk; undefined where it says nothing about it. */
+/** The disk fault that an error of the file system or of SQLite reports; undefined for other errors. */
 export function storageFaultOf(error: unknown): StorageFault | undefined {
   const { code, errcode } = (error ?? {}) as { readonly code?: unknown; readonly errcode?: unknown };
   if (code === 'ERR_SQLITE_ERROR' && typeof errcode === 'number')

@@ -7,25 +7,25 @@ import type { AuditEntry, StoredEnvironment } from './stored-environment.ts';
 import { DatabaseThread } from './thread/database-thread.ts';
 import { type HealthNews, type NotedWrite, revivedError } from './thread/protocol.ts';
 
-/** How long opening the database waits for another process to finish a write. */
+/** Milliseconds that opening the database waits for another process to finish a write. */
 const START_PATIENCE_MS = 5000;
 /** The same for reading while the server runs; everything else waits with it. */
 const READ_PATIENCE_MS = 20;
 
-/** What a server remembers beyond its process. */
+/** Data that a server keeps beyond its process. */
 export interface Store {
-  /** Whether it outlives the process. */
+  /** True if it outlives the process. */
   readonly durable: boolean;
   /** Custom environments in the order in which they were first registered. */
   environments(): StoredEnvironment[];
   /**
    * Adds an environment of revision 1, or replaces one, and notes it in the audit log; both or neither.
-   * @returns false, with nothing done, when one is to be added whose id is taken
+   * @returns false, with nothing done, when the id of an added one is taken
    * @throws Problem `storage_full`, `storage_failed`
    */
   putEnvironment(environment: StoredEnvironment, entry: AuditEntry): Promise<boolean>;
   /**
-   * Writes definitions anew, unless they were replaced meanwhile, and leaves nothing of the old ones in the files. For
+   * Writes definitions again, unless they were replaced meanwhile, and leaves nothing of the old ones in the files. For
    * the start of a server: everything else waits for it.
    */
   rewriteDefinitions(environments: readonly StoredEnvironment[]): void;
@@ -38,7 +38,7 @@ export interface Store {
   note(entry: AuditEntry): void;
   /** The audit log, oldest first. */
   audit(): AuditEntry[];
-  /** Whether another process has noted anything since this was last asked, or since it was opened. */
+  /** True if another process has noted anything since the last call, or since it was opened. */
   changedElsewhere(): boolean;
   /** Ends when what was asked for is written. */
   close(): Promise<void>;
@@ -48,7 +48,7 @@ export interface Store {
  * Opens the embedded database.
  * @param folder made where it is missing; undefined keeps everything in memory, until the process ends
  * @param passing the folder ends with the server
- * @param health is told how writes fare
+ * @param health gets a report of each write
  * @throws ForeignDatabase, DamagedDatabase
  */
 export function openStore(folder?: string, passing = false, health = new PersistenceHealth()): Store {

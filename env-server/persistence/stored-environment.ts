@@ -5,7 +5,7 @@ export interface StoredEnvironment {
   readonly envId: string;
   readonly kind: string;
   readonly definition: JsonObject;
-  /** What was learned at registration and is needed to make the environment again, e.g. a remote server's document. */
+  /** Data found at registration that is needed to make the environment again, e.g. a remote server's document. */
   readonly facts: JsonObject;
   readonly owner: string;
   /** Counts replacements, from 1. */
@@ -17,7 +17,7 @@ export interface StoredEnvironment {
 
 export type AuditAction = 'register' | 'replace' | 'remove';
 
-/** Who did, or was refused to do, what to which custom environment. */
+/** A change of a custom environment, or a refused attempt: its principal, action and environment. */
 export interface AuditEntry {
   /** Milliseconds since the epoch. */
   readonly at: number;
@@ -25,7 +25,7 @@ export interface AuditEntry {
   readonly action: AuditAction;
   readonly envId: string;
   readonly kind: string;
-  /** Of the definition's JSON, without the values of headers. */
+  /** Hash of the definition's JSON, without the values of headers. */
   readonly sha256: string;
   /** `accepted`, or the code of the problem it was refused with. */
   readonly outcome: string;

@@ -6,14 +6,14 @@ const HASH_BYTES = 8;
 
 export type DatabaseRow = { readonly [column: string]: SQLInputValue };
 
-/** What the text of a column must be. */
+/** Form of the text of a column. */
 type TextForm = 'JSON' | 'hashes in base64';
 
 export interface StoredTable {
   readonly table: string;
   /** The columns that name a row. */
   readonly id: readonly string[];
-  /** The columns whose text has a form. */
+  /** Forms of the columns that have one. */
   readonly forms: { readonly [column: string]: TextForm | ((row: DatabaseRow) => TextForm) };
 }
 
@@ -37,7 +37,7 @@ export function nameOf({ id }: StoredTable, row: DatabaseRow): string {
   return id.map(column => row[column]).join(' ');
 }
 
-/** What is wrong with a row that can be read. */
+/** Fault of a row that can be read. */
 export function faultOf({ forms }: StoredTable, row: DatabaseRow): string | undefined {
   for (const [column, given] of Object.entries(forms)) {
     const text = row[column];

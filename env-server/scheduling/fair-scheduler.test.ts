@@ -1,7 +1,7 @@
 import t from 'tap';
 import { type EventLoop, FairScheduler, type Lane, SLICE_MS } from './fair-scheduler.ts';
 
-/** An event loop whose clock stands still unless work moves it. */
+/** An event loop with a clock that only work moves. */
 class FakeLoop implements EventLoop {
   time = 0;
   rounds = 0;

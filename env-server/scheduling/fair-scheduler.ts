@@ -4,7 +4,7 @@ import { type Flow, RoundRobin } from './round-robin.ts';
 
 /** Work on the event loop after which everything else on it has its turn, in milliseconds. */
 export const SLICE_MS = 4;
-/** What a client, or a connection of it, gets before the next one has its turn. */
+/** Milliseconds that a client, or a connection of it, gets before the next one has its turn. */
 const QUANTUM_MS = 2;
 /** Work after which it is worth knowing that the event loop has gone round. */
 const NOTED_MS = 1;
@@ -14,7 +14,7 @@ const MAX_COMPUTATIONS = 4;
 /** A piece of work that is carried out in one go. It handles its own errors. */
 export type Task = () => void;
 
-/** What the scheduler needs of the world. */
+/** Clock and timers that the scheduler needs. */
 export interface EventLoop {
   /** Milliseconds. */
   now(): number;
@@ -82,12 +82,12 @@ export class FairScheduler {
     return this.#queued;
   }
 
-  /** Whether a client may have another long computation under way. */
+  /** True if a client may have another long computation under way. */
   mayCompute(lane: Lane): boolean {
     return (this.#clients.get(lane.client)?.computing ?? 0) < MAX_COMPUTATIONS;
   }
 
-  /** Whether nothing waits and the slice is not used up. */
+  /** True if nothing waits and the slice is not used up. */
   get isFree(): boolean {
     return this.#queued === 0 && !this.#busy && this.#used < SLICE_MS;
   }
@@ -210,7 +210,7 @@ let lanes = 0;
 
 /** The work of one connection, in its order. */
 export class Lane implements Flow {
-  /** Whose connection it is; see {@link FairScheduler.lane}. */
+  /** Client of the connection; see {@link FairScheduler.lane}. */
   readonly client: string;
   /** Differs from connection to connection of this process. */
   readonly number = ++lanes;
@@ -228,7 +228,7 @@ export class Lane implements Flow {
     return this.queue.length === 0;
   }
 
-  /** Whether a task would be carried out at once. */
+  /** True if a task would be carried out at once. */
   get isFree(): boolean {
     return this.#scheduler.isFree;
   }

@@ -14,7 +14,7 @@ export class Queue<T> {
     return this.#tail - this.#head;
   }
 
-  /** What comes next; undefined where nothing does. */
+  /** The next item; undefined if there is none. */
   get first(): T | undefined {
     return this.#items[this.#head];
   }

@@ -1,10 +1,10 @@
-/** What takes part in a {@link RoundRobin}. */
+/** Member of a {@link RoundRobin}. */
 export interface Flow {
   /** It has nothing to do. */
   readonly isEmpty: boolean;
   /** Milliseconds that it may still use before the next flow has its turn; below zero where it used more. */
   deficit: number;
-  /** It stands in one of the lists. */
+  /** True if it is in one of the lists. */
   isListed: boolean;
 }
 
@@ -21,7 +21,7 @@ export class RoundRobin<F extends Flow> {
 
   /**
    * @param quantum milliseconds that a flow gets at its turn
-   * @param onLeave is told of a flow that left the lists because it is empty
+   * @param onLeave called with a flow that left the lists because it is empty
    */
   constructor(quantum: number, onLeave?: (flow: F) => void) {
     this.#quantum = quantum;
@@ -36,7 +36,7 @@ export class RoundRobin<F extends Flow> {
     this.#fresh.push(flow);
   }
 
-  /** The flow whose turn it is; undefined where all are empty. */
+  /** The flow that has its turn; undefined where all are empty. */
   next(): F | undefined {
     for (;;) {
       const isFresh = this.#fresh.length > 0;

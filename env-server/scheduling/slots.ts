@@ -1,6 +1,6 @@
 import { Queue } from './queue.ts';
 
-/** What is under way at once, outside the event loop. */
+/** Limits on work that is under way at once, outside the event loop. */
 export interface SlotRules {
   readonly most: number;
   /** Most slots of one owner while so many are free; at least one, and all without it. */
@@ -141,7 +141,7 @@ export class SlotGroup {
     return this.#waiting.length > 0 && this.#taken < this.#most;
   }
 
-  /** The first has waited longest, so it is the one whose time is over. */
+  /** Gives up the first, which has waited longest, so its time is over. */
   #giveUp(): void {
     this.#waiting.shift()?.(false);
     if (this.#waiting.length === 0) this.#slots.unlist(this);

@@ -129,7 +129,7 @@ for i = 6, 5 + 2 * parts, 2 do redis.call('HSET', p .. 'p:' .. id, ARGV[i], ARGV
 for i = 6 + 2 * parts, #ARGV do redis.call('HDEL', p .. 'p:' .. id, ARGV[i]) end
 return 1`;
 
-/** Session, epoch (empty: whoever writes it), tombstone, forget. */
+/** Session, epoch (empty: any writer), tombstone, forget. */
 const END = `#!lua flags=allow-oom
 ${FINISH}
 local p, id, epoch = ARGV[1], ARGV[2], ARGV[3]

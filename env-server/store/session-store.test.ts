@@ -125,7 +125,7 @@ t.test('a checkpoint trims what it covers, and the fence holds', { skip: lacksVa
   t.match(await b.take('s1', known, 'me', FORGET_MS), { state: 'same', epoch: 3 });
 });
 
-t.test('sessions whose time is up end once, and use moves their time', { skip: lacksValkey }, async t => {
+t.test('expired sessions end once, and use moves their time', { skip: lacksValkey }, async t => {
   const store = await testStore(t, await testValkey(t), 'a');
   await store.open('me', 'E', LIMITS, [
     fresh('s1', 1, { ttlMs: 1 }),
@@ -198,7 +198,7 @@ t.test('custom environments and replies are common', { skip: lacksValkey }, asyn
  * was acknowledged must be counted once, in order, and nothing else.
  */
 t.test(
-  'every acknowledged record is counted once, in order, whoever writes',
+  'every acknowledged record of any writer is counted once, in order',
   { skip: lacksValkey, timeout: 120_000 },
   async t => {
     const valkey = await testValkey(t);
@@ -213,7 +213,7 @@ t.test(
       const id = `s${history}`;
       await stores[0].open('me', 'E', LIMITS, [fresh(id, history)]);
       const acknowledged: string[] = [];
-      /** What each server believes: epoch and number of its newest record; undefined before it has taken the session. */
+      /** Belief of each server: epoch and number of its newest record; undefined before it has taken the session. */
       const copies: ({ epoch: number; n: number } | undefined)[] = [{ epoch: 1, n: 1 }, undefined, undefined];
       for (let action = 0; action < ACTIONS; action++) {
         const server = rng.integer(3);

@@ -7,7 +7,7 @@ import type { StoreConnection } from './connection.ts';
 /** Letters of what a stream holds: the record kinds, `T` for a take and `C` for a checkpoint. */
 export type EntryKind = (typeof RECORD_KINDS)[keyof typeof RECORD_KINDS] | 'T' | 'C';
 
-/** What became of a write: `fenced` when another server writes the session now, `gone` when the session ended. */
+/** Outcome of a write: `fenced` when another server writes the session now, `gone` when the session ended. */
 export type Outcome = 'kept' | 'fenced' | 'gone';
 
 export interface NewSession {
@@ -197,7 +197,7 @@ export class SessionStore {
     return OUTCOMES[(await this.connection.run('ragenCheckpoint', ...args)) as number];
   }
 
-  /** Ends a session; `epoch` undefined ends it whoever writes it. */
+  /** Ends a session; `epoch` undefined ends it for any writer. */
   async end(id: string, epoch: number | undefined, tombstone: Tombstone, forgetMs: number): Promise<Outcome> {
     const args = [id, epoch ?? '', JSON.stringify(tombstone), Math.ceil(forgetMs)];
     return OUTCOMES[(await this.connection.write('ragenEnd', ...args)) as number];
@@ -294,7 +294,7 @@ export class SessionStore {
 
   /**
    * Adds, replaces or removes (undefined) an environment and notes it in the audit log.
-   * @returns the revision of all environments; undefined when one is to be added whose id is taken
+   * @returns the revision of all environments; undefined when the id of an added one is taken
    */
   async putEnvironment(
     envId: string,

@@ -25,7 +25,7 @@ export interface TestValkey {
 
 const SILENT = pino({ level: 'silent' });
 
-/** A Valkey on a Unix socket in a folder of its own, which ends with the test. */
+/** A Valkey on a Unix socket in a separate folder, which ends with the test. */
 export async function testValkey(t: Pick<Test, 'teardown'>, ...more: readonly string[]): Promise<TestValkey> {
   const folder = mkdtempSync(join(tmpdir(), 'ragen-valkey-'));
   const socket = join(folder, 's');

@@ -1,7 +1,7 @@
 import type { JournalRecord } from './records.ts';
 import type { JournalFault, JournalPosition, ReplayFindings } from './replay.ts';
 
-/** What is to be done with a record. */
+/** Verdict on a record: what replaying does with it. */
 export type ContinuityVerdict = 'apply' | 'covered' | 'ignored';
 
 interface Progress {
@@ -47,7 +47,7 @@ export class SessionContinuity {
 
   /**
    * Sessions that stand, or may stand, before what their clients saw last: records of theirs are missing; or damage
-   * came after their last record, and whose record was damaged cannot be made out. Call it when all was replayed.
+   * came after their last record, and the session of the damaged record is unknown. Call it when all was replayed.
    * A request for such a session gets `session_rolled_back`.
    */
   behind({ faults, incomplete }: ReplayFindings): Set<string> {

@@ -133,7 +133,7 @@ export function frameEnd(bytes: Buffer, offset: number): number | undefined {
   return bytes.readUInt32LE(offset + 5) === checksum(bytes, from, to) ? to : undefined;
 }
 
-/** Whether the bytes end within the frame that begins at an offset. */
+/** True if the bytes end within the frame that begins at an offset. */
 export function isUnfinished(bytes: Buffer, offset: number): boolean {
   if (bytes[offset] !== SEPARATOR) return false;
   if (offset + HEADER_BYTES > bytes.length) return true;
@@ -141,7 +141,7 @@ export function isUnfinished(bytes: Buffer, offset: number): boolean {
   return length <= MAX_PAYLOAD_BYTES && offset + HEADER_BYTES + length > bytes.length;
 }
 
-/** Where the next undamaged frame begins, or undefined. */
+/** Offset of the next undamaged frame, or undefined. */
 export function nextFrame(bytes: Buffer, offset: number): number | undefined {
   for (let at = bytes.indexOf(SEPARATOR, offset); at >= 0; at = bytes.indexOf(SEPARATOR, at + 1)) {
     if (frameEnd(bytes, at) !== undefined) return at;

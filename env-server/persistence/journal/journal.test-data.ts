@@ -5,7 +5,7 @@ import { Journal, type JournalSettings } from './journal.ts';
 import { type ReplayFindings, replayJournal } from './replay.ts';
 import { FILE_SYSTEM, type JournalFiles, listSegments } from './segments.ts';
 
-/** A file system whose disk fills up, fails, and recovers when the test says so. */
+/** A file system with a disk that fills up, fails, and recovers when the test says so. */
 export class FaultyFiles implements JournalFiles {
   /** Bytes that there is room for. */
   room = Number.POSITIVE_INFINITY;
@@ -112,7 +112,7 @@ export interface TestJournal {
   readonly journal: Journal;
   readonly health: PersistenceHealth;
   readonly files: FaultyFiles;
-  /** How often a checkpoint was asked for. */
+  /** Number of checkpoints that were asked for. */
   readonly pressure: { count: number };
 }
 

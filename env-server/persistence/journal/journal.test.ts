@@ -98,7 +98,7 @@ t.test(
 );
 
 t.test(
-  'a full disk: replies leave, records wait in memory, are told of, and are written when there is room',
+  'a full disk: replies leave, records wait in memory, are reported, and are written when there is room',
   async t => {
     const folder = t.testdir();
     const { journal, health, files } = openJournal(folder, { maxWaitingBytes: 1000 });

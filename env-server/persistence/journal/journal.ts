@@ -47,7 +47,7 @@ export interface JournalParts {
  * alone would get half as many steps (docs/reference/limits.md).
  *
  * While the disk takes no writes, records wait in memory and are tried again with a growing delay. Without `synced` their
- * replies leave meanwhile, and `PersistenceHealth` tells; with it they wait, too, and nothing new is begun. Nothing is
+ * replies leave meanwhile, and `PersistenceHealth` reports it; with it they wait, too, and nothing new is begun. Nothing is
  * ever dropped: where too much waits, or lies on disk uncovered by checkpoints, `requireRoom` refuses what would add more.
  */
 export class Journal {
@@ -99,7 +99,7 @@ export class Journal {
     return this.#inherited;
   }
 
-  /** Bytes of its own segments and of those that it has inherited. */
+  /** Bytes of its segments and of those that it has inherited. */
   get bytesOnDisk(): number {
     return this.#segments.bytes + this.#inheritedBytes;
   }
@@ -169,7 +169,7 @@ export class Journal {
 
   /**
    * Begins a new segment with the next record.
-   * @returns what `release` is told when a checkpoint covers everything that was recorded until now
+   * @returns argument for `release` when a checkpoint covers everything that was recorded until now
    */
   rotate(): number {
     if (this.isSlow) {
@@ -237,7 +237,7 @@ export class Journal {
     this.#parts.health.waiting('journal', this.bytesWaiting);
   };
 
-  /** After a fault only a write tells whether the disk takes writes again. */
+  /** After a fault only a write shows whether the disk takes writes again. */
   #try(): void {
     if (this.#buffer.length === 0) this.#buffer.add(LETTERS.acknowledge, NO_SESSION, 0, undefined);
     this.#attempt();
@@ -311,7 +311,7 @@ export class Journal {
     if (!this.#planned) this.#attempt();
   }
 
-  /** What waits is being written, or written: it waits for what comes of that. */
+  /** Takes the turns that wait; they are being written, or written, and wait for the outcome. */
   #takeTurns(): PendingTurns {
     const turns = { frames: Buffer.from(this.#buffer.bytes), replies: this.#held };
     this.#held = [];
@@ -332,7 +332,7 @@ export class Journal {
     this.#parts.health.waiting('journal', 0);
   }
 
-  /** Where the disk is full the segment goes on when there is room; after any other fault another one is begun. */
+  /** Continues the segment when there is room, if the disk is full; begins another one after any other fault. */
   #fail(error: unknown): void {
     const { synced } = this.#settings;
     if (!synced) this.#segments.note(true);
@@ -348,13 +348,13 @@ export class Journal {
     if (!this.#closed) this.#retry.failed();
   }
 
-  /** What is written goes to the disk first where that was promised. */
+  /** Syncs what is written first where that was promised. */
   #leaveSegment(): void {
     this.#unsynced.syncNow();
     this.#abandonSegment();
   }
 
-  /** What is not known to be kept is written again, whole and to another segment: twice is as good as once. */
+  /** Writes what may not be kept again, whole and to another segment: records may be kept twice. */
   #abandonSegment(): void {
     this.#takeBack([...this.#unsynced.takeBack(), ...this.#late.takeBack()]);
     this.#written = 0;

@@ -1,9 +1,9 @@
 import type { PendingTurns, Reply } from './pending-turns.ts';
 import type { SegmentWriter } from './segment-writer.ts';
 
-/** How long after the last slow write the event loop waits for none. */
+/** Milliseconds after the last slow write for which the event loop waits for none. */
 const SLOW_MS = 60_000;
-/** A write that takes longer is a fault that is told. */
+/** Milliseconds after which a write counts as a fault and is reported. */
 const HANGING_MS = 1000;
 
 export interface LateWritesParts {
@@ -17,7 +17,7 @@ export interface LateWritesParts {
 /** Knows whether the disk is slow. While it is, records are written one write after the other while the event loop goes on. */
 export class LateWrites {
   readonly #parts: LateWritesParts;
-  /** What is being written. */
+  /** Turns that are being written. */
   #turns: PendingTurns | undefined;
   /** Until then the disk counts as slow, in milliseconds of `performance.now`. */
   #slowUntil = 0;
@@ -60,7 +60,7 @@ export class LateWrites {
   /**
    * Begins to write. Nothing may be being written.
    * @param from offset of the first byte that is not in the segment
-   * @param done told why not all are written, and where that stopped; not told of what was taken back
+   * @param done called with the reason if not all are written, and where it stopped; not called for what was taken back
    */
   begin(turns: PendingTurns, from: number, done: (error: Error | null, end: number) => void): void {
     const { segments, onHanging } = this.#parts;

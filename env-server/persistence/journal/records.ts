@@ -50,7 +50,7 @@ export const RECORD_KINDS = {
 
 export type RecordKind = keyof typeof RECORD_KINDS;
 
-/** Stands for a session id in records of none. */
+/** Session id in records that belong to no session. */
 export const NO_SESSION = '-';
 
 /** The request key of an operation, and what was asked under it as `ReplyMemory` compares it. */
@@ -79,9 +79,9 @@ export interface OpenBody {
   readonly options: JsonObject;
   /** The first episode as plain data, where resetting again would not give it: clones, and environments that ask others. */
   readonly episode?: JsonObject;
-  /** Id of the session whose beginning it shares, which was opened by the same operation and stands before it. */
+  /** Id of the session with the same beginning, which was opened by the same operation and comes before it. */
   readonly like?: string;
-  /** Where it shares the start of `like` but not what happens after it. */
+  /** Seed of its dynamics, if it shares the start of `like` but not what happens after it. */
   readonly dynamics_seed?: number;
   /** Why it cannot be kept over the end of the process. */
   readonly lost?: string;
@@ -141,7 +141,7 @@ export interface EndBody {
 /** Begins a segment. */
 export interface SegmentBody {
   readonly format: number;
-  /** Of the operating system; empty where it is not known. Another one now means that the machine went down. */
+  /** Boot id of the operating system; empty where it is not known. Another one now means that the machine went down. */
   readonly boot: string;
   /** Records were on the disk before their replies left. */
   readonly synced: boolean;

@@ -8,7 +8,7 @@ import { openJournal, replayed } from './journal.test-data.ts';
 import { type ReplayFindings, replayJournal } from './replay.ts';
 import { listSegments } from './segments.ts';
 
-/** What applying a record takes. */
+/** Milliseconds of applying a record. */
 const MS_PER_RECORD = 0.002;
 const FIRST = '0000000001-first-0.journal';
 
@@ -53,7 +53,7 @@ t.test('a segment that has lost its end is damaged, wherever it was cut', async 
     writeFileSync(join(folder, FIRST), bytes.subarray(0, size));
     const { kinds, behind } = await play();
     t.equal(kinds.at(-1), 'cut', `${size} bytes`);
-    t.equal(behind, size === end ? 2 : 1, `${size} bytes: whoever it had may have had more`);
+    t.equal(behind, size === end ? 2 : 1, `${size} bytes: its session may have had more records`);
   }
   writeFileSync(join(folder, FIRST), '');
   t.same((await play()).kinds, ['cut']);
@@ -138,7 +138,7 @@ t.test('a damaged record is named and costs only what follows for its session', 
   t.same(
     nameless.behind,
     ['sA', 'sB', 'sD'],
-    'whose it was cannot be told: all that have no record after it',
+    'the session of the damaged record is unknown: all that have no record after it',
   );
 
   const zeroed = Buffer.from(sound).fill(0, starts[4], starts[5]);

@@ -13,20 +13,20 @@ import {
 } from './segment-writer.ts';
 import { type Segment, segmentName } from './segments.ts';
 
-/** What reading may hold up everything else at once, what is done with the records included. */
+/** Milliseconds that reading may hold up everything else at once, applying the records included. */
 const SLICE_MS = 4;
 /** A session id at the beginning of a damaged payload. */
 const DAMAGED_ID = /^[a-z]([\w-]{1,128}) \d/;
 const DAMAGED_ID_BYTES = 140;
 
-/** Where a record stands. */
+/** Position of a record. */
 export interface JournalPosition {
   /** Name of the segment. */
   readonly file: string;
   readonly offset: number;
 }
 
-/** What cannot be read of a segment. */
+/** An unreadable part of a segment. */
 export interface JournalFault extends JournalPosition {
   /**
    * `torn`: a record is incomplete, as when the process dies in the middle of a write; no reply had left for what was
@@ -35,12 +35,12 @@ export interface JournalFault extends JournalPosition {
    */
   readonly kind: 'torn' | 'cut' | 'missing' | 'corrupt' | 'unreadable';
   readonly bytes: number;
-  /** Whose record it was, where that can be made out. */
+  /** Session of the record, where that can be made out. */
   readonly sessionId?: string;
   readonly reason?: string;
 }
 
-/** What replaying found besides records. */
+/** Findings of replaying besides records. */
 export interface ReplayFindings {
   readonly faults: JournalFault[];
   /** Why the last records of any session may be missing although no damage shows it; undefined where none can be. */
@@ -92,7 +92,7 @@ export async function* replayJournal(
   }
 }
 
-/** What a segment says of itself, and its bytes without the zeros that follow its records. */
+/** First record of a segment, which describes it, and its bytes without the zeros that follow its records. */
 function outlineOf(bytes: Buffer): { readonly records: Buffer; readonly head: SegmentBody | undefined } {
   const end = frameEnd(bytes, FLAG_BYTES);
   const first = end === undefined ? undefined : recordOf(parseFrame(bytes, FLAG_BYTES, end));
@@ -154,7 +154,7 @@ function isReadable(head: SegmentBody, findings: ReplayFindings): boolean {
   return head.format === JOURNAL_FORMAT;
 }
 
-/** Whether the machine has gone down since; false where the system does not say. */
+/** True if the machine has gone down since; false where the system does not say. */
 function isOfOtherBoot({ boot }: SegmentBody): boolean {
   const now = bootId();
   return boot !== '' && now !== '' && boot !== now;

@@ -44,7 +44,7 @@ export class SegmentWriter {
   readonly #busy = new Set<number>();
   /** First byte of the segment that is being written. */
   #flag = COMPLETE;
-  /** Of all its segments. */
+  /** Bytes of all its segments. */
   bytes = 0;
 
   constructor(settings: SegmentSettings, files: JournalFiles) {
@@ -97,7 +97,7 @@ export class SegmentWriter {
     try {
       this.#files.mark(path, FOLLOWED);
     } catch {
-      // The disk may be read-only; writing to it tells that.
+      // The disk may be read-only; writing to it reports that.
     }
   }
 
@@ -140,7 +140,7 @@ export class SegmentWriter {
 
   /**
    * Writes all bytes from an offset on to the end of the segment, without waiting for the disk; one at a time in a segment.
-   * @param done told why not all are written, and where it stopped
+   * @param done called with the reason if not all are written, and where it stopped
    */
   writeLater(bytes: Buffer, offset: number, done: (error: Error | null, end: number) => void): void {
     const segment = this.#segments[this.#segments.length - 1];
@@ -159,7 +159,7 @@ export class SegmentWriter {
     });
   }
 
-  /** What could not be written to a segment that was left is written to another one. */
+  /** Closes a segment. What could not be written to it is written to another one. */
   #close(file: number): void {
     try {
       this.#files.close(file);
@@ -176,7 +176,7 @@ export class SegmentWriter {
       this.#files.write(this.#file, Buffer.of(flag), 0, FLAG_BYTES, 0);
       this.#flag = flag;
     } catch {
-      // The fault that made it necessary is told already, and the flag does not mend it.
+      // The fault that made it necessary is reported already, and the flag does not mend it.
     }
   }
 
@@ -216,7 +216,7 @@ export class SegmentWriter {
   }
 }
 
-/** Of the operating system, another one after each start of the machine; empty where the system does not tell. */
+/** Boot id of the operating system, another one after each start of the machine; empty where the system has none. */
 export function bootId(): string {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();

@@ -19,16 +19,16 @@ import { PRIVATE_FILE, PRIVATE_FOLDER } from '../private-files.ts';
 export const JOURNAL_FOLDER = 'journal';
 
 const NUMBER_DIGITS = 10;
-/** Starts within one millisecond that are told apart. */
+/** Number of starts within one millisecond that get different names. */
 const RUN_CHOICES = 2 ** 32;
 const NAME = /^(\d{10})-([0-9a-z]{1,32})-(\d{1,3})\.journal$/;
 const MARK = /^(\d{10}-[0-9a-z]{1,32}-\d{1,3}\.journal)\.(\d{1,3})of(\d{1,3})$/;
 
 /** Which process of which start of the server writes. */
 export interface JournalWriter {
-  /** Of the start of the server, the same for all of its processes: digits and small letters. */
+  /** Id of the server's start, the same for all of its processes: digits and small letters. */
   readonly run: string;
-  /** Of the process among those that serve together, and how many they are. */
+  /** Index of the process among those that serve together, and how many they are. */
   readonly index: number;
   readonly count: number;
 }
@@ -130,7 +130,7 @@ export function nextNumber(folder: string): number {
 }
 
 /**
- * Segments that may hold records of this process's sessions: those of earlier runs, whichever process wrote them, and
+ * Segments that may hold records of this process's sessions: those of earlier runs, written by any process, and
  * its own of this run. What other processes of this run have written is theirs.
  */
 export function inheritedSegments(folder: string, { run, index }: JournalWriter): Segment[] {

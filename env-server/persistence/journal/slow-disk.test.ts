@@ -15,7 +15,7 @@ async function slowJournal(t: Test, given: Partial<JournalSettings> = {}) {
   const { journal } = opened;
   let n = 0;
   const delivered: number[] = [];
-  /** Records in a turn of its own, with a reply. */
+  /** Records in a separate turn, with a reply. */
   const record = async () => {
     const number = ++n;
     journal.append('step', 'sA', number, 'Left');
@@ -23,7 +23,7 @@ async function slowJournal(t: Test, given: Partial<JournalSettings> = {}) {
     await nextTurn();
   };
   await record();
-  t.same(delivered, [1], 'the first write tells that the disk is slow');
+  t.same(delivered, [1], 'the first write shows that the disk is slow');
   const numbers = async () => (await replayed(folder)).records.map(text => Number(text.split(' ')[2]));
   return { ...opened, folder, record, delivered, numbers };
 }
@@ -52,7 +52,7 @@ t.test(
   },
 );
 
-t.test('a write that hangs is told, and too much that waits for it is refused', async t => {
+t.test('a write that hangs is reported, and too much that waits for it is refused', async t => {
   const { journal, files, health, record } = await slowJournal(t, { maxWaitingBytes: 200 });
   await record();
   t.doesNotThrow(() => journal.requireRoom());
@@ -131,7 +131,7 @@ t.test('synced: on a slow disk replies wait for write and sync', async t => {
   journal.close();
 });
 
-/** A disk whose writes take longer than a sound disk's, and end when the test says so once that is known. */
+/** A disk with writes that take longer than a sound disk's, and end when the test says so once that is known. */
 class SlowFiles extends FaultyFiles {
   override write(...given: Parameters<FaultyFiles['write']>): number {
     const end = performance.now() + 25;

@@ -8,7 +8,7 @@ export interface UnsyncedTurnsParts {
   readonly onFailed: (error: unknown) => void;
 }
 
-/** What is written to the open segment but not known to be on the disk. One sync at a time; turns share the next one. */
+/** Turns written to the open segment but not known to be on the disk. One sync at a time; turns share the next one. */
 export class UnsyncedTurns {
   readonly #parts: UnsyncedTurnsParts;
   #turns: PendingTurns[] = [];

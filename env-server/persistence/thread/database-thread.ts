@@ -17,11 +17,11 @@ interface Waiting {
 }
 
 export interface DatabaseThreadSettings {
-  /** Of the database. */
+  /** Folder of the database. */
   readonly folder: string;
-  /** What is written survives the end of the machine. */
+  /** True if what is written survives the end of the machine. */
   readonly synced?: boolean;
-  /** Is told how writes to the tables of environments fare. */
+  /** Called with the state of writes to the tables of environments. */
   readonly onHealth?: (news: HealthNews) => void;
 }
 

@@ -2,11 +2,11 @@ import { Problem, type ProblemCode } from '../../problems.ts';
 import type { SessionChanges } from '../session-rows.ts';
 import type { AuditEntry, StoredEnvironment } from '../stored-environment.ts';
 
-/** What a thread is started with. */
+/** Data that a thread is started with. */
 export interface ThreadSetup {
-  /** Of the database. */
+  /** Folder of the database. */
   readonly folder: string;
-  /** What is written survives the end of the machine. */
+  /** True if what is written survives the end of the machine. */
   readonly synced: boolean;
   /** One number, shared: 1 when nothing may be written any more. */
   readonly sealed: Int32Array;
@@ -36,7 +36,7 @@ export interface WriteRequest {
   readonly given: readonly unknown[];
 }
 
-/** What came of a request, or how writing fares. */
+/** Reply to a request, or the state of writes. */
 export type ThreadMessage =
   | { readonly id: number; readonly result: unknown }
   | { readonly id: number; readonly error: PlainError }
@@ -52,9 +52,9 @@ export interface PlainError {
   readonly name: string;
   readonly message: string;
   readonly stack: string | undefined;
-  /** Of the system, of Node or of a problem. */
+  /** Code of the system, of Node or of a problem. */
   readonly code: string | undefined;
-  /** Of SQLite. */
+  /** Error code of SQLite. */
   readonly errcode: number | undefined;
   readonly problem:
     | { readonly code: ProblemCode; readonly retryAfterSeconds: number | undefined }

@@ -11,7 +11,7 @@ import {
   type WriteRequest,
 } from './protocol.ts';
 
-/** How long a write waits for another process to finish its own; only those who asked for it wait with it. */
+/** Milliseconds that a write waits for another process to finish its own; only its callers wait with it. */
 const PATIENCE_MS = 10_000;
 
 const { folder, synced, sealed } = workerData as ThreadSetup;
@@ -29,11 +29,11 @@ function rows(): SessionRows {
 }
 
 function store(): SqliteStore {
-  const tell = (health: HealthNews) => post({ health });
+  const report = (health: HealthNews) => post({ health });
   openedStore ??= new SqliteStore(openDatabase(folder, PATIENCE_MS), {
-    succeeded: () => tell({ state: 'succeeded' }),
-    failed: (_part, error) => tell({ state: 'failed', error: plainError(error) }),
-    waiting: (_part, bytes) => tell({ state: 'waiting', bytes }),
+    succeeded: () => report({ state: 'succeeded' }),
+    failed: (_part, error) => report({ state: 'failed', error: plainError(error) }),
+    waiting: (_part, bytes) => report({ state: 'waiting', bytes }),
   });
   return openedStore;
 }
