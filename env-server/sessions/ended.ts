@@ -3,7 +3,7 @@ import { Problem } from '../problems.ts';
 /** Ids of ended sessions that are remembered at most. */
 export const MAX_REMEMBERED = 200_000;
 
-/** How a session ended; the code of the problem that its id is answered with from then on. */
+/** Reason for the end of a session; the code of the problem that answers its id from then on. */
 export type EndReason = 'session_expired' | 'session_closed' | 'session_lost';
 
 export interface EndedSession {
@@ -34,7 +34,7 @@ export class EndedSessions {
     this.#assumedLostUntil = until;
   }
 
-  /** What a client is told that asks for a session which is not open. */
+  /** Problem of a request for a session which is not open. */
   problem(owner: string, id: string, now: number): Problem {
     const ended = this.#ended.get(id);
     if (!ended || ended.owner !== owner || ended.forgetAt <= now) {
@@ -56,7 +56,7 @@ export class EndedSessions {
     }
   }
 
-  /** Forgets what ended long ago; they stand in the order in which they are to be forgotten. */
+  /** Forgets what ended long ago. */
   forget(now: number): void {
     for (const [id, ended] of this.#ended) {
       if (ended.forgetAt > now) break;

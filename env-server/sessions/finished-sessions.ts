@@ -4,12 +4,12 @@ import type { EpisodeState, TrajectoryRecord } from './episodes/episode.ts';
 import type { Variant } from './episodes/variant.ts';
 import type { Session } from './session.ts';
 
-/** How long an ended session can still be looked at, in milliseconds. */
+/** Milliseconds for which an ended session can still be read. */
 export const KEEP_FINISHED_MS = 60_000;
 /** Ended sessions of one client that are kept. */
-const MOST_OF_A_CLIENT = 200;
+const MAX_PER_CLIENT = 200;
 /** Estimated memory of all that are kept, in bytes; one that takes more than a quarter of it is not. */
-const MOST_BYTES = 32 * 1024 * 1024;
+const MAX_BYTES = 32 * 1024 * 1024;
 const LARGEST_SHARE = 4;
 
 /** An ended session as it was at its end. */
@@ -51,7 +51,7 @@ export class FinishedSessions {
    */
   keep(session: Session, ending: EndReason, now: number): void {
     const { id, serial, owner, variant, groupId, seed, episode, createdAt, bytes } = session;
-    if (bytes > MOST_BYTES / LARGEST_SHARE) return;
+    if (bytes > MAX_BYTES / LARGEST_SHARE) return;
     const kept: FinishedSession = {
       id,
       serial,
@@ -75,8 +75,8 @@ export class FinishedSessions {
     }
     own.set(id, kept);
     this.#bytes += bytes;
-    if (own.size > MOST_OF_A_CLIENT) this.#drop(firstUnplayed(own) ?? first(own)!);
-    while (this.#bytes > MOST_BYTES) this.#drop(this.#oldest()!);
+    if (own.size > MAX_PER_CLIENT) this.#drop(firstUnplayed(own) ?? first(own)!);
+    while (this.#bytes > MAX_BYTES) this.#drop(this.#oldest()!);
   }
 
   /** An ended session, where it is still kept. */

@@ -6,13 +6,13 @@ import type { Settings } from '../config/settings.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { Problem } from '../problems.ts';
 
-/** What an environment holds outside its states is released once, and a failure to release it costs nobody else. */
+/** Objects outside an environment's states are released once, and a failed release affects no other session. */
 
 const ENV_ID = 'test/Elsewhere-v0';
 
 type State = { readonly episode: number; readonly text: string };
 
-/** A service whose episodes are open until they are released, as an environment. */
+/** An environment over a service with episodes that are open until they are released. */
 function elsewhere() {
   const service = {
     /** Episodes that were begun and not released. */

@@ -51,11 +51,11 @@ export class SessionManager implements SessionHost {
   };
   /** Sessions that turned out not to be storable. */
   unsaved = 0;
-  /** Where what sessions do is journaled. Set it before there are sessions. */
+  /** Journal of what sessions do. Set it before there are sessions. */
   recorder: SessionJournal | undefined;
   /** Sessions of an earlier process are being resumed: operations wait for it. */
   resumption: Promise<void> | undefined;
-  /** Told of every session that ends. */
+  /** Called with every session that ends. */
   readonly endListeners = new Set<(ended: EndedSession, session: Session) => void>();
 
   /**
@@ -241,7 +241,7 @@ export class SessionManager implements SessionHost {
     for (const [, { replies }] of this.#admission.clients()) replies.turn(now, this.keepKeysMs);
   }
 
-  /** How long keys of requests that concern no session are remembered at least after their replies were dropped. */
+  /** Least milliseconds that keys of requests for no session are remembered after their replies were dropped. */
   get keepKeysMs(): number {
     return 1000 * this.#limits.lifetimeSeconds;
   }
@@ -308,7 +308,7 @@ export class SessionManager implements SessionHost {
     this.#ended.remember(ended);
   }
 
-  /** Opens a session again that an earlier process had, with its idle time beginning anew. Limits do not count. */
+  /** Opens a session again that an earlier process had, and restarts its idle time. Limits do not count. */
   recall(stored: StoredSession, variant: Variant, image?: SessionImage): Session {
     const session = this.restore(stored, variant, image);
     variant.opened(this.#admission.client(stored.owner).account);

@@ -22,10 +22,10 @@ export interface CreateRequest {
   readonly observation_format?: ObservationFormat;
 }
 
-/** What sessions that are opened together have in common. */
+/** Settings that sessions opened together have in common. */
 type OpenSettings = Pick<Session, 'owner' | 'variant' | 'groupId' | 'format' | 'ttlMs'>;
 
-/** Who keeps the sessions that are opened. */
+/** Keeper of the sessions that are opened. */
 export interface SessionHost {
   readonly recorder: SessionJournal | undefined;
   readonly now: () => number;

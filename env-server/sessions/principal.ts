@@ -1,8 +1,8 @@
-/** What a token may do: play in sessions, register environments, see and close everything. */
+/** Permissions of a token: play in sessions, register environments, see and close everything. */
 export const SCOPES = ['play', 'register', 'admin'] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/** Who is asking; sessions belong to their principal. */
+/** The client of a request; sessions belong to their principal. */
 export interface Principal {
   readonly name: string;
   readonly scopes: ReadonlySet<Scope>;

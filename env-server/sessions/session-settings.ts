@@ -3,7 +3,7 @@ import type { Variant } from './episodes/variant.ts';
 import type { ByteAccount } from './limits/budgets.ts';
 import type { Recorder } from './storage/recorded-episode.ts';
 
-/** What a session `S` begins with besides its episode. */
+/** Settings that a session `S` begins with besides its episode. */
 export interface SessionSettings<S> {
   readonly id: string;
   /** Grows with every session of the server. */
@@ -18,7 +18,7 @@ export interface SessionSettings<S> {
   wall(time: number): number;
   /** Its owner's. */
   readonly account: ByteAccount;
-  /** Where it is journaled. */
+  /** Recorder of its operations. */
   readonly recorder?: Recorder<S>;
   /** By the wall clock, in milliseconds since the epoch. Absent: now. */
   readonly createdAt?: number;

@@ -27,7 +27,7 @@ import { type KeyedInput, recordedStep } from './storage/recorded-step.ts';
 import type { SessionContent, SessionImage } from './storage/session-image.ts';
 import type { SessionHistory, StoredSettings } from './storage/stored-session.ts';
 
-/** Of a session without its parts: the session, its place in tables, its ids. */
+/** Bytes of a session without its parts: the session, its entries in tables, its ids. */
 const SESSION_BYTES = 1536;
 
 export const SESSION_STATUSES = ['playing', 'terminated', 'truncated', 'failed', 'busy'] as const;
@@ -58,18 +58,18 @@ export class Session
   readonly mostBytes: number;
   /** Estimated memory, in bytes. */
   bytes = SESSION_BYTES;
-  /** What the store has of it; undefined before anything is written. */
+  /** Image of it in the store; undefined before anything is written. */
   image: SessionImage | undefined;
   /** Why it cannot be stored. */
   unsaved: string | undefined;
   /** Its client does not know yet that it cannot be stored. */
-  #unsavedUntold = false;
+  #unsavedUnreported = false;
   usedAt: number;
   newer: Session | undefined;
   older: Session | undefined;
   slot = 0;
   #episode: LiveEpisode;
-  /** What is not the episode's is not as it was last stored. */
+  /** True if a part outside the episode has changed since it was last stored. */
   #changed = true;
   #episodes = 0;
   #snapshots: Snapshots | undefined;
@@ -181,7 +181,7 @@ export class Session
     this.usedAt = this.#now();
   }
 
-  /** What it is at: an operation, or between two of them. */
+  /** Current state: in an operation, or between two of them. */
   get status(): SessionStatus {
     const { failed, terminated, truncated } = this.#episode;
     if (this.busy) return 'busy';
@@ -196,21 +196,21 @@ export class Session
     return this.#replies;
   }
 
-  /** What it was stored with is in the store. */
+  /** Notes that the content it was stored with is in the store. */
   stored(content: SessionContent): void {
     this.image?.done();
     if (content.replies) this.#replies?.stored(content.replies);
     this.unsaved = undefined;
-    this.#unsavedUntold = false;
+    this.#unsavedUnreported = false;
   }
 
-  /** It cannot be stored: its client is told before it goes on. */
+  /** Notes that it cannot be stored: the next operation reports that before the session continues. */
   cannotBeStored(reason: string): void {
-    this.#unsavedUntold ||= this.unsaved === undefined;
+    this.#unsavedUnreported ||= this.unsaved === undefined;
     this.unsaved = reason;
   }
 
-  /** From now on the next record, whichever it is, has the request key of the operation that begins. */
+  /** From now on the next record of any kind has the request key of the operation that begins. */
   beginUnderKey(key: string, input: object): void {
     if (this.#recorder) this.#underKey = { key, input };
   }
@@ -287,7 +287,7 @@ export class Session
 
   /** Its client has seen where it stands. */
   acknowledge(): void {
-    this.#unsavedUntold = false;
+    this.#unsavedUnreported = false;
     if (!this.#rolledBack) return;
     this.#rolledBack = false;
     this.#changed = true;
@@ -307,7 +307,7 @@ export class Session
   step(action: Json, expectedStep: number | undefined): MaybePromise<StepResult> {
     const episode = this.#episode;
     if (this.#rolledBack) throw rolledBack(this.id, episode);
-    if (this.#unsavedUntold) throw cannotBeStored(this.id, this.unsaved);
+    if (this.#unsavedUnreported) throw cannotBeStored(this.id, this.unsaved);
     if (expectedStep !== undefined && expectedStep !== episode.stepCount + 1) {
       throw wrongStep(this.id, episode.stepCount, expectedStep);
     }
@@ -362,7 +362,7 @@ export class Session
     return this.#episode.share();
   }
 
-  /** What of it never changes. */
+  /** Fields fixed for the life of the session. */
   get settings(): StoredSettings {
     const { id, serial, owner, groupId, format, createdAt, ttlMs, deadline, variant } = this;
     const { config, wrappers } = variant;
@@ -370,7 +370,7 @@ export class Session
     return { id, serial, owner, groupId, envId, config, wrappers, format, createdAt, ttlMs, deadline };
   }
 
-  /** What does; what is under way is not in it. */
+  /** Fields that change; an operation under way is not included. */
   content(): SessionContent {
     return {
       episode: this.#episode.capture(),
@@ -388,7 +388,7 @@ export class Session
     this.#episodes++;
     if (episode.step === 0) this.variant.counters.episodes++;
     this.#rolledBack = false;
-    this.#unsavedUntold = false;
+    this.#unsavedUnreported = false;
     this.#changed = true;
     const old = this.#episode;
     this.release(old.log);

@@ -2,13 +2,13 @@ import { Problem } from '../problems.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 
-/** How far a server has come in going down: each stage refuses what the one before did, and more. */
+/** Stages of a shutdown: each refuses what the one before did, and more. */
 const SERVING = 0;
 /** No sessions are opened. */
 const DRAINING = 1;
 /** Nothing is begun. */
 const SUSPENDED = 2;
-/** What comes of what is still under way counts for nothing. */
+/** Results of operations still under way are ignored. */
 const STOPPED = 3;
 
 /** Says what may still be begun, and waits for what is under way. */

@@ -8,7 +8,7 @@ export const rolledBack = (id: string, { id: episodeId, stepCount }: LiveEpisode
     `the server ended without warning; session ${id} was resumed at step ${stepCount} of ${episodeId}, the last that was stored`,
   );
 
-/** A client is told before it goes on with a session that ends with the server. */
+/** Problem of the first operation on a session that ends with the server because it cannot be stored. */
 export const cannotBeStored = (id: string, reason: string | undefined): Problem =>
   new Problem('session_unsaved', `session ${id} cannot be stored, and ends with this server: ${reason}`);
 

@@ -7,7 +7,7 @@ import { Variant } from './episodes/variant.ts';
 
 /** Variants kept for the next session that asks for the same; sessions hold on to their own. */
 const MAX_VARIANTS = 1000;
-/** Variants whose description is longer are not kept, only used. */
+/** Greatest length of the description of a variant that is kept; others are only used. */
 const MAX_KEPT_LENGTH = 16 * 1024;
 
 /** The environments on offer, and their variants, made once each. */
@@ -25,7 +25,7 @@ export class VariantCatalog {
     return this.#registry.list(after);
   }
 
-  /** Whether this very environment is what its id stands for, not one that has replaced it. */
+  /** True if this very environment is registered under its id, not one that has replaced it. */
   offers(environment: AnyEnvironment): boolean {
     return this.#registry.find(environment.spec.id) === environment;
   }

@@ -5,7 +5,7 @@ import { sizeOf } from '../limits/size.ts';
 const MAX_ACTIONS = 64;
 /** A chunk that holds this many bytes takes no more actions. */
 const MAX_BYTES = 16 * 1024;
-/** Of an empty chunk. */
+/** Bytes of an empty chunk. */
 const CHUNK_BYTES = 160;
 
 /** A place in a log of actions: everything before it never changes. */

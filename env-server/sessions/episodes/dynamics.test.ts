@@ -22,7 +22,7 @@ async function open(t: Test, data = '') {
   const ask = async (method: 'GET' | 'POST', url: string, payload?: object) =>
     (await server.inject({ method, url, payload })).json();
   const create = (more: object = {}): Promise<Opened> => ask('POST', '/v1/sessions', { ...LAKE, ...more });
-  /** What is seen after each of the moves, up to the end. */
+  /** Observations after each of the moves, up to the end. */
   const play = async (id: string, moves = MOVES): Promise<string[]> => {
     const seen = [];
     for (const action of moves) {
@@ -109,7 +109,7 @@ t.test('members of a group go on under their own after a restart', async t => {
   }
 });
 
-t.test('an environment whose chance lies elsewhere refuses one', async t => {
+t.test('an environment with chance outside its generator refuses a dynamics seed', async t => {
   const { ask, create } = await open(t);
   const { environments } = await ask('GET', '/v1/envs?limit=200');
   const capable = await Promise.all(

@@ -17,7 +17,7 @@ export class LatencyHistogram {
   }
 }
 
-/** What is counted for one environment id, over all configurations. */
+/** Counters of one environment id, over all configurations. */
 export class EnvironmentCounters {
   readonly envId: string;
   sessions = 0;

@@ -16,10 +16,10 @@ import type { Variant } from './variant.ts';
 /** Seeds drawn by the server lie below this, short enough to type. */
 const DRAWN_SEEDS = 2 ** 32;
 
-/** Of an episode without its parts. */
+/** Bytes of an episode without its parts. */
 const EPISODE_BYTES = 256;
 
-/** Where an automatic reset began an episode: what came before is forgotten. */
+/** Position at which an automatic reset began an episode: what came before is forgotten. */
 export interface EpisodeRestart {
   readonly state: Json;
   readonly random: RandomState;
@@ -100,15 +100,15 @@ export interface TrajectoryRecord {
   structured?: Json;
 }
 
-/** What a replay shows of each state. */
+/** Settings for the states of a replay. */
 export interface ReplayView {
-  /** Of the observations. */
+  /** Format of the observations. */
   readonly format: ObservationFormat;
-  /** Whether records have the state as plain data, too. */
+  /** True if records have the state as plain data, too. */
   readonly structured?: boolean;
 }
 
-/** How an episode is to begin. */
+/** Settings of an episode that begins. */
 export interface EpisodeRequest {
   /** Drawn at random when absent. */
   readonly seed?: number;

@@ -20,7 +20,7 @@ import { headOfText, LiveResult } from './live-result.ts';
 import { levelIdOf, pictureOf, planOf, validActionsOf } from './state-queries.ts';
 import type { Variant } from './variant.ts';
 
-/** The generator of the episode that takes a step, as it was before; of no account between steps. */
+/** The generator of the episode that takes a step, as it was before; unused between steps. */
 const before = Random.fromSeed(0);
 
 /** The first state after the beginning that is measured; what the code of others returns is always measured. */
@@ -35,7 +35,7 @@ export interface EpisodeSession {
   readonly variant: Variant;
   /** Name of the principal it belongs to. */
   readonly owner: string;
-  /** Of observations. */
+  /** Format of the observations. */
   readonly format: ObservationFormat;
   /** It has ended. */
   readonly closed: boolean;
@@ -69,7 +69,7 @@ export class LiveEpisode {
   failed: boolean;
   info: JsonObject;
   readonly #session: EpisodeSession;
-  /** How the text of every result begins. */
+  /** First part of the text of every result. */
   #head: string | undefined;
   readonly #random: Random;
   #state: Json;
@@ -121,7 +121,7 @@ export class LiveEpisode {
     return this.#session.variant.stepsOf(this.#state);
   }
 
-  /** Whether it takes no more steps. */
+  /** True if it takes no more steps. */
   get isOver(): boolean {
     return this.failed || ((this.terminated || this.truncated) && !this.#session.variant.autoReset);
   }
@@ -215,7 +215,7 @@ export class LiveEpisode {
     );
   }
 
-  /** Takes back a step whose outcome is too large; where that cannot be, the episode ends. */
+  /** Takes back a step with too large an outcome; where that cannot be, the episode ends. */
   #requireRoomFor(transition: Transition<Json>, actionBytes: number, randomBefore: RandomState): void {
     const { state, info, restarted } = transition;
     const { variant, room } = this.#session;
@@ -287,7 +287,7 @@ export class LiveEpisode {
     this.#resultBytes = 0;
   }
 
-  /** Estimates anew what it takes. The next time is when it has twice as many steps. */
+  /** Estimates its size again. The next time is when it has twice as many steps. */
   #measure(result: StepResult): void {
     const begun = this.#restart?.step ?? 0;
     this.#measureAt = begun + Math.max(FIRST_MEASURED_STEP, 2 * (this.stepCount - begun));
@@ -314,7 +314,10 @@ export class LiveEpisode {
     );
   }
 
-  /** What the environment threw; ends the episode unless it is a problem that says that nothing was done and it may be tried again. */
+  /**
+   * The error that the environment threw. It ends the episode, except for a problem which says that nothing was done and
+   * that the step may be tried again.
+   */
   #fault(error: unknown, randomBefore?: RandomState): Error {
     if (error instanceof Problem && PROBLEMS[error.code].retryable) {
       if (randomBefore) this.#random.moveTo(randomBefore);
@@ -372,12 +375,12 @@ export class LiveEpisode {
     return this.ownRecords ?? replayFor(owner, variant, this.capture(), { format });
   }
 
-  /** The same of an environment that cannot be replayed; undefined for others, whose actions are enough. */
+  /** Records of an environment that cannot be replayed; undefined for others, as their actions are enough. */
   get ownRecords(): TrajectoryRecord[] | undefined {
     return this.#results && recorded(this.#firstObservation!, this.#results, this.capture());
   }
 
-  /** What was done last in the episode; undefined at its beginning. */
+  /** Last action of the episode; undefined before the first. */
   get lastAction(): Json | undefined {
     return lastOf(this.log.position);
   }

@@ -4,10 +4,10 @@ import type { EpisodeState } from './episode.ts';
 
 const MAX_SNAPSHOTS = 1024;
 const RETRY_AFTER_SECONDS = 1;
-/** Of a snapshot besides its episode. */
+/** Bytes of a snapshot besides its episode. */
 const SNAPSHOT_BYTES = 128;
 
-/** What a snapshot of an episode takes besides the actions, which it shares, in bytes. */
+/** Bytes of a snapshot of an episode without the actions, which it shares. */
 export const snapshotSize = (episode: EpisodeState): number => SNAPSHOT_BYTES + episode.bytes;
 
 /** The snapshots of a session, and the actions that they keep from being forgotten. */

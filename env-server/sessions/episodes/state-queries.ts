@@ -31,7 +31,7 @@ export function pictureOf(variant: Variant, state: Json, step: number): Picture 
   return picture;
 }
 
-/** What a reference policy is asked for. */
+/** Request to a reference policy. */
 export interface PlanRequest {
   readonly policy: string;
   readonly count: number;

@@ -9,7 +9,7 @@ import { sizeOf } from '../limits/size.ts';
 import { type ActionCheck, actionCheck } from './action-check.ts';
 import type { EnvironmentCounters } from './environment-counters.ts';
 
-/** Of a variant without its configuration: what it is made of, and its check of actions. */
+/** Bytes of a variant without its configuration: its parts and its check of actions. */
 const VARIANT_BYTES = 4096;
 const NO_OPTIONS: JsonObject = Object.freeze({});
 
@@ -76,7 +76,7 @@ export class Variant {
     );
   }
 
-  /** What a session of this client would need besides itself, in bytes. */
+  /** Bytes that a session of this client would need besides itself. */
   get openingBytes(): number {
     return this.#account ? 0 : this.bytes;
   }

@@ -13,7 +13,7 @@ export interface SessionLimits extends ByteLimits {
   readonly idleTtlSeconds: number;
   /** Time after which a session expires however busy it is, in seconds. */
   readonly lifetimeSeconds: number;
-  /** How long ended ids answer 410 before they answer 404, in seconds. */
+  /** Seconds for which ended ids answer 410 before they answer 404. */
   readonly goneSeconds: number;
 }
 
@@ -21,7 +21,7 @@ export interface ClientUsage {
   sessions: number;
   /** Memory of its sessions and replies. */
   readonly account: ByteAccount;
-  /** Of requests that concern no session yet. */
+  /** Replies to requests that concern no session yet. */
   readonly replies: ReplyCache;
 }
 
@@ -37,7 +37,7 @@ export interface Refusal {
   readonly open: number;
   readonly most: number;
   /** e.g. `of one client`. */
-  readonly whose: string;
+  readonly scope: string;
 }
 
 /** The limit at a place of the list of {@link checksOf}, which keeps sessions from being opened. */
@@ -46,13 +46,13 @@ export function refusalAt(
   { limit, open }: { readonly limit: number; readonly open: number },
   envId: string,
 ): Refusal {
-  const [, most, whose] = checksOf(limits, { inAll: open, ofClient: open, ofEnvironment: open }, envId)[
+  const [, most, scope] = checksOf(limits, { inAll: open, ofClient: open, ofEnvironment: open }, envId)[
     limit
   ];
-  return { open, most, whose };
+  return { open, most, scope };
 }
 
-type LimitCheck = readonly [open: number, most: number, whose: string];
+type LimitCheck = readonly [open: number, most: number, scope: string];
 
 function checksOf(limits: SessionLimits, counts: OpenCounts, envId: string): readonly LimitCheck[] {
   return [
@@ -69,18 +69,18 @@ export function refusalOf(
   envId: string,
   more: number,
 ): Refusal | undefined {
-  for (const [open, most, whose] of checksOf(limits, counts, envId))
-    if (open + more > most) return { open, most, whose };
+  for (const [open, most, scope] of checksOf(limits, counts, envId))
+    if (open + more > most) return { open, most, scope };
   return undefined;
 }
 
-/** `too_many_sessions`, with the numbers for clients that are told them. */
+/** `too_many_sessions`, with its numbers for the protocols that report them. */
 export class TooManySessions extends Problem {
   readonly open: number;
   readonly most: number;
 
-  constructor({ open, most, whose }: Refusal, more: number) {
-    super('too_many_sessions', `${more} more would exceed the limit of ${most} sessions ${whose}`, {
+  constructor({ open, most, scope }: Refusal, more: number) {
+    super('too_many_sessions', `${more} more would exceed the limit of ${most} sessions ${scope}`, {
       retryAfterSeconds: RETRY_AFTER_SECONDS,
     });
     this.open = open;

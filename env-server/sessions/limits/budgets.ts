@@ -1,22 +1,25 @@
 import { getHeapStatistics } from 'node:v8';
 import { Problem } from '../../problems.ts';
 
-/** What sessions may take in memory, in bytes; 0 stands for a share of the heap. */
+/** Greatest bytes of sessions in memory; 0 means a share of the heap. */
 export interface ByteLimits {
   readonly maxBytes: number;
   readonly maxBytesPerClient: number;
   readonly maxBytesPerSession: number;
 }
 
-/** Shares of the heap that stand for limits of 0; what is left is for requests, replies and garbage. */
+/** Shares of the heap that limits of 0 mean; the rest is for requests, replies and garbage. */
 export const HEAP_SHARES = { maxBytes: 0.4, maxBytesPerClient: 0.3, maxBytesPerSession: 1 / 64 } as const;
-/** What open sessions may grow by beyond the limits of their client and server, at which nothing more is opened or remembered. */
+/**
+ * Factor by which open sessions may grow beyond the limits of their client and server, at which nothing more is opened
+ * or remembered.
+ */
 const ROOM_TO_PLAY = 1.125;
-/** Of a token's bytes, for replies remembered in all sessions, as long as each gets no more and no less than this. */
+/** Share of a token's bytes for replies in all sessions, as long as each session gets no more and no less than this. */
 const REPLY_SHARE = 1 / 8;
 const MAX_REPLY_BYTES = 64 * 1024;
 const MIN_REPLY_BYTES = 4 * 1024;
-/** Of a token's bytes, for replies to requests that concern no session yet. */
+/** Share of a token's bytes for replies to requests that concern no session yet. */
 const CLIENT_REPLY_SHARE = 1 / 32;
 const RETRY_AFTER_SECONDS = 1;
 const BYTES_PER_KB = 1024;
@@ -47,12 +50,12 @@ export class ByteBudget {
     this.limits = resolveByteLimits(limits);
   }
 
-  /** Whether so many bytes more would exceed the limit of the server. */
+  /** True if so many bytes more would exceed the limit of the server. */
   isShort(bytes: number): boolean {
     return this.used + bytes > this.limits.maxBytes;
   }
 
-  /** What the replies that one session remembers may take: they are given up before sessions are. */
+  /** Greatest bytes of the replies that one session remembers: they are given up before sessions are. */
   get replyBytesOfSession(): number {
     const share = (this.limits.maxBytesPerClient * REPLY_SHARE) / Math.max(1, this.sessions);
     return Math.max(MIN_REPLY_BYTES, Math.min(MAX_REPLY_BYTES, share));
@@ -74,7 +77,7 @@ export class ByteAccount {
     return this.#budget.replyBytesOfSession;
   }
 
-  /** What the replies to a client's requests that concern no session yet may take. */
+  /** Greatest bytes of the replies to a client's requests that concern no session yet. */
   get replyBytes(): number {
     return Math.max(MIN_REPLY_BYTES, this.limits.maxBytesPerClient * CLIENT_REPLY_SHARE);
   }

@@ -1,4 +1,4 @@
-/** How late an item may be found, in milliseconds. */
+/** Milliseconds by which an item may be found late. */
 export const SLOT_MS = 1000;
 
 /** Something that expires; `slot` is the wheel's. */
@@ -9,7 +9,7 @@ export interface Expiring {
 }
 
 /**
- * Finds what has expired. Items stand in slots of a second; one that was used since it was scheduled is
+ * Finds what has expired. Items are in slots of a second; one that was used since it was scheduled is
  * moved on only when its slot comes up, so that using an item costs nothing.
  */
 export class ExpiryWheel<T extends Expiring> {

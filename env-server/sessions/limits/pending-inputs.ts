@@ -14,7 +14,7 @@ const RETRY_AFTER_SECONDS = 1;
 
 /**
  * The inputs of operations that are not done, by the name of the token that sent them. An operation may outlive its
- * request, whose client went away or waits no longer: its input counts until it is done.
+ * request when the client went away or waits no longer: its input counts until it is done.
  */
 export class PendingInputs {
   #inAll = 0;

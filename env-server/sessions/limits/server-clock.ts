@@ -17,7 +17,7 @@ export interface ClockReading {
   readonly boot: string;
 }
 
-/** Where a {@link ServerClock} has its times from; tests have others. */
+/** Time sources of a {@link ServerClock}; tests have others. */
 export interface ClockSources {
   wall(): number;
   monotonic(): number;
@@ -34,8 +34,8 @@ const SYSTEM: ClockSources = {
 
 /**
  * The time by which sessions expire, in milliseconds. It agrees with the wall clock when a server starts for the first
- * time, and from then on counts what passes: nobody who sets the wall clock moves it, and after a restart it goes on
- * from where it was by the machine's own count, or by the wall clock where the machine was started anew.
+ * time, and from then on counts what passes: setting the wall clock does not move it. After a restart it continues from
+ * where it was by the machine's own count, or by the wall clock if the machine was restarted.
  */
 export class ServerClock {
   readonly #sources: ClockSources;

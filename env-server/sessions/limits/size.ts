@@ -2,7 +2,7 @@ const NUMBER_BYTES = 12;
 const STRING_BYTES = 24;
 const ARRAY_BYTES = 32;
 const OBJECT_BYTES = 48;
-/** Of an element's or a property's reference. */
+/** Bytes of an element's or a property's reference. */
 const SLOT_BYTES = 8;
 const OTHER_BYTES = 16;
 /** Above this length it pays to look at what characters a string is made of. */

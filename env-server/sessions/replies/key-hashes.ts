@@ -5,7 +5,7 @@ export const MAX_HASHES = 2 ** 20;
 const MIN_HASHES = 16;
 /** A hash has two words of 32 bits. */
 const WORDS = 2;
-/** Of the index for each hash that has room: a power of two. */
+/** Slots of the index for each hash that has room: a power of two. */
 const SLOTS_PER_HASH = 2;
 const WORD_BITS = 32;
 /** Nobody can choose keys that share a slot. */
@@ -14,7 +14,7 @@ const SALTS = [randomInt(2 ** WORD_BITS), randomInt(2 ** WORD_BITS)] as const;
 /** Keys that were used, by hashes of 64 bits and in their order: 16 to 32 bytes per key of any length. */
 export class KeyHashes {
   #hashes = new Uint32Array(0);
-  /** Of a hash, its number + 1. */
+  /** Number + 1 of the hash in each slot; 0 for none. */
   #slots = new Uint32Array(0);
   #size = 0;
 
@@ -54,7 +54,7 @@ export class KeyHashes {
     this.#slots[slot] = ++this.#size;
   }
 
-  /** Where a hash is, or would be. */
+  /** Slot of a hash, or the free one where it would be. */
   #slotOf(high: number, low: number): number {
     const hashes = this.#hashes;
     const slots = this.#slots;

@@ -8,19 +8,19 @@ import { hashOf, KeyHashes, MAX_HASHES } from './key-hashes.ts';
 
 /** Keys of a request that do not belong to what it asks for. */
 export const ENVELOPE = new Set(['id', 'op', 'request_key', 'timeout_ms']);
-/** Of an entry without what it holds. */
+/** Bytes of an entry without what it holds. */
 const ENTRY_BYTES = 160;
-/** Of the bytes that replies may take: what is left when older ones are dropped. */
+/** Share of the bytes that replies may take, which is left when older ones are dropped. */
 const KEPT_SHARE = 7 / 8;
-/** Of a reply that is not there yet. */
+/** Number of a reply that has not come yet. */
 const NO_NUMBER = -1;
-/** Of replies that came from the store; requests are numbered from 1. */
+/** Number of replies that came from the store; requests are numbered from 1. */
 const NO_REQUEST = 0;
 const RETRY_AFTER_SECONDS = 60;
 
 interface CachedReply {
   readonly operation: string;
-  /** What was asked, or its fingerprint. */
+  /** The request under the key, or its fingerprint. */
   readonly asked: object | string;
   /** A promise while the request is in flight. */
   reply: unknown;
@@ -31,7 +31,7 @@ interface CachedReply {
   readonly request: number;
 }
 
-/** Whose replies they are, and what they may take. */
+/** Owner of the replies, and the bytes that they may take. */
 export interface ReplyCacheOwner {
   /** Bytes of replies that are kept; older ones are dropped for newer ones. */
   readonly replyBytes: number;
@@ -52,14 +52,14 @@ export interface NewReply extends ReplyName {
   readonly reply: unknown;
 }
 
-/** What came and went since a memory was last stored. */
+/** Changes since a memory was last stored. */
 export interface ReplyChanges {
   readonly added: readonly NewReply[];
   /** Replies that were stored and are dropped. */
   readonly removed: readonly ReplyName[];
   /** Hashes of the keys that were dropped, two words each. */
   readonly dropped: Uint32Array;
-  /** How far it is stored when these are. */
+  /** Numbers up to which it is stored when these changes are. */
   readonly end: { readonly replies: number; readonly dropped: number; readonly turn: number };
 }
 
@@ -74,13 +74,13 @@ export class ReplyCache {
   #kept = 0;
   /** Replies that have come. */
   #count = 0;
-  /** Keys whose replies were dropped. */
+  /** Keys of dropped replies. */
   #dropped = new KeyHashes();
   /** The same, of an earlier time. */
   #droppedBefore: KeyHashes | undefined;
   #turns = 0;
   #turnedAt: number | undefined;
-  /** How far it is stored. */
+  /** Numbers up to which it is stored. */
   #stored = { replies: 0, dropped: 0 };
   #removed: ReplyName[] = [];
 
@@ -102,7 +102,7 @@ export class ReplyCache {
     this.#stored = { replies: this.#count, dropped: this.#dropped.size };
   }
 
-  /** What is to be stored now; replies still in flight come later. */
+  /** Changes to be stored now; replies still in flight come later. */
   get changes(): ReplyChanges {
     const added: NewReply[] = [];
     if (this.#stored.replies < this.#count) {
@@ -253,7 +253,7 @@ export function storedReply({ asked, reply, ...name }: NewReply): StoredReply {
   return { ...name, asked: fingerprint(asked), reply: reply as Json };
 }
 
-/** What was asked, as it is compared with what is asked later under the same key. */
+/** Fingerprint of a request, compared with that of a later request under the same key. */
 export function fingerprint(input: object | string): string {
   if (typeof input === 'string') return input;
   const keys: string[] = [];

@@ -17,19 +17,19 @@ import {
 } from './stored-items.ts';
 import type { UnwrittenEnds } from './unwritten-ends.ts';
 
-/** What a checkpoint may hold up everything else at once. */
+/** Milliseconds for which a checkpoint may hold up everything else at once. */
 const SLICE_MS = 4;
 
 export interface CheckpointParts {
-  /** Of the database. */
+  /** Folder of the database. */
   readonly folder: string;
-  /** Of rows that are written while the server runs. */
+  /** Durability of rows that are written while the server runs. */
   readonly standing: RowDurability;
   readonly sessions: SessionManager;
   readonly items: StoredItems;
   readonly ended: UnwrittenEnds;
   readonly health: PersistenceHealth;
-  /** Told when the database has everything that earlier runs have journaled. */
+  /** Called when the database has everything that earlier runs have journaled. */
   readonly onCovered: () => void;
 }
 
@@ -41,7 +41,7 @@ export class Checkpoints {
   #journal: Journal | undefined;
   #timer: NodeJS.Timeout | undefined;
   #underWay: Promise<void> | undefined;
-  /** Told when the next one that begins, or one after it, has succeeded. */
+  /** Called when the next one that begins, or one after it, has succeeded. */
   #awaiting: (() => void)[] = [];
   #begun = false;
   #ended = false;
@@ -66,7 +66,7 @@ export class Checkpoints {
     if (this.#begun && !this.#ended && !this.#retry.pending) void this.take();
   }
 
-  /** Writes what changed since the last one. A failure is told, and made good by the next. */
+  /** Writes what changed since the last one. A failure is logged, and made good by the next. */
   take(): Promise<void> {
     this.#underWay ??= this.#write()
       .then(
@@ -139,7 +139,7 @@ export class Checkpoints {
     if (mark !== undefined) this.#journal?.release(mark);
     this.#parts.onCovered();
     this.#awaiting.splice(0, awaiting.length);
-    for (const tell of awaiting) tell();
+    for (const resolve of awaiting) resolve();
   }
 
   /** Writes items a few at a time, as many as take no longer than the slice, while others have their turn. */

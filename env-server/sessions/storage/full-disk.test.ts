@@ -96,7 +96,7 @@ t.test(
 );
 
 t.test(
-  'an end on a full disk says what could not be saved, and the next start tells its clients',
+  'an end on a full disk says what could not be saved, and the next start reports it to clients',
   async t => {
     const disk = smallDisk(t, DISK_BYTES);
     if (disk === undefined) {
@@ -111,11 +111,11 @@ t.test(
       const { sessions } = await first.open({ count: 100 });
       await first.play(session_id, 2000);
       await first.shutDown(100);
-      const told = first.lines.find(({ msg }) =>
+      const line = first.lines.find(({ msg }) =>
         /sessions could not be written to the database/.test(String(msg)),
       );
-      t.match(told, { level: 50, count: Number, sessions: Array }, durability);
-      t.match(String(told?.msg), sessions[0].session_id);
+      t.match(line, { level: 50, count: Number, sessions: Array }, durability);
+      t.match(String(line?.msg), sessions[0].session_id);
       free();
       const again = await server(t, data, { durability });
       const reply = await again.ask('POST', `/v1/sessions/${session_id}/step`, { action: 'add' });

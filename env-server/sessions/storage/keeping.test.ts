@@ -13,7 +13,7 @@ import { MAX_PAYLOAD_BYTES } from '../../persistence/journal/frames.ts';
 import { DatabaseThread } from '../../persistence/thread/database-thread.ts';
 import { ServerClock } from '../limits/server-clock.ts';
 
-/** What is stored of sessions: each by itself, only what is new, and nobody's at the cost of others. */
+/** Storage of sessions: each by itself, only what is new, and no client's at the cost of others. */
 
 t.setTimeout(900_000);
 
@@ -234,7 +234,7 @@ t.test('sessions of the first form are read, snapshots and replies included', as
   }
 });
 
-/** A machine whose clocks a test moves. */
+/** A machine with clocks that a test moves. */
 function machine() {
   const at = { wall: 1e12, passed: 0 };
   const start = (): ServerClock => {
@@ -269,7 +269,7 @@ t.test('a wall clock that is set by hours expires nothing early and nothing neve
     at.wall += hours * 3_600_000;
     t.equal(await stands(first), 200);
     const { expires_at } = (await first.ask('GET', `/v1/sessions/${id}`)).body;
-    t.equal(Date.parse(expires_at), at.wall + 100_000, 'told by the wall clock as it is');
+    t.equal(Date.parse(expires_at), at.wall + 100_000, 'by the wall clock as it is');
     pass(90);
     t.equal(await stands(first), 200);
     await first.server.close();

@@ -13,7 +13,7 @@ import type { Session } from '../session.ts';
 import { type Recorder, recordedEpisode } from './recorded-episode.ts';
 
 export interface RecorderParts {
-  /** Which definition an environment id stands for now. */
+  /** Current definition of an environment id. */
   readonly editionOf: (envId: string) => string;
   /** Why a session cannot be kept over the end of the process. */
   readonly lostBy: (session: Session) => string | undefined;
@@ -21,7 +21,7 @@ export interface RecorderParts {
   readonly onTooLarge: () => Promise<void>;
 }
 
-/** Where what sessions do is kept: a journal on this machine, or a store that several servers share. */
+/** Journal of what sessions do: on this machine, or in a store that several servers share. */
 export interface SessionJournal extends Recorder<Session> {
   /** Sessions live in it beyond this server: those in memory are copies. */
   readonly isShared: boolean;

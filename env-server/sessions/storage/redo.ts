@@ -8,7 +8,7 @@ import { episodeOfRecord } from './recorded-episode.ts';
 import { keyOfRecordedStep } from './recorded-step.ts';
 import type { StoredSession } from './stored-session.ts';
 
-/** What a session that was just opened remembers. */
+/** Memory of a session that was just opened. */
 const NEW: StoredSession['past'] = {
   episodes: 1,
   snapshotsTaken: 0,

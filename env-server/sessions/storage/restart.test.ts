@@ -4,7 +4,7 @@ import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { server } from './restart.test-data.ts';
 
-/** What time, repeated requests, and other servers on the same folder do to sessions over a restart. */
+/** Effects of time, repeated requests, and other servers on the same folder on sessions over a restart. */
 
 t.setTimeout(900_000);
 
@@ -78,7 +78,7 @@ for (const [name, lose] of [
   });
 }
 
-/** Where the last record of a segment ends. */
+/** Offset of the end of a segment's last record. */
 function lastRecord(path: string): number {
   return readFileSync(path).findLastIndex(byte => byte !== 0) + 1;
 }

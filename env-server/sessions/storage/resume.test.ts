@@ -5,7 +5,7 @@ import { EXAMPLES } from '../../custom/examples.ts';
 import { BUILT_IN } from '../../environments/registry.ts';
 import { play, server } from './restart.test-data.ts';
 
-/** What comes along over a restart, of every environment and every wrapper. */
+/** Sessions of every environment and every wrapper over a restart. */
 
 t.setTimeout(900_000);
 
@@ -142,7 +142,7 @@ t.test('an environment that holds more than its state answers 410 with the reaso
   });
 });
 
-t.test('sessions of custom environments come along, but for those whose definition was replaced', async t => {
+t.test('sessions of custom environments resume unless their definition was replaced', async t => {
   const data = t.testdir();
   const first = await server(t, data);
   const example = (kind: string) => EXAMPLES[kind].value as { env_id: string; definition: JsonObject };

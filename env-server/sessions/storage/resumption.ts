@@ -20,7 +20,7 @@ export interface ResumptionParts {
   readonly editionOf: (envId: string) => string;
   /** The reply to a request that began an episode. */
   readonly viewOf: (session: Session) => Json;
-  /** Told of sessions that cannot be opened again. */
+  /** Called with sessions that cannot be opened again. */
   readonly onLost: (ended: EndedSession) => void;
 }
 

@@ -17,7 +17,7 @@ import type {
 /** An episode that takes more is not stored. */
 const MAX_EPISODE_BYTES = 16 * 1024 * 1024;
 
-/** What a session is at one moment, apart from its settings: never-changing data, of which nothing was copied. */
+/** State of a session at one moment, apart from its settings: immutable data that needs no copies. */
 export interface SessionContent {
   readonly episode: EpisodeState;
   readonly episodes: number;
@@ -27,7 +27,7 @@ export interface SessionContent {
   readonly rolledBack: boolean;
   /** Records of it in the journal. */
   readonly recorded: number;
-  /** What is new of its replies. */
+  /** Changes of its replies. */
   readonly replies: ReplyChanges | undefined;
 }
 
@@ -37,7 +37,7 @@ export interface PartKey {
   readonly number: number;
 }
 
-/** What is to be written so that the store has a session as it was at one moment. Nothing becomes text before it is asked for. */
+/** Writes that bring a session in the store to its state at one moment. Nothing becomes text before it is asked for. */
 export interface SessionChange {
   /** Parts to be added; they count when the head is written. Reading them throws what `JSON.stringify` throws. */
   readonly parts: Iterable<PartRow>;
@@ -58,7 +58,7 @@ interface StoredChunk {
 }
 
 /** Actions that are to be stored. */
-interface Piece {
+interface ChunkRange {
   readonly number: number;
   readonly chunk: ActionChunk;
   readonly from: number;
@@ -68,7 +68,7 @@ interface Piece {
 /** Chunks and their actions that are to be stored, as they are found. */
 interface ChangeDraft {
   readonly chunks: Map<ActionChunk, StoredChunk>;
-  readonly pieces: Piece[];
+  readonly ranges: ChunkRange[];
   chunkCount: number;
 }
 
@@ -80,7 +80,7 @@ interface PendingChange extends SessionChange {
   readonly forgotten: ActionChunk[];
 }
 
-/** What the store has of a session, so that a checkpoint writes only changes and removes obsolete parts. */
+/** Copy of a session in the store, so that a checkpoint writes only changes and removes obsolete parts. */
 export class SessionImage {
   #ends: PartEnds = { actions: 0, snapshot: 0, reply: 0, dropped: 0 };
   readonly #chunks = new Map<ActionChunk, StoredChunk>();
@@ -99,18 +99,18 @@ export class SessionImage {
     this.#chunks.delete(chunk);
   }
 
-  /** What is new; the session may go on while it is written. A change that was not `done` is part of the next one. */
+  /** Changes; the session may continue while they are written. A change that was not `done` is part of the next one. */
   change(content: SessionContent): SessionChange {
     const { episode, episodes, snapshotsTaken, snapshots, rolledBack, recorded, replies } = content;
-    const draft: ChangeDraft = { chunks: new Map(), pieces: [], chunkCount: this.#chunkCount };
-    const { chunks, pieces } = draft;
+    const draft: ChangeDraft = { chunks: new Map(), ranges: [], chunkCount: this.#chunkCount };
+    const { chunks, ranges } = draft;
     const fresh = snapshots.slice(this.#ends.snapshot);
     for (const state of [episode, ...fresh.map(([, snapshot]) => snapshot)]) requireStorable(state);
     this.#collect(episode.log, draft);
     for (const [, snapshot] of fresh) this.#collect(snapshot.log, draft);
     const dropped = replies && replies.dropped.length > 0 ? replies.dropped : undefined;
     const ends: PartEnds = {
-      actions: this.#ends.actions + pieces.length,
+      actions: this.#ends.actions + ranges.length,
       snapshot: snapshots.length,
       reply: replies?.end.replies ?? this.#ends.reply,
       dropped: this.#ends.dropped + (dropped ? 1 : 0),
@@ -119,7 +119,7 @@ export class SessionImage {
     const removed = (replies?.removed ?? []).map(({ number }) => ({ kind: 'reply', number }) as const);
     const written = (state: EpisodeState) => storedEpisode(state, known);
     this.#pending = {
-      parts: partsOf({ pieces, fresh, replies, dropped, before: this.#ends, written, known }),
+      parts: partsOf({ ranges, fresh, replies, dropped, before: this.#ends, written, known }),
       head: { episode: written(episode), episodes, snapshotsTaken, rolledBack, recorded, ends },
       remove: [...this.#unneeded, ...removed],
       chunks,
@@ -145,12 +145,12 @@ export class SessionImage {
 
   /** Notes the chunks of a position that are not, or not wholly, stored. */
   #collect(position: LogPosition | undefined, draft: ChangeDraft): void {
-    const { chunks, pieces } = draft;
+    const { chunks, ranges } = draft;
     for (const { chunk, count } of chunksOf(position)) {
       const known = chunks.get(chunk) ?? this.#chunks.get(chunk);
       if (known && known.count >= count) return;
-      const number = this.#ends.actions + pieces.length;
-      pieces.push({ number, chunk, from: known?.count ?? 0, to: count });
+      const number = this.#ends.actions + ranges.length;
+      ranges.push({ number, chunk, from: known?.count ?? 0, to: count });
       chunks.set(chunk, {
         number: known?.number ?? draft.chunkCount++,
         count,
@@ -247,18 +247,18 @@ function requireStorable(episode: EpisodeState): void {
 }
 
 interface NewParts {
-  readonly pieces: readonly Piece[];
+  readonly ranges: readonly ChunkRange[];
   readonly fresh: SessionContent['snapshots'];
   readonly replies: ReplyChanges | undefined;
   readonly dropped: Uint32Array | undefined;
-  /** Where the numbers of new parts begin. */
+  /** First numbers of new parts. */
   readonly before: PartEnds;
   written(episode: EpisodeState): StoredEpisode;
   known(chunk: ActionChunk): StoredChunk | undefined;
 }
 
-function* partsOf({ pieces, fresh, replies, dropped, before, written, known }: NewParts): Generator<PartRow> {
-  for (const { number, chunk, from, to } of pieces) {
+function* partsOf({ ranges, fresh, replies, dropped, before, written, known }: NewParts): Generator<PartRow> {
+  for (const { number, chunk, from, to } of ranges) {
     const part: ActionsPart = {
       chunk: known(chunk)!.number,
       before: storedPosition(chunk.before, known),

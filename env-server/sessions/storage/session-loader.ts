@@ -27,7 +27,7 @@ export interface SessionLoaderParts {
   readonly log: Logger;
   readonly editionOf: (envId: string) => string;
   readonly rows: SessionRows;
-  /** Is told how far the database covers the journal. */
+  /** Learns how far the database covers the journal. */
   readonly resumption: Resumption;
   /** A stored session cannot be opened again. */
   readonly onEnded: (ended: EndedSession) => void;

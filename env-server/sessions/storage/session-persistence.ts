@@ -36,12 +36,12 @@ const WAITING_SHARE = 1 / 8;
 const SLOW_WRITE_MS = 20;
 
 export interface PersistenceSettings {
-  /** Folder of the database, whose lock is held; empty keeps nothing. */
+  /** Folder of the database; this process holds its lock. An empty path keeps nothing. */
   readonly data: string;
   readonly durability: Durability;
   /** Time between checkpoints; 0 makes none but those that the journal needs. */
   readonly checkpointSeconds: number;
-  /** Of the journal of this process on the disk, in megabytes. */
+  /** Greatest size of this process's journal on the disk, in megabytes. */
   readonly journalMaxMb: number;
 }
 
@@ -49,7 +49,7 @@ export interface SessionPersistenceParts {
   readonly sessions: SessionManager;
   readonly catalog: VariantCatalog;
   readonly log: Logger;
-  /** Which definition an environment id stands for now; another string after every change. */
+  /** Current definition of an environment id; another string after every change. */
   readonly editionOf: (envId: string) => string;
   /** The reply to a request that began an episode. */
   readonly viewOf: (session: Session) => Json;
@@ -82,7 +82,7 @@ export class SessionPersistence {
   readonly #resumption: Resumption;
   readonly #items: StoredItems;
   readonly #checkpointMs: number;
-  /** Of rows that are written while the server runs. */
+  /** Durability of rows that are written while the server runs. */
   readonly #standing: RowDurability;
   /** Segments of earlier runs that no checkpoint covers yet. */
   #inherited: readonly Segment[];
@@ -205,14 +205,14 @@ export class SessionPersistence {
     if (this.#inherited.length > 0) void this.#checkpoints.take();
   }
 
-  /** Writes what changed since the last one, a little at a time. A failure is told, and made good by the next. */
+  /** Writes what changed since the last one, a little at a time. A failure is logged, and made good by the next. */
   checkpoint(): Promise<void> {
     return this.#checkpoints.take();
   }
 
   /**
-   * Writes everything and closes the database, for a server that ends. Sessions that cannot be kept end here; what cannot
-   * be written is told in the log. Does nothing the second time.
+   * Writes everything and closes the database, for a server that ends. Sessions that cannot be kept end here; the log
+   * names what cannot be written. Does nothing the second time.
    */
   finish(): void {
     if (this.#finished) return;

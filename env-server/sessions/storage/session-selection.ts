@@ -21,7 +21,7 @@ export function* unsavedOf(sessions: Iterable<Session>): Generator<string> {
   for (const { id, unsaved } of sessions) if (unsaved !== undefined) yield id;
 }
 
-/** What is forgotten, and the time, with every write of everything. */
+/** Forgotten sessions, and the time, which every complete write includes. */
 export function housekeepingOf(sessions: SessionManager): SessionChanges {
   const now = sessions.now();
   return {

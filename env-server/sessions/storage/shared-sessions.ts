@@ -35,7 +35,7 @@ const CHECKPOINT_RECORDS = 64;
 const CHECKPOINT_LENGTH = 64 * 1024;
 /** Largest record, in characters: a step of this size cannot be kept. */
 const MAX_RECORD_LENGTH = 16 * 1024 * 1024;
-/** How often an operation is begun again because another server took its session meanwhile. */
+/** Number of times that an operation is begun again because another server took its session meanwhile. */
 const MAX_TAKES = 8;
 /** Between looks for sessions that are due, and for idle ones that need not be in memory. */
 const ROUND_MS = 1000;
@@ -58,7 +58,7 @@ export interface SharedSessionsParts {
   readonly refreshEnvironments: () => Promise<void>;
 }
 
-/** What an operation does to its session: `writes` leaves a record in it, `copies` makes other sessions of its state. */
+/** Effect of an operation on its session: `writes` leaves a record, `copies` makes other sessions of its state. */
 export type SessionEffect = 'reads' | 'writes' | 'copies';
 
 /** Another server writes the session now: nothing of what was done here since was kept. */
@@ -97,7 +97,7 @@ export class SharedSessions implements SessionJournal {
   readonly #parts: SharedSessionsParts;
   readonly #held = new Map<string, HeldSession>();
   readonly #loading = new Map<string, Promise<void>>();
-  /** Newest acknowledged records of sessions whose copy was given up because the store did not answer. */
+  /** Newest acknowledged records of sessions with a copy that was given up because the store did not answer. */
   readonly #givenUp = new Map<string, Position>();
   /** Sessions that were looked at without being taken, by what the store had of them. */
   readonly #peeked = new Map<string, { readonly content: StoredContent; readonly session: Session }>();
@@ -394,7 +394,7 @@ export class SharedSessions implements SessionJournal {
     this.#follow(held, n, this.store.append(session.id, held.epoch, n, RECORD_KINDS[kind], text));
   }
 
-  /** Notes that a write is under way. When one fails, all later ones fail, whatever the store says of them. */
+  /** Notes that a write is under way. When one fails, all later ones fail too, even if the store accepts them. */
   #follow(held: HeldSession, n: number, written: Promise<Outcome>): void {
     const pending = written
       .then(
@@ -514,7 +514,7 @@ export class SharedSessions implements SessionJournal {
     }
   }
 
-  /** A session ended here. One whose time is up ends in the store by the store's clock. */
+  /** A session ended here. One that expired ends in the store by the store's clock. */
   ended(session: Session, { owner, ending, reason }: EndedSession): void {
     const held = this.#held.get(session.id);
     if (!held || held.session !== session || !this.#active) return;
@@ -535,7 +535,7 @@ export class SharedSessions implements SessionJournal {
   }
 
   /**
-   * The reply that a client's request under a key got, from whichever server, or what `work` returns, kept for later.
+   * The reply that a client's request under a key got from any server, or what `work` returns, kept for later.
    * @param asked what the request asked, as a text
    * @throws Problem `key_reused`
    */
@@ -693,7 +693,7 @@ export class SharedSessions implements SessionJournal {
   }
 }
 
-/** What an `open` record says of a session besides its beginning. */
+/** Settings that an `open` record holds of a session besides its first state. */
 function recordOfOpening(settings: StoredSettings, edition: string) {
   return {
     serial: settings.serial,

@@ -11,11 +11,11 @@ import { type ReplyCache, type ReplyChanges, storedReply } from '../replies/repl
 import type { Session } from '../session.ts';
 import { type PartKey, type SessionContent, SessionImage, textOfHashes } from './session-image.ts';
 
-/** Of the form of a stored session's documents. */
+/** Version of the form of a stored session's documents. */
 export const DOCUMENT_VERSION = 2;
 /** Characters that are written at once. */
 const SLICE_LENGTH = 512 * 1024;
-/** Of the row of a session that ended. */
+/** Length of the row of a session that ended. */
 const ENDED_LENGTH = 100;
 
 /** Something to be written. */
@@ -34,7 +34,7 @@ export interface StoredItem {
   stored?(): void;
 }
 
-/** What is new of a client's replies. */
+/** Changes of a client's replies. */
 export interface NewReplies {
   readonly owner: string;
   readonly memory: ReplyCache;
@@ -49,7 +49,7 @@ export interface StoredItemsParts {
   readonly onUnsaved: (session: Session, error: Error) => void;
 }
 
-/** What is to be written of sessions, piece by piece. */
+/** Rows to write of sessions, one by one. */
 export class StoredItems {
   readonly #parts: StoredItemsParts;
   /** Sessions that are being written, or not wholly written. */
@@ -59,7 +59,7 @@ export class StoredItems {
     this.#parts = parts;
   }
 
-  /** What was not wholly written counts as changed again. */
+  /** Counts what was not wholly written as changed again. */
   giveUp(): void {
     for (const session of this.writing) session.changed = true;
     this.writing.clear();
@@ -69,7 +69,7 @@ export class StoredItems {
     for (const session of changed) yield* this.#ofSession(session, standing);
   }
 
-  /** What is new of a session. Where it cannot be made text, that is noted, and what the store has of it stays. */
+  /** Changes of a session. If they cannot be made text, that is noted, and the store keeps what it has of the session. */
   *#ofSession(session: Session, standing: RowDurability): Generator<StoredItem> {
     const { id, owner, variant } = session;
     session.changed = false;
@@ -177,7 +177,7 @@ function definedOf<T, U>(items: readonly T[], member: (item: T) => U | undefined
   return items.map(member).filter(value => value !== undefined);
 }
 
-/** What is new of each client's replies, where anything is. */
+/** Changes of each client's replies, where there are any. */
 export function newReplies(clients: Iterable<readonly [owner: string, memory: ReplyCache]>): NewReplies[] {
   const all: NewReplies[] = [];
   for (const [owner, memory] of clients) {

@@ -11,19 +11,19 @@ export interface StoredReply {
   readonly number: number;
   readonly key: string;
   readonly operation: string;
-  /** What was asked, as `ReplyMemory` compares it. */
+  /** Request under the key, as `ReplyMemory` compares it. */
   readonly asked: string;
   readonly reply: Json;
 }
 
-/** What a session is besides its episode: what it remembers. */
+/** Memory of a session besides its episode. */
 export interface SessionHistory {
   /** Episodes begun, restored ones included. */
   readonly episodes: number;
   readonly snapshotsTaken: number;
   readonly snapshots: readonly (readonly [snapshotId: string, episode: EpisodeState])[];
   readonly replies: readonly StoredReply[];
-  /** Hashes of the keys whose replies were dropped. */
+  /** Hashes of the keys of dropped replies. */
   readonly droppedKeys: readonly Uint32Array[];
   /** It may stand before what its client saw last. */
   readonly rolledBack: boolean;
@@ -31,7 +31,7 @@ export interface SessionHistory {
   readonly recorded: number;
 }
 
-/** What of a session never changes. Times in milliseconds: `createdAt` of the wall clock, `deadline` of the server's. */
+/** Fields fixed for the life of a session. Milliseconds: `createdAt` by the wall clock, `deadline` by the server's. */
 export interface StoredSettings {
   readonly id: string;
   readonly serial: number;
@@ -74,13 +74,13 @@ export interface StoredHead {
 }
 
 export const PART_KINDS = ['actions', 'snapshot', 'reply', 'dropped'] as const;
-/** Of the parts of a session, which are written once and never changed. */
+/** Kind of a part of a session; parts are written once and never changed. */
 export type PartKind = (typeof PART_KINDS)[number];
 
 /** Some actions of a chunk. */
 export interface ActionsPart {
   readonly chunk: number;
-  /** Where the actions before the chunk are. */
+  /** Position of the actions before the chunk. */
   readonly before: StoredPosition | null;
   readonly actions: readonly Json[];
 }

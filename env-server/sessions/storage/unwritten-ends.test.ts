@@ -5,7 +5,7 @@ import { SessionRows } from '../../persistence/session-rows.ts';
 import { type EndedSession, MAX_REMEMBERED } from '../ended.ts';
 import { UnwrittenEnds } from './unwritten-ends.ts';
 
-/** What is kept of sessions that ended until it is in the database. */
+/** Rows of ended sessions in memory until they are in the database. */
 
 const ended = (id: string, forgetAt: number): EndedSession => ({
   id,
@@ -84,7 +84,7 @@ t.test('a server that writes nothing while it runs forgets sessions that ended',
   const last = await second.open();
   await second.ask('DELETE', last);
   await second.app.server.close();
-  t.same(ends, [kept, last], 'all but that whose row is to be removed and those of the last minute');
+  t.same(ends, [kept, last], 'all but the one with a row to remove and those of the last minute');
 
   const third = await start();
   t.match(await third.ask('GET', last), { status: 410, body: { code: 'session_closed' } });
