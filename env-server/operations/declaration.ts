@@ -7,7 +7,7 @@ import type { Scope } from '../sessions/principal.ts';
 /** Parameters, query and body of a request in one flat object, as frames carry them. */
 export type OperationInput = { readonly [key: string]: unknown };
 
-/** How REST writes a result that is not sent as JSON. */
+/** Form of a result that REST does not send as JSON. */
 export interface Representation {
   readonly contentType: string;
   readonly body: string | Buffer;
@@ -18,7 +18,7 @@ export interface BodyExample {
   readonly value: JsonObject;
 }
 
-/** What is known of an operation without its handler. */
+/** An operation without its handler. */
 export interface OperationDeclaration {
   /** `op` of frames and batch items, `operationId` in OpenAPI. */
   readonly name: string;
@@ -40,7 +40,7 @@ export interface OperationDeclaration {
   readonly problems?: readonly ProblemCode[];
   /** Its REST replies have an `ETag`: they are large and rarely change. */
   readonly revalidated?: boolean;
-  /** What the audit log calls it, refused attempts included. */
+  /** Its name in the audit log, which also records refused attempts. */
   readonly audited?: AuditAction;
   /** Properties of the body that the reference shows in more detail than the check looks at. */
   readonly documented?: TProperties;
@@ -48,7 +48,7 @@ export interface OperationDeclaration {
   readonly examples?: { readonly [name: string]: BodyExample };
   /** Content types that `represent` may choose besides JSON. */
   readonly mediaTypes?: readonly string[];
-  /** What `represent` writes as JSON, where that is not the result. */
+  /** Schema of the JSON that `represent` writes, where that is not the result. */
   readonly representedJson?: TSchema;
 }
 

@@ -20,11 +20,11 @@ export interface Services {
   readonly sessions: SessionManager;
   readonly catalog: VariantCatalog;
   readonly registrations: Registrations;
-  /** How long a client waits for an operation on a session unless it says otherwise, in milliseconds. */
+  /** Milliseconds that a client waits for an operation on a session unless it says otherwise. */
   readonly stepTimeoutMs: number;
-  /** Where operations are traced. */
+  /** Tracing of operations, if it is on. */
   readonly tracing?: Tracing;
-  /** Where sessions live in a store that several servers share. */
+  /** Sessions in a store that several servers share. */
   readonly shared?: SharedSessions;
 }
 

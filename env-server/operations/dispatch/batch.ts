@@ -9,12 +9,12 @@ import type { ReplyForm } from './reply-form.ts';
 export interface BatchRequest {
   /** Each is taken out as it is begun: while the batch waits, it holds only what its operations hold. */
   readonly items: unknown[];
-  /** Stands for the request key of items that have none. */
+  /** Request key of items that have none. */
   readonly requestKey?: string;
   /** Answer when this many items are ready. */
   readonly wait?: number;
   readonly mostItems: number;
-  /** Is told the characters of replies that wait for others, as they come. */
+  /** Called with the number of characters of replies that wait for others, as they come. */
   readonly hold?: (length: number) => void;
   /** Turns what an item threw into its problem document. */
   readonly problem: (error: unknown, sessionId: unknown) => ProblemDocument;
@@ -57,7 +57,7 @@ class BatchRun<T, B> {
   readonly #late: Promise<void>[] = [];
   #index = 0;
   #length = 0;
-  /** Of the length, what {@link BatchRequest.hold} was told. */
+  /** Part of the length that {@link BatchRequest.hold} was called with. */
   #heldLength = 0;
 
   constructor(dispatcher: Dispatcher, call: OperationCall, request: BatchRequest, form: ReplyForm<T, B>) {

@@ -18,7 +18,7 @@ export interface CompiledOperation {
   readonly serialize: Serialize;
 }
 
-/** What every transport needs to serve frames and batch items: finds, checks and runs operations by name. */
+/** Finds, checks and runs operations by name, for frames and batch items of every transport. */
 export class Dispatcher {
   readonly services: Services;
   readonly operations: readonly CompiledOperation[];
@@ -53,7 +53,7 @@ export class Dispatcher {
     throw new Problem('invalid_request', detail, { violations: [{ pointer: '/op', detail }] });
   }
 
-  /** Whether an operation only reads: replies to it acknowledge nothing. */
+  /** True if an operation only reads: replies to it acknowledge nothing. */
   reads(op: unknown): boolean {
     return this.#reading.has(op);
   }

@@ -1,7 +1,7 @@
 import { PROBLEMS, type ProblemCode } from '../../problems.ts';
 import type { Operation } from '../operation.ts';
 
-/** What may come of any request. */
+/** Problems of any request. */
 const ANY: readonly ProblemCode[] = [
   'bad_request',
   'unauthorized',
@@ -12,11 +12,11 @@ const ANY: readonly ProblemCode[] = [
   'draining',
   'worker_unavailable',
 ];
-/** What may come of a request that has, or could have, a body. */
+/** Problems of a request that has, or could have, a body. */
 const WITH_BODY: readonly ProblemCode[] = ['bad_json', 'body_too_large', 'unsupported_media_type'];
-/** What may come of a request that changes something, where the server keeps it on a disk. */
+/** Problems of a request that changes something, where the server keeps it on a disk. */
 const OF_CHANGES: readonly ProblemCode[] = ['storage_failed', 'storage_full'];
-/** What may come of asking for a session. */
+/** Problems of asking for a session. */
 const OF_SESSIONS: readonly ProblemCode[] = [
   'unknown_session',
   'session_expired',
@@ -27,7 +27,7 @@ const OF_SESSIONS: readonly ProblemCode[] = [
   'too_many_requests',
   'step_timeout',
 ];
-/** What may come of letting an environment do something. */
+/** Problems of letting an environment do something. */
 const OF_ENVIRONMENTS: readonly ProblemCode[] = [
   'environment_fault',
   'script_limit',

@@ -46,7 +46,7 @@ const MS_PER_S = 1000;
 const RETRY_AFTER_SECONDS = 1;
 
 /**
- * Runs an operation whose input was checked against its schemas. What is ready at once comes at once.
+ * Runs an operation with an input that was checked against its schemas. What is ready at once comes at once.
  * @throws Problem, or what the environment code threw (see `problemOf`)
  */
 export function execute(
@@ -86,7 +86,7 @@ function route(
     : run(services, call, operation, input);
 }
 
-/** What an operation leaves of itself in its session. */
+/** Effect of an operation on its session. */
 function effectOf({ keyed, name }: Operation): SessionEffect {
   return name === 'clone' ? 'copies' : keyed ? 'writes' : 'reads';
 }
@@ -147,7 +147,7 @@ function runNow(
     : onSession(services, call, operation, input);
 }
 
-/** What to throw at a principal without the scope; the audit log hears of it where it keeps such attempts. */
+/** Problem of a principal without the scope; the audit log notes the attempt if the operation is audited. */
 function forbidden(
   services: Services,
   { principal }: OperationCall,
@@ -241,7 +241,7 @@ async function underKeyLater(
   }
 }
 
-/** What came of an operation, when the database has what the journal could not take of its session. Reads do not wait. */
+/** Result of an operation, when the database has what the journal could not take of its session. Reads do not wait. */
 async function whenStored(
   session: Session,
   { keyed }: SessionOperation,
@@ -339,7 +339,7 @@ function late({ name }: Operation, timeoutMs: number): Problem {
   });
 }
 
-/** What to say while sessions of an earlier process are not all there. */
+/** Problem of a request while sessions of an earlier process are incomplete. */
 export function resuming(): Problem {
   return new Problem('worker_unavailable', 'the server resumes sessions from its journal', {
     retryAfterSeconds: RETRY_AFTER_SECONDS,

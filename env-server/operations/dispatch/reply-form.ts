@@ -2,7 +2,7 @@ import type { ProblemDocument } from '../../problems.ts';
 import type { CompiledOperation } from './dispatcher.ts';
 import { plainResult } from './written-result.ts';
 
-/** What replies are made of: JSON text as it leaves, or plain values that something else writes. `B` is what batches are. */
+/** Form of replies: JSON text as it leaves, or plain values that something else writes. `B` is the type of batches. */
 export interface ReplyForm<T, B = T> {
   /** The result of an operation. */
   result(compiled: CompiledOperation, value: unknown): T;
@@ -49,7 +49,7 @@ export const plainForm: ReplyForm<unknown> = {
   batch: (items, pending) => ({ results: items.slice(), ...(pending && { pending }) }),
 };
 
-/** What is long in a result is a text in it or in its lists: a picture, the observations of a trajectory. */
+/** Length of the texts in a result or in its lists, which make it long: a picture, the observations of a trajectory. */
 function lengthOfTexts(value: unknown): number {
   if (typeof value === 'string') return value.length;
   if (typeof value !== 'object' || value === null) return 0;

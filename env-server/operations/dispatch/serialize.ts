@@ -26,7 +26,7 @@ interface KnownOutcome {
 /** Environments share their frozen `info` objects between steps, so the text of an outcome is made once for many. */
 const knownOutcomes = new WeakMap<object, KnownOutcome>();
 
-/** What stands behind the observation. */
+/** Text of a result after the observation. */
 function outcomeText({ reward, terminated, truncated, info }: StepResult): string {
   const known = knownOutcomes.get(info);
   if (known?.reward === reward && known.terminated === terminated && known.truncated === truncated) {

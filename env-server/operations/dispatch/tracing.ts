@@ -1,13 +1,13 @@
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { OperationDeclaration, OperationInput } from '../declaration.ts';
 
-/** Where a request stands in its trace. */
+/** Position of a request in its trace. */
 export interface TraceContext {
   /** 32 hexadecimal digits. */
   readonly traceId: string;
 }
 
-/** Tells somebody else how long operations took. */
+/** Reports durations of operations to a tracing backend. */
 export interface Tracing {
   /** The place of a span in somebody else's process, by its `traceparent` (W3C Trace Context). */
   below(traceparent: string): TraceContext;

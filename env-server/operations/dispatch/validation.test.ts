@@ -9,7 +9,7 @@ interface Node {
   readonly [key: string]: unknown;
 }
 
-/** Where in a schema something may have any number of items, keys or characters. */
+/** Paths in a schema where it allows any number of items, keys or characters. */
 function* unbounded(schema: Node, place: string): Generator<string> {
   const {
     type,

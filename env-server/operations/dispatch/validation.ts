@@ -73,7 +73,7 @@ const violationOf = (fault: Fault, advice = ''): Violation => ({
   detail: faultText(fault, 'the request') + advice,
 });
 
-/** Where keys belong that are often written next to the one that holds them. */
+/** Says where keys belong that are often written next to the one that holds them. */
 function placeOfOthers(properties: TProperties): string {
   if ('config' in properties) return '; settings of the environment, `preset` among them, belong in "config"';
   return 'definition' in properties ? '; what defines the environment belongs in "definition"' : '';
@@ -104,7 +104,7 @@ function refuseOutOfBounds(operation: string, key: string, value: unknown): void
   });
 }
 
-/** Whether a value is a plain one within the bounds; those that hold others are to be looked into. */
+/** True if a value is a plain one within the bounds; those that hold others need a closer look. */
 function isPlain(value: unknown): boolean {
   switch (typeof value) {
     case 'string':

@@ -12,7 +12,7 @@ import { AnyJson, nullable } from '../schemas/fields.ts';
 /** Taken as it comes and checked by {@link checkDefinition}, which names the faults of the kind that was meant instead of those of all kinds. */
 export const DefinitionInput = AnyJson();
 
-/** What the reference shows of it. */
+/** Schemas that the reference shows. */
 export const documented = { definition: Definition };
 
 const checks = new Map<object, InputCheck>();
@@ -36,7 +36,7 @@ export function checkDefinition(given: unknown): asserts given is Definition {
 }
 
 /**
- * Checks a definition; the audit log is told of one that is refused.
+ * Checks a definition; the audit log notes one that is refused.
  * @throws Problem `invalid_request` with JSON pointers into the request
  */
 export function audited(

@@ -43,7 +43,7 @@ export const EnvironmentDocument = Type.Object(
     config_schema: Type.Unknown({ description: 'JSON Schema with defaults.' }),
     options_schema: Type.Unknown({ description: 'JSON Schema of reset options.' }),
     presets: Type.Record(Type.String(), Bag),
-    instruction: Type.String({ description: 'What a player is told about the task.' }),
+    instruction: Type.String({ description: 'Description of the task for the player.' }),
     legend: Type.Array(Type.Object({ symbol: Type.String(), meaning: Type.String() })),
     actions: Type.Optional(
       Type.Array(Type.String(), { description: 'Names of the actions in the order of their ids.' }),

@@ -18,17 +18,17 @@ const CARDS_AT_A_TIME = 10;
 const LARGEST_STATE = 16 * 1024;
 /** Characters of a text or an action on a card. */
 const LONGEST_TEXT = 2000;
-/** How an observation begins that is a picture. */
+/** Start of an observation that is a picture. */
 const PICTURE = 'data:image/';
 
-/** What a watcher wants to see. */
+/** Filter of the sessions that a watcher sees. */
 export interface CardFilter {
   readonly env_id?: string;
   readonly group_id?: string;
   readonly client?: string;
 }
 
-/** What a watcher asks for. */
+/** Request of a watcher. */
 export interface CardQuestion {
   readonly principal: Principal;
   readonly filter: CardFilter;
@@ -46,7 +46,7 @@ export interface Cards {
   readonly open: number;
 }
 
-/** A session of an answer: its card, or only its place where nothing happened. */
+/** A session of an answer: its card, or only its id and version where nothing happened. */
 export interface CardEntry {
   readonly serial: number;
   readonly id: string;
@@ -116,7 +116,7 @@ function fits(
   );
 }
 
-/** Cards by episode, as long as it stands as it did: several watchers see them, and pay for them once. */
+/** Cards by episode at their step: several watchers see them, and pay for them once. */
 const made = new WeakMap<LiveEpisode, { readonly step: number; readonly card: SessionCard }>();
 const texts = new WeakMap<SessionCard, string>();
 
@@ -139,9 +139,9 @@ function openCard(session: Session): SessionCard {
   const { id, groupId, owner, variant, seed, episode, createdAt } = session;
   const known = made.get(episode);
   if (known?.step === episode.stepCount) return known.card;
-  const place = { id, groupId, owner, variant, seed, createdAt, episodeId: episode.id };
+  const described = { id, groupId, owner, variant, seed, createdAt, episodeId: episode.id };
   const view = viewOf(format => episode.observe(format));
-  const card = cardOf(place, episode, { ...view, action: episode.lastAction, ended: null });
+  const card = cardOf(described, episode, { ...view, action: episode.lastAction, ended: null });
   made.set(episode, { step: episode.stepCount, card });
   return card;
 }
@@ -153,7 +153,7 @@ function finishedCard(session: FinishedSession): SessionCard {
   return cardOf(session, figures, { ...view, action: lastAction, ended: ending });
 }
 
-type Place = Pick<
+type CardSession = Pick<
   FinishedSession,
   'id' | 'groupId' | 'owner' | 'variant' | 'seed' | 'createdAt' | 'episodeId'
 >;
@@ -161,12 +161,12 @@ type Figures = Pick<EpisodeState, 'totalReward' | 'terminated' | 'truncated' | '
   readonly stepCount: number;
   readonly maxSteps: number;
 };
-type Shown = StateView & { readonly action: Json | undefined; readonly ended: SessionCard['ended'] };
+type CardState = StateView & { readonly action: Json | undefined; readonly ended: SessionCard['ended'] };
 
-function cardOf(place: Place, episode: Figures, shown: Shown): SessionCard {
-  const { id, groupId, owner, variant, seed, createdAt, episodeId } = place;
+function cardOf(session: CardSession, episode: Figures, state: CardState): SessionCard {
+  const { id, groupId, owner, variant, seed, createdAt, episodeId } = session;
   const { maxSteps } = episode;
-  const { text, structured, action, ended } = shown;
+  const { text, structured, action, ended } = state;
   return {
     session_id: id,
     env_id: variant.environment.spec.id,

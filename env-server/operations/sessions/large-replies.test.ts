@@ -52,7 +52,7 @@ t.test('replies with many large observations are refused or cut before they hold
   t.match(trajectory.body.detail, /take more than the 33554432 bytes that a trajectory may have/);
 });
 
-/** How often the event loop goes round until something is done. */
+/** Number of turns of the event loop until something is done. */
 async function turnsUntil(work: Promise<unknown>): Promise<number> {
   let turns = 0;
   let isDone = false;

@@ -10,7 +10,7 @@ import { SessionId } from '../schemas/fields.ts';
 import { Replay, type ReplayRecord } from '../schemas/trajectory.ts';
 
 /** Estimated memory of the records of one reply, in bytes; at least one record is sent. */
-const MOST_BYTES = 2 * 1024 * 1024;
+const MAX_BYTES = 2 * 1024 * 1024;
 
 export const replay = serverOperation({
   name: 'replay',
@@ -70,8 +70,8 @@ function pageOf(records: readonly TrajectoryRecord[]): Pick<Static<typeof Replay
   const page: Static<typeof ReplayRecord>[] = [];
   let bytes = 0;
   for (const { type: _type, ...record } of records) {
-    bytes += sizeOf(record, MOST_BYTES);
-    if (bytes > MOST_BYTES && page.length > 0) return { records: page, next: record.step };
+    bytes += sizeOf(record, MAX_BYTES);
+    if (bytes > MAX_BYTES && page.length > 0) return { records: page, next: record.step };
     page.push(record);
   }
   return { records: page, next: null };

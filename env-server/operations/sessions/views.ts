@@ -7,15 +7,15 @@ import type { Session as LiveSession } from '../../sessions/session.ts';
 import { WrittenResult } from '../dispatch/written-result.ts';
 import type { Session, SessionDetail } from '../schemas/session.ts';
 
-/** What the observations in one reply may take: a longer reply holds up everybody while it is written. */
+/** Greatest bytes of the observations in one reply: a longer reply holds up everybody while it is written. */
 export const MAX_OBSERVATION_BYTES = 8 * 1024 * 1024;
 /** Sessions of a group that are written in one go. */
 const WRITTEN_AT_ONCE = 32;
 
-/** What members of a group that begin in one state have in common. */
-type BeginningView = Pick<Session, 'level_id' | 'observation'>;
+/** Values that members of a group have in common when they begin in one state. */
+type OpeningView = Pick<Session, 'level_id' | 'observation'>;
 
-function beginningView({ episode, format }: LiveSession): BeginningView {
+function beginningView({ episode, format }: LiveSession): OpeningView {
   const { levelId } = episode;
   return {
     ...(levelId !== undefined && { level_id: levelId }),
@@ -52,7 +52,7 @@ export function openedView(sessions: SessionManager, opened: LiveSession): Sessi
 
 /**
  * The reply that shows sessions that were just opened: a large group is written in slices. Where it fails they are closed
- * again, as nobody knows their ids.
+ * again, because nobody knows their ids.
  * @param withFirst the reply is the first session with the list of all; else it is the list
  * @throws Problem `body_too_large` where they would show more than one reply may
  */
