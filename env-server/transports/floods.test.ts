@@ -137,7 +137,7 @@ t.test('a connection is not read while its requests wait, and loses none of them
   t.ok(most < 6000, `at most ${most} were read and not answered`);
 });
 
-t.test('a WebSocket whose batches under way hold too much gets no more frames handled', async t => {
+t.test('a WebSocket handles no more frames while its batches under way hold too much', async t => {
   const app = await listening(t);
   const { send, replies } = await dial(t, app, '/v1/ws');
   const other = await dial(t, app, '/v1/ws');
@@ -217,7 +217,7 @@ t.test('a server closes in time while clients are busy', async t => {
   t.pass('it is closed');
 });
 
-t.test('clients are told apart by address, those of one IPv6 network not', async t => {
+t.test('clients are distinguished by address, those of one IPv6 network are not', async t => {
   t.equal(networkOf('192.0.2.7'), '192.0.2.7');
   t.equal(networkOf('::ffff:192.0.2.7'), '192.0.2.7');
   t.equal(networkOf('2001:db8:1:2:3:4:5:6'), '2001:db8:1:2');

@@ -34,11 +34,11 @@ export interface HttpServerParts {
   readonly tracing: OpenTelemetry | undefined;
 }
 
-/** What a client may take to send a request. */
+/** Milliseconds that a client may take to send a request. */
 const REQUEST_TIMEOUT_MS = 60_000;
-/** What the parts of a server may take to start on a busy machine; Fastify gives up after ten seconds. */
+/** Milliseconds that the parts of a server may take to start on a busy machine; Fastify gives up after ten seconds. */
 const START_TIMEOUT_MS = 300_000;
-/** How often Node looks for those that take longer; its default is half a minute. */
+/** Milliseconds between Node's checks for slower requests; its default is half a minute. */
 const SLOW_REQUESTS_CHECK_MS = 1000;
 /** Routes that need no token. */
 const OPEN =

@@ -13,13 +13,12 @@ import { until } from '../../test/until.test-data.ts';
 import { hostOf, listening } from '../../test/wire.test-data.ts';
 
 /**
- * Floods, in small and again and again: what they leave in memory does not grow from one to the next. Each is repeated
- * until one of them leaves no more than {@link MOST_GROWTH}; code that is compiled meanwhile counts once, what leaks
- * counts every time.
+ * Repeated small floods: what they leave in memory does not grow from one to the next. Each is repeated until one of
+ * them leaves no more than {@link MAX_GROWTH}; code that is compiled meanwhile counts once, a leak counts every time.
  */
 
-/** Of a flood of hundreds: far less than the smallest thing kept for each. */
-const MOST_GROWTH = 192 * 1024;
+/** Bytes that a flood of hundreds may leave: far less than the smallest thing kept for each. */
+const MAX_GROWTH = 192 * 1024;
 const REPEATS = 6;
 const MB = 1024 * 1024;
 const LAKE = { env_id: 'FrozenLake-v0', config: { p_frozen: 1, max_steps: 10_000 } };
@@ -53,7 +52,7 @@ async function frames(app: TestApp, sent: Buffer, count: number, path = '/v1/ws'
   await gone(socket);
 }
 
-/** Sends texts to connections of their own, and leaves without having read a reply. */
+/** Sends texts to separate connections, and leaves without having read a reply. */
 async function unread(app: TestApp, texts: readonly (string | Buffer)[]): Promise<void> {
   const [host, port] = hostOf(app).split(':');
   await Promise.all(
@@ -67,7 +66,7 @@ async function unread(app: TestApp, texts: readonly (string | Buffer)[]): Promis
   );
 }
 
-/** Sends texts to connections of their own, and leaves when the replies have begun, which nobody reads. */
+/** Sends texts to separate connections, and leaves when the replies have begun, which nobody reads. */
 async function begun(app: TestApp, texts: readonly string[]): Promise<void> {
   const [host, port] = hostOf(app).split(':');
   await Promise.all(
@@ -274,8 +273,8 @@ t.test('floods leave nothing that grows', async t => {
         const after = await liveBytes();
         growths.push(after - before);
         before = after;
-      } while (growths.at(-1)! > MOST_GROWTH && growths.length < REPEATS);
-      t.ok(growths.at(-1)! <= MOST_GROWTH, `grew by ${growths.join(', ')} bytes`);
+      } while (growths.at(-1)! > MAX_GROWTH && growths.length < REPEATS);
+      t.ok(growths.at(-1)! <= MAX_GROWTH, `grew by ${growths.join(', ')} bytes`);
     });
   }
 });

@@ -4,11 +4,11 @@ import { isProblem, testApp } from '../../test/app.test-data.ts';
 import { dial, hostOf, listening, sendRaw } from '../../test/wire.test-data.ts';
 import { createApp } from '../app.ts';
 
-/** What people get wrong with curl, and what they are told. */
+/** Frequent mistakes with curl, and the replies to them. */
 
 const COUNTER = 'test/Counter-v0';
 
-t.test('clumsy requests are told what was wrong, where, and what would be right', async t => {
+t.test('problems of clumsy requests say what was wrong, where, and what would be right', async t => {
   const { ask, open } = await testApp(t);
   const id = await open();
   const step = `/v1/sessions/${id}/step`;
@@ -106,7 +106,7 @@ t.test('clumsy requests are told what was wrong, where, and what would be right'
   t.match(JSON.stringify(kind.body.errors), /unknown key .*kind.*belongs in .*definition/);
 });
 
-t.test('a value that a setting does not have is told those that it has', async t => {
+t.test('the problem of an unknown value of a setting lists the known ones', async t => {
   const app = await createApp({ logLevel: 'silent' });
   t.teardown(() => app.server.close());
   const payload = { env_id: 'FrozenLake-v0', config: { map: '6x6' } };
@@ -115,7 +115,7 @@ t.test('a value that a setting does not have is told those that it has', async t
   t.match(reply.json().detail, /map must be one of "random", "4x4", "8x8", got "6x6"/);
 });
 
-t.test('a body under another type, or none, is told the header', async t => {
+t.test('the problem of a body under another type, or none, names the header', async t => {
   const app = await listening(t);
   const send = (type: string) =>
     sendRaw(app, `POST /v1/sessions HTTP/1.1\nHost: ${hostOf(app)}${type}\nContent-Length: 2`, '{}');
@@ -152,7 +152,7 @@ t.test('errors of oversized messages name the limit', async t => {
   t.equal((await app.ask('GET', '/livez')).status, 200);
 });
 
-t.test('a slash in an environment id that is not encoded is told how to write it', async t => {
+t.test('the problem of an unencoded slash in an environment id says how to write it', async t => {
   const { ask } = await testApp(t);
   for (const [method, path, right] of [
     ['GET', '/v1/envs/me/Guess-v0', '/v1/envs/me%2FGuess-v0'],

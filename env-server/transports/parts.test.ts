@@ -40,8 +40,8 @@ t.test('a picture in the text is the only one, in its place', async t => {
     (await seen({ observation_format: 'parts' })).map(({ type }) => type),
     ['image'],
   );
-  const told = await seen({ wrappers: [sized(64).wrappers[0], { name: 'observe_valid_actions' }] });
-  t.match(told, [
+  const withList = await seen({ wrappers: [sized(64).wrappers[0], { name: 'observe_valid_actions' }] });
+  t.match(withList, [
     { type: 'image', width: 64, height: 64 },
     { type: 'text', text: /^Valid actions: / },
   ]);

@@ -11,7 +11,7 @@ import { dial, hostOf, listening } from '../../test/wire.test-data.ts';
 import { MAX_PENDING_BYTES, MAX_PENDING_BYTES_PER_CLIENT } from '../sessions/limits/pending-inputs.ts';
 import { hashToken } from './access/auth.ts';
 
-/** What operations that are not done may hold, whichever way they come in. */
+/** Limit on the bytes that pending operations hold, over every transport. */
 
 const MB = 1024 * 1024;
 const SLOW = { env_id: 'test/Slow-v0' };
@@ -34,7 +34,7 @@ async function busySession(app: TestApp, headers = {}): Promise<string> {
   return id;
 }
 
-/** Sends large steps whose clients wait no longer than a moment, until one is refused; gives how many were taken. */
+/** Sends large steps and hangs up after a moment, until one is refused; returns how many were accepted. */
 async function fill(app: TestApp, id: string, headers = {}): Promise<number> {
   const action = 'x'.repeat(4 * MB - 100);
   for (let taken = 0; ; taken++) {
@@ -53,7 +53,7 @@ async function letThrough(app: TestApp): Promise<void> {
   });
 }
 
-/** A request whose body is sent compressed. */
+/** Sends a request with a compressed body. */
 async function askCompressed(t: Test, app: TestApp, path: string, body: Json): Promise<[number, Body]> {
   const agent = new Agent();
   t.teardown(() => agent.destroy());
@@ -84,7 +84,7 @@ t.test('large steps that wait are refused beyond the share of a token, and only 
   t.equal((await step(idle, 'x'.repeat(5000), 'ann')).status, 200, 'afterward there is room');
 });
 
-t.test('the limit holds whichever way an operation comes in', async t => {
+t.test('the limit holds for every transport', async t => {
   const app = await listening(t);
   const idle = await app.open();
   const busy = await busySession(app);

@@ -70,7 +70,7 @@ t.test('the WebSocket asks for a token, too', async t => {
   t.equal(await dial(bearer('secret-a')), 'open');
 });
 
-t.test('ten thousand tokens are told apart, more of them than are remembered by their header', async t => {
+t.test('ten thousand tokens are distinguished, more of them than are remembered by their header', async t => {
   const list = Array.from({ length: 10_000 }, (_, i) => ({
     name: `t${i}`,
     sha256: hashToken(`secret-${i}`),

@@ -18,15 +18,15 @@ const TokenList = Type.Array(
 );
 type TokenList = Static<typeof TokenList>;
 
-/** Who everybody is on a loopback server without tokens. */
+/** The principal of every client of a loopback server without tokens. */
 const LOCAL: Principal = { name: 'local', scopes: new Set<Scope>(SCOPES) };
 
-/** The digest that stands for a token in the configuration. */
+/** The digest that represents a token in the configuration. */
 export function hashToken(token: string): string {
   return hash('sha256', token, 'hex');
 }
 
-/** Headers whose principal is remembered, so that a client's token is hashed once and not for every request. */
+/** Number of headers with a remembered principal, so that a client's token is hashed once and not for every request. */
 const HEADERS_REMEMBERED = 1024;
 
 /** Knows tokens by their digests. */

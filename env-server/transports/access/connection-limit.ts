@@ -7,13 +7,13 @@ import type { Logger } from 'pino';
 const RESERVED_FILES = 256;
 const NOTE_EVERY_MS = 60_000;
 
-/** What a connection is at: no request was made on it yet, none is under way, or it is in use. */
+/** Use of a connection: no request was made on it yet, none is under way, or it is in use. */
 export type ConnectionUse = 'unused' | 'idle' | 'busy';
 
 export interface ConnectionLimitParts {
   /** Most connections of all clients. */
   readonly most: number;
-  /** What of a socket's address names its client. */
+  /** Part of a socket's address that names its client. */
   readonly networkOf: (address: string | undefined) => string;
   readonly useOf: (socket: Socket) => ConnectionUse;
   readonly log: Logger;

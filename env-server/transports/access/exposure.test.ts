@@ -7,7 +7,7 @@ import { dial, hostOf, listening } from '../../../test/wire.test-data.ts';
 import { OPERATIONS } from '../../operations/table.ts';
 import { hashToken } from './auth.ts';
 
-/** What strangers may send, and what they get to see. */
+/** Hostile requests of strangers, and what the replies reveal. */
 
 t.test('replies forbid sniffing and caching; pages load nothing from other origins', async t => {
   const { ask, open } = await testApp(t);
@@ -123,13 +123,13 @@ t.test('bodies beyond the limit are refused with 413 at every route that takes o
 const SECRET = /secret|\/home\/|\\n|\bat .*:\d+/;
 
 t.test(
-  'an environment that throws, wherever, is told without its stack, and leaves no session behind',
+  'the error of an environment that throws anywhere has no stack, and leaves no session behind',
   async t => {
     const app = await listening(t);
     const { ask, open, sessions } = app;
     const { send, next } = await dial(t, app, '/v1/ws');
     const broken = (at: string) => open({ env_id: 'test/Broken-v0', config: { at } });
-    const told = (reply: { text: string; body: object }, what: RegExp) => {
+    const hidesStack = (reply: { text: string; body: object }, what: RegExp) => {
       t.match(reply.body, { status: 500, code: 'environment_fault', detail: what });
       t.notMatch(reply.text, SECRET);
     };
@@ -138,13 +138,13 @@ t.test(
       ['observe', /^test\/Broken-v0 failed to show step 0: it broke$/],
     ] as const) {
       const request = { env_id: 'test/Broken-v0', config: { at }, count: 3 };
-      told(await ask('POST', '/v1/sessions', request), what);
+      hidesStack(await ask('POST', '/v1/sessions', request), what);
       send({ id: 1, op: 'create', ...request });
       const frame = await next();
-      told({ text: JSON.stringify(frame), body: frame.error }, what);
+      hidesStack({ text: JSON.stringify(frame), body: frame.error }, what);
       const batch = await ask('POST', '/v1/batch', { items: [{ op: 'create', ...request }] });
       const [item] = batch.body.results as unknown as { error: object }[];
-      told({ text: batch.text, body: item.error }, what);
+      hidesStack({ text: batch.text, body: item.error }, what);
     }
     t.equal(sessions.size, 0);
     for (const [at, method, path, body, what] of [
@@ -155,7 +155,7 @@ t.test(
       ['render', 'GET', '/render?mode=png', undefined, /failed to paint step 0: it broke$/],
       ['plan', 'POST', '/reference', { policy: 'optimal' }, /failed to plan with optimal: it broke$/],
     ] as const) {
-      told(await ask(method, `/v1/sessions/${await broken(at)}${path}`, body), what);
+      hidesStack(await ask(method, `/v1/sessions/${await broken(at)}${path}`, body), what);
     }
   },
 );

@@ -109,7 +109,7 @@ t.test('raw preflight: no body, and the connection goes on', async t => {
   isProblem(t, await app.ask('OPTIONS', '/nowhere'), 'not_found');
 });
 
-/** Whether a page of an origin gets a WebSocket. */
+/** True if a page of an origin gets a WebSocket. */
 async function opens(app: Parameters<typeof hostOf>[0], path: string, origin: string): Promise<boolean> {
   const socket = new WebSocket(`ws://${hostOf(app)}${path}`, { origin });
   const opened = await Promise.race([

@@ -4,7 +4,7 @@ import { entriesOf } from '../../../shared/http/allowed-hosts.ts';
 import { Problem } from '../../problems.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'];
-/** What clients send besides what any page may. */
+/** Headers that clients send besides those that any page may send. */
 const REQUEST_HEADERS = [
   'Authorization',
   'Content-Type',
@@ -15,11 +15,11 @@ const REQUEST_HEADERS = [
   'tracestate',
   'X-Session-Id',
 ];
-/** What a page may read of a reply besides what it always may. */
+/** Headers that a page may read of a reply besides those that it always may. */
 const REPLY_HEADERS = ['Allow', 'ETag', 'Retry-After', 'WWW-Authenticate', 'X-Session-Id'];
-/** How long a browser may remember that it may ask. */
+/** Seconds for which a browser may remember that it may ask. */
 const PREFLIGHT_SECONDS = 600;
-/** Methods that change nothing, and whose replies other pages cannot read. */
+/** Methods that change nothing, with replies that other pages cannot read. */
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS']);
 
 /** The pages that may use the server: its own, and those of the origins in a list. */
@@ -38,7 +38,7 @@ export class AllowedOrigins {
     this.#origins = new Set(entries);
   }
 
-  /** Whether any are listed. */
+  /** True if any are listed. */
   get configured(): boolean {
     return this.#all || this.#origins.size > 0;
   }

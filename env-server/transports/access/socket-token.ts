@@ -4,7 +4,9 @@ import type { IncomingMessage } from 'node:http';
 const TOKEN_PROTOCOL = /(?:^|,)\s*ragen\.bearer\.([\w-]+)\s*(?:,|$)/;
 const SOCKET = /^\/v1\/ws(\?|$)/;
 
-/** What would be the `Authorization` of a WebSocket that gives its token as a subprotocol; undefined for any other request. */
+/**
+ * `Authorization` header of a WebSocket that gives its token as a subprotocol; undefined for any other request.
+ */
 export function socketAuthorization({
   url,
   headers,

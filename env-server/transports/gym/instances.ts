@@ -10,7 +10,7 @@ import { operate } from '../operate.ts';
 /** Instances that are remembered; beyond, those asked about longest ago are looked up again. */
 const MAX_REMEMBERED = 10_000;
 
-/** What instances play: their environment under its configuration and wrappers, which never change. */
+/** Environments that instances play: each with its configuration and wrappers, which never change. */
 export class Instances {
   readonly #dispatcher: Dispatcher;
   readonly #variants = new Map<string, Variant>();

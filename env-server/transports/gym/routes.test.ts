@@ -71,7 +71,7 @@ t.test('an instance made with a seed is the same to its end', async t => {
   t.notSame(await life(null), await life(null));
 });
 
-t.test('a time limit is told as in gym', async t => {
+t.test('a time limit is reported as in gym', async t => {
   const { make, post } = client(await testApp(t));
   const id = await make(COUNTER);
   for (let i = 0; i < 4; i++) await post(`${id}/step/`, { action: 'draw' });

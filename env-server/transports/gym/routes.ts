@@ -116,14 +116,14 @@ function isFresh({ step, episode_id: id, session_id: session }: SessionDetail): 
   return step === 0 && id === `${session}.1`;
 }
 
-/** Where a seed leads at the next reset, so that an instance made with a seed is the same to its end. */
+/** Seed of the next reset, so that an instance made with a seed is the same to its end. */
 function nextSeed(seed: number): number {
   return Random.fromSeed(seed).uint32();
 }
 
 function stepText({ observation, reward, terminated, truncated, info }: StepResult): string {
-  const told = truncated && !terminated ? { ...info, 'TimeLimit.truncated': true } : info;
-  return `{"observation":${JSON.stringify(observation)},"reward":${floatText(reward)},"done":${terminated || truncated},"info":${JSON.stringify(told)}}`;
+  const fields = truncated && !terminated ? { ...info, 'TimeLimit.truncated': true } : info;
+  return `{"observation":${JSON.stringify(observation)},"reward":${floatText(reward)},"done":${terminated || truncated},"info":${JSON.stringify(fields)}}`;
 }
 
 function addSpaces(scope: FastifyInstance, dispatcher: Dispatcher, instances: Instances): void {

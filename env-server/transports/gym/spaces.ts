@@ -5,7 +5,7 @@ import type { Space } from '../../environments/core/space.ts';
 import { gymnasiumSpace, jsonSchema } from '../../environments/core/space-documents.ts';
 import { actionFromZeroBased, withoutStart } from './zero-based.ts';
 
-/** What gym-http-api writes for a bound that is none. */
+/** Value that gym-http-api writes for a missing bound. */
 const UNBOUNDED = 1e100;
 
 /** A space as gym-http-api describes it: its name and what bounds it; a `Box` with a list of bounds. */
@@ -22,7 +22,7 @@ export function spaceInfo(space: Space): JsonObject {
   };
 }
 
-/** Whether a part of a path is a member of a space, as it stands or read as JSON; ids count from 0. */
+/** True if a part of a path is a member of a space, as it is or read as JSON; ids count from 0. */
 export function contains(space: Space, text: string): boolean {
   const validator = Compile(jsonSchema(space));
   return (
@@ -38,7 +38,7 @@ function readings(text: string): Json[] {
   }
 }
 
-/** Whether a description of a space says nothing that the space is not. */
+/** True if a description of a space says nothing that the space is not. */
 export function describes(space: Space, claims: JsonObject): boolean {
   const info = spaceInfo(space);
   return Object.entries(claims).every(
@@ -47,8 +47,8 @@ export function describes(space: Space, claims: JsonObject): boolean {
 }
 
 /**
- * A member drawn evenly, ids counting from 0; or undefined for spaces of texts and other JSON, most of whose members make
- * no sense.
+ * A random member of a space, ids counting from 0; or undefined for spaces of texts and other JSON, because most of
+ * their members make no sense.
  */
 export function sample(space: Space): Json | undefined {
   if (space.type === 'Discrete') return randomInt(space.n);

@@ -14,7 +14,7 @@ export type ToolContent =
   | { readonly type: 'text'; readonly text: string }
   | { readonly type: 'image'; readonly data: string; readonly mimeType: string };
 
-/** What a call of a tool leads to. Other protocols add keys. */
+/** Result of a call of a tool. Other protocols add keys. */
 export type ToolResult = {
   readonly content: readonly ToolContent[];
   readonly structuredContent: JsonObject;
@@ -23,10 +23,10 @@ export type ToolResult = {
   readonly [key: string]: Json;
 };
 
-/** What a client of MCP is offered in one request. */
+/** Tools and resources that a client of MCP is offered in one request. */
 export interface McpEndpoint {
   readonly serverInfo: { readonly name: string; readonly title: string; readonly version: string };
-  /** What the task is and how to begin. */
+  /** Description of the task and of how to begin. */
   readonly instructions: string;
   tools(): MaybePromise<readonly ToolDocument[]>;
   /** @throws RpcError for a call that is wrong as a message; any other error is written by `McpHost.errorOf` */

@@ -23,7 +23,7 @@ export interface McpPost {
   readonly body: unknown;
 }
 
-/** What it is answered with. */
+/** Answer to a request. */
 export interface McpAnswer {
   readonly status: number;
   readonly contentType: string | undefined;
@@ -32,7 +32,7 @@ export interface McpAnswer {
 
 /**
  * Answers one POST with the official SDK: revisions that begin with `initialize` (2024-10-07 to 2025-11-25) and 2026-07-28,
- * whose requests stand alone. The answer is one JSON document, never a stream of events.
+ * in which each request is independent. The answer is one JSON document, never a stream of events.
  * @param errorOf writes what the endpoint threw as an error of JSON-RPC
  */
 export async function exchange(
@@ -66,8 +66,8 @@ export async function exchange(
 }
 
 /**
- * A batch without its cancellations: each POST has a server of its own, so they can only mean calls of this batch, which the
- * SDK would then never answer, nor the batch. Where there is nothing else, nothing waits for an answer.
+ * A batch without its cancellations: each POST has a separate server, so they can only mean calls of this batch, which
+ * the SDK would then never answer, nor the batch. Where there is nothing else, nothing waits for an answer.
  */
 function withoutCancels(body: unknown): unknown {
   if (!Array.isArray(body)) return body;
@@ -104,7 +104,7 @@ function serverOf(sdk: Sdk, endpoint: McpEndpoint, errorOf: (error: unknown) => 
     capabilities: { tools: { listChanged: false } },
     instructions,
   });
-  const told = (error: unknown): never => {
+  const rethrow = (error: unknown): never => {
     const { code, message, data } = errorOf(error);
     throw new sdk.ProtocolError(code, message, data);
   };
@@ -112,7 +112,7 @@ function serverOf(sdk: Sdk, endpoint: McpEndpoint, errorOf: (error: unknown) => 
     try {
       return { tools: (await endpoint.tools()) as unknown as Tool[] };
     } catch (error) {
-      return told(error);
+      return rethrow(error);
     }
   });
   server.setRequestHandler('tools/call', async ({ params }) => {
@@ -120,7 +120,7 @@ function serverOf(sdk: Sdk, endpoint: McpEndpoint, errorOf: (error: unknown) => 
       const { name, arguments: given = {} } = params;
       return (await endpoint.call(name, given as JsonObject)) as unknown as CallToolResult;
     } catch (error) {
-      return told(error);
+      return rethrow(error);
     }
   });
   return server;

@@ -40,7 +40,7 @@ export function isUnanswered(given: unknown): boolean {
   return typeof given.method === 'string' && given.id === undefined;
 }
 
-/** Whether a message is a reply to a request. */
+/** True if a message is a reply to a request. */
 export function isReply(given: unknown): boolean {
   return isObject(given) && given.method === undefined && ('result' in given || 'error' in given);
 }

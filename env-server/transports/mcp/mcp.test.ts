@@ -7,7 +7,7 @@ import { hashToken } from '../access/auth.ts';
 
 const COUNTER = '/mcp/test%2FCounter-v0';
 
-/** What a result of a tool holds; any key may be looked up. */
+/** Result of a tool; any key may be looked up. */
 type Result = JsonObject & {
   readonly content: readonly JsonObject[];
   readonly structuredContent: JsonObject;
@@ -137,7 +137,7 @@ t.test('the address can pin a session that was opened in another way', async t =
   }
 });
 
-t.test('environments have tools of their own', async t => {
+t.test('environments have separate tools', async t => {
   const app = await listening(t);
   const named = async (
     envId: string,

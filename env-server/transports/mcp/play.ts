@@ -147,7 +147,7 @@ export class McpPlay {
   }
 }
 
-/** How an action is written. */
+/** Describes the format of an action. */
 function formatOf({ environment, config }: Variant): string {
   const { actionFormat } = environment.describe(config);
   return actionFormat ?? `for example ${JSON.stringify(environment.spec.exampleAction)}`;

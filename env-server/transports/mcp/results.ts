@@ -16,17 +16,17 @@ export function contentOf(observation: unknown): ToolContent[] {
   return contentOf(partsOfText(observation));
 }
 
-/** An observation whose pictures are in the content already. */
+/** An observation with pictures that are in the content already. */
 function named(observation: unknown): unknown {
   return isParts(observation) ? withoutImages(textOfParts(observation)) : observation;
 }
 
 /** The beginning of an episode. */
 export function resetResult({ session_id, episode_id, seed, step, observation, info }: Session): ToolResult {
-  const told = { session_id, episode_id, seed, step, observation: named(observation), info };
+  const fields = { session_id, episode_id, seed, step, observation: named(observation), info };
   return {
     content: contentOf(observation),
-    structuredContent: told as unknown as JsonObject,
+    structuredContent: fields as unknown as JsonObject,
     isError: false,
   };
 }
@@ -44,20 +44,20 @@ export function stepResult(result: StepResult): ToolResult {
     truncated,
     info,
   };
-  const told = [`Reward: ${reward}.`];
-  if (info.action_is_valid === false) told.push('The action is not valid here.');
-  told.push(...endText(terminated, truncated, info.success === true));
+  const texts = [`Reward: ${reward}.`];
+  if (info.action_is_valid === false) texts.push('The action is not valid here.');
+  texts.push(...endText(terminated, truncated, info.success === true));
   return {
-    content: [...contentOf(observation), { type: 'text', text: told.join(' ') }],
+    content: [...contentOf(observation), { type: 'text', text: texts.join(' ') }],
     structuredContent: plain as unknown as JsonObject,
     isError: false,
   };
 }
 
-/** How a session stands. */
+/** Current state of a session. */
 export function observeResult(session: SessionDetail): ToolResult {
   const { session_id, episode_id, seed, step, observation, info, terminated, truncated } = session;
-  const told = {
+  const fields = {
     session_id,
     episode_id,
     seed,
@@ -72,7 +72,7 @@ export function observeResult(session: SessionDetail): ToolResult {
   status.push(...endText(terminated, truncated, info.success === true));
   return {
     content: [...contentOf(observation), { type: 'text', text: status.join(' ') }],
-    structuredContent: told as unknown as JsonObject,
+    structuredContent: fields as unknown as JsonObject,
     isError: false,
   };
 }
@@ -94,7 +94,7 @@ export const closedResult = (sessionId: string): ToolResult => ({
   isError: false,
 });
 
-/** What went wrong with a call, for the model to read. */
+/** Describes a failed call, for the model to read. */
 export function failureResult(error: unknown): ToolResult {
   const { code, message } = problemOf(error);
   const { retryable } = PROBLEMS[code];

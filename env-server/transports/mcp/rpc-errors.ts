@@ -19,7 +19,7 @@ export function rpcErrorOf(error: unknown): RpcError {
   return new RpcError('internalError', problem.message);
 }
 
-/** Whether an error says that the session does not exist any more. */
+/** True if an error says that the session does not exist any more. */
 export function isGone(error: unknown): boolean {
   return NO_SESSION.has(problemOf(error).code);
 }

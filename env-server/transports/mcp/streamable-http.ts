@@ -21,7 +21,7 @@ const HTTP_NO_CONTENT = 204;
 const HTTP_BAD_REQUEST = 400;
 const HTTP_NOT_FOUND = 404;
 
-/** What the streamable HTTP transport serves. A session of MCP is a session of the environment server. */
+/** Host of the streamable HTTP transport. A session of MCP is a session of the environment server. */
 export interface McpHost<Session> {
   /**
    * Opens the session of a client that sends `initialize`.
@@ -40,19 +40,19 @@ export interface McpHost<Session> {
 }
 
 /** Bytes of a message or batch. */
-const MOST_MESSAGE_BYTES = 1024 * 1024;
+const MAX_MESSAGE_BYTES = 1024 * 1024;
 /**
  * What a message or batch may hold: the SDK checks it key by key, which takes it seconds for hundreds of thousands of
  * keys, and no call of a tool needs as much.
  */
-const MESSAGE_LIMITS: JsonLimits = { depth: DEEPEST_JSON, bytes: MOST_MESSAGE_BYTES, keys: 2000 };
+const MESSAGE_LIMITS: JsonLimits = { depth: DEEPEST_JSON, bytes: MAX_MESSAGE_BYTES, keys: 2000 };
 
 /** The limit of bodies of a route that takes messages: the server's own where that is less. */
 export function messageLimit({ initialConfig }: FastifyInstance): { bodyLimit: number } {
-  return { bodyLimit: Math.min(initialConfig.bodyLimit ?? MOST_MESSAGE_BYTES, MOST_MESSAGE_BYTES) };
+  return { bodyLimit: Math.min(initialConfig.bodyLimit ?? MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES) };
 }
 
-/** What is wrong with the size of a message or batch. */
+/** Says what is wrong with the size of a message or batch. */
 export function faultOfMessage(body: unknown): string | undefined {
   if (Array.isArray(body) && (body.length === 0 || body.length > MAX_BATCH_SIZE)) {
     return `a batch has 1 to ${MAX_BATCH_SIZE} messages, not ${body.length}`;
@@ -100,7 +100,7 @@ export async function answerPost<Session>(
   }
 }
 
-/** Answers `initialize`, which opens a session; one whose greeting is refused is closed again. */
+/** Answers `initialize`, which opens a session; the session is closed again if the greeting is refused. */
 async function greet<Session>(
   host: McpHost<Session>,
   request: FastifyRequest,

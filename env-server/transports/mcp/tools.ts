@@ -17,14 +17,14 @@ const isCommon = (name: string): boolean => (COMMON_TOOLS as readonly string[]).
 export interface Tool {
   readonly document: ToolDocument;
   readonly common: CommonTool | undefined;
-  /** Of a named tool: the action that a call stands for. */
+  /** Action that a call of a named tool means. */
   readonly action: ActionTool['action'] | undefined;
   readonly check: InputCheck;
 }
 
 export type Tools = ReadonlyMap<string, Tool>;
 
-/** Whether the connection has a session, or every call names one. */
+/** Source of the session id: the connection, or an argument of every call. */
 export type Addressing = 'connection' | 'argument';
 
 const tables = new WeakMap<Variant, { readonly [addressing in Addressing]?: Tools }>();

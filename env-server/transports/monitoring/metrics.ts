@@ -49,14 +49,14 @@ const COARSE_BOUNDS_S: readonly number[] = [0.001, 0.01, 0.1, 1];
 
 export const METRICS_TYPE = Registry.PROMETHEUS_CONTENT_TYPE;
 
-/** What the metrics are read from. */
+/** Sources of the metrics. */
 export interface MetricSources {
   readonly services: Pick<Services, 'sessions' | 'catalog'>;
   readonly problemHandler: ProblemHandler;
   readonly requests: Iterable<RequestCount>;
   /** Open WebSocket connections. */
   readonly sockets: () => number;
-  /** Of a server that has a data folder. */
+  /** Present on a server that has a data folder. */
   readonly persistence?: PersistenceHealth;
 }
 
@@ -207,7 +207,7 @@ function latencyMetrics(catalog: Services['catalog']): Metric[] {
   ];
 }
 
-/** How writes to the data folder fare. */
+/** Metrics of writes to the data folder. */
 function persistenceMetrics(health: PersistenceHealth): Metric[] {
   const one = (value: number | undefined): Sample[] => (value === undefined ? [] : [{ labels: {}, value }]);
   const perPart = (value: (part: (typeof PERSISTENCE_PARTS)[number]) => number) => (): Sample[] =>

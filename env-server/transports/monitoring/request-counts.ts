@@ -23,7 +23,7 @@ export class RequestCounts {
     this.counter(method, route, status).count++;
   }
 
-  /** What counts requests of a kind, for a place that counts the same kind all the time. */
+  /** Counter of requests of one kind, for a caller that counts the same kind all the time. */
   counter(method: string, route: string, status: number): RequestCount {
     const ofClass = `${Math.floor(status / STATUSES_PER_CLASS)}xx`;
     const key = `${method} ${route} ${ofClass}`;

@@ -4,7 +4,7 @@ import type { OpenTelemetry, RequestSpan } from './tracing/open-telemetry.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Where it stands in its trace, where requests are traced. */
+    /** Trace of the request, where requests are traced. */
     trace: TraceContext | undefined;
   }
 }

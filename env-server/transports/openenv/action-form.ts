@@ -8,7 +8,7 @@ const ACTION = 'action';
 /** Field that typed clients always send; it says nothing to an environment. */
 const METADATA = 'metadata';
 
-/** How the actions of an environment are written in OpenEnv. */
+/** Form of the actions of an environment in OpenEnv. */
 export interface ActionForm {
   /** JSON Schema of an action's fields. */
   readonly schema: JsonObject;
@@ -24,7 +24,7 @@ export interface ActionForm {
 const forms = new WeakMap<Variant, ActionForm>();
 
 /**
- * The form of a variant's actions: an action that is an object gives its own fields, any other one stands in the field
+ * The form of a variant's actions: an action that is an object gives its own fields, any other one is in the field
  * `action`. `metadata` is accepted and left out, unless it is a field of the action.
  */
 export function actionForm(variant: Variant): ActionForm {

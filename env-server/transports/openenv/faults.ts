@@ -8,7 +8,7 @@ const INVALID_STATUS = 422;
 /** A message or body that is not what it must be. */
 export class InvalidMessage extends Error {
   readonly faults: readonly RequestFault[];
-  /** What an operation said of it, where it came so far. */
+  /** Problem of an operation, if one found the fault. */
   override readonly cause: Problem | undefined;
 
   constructor(faults: readonly RequestFault[], cause?: Problem) {
@@ -18,11 +18,15 @@ export class InvalidMessage extends Error {
   }
 }
 
-type Place = RequestFault['loc'];
+type FaultLocation = RequestFault['loc'];
 
-export const missing = (loc: Place): RequestFault => ({ type: 'missing', loc, msg: 'Field required' });
+export const missing = (loc: FaultLocation): RequestFault => ({
+  type: 'missing',
+  loc,
+  msg: 'Field required',
+});
 
-export const notObject = (loc: Place): RequestFault => ({
+export const notObject = (loc: FaultLocation): RequestFault => ({
   type: 'dict_type',
   loc,
   msg: 'Input should be a valid dictionary',
@@ -41,14 +45,18 @@ export function extras(given: object, known: readonly string[]): RequestFault[] 
 }
 
 /**
- * Works on a part of a request.
- * @param place where that part stands in the request
- * @param wrapped whether an operation's `action` is a field of that part, or the part itself
+ * Runs work on a part of a request.
+ * @param location path of that part in the request
+ * @param wrapped true if an operation's `action` is a field of that part, false if it is the part itself
  * @throws InvalidMessage for any fault of the part, also one that an operation found; and other errors as they are
  */
-export function within<T>(place: Place, wrapped: boolean, work: () => MaybePromise<T>): MaybePromise<T> {
+export function within<T>(
+  location: FaultLocation,
+  wrapped: boolean,
+  work: () => MaybePromise<T>,
+): MaybePromise<T> {
   const retell = (error: unknown): never => {
-    throw located(error, place, wrapped);
+    throw located(error, location, wrapped);
   };
   try {
     const result = work();
@@ -58,9 +66,9 @@ export function within<T>(place: Place, wrapped: boolean, work: () => MaybePromi
   }
 }
 
-function located(error: unknown, place: Place, wrapped: boolean): unknown {
+function located(error: unknown, location: FaultLocation, wrapped: boolean): unknown {
   if (error instanceof InvalidMessage) {
-    const faults = error.faults.map(fault => ({ ...fault, loc: [...place, ...fault.loc] }));
+    const faults = error.faults.map(fault => ({ ...fault, loc: [...location, ...fault.loc] }));
     return new InvalidMessage(faults, error.cause);
   }
   const problem = problemOf(error);
@@ -68,13 +76,13 @@ function located(error: unknown, place: Place, wrapped: boolean): unknown {
   const violations = problem.violations ?? [{ pointer: '', detail: problem.message }];
   const faults = violations.map(({ pointer, detail }) => ({
     type: 'value_error',
-    loc: [...place, ...partsOf(pointer, wrapped)],
+    loc: [...location, ...partsOf(pointer, wrapped)],
     msg: detail,
   }));
   return new InvalidMessage(faults, problem);
 }
 
-/** An operation's JSON pointer as a place in the fields of a reset or step. */
+/** An operation's JSON pointer as a location in the fields of a reset or step. */
 function partsOf(pointer: string, wrapped: boolean): (string | number)[] {
   const parts = pointer
     .split('/')

@@ -104,7 +104,7 @@ t.test('a cookie is of account where there is no header, and names a session tha
   t.match((await get('state')).body, { session_id: again.body.metadata.session_id });
 });
 
-t.test('X-Session-Id keeps clients apart, under names of their own', async t => {
+t.test('X-Session-Id keeps clients apart, under separate names', async t => {
   const app = await testApp(t);
   const { get, post } = asking(app);
   for (const name of ['a', 'b']) {
@@ -144,7 +144,7 @@ t.test('resets of one name that come at once open one session', async t => {
   t.equal(app.sessions.size, 1);
 });
 
-t.test('sessions expire as all do; a reset begins anew', async t => {
+t.test('sessions expire as all do; a reset begins again', async t => {
   const app = await testApp(t, { idleTtlSeconds: 60 });
   const { get, post } = asking(app);
   for (const name of ['a', 'b']) {
@@ -177,7 +177,7 @@ t.test('a name lasts as long as its session, however many sessions others open',
   t.equal(app.sessions.size, 1);
 });
 
-t.test('a name whose session has ended says so, within a memory for such names', async t => {
+t.test('a name of an ended session says so, within a memory for such names', async t => {
   const app = await testApp(t, { maxSessions: 2 });
   const { post } = asking(app);
   const step = (name: string) => post('step', { action: { action: 'add' } }, name);
@@ -200,7 +200,7 @@ t.test('a name whose session has ended says so, within a memory for such names',
   t.equal(full.headers['retry-after'], '1');
 });
 
-t.test('wrong requests are told as FastAPI does: 422 with a list of faults', async t => {
+t.test('wrong requests are answered as by FastAPI: 422 with a list of faults', async t => {
   const named = asking(await testApp(t));
   const post = (route: string, body: Json, name = 'n') => named.post(route, body, name);
   await post('reset', {});
@@ -245,7 +245,7 @@ t.test('wrong requests are told as FastAPI does: 422 with a list of faults', asy
   );
 });
 
-t.test('other problems are problem documents, whose detail is a text', async t => {
+t.test('other problems are problem documents with a text as detail', async t => {
   const app = await testApp(t);
   const { post } = asking(app);
   isProblem(t, await post('reset', '{'), 'bad_json');

@@ -17,7 +17,7 @@ import type { PlayedSession } from './play.ts';
 import type { SocketServices } from './session-socket.ts';
 
 const HTTP_ACCEPTED = 202;
-/** Of a request of revision 2026-07-28, in `params._meta`. */
+/** Key of the version in `params._meta` of a request of revision 2026-07-28. */
 const VERSION_CLAIM = 'io.modelcontextprotocol/protocolVersion';
 
 interface SocketHooks {
@@ -69,7 +69,7 @@ export function addMcpRoutes(
   });
 }
 
-/** Whether a message comes from a client of MCP; OpenEnv's own clients send JSON-RPC without a greeting. */
+/** True if a message comes from a client of MCP; OpenEnv's own clients send JSON-RPC without a greeting. */
 function speaksMcp({ headers, body }: FastifyRequest): boolean {
   if (headers[MCP_SESSION_HEADER] !== undefined || headers['mcp-protocol-version'] !== undefined) return true;
   if (!isObject(body)) return false;

@@ -309,7 +309,7 @@ t.test('over the WebSocket of /mcp each frame is a message, and the socket has i
   await until(() => app.sessions.size === 0);
 });
 
-t.test('a WebSocket of /mcp that gets no session is told why', async t => {
+t.test('a WebSocket of /mcp that gets no session learns why', async t => {
   const app = await listening(t, { maxSessions: 1 });
   await app.open();
   const { next, socket } = await dial(t, app, `${COUNTER}/mcp`);

@@ -26,7 +26,7 @@ import { TOOL, textOf, toolResult, toolsOf } from './tools.ts';
 /** Revisions of the Model Context Protocol that a WebSocket speaks, the newest first. */
 const SOCKET_VERSIONS: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
 
-/** Where a request comes from. */
+/** Client and environment of a request. */
 export interface McpCaller {
   readonly principal: Principal;
   readonly envId: string;

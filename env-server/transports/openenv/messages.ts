@@ -7,12 +7,12 @@ const MAX_ID_LENGTH = 255;
 /** A misspelled type is repeated up to here. */
 const MAX_SHOWN_LENGTH = 60;
 
-/** What a client sends over the WebSocket. */
+/** Message of a client over the WebSocket. */
 export type OpenEnvMessage =
   | { readonly type: 'reset' | 'step' | 'mcp'; readonly data: JsonObject }
   | { readonly type: 'state' | 'close' };
 
-/** Whether a message of a type has `data`. */
+/** Messages with `data`, by type. */
 const DATA: { readonly [type in OpenEnvMessage['type']]: 'optional' | 'required' | 'none' } = {
   reset: 'optional',
   step: 'required',
@@ -49,9 +49,9 @@ export function readMessage(text: string): OpenEnvMessage {
     : { type: type as 'reset', data: (data ?? {}) as JsonObject };
 }
 
-/** What a reset asks for. */
+/** Request for a reset. */
 export interface ResetRequest {
-  /** Of the operation: seed and options. */
+  /** Input of the operation: seed and options. */
   readonly input: JsonObject;
   /** The client's own name for the episode. */
   readonly episodeName?: string;

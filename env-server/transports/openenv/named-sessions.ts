@@ -5,11 +5,11 @@ import type { Principal } from '../../sessions/principal.ts';
 import type { ResetRequest } from './messages.ts';
 import type { OpenEnvPlay, OpenEnvStepReply, PlayedSession } from './play.ts';
 
-/** Who asks over HTTP, for which environment, in which session. */
+/** Client, environment and session of a request over HTTP. */
 export interface HttpCaller {
   readonly principal: Principal;
   readonly envId: string;
-  /** Of `X-Session-Id`, or else of the cookie; empty where the client sends neither. */
+  /** Value of `X-Session-Id`, or else of the cookie; empty where the client sends neither. */
   readonly name: string;
   /** The client chose the name itself: what it resets has that name from then on. */
   readonly chosen: boolean;
@@ -30,7 +30,7 @@ interface NamedEntry {
 export class NamedSessions {
   readonly #play: OpenEnvPlay;
   readonly #mostEnded: number;
-  /** Of open sessions, and of those that are being opened. */
+  /** Entries of open sessions, and of those that are being opened. */
   readonly #entries = new Map<string, NamedEntry>();
   /** The same entries by the id of their session. */
   readonly #bySession = new Map<string, Map<string, NamedEntry>>();
@@ -165,7 +165,7 @@ export class NamedSessions {
     return entry;
   }
 
-  /** The name goes when the session ends, which may have happened before its client is told of it. */
+  /** Removes the name when the session ends, which may have happened before its client learns of it. */
   #follow(key: string, entry: NamedEntry, { sessionId }: PlayedSession): void {
     const names = this.#bySession.get(sessionId) ?? new Map<string, NamedEntry>();
     this.#bySession.set(sessionId, names.set(key, entry));

@@ -164,7 +164,7 @@ function afterReset({ session_id, seed, observation }: Session): OpenEnvStepRepl
   };
 }
 
-/** OpenEnv's observations are objects; text stands in the field `text`, and parts in `parts` next to it. */
+/** OpenEnv's observations are objects; text is in the field `text`, and parts are in `parts` next to it. */
 function observationObject(observation: Json): JsonObject {
   if (isParts(observation)) {
     return { text: withoutImages(textOfParts(observation)), parts: observation as unknown as Json };

@@ -6,7 +6,7 @@ import { waiting } from '../../../test/environments.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import { dial, listening, type Wire } from '../../../test/wire.test-data.ts';
 
-/** What a socket does while one of its messages is being answered, whose step waits to be let through. */
+/** Sockets that answer a message with a step that waits to be let through. */
 
 const MB = 1024 * 1024;
 const ENV = '/compat/openenv/test%2FSlow-v0';

@@ -14,7 +14,7 @@ export const NORMAL = 1000;
 const SERVER_FAULT = 1011;
 const TRY_AGAIN_LATER = 1013;
 
-/** What the sockets of this protocol share. */
+/** Services that the sockets of this protocol share. */
 export interface SocketServices {
   readonly play: OpenEnvPlay;
   readonly mcp: McpServer;
@@ -60,10 +60,10 @@ export abstract class SessionSocket {
   /** The reply to a frame, or nothing where there is none. It never throws. */
   protected abstract answer(text: string, played: PlayedSession): MaybePromise<string | undefined>;
 
-  /** What is said where no session can be opened or taken up, before the socket closes. */
+  /** Message sent before the socket closes because no session can be opened or taken up. */
   protected abstract refusal(error: unknown): string;
 
-  /** What is said where the session is lost, before the socket closes. */
+  /** Message sent before the socket closes because the session is lost. */
   protected abstract farewell(message: string): string;
 
   async #begin(sessionId: string | undefined): Promise<void> {
@@ -83,7 +83,7 @@ export abstract class SessionSocket {
     else this.socket.resumeMessages();
   }
 
-  /** Tells why there is no session, and hangs up. */
+  /** Says why there is no session, and hangs up. */
   #refuse(error: unknown): void {
     this.#send(this.refusal(error));
     if (problemOf(error) instanceof TooManySessions) this.socket.close(TRY_AGAIN_LATER, 'no session is free');

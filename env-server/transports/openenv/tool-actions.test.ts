@@ -69,7 +69,7 @@ t.test('faults of a call are part of the observation', async t => {
   });
 });
 
-t.test('a session that is gone is told as ever', async t => {
+t.test('a session that is gone gets its usual error', async t => {
   const { app, call, step } = await playing(t, { idleTtlSeconds: 60 });
   await step({ type: 'list_tools' });
   app.wait(61);
@@ -94,7 +94,7 @@ t.test('over HTTP the actions about tools work as well', async t => {
   );
 });
 
-t.test('an environment whose own actions have a type takes them as its own', async t => {
+t.test('an environment with typed actions takes them as its own', async t => {
   const app = await testApp(t);
   const definition = {
     kind: 'script',

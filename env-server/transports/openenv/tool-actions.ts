@@ -22,7 +22,7 @@ export const SESSION_LOST = new Set<ProblemCode>([
 /** OpenEnv's names for what can go wrong with a tool. */
 type ToolErrorType = 'execution_error' | 'invalid_args' | 'tool_not_found' | 'timeout';
 
-/** Whether the fields of a step are one of OpenEnv's actions about tools. An environment's own field `type` goes first. */
+/** True if a step is one of OpenEnv's actions about tools. An environment's own field `type` goes first. */
 export function isToolAction(played: PlayedSession, fields: JsonObject): boolean {
   if (fields.type !== LIST && fields.type !== CALL) return false;
   const { properties } = played.form.schema;

@@ -12,7 +12,7 @@ export const TOOL = 'act';
 
 /**
  * The tools of an environment.
- * @param seat a session, whose wrappers may take other actions
+ * @param seat a session with wrappers that may take other actions
  * @throws Problem
  */
 export async function toolsOf(

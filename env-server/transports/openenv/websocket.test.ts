@@ -109,7 +109,7 @@ t.test('more frames than may wait are all answered', async t => {
   for (let i = 0; i < 500; i++) t.equal((await wire.next()).data.metadata.seed, i);
 });
 
-t.test('wrong messages are told as what they are, and the session lives on', async t => {
+t.test('each wrong message gets an error that names its fault, and the session lives on', async t => {
   const wire = await dialEnv(t, await listening(t), COUNTER);
   const invalid = (...errors: object[]) => ({
     type: 'error',

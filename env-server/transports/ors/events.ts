@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { FastifyReply } from 'fastify';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { isToldByStatus } from './tool-calls.ts';
+import { isReportedByStatus } from './tool-calls.ts';
 
 /** Longest data of one event, in UTF-16 units: clients read lines of a bounded length. */
 const CHUNK_LENGTH = 4096;
@@ -18,7 +18,7 @@ const LOW_SURROGATE = /[\uDC00-\uDFFF]/;
 export const event = (name: 'task_id' | 'chunk' | 'end' | 'error', data: string): string =>
   `event: ${name}\ndata: ${data}\n\n`;
 
-/** Lets a reply leave when what it tells is kept (see `SessionManager.deliver`). */
+/** Lets a reply leave when its contents are kept (see `SessionManager.deliver`). */
 export type Deliver = (reply: () => void) => void;
 
 /** Sends events that are there already. */
@@ -29,7 +29,7 @@ export function sendEvents(reply: FastifyReply, ...events: readonly string[]): F
 /**
  * Answers with what a call leads to: the id of the call, then its result in parts. A result that is long in coming is
  * waited for with signs of life; a client that hangs up meanwhile asks again under the id.
- * @throws what the call throws, where the client is told by the status of the reply
+ * @throws what the call throws, where the status of the reply reports it
  */
 export async function sendResult(
   reply: FastifyReply,
@@ -38,7 +38,7 @@ export async function sendResult(
   { problemHandler, deliver }: { problemHandler: ProblemHandler; deliver: Deliver },
 ): Promise<FastifyReply> {
   const begun = event('task_id', id);
-  const told = result.then(
+  const text = result.then(
     output => resultEvents(JSON.stringify(output)).join(''),
     error => event('error', oneLine(problemHandler.document(error).detail)),
   );
@@ -49,18 +49,18 @@ export async function sendResult(
     ),
     delay(AT_ONCE_MS, 'later' as const),
   ]);
-  if (first === 'later') return streamed(reply).send(Readable.from(waiting(begun, told, deliver)));
-  if (first && isToldByStatus(first.error)) throw first.error;
-  return sendEvents(reply, begun, await told);
+  if (first === 'later') return streamed(reply).send(Readable.from(waiting(begun, text, deliver)));
+  if (first && isReportedByStatus(first.error)) throw first.error;
+  return sendEvents(reply, begun, await text);
 }
 
-async function* waiting(begun: string, told: Promise<string>, deliver: Deliver): AsyncGenerator<string> {
+async function* waiting(begun: string, text: Promise<string>, deliver: Deliver): AsyncGenerator<string> {
   yield begun;
   const clock = new AbortController();
   try {
     for (;;) {
       const ping = delay(PING_MS, PING, { signal: clock.signal });
-      const next = await Promise.race([told, ping]);
+      const next = await Promise.race([text, ping]);
       if (next !== PING) break;
       yield PING;
     }
@@ -68,7 +68,7 @@ async function* waiting(begun: string, told: Promise<string>, deliver: Deliver):
     clock.abort();
   }
   await new Promise<void>(resolve => deliver(resolve));
-  yield await told;
+  yield await text;
 }
 
 /** JSON without line breaks as events: parts of it, the last one as the end. */
@@ -85,7 +85,7 @@ export function resultEvents(json: string): string[] {
   return events;
 }
 
-/** Clients cut off white space at the beginning of data, so that is written as an escape; it only stands in texts. */
+/** Clients cut off white space at the beginning of data, so that is written as an escape; it only occurs in texts. */
 function escapedStart(part: string): string {
   if (!WHITE_SPACE.test(part[0])) return part;
   return `\\u${part.charCodeAt(0).toString(16).padStart(4, '0')}${part.slice(1)}`;

@@ -139,7 +139,7 @@ function send(
   });
 }
 
-/** What is wrong with a stream of events; undefined when it ends with a result or an error. */
+/** First fault of a stream of events; undefined when it ends with a result or an error. */
 function eventFault(text: string): string | undefined {
   const events = text
     .split('\n\n')

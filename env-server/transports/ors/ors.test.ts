@@ -21,7 +21,7 @@ function eventsOf({ text }: Pick<Reply, 'text'>): [name: string, data: string][]
     });
 }
 
-/** What a call came to. */
+/** Output of a call. */
 function outputOf(reply: Reply) {
   const events = eventsOf(reply);
   const parts = events.filter(([name]) => name === 'chunk' || name === 'end').map(([, data]) => data);
@@ -57,8 +57,8 @@ t.test('an episode from its task to its end', async t => {
   t.match((await post('/create', { env_name: 'test/Counter-v0', task_spec: { seed: 7 } })).body, {
     sid: String,
   });
-  const [told, seen] = JSON.parse((await get(`${COUNTER}/prompt`)).text);
-  t.match(told, { type: 'text', text: /^Count to 3\./, detail: null });
+  const [task, seen] = JSON.parse((await get(`${COUNTER}/prompt`)).text);
+  t.match(task, { type: 'text', text: /^Count to 3\./, detail: null });
   t.match(seen, { type: 'text', text: /^0\/3 / });
   const step = await call('step', { action: 'add' });
   t.match(step.headers, { 'content-type': /^text\/event-stream/ });

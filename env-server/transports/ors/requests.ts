@@ -29,7 +29,7 @@ const BASIC = /^basic (.+)$/i;
 const ORS_PATH =
   /^(?:\/compat\/ors)?(?:\/[^?]+-v\d+)?\/(?:health|list_environments|create_session|create|ping|delete|delete_session|tools|splits|tasks|num_tasks|task|task_range|task_tools|prompt|call)(?:\?|$)/;
 
-/** Whether an address is one of this transport. */
+/** True if an address belongs to this transport. */
 export const isOrsPath = (url: string): boolean => ORS_PATH.test(url);
 
 const SplitName = Type.String({ maxLength: 128 });
@@ -111,13 +111,13 @@ export function envNameOf(request: FastifyRequest): string {
   );
 }
 
-/** The environment that stands in the path. */
+/** The environment that the path names. */
 export function envNameOfPath({ params }: FastifyRequest): string | undefined {
   const { namespace, name } = params as { namespace?: string; name?: string };
   return namespace === undefined ? name : `${namespace}/${name}`;
 }
 
-/** The environment of a client whose paths name none. */
+/** The environment of a client with paths that name none. */
 export function defaultEnvName({ headers }: FastifyRequest): string | undefined {
   const deployment = headers[DEPLOYMENT_HEADER];
   if (typeof deployment === 'string') return deployment;
@@ -126,7 +126,7 @@ export function defaultEnvName({ headers }: FastifyRequest): string | undefined 
   return ENV_ID.test(user) ? decoded(user) : undefined;
 }
 
-/** What a part of an address says; undefined where its `%` stand for nothing. */
+/** Decoded part of an address; undefined if one of its `%` encodes nothing. */
 function decoded(part: string): string | undefined {
   try {
     return decodeURIComponent(part);

@@ -119,7 +119,7 @@ class OrsTransport {
     this.#addEpisodeRoutes(add);
   }
 
-  /** What tasks there are. */
+  /** Adds the routes that list tasks. */
   addTaskRoutes(add: AddRoute): void {
     add('GET', '/splits', (request, reply) => sendJson(reply, [...splitsOf(this.#variant(request))]));
     add('POST', '/tasks', (request, reply) => {

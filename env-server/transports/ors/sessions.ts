@@ -11,7 +11,7 @@ import type { ProblemHandler } from '../replies/problem-handler.ts';
 /** Names that are remembered; beyond, those used longest ago are looked up again. */
 const MAX_REMEMBERED = 10_000;
 const PREFIX = 'ors.';
-/** What opening answers under an id that has been used. */
+/** Problems of opening a session under an id that has been used. */
 const USED = new Set<ProblemCode>([
   'key_reused',
   'request_key_expired',

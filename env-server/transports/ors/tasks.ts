@@ -11,11 +11,11 @@ export interface TaskSplit extends JsonObject {
   readonly type: 'train' | 'validation' | 'test';
 }
 
-/** What `/create` takes as `task_spec`, and what lists of tasks hold. */
+/** A task, as `/create` takes it in `task_spec` and lists of tasks hold it. */
 export type TaskSpec = {
   /** Absent where the environment draws nothing. */
   readonly seed?: number;
-  /** Where the environment keeps its splits apart. */
+  /** Present where the environment keeps its splits apart. */
   readonly config?: { readonly split: string };
 };
 
@@ -43,7 +43,7 @@ export function splitsOf(variant: Variant): readonly TaskSplit[] {
   return types.map(type => ({ name: type, type }));
 }
 
-/** How many tasks a split has. */
+/** Number of tasks in a split. */
 export function countTasks(variant: Variant, split: string): number {
   return variant.seedable ? SEEDS[typeOf(variant, split)].count : 1;
 }
@@ -81,7 +81,7 @@ function specOf(variant: Variant, type: TaskSplit['type'], index: number): TaskS
   };
 }
 
-/** The values of the configuration key `split`; undefined for an environment whose levels all belong together. */
+/** The values of the configuration key `split`; undefined for an environment with levels that all belong together. */
 function ownSplits({ environment }: Variant): ReadonlySet<unknown> | undefined {
   const { properties } = environment.spec.configSchema as { properties?: { [key: string]: SplitSchema } };
   const { anyOf, enum: listed } = properties?.split ?? {};

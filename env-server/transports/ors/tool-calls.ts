@@ -19,14 +19,14 @@ export type Block =
   | { readonly type: 'text'; readonly text: string; readonly detail: null }
   | { readonly type: 'image'; readonly data: string; readonly mimeType: string; readonly detail: null };
 
-/** What a call of a tool leads to: `RunToolOutput` of the standard. */
+/** Result of a call of a tool: `RunToolOutput` of the standard. */
 export type CallOutput =
   | { readonly ok: true; readonly output: ToolOutput }
   | { readonly ok: false; readonly error: string };
 
 interface ToolOutput {
   readonly blocks: readonly Block[];
-  /** Fields of a step at `/v1`, without what stands in the others and what the client knows. */
+  /** Fields of a step at `/v1`, without those that the others hold and those that the client knows. */
   readonly metadata: JsonObject;
   /** Null where nothing was done. */
   readonly reward: number | null;
@@ -48,14 +48,14 @@ export function toolList(variant: Variant): JsonObject {
 const isOffered = ({ common }: Tool): boolean => common === undefined || !NO_TOOLS.has(common);
 
 /**
- * What a player is told first: the task, what the symbols mean, and the first observation.
- * @param now how the session stands
+ * First prompt of a player: the task, what the symbols mean, and the first observation.
+ * @param now current state of the session
  */
 export function promptBlocks({ environment, config }: Variant, now: SessionDetail): Block[] {
   const { instruction, legend = [] } = environment.describe(config);
   const symbols = legend.map(({ symbol, meaning }) => `${symbol} ${meaning}`).join('; ');
-  const told = symbols === '' ? instruction : `${instruction}\nLegend: ${symbols}.`;
-  return [block({ type: 'text', text: told }), ...contentOf(now.observation).map(block)];
+  const task = symbols === '' ? instruction : `${instruction}\nLegend: ${symbols}.`;
+  return [block({ type: 'text', text: task }), ...contentOf(now.observation).map(block)];
 }
 
 /**
@@ -88,8 +88,8 @@ function unknownTool(variant: Variant, name: string): CallOutput {
 }
 
 function outputOf({ content, structuredContent }: ToolResult): ToolOutput {
-  const { observation: _shown, session_id: _id, episode_id: _episode, ...told } = structuredContent;
-  const { reward = null, ...metadata } = told;
+  const { observation: _shown, session_id: _id, episode_id: _episode, ...fields } = structuredContent;
+  const { reward = null, ...metadata } = fields;
   const { terminated, truncated } = metadata;
   return {
     blocks: content.map(block),
@@ -107,10 +107,10 @@ function block(content: ToolContent): Block {
 const UNSURE = new Set<ProblemCode>(['internal', 'worker_unavailable', 'step_timeout']);
 
 /**
- * Whether a client is told of an error by the status of its reply, upon which it may ask again. After a fault it must not:
+ * True if the status of a reply reports an error, upon which the client may ask again. After a fault it must not:
  * the action may have been carried out.
  */
-export function isToldByStatus(error: unknown): boolean {
+export function isReportedByStatus(error: unknown): boolean {
   const { status, code } = problemOf(error);
   return status < SERVER_ERROR || (PROBLEMS[code].retryable && !UNSURE.has(code));
 }

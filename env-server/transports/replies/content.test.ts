@@ -186,7 +186,7 @@ t.test('large replies are compressed for those who take that, small ones and ste
   t.equal(Number(batch.headers['content-length']), batch.body.length);
 });
 
-t.test('a client that has a reply already is told so', async t => {
+t.test('a client that has a reply already gets 304', async t => {
   const app = await listening(t);
   for (const path of [
     '/openapi.json',

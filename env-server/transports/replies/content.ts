@@ -80,7 +80,7 @@ export function readJson(
 interface Decoding {
   readonly body: Buffer;
   readonly encoding: string;
-  /** Of the body when it is decompressed. */
+  /** Greatest length of the body when it is decompressed. */
   readonly limitBytes: number;
   /** Its client is gone. */
   isLeft(): boolean;

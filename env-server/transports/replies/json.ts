@@ -1,6 +1,6 @@
 import { Problem } from '../../problems.ts';
 
-/** What the parser says of Python's and JavaScript's ways to write objects. */
+/** Messages of the parser about Python's and JavaScript's ways to write objects. */
 const UNQUOTED = /^(?:Expected (?:property name|double-quoted)|Unexpected token (?:'|']'))/;
 const FORBIDDEN_KEY = '__proto__';
 /** A key may be written with escapes. */
@@ -37,7 +37,7 @@ export function parseJson(text: string, maxParts = MAX_PARTS): unknown {
     if (error instanceof Problem) throw error;
     const { message } = error as Error;
     const hint = UNQUOTED.test(message)
-      ? '; keys and texts stand in double quotes, and no comma before } or ]'
+      ? '; keys and texts take double quotes, and no comma before } or ]'
       : '';
     throw new Problem('bad_json', message + hint);
   }
@@ -56,7 +56,7 @@ function hasTooManyParts(text: string, maxParts: number): boolean {
   return false;
 }
 
-/** Where the quote stands that ends a string; the end of the text where there is none. */
+/** Index of the quote that ends a string; the end of the text where there is none. */
 function endOfString(text: string, start: number): number {
   for (let end = text.indexOf('"', start + 1); end >= 0; end = text.indexOf('"', end + 1)) {
     let before = end;

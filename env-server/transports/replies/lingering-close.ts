@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 
-/** How long a client that still sends is listened to. */
+/** Milliseconds for which the server still reads from a client that sends. */
 const LINGER_MS = 1000;
 
 /**

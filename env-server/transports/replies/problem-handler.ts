@@ -11,7 +11,7 @@ import { lingeringClose } from './lingering-close.ts';
 
 export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
 
-/** What curl -d sends unless it is told. */
+/** Content type that curl -d sends by default. */
 const FORM = 'application/x-www-form-urlencoded';
 
 /** Characters of an address that are repeated. */
@@ -19,13 +19,13 @@ const MAX_SHOWN_LENGTH = 300;
 const HEADER_OVERFLOW = 'HPE_HEADER_OVERFLOW';
 const REQUEST_TIMEOUT = 'ERR_HTTP_REQUEST_TIMEOUT';
 
-/** What Fastify's own errors mean in ours. */
+/** Problem codes for Fastify's own errors. */
 const FASTIFY_CODES: { readonly [code: string]: ProblemCode } = {
   FST_ERR_CTP_BODY_TOO_LARGE: 'body_too_large',
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
 };
 
-/** What a problem was about, for the log. */
+/** Context of a problem, for the log. */
 export interface ProblemContext {
   /** A new one when absent. */
   readonly traceId?: string;
@@ -77,7 +77,7 @@ export class ProblemHandler {
     lingeringClose(socket, `HTTP/1.1 400 Bad Request\r\n${lines.join('')}\r\n${body}`);
   }
 
-  /** Logs what ended a WebSocket: quietly where its client did, which its close code tells it. */
+  /** Logs the error that ended a WebSocket: quietly if its client caused it, which its close code says. */
   noteSocketError(error: Error & { code?: string }): void {
     const isClients = /^(WS_ERR_|ECONNRESET$|EPIPE$)/.test(error.code ?? '');
     if (isClients) this.#log.debug({ err: error }, 'a WebSocket was ended');
@@ -90,7 +90,7 @@ export class ProblemHandler {
     return reply.type(PROBLEM_TYPE).send(`${JSON.stringify(document)}\n`);
   }
 
-  /** The document for a request, whose reply gets its status and the headers that go with it. */
+  /** Builds the document for a request, and sets the status and headers of the reply. */
   prepare(error: unknown, request: FastifyRequest, reply: FastifyReply): ProblemDocument {
     const document = this.document(explained(error, request), {
       traceId: traceIdOf(request),
@@ -100,7 +100,7 @@ export class ProblemHandler {
     return document;
   }
 
-  /** What goes with a problem. */
+  /** Headers of a problem. */
   headersOf({ code, retry_after_s }: ProblemDocument): { readonly [name: string]: string } {
     return {
       ...(retry_after_s !== undefined && { 'retry-after': String(Math.ceil(retry_after_s)) }),
@@ -110,7 +110,7 @@ export class ProblemHandler {
   }
 }
 
-/** What Fastify and its file server refuse: what was sent, and what would be right. */
+/** Explains what Fastify and its file server refuse: what was sent, and what would be right. */
 function explained(error: unknown, { headers, routeOptions, url }: FastifyRequest): unknown {
   const { code, expose } = error as { readonly code?: unknown; readonly expose?: unknown };
   // @fastify/send, for paths that lead out of a folder or name no file.
@@ -138,7 +138,7 @@ function explained(error: unknown, { headers, routeOptions, url }: FastifyReques
   }
 }
 
-/** What Node could not read as a request. */
+/** Says why Node could not read a request. */
 function whatIsWrong({ code, message }: Error & { code?: string }): string {
   if (code === HEADER_OVERFLOW) return `the headers are larger than ${maxHeaderSize} bytes`;
   if (code === REQUEST_TIMEOUT)

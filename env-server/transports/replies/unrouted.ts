@@ -50,7 +50,7 @@ function withEncodedSlash(route: Route, method: string, path: readonly string[])
   return fits(route, joined) ? shortened(joined.join('/')) : undefined;
 }
 
-/** `:name` stands for any one segment, `:name(…)` for one of that form, `*` for the rest of the path. */
+/** `:name` matches any one segment, `:name(…)` one of that form, `*` the rest of the path. */
 function fits({ pattern }: Route, path: readonly string[]): boolean {
   if (pattern.length !== path.length && pattern.at(-1) !== '*') return false;
   return pattern.every((part, i) => {
@@ -61,7 +61,7 @@ function fits({ pattern }: Route, path: readonly string[]): boolean {
 
 const ANY = /./;
 
-/** What a parameter of a route may be. */
+/** Pattern of the values of a parameter of a route. */
 function formOf(part: string): RegExp {
   const open = part.indexOf('(');
   return open < 0 ? ANY : new RegExp(part.slice(open + 1, -1));

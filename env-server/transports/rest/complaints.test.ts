@@ -7,7 +7,7 @@ import { until } from '../../../test/until.test-data.ts';
 import { dial, listening } from '../../../test/wire.test-data.ts';
 import { EXAMPLES } from '../../custom/examples.ts';
 
-/** What users of other environment servers complain of; more of it in websocket, semantics, exposure, and custom/isolation. */
+/** Complaints of users of other environment servers; more in websocket, semantics, exposure and custom/isolation. */
 
 t.setTimeout(900_000);
 
@@ -131,7 +131,7 @@ t.test('a seed is kept or refused, never ignored', async t => {
   );
 });
 
-t.test('every transport delivers what an environment tells besides the observation', async t => {
+t.test('every transport delivers what an environment returns besides the observation', async t => {
   const app = await listening(t);
   const wrappers = [{ name: 'record' }];
   const info = {

@@ -168,7 +168,7 @@ function replyFrame(): Document {
   };
 }
 
-/** What the WebSocket operations `watch` and `unwatch` take and answer. */
+/** Schemas of the requests and replies of the WebSocket operations `watch` and `unwatch`. */
 function watchFrames(emit: Emit): Schemas {
   return {
     WatchFrame: frame(emit(WATCH_PROPERTIES) as Document, []),

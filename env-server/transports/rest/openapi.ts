@@ -146,7 +146,7 @@ function batchDocument(): Document {
     tags: ['sessions'],
     summary: 'Many operations in one request',
     description:
-      'Results come in order, each a result or a problem; a failed item does not stop the others. Items for one session run in their order. `Idempotency-Key` stands for a request key of every item that has none.',
+      'Results come in order, each a result or a problem; a failed item does not stop the others. Items for one session run in their order. `Idempotency-Key` serves as the request key of every item that has none.',
     parameters: [IDEMPOTENCY_KEY],
     requestBody: { required: true, content: jsonContent(reference('BatchBody')) },
     responses: {

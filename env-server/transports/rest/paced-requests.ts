@@ -9,7 +9,7 @@ import type { ConnectionUse } from '../access/connection-limit.ts';
 const MAX_WAITING = 64;
 /** Requests of all connections that wait. The connection that goes beyond is cut: what was read already cannot be left unread. */
 const MAX_WAITING_TOTAL = 20_000;
-/** How long a client may take none of a reply that waits for it. */
+/** Milliseconds that a client may take no part of a reply that waits for it. */
 const STALLED_MS = 60_000;
 const PACED = Symbol('paced connection');
 /** Groups of an IPv6 address that name a network: one client has all addresses below. */
@@ -31,7 +31,7 @@ export interface DirectServer {
   take(request: IncomingMessage, response: ServerResponse, lane: Lane): boolean;
 }
 
-/** Names the client whose request it is, where it carries a valid token. */
+/** Names the client of a request that carries a valid token. */
 export type IdentifyClient = (request: IncomingMessage) => string | undefined;
 
 /**
@@ -89,7 +89,7 @@ export class PacedRequests {
     });
   }
 
-  /** What a connection is at. One that was upgraded is in use. */
+  /** Current use of a connection. One that was upgraded is in use. */
   useOf(socket: PacedSocket): ConnectionUse {
     const connection = socket[PACED];
     if (!connection) return 'unused';
@@ -247,7 +247,7 @@ function isDone(response: ServerResponse | undefined): boolean {
   return response === undefined || response.writableFinished || response.destroyed;
 }
 
-/** Cuts connections whose clients take none of what waits for them. */
+/** Cuts connections of clients that take nothing of what waits for them. */
 function cutStalled(server: Server): void {
   /** Bytes that had left at the last look, where others waited. */
   const sent = new Map<Socket, number | undefined>();
@@ -265,7 +265,7 @@ function cutStalled(server: Server): void {
   server.on('close', () => clearInterval(timer));
 }
 
-/** What one client has of addresses: all of an IPv4 address, the network of an IPv6 one. */
+/** The part of an address that identifies a client: all of an IPv4 address, the network of an IPv6 one. */
 export function networkOf(address = ''): string {
   if (!isIPv6(address) || address.includes('.')) return address.replace(/^::ffff:/i, '');
   const [head, tail] = address.split('::');

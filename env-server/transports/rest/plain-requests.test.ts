@@ -9,7 +9,7 @@ import { waiting } from '../../../test/environments.test-data.ts';
 
 const HANDLED = 'tracing:fastify.request.handler:start';
 
-/** How many requests Fastify handles meanwhile. */
+/** Number of requests that Fastify handles during some work. */
 async function handled(work: () => Promise<unknown>): Promise<number> {
   let count = 0;
   const note = () => count++;
@@ -19,7 +19,7 @@ async function handled(work: () => Promise<unknown>): Promise<number> {
   return count;
 }
 
-/** What two servers' replies to twins may differ in. */
+/** A reply without what may differ between two servers' replies to twins. */
 function comparable({ status, headers, text }: Reply, sessionId: string): object {
   // After a body that it could not read Fastify hangs up, which nobody relies on.
   const { date: _date, connection: _close, 'keep-alive': _open, ...others } = headers;

@@ -22,9 +22,9 @@ export interface RestRequest {
   readonly body: unknown;
   /** `Idempotency-Key`. */
   readonly key: unknown;
-  /** Where requests are traced. */
+  /** Trace of the request, where requests are traced. */
   readonly trace: TraceContext | undefined;
-  /** What problems of parts of the request name; a new one each when absent. */
+  /** Trace id that problems of parts of the request name; a new one each when absent. */
   readonly traceId: string | undefined;
 }
 

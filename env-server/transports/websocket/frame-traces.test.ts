@@ -4,7 +4,7 @@ import { dial, listening } from '../../../test/wire.test-data.ts';
 const SOCKET = '1'.repeat(32);
 const OWN = '2'.repeat(32);
 const traceparent = (trace: string) => `00-${trace}-${'b'.repeat(16)}-01`;
-/** What W3C Trace Context has ignored. */
+/** Trace headers that W3C Trace Context ignores. */
 const NO_TRACES = [
   '00-zz',
   traceparent('0'.repeat(32)),

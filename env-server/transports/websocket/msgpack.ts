@@ -2,7 +2,7 @@ import { Decoder, Encoder } from '@msgpack/msgpack';
 import { Problem } from '../../problems.ts';
 import { MAX_PARTS, VALUES_A_PART } from '../replies/json.ts';
 
-/** How deep maps and arrays may lie in one another. */
+/** Greatest depth of nested maps and arrays. */
 const DEEPEST = 100;
 
 /** Keys are among them. */

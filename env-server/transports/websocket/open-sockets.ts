@@ -17,7 +17,7 @@ type WebSocketOptions = NonNullable<WebsocketPluginOptions['options']>;
 
 /** Close code of a server that goes down (RFC 6455, section 7.4.1). */
 const GOING_AWAY = 1001;
-/** What clients get to end their connections when the server closes. */
+/** Milliseconds that clients get to end their connections when the server closes. */
 const CLOSE_MS = 2000;
 
 /** The WebSockets of a server: it takes them on, and ends them, and other connections, when the server closes. */

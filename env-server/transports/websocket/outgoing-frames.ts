@@ -4,7 +4,7 @@ import type { FrameProtocol } from './protocol.ts';
 /** Characters or bytes of replies above which they do not wait for more to leave with them. */
 const MAX_OUTGOING = 256 * 1024;
 
-/** Where the frames of a socket go. */
+/** Destination of the frames of a socket. */
 export interface FrameSink {
   readonly isOpen: boolean;
   write(frames: Buffer): void;

@@ -11,7 +11,7 @@ const MAX_WAITING_BYTES_TOTAL = 64 * 1024 * 1024;
 /** Bytes that frames under way hold, above which no more of a socket are handled: of one, and of all together. */
 const MAX_HELD_BYTES = 16 * 1024 * 1024;
 const MAX_HELD_BYTES_TOTAL = 128 * 1024 * 1024;
-/** What a frame takes besides its payload. */
+/** Bytes counted for a frame besides its payload. */
 const FRAME_BYTES = 200;
 
 /** An event that waits for its turn. */
@@ -23,11 +23,11 @@ interface Frame {
 
 let waitingInAll = 0;
 let heldInAll = 0;
-/** Sockets whose frames wait until those of all sockets hold less. */
+/** Sockets with frames that wait until those of all sockets hold less. */
 const waitingForOthers = new Set<PacedWebSocket>();
 
 /**
- * A socket of the server whose frames are handled in the turns of its connection. It is not read while too many of them
+ * A socket of the server that handles its frames in the turns of its connection. It is not read while too many of them
  * wait, and none is handled while its replies are not taken, or while those that are under way hold too much. Handlers see
  * `message`, `ping` and `close` in the order in which they came.
  */
@@ -45,7 +45,7 @@ export class PacedWebSocket extends WebSocket {
   #isSuspended = false;
   #isStopped = false;
 
-  /** Says whose turns it takes, and how many frames may wait. To be called before any frame can come. */
+  /** Sets the connection and lane of its turns, and how many frames may wait. Call it before any frame can come. */
   pace(stream: Socket, lane: Lane, mostFrames: number): void {
     this.#stream = stream;
     this.#lane = lane;
@@ -54,7 +54,7 @@ export class PacedWebSocket extends WebSocket {
     stream.on('close', () => this.#proceed());
   }
 
-  /** Whether it is read. It is not while too many of its frames wait. */
+  /** True unless too many of its frames wait. */
   get isRead(): boolean {
     return !this.#isStopped;
   }

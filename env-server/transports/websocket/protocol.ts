@@ -7,10 +7,13 @@ import { binaryFrames, textFrames } from './frames.ts';
 import { decodeMsgpack, encodeMsgpack } from './msgpack.ts';
 import { type FeedMessage, feedText } from './session-feed.ts';
 
-/** Id of a frame; null in the reply to a frame whose id could not be read. */
+/** Id of a frame; null in the reply to a frame with an unreadable id. */
 export type FrameId = string | number | null;
 
-/** How frames are written and read on a socket: its WebSocket subprotocol. `T` is what results are, `B` those of batches, `M` a whole message. */
+/**
+ * Encoding of the frames of a socket: its WebSocket subprotocol. `T` is the type of results, `B` that of batches, `M`
+ * that of a whole message.
+ */
 export interface FrameProtocol<T, B, M> {
   readonly name: string;
   readonly form: ReplyForm<T, B>;
@@ -22,7 +25,7 @@ export interface FrameProtocol<T, B, M> {
   readonly pong: T;
   /** A result that no operation gave. */
   plain(value: object): T;
-  /** What a watcher is sent. */
+  /** Encodes a message to a watcher. */
   feed(message: FeedMessage): T;
   /** About how many bytes a message takes. */
   sizeOf(message: M): number;

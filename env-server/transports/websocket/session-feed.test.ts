@@ -148,7 +148,7 @@ t.test('a watcher that takes nothing gets nothing more; then it gets what is, no
   t.match(sent[0], { sessions: [{ session_id: id, step: 40, return: 40 }] });
 });
 
-t.test('a watcher of what cannot be written is told, and may watch again', async t => {
+t.test('a watcher of sessions that cannot be written gets an error, and may watch again', async t => {
   const app = await listening(t);
   const { send, next } = await dial(t, app, '/v1/ws');
   send({ id: 'w', op: 'watch' });

@@ -12,18 +12,18 @@ import { FrameIdSchema } from './frame-id.ts';
 export const LOOK_MS = 500;
 /** Every so many looks all sessions are looked at, so that nothing is missed that no longer changes. */
 const WHOLE_EVERY = 20;
-/** What a look reaches back beyond the last one, in milliseconds. */
+/** Milliseconds by which each look overlaps the last one. */
 const OVERLAP_MS = 200;
 const DEFAULT_LIMIT = 60;
 const LARGEST_LIMIT = 200;
 const MAX_OFFSET = 10_000;
 /** Unsent bytes of a socket above which it gets no more until it has taken them. */
-const MOST_UNSENT_BYTES = 512 * 1024;
+const MAX_UNSENT_BYTES = 512 * 1024;
 /** Cards of one message at most; the others come with the next whole look. */
-const MOST_CARDS = 60;
+const MAX_CARDS = 60;
 /** Sockets of one client, and of all, that may watch this process. */
-const MOST_OF_A_CLIENT = 16;
-const MOST_IN_ALL = 128;
+const MAX_PER_CLIENT = 16;
+const MAX_IN_ALL = 128;
 const RETRY_AFTER_SECONDS = 5;
 
 /** A frame that asks to watch. */
@@ -73,12 +73,12 @@ interface FeedTarget {
   failed(error: unknown): void;
 }
 
-/** How many sockets watch, by client. */
+/** Number of watching sockets by client. */
 const watching = new Map<string, number>();
 let watchingInAll = 0;
 
 /**
- * Sends a watcher what happens in its sessions. It looks at them at intervals instead of being told of every step, so
+ * Sends a watcher what happens in its sessions. It looks at them at intervals instead of being called at every step, so
  * that a step costs the same with and without watchers, and what a slow watcher does not take is never queued.
  */
 export class SessionFeed {
@@ -86,7 +86,7 @@ export class SessionFeed {
   readonly #principal: Principal;
   readonly #frame: WatchFrame;
   readonly #target: FeedTarget;
-  /** What the watcher knows of each session. */
+  /** Last version sent of each session. */
   readonly #known = new Map<string, string>();
   #order = '';
   #looks = 0;
@@ -97,9 +97,9 @@ export class SessionFeed {
   /** @throws Problem `too_many_requests` */
   constructor(services: Services, principal: Principal, frame: WatchFrame, target: FeedTarget) {
     const own = watching.get(principal.name) ?? 0;
-    if (own >= MOST_OF_A_CLIENT || watchingInAll >= MOST_IN_ALL) {
+    if (own >= MAX_PER_CLIENT || watchingInAll >= MAX_IN_ALL) {
       const detail =
-        own >= MOST_OF_A_CLIENT
+        own >= MAX_PER_CLIENT
           ? `${own} sockets of this token watch already, the most there may be`
           : `${watchingInAll} sockets watch already, the most this process serves`;
       throw new Problem('too_many_requests', detail, { retryAfterSeconds: RETRY_AFTER_SECONDS });
@@ -137,7 +137,7 @@ export class SessionFeed {
 
   async #again(): Promise<void> {
     try {
-      if (this.#target.bytesUnsent <= MOST_UNSENT_BYTES) {
+      if (this.#target.bytesUnsent <= MAX_UNSENT_BYTES) {
         const message = await this.#look();
         if (message && !this.#stopped) this.#target.send(message);
       }
@@ -148,7 +148,7 @@ export class SessionFeed {
     this.#plan();
   }
 
-  /** What is new since the last look; undefined for nothing. */
+  /** Changes since the last look; undefined if there are none. */
   async #look(): Promise<FeedMessage | undefined> {
     const whole = this.#looks++ % WHOLE_EVERY === 0;
     const now = performance.now();
@@ -157,7 +157,7 @@ export class SessionFeed {
     const { entries, open } = await this.#cards(withinMs);
     const sessions: SessionCard[] = [];
     for (const { id, version, card } of entries) {
-      if (!card || this.#known.get(id) === version || sessions.length >= MOST_CARDS) continue;
+      if (!card || this.#known.get(id) === version || sessions.length >= MAX_CARDS) continue;
       this.#known.set(id, version);
       sessions.push(card);
     }

@@ -282,7 +282,7 @@ t.test('an upgrade that is refused is answered, and its connection ends', async 
   }
 });
 
-/** A WebSocket by hand, which does only what it is told: it answers no pings. */
+/** A raw WebSocket that sends only what the test writes: it answers no pings. */
 async function rawSocket(t: Test, app: TestApp): Promise<Socket> {
   const [host, port] = hostOf(app).split(':');
   const socket = connect(Number(port), host);
@@ -378,7 +378,7 @@ t.test('pages of another origin are refused', async t => {
   t.match(await next(), { ok: true });
 });
 
-t.test('a session whose environment fails answers; the socket and its other sessions live', async t => {
+t.test('a session with a failing environment answers; the socket and its other sessions live', async t => {
   const app = await listening(t);
   const { send, next } = await dial(t, app);
   const faulty = await app.open({ env_id: 'test/Faulty-v0' });

@@ -91,14 +91,14 @@ interface Frame {
 
 /** The trace that a frame belongs to. */
 interface Origin {
-  /** Where requests are traced. */
+  /** Trace of the request, where requests are traced. */
   readonly trace: TraceContext | undefined;
-  /** What problems name; a new one each when absent. */
+  /** Trace id that problems name; a new one each when absent. */
   readonly traceId: string | undefined;
 }
 
-/** What is known of a frame when it is answered. */
-interface AskedFrame {
+/** Fields of a frame that its reply needs. */
+interface FrameHeader {
   readonly id: FrameId;
   readonly origin: Origin;
   readonly sessionId: unknown;
@@ -113,10 +113,10 @@ class Connection<T, B, M> {
   readonly #problemHandler: ProblemHandler;
   readonly #settings: WebSocketSettings;
   readonly #protocol: FrameProtocol<T, B, M>;
-  /** Of frames that do not name one: that of the upgrade. */
+  /** Origin of frames that do not name one: that of the upgrade. */
   readonly #origin: Origin;
   #inFlight = 0;
-  /** What it watches. */
+  /** Feed of the sessions that it watches. */
   #feed: SessionFeed | undefined;
   readonly #outgoing: OutgoingFrames<T, B, M>;
 
@@ -169,26 +169,26 @@ class Connection<T, B, M> {
     }
   }
 
-  /** Whether its reply acknowledges nothing. */
+  /** True if the reply to a frame acknowledges nothing. */
   #isRead({ op, items }: Frame): boolean {
     if (op === 'batch') return Array.isArray(items) && items.every(item => this.#dispatcher.reads(item?.op));
     return this.#dispatcher.reads(op) || READING_FRAMES.has(op);
   }
 
   /** @param bytes that the frame takes until it is answered */
-  #sendLater(asked: AskedFrame, bytes: number, reply: Promise<T | B>): void {
+  #sendLater(header: FrameHeader, bytes: number, reply: Promise<T | B>): void {
     this.#inFlight++;
     this.#socket.hold(bytes);
-    const written = reply.then(result => this.#protocol.success(asked.id, result));
+    const written = reply.then(result => this.#protocol.success(header.id, result));
     written.then(
       message => {
         this.#inFlight--;
-        this.#outgoing.send(message, asked.reads);
+        this.#outgoing.send(message, header.reads);
         this.#socket.release(bytes);
       },
       error => {
         this.#inFlight--;
-        this.#fail(asked, error);
+        this.#fail(header, error);
         this.#socket.release(bytes);
       },
     );
@@ -266,7 +266,7 @@ class Connection<T, B, M> {
   #batch(frame: Frame, call: OperationCall, { traceId }: Origin): MaybePromise<B> {
     checkBatchFrame(frame);
     const { items, wait, request_key } = frame as { items: unknown[]; wait?: number; request_key?: string };
-    /** Of replies to items, while others are missing; undefined when the batch was answered. */
+    /** Bytes held by replies to items while others are missing; undefined when the batch was answered. */
     let held: number | undefined = 0;
     const request = {
       items,
@@ -289,7 +289,7 @@ class Connection<T, B, M> {
     });
   }
 
-  #fail({ id, origin, sessionId, reads }: AskedFrame, error: unknown): void {
+  #fail({ id, origin, sessionId, reads }: FrameHeader, error: unknown): void {
     const document = this.#problemHandler.document(error, { traceId: origin.traceId, sessionId });
     this.#outgoing.send(this.#protocol.failure(id, this.#protocol.form.problem(document)), reads);
   }

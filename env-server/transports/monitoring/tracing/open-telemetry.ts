@@ -48,9 +48,9 @@ export class OpenTelemetry implements Tracing {
 
   constructor(settings: TracingSettings, log: Logger) {
     this.#log = log;
-    const tell = (message: string, ...more: unknown[]) => log.warn({ more }, `OpenTelemetry: ${message}`);
+    const warn = (message: string, ...more: unknown[]) => log.warn({ more }, `OpenTelemetry: ${message}`);
     const quiet = () => undefined;
-    diag.setLogger({ error: tell, warn: tell, info: quiet, debug: quiet, verbose: quiet }, DiagLogLevel.WARN);
+    diag.setLogger({ error: warn, warn, info: quiet, debug: quiet, verbose: quiet }, DiagLogLevel.WARN);
     const named = resourceFromAttributes({ 'service.name': SERVICE_NAME });
     this.#provider = new TracerProvider({
       resource: named.merge(detectResources({ detectors: [envDetector] })),

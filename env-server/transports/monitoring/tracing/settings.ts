@@ -1,4 +1,7 @@
-/** How spans are made and sent, as the standard variables say it (https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables). */
+/**
+ * Settings for making and sending spans, from the standard variables
+ * (https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables).
+ */
 export interface TracingSettings {
   readonly sampler: { readonly name: SamplerName; readonly ratio: number };
   /** Milliseconds between batches. */
