@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { AnyEnvironment } from './core/environment.ts';
-import { ENVIRONMENT_ID } from './core/environment-id.ts';
+import { ENVIRONMENT_ID } from './core/environment.ts';
 import { createRegistry } from './registry.ts';
 
 t.test('built-ins are listed and found by id', async t => {

@@ -2,7 +2,7 @@ import { similar } from '../../shared/suggestion.ts';
 import { alfworld } from './alfworld/alfworld.ts';
 import { bandit } from './bandit/bandit.ts';
 import type { AnyEnvironment } from './core/environment.ts';
-import { ENVIRONMENT_ID } from './core/environment-id.ts';
+import { ENVIRONMENT_ID } from './core/environment.ts';
 import { countdown } from './countdown/countdown.ts';
 import { deepCoder } from './deepcoder/deepcoder.ts';
 import { frozenLake } from './frozenlake/frozenlake.ts';

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { CheckReport } from '../../environments/core/checker/report.ts';
-import { ENVIRONMENT_ID } from '../../environments/core/environment-id.ts';
+import { ENVIRONMENT_ID } from '../../environments/core/environment.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { storageFaultOf } from '../../persistence/storage-problem.ts';
 import type { Store } from '../../persistence/store.ts';

@@ -124,6 +124,9 @@ export type ObservationFormat = 'text' | 'grid' | 'coord' | 'grid_coord' | 'imag
 /** True for formats that paint a picture, which takes as long as hundreds of steps. */
 export const isPainted = (format: ObservationFormat): boolean => format === 'image' || format === 'parts';
 
+/** `[namespace/]Name-vN`. */
+export const ENVIRONMENT_ID = /^(?:[A-Za-z0-9_.-]+\/)?[A-Za-z0-9_.-]+-v\d+$/;
+
 export interface EnvironmentSpec {
   /** `[namespace/]Name-vN`; changed behavior means a new version. */
   readonly id: string;

@@ -6,8 +6,7 @@ import { golden } from '../../../test/golden.test-data.ts';
 import { splitOf } from '../core/splits.ts';
 import { countdown } from './countdown.ts';
 import { puzzleKey } from './data.ts';
-import { evaluate } from './expression.ts';
-import { score } from './scoring.ts';
+import { evaluate, score } from './scoring.ts';
 import { solve, solveBySigns } from './solver.ts';
 
 const play = playing(countdown);

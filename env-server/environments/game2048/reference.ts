@@ -1,7 +1,7 @@
 import { randomPolicy } from '../core/actions.ts';
 import type { ReferencePolicy } from '../core/environment.ts';
+import type { Game2048State } from './rules.ts';
 import { ACTIONS, openDirections, slide, type Tiles } from './rules.ts';
-import type { Game2048State } from './state.ts';
 
 /** Moves looked ahead when few tiles can appear; one less on an open board. */
 const DEPTH = 2;

@@ -6,6 +6,15 @@ export const ACTIONS = namedActions(['Up', 'Right', 'Down', 'Left'], 0);
 /** Row-major tile values; 0 is empty. */
 export type Tiles = readonly number[];
 
+export type Game2048State = {
+  readonly size: number;
+  readonly tiles: Tiles;
+  /** Sum of all tiles that merging has made. */
+  readonly score: number;
+  readonly p_two: number;
+  readonly win_tile: number;
+};
+
 export interface SlideResult {
   readonly tiles: Tiles;
   /** Sum of the tiles that merging made. */

@@ -1,15 +1,14 @@
 import Type, { type Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
 import { randomPolicy } from '../core/actions.ts';
-import { type Environment, InvalidOptions, type StepInfo } from '../core/environment.ts';
+import { Canvas, type Color } from '../core/drawing/painting.ts';
+import { type Environment, InvalidOptions, type Picture, type StepInfo } from '../core/environment.ts';
 import { inScheduledSlices } from '../core/slices.ts';
 import type { Space } from '../core/space.ts';
 import { charactersOf, dict, integers, LINES, text } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
 import { ACTIONS, COLORS, type Cube, FACES, faceOf, isSolved, SOLVED, STICKERS, turn } from './cube.ts';
-import { render } from './render.ts';
 import { solve } from './solver.ts';
-import type { RubiksCubeState } from './state.ts';
 
 const REWARD_SOLVED = 1;
 /** Stickers along an edge. */
@@ -17,6 +16,8 @@ const SIDE = 2;
 const MAX_SCRAMBLE = 10;
 /** Most characters of a cube in any form. */
 const MAX_OBSERVATION_LENGTH = 256;
+
+type RubiksCubeState = { readonly cube: Cube };
 
 const configSchema = Type.Object(
   {
@@ -199,4 +200,37 @@ function pinned({ scramble: turns, stickers }: RubiksCubeOptions): Cube | null {
       throw new InvalidOptions('/stickers', `needs four stickers of each colour, not ${count} ${color}`);
   }
   return stickers;
+}
+
+const STICKER = 36;
+const GAP = 3;
+const FACE = 2 * STICKER + 3 * GAP;
+const MARGIN = 12;
+const PAPER: Color = 0xdfe3e8;
+const BODY: Color = 0x202428;
+const PAINT: { readonly [color: string]: Color } = {
+  W: 0xf8f8f8,
+  O: 0xf08a24,
+  G: 0x2f9e44,
+  R: 0xc92a2a,
+  B: 0x2463c4,
+  Y: 0xf5d327,
+};
+/** Column and row of each face in the unfolded net. */
+const PLACES = { U: [1, 0], L: [0, 1], F: [1, 1], R: [2, 1], B: [3, 1], D: [1, 2] } as const;
+
+function render({ cube }: RubiksCubeState): Picture {
+  const canvas = new Canvas(4 * FACE + 2 * MARGIN, 3 * FACE + 2 * MARGIN, PAPER);
+  for (const [index, face] of FACES.entries()) {
+    const [col, row] = PLACES[face];
+    const left = MARGIN + col * FACE;
+    const top = MARGIN + row * FACE;
+    canvas.fill(left, top, FACE, FACE, BODY);
+    for (const [at, color] of Array.from(faceOf(cube, index)).entries()) {
+      const x = left + GAP + (at % 2) * (STICKER + GAP);
+      const y = top + GAP + Math.floor(at / 2) * (STICKER + GAP);
+      canvas.fill(x, y, STICKER, STICKER, PAINT[color]);
+    }
+  }
+  return canvas;
 }

@@ -4,9 +4,8 @@ import { join } from 'node:path';
 import t from 'tap';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { splitOf } from '../core/splits.ts';
-import { readDocument, readQuestion } from './records.ts';
 import { httpRetriever } from './retriever.ts';
-import { searchQa } from './searchqa.ts';
+import { readDocument, readQuestion, searchQa } from './searchqa.ts';
 import { shippedWorld } from './world.ts';
 
 const play = playing(searchQa);

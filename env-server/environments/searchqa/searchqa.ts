@@ -1,10 +1,12 @@
 import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import { textTool } from '../core/action-tool.ts';
 import { partOf, pick } from '../core/datasets/choose.ts';
 import { dataFile, indexOption, MARKED_WORDS, words } from '../core/datasets/question.ts';
-import { readRecords } from '../core/datasets/records.ts';
+import { InvalidField, readRecords, textField } from '../core/datasets/records.ts';
 import {
+  type ActionTool,
   type Environment,
   InvalidConfig,
   InvalidOptions,
@@ -15,16 +17,29 @@ import type { ObservationSpaces } from '../core/space.ts';
 import { dict, LINES, list, number, orNull } from '../core/spaces.ts';
 import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
 import { extractAnswer, markAnswer } from './answer.ts';
-import { readDocument, readQuestion } from './records.ts';
 import { httpRetriever, indexRetriever, RetrievalFailed, type RetrievedDocument } from './retriever.ts';
-import { TOOLS } from './tools.ts';
-import { type QuestionRecord, shippedWorld } from './world.ts';
+import { type Document, type QuestionRecord, shippedWorld } from './world.ts';
 
 const MAX_STEPS = 5;
 const MAX_ACTION_LENGTH = 4000;
 const MAX_OBSERVATION_LENGTH = 100_000;
 /** Characters of observations: English text, and the mark of a text that was cut. */
 const CHARSET = `${LINES}…`;
+
+const TOOLS: readonly ActionTool[] = [
+  textTool(
+    'search',
+    'Shows the documents that fit best.',
+    { query: 'One fact to look for' },
+    ({ query }) => `search[${query}]`,
+  ),
+  textTool(
+    'answer',
+    'Answers the question, which ends the episode.',
+    { answer: 'A short answer' },
+    ({ answer }) => `finish[${answer}]`,
+  ),
+];
 
 const configSchema = Type.Object(
   {
@@ -288,4 +303,29 @@ async function chooseQuestion(
     index,
     rng,
   );
+}
+
+const ANSWER_FIELDS = ['ground_truth', 'answer', 'answers', 'golden_answers'];
+
+/** A record of HotpotQA, or of RAGEN's preparation of it: a question and one or more answers. @throws InvalidField */
+export function readQuestion(record: JsonObject): QuestionRecord {
+  const field = ANSWER_FIELDS.find(name => record[name] !== undefined && record[name] !== null);
+  if (!field) throw new InvalidField('answer', `expected one of the fields ${ANSWER_FIELDS.join(', ')}`);
+  const answers = [record[field]].flat() as Json[];
+  if (answers.length === 0 || !answers.every(answer => typeof answer === 'string' && answer.trim() !== '')) {
+    throw new InvalidField(field, 'expected a text or a list of texts');
+  }
+  return { question: textField(record, 'question'), answers: answers as string[] };
+}
+
+/** A document of a corpus: `text` or `contents`, with `title` and `id` if there are any. @throws InvalidField */
+export function readDocument(record: JsonObject): Document {
+  const text = textField(
+    record,
+    record.text === undefined && record.contents !== undefined ? 'contents' : 'text',
+  );
+  const title = typeof record.title === 'string' ? record.title : '';
+  const { id } = record;
+  const name = typeof id === 'string' || typeof id === 'number' ? String(id) : title;
+  return { id: name, title, text: title !== '' && !text.startsWith(title) ? `${title}. ${text}` : text };
 }

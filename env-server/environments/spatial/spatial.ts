@@ -3,13 +3,22 @@ import type { Random } from '../../../shared/random.ts';
 import type { Environment, ObservationFormat, Transition } from '../core/environment.ts';
 import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, choice, dict, integers, LINES, list, orNull, text } from '../core/spaces.ts';
-import { configSchema, optionsSchema, type SpatialConfig } from './config.ts';
+import { configSchema, NAMES, optionsSchema, type SpatialConfig } from './config.ts';
 import { createLevel, levelKey } from './level.ts';
 import { QUESTION_KINDS, type Question } from './questions.ts';
 import { render } from './render.ts';
-import { type Cell, FACINGS, type Room, type RoomThing, relative, thingAt, turned, visible } from './room.ts';
+import {
+  type Cell,
+  COMPASS,
+  FACINGS,
+  type Room,
+  type RoomThing,
+  relative,
+  thingAt,
+  turned,
+  visible,
+} from './room.ts';
 import { type SpatialState, seenThings } from './state.ts';
-import { VOCABULARY } from './vocabulary.ts';
 
 /** Most characters of a report with the question and its answers. */
 const MAX_OBSERVATION_LENGTH = 4096;
@@ -20,6 +29,22 @@ const REWARD_RIGHT = 10;
 const REWARD_WRONG = 0;
 
 const TURNS = { 'turn right': 1, 'turn around': 2, 'turn left': 3 } as const;
+
+/** Phrases that observations and actions are made of, for word-level tokenizers; rooms with custom names need further words. */
+const VOCABULARY: readonly string[] = [
+  ...NAMES,
+  ...COMPASS,
+  ...['ahead', 'right', 'behind', 'left'],
+  ...Array.from({ length: 10 }, (_, digit) => String(digit)),
+  ...['look', 'turn left', 'turn right', 'turn around', 'go to ', 'answer '],
+  ...['You face ', 'You stand at the ', ' and face ', ' and see ', 'nothing but the wall'],
+  ...['the ', ' (', ')', ' ahead', ' to the ', ', ', '. ', '.', '?'],
+  ...['Question: ', 'Possible answers: ', 'In which direction does the ', ' lie from the '],
+  ...[' and face the ', '. Where is the ', 'Which thing is the fewest steps away from the '],
+  ...[', walking along rows and columns?', 'How many things lie further ', ' than the '],
+  ...[' is right.', ' is wrong.', 'You see no ', ' to go to.', 'The answer is one of: '],
+  'You can look, turn left, turn right, turn around, go to a thing in sight, or answer.',
+];
 
 /** Spatial-v0: questions about a room that the player has to look around in. */
 export const spatial = {

@@ -5,9 +5,8 @@ import { Random } from '../../../shared/random.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { splitOf } from '../core/splits.ts';
 import { drawItem } from './generator.ts';
-import { isRight } from './marking.ts';
 import { readItem } from './records.ts';
-import { staticQa } from './staticqa.ts';
+import { isRight, staticQa } from './staticqa.ts';
 
 const play = playing(staticQa);
 

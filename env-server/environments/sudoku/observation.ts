@@ -1,5 +1,6 @@
 import type { Json } from '../../../shared/json.ts';
-import type { ObservationFormat } from '../core/environment.ts';
+import { Canvas, type Color } from '../core/drawing/painting.ts';
+import type { ObservationFormat, Picture } from '../core/environment.ts';
 import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, dict, integers, text } from '../core/spaces.ts';
 import { type Cells, countBlanks, isConflicting, toRows } from './board.ts';
@@ -56,4 +57,39 @@ function cellText(size: number, puzzle: Cells, grid: Cells, cell: number): strin
   if (grid[cell] === 0) return '. ';
   if (puzzle[cell] !== 0) return `[${grid[cell]}]`;
   return isConflicting(size, grid, cell) ? `*${grid[cell]}*` : `${grid[cell]} `;
+}
+
+const CELL = 40;
+const THIN = 1;
+const THICK = 3;
+const PAPER: Color = 0xffffff;
+const GIVEN_PAPER: Color = 0xeceff3;
+const LINE: Color = 0x9aa0a8;
+const BOX_LINE: Color = 0x30343a;
+const GIVEN: Color = 0x202428;
+const PLACED: Color = 0x2f6fc4;
+const CONFLICT: Color = 0xc4302b;
+
+export function render({ size, puzzle, grid }: SudokuState): Picture {
+  const box = Math.sqrt(size);
+  const side = size * CELL + THICK;
+  const canvas = new Canvas(side, side, PAPER);
+  for (let cell = 0; cell < grid.length; cell++) {
+    const x = (cell % size) * CELL;
+    const y = Math.floor(cell / size) * CELL;
+    const given = puzzle[cell] !== 0;
+    if (given) canvas.fill(x, y, CELL, CELL, GIVEN_PAPER);
+    if (grid[cell] === 0) continue;
+    const color = given ? GIVEN : isConflicting(size, grid, cell) ? CONFLICT : PLACED;
+    canvas.label(String(grid[cell]), x + CELL / 2 + 1, y + CELL / 2 + 1, CELL * 0.7, color);
+  }
+  for (const thick of [false, true]) {
+    for (let line = 0; line <= size; line++) {
+      if ((line % box === 0) !== thick) continue;
+      const width = thick ? THICK : THIN;
+      canvas.fill(line * CELL, 0, width, side, thick ? BOX_LINE : LINE);
+      canvas.fill(0, line * CELL, side, width, thick ? BOX_LINE : LINE);
+    }
+  }
+  return canvas;
 }

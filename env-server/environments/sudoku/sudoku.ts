@@ -7,9 +7,8 @@ import { countBlanks, isLegal, isSolved, SIZES } from './board.ts';
 import { BLANK_SHARES, configSchema, optionsSchema, STEPS_PER_BLANK, type SudokuConfig } from './config.ts';
 import { generatePuzzle, type Puzzle, puzzleKey } from './generator.ts';
 import { type Level, pinnedLevel } from './level.ts';
-import { MAX_OBSERVATION_LENGTH, observationSpaces, observe } from './observation.ts';
+import { MAX_OBSERVATION_LENGTH, observationSpaces, observe, render } from './observation.ts';
 import { legalPlacements, optimal, random } from './reference.ts';
-import { render } from './render.ts';
 import type { SudokuState } from './state.ts';
 
 const REWARD_RIGHT = 1;

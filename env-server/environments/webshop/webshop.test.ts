@@ -2,11 +2,10 @@ import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
-import { tokenSetRatio } from './fuzzy.ts';
 import { paintedParts } from './pages.ts';
 import type { Goal, Product } from './product.ts';
 import { readProduct } from './public-data.ts';
-import { judge } from './reward.ts';
+import { judge, tokenSetRatio } from './reward.ts';
 import { openShop, Shop } from './shop.ts';
 import { webshop } from './webshop.ts';
 

@@ -1,10 +1,12 @@
 import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import { textTool } from '../core/action-tool.ts';
 import { pick } from '../core/datasets/choose.ts';
 import { dataFile, MARKED_WORDS, words } from '../core/datasets/question.ts';
 import { paintPage } from '../core/drawing/painting.ts';
 import {
+  type ActionTool,
   type Environment,
   InvalidConfig,
   InvalidOptions,
@@ -31,7 +33,6 @@ import { oracle, random } from './reference.ts';
 import { judge } from './reward.ts';
 import { openShop, type Shop } from './shop.ts';
 import type { WebShopState } from './state.ts';
-import { TOOLS } from './tools.ts';
 
 const MAX_STEPS = 9;
 const MAX_ACTION_LENGTH = 1000;
@@ -39,6 +40,21 @@ const MAX_OBSERVATION_LENGTH = 100_000;
 const SEPARATOR = ' [SEP] ';
 /** Rounding of the reward's fraction. */
 const EPSILON = 1e-9;
+
+const TOOLS: readonly ActionTool[] = [
+  textTool(
+    'search',
+    'Searches the shop from its search page.',
+    { query: 'A few words' },
+    ({ query }) => `search[${query}]`,
+  ),
+  textTool(
+    'click',
+    'Clicks on something that the page offers: a product, an option, Buy Now, Next >, < Prev, Back to Search.',
+    { element: 'As the page writes it' },
+    ({ element }) => `click[${element}]`,
+  ),
+];
 
 const configSchema = Type.Object(
   {

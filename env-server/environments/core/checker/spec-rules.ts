@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../../../shared/json.ts';
 import type { AnyEnvironment } from '../environment.ts';
-import { ENVIRONMENT_ID } from '../environment-id.ts';
+import { ENVIRONMENT_ID } from '../environment.ts';
 import { whyOutside } from '../membership.ts';
 import { resolveConfig, resolveOptions } from '../settings.ts';
 import type { Findings } from './report.ts';

@@ -1,3 +1,0 @@
-import type { Cube } from './cube.ts';
-
-export type RubiksCubeState = { readonly cube: Cube };
