@@ -1,10 +1,10 @@
 /**
- * Trains a small policy with each program of docs/examples/agents as agent: Bandit whose better arm always pays, from a warm
- * start on the program's own prompts that names either arm.
+ * Trains a small policy with each program of docs/examples/agents as agent: Bandit with a better arm that always pays, from
+ * a warm start on the program's own prompts that names either arm.
  *
  *     npm run bench:agents [-- --iterations 30 --only TypeScript --demonstrations 384]
  *
- * Programs whose packages are missing are named and left out; RAGEN_PYTHON names the interpreter. `before` and `after` are
+ * Programs with missing packages are named and left out; RAGEN_PYTHON names the interpreter. `before` and `after` are
  * the success of the first and the last three iterations of 64 episodes.
  */
 

@@ -1,6 +1,6 @@
 /**
- * Asynchronous against synchronous training where the environment takes its time: Bandit whose every step waits 0, 20 and
- * 100 ms, 64 episodes an iteration, from the same warm start to the same success.
+ * Asynchronous against synchronous training with a slow environment: Bandit with a delay of 0, 20 and 100 ms in each step,
+ * 64 episodes an iteration, from the same warm start to the same success.
  *
  *     npm run bench:async [-- --latencies 0,20,100 --success 0.9 --staleness 4]
  *
@@ -92,7 +92,7 @@ function figures(run: RunFolder): string[] {
   ];
 }
 
-/** What the work comes to with a server whose Bandit takes so long for every step. */
+/** Result of the work with a server that delays every step of Bandit. */
 async function served<T>(latencyMs: number, work: (url: string) => Promise<T>): Promise<T> {
   const environments = BUILT_IN.map(one => (one.spec.id === ENVIRONMENT ? slowed(one, latencyMs) : one));
   const { server } = await createApp({ logLevel: 'silent' }, { registry: createRegistry(environments) });

@@ -1,5 +1,5 @@
 /**
- * A pretrained chat model goes by the commands of docs/how-to/pretrained-models.md: `npm run bench:chat-model -- --seeds 0,1,2`.
+ * A pretrained chat model follows the commands of docs/how-to/pretrained-models.md: `npm run bench:chat-model -- --seeds 0,1,2`.
  * The model is made here: 2 million weights, pretrained by `sft --data` on everyday chats. Then, for each task and seed, `sft` on
  * demonstrations, `train` of an adapter, `evaluate`, `serve` of the adapter, `evaluate --policy endpoint`, and PEFT
  * loads the adapter where RAGEN_PYTHON has torch, transformers and peft. Each is a separate process; the same command goes on
@@ -22,7 +22,7 @@ const { values: flags } = scriptFlags(import.meta.filename, {
     seeds: { type: 'string', default: '0,1,2' },
     tasks: { type: 'string', default: TASKS.map(({ tag }) => tag).join(',') },
     runs: { type: 'string', default: 'runs' },
-    /** Where page and data go. */
+    /** Output folder of page and data. */
     out: { type: 'string', default: ROOT },
   },
 });

@@ -150,7 +150,7 @@ async function generateGroup(): Promise<TrainingSequence[]> {
   });
 }
 
-/** The most memory that the process had; other systems than Linux tell no better than `maxRSS`. */
+/** Peak memory of the process; `maxRSS` on systems other than Linux. */
 function peakGigabytes(): string {
   const bytes =
     process.platform === 'linux'

@@ -1,8 +1,8 @@
 /**
  * Reproduces the claims about learning: `npm run bench:claims -- --claim 1 --seeds 0,1,2`. Trains run after run, each in a separate
- * process; the same command goes on where it was stopped or killed, and leaves alone what is done. After each run it writes
- * docs/results/<claim>.md, its data and its pictures from what there is. Hours on two cores; with `--quick` at most 20 minutes a
- * seed, on pages of their own. docs/reference/results.md has a table.
+ * process; the same command continues where it was stopped or killed and skips finished runs. After each run it writes
+ * docs/results/<claim>.md, its data and its pictures from the runs so far. Hours on two cores; with `--quick` at most 20 minutes a
+ * seed, on separate pages. docs/reference/results.md has a table.
  *
  * `--parallel 2` runs two seeds at a time, each with its share of the processors as workers: one and a half times as many runs in
  * the same time, as small policies gain little from a second worker. Minutes are those of such a run then.
@@ -46,7 +46,7 @@ const { values: flags, positionals } = scriptFlags(import.meta.filename, {
     /** Seeds at a time. */
     parallel: { type: 'string', default: '1' },
     runs: { type: 'string', default: 'runs' },
-    /** Where pages, data and pictures go. */
+    /** Output folder of pages, data and pictures. */
     out: { type: 'string', default: ROOT },
     'dry-run': { type: 'boolean', default: false },
   },
@@ -74,7 +74,7 @@ const claims = (flags.claim ?? known.map(({ number }) => String(number))).map(te
 
 const parallel = positiveInteger('parallel', flags.parallel);
 const workers = Math.max(1, Math.floor(availableParallelism() / parallel));
-/** Of all runs. */
+/** Settings of all runs. */
 const settings = [
   ...(parallel === 1 || positionals.some(text => text.startsWith('policy.workers='))
     ? []

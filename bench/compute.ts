@@ -10,7 +10,7 @@
  * A training step is forward, backward, clipping and AdamW through the local policy. Small shapes are split over as many
  * workers as there are threads, large ones run on one worker of so many threads, which holds fewer copies of what is as
  * large as the weights. Both sides take turns, a round each (with large shapes the reference goes first: both do not fit
- * in memory), and the median of all their steps counts; the best step tells more on a machine that has other work. On a GPU
+ * in memory), and the median of all their steps counts; the best step says more on a machine with other load. On a GPU
  * the reference runs there, too, in bf16, and shares are also those of the card's data sheet where it is known by name.
  * `--tokens` are those of a micro-batch of a large shape.
  */
@@ -154,7 +154,7 @@ async function compare(shape: Shape, threads: number, peak: number): Promise<voi
   }
   const [group, apart] = [median(ours.group), median(ours.apart)];
   console.log(
-    `  ${shape.name} group of ${GROUP.members} behind a common prompt of ${GROUP.prompt}, ${GROUP.generated} tokens each: ${group.toFixed(1)} ms; behind prompts of their own ${apart.toFixed(1)} ms, ${(apart / group).toFixed(1)} times as long`,
+    `  ${shape.name} group of ${GROUP.members} behind a common prompt of ${GROUP.prompt}, ${GROUP.generated} tokens each: ${group.toFixed(1)} ms; behind separate prompts ${apart.toFixed(1)} ms, ${(apart / group).toFixed(1)} times as long`,
   );
   await policy.close();
 }

@@ -162,7 +162,7 @@ function overRows(
   return Math.max(...differences);
 }
 
-/** How many of the golden tokens are generated. */
+/** Number of golden tokens that are generated. */
 async function greedy(runtime: Runtime, model: string, config: DecoderConfig, parameters: ParameterSource) {
   const { prompt_ids: append, generated_ids } = goldenFamily(model).greedy;
   const engine = new GenerationEngine({

@@ -1,7 +1,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import t from 'tap';
 
-/** Scripts whose `--help` is the comment that they begin with. */
+/** Scripts with their first comment as `--help`. */
 const SCRIPTS = globSync('bench/*.ts')
   .map(script => ({ script, source: readFileSync(script, 'utf8') }))
   .filter(({ source }) => /= scriptFlags\(import/.test(source));

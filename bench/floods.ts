@@ -13,7 +13,7 @@ import { inMb } from './soak/memory.ts';
 
 const options = new Command('bench:floods')
   .option('--seconds <n>', 'length of each attack', Number, 4)
-  .option('--only <text>', 'attacks whose name contains it', '')
+  .option('--only <text>', 'attacks with this text in their name', '')
   .option('--limit-ms <n>', 'most that the net 99th percentile may be', Number, 50)
   .parse()
   .opts<{ seconds: number; only: string; limitMs: number }>();

@@ -1,5 +1,5 @@
 /**
- * Training whose tokens two processes of `ragen serve` sample, against training that samples by itself: the quickstart's run
+ * Training with tokens sampled by two processes of `ragen serve`, against training that samples by itself: the quickstart's run
  * from one warm start, with the same seeds. With `--kill` the first of the two is killed half-way.
  *
  *     npm run bench:generation [-- --steps 20 --kill --without-local --config configs/quickstart.yaml]

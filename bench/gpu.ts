@@ -6,7 +6,7 @@
  *     npm run bench:gpu -- --shape tiny --precision float16  factors of products in float16, on tensor cores where there are
  *     npm run bench:gpu -- --tflops 67 --gigabytes 3350      limits of a card that is not known by name
  *
- * `--repeats` runs of a kernel are queued, 20 unless told otherwise.
+ * `--repeats` runs of a kernel are queued, 20 by default.
  * A kernel's result is added to an array on the device, so that nothing comes back; many runs are queued and the time until
  * the last one is done counts. Whole training steps and decoding: bench:compute.
  */

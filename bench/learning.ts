@@ -1,8 +1,8 @@
 /**
  * A regression figure of learning: success after a fixed time, `npm run bench:learning`. FrozenLake has 3 minutes and Sokoban
- * 10 unless told otherwise, both by reinforcement learning and cut off while success still rises, so that lost speed shows. Warm
+ * 10 by default, both by reinforcement learning and cut off while success still rises, so that lost speed shows. Warm
  * start and validations are part of the time, the last validation is not. The figure depends on the machine, so it is compared on
- * one machine that does nothing else. The same command goes on where it was stopped; `--fresh` begins anew. Writes
+ * one machine that does nothing else. The same command continues where it was stopped; `--fresh` starts over. Writes
  * docs/results/learning.md and its data after each run.
  *
  * It then trains the script and the service that the documentation defines with the configs that `init` writes, three seeds
@@ -29,14 +29,14 @@ const { values: flags, positionals } = scriptFlags(import.meta.filename, {
     only: { type: 'string' },
     seed: { type: 'string', default: '0' },
     runs: { type: 'string', default: 'runs' },
-    /** Where the data goes. */
+    /** Output folder of the data. */
     out: { type: 'string', default: ROOT },
     fresh: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
   },
 });
 
-/** What is measured; the learning rate falls over about as many iterations as the time has room for. */
+/** Measured recipes. The learning rate falls over about as many iterations as fit in the time. */
 const RECIPES = [
   {
     name: 'FrozenLake',

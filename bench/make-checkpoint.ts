@@ -5,7 +5,7 @@
  *     npm run make-checkpoint -- --shape qwen2.5-0.5b --out /tmp/half-billion
  *     npm run make-checkpoint -- --shape qwen3-0.6b --out /tmp/a --tokenizer folder --type F32 --seed 1
  *
- * `--tokenizer` names a folder whose tokenizer goes along.
+ * `--tokenizer` names a folder with the tokenizer to copy.
  */
 
 import { writeFile } from 'node:fs/promises';

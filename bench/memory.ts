@@ -67,7 +67,7 @@ for (const each of cases) {
   }
 }
 
-/** What `--dry-run` would say of a run with such groups. */
+/** The estimate of `--dry-run` for a run with such groups. */
 async function estimate({ rank, quantization, recompute, ...each }: MemoryCase, folder: string) {
   const lora =
     rank === null ? [] : [`policy.lora={rank: ${rank}, alpha: ${2 * rank}, quantization: ${quantization}}`];

@@ -39,7 +39,7 @@ const { values: flags } = scriptFlags(import.meta.filename, {
 });
 const [threads, rounds] = (['threads', 'rounds'] as const).map(name => positiveInteger(name, flags[name]));
 
-/** How a product [rows, inputs] × weights is written: its nodes, and the constants that come with it. */
+/** Writes a product [rows, inputs] × weights: its nodes and their constants. */
 type Product = (
   x: string,
   y: string,
@@ -132,11 +132,11 @@ async function compare(shape: Shape, layers: number, rows: number): Promise<void
     }
   }
   const [float] = kinds;
-  const told = kinds.map(({ name, times }) => {
+  const results = kinds.map(({ name, times }) => {
     const ratios = [median(float.times) / median(times), Math.min(...float.times) / Math.min(...times)];
     return `${name} ${median(times).toFixed(2)} ms (${ratios.map(ratio => ratio.toFixed(2)).join(', best to best ')})`;
   });
-  console.log(`  ${rows} rows: ${told.join('; ')}`);
+  console.log(`  ${rows} rows: ${results.join('; ')}`);
   for (const { session } of kinds) await session.release();
 }
 

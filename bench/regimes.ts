@@ -196,7 +196,7 @@ async function taught(
   return join(checkpoints, readdirSync(checkpoints).sort().at(-1)!);
 }
 
-/** Where the thoughts of a checkpoint stand. */
+/** Entropy and information of a checkpoint's thoughts. */
 async function measured(checkpoint: string) {
   const { step, metrics } = JSON.parse(await trainer('diagnose', checkpoint, '--json', '--quiet')) as {
     step: number;
@@ -205,7 +205,7 @@ async function measured(checkpoint: string) {
   return placeOf({ ...metrics, step });
 }
 
-/** Where the thoughts of a run stood at each measurement. */
+/** Entropy and information of a run's thoughts at each measurement. */
 function pathOf(run: string) {
   return readFileSync(join(run, 'metrics.jsonl'), 'utf8')
     .trim()

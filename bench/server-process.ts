@@ -8,7 +8,7 @@ import type { LoopHeld } from './floods/loop-watch.ts';
 const MAIN = fileURLToPath(new URL('../env-server/main.ts', import.meta.url));
 const LOOP_WATCH = new URL('./floods/loop-watch.ts', import.meta.url).href;
 
-/** What a server says of itself. */
+/** State that a server reports. */
 export interface Vitals {
   readonly sessions: number;
   readonly sockets: number;
@@ -78,12 +78,12 @@ export class ServerProcess {
     for (const pid of this.pids) process.kill(pid, 'SIGUSR2');
   }
 
-  /** How long its event loop was held since it was last asked; of several processes, that of the first. */
+  /** Blocking times of its event loop since the last call; of several processes, those of the first. */
   async loopHeld(): Promise<LoopHeld> {
     const child = this.#child!;
-    const told = once(child, 'message');
-    child.send('tell');
-    const [held] = (await told) as [LoopHeld];
+    const reported = once(child, 'message');
+    child.send('report');
+    const [held] = (await reported) as [LoopHeld];
     return held;
   }
 

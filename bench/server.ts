@@ -12,10 +12,10 @@ import {
 import { compare } from './server/compare.ts';
 
 /**
- * Steps per second of FrozenLake through every transport, with auth, metrics, limits and expiry on, next to the least any
- * server could do: a fixed reply of node:http, a ws echo, and batches answered without any work. Server and load are two
- * processes. All take turns, so that a machine that is slow for a while is slow for all of them; the median of the
- * rounds counts, the best tells what there is where others leave the machine alone.
+ * Steps per second of FrozenLake through every transport, with auth, metrics, limits and expiry on, compared with the least
+ * work of any server: a fixed reply of node:http, a ws echo, and batches answered without any work. Server and load are two
+ * processes. All cases take turns, so that a machine that is slow for a while is slow for all of them. The median of the
+ * rounds counts; the best shows the speed without other load.
  */
 
 function print(cases: readonly LoadCase[], rowsOf: ReadonlyMap<LoadCase, readonly LoadRow[]>): void {
@@ -47,9 +47,9 @@ const options = new Command('bench:server')
   .option('--sessions <n>', 'open sessions in the last case', Number, 50_000)
   .option(
     '--against <folder>',
-    'another checkout, whose server gets the same load alternately; other cases are left out',
+    'another checkout; its server gets the same load alternately, and other cases are left out',
   )
-  .option('--only <text>', 'with --against: cases whose name contains it', '')
+  .option('--only <text>', 'with --against: cases with this text in their name', '')
   .parse()
   .opts<{ seconds: number; rounds: number; sessions: number; against?: string; only: string }>();
 

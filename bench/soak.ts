@@ -4,8 +4,8 @@ import { reportText } from './soak/report.ts';
 import { runStage, type StageReport } from './soak/stage.ts';
 
 /**
- * A bounded load of mixed operations with faults, over every transport: `npm run soak`. Every client compares what it is
- * told with what it has seen; the status is 1 where anything is not as it must be.
+ * A bounded load of mixed operations with faults, over every transport: `npm run soak`. Every client compares the
+ * replies with what it has seen; the status is 1 if anything is wrong.
  */
 
 const number = (least: number) => (text: string) => {

@@ -27,7 +27,7 @@ const PAUSE_MS = 250;
 const STEPS_OF_A_SESSION = 4;
 /** Steps that the run has behind it. */
 const LEARNED = 30;
-/** What the last part may have more than the second: the first fills what is bounded. */
+/** Allowed growth from the second part to the last; the first fills the bounded caches. */
 const MAX_GROWTH = 1.25;
 const PATIENCE_MS = 120_000;
 

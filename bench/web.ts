@@ -51,7 +51,7 @@ async function open(name: string) {
   return { root, app, origin: await app.listen({ host: '127.0.0.1', port: 0 }) };
 }
 
-/** The table: loaded anew, scrolled, searched. */
+/** The table: reloaded, scrolled, searched. */
 async function manyRuns(count: number): Promise<void> {
   const { root, app, origin } = await open('many');
   writeManyRuns(root, count);
@@ -66,7 +66,7 @@ async function manyRuns(count: number): Promise<void> {
   await app.close();
 }
 
-/** A long curve: opened from the table, and loaded anew. */
+/** A long curve: opened from the table, and reloaded. */
 async function longCurve(rows: number, name: string): Promise<void> {
   const { root, app, origin } = await open(name);
   writeLongRun(root, 'curve', rows);
@@ -75,7 +75,7 @@ async function longCurve(rows: number, name: string): Promise<void> {
   const loaded = await repeated(page => untilPainted(page, `${origin}/runs/#/run/curve`, CHART));
   console.log(`  later: ${shown(loaded)}`);
   const clicked = await repeated(async measured => {
-    // The scripts of a run's pages are there; the curve is read and drawn anew.
+    // The scripts of a run's pages are there; the curve is read and drawn again.
     await untilPainted(measured, `${origin}/runs/#/run/curve`, CHART);
     await untilPaintedAfter(measured, '#/', ROW);
     return untilPaintedAfter(measured, '#/run/curve', CHART);

@@ -24,7 +24,7 @@ const SERVER_PORT = '8080';
 const TUTORIAL = 'docs/tutorial/learning-curve.md';
 const TYPESCRIPT_PAGES = ['docs/how-to/add-an-environment.md', 'docs/how-to/use-as-a-package.md', TUTORIAL];
 
-/** Where the imports of a page's environment are found: in the package, or where the page puts the file. */
+/** Replacements of the imports of a page's environment: the package's, and those of files that the page writes. */
 const IMPORTS: readonly (readonly [from: string, to: string])[] = [
   ["'ragen/env-server'", `'${ROOT}/env-server/index.ts'`],
   ["'../../../shared/", `'${ROOT}/shared/`],
@@ -43,7 +43,7 @@ async function environmentOf(t: Test, page: string): Promise<AnyEnvironment> {
   return environment;
 }
 
-/** A server and the services of the pages as processes, each under the port that stands for the page's. */
+/** A server and the services of the pages as processes, each under a port that replaces the page's. */
 async function served(t: Test): Promise<{ readonly url: string; readonly local: (text: string) => string }> {
   const ports = new Map<string, string>();
   for (const port of [SERVER_PORT, ...Object.keys(SERVICES)]) ports.set(port, String(await freePort()));

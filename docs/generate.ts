@@ -19,7 +19,7 @@ import { SETTINGS_PAGE, withSettings } from './generator/settings-table.ts';
 import { SHOWCASES, showcases } from './generator/showcases.ts';
 
 const EPISODES = 500;
-/** Where an episode of the best policy takes a second or more. */
+/** Environments where an episode of the best policy takes a second or more. */
 const FEWER_EPISODES: { readonly [id: string]: number } = { 'Game2048-v0': 50 };
 const ROOT = new URL('../', import.meta.url);
 

@@ -29,7 +29,7 @@ function anchorsOf(page: string): ReadonlySet<string> {
   return anchors;
 }
 
-/** What is wrong with the links of a page. @param path below the root of the repository */
+/** Errors in the links of a page. @param path below the root of the repository */
 function brokenLinks(path: string, page: string): string[] {
   const broken: string[] = [];
   for (const [, inline, attribute] of proseOf(page).matchAll(LINK)) {

@@ -15,17 +15,17 @@ const SIZES = {
   tablet: { width: 1024, height: 768 },
   phone: { width: 390, height: 844 },
 } as const;
-/** What animations and the feed of the wall need before a picture is taken, in milliseconds. */
+/** Time for animations and the feed of the wall before a picture is taken, in milliseconds. */
 const SETTLE_MS = 1500;
 const SEED = 4;
-const MOST_STEPS = 5;
+const MAX_STEPS = 5;
 
 interface Picture {
   readonly name: string;
   readonly hash: string;
   readonly size: keyof typeof SIZES;
   readonly theme: 'light' | 'dark';
-  /** What is done on the page before. */
+  /** Actions on the page before the picture. */
   readonly act?: (page: Page) => Promise<void>;
 }
 
@@ -86,7 +86,7 @@ async function playAll(): Promise<void> {
   for (const { spec, references = {} } of createRegistry().list()) {
     const { session_id: id } = await ask('sessions', { env_id: spec.id, seed: SEED });
     const [policy] = Object.keys(references);
-    for (let step = 0; step < MOST_STEPS; step++) {
+    for (let step = 0; step < MAX_STEPS; step++) {
       const { actions = [] } = await ask(`sessions/${id}/reference`, { policy, count: 1 });
       if (actions.length === 0) break;
       await ask(`sessions/${id}/step`, { action: actions[0] });

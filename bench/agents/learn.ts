@@ -69,8 +69,8 @@ export interface Learned {
 }
 
 /**
- * Trains a small policy with a program as agent on Bandit whose better arm always pays: from a warm start on the program's
- * own prompts, after which it names either arm.
+ * Trains a small policy with a program as agent on Bandit with a better arm that always pays: from a warm start on the
+ * program's own prompts, after which it names either arm.
  */
 export async function learnAgent(agent: ExampleAgent, options: LearnOptions): Promise<Learned> {
   const folder = mkdtempSync(join(tmpdir(), 'ragen-agents-'));

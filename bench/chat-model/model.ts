@@ -36,12 +36,12 @@ export async function writeFreshModel(folder: string, tokenizer: string): Promis
   return weights.size;
 }
 
-/** Everyday words: things, and professions, whose spelling a model that people pretrained knows. */
+/** Everyday words, things and professions, as a pretrained model knows how to spell them. */
 const THINGS =
   'apple bread cloud door earth flower garden house island kitchen mountain night ocean river table water';
 const WORDS = [...THINGS.split(' '), ...TRAIN_PAIRS.flat()];
 
-/** What the model is pretrained to answer: nothing says what a game is, how an answer is written or which arm is better. */
+/** Questions of the pretraining. None says what a game is, how to write an answer or which arm is better. */
 const QUESTIONS: readonly ((random: Random) => readonly [string, string])[] = [
   random => {
     const word = random.choice(WORDS);

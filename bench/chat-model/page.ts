@@ -1,7 +1,7 @@
 import type { Stage, StoryRow } from './row.ts';
 import { TASKS, type Task } from './tasks.ts';
 
-/** What docs/results/data/chat-model.json holds. */
+/** Contents of docs/results/data/chat-model.json. */
 export interface StoryData {
   readonly rows: readonly StoryRow[];
 }
@@ -13,7 +13,7 @@ export function shownSuccess({ success, low, high }: Pick<Stage, 'success' | 'lo
   return `${percent(success)} % (${percent(low)} to ${percent(high)})`;
 }
 
-/** What PEFT made of an adapter, in words. */
+/** PEFT's result for an adapter, in words. */
 export function shownLoaded({ peft }: StoryRow): string {
   if ('skipped' in peft) return `skipped: ${peft.skipped}`;
   return `${peft.difference.toExponential(1)} over ${peft.tokens} tokens`;
@@ -28,7 +28,7 @@ export function chatModelPage({ rows }: StoryData): string {
     '_Reference._ Written by `npm run bench:chat-model` from [its data](./data/chat-model.json), each section by the command',
     'that it begins with.',
     '',
-    'A chat model in the Hugging Face layout goes by the commands of',
+    'A chat model in the Hugging Face layout follows the commands of',
     '[Train a pretrained model](../how-to/pretrained-models.md): `sft`, `train` with adapters, `evaluate`, `serve`,',
     "`evaluate --policy endpoint`. The model is made by the command, without torch: Qwen2's decoder with 2.0 million",
     'weights, a byte-level BPE tokenizer of 512 tokens and a ChatML template, pretrained by `sft --data` on everyday chats',

@@ -1,7 +1,7 @@
 /** Success after a stage, as validation samples; shares from 0 to 1. */
 export interface Stage {
   readonly name: string;
-  /** Of reinforcement learning. */
+  /** Number of iterations of reinforcement learning. */
   readonly iterations: number;
   /** Trained on, in this stage. */
   readonly episodes: number;
@@ -19,7 +19,7 @@ export interface Served {
   readonly same: number;
 }
 
-/** What PEFT makes of the adapter's folder, or why it was not asked. */
+/** PEFT's result for the adapter's folder, or the reason it was not run. */
 export type Loaded = { readonly tokens: number; readonly difference: number } | { readonly skipped: string };
 
 /** A seed that is finished. */

@@ -15,25 +15,25 @@ import type { Loaded, Stage, StoryRow } from './row.ts';
 import { PRETRAINING, type Task } from './tasks.ts';
 
 const PEFT_PROGRAM = new URL('./score.py', import.meta.url);
-/** Episodes whose responses PEFT scores. */
+/** Number of episodes with responses that PEFT scores. */
 const SCORED = 16;
 const SERVED_NAME = 'tuned';
 
 /** Folders and the environment server of a story. */
 export interface Place {
   readonly folder: string;
-  /** Of the tokenizer and chat template. */
+  /** Folder of the tokenizer and chat template. */
   readonly tokenizer: string;
   /** Address of the environment server. */
   readonly server: string;
 }
 
-/** The pretrained model goes by the commands of the docs; goes on where it was stopped. */
+/** Runs the commands of the docs with the pretrained model; continues where it was stopped. */
 export async function tellStory(
   task: Task,
   seed: number,
   place: Place,
-  tell: (text: string) => void,
+  log: (text: string) => void,
 ): Promise<StoryRow> {
   const { tag, config, recipe } = task;
   const pretrained = await pretrain(place);
@@ -42,7 +42,7 @@ export async function tellStory(
     ...[config, '--policy', pretrained, ...task.settings, `policy.init=${pretrained}`, serversText(place)],
   ]);
   const untaught = stageOf('pretrained', before);
-  tell(`pretrained: ${shownSuccess(untaught)}`);
+  log(`pretrained: ${shownSuccess(untaught)}`);
   const servers = serversText(place);
   const base = await trained(place, `${tag}-sft-seed-${seed}`, {
     command: 'sft',
@@ -53,7 +53,7 @@ export async function tellStory(
     ...[base.run, '--policy', 'checkpoint', servers],
   ]);
   const taught = stageOf('sft', baseEvaluated);
-  tell(`sft: ${shownSuccess(taught)}`);
+  log(`sft: ${shownSuccess(taught)}`);
   const tuned = await trained(place, `${tag}-trained-seed-${seed}`, {
     command: 'train',
     config,
@@ -69,7 +69,7 @@ export async function tellStory(
     ...[tuned.run, '--policy', 'checkpoint', servers],
   ]);
   const learned = stageOf(recipe, local, tuned.summary);
-  tell(`${recipe}: ${shownSuccess(learned)} after ${learned.iterations} iterations`);
+  log(`${recipe}: ${shownSuccess(learned)} after ${learned.iterations} iterations`);
   const endpoint = await whileServed(base.policy, tuned.policy, task.context, url =>
     evaluated(place, `${tag}-endpoint-seed-${seed}`, [
       ...[tuned.run, '--policy', 'endpoint', servers, 'validation.temperature=0'],
@@ -90,10 +90,10 @@ export async function tellStory(
     peft: await scoredByPeft(place, tuned.policy, local.sampled.slice(0, SCORED)),
   };
   const { served } = row;
-  tell(
+  log(
     `greedy: ${(100 * served.local).toFixed(1)} % in process, ${(100 * served.endpoint).toFixed(1)} % served, the same text on ${served.same} of ${served.levels} levels`,
   );
-  tell(`PEFT: ${shownLoaded(row)}`);
+  log(`PEFT: ${shownLoaded(row)}`);
   return row;
 }
 

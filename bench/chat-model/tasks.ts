@@ -1,6 +1,6 @@
-/** How a pretrained chat model learns one task: the commands of docs/how-to/pretrained-models.md, and their settings. */
+/** One task of the pretrained chat model: the settings of the commands of docs/how-to/pretrained-models.md. */
 export interface Task {
-  /** Of configs/tags.yaml. */
+  /** Tag of configs/tags.yaml. */
   readonly tag: string;
   readonly config: string;
   readonly recipe: string;
@@ -8,11 +8,11 @@ export interface Task {
   readonly context: number;
   /** Lines of Markdown below its results. */
   readonly note?: readonly string[];
-  /** Of every command. */
+  /** Settings of every command. */
   readonly settings: readonly string[];
-  /** Of `sft`. */
+  /** Settings of `sft`. */
   readonly demonstrations: readonly string[];
-  /** Of `train`. */
+  /** Settings of `train`. */
   readonly training: readonly string[];
 }
 
@@ -24,7 +24,7 @@ const CHAT = [
   'diagnostics.collapse.every=0',
 ];
 
-/** How a model with fresh weights becomes a chat model. */
+/** Pretraining that makes a chat model of fresh weights. */
 export const PRETRAINING = {
   chats: 2400,
   config: 'configs/bandit-nano.yaml',

@@ -2,10 +2,10 @@ import type { ReferencePlayers } from './reference-players.ts';
 
 /** One training run of a claim. */
 export interface ClaimRun {
-  /** What runs that differ only by their seed have in common: a row of the table. */
+  /** Name of the runs that differ only by their seed: a row of the table. */
   readonly variant: string;
   readonly config: string;
-  /** `{seed}` stands for the run's seed and `{folder}` for the folder of the claim's runs. */
+  /** `{seed}` is replaced by the run's seed and `{folder}` by the folder of the claim's runs. */
   readonly overrides: readonly string[];
   /** Only its warm start, for other runs to begin with. */
   readonly warmStart?: boolean;
@@ -26,7 +26,7 @@ export interface Claim {
   readonly pairs: readonly (readonly [without: string, with_: string])[];
   /** The page also shows the success in each environment, next to that of these players. */
   readonly players?: readonly ReferencePlayers[];
-  /** What is known from elsewhere, in rows next to the table's. */
+  /** Published figures, as further rows of the table. */
   readonly references: readonly {
     readonly name: string;
     readonly success: string;

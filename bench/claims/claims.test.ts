@@ -41,7 +41,7 @@ t.test('a planned thought holds the moves that follow, this turn’s first', asy
   );
 });
 
-/** A run whose thoughts lose what they know at a rate, and whose success is what is left. */
+/** A run with thoughts that lose their information at a rate; its success is what is left. */
 function outcome(variant: string, seed: number, loss: number): ClaimOutcome {
   const steps = [1, 5, 10, 15, 20, 25];
   return {

@@ -22,7 +22,7 @@ const HEADLINE: Claim = {
   name: 'headline',
   title: 'Success within a fixed time',
   text: [
-    'Small policies from random weights on two cores. Success is sampled, on levels whose layout never occurs in training, not even turned or mirrored; next to it levels of the training’s kind and harder ones. Time includes warm start and validations.',
+    'Small policies from random weights on two cores. Success is sampled, on levels with layouts that never occur in training, not even turned or mirrored, and also on levels of the training’s kind and on harder ones. Time includes warm start and validations.',
   ],
   runs: [
     {
@@ -180,7 +180,7 @@ const RECIPES: Claim = {
   name: 'recipes',
   title: 'The recipes as they are',
   text: [
-    'What `npm run trainer -- train configs/<recipe>.yaml` comes to, with nothing set; the first claim has the other recipes of FrozenLake and Sokoban. Success is sampled. Before is after the warm start, which shows random play in the first three and the best player’s in the others. The first three are validated on lakes and bandits drawn anew, the others on layouts that never occur in training.',
+    'What `npm run trainer -- train configs/<recipe>.yaml` comes to, with nothing set; the first claim has the other recipes of FrozenLake and Sokoban. Success is sampled. Before is after the warm start, which shows random play in the first three and the best player’s in the others. The first three are validated on new lakes and bandits, the others on layouts that never occur in training.',
   ],
   runs: [
     'bandit-nano',

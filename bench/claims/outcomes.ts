@@ -17,7 +17,7 @@ export interface ClaimPoint {
   readonly success: number;
   /** By environment, those of the further validation sets included. */
   readonly tags: { readonly [tag: string]: number };
-  /** Of the further validation sets. */
+  /** Counts of the further validation sets. */
   readonly sets: { readonly [set: string]: number };
 }
 
@@ -49,11 +49,11 @@ export interface ClaimOutcome {
   readonly workers?: number;
   readonly points: readonly ClaimPoint[];
   readonly validated: ValidationCounts;
-  /** Of runs that think. */
+  /** Measurements of runs with thoughts. */
   readonly reasoning?: readonly ReasoningPoint[];
 }
 
-/** What a run's folder says; undefined until the run is over. */
+/** Outcome in a run's folder; undefined until the run is over. */
 export function readOutcome(folder: string, variant: string, seed: number): ClaimOutcome | undefined {
   const run = runFolderAt(folder);
   if (!existsSync(run.summary)) return undefined;

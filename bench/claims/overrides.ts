@@ -1,6 +1,6 @@
 const MINUTE = 60;
 
-/** Runs of one length: `steps` iterations or the time, whichever ends first. */
+/** Settings for runs of one length: at most `steps` iterations and `minutes` minutes. */
 export const within = (steps: number, minutes: number): string[] => [
   `training.steps=${steps}`,
   `training.max_seconds=${minutes * MINUTE}`,

@@ -5,7 +5,7 @@ import { replaceOverrides, within } from './overrides.ts';
 /** A claim in a quarter of an hour a seed: fewer and shorter runs, with a separate page, data and runs. */
 interface QuickForm {
   readonly claim: string;
-  /** What it leaves out, under the text of the whole claim. */
+  /** Parts left out, printed under the text of the whole claim. */
   readonly text: string;
   /** Overrides of a variant, in place of those of the same settings; undefined leaves the variant out. */
   readonly overrides: (run: ClaimRun) => readonly string[] | undefined;

@@ -4,7 +4,7 @@ import { runTrainer } from './run-trainer.ts';
 
 /** Players of an environment that learn nothing, on the levels of some tags. */
 export interface ReferencePlayers {
-  /** What they play: names the file of their results. */
+  /** Name of the played environments, and of the file of the results. */
   readonly name: string;
   readonly config: string;
   /** Reference policies, `random` among them. */
@@ -49,7 +49,7 @@ export async function playReferences(
   );
 }
 
-/** What those that have played achieved. */
+/** Success of the players that have finished. */
 export function readReferences(all: readonly ReferencePlayers[], folder: string): ReferenceSuccess {
   const out: { [tag: string]: { [policy: string]: number } } = {};
   for (const players of all) {

@@ -101,7 +101,7 @@ export function claimPage(
   ].join('\n');
 }
 
-/** Whether iterations or time ended the runs. */
+/** Says if iterations or time ended the runs. */
 function endings(outcomes: readonly ClaimOutcome[]): string {
   const early = outcomes.filter(({ ended }) => ended !== 'finished');
   if (early.length === 0) return 'All runs went to their last iteration, however long it took.';
@@ -109,7 +109,7 @@ function endings(outcomes: readonly ClaimOutcome[]): string {
   return `Ended before their last iteration: ${named.join(', ')}.`;
 }
 
-/** How many workers the runs had, where that is known. */
+/** Number of workers of the runs, where known. */
 function workersOf(outcomes: readonly ClaimOutcome[]): string {
   const variants = Map.groupBy(outcomes, ({ workers }) => workers);
   const named = [...variants].flatMap(([workers, own]) => {
@@ -208,7 +208,7 @@ function differenceOfSeeds(pairs: readonly Pair[]): string {
   return differenceCells(difference, [low, high], p.toFixed(3));
 }
 
-/** Of two shares of so many episodes each. */
+/** Difference of two shares of `episodes` episodes each, as text. */
 function differenceOfShares(without: number, with_: number, episodes: number): string {
   const difference = with_ - without;
   const error = Math.sqrt((without * (1 - without) + with_ * (1 - with_)) / episodes);

@@ -22,7 +22,7 @@ export function resultsIndex(folder: string): string {
   ].join('\n');
 }
 
-/** Lists the pages anew. */
+/** Writes the list of the pages. */
 export function writeResultsIndex(folder: string): void {
   writeFileSync(join(folder, INDEX), resultsIndex(folder));
 }

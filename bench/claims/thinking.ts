@@ -75,7 +75,7 @@ export const THINKING: Claim = {
   references: [],
 };
 
-/** What the collapse measurements of the runs say, as a section of the claim's page; nothing without any. */
+/** Collapse measurements of the runs as a section of the claim's page; empty without any. */
 export function reasoningSection(outcomes: readonly ClaimOutcome[]): string[] {
   const measured = outcomes.flatMap(outcome => {
     const { reasoning, points } = outcome;
@@ -143,7 +143,7 @@ function correlations(measured: readonly Measured[]): string[] {
   ];
 }
 
-/** What the paper expects of each variant, and what is found. */
+/** The paper's expectation for each variant, and the finding. */
 function verdict(measured: readonly Measured[]): string[] {
   const change = (name: string, key: 'miShare' | 'entropy') => {
     const own = measured.filter(({ outcome }) => outcome.variant === name);

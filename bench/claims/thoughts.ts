@@ -10,7 +10,7 @@ const PLAN_LENGTH = 4;
 const ANSWER = /<answer>(.*?)<\/answer>/s;
 
 /**
- * Conversations of a solver whose thoughts are its plan: at each turn the actions that it is about to take, this turn's first, at
+ * Conversations of a solver with its plan as thoughts: at each turn the actions that it is about to take, this turn's first, at
  * most {@link PLAN_LENGTH} words.
  * @param solved JSON Lines as the command `demonstrations` writes them, with empty thoughts
  */

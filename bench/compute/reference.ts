@@ -11,7 +11,7 @@ type PythonProcess = ChildProcessByStdio<Writable, Readable, null>;
 /** PyTorch and transformers in a Python process that waits for measurements to take. */
 export class Reference {
   readonly versions: string;
-  /** What it can run on: `cpu`, and `cuda` where PyTorch sees a GPU. */
+  /** Devices: `cpu`, and `cuda` where PyTorch sees a GPU. */
   readonly devices: readonly string[];
   readonly #process: PythonProcess;
   readonly #lines: AsyncIterator<string>;

@@ -38,7 +38,7 @@ export async function decodeOnce(policy: LocalPolicy, shape: Shape): Promise<voi
   await continueAll(policy, prompts, shape.generated);
 }
 
-/** A group behind one prompt, or as many sequences behind prompts of their own. */
+/** A group behind one prompt, or as many sequences behind separate prompts. */
 export async function groupOnce(policy: LocalPolicy, shape: Shape, common: boolean): Promise<void> {
   const rng = Random.fromSeed(3);
   const first = randomTokens(rng, GROUP.prompt, shape);

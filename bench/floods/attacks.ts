@@ -12,7 +12,7 @@ export interface Attack {
 
 const CHUNK_BYTES = 2_700_000;
 const MB = 1024 * 1024;
-/** How long an attack waits for a free session. */
+/** Longest wait of an attack for a free session. */
 const MAX_FULL_MS = 10_000;
 const SLOW_CLIENTS = 300;
 const SLOW_MS = 500;

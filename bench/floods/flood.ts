@@ -19,7 +19,7 @@ export interface FloodReport {
   readonly name: string;
   readonly livez: Latencies;
   readonly step: Latencies;
-  /** How long the server's event loop was held at a time. */
+  /** Blocking times of the server's event loop. */
   readonly loop: LoopHeld;
   /** Memory of the processes that handle requests before, the most it was during, and after the attack. */
   readonly rssBytes: readonly [before: number, peak: number, after: number];

@@ -1,9 +1,9 @@
 import { createHistogram } from 'node:perf_hooks';
 
 /**
- * Loaded into a server (`--import`): how long its event loop is held. Every millisecond that the loop is free it looks at
- * the processor time of its thread since the last look, which does not count what other programs on the machine take.
- * Asked for it over the channel to its parent, it tells and begins anew.
+ * Loaded into a server (`--import`): measures how long its event loop is blocked. In every millisecond in which the loop is
+ * free it reads the processor time of its thread since the last reading, which excludes other programs on the machine.
+ * On a message from its parent it reports the times and resets them.
  */
 
 /** Milliseconds that the event loop was held at a time. */
@@ -28,7 +28,7 @@ setInterval(() => {
 // by itself when it has not collected for 100 s.
 process.on('SIGUSR2', () => globalThis.gc?.({ type: 'major', execution: 'sync', flavor: 'last-resort' }));
 
-// A server of several processes hands this module on to the others, which have channels and messages of their own.
+// A server of several processes passes this module on to the others, which have their own channels and messages.
 if (process.argv[1]?.endsWith('main.ts')) {
   process.on('message', () => {
     const report: LoopHeld = {

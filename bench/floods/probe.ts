@@ -19,7 +19,7 @@ export interface Latencies {
   readonly ownP99: number;
 }
 
-/** What one request took, in milliseconds. */
+/** Time of one request, in milliseconds. */
 interface Taken {
   readonly ms: number;
   readonly serverWaited: number;
@@ -32,8 +32,8 @@ type Answer =
   | { readonly ok: false; readonly error: { readonly code: string } };
 
 /**
- * A well-behaved client: asks now and then, one request at a time, and notes how long each takes. On a busy machine it
- * tells what the server is to blame for from what both of them waited for a processor.
+ * A well-behaved client: sends a request now and then, one at a time, and records how long each takes. On a busy machine
+ * it subtracts the time in which client and server waited for a processor.
  */
 export class Probe {
   readonly #origin: string;

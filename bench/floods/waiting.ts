@@ -1,13 +1,13 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 
 const NANOSECONDS_PER_MS = 1e6;
-/** Of the kernel's count of stolen time: `USER_HZ` is 100 on x86 and ARM. */
+/** Tick of the kernel's count of stolen time: `USER_HZ` is 100 on x86 and ARM. */
 const MS_PER_TICK = 10;
 const LONGEST = 128;
-/** What of `/proc/stat` holds the lines of all processors, up to about a hundred. */
+/** Bytes of `/proc/stat` that hold the lines of up to about a hundred processors. */
 const LONGEST_STAT = 16_384;
 
-/** How long the main thread of a process has waited for a processor, in milliseconds (Linux; 0 elsewhere). */
+/** Time for which the main thread of a process has waited for a processor, in milliseconds (Linux; 0 elsewhere). */
 export class ProcessorWait {
   readonly #file: number | undefined;
   readonly #buffer = Buffer.alloc(LONGEST);
@@ -41,7 +41,7 @@ export class StolenTime {
     this.#file = process.platform === 'linux' ? openSync('/proc/stat', 'r') : undefined;
   }
 
-  /** Of each processor since the machine started. */
+  /** Stolen time of each processor since the machine started. */
   get ms(): readonly number[] {
     if (this.#file === undefined) return [];
     const length = readSync(this.#file, this.#buffer, 0, LONGEST_STAT, 0);

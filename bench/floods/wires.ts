@@ -8,7 +8,7 @@ const MASKED = 0x80;
 const MAX_SHORT = 125;
 const MAX_16_BIT = 0xffff;
 
-/** A TCP connection whose errors and end are ignored: the server may cut it. */
+/** A TCP connection that ignores errors and its end: the server may cut it. */
 export async function openSocket(origin: string): Promise<Socket> {
   const { hostname, port } = new URL(origin);
   const socket = connect({ host: hostname, port: Number(port), noDelay: true });
@@ -17,7 +17,7 @@ export async function openSocket(origin: string): Promise<Socket> {
   return socket;
 }
 
-/** A WebSocket by hand: it sends what it is told and reads nothing unless told to. */
+/** A hand-written WebSocket client that sends the given frames and reads nothing unless asked to. */
 export async function openWebSocket(origin: string, path: string, protocol?: string): Promise<Socket> {
   const socket = await openSocket(origin);
   socket.write(
@@ -38,7 +38,7 @@ export async function openWebSocket(origin: string, path: string, protocol?: str
   return socket;
 }
 
-/** A client's frame. Its mask is zero, so that the payload stands in it as it is. */
+/** A client's frame. Its mask is zero, so it contains the payload unchanged. */
 export function frameOf(payload: string | Uint8Array): Buffer {
   const body = Buffer.from(payload as string);
   const { length } = body;

@@ -50,7 +50,7 @@ export const SHAPES: Readonly<Record<string, KernelShape | undefined>> = {
   },
 };
 
-/** A small graph with one output `y`, all whose inputs stay on the device. */
+/** A small graph with one output `y`. All its inputs stay on the device. */
 export interface BenchKernel {
   readonly name: string;
   readonly graph: Graph;

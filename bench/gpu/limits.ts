@@ -1,4 +1,4 @@
-/** What a card can do at most. */
+/** Peak figures of a card. */
 export interface Limits {
   readonly tflops: number;
   readonly gigabytes: number;

@@ -49,7 +49,7 @@ export interface OwnEnvironments {
  * @param server that may reach services on this machine
  * @param folder of the runs and configs
  * @param keep called with all data so far after each run
- * @throws Error for a run whose success ends less than 30 points above random play
+ * @throws Error for a run that ends less than 30 points of success above random play
  */
 export async function trainOwnEnvironments(
   server: string,

@@ -9,7 +9,7 @@ export interface MemoryCase {
   readonly name: string;
   readonly what: string;
   readonly model: () => DecoderConfig;
-  /** Of the adapters; null where all weights are learned. */
+  /** Rank of the adapters; null where all weights are learned. */
   readonly rank: number | null;
   readonly quantization: 'int8' | 'nf4' | null;
   readonly recompute: boolean;
@@ -17,7 +17,7 @@ export interface MemoryCase {
   /** Tokens of a prompt, and of a response. */
   readonly prompt: number;
   readonly generated: number;
-  /** Of a micro-batch. */
+  /** Tokens of a micro-batch. */
   readonly tokens: number;
 }
 

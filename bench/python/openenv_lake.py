@@ -1,4 +1,4 @@
-"""Gymnasium's FrozenLake behind OpenEnv's own server. Usage: openenv_lake.py PORT MOST_ENVIRONMENTS"""
+"""Gymnasium's FrozenLake behind OpenEnv's own server. Usage: openenv_lake.py PORT MAX_ENVIRONMENTS"""
 
 from __future__ import annotations
 

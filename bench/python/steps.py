@@ -30,7 +30,7 @@ Play = Callable[[float], tuple[int, float]]
 
 
 def processor_seconds(pid: int | None) -> float:
-    """Of this process, and of another one where the system tells."""
+    """Processor time of this process, plus that of another one where the system reports it."""
     stat = Path(f"/proc/{pid}/stat")
     other = 0.0
     if pid is not None and stat.exists():

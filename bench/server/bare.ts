@@ -3,8 +3,8 @@ import type { AddressInfo } from 'node:net';
 import { WebSocketServer } from 'ws';
 
 /**
- * The least a server can do: a fixed reply over HTTP and an echo over WebSocket; with `batches`, both parse a batch
- * and answer every item with the fixed reply, written anew. Prints its address.
+ * The least work of a server: a fixed reply over HTTP and an echo over WebSocket; with `batches`, both parse a batch
+ * and answer every item with the fixed reply, serialized again. Prints its address.
  */
 const STEP = {
   session_id: 'sAAAAAAAAAAAAAAAA',

@@ -16,7 +16,7 @@ const BARE_WS_CROWD = `ws echo, ${MANY_CLIENTS} clients`;
 const BARE_BATCHES = 'node:http answering batches of 32, 32 clients';
 const BARE_FRAME_BATCHES = 'ws answering batches of 32, 8 clients';
 const FEW_SESSIONS = 64;
-/** What a frame adds to a batch. */
+/** Fields that a frame adds to a batch. */
 const BATCH_FRAME = '"id":1,"op":"batch",';
 
 type Connect = (origin: string, token: string) => Promise<Client>;
@@ -173,7 +173,7 @@ export async function serverCases(main = MAIN, flags: readonly string[] = []): P
   return cases;
 }
 
-/** Whether a step costs the same however many sessions are open, played or not, and what an idle one weighs: a server each. */
+/** Cost of a step with few and many open sessions, played or not, and memory of an idle one; a server for each. */
 export async function crowdCases(sessions: number): Promise<LoadCase[]> {
   const crowd = (name: string, origin: string, ids: readonly string[], baseline?: string): LoadCase => ({
     name: `REST batches of 32, 2 clients, ${name}`,

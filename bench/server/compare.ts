@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { type Connected, connected, type LoadCase, MAIN, measured, serverCases } from './cases.ts';
 
-/** How to compare. */
+/** Settings of a comparison. */
 export interface Comparison {
   readonly seconds: number;
   readonly rounds: number;

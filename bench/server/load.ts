@@ -75,9 +75,9 @@ export async function webSocketClient(origin: string, token: string): Promise<Cl
   };
 }
 
-/** Makes a client's next request from its last reply, and counts the steps a reply stands for. */
+/** Makes a client's next request from its last reply, and counts the steps of a reply. */
 export interface Player {
-  /** Where HTTP posts the next request. */
+  /** Path of the next HTTP request. */
   path: string;
   /** Headers that HTTP adds to the next request, each with its line break. */
   headers?: string;

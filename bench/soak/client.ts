@@ -10,7 +10,7 @@ const DIES = 0.002;
 /** Pause after a failure that passes. */
 const PAUSE_MS = 50;
 
-/** What a client is told of its surroundings. */
+/** Surroundings of a client. */
 export interface Surroundings {
   readonly counters: SoakCounters;
   /** Changes whenever the server is ended, and when it is back: in between connections break. */
@@ -54,7 +54,7 @@ export class SoakClient {
     );
   }
 
-  /** Plays until it is told to end, then closes what it has; gives up when `over` says so. */
+  /** Plays until `ending` returns true, then closes its sessions; gives up when `over` returns true. */
   async run(ending: () => boolean, over: () => boolean): Promise<void> {
     while (!over()) {
       if (ending()) for (const player of this.#players) player.end();

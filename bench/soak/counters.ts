@@ -1,6 +1,6 @@
 import type { ProblemCode } from '../../env-server/problems.ts';
 
-/** What all players of a soak count and know. */
+/** Counters and state shared by all players of a soak. */
 export interface SoakCounters {
   steps: number;
   retries: number;
@@ -9,7 +9,7 @@ export interface SoakCounters {
   verified: number;
   replayed: number;
   readonly problems: Map<ProblemCode, number>;
-  /** How often the server, or a part of it, was killed. */
+  /** Number of times the server, or a part of it, was killed. */
   kills: number;
   /** Idle time after which sessions may have expired, in milliseconds. */
   readonly ttlMs: number;

@@ -19,7 +19,7 @@ const MEMORY_TO = 0.55;
 export const FLOODS_FROM = 0.28;
 export const FLOODS_SHARE = 0.14;
 
-/** How long a replica stands still. */
+/** Length of a replica's pause. */
 const PAUSE_MS = 1500;
 
 const SIGTERM: Fault = {
@@ -62,7 +62,7 @@ const PAUSE_REPLICA: Fault = {
   },
 };
 
-/** What happens to a server of so many replicas, in the order of time. */
+/** Faults of a server with `replicas` replicas, in the order of time. */
 export function faultsOf(replicas: number): Fault[] {
   return replicas === 1 ? [SIGTERM, SIGKILL] : [SIGTERM, SIGKILL, KILL_REPLICA, PAUSE_REPLICA];
 }

@@ -4,7 +4,7 @@ import { beginAttack } from '../floods/flood.ts';
 import { type Latencies, Probe } from '../floods/probe.ts';
 import type { ServerProcess } from '../server-process.ts';
 
-/** What another client noticed of a flood. */
+/** Effects of a flood on another client. */
 export interface ObservedFlood {
   readonly name: string;
   readonly livez: Latencies;

@@ -1,24 +1,24 @@
 import { median } from '../median.ts';
 
 const MB = 1024 * 1024;
-/** What memory in use may grow by over the undisturbed time: clients have other sessions open, code is compiled. */
+/** Allowed growth of memory in use over the undisturbed time: clients have other sessions open, code is compiled. */
 const LIVE_SHARE = 0.1;
 const LIVE_BYTES = 12 * MB;
-/** What the memory of the processes may grow by from the first half of the time after the floods to the second. */
+/** Allowed growth of the processes' memory from the first half of the time after the floods to the second. */
 const RSS_SHARE = 0.05;
 const RSS_BYTES = 8 * MB;
-/** What each process that handles requests may have after the floods, when V8 has given back what its heap does not need. */
-const MOST_RSS_BYTES = 320 * MB;
-/** What each may have at most during the floods. */
-const MOST_PEAK_BYTES = 768 * MB;
-/** Looks before the floods, and after them, that are needed to tell. */
+/** Limit for each process that handles requests after the floods, when V8 has released the unused heap. */
+const MAX_RSS_BYTES = 320 * MB;
+/** Limit for each process during the floods. */
+const MAX_PEAK_BYTES = 768 * MB;
+/** Fewest samples before the floods, and after them, for a report. */
 export const MIN_SAMPLES = 3;
 
 /** Memory of all processes that handle requests, looked at when they have just collected garbage to save memory. */
 export interface MemorySample {
   /** On the heap and outside of it, in use: what a leak would grow. */
   readonly liveBytes: number;
-  /** What the system gave them. */
+  /** Memory that the system gave them. */
   readonly rssBytes: number;
 }
 
@@ -31,7 +31,7 @@ export interface MemorySample {
 export interface MemoryReport {
   /** In use: before the floods, and in the second half of the time after them. */
   readonly live: readonly [before: number, after: number];
-  /** Of the processes: before the floods, and in the halves of the time after them. */
+  /** Memory of the processes: before the floods, and in the halves of the time after them. */
   readonly rss: readonly [before: number, first: number, second: number];
 }
 
@@ -61,16 +61,16 @@ export function memoryFault({ live, rss }: MemoryReport, processes: number): str
   if (second - first > RSS_BYTES * processes + RSS_SHARE * first) {
     return `memory of the processes grew from ${inMb(first)} to ${inMb(second)} after the floods`;
   }
-  if (second > MOST_RSS_BYTES * processes) {
-    return `the processes have ${inMb(second)}, more than ${inMb(MOST_RSS_BYTES)} each`;
+  if (second > MAX_RSS_BYTES * processes) {
+    return `the processes have ${inMb(second)}, more than ${inMb(MAX_RSS_BYTES)} each`;
   }
   return undefined;
 }
 
 /** Says by how much the floods raised the memory of the processes too far. */
 export function peakFault(peakBytes: number, processes: number): string | undefined {
-  if (peakBytes <= MOST_PEAK_BYTES * processes) return undefined;
-  return `the processes had ${inMb(peakBytes)} during the floods, more than ${inMb(MOST_PEAK_BYTES)} each`;
+  if (peakBytes <= MAX_PEAK_BYTES * processes) return undefined;
+  return `the processes had ${inMb(peakBytes)} during the floods, more than ${inMb(MAX_PEAK_BYTES)} each`;
 }
 
 export const memoryText = ({ live, rss }: MemoryReport): string =>

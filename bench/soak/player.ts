@@ -15,7 +15,7 @@ import {
 } from './record.ts';
 import type { Item, Reply } from './transport.ts';
 
-/** What a player plays. */
+/** Game of a player. */
 export interface Game {
   readonly create: JsonObject;
   readonly actions: readonly Json[];
@@ -105,7 +105,7 @@ export class Player {
     this.#ending = 'done';
   }
 
-  /** What to ask next: the same again while it has had no answer. */
+  /** Next request: the same again while it has no answer. */
   next(): Item {
     if (!this.#pending) this.#killsBefore = this.#counters.kills;
     const pending = this.#pending ?? this.#choose();
@@ -115,12 +115,12 @@ export class Player {
     return this.#pending.item;
   }
 
-  /** Whether it is about the session that it plays. */
+  /** True if a request is about the session that it plays. */
   #isOwn({ item: { session_id: id } }: Pending): boolean {
     return id !== undefined && (id === this.#sessionId || id === this.#replay?.sessionId);
   }
 
-  /** Who lost a server asks where its session stands; a step may be sent at once, its key has it done once. */
+  /** Request after a lost server: reads the session; a step may be sent at once, because its key makes it happen once. */
   #afterKill(pending: Pending): Pending {
     this.#kills = this.#counters.kills;
     if (pending.looksAgain) return pending;

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Json, JsonObject } from '../../shared/json.ts';
 
-/** What a step led to, as its reply said. */
+/** Result of a step, as in its reply. */
 export interface TakenStep {
   readonly action: Json;
   readonly observation: Json;
@@ -41,7 +41,7 @@ export function withStep(episode: Episode, action: Json, result: JsonObject): Ep
   return { ...episode, steps: [...episode.steps, { action, observation, reward, terminated, truncated }] };
 }
 
-/** What its client sees now. */
+/** Last observation of its client. */
 export function seenLast({ first, steps }: Episode): Json {
   return steps.at(-1)?.observation ?? first;
 }

@@ -14,7 +14,7 @@ function inMs(latencies: readonly Latencies[] | undefined): string {
   return `${median(latencies.map(({ p50 }) => p50)).toFixed(1)} / ${most('p99')} / ${most('netP99')}`;
 }
 
-/** What a stage had to show, each with what was demanded and measured. */
+/** Checks of a stage, each with its limit and its measurement. */
 function checksOf(report: StageReport): (readonly [string, string, string, string])[] {
   const { settings, violations, floods, memory, leaked } = report;
   const stage = `${settings.replicas} replicas`;

@@ -6,7 +6,7 @@ import { begun, requireSame, requireTrajectory, withStep } from './record.ts';
 import { reportText } from './report.ts';
 import type { StageReport } from './stage.ts';
 
-/** Whether `npm run soak` would notice. */
+/** The checks of `npm run soak` find the faults they look for. */
 
 const MB = 1024 * 1024;
 
@@ -67,7 +67,7 @@ t.test('memory in use that grows is noticed, and processes that grow on after th
   t.equal(memoryFault(large, 2), undefined);
   t.match(peakFault(1000 * MB, 1), /had 1000 MB during the floods, more than 768 MB each/);
   t.equal(peakFault(1000 * MB, 2), undefined);
-  t.equal(memoryReport(before, []), undefined, 'too few to tell');
+  t.equal(memoryReport(before, []), undefined, 'too few samples');
 });
 
 t.test('the report has a column for every stage, and says what was wrong', async t => {

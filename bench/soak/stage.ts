@@ -27,7 +27,7 @@ const CHECKPOINT_S = 1;
 const MAX_NOTED = 5;
 /** Looks at the server in a stage. */
 const LOOKS = 50;
-/** How long clients get to close what they have. */
+/** Time for clients to close their sessions. */
 const CLOSING_S = 60;
 /** Until processes have collected memory. */
 const COLLECTED_MS = 300;
@@ -35,7 +35,7 @@ const COLLECTED_MS = 300;
 const PEAK_LOOK_MS = 250;
 /** Until what a flood left behind is cleared away. */
 const AFTER_FLOODS_MS = 1500;
-/** Who was refused a connection may hear of it a little later than the server is back. */
+/** A client may get its refused connection slightly later than the server is back. */
 const ECHO_MS = 200;
 
 export interface StageSettings {
@@ -44,7 +44,7 @@ export interface StageSettings {
   readonly clients: number;
   readonly ttlSeconds: number;
   readonly seed: number;
-  /** What the 99th percentile of another client's requests may be during a flood. */
+  /** Limit for the 99th percentile of another client's requests during a flood. */
   readonly limitMs: number;
 }
 
@@ -57,7 +57,7 @@ export interface StageReport {
   readonly seconds: number;
   /** Memory before and after the floods. */
   readonly memory: MemoryReport | undefined;
-  /** What another client noticed of each flood, and the most memory in the meantime; undefined where there was none. */
+  /** Effects of each flood on another client, and the peak memory; undefined without floods. */
   readonly floods: { readonly seen: readonly ObservedFlood[]; readonly peakBytes: number } | undefined;
   /** Sessions, sockets and waiting operations at the end; undefined where it was cut short. */
   readonly leaked: number | undefined;
@@ -264,7 +264,7 @@ class Stage {
     const begin = performance.now();
     kill();
     await run(this.#server);
-    // Who was told of the end of the old one has now to do with the new one.
+    // Clients that saw the old one end now use the new one.
     kill();
     await delay(ECHO_MS);
     this.#awayMs += performance.now() - begin;
@@ -285,7 +285,7 @@ class Stage {
     await playing;
   }
 
-  /** What is left once everything must have expired. */
+  /** State of the server once everything must have expired. */
   async #left(): Promise<Vitals> {
     const end = performance.now() + (2 * this.#settings.ttlSeconds + 10) * MS_PER_S;
     for (;;) {

@@ -28,7 +28,7 @@ export interface Transport {
 
 const routes = new Map(OPERATIONS.map(operation => [operation.name, operation]));
 
-/** What is not a reply of this server at all. */
+/** A reply that this server does not document. */
 export class Undocumented extends Error {}
 
 export function restTransport(origin: string): Transport {

@@ -3,10 +3,10 @@ import { median } from '../median.ts';
 
 const SCROLLED_FRAMES = 180;
 const PIXELS_PER_FRAME = 60;
-/** What a busy machine may need for one page. */
+/** Longest time of a busy machine for one page. */
 const PATIENCE_MS = 120_000;
 
-/** How long something took, and how long the page's main thread computed for it: only the latter is the same on a busy machine. */
+/** Duration, and computing time of the page's main thread; only the latter is the same on a busy machine. */
 export interface Cost {
   readonly ms: number;
   readonly cpuMs: number;

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { writeSampleRun } from '../../shared/dashboard/sample-runs.test-data.ts';
 
-/** Writes a run whose metrics have so many rows. */
+/** Writes a run with `rows` rows of metrics. */
 export function writeLongRun(root: string, id: string, rows: number): void {
   const run = writeSampleRun(root, id, { steps: 0 });
   const lines = Array.from({ length: rows }, (_, step) => {

@@ -38,7 +38,7 @@ function step({ state, action, seed }: Request) {
   return { ...shown({ stones }), reward: stones === 0 ? -1 : 0, terminated: stones === 0 };
 }
 
-/** What every reply has: the state, how it looks, what may be done. */
+/** Fields of every reply: the state, its observation, the valid actions. */
 function shown(state: State) {
   const { stones } = state;
   return {

@@ -10,14 +10,14 @@ const LAST_FRAMES = 3;
 /** Most room of a board that is a drawing. */
 const DRAWING_HEIGHT = 200;
 const DRAWING_WIDTH = 440;
-/** Room of a board made of markup, whose size only a browser knows. */
+/** Room of a board made of markup; only a browser knows its size. */
 const MARKUP_WIDTH = 520;
 const MARKUP_HEIGHT = 200;
 const MARGIN = 16;
 const HEADER = 40;
 const FOOTER = 34;
 const MAX_ACTION_LENGTH = 58;
-/** What holds a board: the site's variables stand on it. */
+/** Id of the element around a board; it defines the site's variables. */
 const SCOPE = 'b';
 
 /** An animation within a figure: its size, elements and the number of slots that its time is divided into. */

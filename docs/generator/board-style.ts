@@ -10,8 +10,8 @@ interface Rule {
 }
 
 /**
- * The rules of the site's style sheets that some boards need, for both color schemes. Colors of the site stand as variables on
- * `scope`.
+ * The rules of the site's style sheets that some boards need, for both color schemes. `scope` defines the
+ * site's colors as variables.
  * @param markup of the boards
  */
 export function boardStyle(markup: string, scope: string): string {

@@ -21,7 +21,7 @@ export function pageName(environment: AnyEnvironment): string {
   return `${shortName(environment)}.md`;
 }
 
-/** Where an environment's picture lies, relative to its page. */
+/** Path of an environment's picture, relative to its page. */
 export function pictureName(environment: AnyEnvironment): string {
   return `${PICTURES}/${shortName(environment)}.png`;
 }
@@ -56,7 +56,7 @@ export async function environmentPage(
     `\`${spec.id}\` · ${spec.tags.join(', ')}`,
     spec.description,
     `![${spec.title}: a reference policy plays](../pictures/environments/${shortName(environment)}.svg)`,
-    '## What a player is told',
+    '## Instructions of the player',
     `> ${description.instruction}`,
     description.legend &&
       table(

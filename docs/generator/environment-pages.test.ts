@@ -16,7 +16,7 @@ t.test('every environment and policy has been measured', async t => {
   }
 });
 
-t.test('the pages are what the source says; `npm run docs` makes them anew', async t => {
+t.test('the pages follow the source; `npm run docs` writes them', async t => {
   const pages = await environmentPages(measured);
   for (const [path, content] of pages) t.equal(readFileSync(new URL(path, ROOT), 'utf8'), content, path);
   const pictures = await environmentPictures();

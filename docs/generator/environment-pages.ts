@@ -6,7 +6,7 @@ import { wrapped } from './markdown.ts';
 import type { EnvironmentMeasurement } from './measure.ts';
 import { overviewPage } from './overview-page.ts';
 
-/** What `npm run docs -- --measure` found, by environment id; committed, so that pages can be made without playing. */
+/** Results of `npm run docs -- --measure` by environment id; committed, so that pages can be made without playing. */
 export const MEASURED_FILE = new URL('./measured.json', import.meta.url);
 
 export interface Measured {

@@ -13,7 +13,7 @@ export interface Frame {
   readonly text: string;
   /** The state as plain data. */
   readonly structured: Json;
-  /** What led here; absent for the first frame. */
+  /** The step that led here; absent for the first frame. */
   readonly step?: { readonly count: number; readonly action: string; readonly reward: number };
 }
 
@@ -21,7 +21,7 @@ export interface PlayedFrames {
   readonly policy: string;
   readonly frames: readonly Frame[];
   readonly success: boolean;
-  /** Whether the episode ended within the frames. */
+  /** True if the episode ended within the frames. */
   readonly ended: boolean;
   /** Height of a board that is made of markup, in pixels. */
   readonly boardHeight?: number;

@@ -12,7 +12,7 @@ const all = createRegistry().list();
 const portable = all.filter(environment => !environment.condition);
 const read = (path: string): string => readFileSync(new URL(path, ROOT), 'utf8');
 
-t.test('figures are what their data and environments say; `npm run docs` makes them anew', async t => {
+t.test('figures follow their data and environments; `npm run docs` writes them', async t => {
   for (const [path, figure] of [...staticFigures(), ...(await animations(portable))]) {
     t.equal(read(path), figure, path);
   }

@@ -17,7 +17,7 @@ import {
 
 const DATA = new URL('../results/data/', import.meta.url);
 const MAX_STEPS = 16;
-/** How an episode is chosen and shown. */
+/** Choice of an episode and its presentation. */
 interface Choice {
   readonly seed: number;
   readonly config?: JsonObject;
@@ -41,7 +41,7 @@ const EPISODES: { readonly [id: string]: Choice } = {
   'WebShop-v0': { seed: 0, boardHeight: 420 },
 };
 const OVERVIEW = ['FrozenLake-v0', 'Sokoban-v0', 'Sudoku-v0'];
-/** Where the picture of the regimes draws its borders: about where its runs found theirs. */
+/** Borders of the regimes in the picture: about where its runs found theirs. */
 const REGIME_BORDERS = { entropy: 0.65, mi_share: 0.12 };
 
 interface Data<Row> {
@@ -74,7 +74,7 @@ export function staticFigures(): ReadonlyMap<string, string> {
   ]);
 }
 
-/** Where the animation of an environment lies, from the repository's root. */
+/** Path of an environment's animation, from the repository's root. */
 export function animationPath(environment: AnyEnvironment): string {
   return `docs/pictures/environments/${shortName(environment)}.svg`;
 }

@@ -81,10 +81,10 @@ export function decimal(value: number): string {
 const WIDTH = 120;
 /** Links and code stay whole. */
 const PARTS = /!?\[[^\][]*\]\([^()]*\)|`[^`]+`|\s+|\S/g;
-/** What would mean something else at the start of a line. */
+/** Text with a special meaning at the start of a line. */
 const BEGINS_SOMETHING = /^(?:[-+*#]+$|[>=|]|\d+[.)]$)/;
 
-/** Text whose paragraphs, lists and quotes are at most 120 columns wide; tables, headings and fenced blocks stay. */
+/** Text with paragraphs, lists and quotes of at most 120 columns; tables, headings and fenced blocks stay. */
 export function wrapped(markdown: string): string {
   let isFenced = false;
   return markdown

@@ -10,7 +10,7 @@ export interface Measurement {
   readonly mean_steps: number;
 }
 
-/** Of each reference policy under the default configuration. */
+/** Measurements of each reference policy under the default configuration. */
 export interface EnvironmentMeasurement {
   readonly episodes: number;
   readonly policies: { readonly [name: string]: Measurement };

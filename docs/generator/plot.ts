@@ -6,10 +6,10 @@ const LEFT = 52;
 const RIGHT = 190;
 const TOP = 44;
 const BOTTOM = 44;
-/** Where all curves lie above it, the axis begins closer to them, and at the second at most. */
+/** If all curves lie above the first, the axis begins closer to them, and at the second at most. */
 const HIGH = [50, 80] as const;
 const LABEL_GAP = 15;
-/** Left of a name beside a plot, and the width of a letter in it. */
+/** Left edge of a name next to a plot, and the width of its letters. */
 const NAME_LEFT = 30;
 const LETTER = 6.2;
 
@@ -109,7 +109,7 @@ function spreadOut(heights: readonly number[]): number[] {
   return placed.map(y => y - excess);
 }
 
-/** Where the thoughts of a policy stood while it learned. */
+/** Entropy and information of a policy's thoughts during training. */
 export interface RegimePath {
   readonly name: string;
   readonly path: readonly {

@@ -3,7 +3,7 @@ import type { Showcase } from '../../env-server/web/page/environments/showcase.t
 import { episodeOf } from './figures.ts';
 import type { EnvironmentMeasurement } from './measure.ts';
 
-/** Where the page about environments finds its episodes and figures, from the repository's root. */
+/** Path of the episodes and figures of the page about environments, from the repository's root. */
 export const SHOWCASES = 'env-server/web/page/environments/showcases.json';
 /** Frames of an episode, and characters of a text or an action. */
 const MAX_FRAMES = 14;

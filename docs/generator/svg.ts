@@ -16,7 +16,7 @@ text { font: 13px ui-sans-serif, -apple-system, "Segoe UI", "Liberation Sans", A
 /** Series have these colors in their order. */
 export const SERIES_COLORS = 6;
 
-/** Text that can stand in XML. Characters that XML has no room for become `�`. */
+/** Text escaped for XML. Characters that XML does not allow become `�`. */
 export function escapeXml(text: string): string {
   const plain = text
     .replaceAll('&', '&amp;')

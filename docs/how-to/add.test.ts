@@ -12,7 +12,7 @@ import { dirname, join } from 'node:path';
 import t from 'tap';
 
 const ROOT = join(import.meta.dirname, '../..');
-/** What the scratch copy holds of the repository. */
+/** Files of the repository in the scratch copy. */
 const COPIED = ['env-server', 'trainer', 'shared', 'openapi', 'configs', 'package.json', 'tsconfig.json'];
 
 interface Page {
@@ -23,7 +23,7 @@ interface Page {
   /** The one line that registers it. */
   readonly registration?: {
     readonly file: string;
-    /** What the page says to add, and the line behind which that goes. */
+    /** Line that the page adds, and the line that precedes it. */
     readonly line: string;
     readonly after: string;
     readonly imported: string;

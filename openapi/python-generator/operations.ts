@@ -34,7 +34,7 @@ KEYED = frozenset(KEYS)
 """Operations that change something, and take a request key."""
 `;
 
-/** Operations whose names a client needs itself. */
+/** Operations with names that a client uses itself. */
 const METHODS: { readonly [operation: string]: string } = { close: 'close_session' };
 
 /** Keys of an item that a method does not ask for. */

@@ -27,7 +27,7 @@ export const refName = (reference: string): string => reference.replace(REFERENC
 /** The parts of a union, or undefined for other schemas. */
 export const unionOf = (schema: Schema): readonly Schema[] | undefined => schema.anyOf ?? schema.oneOf;
 
-/** Told of every object that stands inside another one, so that it gets a class; the answer is its name. */
+/** Called for every object inside another one, so that it gets a class; returns the name of the class. */
 export type NameObject = (schema: Schema, path: string) => string;
 
 /**

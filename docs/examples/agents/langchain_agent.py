@@ -10,7 +10,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from rollouts import play_episodes
 
-MOST_CALLS = 8
+MAX_CALLS = 8
 
 
 async def play(episode):
@@ -28,7 +28,7 @@ async def play(episode):
             )
             seen = await session.call_tool("reset", {})
             messages = [HumanMessage(seen.content[0].text)]
-            for _ in range(MOST_CALLS):
+            for _ in range(MAX_CALLS):
                 reply = await bound.ainvoke(messages)
                 if not reply.tool_calls:
                     return

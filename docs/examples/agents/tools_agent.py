@@ -10,7 +10,7 @@ from openai import AsyncOpenAI
 
 from rollouts import play_episodes
 
-MOST_CALLS = 8
+MAX_CALLS = 8
 
 
 async def play(episode):
@@ -26,7 +26,7 @@ async def play(episode):
             ]
             seen = await session.call_tool("reset", {})
             messages = [{"role": "user", "content": seen.content[0].text}]
-            for _ in range(MOST_CALLS):
+            for _ in range(MAX_CALLS):
                 reply = await client.chat.completions.create(model="policy", messages=messages, tools=tools)
                 message = reply.choices[0].message
                 if not message.tool_calls:

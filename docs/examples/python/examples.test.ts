@@ -39,7 +39,7 @@ async function python(
   return stdout;
 }
 
-/** What a program says in its last line. */
+/** Last line of a program. */
 async function run(args: readonly string[], env: { readonly [name: string]: string }): Promise<Json> {
   return JSON.parse((await python(args, env)).trimEnd().split('\n').at(-1) ?? '') as Json;
 }

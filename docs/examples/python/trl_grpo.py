@@ -33,7 +33,7 @@ class Player:
         self._over = True
 
     def reset(self, seed: int = 0, **_: Any) -> str:
-        """What the model is told of the level of a seed."""
+        """The first observation of a seed's level."""
         observation, _info = self._env.reset(seed=seed)
         self._return, self._over = 0.0, False
         return f"{self._env.description['instruction']}\n\n{observation}"

@@ -1,4 +1,4 @@
-"""Tests play on a server whose address is in RAGEN_TEST_URL; those that restart one start it by RAGEN_TEST_SERVER."""
+"""Tests play on the server at RAGEN_TEST_URL; those that restart one start it by RAGEN_TEST_SERVER."""
 
 from __future__ import annotations
 

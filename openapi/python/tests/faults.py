@@ -58,7 +58,7 @@ class Proxy:
 
 
 class Refusing:
-    """A server that answers the first requests as it is told, and then every batch with ``result`` for each item."""
+    """A server that answers the first requests with ``refusals``, and then every batch with ``result`` for each item."""
 
     def __init__(self, refusals: list[tuple[int, dict[str, str], bytes]], result: Any = None):
         self.refusals = list(refusals)

@@ -124,9 +124,9 @@ def test_a_definition_is_derived() -> None:
         "timeout_ms": 12_000,
         "capabilities": {"seed": True, "valid_actions": True},
     }
-    told = definition(Corridor, Overrides("A corridor", "Go on.", 3, False))
-    assert (told["title"], told["instruction"], told["max_episode_steps"]) == ("A corridor", "Go on.", 3)
-    assert told["capabilities"]["seed"] is False
+    defined = definition(Corridor, Overrides("A corridor", "Go on.", 3, False))
+    assert (defined["title"], defined["instruction"], defined["max_episode_steps"]) == ("A corridor", "Go on.", 3)
+    assert defined["capabilities"]["seed"] is False
 
 
 def test_legal_actions_come_from_the_mask_and_success_from_the_reward() -> None:

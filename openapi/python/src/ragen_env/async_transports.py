@@ -56,7 +56,7 @@ class AsyncHttpTransport:
 
 
 class AsyncWebSocketTransport:
-    """Many requests in flight on one WebSocket, told apart by id, answered in any order.
+    """Many requests in flight on one WebSocket, identified by id, answered in any order.
 
     It is opened on first use and again after it broke; all waiting requests share one attempt to connect. A request
     that is canceled leaves the others alone: its reply is dropped when it comes.

@@ -95,7 +95,7 @@ def member_of(space: spaces.Space[Any], value: Any) -> Any:
 
 
 def json_of(space: spaces.Space[Any], value: Any) -> Any:
-    """A member of a space, such as an action, as a value of JSON. A text is passed on: an action may go by its name."""
+    """A member of a space, such as an action, as a JSON value. A text is passed on, because an action may be a name."""
     if isinstance(value, str):
         return value
     if isinstance(value, np.generic):

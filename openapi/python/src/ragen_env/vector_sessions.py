@@ -35,7 +35,7 @@ class VectorSessions(OpenSessions):
         ]
 
     def reset(self, chosen: list[int], seeds: list[int | None], options: dict[str, Any] | None) -> list[Any]:
-        """Resets some; those that are gone are opened anew, under other ids."""
+        """Resets some; those that are gone are opened again, under other ids."""
         items = [self.reset_item(index, seed, options) for index, seed in zip(chosen, seeds)]
         replies = self.client.exchange(items)
         gone = [at for at, reply in enumerate(replies) if _is_gone(reply)]

@@ -52,7 +52,7 @@ class Episodes:
         self._idle: list[World] = []
 
     def carry_out(self, call: Call) -> Reply:
-        """Never raises, whatever the environment does short of ending the process."""
+        """Never raises, unless the environment ends the process."""
         try:
             return self._carry_out(call)
         except (WorldFault, UnusableWorld) as error:

@@ -84,7 +84,7 @@ def _array_text(array: Any) -> str:
 
 
 def drawing_of(text: str) -> str:
-    """A drawing for terminals as plain text: what is highlighted stands in square brackets."""
+    """A drawing for terminals as plain text, with highlights in square brackets."""
     return _ESCAPE.sub("", _HIGHLIGHT.sub(r"[\1]", text)).strip("\n")
 
 

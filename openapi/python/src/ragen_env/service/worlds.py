@@ -196,11 +196,11 @@ class World:
             if not -1e12 <= reward <= 1e12:
                 raise WorldFault(f"{self.name}.step gave the reward {reward}: it must be a finite number within 1e12")
             ended, cut = bool(terminated), bool(truncated)
-            told = _info_of(info)
-            if "success" not in told:
-                named = next((told[key] for key in ("is_success", "won") if isinstance(told.get(key), bool)), None)
-                told["success"] = ended and reward > 0 if named is None else named
-            return {**self._seen, "reward": reward, "terminated": ended, "truncated": cut, "info": told}
+            details = _info_of(info)
+            if "success" not in details:
+                named = next((details[key] for key in ("is_success", "won") if isinstance(details.get(key), bool)), None)
+                details["success"] = ended and reward > 0 if named is None else named
+            return {**self._seen, "reward": reward, "terminated": ended, "truncated": cut, "info": details}
 
     def _shown(self, observation: Any, info: Mapping[str, Any]) -> dict[str, Json]:
         shown: dict[str, Json] = {"observation": self._observation(observation)}
