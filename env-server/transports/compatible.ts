@@ -2,7 +2,6 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
 import type { SessionManager } from '../sessions/manager.ts';
-import { socketAuthorization } from './access/socket-token.ts';
 import { addGymRoutes } from './gym/routes.ts';
 import { addMcpRoutes } from './mcp/routes.ts';
 import { addOpenEnvRoutes, type OpenEnvSettings } from './openenv/routes.ts';
@@ -43,6 +42,9 @@ function countBodies(scope: FastifyInstance, { pendingInputs }: SessionManager):
 
 const COMPATIBLE_ROUTES = '/compat/';
 const BASIC = /^basic (.+)$/i;
+/** The subprotocol by which a browser, which sends no header with a WebSocket, gives its token in base64url. */
+const TOKEN_PROTOCOL = /(?:^|,)\s*ragen\.bearer\.([\w-]+)\s*(?:,|$)/;
+const SOCKET = /^\/v1\/ws(\?|$)/;
 
 /**
  * The `Authorization` of a request. Clients that cannot send a bearer token put it into the address of these transports, as
@@ -58,4 +60,11 @@ export function authorizationOf(request: FastifyRequest | IncomingMessage): stri
   if (!basic) return authorization;
   const pair = Buffer.from(basic[1], 'base64').toString();
   return `Bearer ${pair.slice(pair.indexOf(':') + 1)}`;
+}
+
+/** `Authorization` header of a WebSocket that gives its token as a subprotocol; undefined for any other request. */
+function socketAuthorization({ url, headers }: Pick<IncomingMessage, 'url' | 'headers'>): string | undefined {
+  if (headers.upgrade === undefined || !SOCKET.test(url ?? '')) return undefined;
+  const token = TOKEN_PROTOCOL.exec(headers['sec-websocket-protocol'] ?? '')?.[1];
+  return token === undefined ? undefined : `Bearer ${Buffer.from(token, 'base64url').toString()}`;
 }

@@ -8,9 +8,8 @@ import type { Principal } from '../sessions/principal.ts';
 import type { Authenticator } from './access/auth.ts';
 import { type AllowedOrigins, shareWithOrigins } from './access/origins.ts';
 import { authorizationOf } from './compatible.ts';
-import { logRequests } from './monitoring/log-requests.ts';
 import { countRequests, NO_ROUTE, type RequestCounts } from './monitoring/request-counts.ts';
-import { traceRequests } from './monitoring/trace-requests.ts';
+import { traceIdOf, traceRequests } from './monitoring/trace-requests.ts';
 import type { OpenTelemetry } from './monitoring/tracing/open-telemetry.ts';
 import { writeContent } from './replies/content.ts';
 import type { ProblemHandler } from './replies/problem-handler.ts';
@@ -115,4 +114,16 @@ async function addHooks(server: FastifyInstance, parts: HttpServerParts): Promis
 /** A request to upgrade that was answered instead leaves a socket that nobody reads from any more. */
 function leaveUpgrade({ headers, socket }: IncomingMessage): void {
   if (headers.upgrade !== undefined) socket.destroySoon();
+}
+
+/** Logs every HTTP request with its reply, at the level `debug`. */
+function logRequests(app: FastifyInstance): void {
+  app.addHook('onResponse', (request, reply, done) => {
+    const { session_id } = (request.params ?? {}) as { session_id?: string };
+    const { statusCode: status, elapsedTime } = reply;
+    const { method, url } = request;
+    const about = { method, url, status, ms: Math.round(elapsedTime * 1000) / 1000, session_id };
+    app.log.debug({ ...about, trace_id: traceIdOf(request) }, `${method} ${url} ${status}`);
+    done();
+  });
 }

@@ -1,14 +1,19 @@
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem } from '../../problems.ts';
+import type { StepResult } from '../../sessions/episodes/episode.ts';
+import { LiveResult } from '../../sessions/episodes/live-result.ts';
 import type { OperationInput } from '../declaration.ts';
 import type { Operation, Services } from '../operation.ts';
 import { OPERATIONS } from '../table.ts';
 import { execute, type OperationCall } from './execute.ts';
-import { type Serialize, serializerOf } from './serialize.ts';
 import { compileInputCheck, type InputCheck } from './validation.ts';
+import { WrittenResult } from './written-result.ts';
 
 /** Characters that are repeated of what is not known. */
 const MAX_SHOWN_LENGTH = 100;
+
+/** Makes the JSON text of an operation's result. */
+export type Serialize = (result: unknown) => string;
 
 /** An operation with its compiled checks and its serializer. */
 export interface CompiledOperation {
@@ -63,4 +68,35 @@ export class Dispatcher {
     compiled.checkFrame(item);
     return execute(this.services, call, compiled.operation, item);
   }
+}
+
+/** The serializer of an operation: written out for the one that runs all the time. */
+export function serializerOf(operation: Operation): Serialize {
+  const serialize = operation.name === 'step' ? (serializeStep as Serialize) : JSON.stringify;
+  return result => (result instanceof WrittenResult ? result.text : serialize(result));
+}
+
+function serializeStep(result: StepResult): string {
+  return `${LiveResult.head(result)}${result.step},"observation":${JSON.stringify(result.observation)}${outcomeText(result)}`;
+}
+
+interface KnownOutcome {
+  readonly reward: number;
+  readonly terminated: boolean;
+  readonly truncated: boolean;
+  readonly text: string;
+}
+
+/** Environments share their frozen `info` objects between steps, so the text of an outcome is made once for many. */
+const knownOutcomes = new WeakMap<object, KnownOutcome>();
+
+/** Text of a result after the observation. */
+function outcomeText({ reward, terminated, truncated, info }: StepResult): string {
+  const known = knownOutcomes.get(info);
+  if (known?.reward === reward && known.terminated === terminated && known.truncated === truncated) {
+    return known.text;
+  }
+  const text = `,"reward":${reward},"terminated":${terminated},"truncated":${truncated},"info":${JSON.stringify(info)}}`;
+  if (Object.isFrozen(info)) knownOutcomes.set(info, { reward, terminated, truncated, text });
+  return text;
 }

@@ -1,6 +1,7 @@
-import { chain } from '../../environments/core/maybe-promise.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
-import { trajectoryOf } from '../../sessions/trajectory.ts';
+import type { TrajectoryRecord } from '../../sessions/episodes/episode.ts';
+import type { Session } from '../../sessions/session.ts';
 import { sessionOperation } from '../operation.ts';
 import { Trajectory } from '../schemas/trajectory.ts';
 
@@ -24,6 +25,28 @@ export const trajectory = sessionOperation({
       body,
     })),
 });
+
+/** The reset and every step of the episode that a session plays. */
+function trajectoryOf(session: Session): MaybePromise<TrajectoryRecord[]> {
+  const { episode, variant } = session;
+  return chain(episode.records(), ([first, ...steps]) => [
+    {
+      type: 'reset',
+      session_id: session.id,
+      episode_id: episode.id,
+      env_id: variant.environment.spec.id,
+      config: variant.config,
+      wrappers: [...variant.wrappers],
+      seed: session.seed,
+      ...(episode.dynamicsSeed !== undefined && { dynamics_seed: episode.dynamicsSeed }),
+      options: episode.options,
+      step: first.step,
+      observation: first.observation,
+      info: first.info,
+    },
+    ...steps,
+  ]);
+}
 
 /** Characters that are written before others have their turn. */
 const SLICE_LENGTH = 64 * 1024;

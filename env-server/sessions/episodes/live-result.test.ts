@@ -1,5 +1,5 @@
 import t from 'tap';
-import { serializerOf } from '../../operations/dispatch/serialize.ts';
+import { serializerOf } from '../../operations/dispatch/dispatcher.ts';
 import { step } from '../../operations/sessions/step.ts';
 import { headOfText, LiveResult } from './live-result.ts';
 

@@ -12,6 +12,7 @@ import {
 } from '../../persistence/journal/segments.ts';
 import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
 import { type RowDurability, SessionRows } from '../../persistence/session-rows.ts';
+import { storageFaultOf } from '../../persistence/storage-problem.ts';
 import type { EndedSession } from '../ended.ts';
 import type { SessionManager } from '../manager.ts';
 import type { Session } from '../session.ts';
@@ -23,7 +24,6 @@ import { SessionRecorder } from './recorder.ts';
 import { Resumption } from './resumption.ts';
 import { SessionLoader } from './session-loader.ts';
 import { StoredItems } from './stored-items.ts';
-import { logUnsaved } from './unsaved-report.ts';
 import { UnwrittenEnds } from './unwritten-ends.ts';
 
 const MS_PER_S = 1000;
@@ -34,6 +34,8 @@ const SEGMENT_SHARE = 1 / 8;
 const WAITING_SHARE = 1 / 8;
 /** A write of the journal is a copy to the kernel: on a sound disk it takes microseconds. */
 const SLOW_WRITE_MS = 20;
+/** Sessions that are named when they cannot be saved. */
+const MAX_NAMED = 100;
 
 export interface PersistenceSettings {
   /** Folder of the database; this process holds its lock. An empty path keeps nothing. */
@@ -265,4 +267,44 @@ export class SessionPersistence {
     this.#parts.sessions.unsaved++;
     this.#parts.log.error({ session_id: id, err: error }, `session ${id} cannot be stored: ${error.message}`);
   }
+}
+
+/**
+ * Logs what the next start will miss.
+ * @param unwritten sessions that the database does not have whole
+ * @param journal whether there is one, and how many bytes of it were not written
+ */
+function logUnsaved(
+  { log, sessions }: { readonly log: Logger; readonly sessions: SessionManager },
+  unwritten: Iterable<Session>,
+  error: unknown,
+  { journal, waiting }: { readonly journal: boolean; readonly waiting: number },
+): void {
+  const ids = [...unwritten].filter(({ closed }) => !closed).map(({ id }) => id);
+  const details = {
+    err: error,
+    sessions: ids.slice(0, MAX_NAMED),
+    count: ids.length,
+    journal_bytes_lost: waiting,
+  };
+  const what = `${ids.length} of ${sessions.size} sessions could not be written to the database`;
+  const reason = storageFaultOf(error)?.reason ?? (error as Error).message;
+  if (journal && waiting === 0) {
+    log.error(details, `${what}: ${reason}; the journal has them, and the next start resumes them from it`);
+  } else if (journal) {
+    log.error(
+      details,
+      `${what}: ${reason}; the journal misses the last ${waiting} bytes, so they may stand before what their clients saw last: ${named(ids)}`,
+    );
+  } else {
+    log.error(
+      details,
+      `${what}: ${reason}; they stand where they were last stored, or are lost: ${named(ids)}`,
+    );
+  }
+}
+
+function named(ids: readonly string[]): string {
+  const more = ids.length - MAX_NAMED;
+  return ids.slice(0, MAX_NAMED).join(', ') + (more > 0 ? ` and ${more} more` : '');
 }

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
+import { isObject } from '../../custom/answer.ts';
 import type { Space } from '../../environments/core/space.ts';
 import { observationSpaces } from '../../environments/core/spaces.ts';
 import type { OperationInput } from '../../operations/declaration.ts';
@@ -15,7 +16,6 @@ import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJsonText } from '../replies/send.ts';
 import { Instances } from './instances.ts';
 import { contains, describes, sample, spaceInfo } from './spaces.ts';
-import { InvalidUsage, optional, readBody, required } from './usage.ts';
 import { actionFromZeroBased } from './zero-based.ts';
 
 const PREFIX = '/compat/gym/v1';
@@ -27,6 +27,9 @@ const KEPT_STATUSES = new Set([401, 403, 413, 415, 429]);
 const SESSIONS_PER_PAGE = 1000;
 /** Errors that mean that there is no such instance. */
 const NO_INSTANCE = new Set<ProblemCode>(['unknown_session', 'session_closed', 'session_expired']);
+
+/** A request that is answered with 400 and `{message}`; the messages are those of gym-http-api. */
+class InvalidUsage extends Error {}
 
 /** `/compat/gym/v1/…`: the routes of gym-http-api; an instance is a session. */
 export async function addGymRoutes(
@@ -215,4 +218,24 @@ function replyError(
 function messageOf(code: ProblemCode, detail: string, request: FastifyRequest): string {
   if (NO_INSTANCE.has(code)) return `Instance_id ${instanceOf(request)} unknown: ${detail}`;
   return code === 'bad_json' ? `Request is not a valid json: ${detail}` : detail;
+}
+
+/** @throws InvalidUsage where there is no object in JSON */
+function readBody(body: unknown): JsonObject {
+  if (!isObject(body)) throw new InvalidUsage('Request is not a valid json');
+  return body;
+}
+
+/** @throws InvalidUsage where it is missing or empty */
+function required(body: JsonObject, name: string): Json {
+  const value = optional(body, name);
+  if (value !== undefined) return value;
+  throw new InvalidUsage(`A required request parameter '${name}' was not provided`);
+}
+
+/** Null, an empty text and an empty list count as absent. */
+function optional(body: JsonObject, name: string): Json | undefined {
+  const value = body[name];
+  const empty = value === undefined || value === null || value === '';
+  return empty || (Array.isArray(value) && value.length === 0) ? undefined : value;
 }

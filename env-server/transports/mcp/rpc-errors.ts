@@ -1,7 +1,7 @@
+import type { JsonObject } from '../../../shared/json.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import type { Problem, ProblemCode } from '../../problems.ts';
 import { TooManySessions } from '../../sessions/limits/admission.ts';
-import { capacityOf } from './capacity.ts';
 import { RpcError } from './json-rpc.ts';
 
 const UNPROCESSABLE = 422;
@@ -17,6 +17,11 @@ export function rpcErrorOf(error: unknown): RpcError {
     return new RpcError('serverError', problem.message, capacityOf(problem));
   }
   return new RpcError('internalError', problem.message);
+}
+
+/** Describes the limit that kept a client from one more session. */
+export function capacityOf({ open, most }: TooManySessions): JsonObject {
+  return { active_sessions: open, max_sessions: most };
 }
 
 /** True if an error says that the session does not exist any more. */

@@ -1,6 +1,8 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { WebSocket } from 'ws';
 import { isObject } from '../../custom/answer.ts';
+import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { RpcError, rpcFailure } from '../mcp/json-rpc.ts';
 import {
   answerDelete,
   answerPost,
@@ -12,9 +14,8 @@ import {
 import { sendJsonText } from '../replies/send.ts';
 import type { PacedWebSocket } from '../websocket/paced-websocket.ts';
 import type { McpCaller } from './mcp-server.ts';
-import { McpSocket } from './mcp-socket.ts';
 import type { PlayedSession } from './play.ts';
-import type { SocketServices } from './session-socket.ts';
+import { SessionSocket, type SocketServices } from './session-socket.ts';
 
 const HTTP_ACCEPTED = 202;
 /** Key of the version in `params._meta` of a request of revision 2026-07-28. */
@@ -24,6 +25,26 @@ interface SocketHooks {
   readonly watch: (socket: WebSocket) => PacedWebSocket;
   readonly preValidation: (request: FastifyRequest) => Promise<void>;
 }
+
+/** One client of `/mcp` over a WebSocket: each frame a message of JSON-RPC or a batch of them. */
+class McpSocket extends SessionSocket {
+  protected answer(text: string, played: PlayedSession): Promise<string | undefined> {
+    const { principal, envId, services } = this;
+    return services.mcp.answerText(text, { principal, envId, played, isSocket: true });
+  }
+
+  protected refusal(error: unknown): string {
+    const { message, data } = this.services.mcp.errorOf(error);
+    return failure(message, data ?? { code: problemOf(error).code });
+  }
+
+  protected farewell(message: string): string {
+    return failure(message);
+  }
+}
+
+const failure = (message: string, data?: RpcError['data']): string =>
+  JSON.stringify(rpcFailure(null, new RpcError('serverError', message, data)));
 
 /** `/mcp`: OpenEnv's JSON-RPC by POST and frame by frame over a WebSocket, and MCP's streamable HTTP. */
 export function addMcpRoutes(

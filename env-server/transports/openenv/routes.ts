@@ -1,3 +1,4 @@
+import { parseCookie, stringifySetCookie } from 'cookie';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { WebSocket } from 'ws';
 import type { JsonObject } from '../../../shared/json.ts';
@@ -13,7 +14,6 @@ import { sendJsonText } from '../replies/send.ts';
 import { heartbeat } from '../websocket/heartbeat.ts';
 import type { PacedWebSocket } from '../websocket/paced-websocket.ts';
 import { actionForm } from './action-form.ts';
-import { sessionOfCookie, setSessionCookie } from './cookie.ts';
 import { metadataOf, openApiOf, schemasOf } from './describe.ts';
 import { countable, InvalidMessage, within } from './faults.ts';
 import { addMcpRoutes } from './mcp-routes.ts';
@@ -27,6 +27,8 @@ import { OpenEnvSocket } from './websocket.ts';
 
 const HTTP_INVALID = 422;
 const HTTP_UNAVAILABLE = 503;
+/** Names the session of a client that names none itself. */
+const COOKIE = 'openenv_session';
 /** The state for a client that has no session. */
 const NOTHING_BEGUN = JSON.stringify({ episode_id: null, step_count: 0 });
 /** Longest name of a session, in characters. */
@@ -166,6 +168,27 @@ function sendStepReply(
   if (!chosen) setSessionCookie(reply, id);
   reply.header(SESSION_HEADER, chosen ? name : id);
   return sendJsonText(reply, stepReplyText(stepReply));
+}
+
+/** The session that a client's cookie names; empty without one. */
+function sessionOfCookie({ headers }: FastifyRequest): string {
+  return parseCookie(headers.cookie ?? '')[COOKIE] ?? '';
+}
+
+/** Gives a client a cookie with its session, which it sends back to the same environment only. */
+function setSessionCookie(reply: FastifyReply, sessionId: string): void {
+  const { url } = reply.request;
+  const [path] = url.split('?', 1);
+  reply.header(
+    'set-cookie',
+    stringifySetCookie({
+      name: COOKIE,
+      value: sessionId,
+      path: path.slice(0, path.lastIndexOf('/')),
+      httpOnly: true,
+      sameSite: 'strict',
+    }),
+  );
 }
 
 /** 422 in the form of FastAPI, JSON-RPC's own errors, and problem documents for the rest. */

@@ -4,7 +4,7 @@ import { chain, type MaybePromise } from '../../environments/core/maybe-promise.
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import { Problem } from '../../problems.ts';
 import { TooManySessions } from '../../sessions/limits/admission.ts';
-import { capacityOf } from '../mcp/capacity.ts';
+import { capacityOf } from '../mcp/rpc-errors.ts';
 import { countable, InvalidMessage, within } from './faults.ts';
 import { type OpenEnvMessage, readMessage, readReset, UnknownType } from './messages.ts';
 import { type OpenEnvStepReply, type PlayedSession, stepReplyText } from './play.ts';

@@ -7,7 +7,6 @@ import { REPLY_HEADERS } from '../../../shared/http/page-security.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import { Problem, type ProblemCode, type ProblemDocument } from '../../problems.ts';
 import { traceIdOf } from '../monitoring/trace-requests.ts';
-import { lingeringClose } from './lingering-close.ts';
 
 export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
 
@@ -18,6 +17,8 @@ const FORM = 'application/x-www-form-urlencoded';
 const MAX_SHOWN_LENGTH = 300;
 const HEADER_OVERFLOW = 'HPE_HEADER_OVERFLOW';
 const REQUEST_TIMEOUT = 'ERR_HTTP_REQUEST_TIMEOUT';
+/** Milliseconds for which the server still reads from a client that sends. */
+const LINGER_MS = 1000;
 
 /** Problem codes for Fastify's own errors. */
 const FASTIFY_CODES: { readonly [code: string]: ProblemCode } = {
@@ -164,4 +165,17 @@ export function shortened(message: string): string {
 
 function newTraceId(): string {
   return randomBytes(16).toString('hex');
+}
+
+/**
+ * Sends the last bytes of a connection and closes it. What the client still sends is discarded for a short while: bytes
+ * that nobody reads would keep the connection half open, and a reset at once could take the reply from the client.
+ */
+function lingeringClose(socket: Duplex, last: string): void {
+  const cut = setTimeout(() => socket.destroy(), LINGER_MS);
+  socket.once('close', () => clearTimeout(cut));
+  socket.on('error', () => socket.destroy());
+  socket.end(last);
+  socket.removeAllListeners('data');
+  socket.resume();
 }
