@@ -17,7 +17,8 @@ export const LOST_CODES: ReadonlySet<string> = new Set([
   'session_lost',
   'session_rolled_back',
   'wrong_step',
-  // The environment failed in a step before: a service that did not answer.
+  // The service behind the environment failed in this step, or in one before.
+  'remote_failed',
   'episode_over',
 ]);
 

@@ -17,8 +17,8 @@ export const proof: BoardKind<ProofState> = {
   draw: ({ statement, tactics, feedback, goals = [] }) => html`<div class="board-panel paper proof">
     <pre>${[statement, ...tactics.map(tactic => `  ${tactic}`)].join('\n')}</pre>
     ${feedback && html`<p class="verdict ${feedback.status === 'rejected' ? 'wrong' : 'right'}">${feedback.status}</p>`}
-    ${feedback && feedback.messages.length > 0 && html`<pre class="goal">${feedback.messages.join('\n')}</pre>`}
-    ${feedback?.status === 'rejected' && goals.length > 0 && html`<pre class="goal">${goals.join('\n')}</pre>`}
+    ${feedback && feedback.messages.length > 0 && html`<pre class="goal" tabindex="0">${feedback.messages.join('\n')}</pre>`}
+    ${feedback?.status === 'rejected' && goals.length > 0 && html`<pre class="goal" tabindex="0">${goals.join('\n')}</pre>`}
   </div>`,
 };
 
