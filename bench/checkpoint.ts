@@ -20,7 +20,7 @@ import type { TrainingSequence } from '../trainer/data/sequences/training-sequen
 import { LORA_MODULES } from '../trainer/models/adapters/lora.ts';
 import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import type { UpdateSettings } from '../trainer/policy/policy.ts';
-import { QUANTIZATIONS } from '../trainer/tensor/graph/operations/quantized/blockwise.ts';
+import { QUANTIZATIONS } from '../trainer/tensor/graph/operations/blockwise.ts';
 import { PRECISIONS, RUNTIME_CHOICES } from '../trainer/tensor/runtime/choice.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 

@@ -1,7 +1,6 @@
 import { gradients } from '../../trainer/tensor/graph/gradients.ts';
 import { type Graph, GraphBuilder } from '../../trainer/tensor/graph/graph.ts';
-import { pagedAttention as attendPages } from '../../trainer/tensor/graph/operations/device/paged-attention.ts';
-import { sample } from '../../trainer/tensor/graph/operations/device/sample.ts';
+import { pagedAttention as attendPages, sample } from '../../trainer/tensor/graph/operations/device.ts';
 import type { Tensor } from '../../trainer/tensor/graph/tensor.ts';
 
 const FLOAT_BYTES = 4;

@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../shared/json.ts';
-import type { Quantization } from '../tensor/graph/operations/quantized/blockwise.ts';
+import type { Quantization } from '../tensor/graph/operations/blockwise.ts';
 import type { LoraConfig } from './adapters/lora.ts';
 
 /** Stretching of rotary frequencies beyond the context the model was trained with. */

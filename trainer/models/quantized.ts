@@ -1,14 +1,10 @@
 import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
-import {
-  type Quantization,
-  quantize,
-  quantizedLayout,
-} from '../tensor/graph/operations/quantized/blockwise.ts';
+import { type Quantization, quantize, quantizedLayout } from '../tensor/graph/operations/blockwise.ts';
 import type { ParameterInfo, ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { LORA_MODULES } from './adapters/lora.ts';
 import type { ParameterSpec } from './parameters.ts';
 
-export { QUANTIZATIONS } from '../tensor/graph/operations/quantized/blockwise.ts';
+export { QUANTIZATIONS } from '../tensor/graph/operations/blockwise.ts';
 
 /** Names of the two parameters that store a quantized weight. */
 export function quantizedNames(weight: string): { readonly codes: string; readonly scales: string } {

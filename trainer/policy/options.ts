@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os';
 import type { Grammars } from '../generation/grammar.ts';
 import type { LoraConfig } from '../models/adapters/lora.ts';
 import type { DecoderConfig } from '../models/config.ts';
-import type { Quantization } from '../tensor/graph/operations/quantized/blockwise.ts';
+import type { Quantization } from '../tensor/graph/operations/blockwise.ts';
 import type { Precision, RuntimeChoice, RuntimeKind } from '../tensor/runtime/choice.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import type { ModelFolders } from './checkpoint/model-folder.ts';

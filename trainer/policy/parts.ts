@@ -8,7 +8,7 @@ import { withLora } from '../models/adapters/peft.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { countWeights, loraSpecs, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
 import { storedBytes } from '../models/quantized.ts';
-import type { Quantization } from '../tensor/graph/operations/quantized/blockwise.ts';
+import type { Quantization } from '../tensor/graph/operations/blockwise.ts';
 import { PRECISIONS, RUNTIME_CHOICES, type RuntimeKind } from '../tensor/runtime/choice.ts';
 import { chooseRuntime, refusePrecision } from '../tensor/runtime/open-runtime.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';

@@ -12,7 +12,7 @@ import {
   type Quantization,
   quantize,
   quantizedLayout,
-} from '../tensor/graph/operations/quantized/blockwise.ts';
+} from '../tensor/graph/operations/blockwise.ts';
 import type { LocalPolicy, LocalPolicyOptions } from './local-policy.ts';
 import { closing, config, largestDifference, play, policyWith, settingsWith } from './policies.test-data.ts';
 

@@ -1,5 +1,5 @@
 import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
-import { SAMPLE_RESULTS, SAMPLE_SETTINGS, sample } from '../../tensor/graph/operations/device/sample.ts';
+import { SAMPLE_RESULTS, SAMPLE_SETTINGS, sample } from '../../tensor/graph/operations/device.ts';
 import type { CompiledGrammar, ResponseGrammar } from '../grammar.ts';
 import type { SampledToken } from '../sampling.ts';
 import type { RowSampler, RowSampling } from './decode-program.ts';

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
-import type { Quantization } from '../../tensor/graph/operations/quantized/blockwise.ts';
+import type { Quantization } from '../../tensor/graph/operations/blockwise.ts';
 import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
 import { joinParameters, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Runtime } from '../../tensor/runtime/runtime.ts';

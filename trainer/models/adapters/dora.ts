@@ -1,5 +1,5 @@
 import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
-import { dequantize } from '../../tensor/graph/operations/quantized/blockwise.ts';
+import { dequantize } from '../../tensor/graph/operations/blockwise.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { DecoderConfig } from '../config.ts';
 import { type ParameterSpec, parameterSpecs } from '../parameters.ts';

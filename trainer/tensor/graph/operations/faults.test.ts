@@ -1,6 +1,6 @@
 import t from 'tap';
 import { GraphBuilder, GraphError, type Tensor } from '../graph.ts';
-import { sample } from './device/sample.ts';
+import { sample } from './device.ts';
 
 const g = new GraphBuilder();
 const float = (...shape: number[]): Tensor => g.input(`float ${g.nodes.length}`, 'float32', shape);

@@ -1,57 +1,53 @@
-import { erf } from './activation/erf.ts';
-import { relu } from './activation/relu.ts';
-import { sigmoid } from './activation/sigmoid.ts';
-import { silu } from './activation/silu.ts';
-import { tanh } from './activation/tanh.ts';
-import { abs } from './arithmetic/abs.ts';
-import { add } from './arithmetic/add.ts';
-import { cos } from './arithmetic/cos.ts';
-import { div } from './arithmetic/div.ts';
-import { exp } from './arithmetic/exp.ts';
-import { log } from './arithmetic/log.ts';
-import { maximum } from './arithmetic/maximum.ts';
-import { minimum } from './arithmetic/minimum.ts';
-import { mul } from './arithmetic/mul.ts';
-import { neg } from './arithmetic/neg.ts';
-import { reciprocal } from './arithmetic/reciprocal.ts';
-import { sign } from './arithmetic/sign.ts';
-import { sin } from './arithmetic/sin.ts';
-import { sqrt } from './arithmetic/sqrt.ts';
-import { sub } from './arithmetic/sub.ts';
-import { attention } from './attention/attention.ts';
-import { attentionGradient } from './attention/attention-gradient.ts';
-import { rope } from './attention/rope.ts';
-import { pagedAttentionOperation } from './device/paged-attention.ts';
-import { putRowsOperation } from './device/put-rows.ts';
-import { sampleOperation } from './device/sample.ts';
-import { equal } from './logic/equal.ts';
-import { greater } from './logic/greater.ts';
-import { less } from './logic/less.ts';
-import { logicalAnd } from './logic/logical-and.ts';
-import { logicalNot } from './logic/logical-not.ts';
-import { logicalOr } from './logic/logical-or.ts';
-import { where } from './logic/where.ts';
-import { broadcastTo } from './movement/broadcast-to.ts';
-import { cast } from './movement/cast.ts';
-import { concat } from './movement/concat.ts';
-import { gather } from './movement/gather.ts';
-import { pad } from './movement/pad.ts';
-import { putLast } from './movement/put-last.ts';
-import { reshape } from './movement/reshape.ts';
-import { scatterAddRows } from './movement/scatter-add-rows.ts';
-import { slice } from './movement/slice.ts';
-import { stopGradient } from './movement/stop-gradient.ts';
-import { takeLast } from './movement/take-last.ts';
-import { transpose } from './movement/transpose.ts';
+import { attention, attentionGradient, rope } from './attention.ts';
+import { pagedAttentionOperation, putRowsOperation, sampleOperation } from './device.ts';
+import {
+  abs,
+  cos,
+  erf,
+  exp,
+  log,
+  neg,
+  reciprocal,
+  relu,
+  sigmoid,
+  sign,
+  silu,
+  sin,
+  sqrt,
+  tanh,
+} from './functions.ts';
+import {
+  broadcastTo,
+  cast,
+  concat,
+  gather,
+  pad,
+  putLast,
+  reshape,
+  scatterAddRows,
+  slice,
+  stopGradient,
+  takeLast,
+  transpose,
+} from './movement.ts';
 import type { Operation } from './operation.ts';
-import { quantizedMatmul } from './quantized/quantized-matmul.ts';
-import { inverseRms } from './reduction/inverse-rms.ts';
-import { logSoftmax } from './reduction/log-softmax.ts';
-import { matmul } from './reduction/matmul.ts';
-import { max } from './reduction/max.ts';
-import { rmsNormalize } from './reduction/rms-normalize.ts';
-import { softmax } from './reduction/softmax.ts';
-import { sum } from './reduction/sum.ts';
+import {
+  add,
+  div,
+  equal,
+  greater,
+  less,
+  logicalAnd,
+  logicalNot,
+  logicalOr,
+  maximum,
+  minimum,
+  mul,
+  sub,
+  where,
+} from './operators.ts';
+import { matmul, quantizedMatmul } from './products.ts';
+import { inverseRms, logSoftmax, max, rmsNormalize, softmax, sum } from './reduction.ts';
 
 const list = [
   neg,

@@ -1,6 +1,4 @@
-import { pagedAttention } from '../operations/device/paged-attention.ts';
-import { putRows } from '../operations/device/put-rows.ts';
-import { sample } from '../operations/device/sample.ts';
+import { pagedAttention, putRows, sample } from '../operations/device.ts';
 import type { CaseInput, OperationCase } from './cases.ts';
 
 const [ROWS, HEADS, KEY_HEADS, SIZE] = [5, 6, 2, 8];

@@ -1,5 +1,5 @@
 import { Random } from '../../../../shared/random.ts';
-import { type Quantization, quantize, quantizedLayout } from '../operations/quantized/blockwise.ts';
+import { type Quantization, quantize, quantizedLayout } from '../operations/blockwise.ts';
 import { allocate, sizeOf } from '../tensor.ts';
 import type { CaseInput, OperationCase } from './cases.ts';
 

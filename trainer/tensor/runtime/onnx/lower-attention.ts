@@ -1,9 +1,9 @@
+import type { AttentionGradientAttributes } from '../../graph/operations/attention.ts';
 import {
   type AttentionAttributes,
   type AttentionSizes,
   attentionSizes,
-} from '../../graph/operations/attention/attention.ts';
-import type { AttentionGradientAttributes } from '../../graph/operations/attention/attention-gradient.ts';
+} from '../../graph/operations/attention.ts';
 import type { Tensor } from '../../graph/tensor.ts';
 import { MICROSOFT, type ModelBuilder } from './model-builder.ts';
 

@@ -1,5 +1,5 @@
-import { NF4_LEVELS, QUANTIZED_BLOCK } from '../../graph/operations/quantized/blockwise.ts';
-import type { QuantizedMatmulAttributes } from '../../graph/operations/quantized/quantized-matmul.ts';
+import { NF4_LEVELS, QUANTIZED_BLOCK } from '../../graph/operations/blockwise.ts';
+import type { QuantizedMatmulAttributes } from '../../graph/operations/products.ts';
 import type { Tensor } from '../../graph/tensor.ts';
 import { MICROSOFT, type ModelBuilder } from './model-builder.ts';
 import { TENSOR_TYPE } from './model-proto.ts';

@@ -1,6 +1,6 @@
 import { operations } from '../../graph/operations/index.ts';
-import type { MatmulAttributes } from '../../graph/operations/reduction/matmul.ts';
-import type { ReduceAttributes } from '../../graph/operations/reduction/reduction.ts';
+import type { MatmulAttributes } from '../../graph/operations/products.ts';
+import type { ReduceAttributes } from '../../graph/operations/reduction.ts';
 import { type Graph, sameShape, sizeOf, type Tensor } from '../../graph/tensor.ts';
 import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
 import { lowerQuantizedMatmul } from './lower-quantized.ts';

@@ -1,5 +1,5 @@
-import { type AttentionAttributes, attentionSizes } from '../../../graph/operations/attention/attention.ts';
-import type { AttentionGradientAttributes } from '../../../graph/operations/attention/attention-gradient.ts';
+import type { AttentionGradientAttributes } from '../../../graph/operations/attention.ts';
+import { type AttentionAttributes, attentionSizes } from '../../../graph/operations/attention.ts';
 import { sizeOf, type Tensor } from '../../../graph/tensor.ts';
 import { reduceMiddle } from '../kernels/reduce.ts';
 import { rowDots } from '../kernels/rows.ts';

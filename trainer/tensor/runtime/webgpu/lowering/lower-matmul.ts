@@ -1,4 +1,4 @@
-import type { MatmulAttributes } from '../../../graph/operations/reduction/matmul.ts';
+import type { MatmulAttributes } from '../../../graph/operations/products.ts';
 import { type Shape, sizeOf, stridesOf, type Tensor } from '../../../graph/tensor.ts';
 import { type ProductSizes, product } from '../shaders/matmul.ts';
 import { broadcastStrides, collapse } from './layout.ts';

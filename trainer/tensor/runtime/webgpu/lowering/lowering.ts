@@ -1,7 +1,7 @@
-import type { PagedAttentionAttributes } from '../../../graph/operations/device/paged-attention.ts';
-import { SAMPLE_SETTINGS } from '../../../graph/operations/device/sample.ts';
+import type { PagedAttentionAttributes } from '../../../graph/operations/device.ts';
+import { SAMPLE_SETTINGS } from '../../../graph/operations/device.ts';
 import { operations } from '../../../graph/operations/index.ts';
-import type { ReduceAttributes } from '../../../graph/operations/reduction/reduction.ts';
+import type { ReduceAttributes } from '../../../graph/operations/reduction.ts';
 import { type Graph, type Shape, sizeOf, stridesOf, type Tensor } from '../../../graph/tensor.ts';
 import { FLOAT32_PRODUCTS, type MatrixMultiplication } from '../device/precision.ts';
 import { MAX_AXES, pointwise } from '../kernels/pointwise.ts';

@@ -4,7 +4,7 @@ import {
   attention,
   attentionSizes,
   forEachQuery,
-} from '../../../graph/operations/attention/attention.ts';
+} from '../../../graph/operations/attention.ts';
 import type { NdArray } from '../../../graph/tensor.ts';
 import { RuntimeError } from '../../runtime-error.ts';
 import { broadcastStrides } from '../lowering/layout.ts';

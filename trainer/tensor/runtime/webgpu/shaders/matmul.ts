@@ -1,4 +1,4 @@
-import type { MatmulAttributes } from '../../../graph/operations/reduction/matmul.ts';
+import type { MatmulAttributes } from '../../../graph/operations/products.ts';
 import type { MatrixMultiplication } from '../device/precision.ts';
 import { reduceMiddle } from '../kernels/reduce.ts';
 import { ALIGNMENT, cutBox, offsetOf, type ScratchSpace, spanOf, windowOf } from '../lowering/slices.ts';

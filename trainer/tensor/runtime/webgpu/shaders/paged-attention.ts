@@ -2,7 +2,7 @@ import {
   type PagedAttentionAttributes,
   pagedAttentionOperation,
   pagedAttentionSizes,
-} from '../../../graph/operations/device/paged-attention.ts';
+} from '../../../graph/operations/device.ts';
 import type { TensorType } from '../../../graph/tensor.ts';
 import { RuntimeError } from '../../runtime-error.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';

@@ -1,4 +1,4 @@
-import { SAMPLE_RESULTS, SAMPLE_SETTINGS, sampleOperation } from '../../../graph/operations/device/sample.ts';
+import { SAMPLE_RESULTS, SAMPLE_SETTINGS, sampleOperation } from '../../../graph/operations/device.ts';
 import { inRowSlices } from '../lowering/row-slices.ts';
 import type { ScratchSpace } from '../lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';

@@ -9,14 +9,14 @@ import {
   sizeOf,
   stridesOf,
   type Tensor,
-} from '../../tensor.ts';
+} from '../tensor.ts';
 import {
   type Elementwise,
   expectFloat,
   type GradientContext,
   type Operation,
   type ScalarFunction,
-} from '../operation.ts';
+} from './operation.ts';
 
 /** Calls `visit(outputIndex, offsets…)` for each element of `shape`, with the broadcast offset into each input. */
 export function forEachBroadcast(

@@ -1,4 +1,4 @@
-import { GraphError, type Shape, sizeOf } from '../../tensor.ts';
+import { GraphError, type Shape, sizeOf } from '../tensor.ts';
 
 /** Weights in blocks of {@link QUANTIZED_BLOCK}: 8 bits by the largest of a block, or the 4 bits of QLoRA's NormalFloat. */
 export const QUANTIZATIONS = ['int8', 'nf4'] as const;

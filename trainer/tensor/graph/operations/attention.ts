@@ -6,8 +6,54 @@ import {
   sameShape,
   sizeOf,
   type TensorType,
-} from '../../tensor.ts';
-import { expectFloat, type Operation } from '../operation.ts';
+} from '../tensor.ts';
+import { expectFloat, type Operation } from './operation.ts';
+
+/** Attention of whole sequences, its gradient, and rotary positions. */
+
+/**
+ * Rotary position embedding (Su et al., 2021) in the half-split form of Llama and Qwen.
+ * x [batch, time, heads, size], cos and sin [batch, time, size/2]: with x = (u, v) in halves of the last axis
+ * the result is (u·cos − v·sin, v·cos + u·sin). Angles carry no gradient.
+ */
+export const rope: Operation = {
+  name: 'rope',
+  infer([x, cos, sin]) {
+    expectFloat('rope', x, cos, sin);
+    const [batch, time, , size] = x.shape;
+    const angles = [batch, time, size / 2];
+    if (x.shape.length !== 4 || !sameShape(cos.shape, angles) || !sameShape(sin.shape, angles)) {
+      throw new GraphError(
+        `rope needs x [batch,time,heads,size] and cos, sin [batch,time,size/2]; got ${describe(x)}, ${describe(cos)}, ${describe(sin)}`,
+      );
+    }
+    return { dtype: x.dtype, shape: x.shape };
+  },
+  gradient: ({ g, inputs: [, cos, sin], upstream }) => [
+    g.rope(upstream, cos, g.neg(sin)),
+    undefined,
+    undefined,
+  ],
+  evaluate([x, cos, sin], _attributes, type) {
+    const [batch, time, heads, size] = x.shape;
+    const half = size / 2;
+    const out = new Float64Array(sizeOf(type.shape));
+    for (let token = 0; token < batch * time; token++) {
+      for (let head = 0; head < heads; head++) {
+        const start = (token * heads + head) * size;
+        for (let i = 0; i < half; i++) {
+          const c = cos.data[token * half + i];
+          const s = sin.data[token * half + i];
+          const u = x.data[start + i];
+          const v = x.data[start + half + i];
+          out[start + i] = u * c - v * s;
+          out[start + half + i] = v * c + u * s;
+        }
+      }
+    }
+    return out;
+  },
+};
 
 /** `causal`: query t sees keys 0 … t, which needs as many keys as queries. */
 export type AttentionAttributes = Readonly<{ causal: boolean; scale: number }>;
@@ -144,3 +190,39 @@ function normalize(scores: Float64Array): void {
   }
   for (let i = 0; i < scores.length; i++) scores[i] /= total;
 }
+
+export type AttentionGradientAttributes = AttentionAttributes & Readonly<{ wrt: 'query' | 'key' | 'value' }>;
+
+/**
+ * Gradient of attention with respect to one of its inputs, from q, k, v, its result, the result's gradient and
+ * the bias if it had one. The three gradients are three nodes, so that a runtime may compute them together.
+ */
+export const attentionGradient: Operation<AttentionGradientAttributes> = {
+  name: 'attentionGradient',
+  infer(inputs, attributes) {
+    const [q, k, v, , , ...bias] = inputs;
+    attentionSizes([q, k, v, ...bias], attributes);
+    return { dtype: 'float32', shape: attributes.wrt === 'query' ? q.shape : k.shape };
+  },
+  evaluate([q, k, v, result, upstream, bias], attributes, type) {
+    const { scale, wrt } = attributes;
+    const { size } = attentionSizes([q, k, v], attributes);
+    const out = new Float64Array(sizeOf(type.shape));
+    forEachQuery([q, k, v], attributes, bias, ({ queryOffset, keyOffset, weights }) => {
+      let shift = 0;
+      for (let i = 0; i < size; i++) shift += upstream.data[queryOffset + i] * result.data[queryOffset + i];
+      weights.forEach((weight, key) => {
+        const from = keyOffset(key);
+        let inner = -shift;
+        for (let i = 0; i < size; i++) inner += upstream.data[queryOffset + i] * v.data[from + i];
+        const score = weight * inner * scale;
+        for (let i = 0; i < size; i++) {
+          if (wrt === 'query') out[queryOffset + i] += score * k.data[from + i];
+          else if (wrt === 'key') out[from + i] += score * q.data[queryOffset + i];
+          else out[from + i] += weight * upstream.data[queryOffset + i];
+        }
+      });
+    });
+    return out;
+  },
+};

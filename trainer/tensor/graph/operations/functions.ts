@@ -1,0 +1,169 @@
+import { unary } from './elementwise.ts';
+
+/** Functions of one number, element by element: arithmetic first, then activations. */
+
+export const neg = unary({
+  name: 'neg',
+  onnx: 'Neg',
+  scalar: function neg(x: number): number {
+    return -x;
+  },
+  gradient: ({ g, upstream }) => g.neg(upstream),
+});
+
+export const exp = unary({
+  name: 'exp',
+  onnx: 'Exp',
+  scalar: function exp(x: number): number {
+    return Math.exp(x);
+  },
+  gradient: ({ g, output, upstream }) => g.mul(upstream, output),
+});
+
+/** Natural logarithm. */
+export const log = unary({
+  name: 'log',
+  onnx: 'Log',
+  scalar: function log(x: number): number {
+    return Math.log(x);
+  },
+  gradient: ({ g, inputs, upstream }) => g.div(upstream, inputs[0]),
+});
+
+export const sqrt = unary({
+  name: 'sqrt',
+  onnx: 'Sqrt',
+  scalar: function sqrt(x: number): number {
+    return Math.sqrt(x);
+  },
+  gradient: ({ g, output, upstream }) => g.div(g.mul(upstream, 0.5), output),
+});
+
+/** 1 / x. */
+export const reciprocal = unary({
+  name: 'reciprocal',
+  onnx: 'Reciprocal',
+  scalar: function reciprocal(x: number): number {
+    return 1 / x;
+  },
+  gradient: ({ g, output, upstream }) => g.neg(g.mul(upstream, g.mul(output, output))),
+});
+
+/** |x|; its gradient at 0 is 0. */
+export const abs = unary({
+  name: 'abs',
+  onnx: 'Abs',
+  scalar: function abs(x: number): number {
+    return Math.abs(x);
+  },
+  gradient: ({ g, inputs, upstream }) => g.mul(upstream, g.sign(inputs[0])),
+});
+
+/** −1, 0 or 1; its gradient is 0. */
+export const sign = unary({
+  name: 'sign',
+  onnx: 'Sign',
+  scalar: function sign(x: number): number {
+    return x > 0 ? 1 : x < 0 ? -1 : 0;
+  },
+  exact: Math.sign,
+  gradient: ({ g, inputs }) => g.zeros(inputs[0].shape),
+});
+
+export const cos = unary({
+  name: 'cos',
+  onnx: 'Cos',
+  scalar: function cos(x: number): number {
+    return Math.cos(x);
+  },
+  gradient: ({ g, inputs, upstream }) => g.neg(g.mul(upstream, g.sin(inputs[0]))),
+});
+
+export const sin = unary({
+  name: 'sin',
+  onnx: 'Sin',
+  scalar: function sin(x: number): number {
+    return Math.sin(x);
+  },
+  gradient: ({ g, inputs, upstream }) => g.mul(upstream, g.cos(inputs[0])),
+});
+
+export const sigmoid = unary({
+  name: 'sigmoid',
+  onnx: 'Sigmoid',
+  // From exp of a negative number, which never overflows.
+  scalar: function sigmoid(x: number): number {
+    const e = Math.exp(-Math.abs(x));
+    return x < 0 ? e / (1 + e) : 1 / (1 + e);
+  },
+  exact: x => 1 / (1 + Math.exp(-x)),
+  gradient: ({ g, output, upstream }) => g.mul(upstream, g.mul(output, g.sub(1, output))),
+});
+
+/** x · sigmoid(x), the activation of the Qwen and Llama families. */
+export const silu = unary({
+  name: 'silu',
+  // From exp of a negative number, which never overflows.
+  scalar: function silu(x: number): number {
+    const e = Math.exp(-Math.abs(x));
+    return x < 0 ? (x * e) / (1 + e) : x / (1 + e);
+  },
+  exact: x => x / (1 + Math.exp(-x)),
+  gradient: ({ g, inputs: [x], output, upstream }) => {
+    const gate = g.sigmoid(x);
+    return g.mul(upstream, g.add(gate, g.mul(output, g.sub(1, gate))));
+  },
+});
+
+export const tanh = unary({
+  name: 'tanh',
+  onnx: 'Tanh',
+  // From exp of a negative number, which never overflows.
+  scalar: function tanh(x: number): number {
+    const e = Math.exp(-2 * Math.abs(x));
+    const t = (1 - e) / (1 + e);
+    return x < 0 ? -t : t;
+  },
+  exact: Math.tanh,
+  gradient: ({ g, output, upstream }) => g.mul(upstream, g.sub(1, g.mul(output, output))),
+});
+
+/** The error function, 2/√π ∫₀ˣ exp(−t²) dt: what the exact Gaussian error linear unit is made of. */
+export const erf = unary({
+  name: 'erf',
+  onnx: 'Erf',
+  // Abramowitz and Stegun 7.1.26, error 1.5e-7.
+  scalar: function erf(x: number): number {
+    const z = Math.abs(x);
+    const t = 1 / (1 + 0.3275911 * z);
+    const p =
+      t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+    const y = 1 - p * Math.exp(-z * z);
+    return x < 0 ? -y : y;
+  },
+  exact: exactErf,
+  gradient: ({ g, inputs: [x], upstream }) =>
+    g.mul(upstream, g.mul(g.exp(g.neg(g.mul(x, x))), 2 / Math.sqrt(Math.PI))),
+});
+
+/** Taylor's series 2/√π exp(−x²) Σ 2ⁿ x²ⁿ⁺¹ / (2n+1)!!, with terms that all have one sign. */
+function exactErf(x: number): number {
+  if (Math.abs(x) > 6) return Math.sign(x);
+  let term = x;
+  let sum = x;
+  for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(sum); n++) {
+    term *= (2 * x * x) / (2 * n + 1);
+    sum += term;
+  }
+  return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+}
+
+/** max(x, 0); its gradient at 0 is 0. */
+export const relu = unary({
+  name: 'relu',
+  onnx: 'Relu',
+  scalar: function relu(x: number): number {
+    return Math.max(x, 0);
+  },
+  gradient: ({ g, inputs, upstream }) => g.where(g.greater(inputs[0], 0), upstream, 0),
+});

@@ -1,0 +1,188 @@
+import { broadcastShapes, describe, GraphError, sizeOf } from '../tensor.ts';
+import { binary, forEachBroadcast } from './elementwise.ts';
+import type { Operation } from './operation.ts';
+
+/** Operators of two operands, element by element: arithmetic, comparison and logic; with negation and selection of flags. */
+
+export const add = binary({
+  name: 'add',
+  onnx: 'Add',
+  scalar: function add(a: number, b: number): number {
+    return a + b;
+  },
+  accepts: ['float32', 'int32'],
+  gradient: ({ g, inputs: [a, b], upstream }) => [g.sumTo(upstream, a.shape), g.sumTo(upstream, b.shape)],
+});
+
+export const sub = binary({
+  name: 'sub',
+  onnx: 'Sub',
+  scalar: function sub(a: number, b: number): number {
+    return a - b;
+  },
+  accepts: ['float32', 'int32'],
+  gradient: ({ g, inputs: [a, b], upstream }) => [
+    g.sumTo(upstream, a.shape),
+    g.sumTo(g.neg(upstream), b.shape),
+  ],
+});
+
+export const mul = binary({
+  name: 'mul',
+  onnx: 'Mul',
+  scalar: function mul(a: number, b: number): number {
+    return a * b;
+  },
+  accepts: ['float32', 'int32'],
+  gradient: ({ g, inputs: [a, b], upstream, needs }) => [
+    needs(0) ? g.sumTo(g.mul(upstream, b), a.shape) : undefined,
+    needs(1) ? g.sumTo(g.mul(upstream, a), b.shape) : undefined,
+  ],
+});
+
+export const div = binary({
+  name: 'div',
+  onnx: 'Div',
+  scalar: function div(a: number, b: number): number {
+    return a / b;
+  },
+  accepts: ['float32'],
+  gradient: ({ g, inputs: [a, b], output, upstream, needs }) => {
+    const scaled = g.div(upstream, b);
+    return [
+      needs(0) ? g.sumTo(scaled, a.shape) : undefined,
+      needs(1) ? g.sumTo(g.neg(g.mul(scaled, output)), b.shape) : undefined,
+    ];
+  },
+});
+
+/** Half of the gradient goes to each operand where both are equal, as in PyTorch. */
+export const maximum = binary({
+  name: 'maximum',
+  onnx: 'Max',
+  scalar: function maximum(a: number, b: number): number {
+    return Math.max(a, b);
+  },
+  accepts: ['float32', 'int32'],
+  gradient: ({ g, inputs: [a, b], upstream, needs }) => {
+    const half = g.mul(upstream, 0.5);
+    const share = (own: typeof a, other: typeof a) =>
+      g.sumTo(g.where(g.greater(own, other), upstream, g.where(g.equal(own, other), half, 0)), own.shape);
+    return [needs(0) ? share(a, b) : undefined, needs(1) ? share(b, a) : undefined];
+  },
+});
+
+/** Half of the gradient goes to each operand where both are equal, as in PyTorch. */
+export const minimum = binary({
+  name: 'minimum',
+  onnx: 'Min',
+  scalar: function minimum(a: number, b: number): number {
+    return Math.min(a, b);
+  },
+  accepts: ['float32', 'int32'],
+  gradient: ({ g, inputs: [a, b], upstream, needs }) => {
+    const half = g.mul(upstream, 0.5);
+    const share = (own: typeof a, other: typeof a) =>
+      g.sumTo(g.where(g.less(own, other), upstream, g.where(g.equal(own, other), half, 0)), own.shape);
+    return [needs(0) ? share(a, b) : undefined, needs(1) ? share(b, a) : undefined];
+  },
+});
+
+export const less = binary({
+  name: 'less',
+  onnx: 'Less',
+  scalar: function less(a: number, b: number): number {
+    return a < b ? 1 : 0;
+  },
+  accepts: ['float32', 'int32'],
+  result: 'bool',
+});
+
+export const greater = binary({
+  name: 'greater',
+  onnx: 'Greater',
+  scalar: function greater(a: number, b: number): number {
+    return a > b ? 1 : 0;
+  },
+  accepts: ['float32', 'int32'],
+  result: 'bool',
+});
+
+export const equal = binary({
+  name: 'equal',
+  onnx: 'Equal',
+  scalar: function equal(a: number, b: number): number {
+    return a === b ? 1 : 0;
+  },
+  accepts: ['float32', 'int32'],
+  result: 'bool',
+});
+
+export const logicalAnd = binary({
+  name: 'logicalAnd',
+  onnx: 'And',
+  scalar: function logicalAnd(a: number, b: number): number {
+    return a * b;
+  },
+  accepts: ['bool'],
+  result: 'bool',
+});
+
+export const logicalOr = binary({
+  name: 'logicalOr',
+  onnx: 'Or',
+  scalar: function logicalOr(a: number, b: number): number {
+    return Math.max(a, b);
+  },
+  accepts: ['bool'],
+  result: 'bool',
+});
+
+export const logicalNot: Operation = {
+  name: 'logicalNot',
+  elementwise: {
+    onnx: 'Not',
+    scalar: function logicalNot(x: number): number {
+      return 1 - x;
+    },
+  },
+  infer([x]) {
+    if (x.dtype !== 'bool') throw new GraphError(`logicalNot needs bool, got ${describe(x)}`);
+    return { dtype: 'bool', shape: x.shape };
+  },
+  evaluate: ([x]) => x.data.map(value => 1 - value),
+};
+
+/** `a` where the condition holds, `b` elsewhere; the value not taken is never read into the result, NaN included. */
+export const where: Operation = {
+  name: 'where',
+  elementwise: {
+    onnx: 'Where',
+    scalar: function where(condition: number, a: number, b: number): number {
+      return condition !== 0 ? a : b;
+    },
+  },
+  infer([condition, a, b]) {
+    if (condition.dtype !== 'bool')
+      throw new GraphError(`where needs a bool condition, got ${describe(condition)}`);
+    if (a.dtype !== b.dtype) {
+      throw new GraphError(`where needs two values of one type, got ${describe(a)} and ${describe(b)}`);
+    }
+    return {
+      dtype: a.dtype,
+      shape: broadcastShapes(condition.shape, broadcastShapes(a.shape, b.shape, 'where'), 'where'),
+    };
+  },
+  gradient: ({ g, inputs: [condition, a, b], upstream, needs }) => [
+    undefined,
+    needs(1) ? g.sumTo(g.where(condition, upstream, 0), a.shape) : undefined,
+    needs(2) ? g.sumTo(g.where(condition, 0, upstream), b.shape) : undefined,
+  ],
+  evaluate([condition, a, b], _attributes, type) {
+    const out = new Float64Array(sizeOf(type.shape));
+    forEachBroadcast(type.shape, [condition, a, b], (i, [ic, ia, ib]) => {
+      out[i] = condition.data[ic] !== 0 ? a.data[ia] : b.data[ib];
+    });
+    return out;
+  },
+};
