@@ -104,7 +104,7 @@ import { selectGroups } from './trainer/algorithms/filters/selection.ts';
 import { policyLoss } from './trainer/algorithms/losses/registry.ts';
 import { loadRunSettings } from './trainer/config/load.ts';
 import { GraphBuilder } from './trainer/tensor/graph/graph.ts';
-import { interpret } from './trainer/tensor/graph/reference/interpreter.ts';
+import { interpret } from './trainer/tensor/graph/interpreter.test-data.ts';
 
 const report = await checkEnvironment(createRegistry().get('Coin-v0'), { episodes: 4, steps: 4 });
 const { server } = await createApp({ logLevel: 'silent' });
@@ -222,7 +222,9 @@ t.test('the example of each page is one file and one line', { timeout: 900_000 }
 });
 
 t.test('the graph operation of the page is the one of the repository', async t => {
-  const file = 'trainer/tensor/graph/operations/functions.ts';
-  t.ok(readPage('a-graph-operation').includes(`\`\`\`ts\n${readFileSync(join(ROOT, file), 'utf8')}\`\`\``));
+  const file = readFileSync(join(ROOT, 'trainer/tensor/graph/operations/functions.ts'), 'utf8');
+  const [relu] = file.slice(file.indexOf('/** max(x, 0)')).split('\n\n');
+  t.match(relu, 'export const relu = unary({');
+  t.ok(readPage('a-graph-operation').includes(`\`\`\`ts\n${relu.trimEnd()}\n\`\`\``));
   t.match(readFileSync(join(ROOT, 'trainer/tensor/graph/operations/index.ts'), 'utf8'), /^ {2}relu,$/m);
 });

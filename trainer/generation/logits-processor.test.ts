@@ -6,7 +6,7 @@ import { initialize, parameterSpecs } from '../models/parameters.ts';
 import { OnnxRuntime } from '../tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import type { Runtime } from '../tensor/runtime/runtime.ts';
-import { KernelCpuRuntime } from '../tensor/runtime/webgpu/cpu-runtime.ts';
+import { KernelCpuRuntime } from '../tensor/runtime/webgpu/cpu-runtime.test-data.ts';
 import { GenerationEngine } from './engine.ts';
 import type { GenerateRequest, Generation, LogitSettings, SamplingSettings } from './generation.ts';
 import { LogitsProcessor } from './logits-processor.ts';

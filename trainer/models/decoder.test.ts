@@ -5,7 +5,7 @@ import { OnnxRuntime } from '../tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import type { Runtime } from '../tensor/runtime/runtime.ts';
 import { adamwKernel } from '../tensor/runtime/wasm/adamw.ts';
-import { KernelCpuRuntime } from '../tensor/runtime/webgpu/cpu-runtime.ts';
+import { KernelCpuRuntime } from '../tensor/runtime/webgpu/cpu-runtime.test-data.ts';
 import { WebGpuRuntime } from '../tensor/runtime/webgpu/webgpu-runtime.ts';
 import { parseConfig } from './config-json.ts';
 import { decoderHidden, decoderLogits, decoderValues } from './decoder.ts';

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
-import { interpret } from '../../tensor/graph/reference/interpreter.ts';
+import { interpret } from '../../tensor/graph/interpreter.test-data.ts';
 import { estimateAdvantages } from '../advantages/registry.ts';
 import { countLossTokens } from './aggregation.ts';
 import { lossInputs, lossScalars, lossStructure } from './inputs.ts';

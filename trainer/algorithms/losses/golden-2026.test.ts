@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import t, { type Test } from 'tap';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
-import { interpret } from '../../tensor/graph/reference/interpreter.ts';
+import { interpret } from '../../tensor/graph/interpreter.test-data.ts';
 import { selectByCovariance } from './covariance/selection.ts';
 import { lossScalars, lossStructure } from './inputs.ts';
 import { policyLoss } from './registry.ts';

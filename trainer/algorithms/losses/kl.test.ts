@@ -1,7 +1,7 @@
 import t from 'tap';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
-import { interpret } from '../../tensor/graph/reference/interpreter.ts';
+import { interpret } from '../../tensor/graph/interpreter.test-data.ts';
 import { klEstimate, klLoss } from './kl.ts';
 import { klDerivative } from './reference.test-data.ts';
 import { KL_ESTIMATORS } from './settings.ts';

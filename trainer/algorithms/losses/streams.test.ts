@@ -3,7 +3,7 @@ import t from 'tap';
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
-import { interpret } from '../../tensor/graph/reference/interpreter.ts';
+import { interpret } from '../../tensor/graph/interpreter.test-data.ts';
 import { countLossTokens, predictedTokens } from './aggregation.ts';
 import { lossInputs, lossScalars, lossStructure } from './inputs.ts';
 import { finishMetrics } from './metric-sums.ts';

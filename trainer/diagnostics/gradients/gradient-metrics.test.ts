@@ -10,7 +10,7 @@ import {
 } from '../../algorithms/losses/update-loss.ts';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
-import { interpret } from '../../tensor/graph/reference/interpreter.ts';
+import { interpret } from '../../tensor/graph/interpreter.test-data.ts';
 import { GradientGeometry } from './gradient-metrics.ts';
 
 const settings = {

@@ -7,7 +7,7 @@ import { parameterSpecs } from '../../models/parameters.ts';
 import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Runtime } from '../../tensor/runtime/runtime.ts';
-import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.ts';
+import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.test-data.ts';
 import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
 import { type EngineOptions, GenerationEngine } from '../engine.ts';
 import type { GenerateRequest, Generation } from '../generation.ts';

@@ -2,7 +2,7 @@ import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import type { Runtime } from '../../tensor/runtime/runtime.ts';
-import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.ts';
+import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.test-data.ts';
 import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
 import type { SamplingSettings } from '../generation.ts';
 import { type CompiledGrammar, compileGrammar } from '../grammar.ts';

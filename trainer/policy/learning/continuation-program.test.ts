@@ -4,7 +4,7 @@ import { scratchConfig } from '../../models/config.ts';
 import { initialize, parameterSpecs } from '../../models/parameters.ts';
 import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
-import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.ts';
+import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.test-data.ts';
 import { vocabularySize } from '../policies.test-data.ts';
 import { ContinuationProgram } from './continuation-program.ts';
 import { ScoreProgram } from './score-program.ts';

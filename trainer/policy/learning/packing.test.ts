@@ -8,7 +8,7 @@ import { initialize, parameterSpecs } from '../../models/parameters.ts';
 import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Runtime } from '../../tensor/runtime/runtime.ts';
-import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.ts';
+import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.test-data.ts';
 import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
 import { config, largestDifference, vocabularySize } from '../policies.test-data.ts';
 import { planMicroBatches } from './micro-batches.ts';

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { initialize, parameterSpecs } from '../../models/parameters.ts';
 import { gradients } from '../../tensor/graph/gradients.ts';
-import { interpret } from '../../tensor/graph/reference/interpreter.ts';
+import { interpret } from '../../tensor/graph/interpreter.test-data.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { closing, config, largestDifference, play, policyWith, settingsWith } from '../policies.test-data.ts';
 import { buildSequenceGraph } from './sequence-graph.ts';

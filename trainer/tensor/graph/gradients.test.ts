@@ -1,12 +1,10 @@
 import t from 'tap';
+import { caseGraph, operationCases } from './cases.test-data.ts';
 import { gradients } from './gradients.ts';
 import { GraphBuilder } from './graph.ts';
+import { interpret } from './interpreter.test-data.ts';
 import { operations } from './operations/index.ts';
-import { caseGraph } from './reference/case-graph.ts';
-import { operationCases } from './reference/cases.ts';
-import { deviceCases } from './reference/device-cases.ts';
-import { interpret } from './reference/interpreter.ts';
-import { quantizedCases } from './reference/quantized-cases.ts';
+import { deviceCases, quantizedCases } from './optional-cases.test-data.ts';
 
 const STEP = 1e-5;
 const TOLERANCE = 1e-7;

@@ -1,10 +1,8 @@
 import type { Test } from 'tap';
+import { caseGraph, largeCases, type OperationCase, operationCases } from '../graph/cases.test-data.ts';
 import { GraphBuilder } from '../graph/graph.ts';
-import { caseGraph } from '../graph/reference/case-graph.ts';
-import { largeCases, type OperationCase, operationCases } from '../graph/reference/cases.ts';
-import { deviceCases } from '../graph/reference/device-cases.ts';
-import { interpret } from '../graph/reference/interpreter.ts';
-import { quantizedCases } from '../graph/reference/quantized-cases.ts';
+import { interpret } from '../graph/interpreter.test-data.ts';
+import { deviceCases, quantizedCases } from '../graph/optional-cases.test-data.ts';
 import type { TypedArray } from '../graph/tensor.ts';
 import { ParameterStore } from './parameter-store.ts';
 import type { Runtime } from './runtime.ts';

@@ -4,7 +4,7 @@ import type { AdamwFactors } from '../optimizer-step.ts';
 import { ParameterStore } from '../parameter-store.ts';
 import type { Runtime } from '../runtime.ts';
 import { adamwKernel } from '../wasm/adamw.ts';
-import { KernelCpuRuntime } from './cpu-runtime.ts';
+import { KernelCpuRuntime } from './cpu-runtime.test-data.ts';
 import { WebGpuRuntime } from './webgpu-runtime.ts';
 
 const runtimes: readonly (readonly [string, Runtime | null])[] = [

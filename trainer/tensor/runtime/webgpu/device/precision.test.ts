@@ -1,7 +1,7 @@
 import t from 'tap';
 import { create } from 'webgpu';
 import { GraphBuilder } from '../../../graph/graph.ts';
-import { interpret } from '../../../graph/reference/interpreter.ts';
+import { interpret } from '../../../graph/interpreter.test-data.ts';
 import { type MatrixProductForm, matrixProductCode, type SideForm } from '../shaders/matrix-product.ts';
 import { WebGpuRuntime } from '../webgpu-runtime.ts';
 import { type AdapterTraits, chooseProducts, describeProducts, SUBGROUP_MATRIX } from './precision.ts';

@@ -3,9 +3,9 @@ import { parseConfig } from '../../../../models/config-json.ts';
 import { buildLoss, goldenBatch, goldenWeights, read } from '../../../../models/golden.test-data.ts';
 import { parameterSpecs } from '../../../../models/parameters.ts';
 import { GraphBuilder, type Tensor } from '../../../graph/graph.ts';
-import { interpret } from '../../../graph/reference/interpreter.ts';
+import { interpret } from '../../../graph/interpreter.test-data.ts';
 import { runContractSuite } from '../../contract-suite.test-data.ts';
-import { KernelCpuRuntime } from '../cpu-runtime.ts';
+import { KernelCpuRuntime } from '../cpu-runtime.test-data.ts';
 import { WebGpuRuntime } from '../webgpu-runtime.ts';
 
 /** Bytes of an array that a shader is given: less than the embeddings, the weights and the logits of the golden models take. */

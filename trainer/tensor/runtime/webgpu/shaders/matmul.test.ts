@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
 import { GraphBuilder } from '../../../graph/graph.ts';
-import { interpret } from '../../../graph/reference/interpreter.ts';
-import { KernelCpuRuntime } from '../cpu-runtime.ts';
+import { interpret } from '../../../graph/interpreter.test-data.ts';
+import { KernelCpuRuntime } from '../cpu-runtime.test-data.ts';
 import { lowerToSteps } from '../lowering/lowering.ts';
 import { WebGpuRuntime } from '../webgpu-runtime.ts';
 

@@ -1,6 +1,5 @@
-import { operations } from '../operations/index.ts';
-import type { NdArray } from '../tensor.ts';
-import { type Graph, GraphError, sizeOf, type Tensor, type TypedArray } from '../tensor.ts';
+import { operations } from './operations/index.ts';
+import { type Graph, GraphError, type NdArray, sizeOf, type Tensor, type TypedArray } from './tensor.ts';
 
 /** Values by name: row-major numbers, bool as 0 or 1. */
 export type Values = Readonly<Record<string, ArrayLike<number>>>;
