@@ -3,8 +3,7 @@ import { activate } from './activation.ts';
 import { doraFactor, doraFactorName } from './adapters/dora.ts';
 import { type AdapterDropout, dropOut } from './adapters/dropout.ts';
 import { hasAdapter, loraNames, loraScale } from './adapters/lora.ts';
-import type { DecoderConfig } from './config.ts';
-import { mixExperts } from './experts.ts';
+import type { DecoderConfig, ExpertsConfig } from './config.ts';
 import { EMBEDDINGS, expertPrefix, layerPrefix, normNames, routerName } from './parameters.ts';
 import { weightProduct } from './quantized.ts';
 
@@ -198,4 +197,47 @@ function linear(
 function norm(g: GraphBuilder, config: DecoderConfig, x: Tensor, name: string, size: number): Tensor {
   const weight = g.parameter(name, [size]);
   return g.rmsNorm(x, config.normsAddOne ? g.add(weight, 1) : weight, config.normEpsilon);
+}
+
+/**
+ * A mixture of experts, each computed for every token and weighted: 0 where the router did not choose it.
+ * @param routerLogits [tokens, experts]
+ * @param expert what expert number `index` gives, [tokens, hiddenSize]
+ */
+function mixExperts(
+  g: GraphBuilder,
+  experts: ExpertsConfig,
+  routerLogits: Tensor,
+  expert: (index: number) => Tensor,
+): Tensor {
+  const weights = routingWeights(g, experts, routerLogits);
+  const parts = Array.from({ length: experts.count }, (_, index) =>
+    g.mul(expert(index), g.slice(weights, 1, index, index + 1)),
+  );
+  return parts.reduce((sum, part) => g.add(sum, part));
+}
+
+/** The router's probabilities [tokens, experts] of the chosen experts, 0 of the others. Of equals the first is chosen. */
+function routingWeights(
+  g: GraphBuilder,
+  { count, perToken, normalized }: ExpertsConfig,
+  logits: Tensor,
+): Tensor {
+  const probabilities = g.softmax(logits);
+  const [tokens] = logits.shape;
+  const numbers = g.constant(
+    Float32Array.from({ length: count }, (_, index) => index),
+    [1, count],
+  );
+  let left = g.stopGradient(probabilities);
+  let chosen = g.zeros([tokens, count]);
+  for (let round = 0; round < perToken; round++) {
+    const best = g.equal(left, g.max(left, [-1], true));
+    const first = g.neg(g.max(g.neg(g.where(best, numbers, count)), [-1], true));
+    const pick = g.equal(numbers, first);
+    chosen = g.where(pick, 1, chosen);
+    left = g.where(pick, -1, left);
+  }
+  const kept = g.mul(probabilities, chosen);
+  return normalized ? g.div(kept, g.sum(kept, [-1], true)) : kept;
 }

@@ -4,7 +4,7 @@ import t from 'tap';
 import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
 import { ChatTemplate } from '../models/tokenizer/chat-template.ts';
 import { loadTokenizer } from '../models/tokenizer/load.ts';
-import { chatPrompt } from './chat.ts';
+import { chatPrompt, fill } from './chat.ts';
 import { promptMessages, type TurnView } from './prompt.ts';
 import { BANDIT, LAKE, POND } from './tasks.test-data.ts';
 
@@ -72,4 +72,10 @@ t.test('a tokenizer that cannot chat is refused with the way out', async t => {
     () => chatPrompt(LAKE, { ...qwen, encode: () => [1], chatTemplate: deaf } as typeof qwen),
     /changes what/,
   );
+});
+
+t.test('placeholders are filled and lines without a value left out', async t => {
+  t.equal(fill(['a {x}', 'b {y} {x}', '', 'c'], { x: 1, y: undefined }), 'a 1\n\nc');
+  t.equal(fill(['{x}'], { x: '{y} $&' }), '{y} $&', 'values are not templates');
+  t.throws(() => fill(['{z}'], { x: 1 }), /no value for \{z\}.*there are: x/);
 });

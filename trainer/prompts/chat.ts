@@ -2,8 +2,6 @@ import { ACTION_SEPARATOR } from '../../shared/response.ts';
 import type { ChatTemplate } from '../models/tokenizer/chat-template.ts';
 import { endTokenIds } from '../models/tokenizer/load.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
-import { CHAT_TEXT } from './chat-text.ts';
-import { fill } from './fill.ts';
 import {
   composeResponse,
   type PastTurn,
@@ -146,4 +144,56 @@ export function textAfterPlaceholder(text: string): string {
   if (at < 0)
     throw new Error('this chat template changes what the assistant said; its turns cannot be appended');
   return text.slice(at + PLACEHOLDER.length);
+}
+
+/** The words of the `chat` prompt. Lines with a placeholder that has no value are left out. */
+const CHAT_TEXT = {
+  system: [
+    '{instruction}',
+    '',
+    'Symbols: {symbols}.',
+    'Actions: {actions}.',
+    'An action is written like this: {actionFormat}',
+    'An answer may hold up to {maxActionsPerTurn} actions, separated by {separator}; they are carried out in that order.',
+    'An answer holds one action.{single}',
+    'An episode has at most {maxTurns} turns and {maxActionsPerTrajectory} actions.',
+  ],
+  turn: [
+    'Your last turn earned {lastReward}.',
+    'Your last answer held no valid action, so nothing has changed.{lastInvalid}',
+    'Turn {turn}. The state is:',
+    '{state}',
+    'You have {actionsLeft} actions left. Reply in exactly this form: {form}',
+    'Use at most {responseLength} tokens.',
+  ],
+  past: ['Turn {turn}. The state was:', '{state}', 'You replied: {response}', 'This earned {reward}.'],
+  thinkForm: '<think> your reasoning </think><answer> {example} </answer>',
+  answerForm: '<answer> {example} </answer>',
+} as const;
+
+/** Values of a template's placeholders; a line with an undefined one is left out. */
+export type PlaceholderValues = { readonly [name: string]: string | number | undefined };
+
+/**
+ * Fills `{name}` placeholders in a template given as lines.
+ * @throws Error naming a placeholder that has no entry among the values
+ *
+ * @example
+ * fill(['Turn {turn}.', 'Reward: {reward}'], { turn: 1, reward: undefined }); // 'Turn 1.'
+ */
+export function fill(lines: readonly string[], values: PlaceholderValues): string {
+  const out: string[] = [];
+  for (const line of lines) {
+    let complete = true;
+    const filled = line.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
+      if (!(name in values)) {
+        throw new Error(`no value for {${name}} in "${line}"; there are: ${Object.keys(values).join(', ')}`);
+      }
+      const value = values[name];
+      if (value === undefined) complete = false;
+      return String(value);
+    });
+    if (complete) out.push(filled);
+  }
+  return out.join('\n');
 }

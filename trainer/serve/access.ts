@@ -1,5 +1,5 @@
 import { hash, timingSafeEqual } from 'node:crypto';
-import { isLoopback } from './loopback.ts';
+import { BlockList, isIP, isIPv4 } from 'node:net';
 import { ApiError } from './openai/errors.ts';
 
 export interface AccessSettings {
@@ -76,4 +76,14 @@ function unauthorized(message = 'the token is wrong'): ApiError {
 /** The name of a Host header without its port. */
 function nameOf(host: string): string {
   return host.startsWith('[') ? host.slice(1, host.indexOf(']')) : host.replace(/:\d*$/, '');
+}
+
+const LOOPBACK = new BlockList();
+LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
+LOOPBACK.addAddress('::1', 'ipv6');
+
+/** True if an address or name is this machine's, unreachable from others. */
+function isLoopback(host: string): boolean {
+  if (host.toLowerCase() === 'localhost') return true;
+  return isIP(host) !== 0 && LOOPBACK.check(host, isIPv4(host) ? 'ipv4' : 'ipv6');
 }

@@ -1,6 +1,5 @@
 import { Template } from '@huggingface/jinja';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { stripFunctions, usePythonStrip } from './python-strip.ts';
 
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant';
@@ -38,4 +37,57 @@ export class ChatTemplate {
       add_generation_prompt: options.addGenerationPrompt,
     });
   }
+}
+
+const METHODS = ['strip', 'lstrip', 'rstrip'] as const;
+type Method = (typeof METHODS)[number];
+
+/** Characters that Python's `str.strip()` removes; JavaScript's `trim` removes others. */
+const WHITESPACE =
+  '\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000';
+
+/** Names of {@link stripFunctions} in a template. */
+const nameOf = (method: Method) => `python ${method}`;
+
+/**
+ * Makes a template's calls of `strip`, `lstrip` and `rstrip` calls of {@link stripFunctions}: those of @huggingface/jinja ignore
+ * the characters that they are given.
+ */
+function usePythonStrip(template: Template): void {
+  rewrite(template.parsed);
+}
+
+/** Variables that a template needs after {@link usePythonStrip}. */
+const stripFunctions: Readonly<Record<string, (text: unknown, characters?: string | null) => string>> =
+  Object.fromEntries(
+    METHODS.map(method => [nameOf(method), (text, characters) => strip(method, text, characters)]),
+  );
+
+function strip(method: Method, text: unknown, characters?: string | null): string {
+  if (typeof text !== 'string') throw new Error(`the chat template calls ${method} on what is no text`);
+  const taken = new Set(characters ?? WHITESPACE);
+  const points = [...text];
+  let [start, end] = [0, points.length];
+  while (method !== 'rstrip' && start < end && taken.has(points[start])) start++;
+  while (method !== 'lstrip' && end > start && taken.has(points[end - 1])) end--;
+  return points.slice(start, end).join('');
+}
+
+type Node = Record<string, unknown>;
+
+function isNode(value: unknown): value is Node {
+  return typeof value === 'object' && value !== null;
+}
+
+function rewrite(node: unknown): void {
+  if (!isNode(node)) return;
+  for (const child of node instanceof Map ? [...node.keys(), ...node.values()] : Object.values(node))
+    rewrite(child);
+  if (node.type !== 'CallExpression' || !isNode(node.callee) || node.callee.type !== 'MemberExpression')
+    return;
+  const { object, property, computed } = node.callee;
+  const method = METHODS.find(name => !computed && isNode(property) && property.value === name);
+  if (method === undefined) return;
+  node.callee = { type: 'Identifier', value: nameOf(method) };
+  node.args = [object, ...(node.args as unknown[])];
 }

@@ -1,8 +1,7 @@
 import { trainerLog } from '../../../shared/log.ts';
-import { listGraph } from '../graph/listing.ts';
 import type { Graph } from '../graph/tensor.ts';
 import type { Precision, RuntimeChoice, RuntimeKind } from './choice.ts';
-import { dump } from './dump.ts';
+import { dump, listGraph } from './dump.ts';
 import { keepBlocks } from './onnx/heap.ts';
 import { OnnxRuntime } from './onnx/onnx-runtime.ts';
 import type { CompileOptions, Runtime } from './runtime.ts';

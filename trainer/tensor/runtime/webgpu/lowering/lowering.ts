@@ -7,9 +7,8 @@ import { FLOAT32_PRODUCTS, type MatrixMultiplication } from '../device/precision
 import { MAX_AXES, pointwise } from '../kernels/pointwise.ts';
 import { type Reduction, type RowReduction, reduceMiddle, reduceRows } from '../kernels/reduce.ts';
 import { gatherRows, inverseRms, putLast, rope, scatterAdd, takeLast } from '../kernels/rows.ts';
-import { copyBox } from '../shaders/copy.ts';
+import { copyBox, replaceRows } from '../shaders/copy.ts';
 import { attendPages } from '../shaders/paged-attention.ts';
-import { replaceRows } from '../shaders/put-rows.ts';
 import { sampleRows } from '../shaders/sample.ts';
 import { broadcastStrides, collapse, splitAxes } from './layout.ts';
 import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
