@@ -8,7 +8,7 @@ import { type App, type AppParts, createApp } from '../app.ts';
 import type { Settings } from '../config/settings.ts';
 
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
-/** What a busy machine may need for one thing to show up. */
+/** Milliseconds that a busy machine may need until an element shows up. */
 export const PATIENCE_MS = 120_000;
 
 function findChromium(): string | undefined {

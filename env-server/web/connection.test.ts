@@ -6,7 +6,7 @@ import { openPlayground, seeBoard, skip } from './browser.test-data.ts';
 /** A browser on a busy machine. */
 t.setTimeout(900_000);
 
-t.test('a server that goes away is told, and found again when it is back', { skip }, async t => {
+t.test('the page says when the server goes away, and reconnects when it is back', { skip }, async t => {
   const port = await freePort();
   const { page, server } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7', { port });
   await seeBoard(page);

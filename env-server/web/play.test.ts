@@ -62,14 +62,14 @@ t.test('a visitor finds an environment and plays it by keyboard alone', { skip }
 
 t.test('a link that is followed while another environment opens is not lost', { skip }, async t => {
   const { page } = await openPlayground(t, '#/register');
-  // A busy browser tells the page late that the visitor has followed a link.
+  // A busy browser reports late to the page that the visitor has followed a link.
   await page.addInitScript(() => {
     const listen = window.addEventListener.bind(window);
     const listenLate = (type: string, listener: (event: Event) => void): void =>
       listen(type, event => {
         const { late } = document.documentElement.dataset;
         if (type !== 'hashchange' || late === undefined) listener(event);
-        else document.addEventListener('tell', () => listener(event), { once: true });
+        else document.addEventListener('arrived', () => listener(event), { once: true });
       });
     window.addEventListener = listenLate as typeof window.addEventListener;
   });
@@ -87,7 +87,7 @@ t.test('a link that is followed while another environment opens is not lost', { 
   letOpen.resolve();
   await page.getByRole('heading', { level: 1, name: 'Sokoban' }).waitFor();
   await seeBoard(page);
-  await page.evaluate(() => document.dispatchEvent(new Event('tell')));
+  await page.evaluate(() => document.dispatchEvent(new Event('arrived')));
   await page.getByRole('heading', { level: 1, name: 'Frozen lake' }).waitFor();
   await seeBoard(page);
   t.match(page.url(), /#\/play\/FrozenLake-v0\?/);
@@ -157,7 +157,7 @@ t.test('buttons act, undo goes back, random draws included', { skip }, async t =
   t.ok(await page.getByRole('button', { name: 'Undo' }).isDisabled());
 });
 
-t.test('a Sudoku is filled by cell and number, and tells the rules of its size', { skip }, async t => {
+t.test('a Sudoku is filled by cell and number, and shows the rules of its size', { skip }, async t => {
   const { page, origin } = await openPlayground(t, '#/play/Sudoku-v0?seed=3');
   await page.getByText('numbers 1 to 4', { exact: false }).or(page.getByText('from 1 to 4')).waitFor();
   await page.locator('.sudoku .free').first().click();
@@ -238,7 +238,7 @@ t.test('board and controls lie in the first screen, and keep their places', { sk
   }
 });
 
-t.test('text is written on one line or several; what is refused is told in full', { skip }, async t => {
+t.test('text is written on one line or several; a refusal is shown in full', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/Countdown-v0?seed=1');
   const field = page.getByLabel('Action', { exact: true });
   const problem = page.locator('.play .problem');

@@ -5,7 +5,7 @@ import { Problem } from '../problems.ts';
 const PAGE = 'env-server/web/page';
 const LOOK = 'shared/web';
 
-/** What the server says to its page in the element `html`. */
+/** Opening tags of the page: the server sets the attributes of `html`. */
 const NO_RUNS = '<html lang="en">';
 const WITH_RUNS = '<html lang="en" data-runs="runs/">';
 

@@ -46,7 +46,7 @@ t.test('a server with tokens is asked with one, which only this tab remembers', 
   t.equal(await page.evaluate(() => sessionStorage.length), 0);
 });
 
-t.test('a session that is gone is told, and begun anew', { skip }, async t => {
+t.test('the page says that a session is gone, and starts a new one', { skip }, async t => {
   const { page, ask } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
   await seeBoard(page);
   const { sessions } = await ask<Schemas['SessionPage']>('GET', 'v1/sessions');
@@ -152,7 +152,7 @@ t.test('an environment that opens late leaves the focus where the visitor writes
   t.ok(await search.evaluate(field => field === document.activeElement));
 });
 
-t.test('an environment that is not there is told', { skip }, async t => {
+t.test('the page says that an environment does not exist', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/Nowhere-v0');
   await page.locator('.problem', { hasText: '404 unknown_environment' }).waitFor();
   await page.getByRole('link', { name: /Sokoban/ }).click();

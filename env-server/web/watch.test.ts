@@ -105,13 +105,13 @@ t.test(
 t.test('a card that is pressed stays where it is until the click is done', { skip }, async t => {
   const { page, ask } = await openPlayground(t, '#/register');
   const { id } = await play(ask, 'Sokoban-v0', []);
-  const told: string[] = [];
-  page.on('websocket', socket => socket.on('framereceived', ({ payload }) => told.push(String(payload))));
+  const frames: string[] = [];
+  page.on('websocket', socket => socket.on('framereceived', ({ payload }) => frames.push(String(payload))));
   await page.getByRole('link', { name: 'Watch' }).click();
   await page.locator('.card').getByRole('link').hover();
   await page.mouse.down();
   const later = await play(ask, 'FrozenLake-v0', []);
-  await until(() => told.some(frame => frame.includes(later.id)));
+  await until(() => frames.some(frame => frame.includes(later.id)));
   await page.mouse.up();
   await page.waitForURL(url => url.hash === `#/watch/${id}`);
   await seeFigure(page, 'Step', '0 of');
@@ -184,7 +184,7 @@ t.test('the replay shows a model’s whole response', { skip }, async t => {
   t.match(await figure(page, 'Action').textContent(), /^<think>/);
 });
 
-t.test('a session that is not there is told', { skip }, async t => {
+t.test('the page says that a session does not exist', { skip }, async t => {
   const { page } = await openPlayground(t, '#/watch/s-nowhere');
   await page.locator('.problem', { hasText: 'unknown_session' }).waitFor();
   t.ok(await page.getByText('Play on from here').isHidden());

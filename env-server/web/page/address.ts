@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 
-/** Where in the page one is: the part of its address behind `#`. */
+/** Position in the page: the part of its address behind `#`. */
 export type Address =
   | PlayAddress
   | WatchAddress
@@ -11,7 +11,7 @@ export type Address =
 export interface WatchAddress {
   readonly view: 'watch';
   readonly sessionId?: string;
-  /** What the wall shows: sessions of an environment, group, client, and a page from 1. */
+  /** Filters of the wall, by environment, group and client, and its page from 1. */
   readonly env?: string;
   readonly group?: string;
   readonly client?: string;

@@ -40,11 +40,11 @@ interface RequestOptions {
 type BatchItem = { readonly op: Schemas['BatchItem']['op']; readonly [key: string]: unknown };
 type BatchReply = Schemas['BatchReply'];
 
-/** Where browsers keep the token, as long as the tab is open. */
+/** Key under which browsers keep the token, as long as the tab is open. */
 const TOKEN_KEY = 'ragen-token';
 const UNAUTHORIZED = 401;
 const DRAINING = 503;
-/** What is shown of a reply that is no problem document, in characters. */
+/** Characters shown of a reply that is no problem document. */
 const MAX_REPLY_LENGTH = 500;
 
 /** Talks to the server that the page came from; dispatches `exchange` (detail: {@link Exchange}) and `unauthorized`. */

@@ -6,7 +6,7 @@ export type Language = (typeof LANGUAGES)[number];
 
 const quoted = (text: string): string => JSON.stringify(text);
 
-/** What has to stand before the requests. */
+/** Lines that requests need before them. */
 export function preamble(language: Language, origin: string, authorized: boolean): string {
   switch (language) {
     case 'curl':

@@ -1,8 +1,8 @@
-/** What is known of the server: it answers, it answers but shuts down, it does not answer. */
+/** State of the server: it answers, it answers but shuts down, or it does not answer. */
 export type ConnectionState = 'connected' | 'draining' | 'away';
 
 const RETRY_MS = 2000;
-/** How often a page that asks nothing looks whether the server is still there. */
+/** Milliseconds between checks of the server by an idle page. */
 const HEARTBEAT_MS = 10_000;
 
 /** Watches whether the server answers; dispatches `change` with every new state. */

@@ -5,11 +5,11 @@ export interface CurlRequest {
   readonly method: string;
   readonly url: string;
   readonly body?: string;
-  /** Whether it needs the token. */
+  /** True if it needs the token. */
   readonly authorized?: boolean;
 }
 
-/** The command that does the same, a part a line; the token stands in the variable `RAGEN_TOKEN`, never in the text. */
+/** The command that does the same, a part a line; the token comes from the variable `RAGEN_TOKEN` and is never in the text. */
 export function curlLine({ method, url, body, authorized }: CurlRequest): string {
   const first = ['curl', '-s'];
   if (method !== (body === undefined ? 'GET' : 'POST')) first.push('-X', method);

@@ -1,7 +1,7 @@
 import type { Client } from './client.ts';
 import type { SessionCard } from './wire.ts';
 
-/** What is to be seen. */
+/** Filter of the sessions to show. */
 export interface FeedFilter {
   readonly env_id?: string;
   readonly group_id?: string;
@@ -24,7 +24,7 @@ const RETRY_MS = 2000;
 
 /**
  * The sessions of this server as they are, pushed by it over a WebSocket. A session that has left stays until the
- * server says that it is no more to be seen. It connects again when the connection breaks.
+ * server says that it is no longer shown. It connects again when the connection breaks.
  */
 export class SessionFeed {
   readonly #client: Client;

@@ -14,7 +14,7 @@ export type Observation = Schemas['Observation'];
 export type WrapperChoice = Schemas['WrapperChoice'];
 export type Registration = Schemas['Registration'];
 
-/** What an error looks like to its reader; `code` and `trace_id` are absent where the reply was no problem document. */
+/** Error as a reader sees it; `code` and `trace_id` are absent where the reply was no problem document. */
 export type ProblemReply = Pick<Schemas['Problem'], 'title' | 'detail' | 'status' | 'errors'> &
   Partial<Pick<Schemas['Problem'], 'code' | 'trace_id' | 'retry_after_s'>>;
 

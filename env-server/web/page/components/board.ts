@@ -6,7 +6,7 @@ import { html } from '../../../../shared/web/html.ts';
 import type { Observation, Schemas } from '../client/wire.ts';
 import { actionRemark, episodeStatus, formatNumber, formatValue } from './format.ts';
 
-/** What the figures and the board show. */
+/** State that the figures and the board show. */
 export interface Situation {
   readonly step: number;
   readonly steps: number;
@@ -44,10 +44,10 @@ export class BoardView {
     this.#text,
   );
   readonly #info = h('dl', { class: 'info' });
-  /** What the environment says about the last step. */
+  /** The environment's `info` on the last step. */
   readonly infoElement = h('details', { class: 'info-box' }, h('summary', {}, 'Info'), this.#info);
   readonly figures = h('dl', { class: 'figures' });
-  /** Where keys are meant for; the board lies in it. */
+  /** Element that receives keys; it contains the board. */
   readonly focusTarget = h(
     'div',
     { class: 'state', tabindex: -1, role: 'group', 'aria-label': 'Board' },

@@ -22,7 +22,7 @@ export class EnvironmentPicker {
   #current: string | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #turn = 0;
-  /** What the list shows. */
+  /** Content of the list, to skip redrawing it unchanged. */
   #shown = '';
 
   constructor(client: Client) {

@@ -10,7 +10,7 @@ export function formatValue(value: unknown, indent?: number): string {
   return typeof value === 'string' ? value : JSON.stringify(value, null, indent);
 }
 
-/** How an episode stands. */
+/** Status of an episode. */
 export interface EpisodeStatus {
   readonly text: string;
   readonly tone: 'plain' | 'good' | 'bad' | 'warn';
@@ -28,7 +28,7 @@ export function episodeStatus(last: {
   return { text: 'under way', tone: 'plain' };
 }
 
-/** How the environment took an action; empty for one that did something. */
+/** Remark on an action that was invalid or had no effect; empty for others. */
 export function actionRemark(info: {
   readonly action_is_valid?: boolean;
   readonly action_is_effective?: boolean;

@@ -4,7 +4,7 @@ import { locate } from '../register/locate.ts';
 
 /** A text that is no JSON. */
 export class NotJson extends Error {
-  /** Where the parser stopped, where it says so. */
+  /** Position at which the parser stopped, if it reports one. */
   readonly position: number | undefined;
 
   constructor(what: string, cause: unknown) {
@@ -66,7 +66,7 @@ export class JsonField {
     this.#area.value = this.#plain ? String(value) : JSON.stringify(value, null, 2);
   }
 
-  /** What stands there. @throws NotJson, after saying so at the field */
+  /** Value of the text. @throws NotJson, after marking the field */
   get value(): Json {
     const { value: text } = this.#area;
     if (this.#plain) return text;
@@ -81,7 +81,7 @@ export class JsonField {
     }
   }
 
-  /** What stands there, for good. @throws NotJson, after going to where it is not */
+  /** Value on submission. @throws NotJson, after moving the cursor to the fault */
   submit(): Json {
     try {
       return this.value;

@@ -3,7 +3,7 @@ import { withUnit } from '../../../../shared/web/with-unit.ts';
 import { RequestFailed } from '../client/client.ts';
 import type { Violation } from '../client/wire.ts';
 
-/** What to do on this page about a problem, where the server's own words speak of its routes. */
+/** Advice for this page, in place of details from the server that name its routes. */
 const PAGE_ADVICE: { readonly [code: string]: string } = {
   environment_exists:
     'An environment has this id already. Press Replace to put your definition in its place, or choose another id.',
@@ -12,10 +12,10 @@ const PAGE_ADVICE: { readonly [code: string]: string } = {
     'Sessions of this environment are open. Wait until they end (Watch shows them), then press the button again.',
 };
 
-/** Where the checker names a line of a script. */
+/** Line of a script, as the checker names it. */
 export const LINE = /line (\d+)/;
 
-/** A place for what went wrong, told in full; empty while nothing did. */
+/** Full report of an error; hidden while there is none. */
 export class ProblemNote {
   readonly element = h('div', { class: 'problem', role: 'alert', hidden: true });
   readonly #show: ((violation: Violation) => void) | undefined;
@@ -45,11 +45,11 @@ export class ProblemNote {
   show(error: unknown): void {
     const isNew = this.element.hidden;
     this.element.hidden = false;
-    this.#tell(error);
+    this.#report(error);
     if (isNew) this.element.scrollIntoView({ block: 'nearest' });
   }
 
-  #tell(error: unknown): void {
+  #report(error: unknown): void {
     if (!(error instanceof RequestFailed)) {
       fill(
         this.element,
@@ -71,13 +71,13 @@ export class ProblemNote {
     );
   }
 
-  /** What the text above it does not say yet, and the way to its place. */
-  #violation(violation: Violation, code: string | undefined, told: string): HTMLLIElement {
+  /** Item for a violation: a link to its place, and its text unless `detail` contains it. */
+  #violation(violation: Violation, code: string | undefined, detail: string): HTMLLIElement {
     const show = this.#show;
     const pointer = code === 'check_failed' ? undefined : violation.pointer || '/';
     const place = LINE.exec(violation.detail)?.[0] ?? pointer;
-    const isTold = told.includes(violation.detail);
-    if (isTold && !show) return h('li');
+    const isRepeated = detail.includes(violation.detail);
+    if (isRepeated && !show) return h('li');
     return h(
       'li',
       {},
@@ -85,7 +85,7 @@ export class ProblemNote {
         (show
           ? h('button', { type: 'button', class: 'link', onclick: () => show(violation) }, place)
           : h('code', {}, place)),
-      !isTold && ` ${violation.detail}`,
+      !isRepeated && ` ${violation.detail}`,
     );
   }
 }

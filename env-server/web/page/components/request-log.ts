@@ -4,7 +4,7 @@ import type { Client, Exchange } from '../client/client.ts';
 import { codeLine, LANGUAGES, type Language, preamble } from '../client/code-lines.ts';
 import { copyButton } from './copy-button.ts';
 
-/** What is shown of a reply, in characters. */
+/** Characters shown of a reply. */
 const MAX_SHOWN_LENGTH = 20_000;
 /** Requests that are remembered. */
 const MAX_REQUESTS = 200;
@@ -14,7 +14,7 @@ export function requestLog(client: Client): HTMLElement {
   const done: Exchange[] = [];
   let language: Language = 'curl';
   const code = h('code', {});
-  const about = h('p', { class: 'fine' }, 'The requests of this page stand here.');
+  const about = h('p', { class: 'fine' }, 'The requests of this page appear here.');
   const reply = h('pre', {
     class: 'reply',
     tabindex: 0,

@@ -19,7 +19,7 @@ interface FormField {
   readonly error: HTMLElement;
   readonly control: HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
   write(value: Json): void;
-  /** What was entered; undefined for nothing. @throws SyntaxError where JSON is needed and is none */
+  /** Entered value; undefined for an empty field. @throws SyntaxError for invalid JSON */
   read(): Json | undefined;
 }
 
@@ -44,7 +44,7 @@ export class SchemaForm {
     if (this.#fields.size === 0) fill(this.element, h('p', { class: 'hint' }, 'There is nothing to set.'));
   }
 
-  /** What was changed. */
+  /** Changed values. */
   get changes(): JsonObject {
     return Object.fromEntries(this.#changed);
   }

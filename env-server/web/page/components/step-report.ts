@@ -2,7 +2,7 @@ import type { Episode } from '../play/episode.ts';
 import { formatNumber, formatValue } from './format.ts';
 import { remark } from './transcript.ts';
 
-/** What is read out of an observation, in characters. */
+/** Characters read out of an observation. */
 const MAX_READING_LENGTH = 300;
 
 /** The last step of an episode in words, for those who hear the page; with the observation where actions are written, too. */

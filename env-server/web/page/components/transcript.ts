@@ -56,7 +56,7 @@ function row(move: PlayedStep, step: number): HTMLTableRowElement {
   );
 }
 
-/** What is to be said of a step besides its reward; empty for an ordinary one. */
+/** Remark on a step next to its reward; empty for an ordinary step. */
 export function remark(move: PlayedStep): string {
   return move.terminated || move.truncated ? episodeStatus(move).text : actionRemark(move.info);
 }

@@ -15,7 +15,7 @@ export interface ShowcaseFrame {
   readonly action?: string;
 }
 
-/** What the page shows of a built-in environment: an episode of its best policy, and how policies do. */
+/** Preview of a built-in environment: an episode of its best policy, and the results of policies. */
 export interface Showcase {
   readonly references: readonly Reference[];
   readonly policy: string;

@@ -27,7 +27,7 @@ export class ActionPad {
   readonly element: HTMLElement;
   /** A field for any JSON, folded away; absent where the pad is one. */
   readonly anything: HTMLElement | undefined;
-  /** What the keys do, by their names. */
+  /** Actions of the keys, by key name. */
   readonly keys = new Map<string, Json>();
   readonly #act: (action: Json) => void;
   #first: HTMLElement | undefined;
@@ -43,7 +43,7 @@ export class ActionPad {
     if (space.type === 'Discrete' || space.type === 'Text') this.anything = this.#anything(environment);
   }
 
-  /** Where typing an action begins; undefined where actions are buttons. */
+  /** First field of a typed action; undefined where actions are buttons. */
   get field(): HTMLElement | undefined {
     return this.#first;
   }

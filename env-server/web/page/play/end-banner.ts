@@ -11,7 +11,7 @@ interface EndBannerActions {
   nextSeed(): void;
 }
 
-/** What is said and offered at the end of an episode; it takes the place of the controls. */
+/** Result of an episode and the choices after it, in place of the controls. */
 export class EndBanner {
   readonly #words = h('div', {});
   readonly #again: HTMLButtonElement;

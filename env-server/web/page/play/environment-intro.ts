@@ -8,7 +8,7 @@ import { DEFAULT_SETUP, Episode, type PlaySetup } from './episode.ts';
 import { SetupPanel } from './setup-panel.ts';
 import { StartBar } from './start-bar.ts';
 
-/** What is to be played, and from where. */
+/** Environment to play, and the start of its episode. */
 export type PlayRequest = Omit<PlayAddress, 'view' | 'envId'> & { readonly envId: string };
 
 interface EnvironmentIntroOptions {
@@ -65,7 +65,7 @@ export class EnvironmentIntro {
     fill(this.more, this.#rules, this.#panel.element);
   }
 
-  /** Tells the task as it is under the configuration that is played. */
+  /** Describes the task under the configuration that is played. */
   describe(environment: Environment): void {
     fill(this.#about, aboutEnvironment(environment, this.#title));
     fill(this.#rules, rulesOf(environment));
@@ -76,7 +76,7 @@ export class EnvironmentIntro {
     this.#actions = [];
   }
 
-  /** Where this start can be found again, with the actions that were taken before the visitor came. */
+  /** Address of this start, with the actions that were taken before the visitor came. */
   get address(): PlayAddress {
     const { config, wrappers, options, format } = this.#played;
     const { preset, ...changes } = config;
@@ -101,7 +101,7 @@ export class EnvironmentIntro {
   }
 
   /**
-   * A new session with what is set; undefined when the settings were refused, which they tell themselves.
+   * A new session with these settings; undefined when they were refused, which their panel shows.
    * @throws RequestFailed for everything else
    */
   async open(seed: number | undefined, actions: readonly Json[] = []): Promise<Episode | undefined> {
@@ -121,7 +121,7 @@ export class EnvironmentIntro {
   }
 }
 
-/** A preset may also stand in the configuration, as in a run's settings. */
+/** Preset of a request; the configuration may also name it, as in a run's settings. */
 function presetOf({ preset, config }: PlayRequest): string | undefined {
   return preset ?? (typeof config?.preset === 'string' ? config.preset : undefined);
 }

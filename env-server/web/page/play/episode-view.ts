@@ -28,15 +28,15 @@ const GONE: ReadonlySet<string | undefined> = new Set([
 export interface EpisodeViewOptions {
   /** Reads out to those who do not see the page. */
   readonly announce: (text: string) => void;
-  /** Is told what leads to the episode as it began. */
+  /** Called with the address of the episode's start. */
   readonly onaddress: (address: PlayAddress) => void;
-  /** Is told of every change of the episode. */
+  /** Called after every change of the episode. */
   readonly onchange: (moves: readonly PlayedStep[]) => void;
 }
 
 /** After so long without a reply the page says that it waits, in milliseconds. */
 const PENDING_AFTER_MS = 250;
-/** What has keys that mean something else. */
+/** Selector of elements that handle keys themselves. */
 const OWN_KEYS = 'input, textarea, select, summary, [role="grid"], [contenteditable]';
 /** Boards that are as wide as there is room, with the controls below. */
 const WIDE_BOARDS: ReadonlySet<string> = new Set([
@@ -54,7 +54,7 @@ const WIDE_BOARDS: ReadonlySet<string> = new Set([
   'plain-text',
 ]);
 
-/** Where an environment is played. Owns the episode that is under way. */
+/** View in which an environment is played. Owns the present episode. */
 export class EpisodeView {
   readonly #client: Client;
   readonly #options: EpisodeViewOptions;
@@ -366,7 +366,7 @@ export class EpisodeView {
   }
 }
 
-/** Whether the visitor writes somewhere: the focus stays there. */
+/** True if the focus is in a field, where it must stay. */
 function isTyping(): boolean {
   return document.activeElement?.matches('input, textarea, select') ?? false;
 }

@@ -10,7 +10,7 @@ import type {
   WrapperChoice,
 } from '../client/wire.ts';
 
-/** How an environment is to be played. */
+/** Settings with which an environment is played. */
 export interface PlaySetup {
   readonly config: JsonObject;
   readonly wrappers: readonly WrapperChoice[];
@@ -157,7 +157,7 @@ export class Episode {
     await this.#look();
   }
 
-  /** What a reference policy would do now; undefined when nothing useful is left. */
+  /** Next action of a reference policy; undefined when nothing useful is left. */
   async plan(policy: string): Promise<Json | undefined> {
     const { actions } = await this.#client.json<Schemas['ReferencePlan']>('POST', this.#path('reference'), {
       body: { policy, count: 1 },
@@ -166,7 +166,7 @@ export class Episode {
     return actions[0] as Json | undefined;
   }
 
-  /** Whether it takes no more actions. */
+  /** True if it takes no more actions. */
   get isOver(): boolean {
     const last = this.moves.at(-1);
     return last !== undefined && (last.terminated || last.truncated) && !this.#goesOn;
@@ -177,7 +177,7 @@ export class Episode {
     return this.#setup.wrappers.some(({ name }) => name === 'auto_reset');
   }
 
-  /** Whether it is played as the environment comes, so that it compares with what others reach. */
+  /** True if every setting is the default, so that results are comparable. */
   get isDefault(): boolean {
     const { config, wrappers, options } = this.#setup;
     return isEmpty(config) && wrappers.length === 0 && isEmpty(options);

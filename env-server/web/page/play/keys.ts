@@ -16,7 +16,7 @@ const ARROWS: { readonly [direction: string]: PlayKey } = {
   west: { name: 'ArrowLeft', hint: '←' },
   east: { name: 'ArrowRight', hint: '→' },
 };
-/** A letter, perhaps with a mark that stands for its opposite, as the turns of a cube are written. */
+/** A letter, perhaps with a mark for the opposite action, as the turns of a cube are written. */
 const LETTER = /^([A-Za-z])(['’]?)$/;
 const DIGITS = '1234567890';
 

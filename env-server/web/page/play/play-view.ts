@@ -15,7 +15,7 @@ export class PlayView implements View<'play'> {
   readonly #transcript = new Transcript();
   readonly #saveNote = new ProblemNote();
   readonly element: HTMLElement;
-  /** What was shown last; what was to come before it comes too late. */
+  /** Number of the latest request to show something; results of earlier ones are dropped. */
   #turn = 0;
 
   constructor(client: Client, options: Pick<EpisodeViewOptions, 'announce' | 'onaddress'>) {

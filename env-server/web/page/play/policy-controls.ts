@@ -6,7 +6,7 @@ import type { Environment } from '../client/wire.ts';
 const SPEEDS = { slow: 900, normal: 350, fast: 90 } as const;
 
 interface Player {
-  /** What a policy would do now; undefined when nothing useful is left. */
+  /** Next action of a policy; undefined when nothing useful is left. */
   plan(policy: string): Promise<Json | undefined>;
   /** Takes an action; false when the episode does not go on. */
   act(action: Json): Promise<boolean>;

@@ -75,7 +75,7 @@ export class SetupPanel {
     );
   }
 
-  /** What is set. @throws NotJson, after showing where */
+  /** Present settings. @throws NotJson, after showing the position */
   get setup(): PlaySetup {
     return {
       config: { ...(this.#preset !== undefined && { preset: this.#preset }), ...this.#form.changes },

@@ -7,7 +7,7 @@ import { LINE } from '../components/problem-note.ts';
 const DEFINITION = '/definition';
 const SOURCE = '/definition/source';
 
-/** What is registered: an id and a definition. */
+/** Environment to register: an id and a definition. */
 export interface DefinitionDraft {
   readonly env_id: string;
   readonly definition: JsonObject;
@@ -25,7 +25,7 @@ export class DefinitionEditor {
   readonly #definition = new JsonField({ label: 'Definition', value: {}, rows: 16 });
   readonly #source = new JsonField({ label: 'Source in JavaScript', value: '', rows: 18, plain: true });
   readonly element: HTMLElement;
-  /** Whether something was written or loaded. */
+  /** True once something was written or loaded. */
   touched = false;
 
   /** @param load fetches the definition that is registered under an id */
@@ -52,7 +52,7 @@ export class DefinitionEditor {
     return this.#id.value.trim();
   }
 
-  /** What was written, for good. @throws NotJson, after going to where it is not */
+  /** Definition as submitted. @throws NotJson, after moving the cursor to the fault */
   get draft(): DefinitionDraft {
     const definition = this.#definition.submit() as JsonObject;
     const source = this.#source.element.hidden ? undefined : this.#source.value;

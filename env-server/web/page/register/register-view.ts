@@ -44,7 +44,7 @@ export class RegisterView implements View<'register'> {
     onblur: () => this.#askAgain(),
   });
   readonly element: HTMLElement;
-  /** What was asked for and is not done. */
+  /** Requests that are not done. */
   readonly #pending = new Set<string>();
   readonly #queue = new SerialQueue();
   #known: { readonly [kind: string]: Example } | undefined;
@@ -153,7 +153,7 @@ export class RegisterView implements View<'register'> {
   }
 
   async #send(method: 'POST' | 'PUT'): Promise<void> {
-    // As it is now, even if another is loaded meanwhile; a fault in it is told in its turn.
+    // The draft as it is now, even if another is loaded meanwhile; its fault is reported in its turn.
     const draft = (async () => this.#editor.draft)();
     draft.catch(() => {});
     await this.#do(method, async () => {
@@ -212,7 +212,7 @@ export class RegisterView implements View<'register'> {
       h(
         'p',
         { class: 'hint' },
-        'What the server finds stands here: whether the definition is well-formed, resets and steps, keeps to its spaces, and gives the same episode for the same seed.',
+        'The server’s checks appear here: whether the definition is well-formed, resets and steps, keeps to its spaces, and gives the same episode for the same seed.',
       ),
     );
   }

@@ -2,7 +2,7 @@ import { h } from '../../../../shared/web/element.ts';
 import { formatAddress } from '../address.ts';
 import type { Registration } from '../client/wire.ts';
 
-/** What the server says of an environment that it accepted. */
+/** Report on an environment that the server accepted. */
 export function registrationReport({
   env_id: envId,
   kind,
