@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
 import { dataFile, indexOption } from '../core/datasets/question.ts';
 import { splitSchema } from '../core/splits.ts';
-import { TASKS } from './tasks/shipped-tasks.ts';
+import { TASKS } from './tasks.ts';
 
 export const MAX_STATEMENT_LENGTH = 100_000;
 

@@ -13,7 +13,7 @@ import { readTask } from './records.ts';
 import { findIsolation } from './sandbox/isolation.ts';
 import { SandboxPool } from './sandbox/pool.ts';
 import { SandboxFailed } from './sandbox/sandbox.ts';
-import { TASKS } from './tasks/shipped-tasks.ts';
+import { TASKS } from './tasks.ts';
 import { DEEPCODER_DEFAULTS } from './variables.ts';
 
 const play = playing(deepCoder);

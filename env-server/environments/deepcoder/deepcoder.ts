@@ -14,7 +14,7 @@ import { findIsolation, type Isolation, UNISOLATED_VARIABLE } from './sandbox/is
 import { SandboxPool } from './sandbox/pool.ts';
 import { type JobLimits, type RunResult, SandboxFailed } from './sandbox/sandbox.ts';
 import { chooseTask } from './task-choice.ts';
-import type { Task, Test } from './tasks/task.ts';
+import type { Task, Test } from './tasks.ts';
 
 const MAX_PROGRAM_LENGTH = 50_000;
 const SHOWN_CHARS = 500;

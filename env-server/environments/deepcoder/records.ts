@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { InvalidField, textField } from '../core/datasets/records.ts';
-import { DEEPEST_VALUE, isDeeperThan, type Task, type Test } from './tasks/task.ts';
+import { DEEPEST_VALUE, isDeeperThan, type Task, type Test } from './tasks.ts';
 
 /**
  * A record of the public DeepCoder data (agentica-org/DeepCoder-Preview-Dataset): `problem` (or `question`) and `tests`

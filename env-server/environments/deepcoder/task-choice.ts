@@ -5,8 +5,7 @@ import { InvalidOptions } from '../core/environment.ts';
 import { tooManyTests } from './ceilings.ts';
 import type { DeepCoderConfig, DeepCoderOptions } from './config.ts';
 import { readTask } from './records.ts';
-import { TASKS } from './tasks/shipped-tasks.ts';
-import { DEEPEST_VALUE, isDeeperThan, type Task, type Test } from './tasks/task.ts';
+import { DEEPEST_VALUE, isDeeperThan, TASKS, type Task, type Test } from './tasks.ts';
 
 /**
  * The task of an episode: pinned, named, from a data file, or one of the shipped.

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { Random } from '../../../shared/random.ts';
 
 /**
@@ -30,93 +31,21 @@ const COMPANIES = 16;
 const MUSEUMS = 12;
 const COMPARISONS = 80;
 
-const ONSETS = [
-  'Bal',
-  'Cor',
-  'Dun',
-  'Elm',
-  'Far',
-  'Gal',
-  'Hol',
-  'Ist',
-  'Kar',
-  'Lun',
-  'Mor',
-  'Nar',
-  'Or',
-  'Pel',
-  'Quin',
-  'Ros',
-  'Sel',
-  'Tor',
-  'Ul',
-  'Ver',
-  'Wen',
-  'Yar',
-  'Zel',
-];
-const TOWN_ENDS = ['bridge', 'ford', 'haven', 'mark', 'mere', 'stead', 'thorpe', 'vale', 'wick'];
-const RIVER_ENDS = ['a', 'en', 'ia', 'is', 'ora', 'une'];
-const FIRST_NAMES = [
-  'Adela',
-  'Bertil',
-  'Cosima',
-  'Dorian',
-  'Edda',
-  'Fabian',
-  'Gisela',
-  'Henrik',
-  'Ilka',
-  'Joris',
-  'Katrin',
-  'Leopold',
-  'Mirela',
-  'Nils',
-  'Odette',
-  'Pavel',
-  'Ronja',
-  'Stellan',
-  'Tilda',
-  'Viktor',
-];
-const LAST_ENDS = ['ander', 'berg', 'dahl', 'eskin', 'holm', 'ovic', 'quist', 'rell', 'sund', 'wald'];
-const REGIONS = ['the northern highlands', 'the coastal plain', 'the lake district', 'the southern hills'];
-const GOODS = [
-  'glass',
-  'paper',
-  'clocks',
-  'cheese',
-  'wool',
-  'pianos',
-  'salt',
-  'bicycles',
-  'porcelain',
-  'lenses',
-];
-const ADJECTIVES = [
-  'Silent',
-  'Amber',
-  'Hollow',
-  'Distant',
-  'Broken',
-  'Golden',
-  'Winter',
-  'Hidden',
-  'Crooked',
-  'Restless',
-];
-const NOUNS = [
-  'Harbour',
-  'Orchard',
-  'Lantern',
-  'Meridian',
-  'Staircase',
-  'Archive',
-  'Garden',
-  'Compass',
-  'Threshold',
-  'Mirror',
-];
+/** Parts of names. Their order matters: another order is another world. */
+const WORDS: Readonly<
+  Record<
+    | 'onsets'
+    | 'townEnds'
+    | 'riverEnds'
+    | 'firstNames'
+    | 'lastEnds'
+    | 'regions'
+    | 'goods'
+    | 'adjectives'
+    | 'nouns',
+    readonly string[]
+  >
+> = JSON.parse(readFileSync(new URL('./words.json', import.meta.url), 'utf8'));
 
 const TRADES = [
   { trade: 'novelist', work: 'novel', made: 'wrote', by: 'author' },
@@ -160,13 +89,13 @@ class WorldBuilder {
   constructor(rng: Random) {
     this.#rng = rng;
     this.#rivers = Array.from({ length: RIVERS }, () =>
-      this.#fresh(() => rng.choice(ONSETS) + rng.choice(RIVER_ENDS)),
+      this.#fresh(() => rng.choice(WORDS.onsets) + rng.choice(WORDS.riverEnds)),
     );
     this.#towns = Array.from({ length: TOWNS }, () => ({
-      name: this.#fresh(() => rng.choice(ONSETS) + rng.choice(TOWN_ENDS)),
+      name: this.#fresh(() => rng.choice(WORDS.onsets) + rng.choice(WORDS.townEnds)),
       river: rng.choice(this.#rivers),
-      region: rng.choice(REGIONS),
-      good: rng.choice(GOODS),
+      region: rng.choice(WORDS.regions),
+      good: rng.choice(WORDS.goods),
       founded: 1100 + rng.integer(600),
     }));
   }
@@ -194,7 +123,9 @@ class WorldBuilder {
   #person(trade: string): Person {
     const rng = this.#rng;
     return {
-      name: this.#fresh(() => `${rng.choice(FIRST_NAMES)} ${rng.choice(ONSETS)}${rng.choice(LAST_ENDS)}`),
+      name: this.#fresh(
+        () => `${rng.choice(WORDS.firstNames)} ${rng.choice(WORDS.onsets)}${rng.choice(WORDS.lastEnds)}`,
+      ),
       born: 1820 + rng.integer(140),
       town: rng.choice(this.#towns),
       trade,
@@ -231,7 +162,7 @@ class WorldBuilder {
     const rng = this.#rng;
     const { trade, work, made, by } = TRADES[index % TRADES.length];
     const maker = this.#person(trade);
-    const title = this.#fresh(() => `The ${rng.choice(ADJECTIVES)} ${rng.choice(NOUNS)}`);
+    const title = this.#fresh(() => `The ${rng.choice(WORDS.adjectives)} ${rng.choice(WORDS.nouns)}`);
     const year = maker.born + 25 + rng.integer(40);
     const setting = rng.choice(this.#towns);
     this.#write(
@@ -261,8 +192,8 @@ class WorldBuilder {
     const rng = this.#rng;
     const founder = this.#person('engineer');
     const seat = rng.choice(this.#towns);
-    const good = rng.choice(GOODS);
-    const name = this.#fresh(() => `${rng.choice(ONSETS)}${rng.choice(LAST_ENDS)} Works`);
+    const good = rng.choice(WORDS.goods);
+    const name = this.#fresh(() => `${rng.choice(WORDS.onsets)}${rng.choice(WORDS.lastEnds)} Works`);
     const year = founder.born + 22 + rng.integer(30);
     this.#write(
       name,
@@ -281,7 +212,7 @@ class WorldBuilder {
     const architect = this.#person('architect');
     const town = rng.choice(this.#towns);
     const name = this.#fresh(
-      () => `${rng.choice(ADJECTIVES)} ${rng.choice(['Hall', 'House', 'Gallery'])} Museum`,
+      () => `${rng.choice(WORDS.adjectives)} ${rng.choice(['Hall', 'House', 'Gallery'])} Museum`,
     );
     this.#write(name, `The ${name} in ${town.name} was built by the architect ${architect.name}.`);
     this.#write(

@@ -1,5 +1,5 @@
+import { readFileSync } from 'node:fs';
 import { Random } from '../../../shared/random.ts';
-import { ADJECTIVES, AUDIENCES, BRANDS, COLORS, FLAVORS, KINDS, type ProductKind } from './kinds.ts';
 import { type Goal, type Product, priceOf } from './product.ts';
 
 /** The shop that ships with WebShop: products by rule from a fixed seed, and what customers want of them. */
@@ -11,9 +11,28 @@ const GOALS_PER_PRODUCT = 2;
 const PRICE_STEP = 10;
 const PRICE_STEPS = 4;
 
+/** Kind of product that the generated catalog sells. */
+interface ProductKind {
+  readonly noun: string;
+  readonly category: string;
+  readonly path: string;
+  readonly prices: readonly [least: number, most: number];
+  readonly sizes: readonly string[];
+  readonly attributes: readonly string[];
+}
+
+/** Kinds of products, and words for their titles and options. Their order matters: another order is another shop. */
+const CATALOG: Readonly<
+  Record<'brands' | 'adjectives' | 'audiences' | 'colors' | 'flavors', readonly string[]>
+> & { readonly kinds: readonly ProductKind[] } = JSON.parse(
+  readFileSync(new URL('./catalog.json', import.meta.url), 'utf8'),
+);
+
 export function generateProducts(): Product[] {
   const rng = Random.fromSeed(SEED);
-  return Array.from({ length: PRODUCTS }, (_, index) => makeProduct(KINDS[index % KINDS.length], index, rng));
+  return Array.from({ length: PRODUCTS }, (_, index) =>
+    makeProduct(CATALOG.kinds[index % CATALOG.kinds.length], index, rng),
+  );
 }
 
 function some<T>(rng: Random, items: readonly T[], least: number, most: number): T[] {
@@ -22,13 +41,13 @@ function some<T>(rng: Random, items: readonly T[], least: number, most: number):
 
 function makeProduct(kind: ProductKind, index: number, rng: Random): Product {
   const attributes = some(rng, kind.attributes, 2, 4);
-  const brand = rng.choice(BRANDS);
-  const audience = rng.choice(AUDIENCES);
-  const adjective = rng.choice(ADJECTIVES);
+  const brand = rng.choice(CATALOG.brands);
+  const audience = rng.choice(CATALOG.audiences);
+  const adjective = rng.choice(CATALOG.adjectives);
   const food = kind.category === 'grocery';
   const options: { [name: string]: readonly string[] } = {};
-  if (food) options['flavor name'] = some(rng, FLAVORS, 2, 5);
-  else if (kind.category !== 'beauty' || rng.chance(0.3)) options.color = some(rng, COLORS, 2, 6);
+  if (food) options['flavor name'] = some(rng, CATALOG.flavors, 2, 5);
+  else if (kind.category !== 'beauty' || rng.chance(0.3)) options.color = some(rng, CATALOG.colors, 2, 6);
   if (kind.sizes.length > 0) {
     const from = rng.integer(kind.sizes.length - 1);
     options.size = kind.sizes.slice(from, from + 2 + rng.integer(kind.sizes.length - from));

@@ -1,4 +1,5 @@
-import type { Json } from '../../../../shared/json.ts';
+import { readFileSync } from 'node:fs';
+import type { Json } from '../../../shared/json.ts';
 
 /** A test of a program: what it reads and prints, or what its function is given and returns. */
 export type Test =
@@ -26,3 +27,9 @@ export function isDeeperThan(value: Json, levels: number): boolean {
   if (levels === 0) return true;
   return Object.values(value).some(part => isDeeperThan(part, levels - 1));
 }
+
+/** The shipped tasks, in the order in which seeds number them: a new one comes last. Their solutions pass their tests. */
+export const TASKS = readFileSync(new URL('./tasks.jsonl', import.meta.url), 'utf8')
+  .trimEnd()
+  .split('\n')
+  .map(line => JSON.parse(line) as Task);
