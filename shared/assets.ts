@@ -13,7 +13,7 @@ export interface Asset {
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
 const SCRIPT = '.ts';
-/** What browsers may load, by ending. */
+/** Content types of the files that browsers may load, by ending. */
 const CONTENT_TYPES: { readonly [ending: string]: string } = {
   '.css': 'text/css; charset=utf-8',
   '.html': 'text/html; charset=utf-8',
@@ -30,7 +30,7 @@ export const LIBRARIES: ReadonlyMap<string, string> = new Map([
   ['preact/hooks', 'libraries/preact-hooks.js'],
   ['uplot', 'libraries/uplot.js'],
 ]);
-/** Where a library's module for browsers is not what Node would load. */
+/** Libraries with another module for browsers than the one Node loads. */
 const MODULES: { readonly [name: string]: string } = { uplot: 'uplot/dist/uPlot.esm.js' };
 const IMPORTED_SHEET = /^@import "(\.\/[\w/-]+\.css)";$/gm;
 const NAME_AT = new Map([...LIBRARIES].map(([name, path]) => [path, name]));
@@ -118,7 +118,7 @@ function withPaths(code: string, path: string): string {
 }
 
 async function withoutTypes(source: string, filename: string): Promise<string> {
-  // A server whose page nobody opens does not load the parser.
+  // The parser is loaded only once somebody opens the page.
   const { transformSync } = await import('@swc/wasm-typescript');
   return transformSync(source, { mode: 'strip-only', filename }).code;
 }

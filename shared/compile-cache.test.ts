@@ -11,7 +11,7 @@ const PROGRAM = `
   console.log('ran');
 `;
 
-/** What a program prints that keeps its modules, without the variables of this test. */
+/** Output of a program that keeps its modules, without the variables of this test. */
 function run(env: { [name: string]: string }): string {
   const { stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', PROGRAM], {
     encoding: 'utf8',

@@ -9,7 +9,7 @@ export interface ConfigProblem {
   readonly key: string;
   /** File and line, or the command-line argument, that set it. */
   readonly where: string;
-  /** What was wrong and what would be right. */
+  /** The fault, and what would be right. */
   readonly message: string;
 }
 
@@ -20,13 +20,13 @@ interface PlainSchema {
   readonly patternProperties?: { readonly [pattern: string]: PlainSchema };
   readonly items?: PlainSchema;
   readonly anyOf?: readonly PlainSchema[];
-  /** Of an object: the property that a plain text in its place stands for. */
+  /** Property of an object that a plain text in its place sets. */
   readonly shorthand?: string;
 }
 
 /**
  * The value with the schema's defaults wherever a key is absent, inside records, lists and nullable parts too, and with objects in
- * place of the texts that may stand for them.
+ * place of the texts that may replace them.
  */
 export function withDefaults(schema: TSchema, value: Json): Json {
   return fill(schema as PlainSchema, value) ?? null;
@@ -47,7 +47,7 @@ export function checkConfig(schema: TSchema, value: Json, origin: (key: string) 
     const got = JSON.stringify(valueAt(value, error.instancePath));
     if (error.keyword === 'propertyNames') continue;
     if (error.keyword === 'boolean') {
-      // The validator stops after a few faults: of many unknown keys only these tell.
+      // The validator stops after a few faults: of many unknown keys only these show all.
       const object = error.instancePath.slice(0, error.instancePath.lastIndexOf('/'));
       if (!errors.some(other => other.keyword === 'additionalProperties' && other.instancePath === object)) {
         const known = Object.keys(schemaAt(schema as PlainSchema, object)?.properties ?? {});

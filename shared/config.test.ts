@@ -103,7 +103,7 @@ t.test('a wrong key on the command line is shown as it was typed', async t => {
   t.equal(section.where, 'command line (algoritm.gamma=1)');
 });
 
-t.test('problems inside a nullable part are told, not "must be null"', async t => {
+t.test('problems inside a nullable part are reported, not "must be null"', async t => {
   const problems = problemsOf(() => load(t, { 'run.yaml': 'warm_start: {episodes: many}\n' }));
   t.equal(problems.length, 1);
   t.equal(problems[0].key, 'warm_start.episodes');

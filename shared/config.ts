@@ -32,7 +32,7 @@ export interface NamedParts {
   readonly folder: string;
 }
 
-/** What was wrong with a configuration: every problem found, each with its key, place and remedy. */
+/** Error of a configuration: every problem found, each with its key, place and remedy. */
 export class ConfigError extends Error {
   readonly problems: readonly ConfigProblem[];
   constructor(problems: readonly ConfigProblem[]) {
@@ -209,7 +209,7 @@ const configNames = (folder: string): string[] =>
     .filter(name => extname(name) === '.yaml')
     .map(name => basename(name, '.yaml'));
 
-/** What a path that leads to no file was probably meant to be. */
+/** Suggestion for a path that leads to no file. */
 function hintFor(file: string): string {
   const name = basename(file, '.yaml');
   if (name.includes('=')) return '; settings come after the config file';

@@ -16,7 +16,7 @@ const Schema = closed({
   headers: Type.Optional(Type.Record(Type.String(), Type.String())),
 });
 
-function told(value: unknown, schema: TSchema = Schema): string[] {
+function messagesOf(value: unknown, schema: TSchema = Schema): string[] {
   const short = withFewUnknown(schema, value);
   return faultsOf(schema, short, Value.Errors(schema, short)).map(fault => faultText(fault, 'the value'));
 }
@@ -47,7 +47,7 @@ t.test('a fault says where it is, what it is and what would be right', async t =
     [{ headers: { authorization: 1 } }, 'headers/authorization must be string'],
     [{ size: 'x'.repeat(1000) }, `size must be integer, got "${'x'.repeat(59)}…`],
   ];
-  for (const [value, text] of cases) t.same(told(value), [text], JSON.stringify(value).slice(0, 80));
+  for (const [value, text] of cases) t.same(messagesOf(value), [text], JSON.stringify(value).slice(0, 80));
 });
 
 t.test('a pointer leads to what is wrong', async t => {
@@ -59,11 +59,11 @@ t.test('a pointer leads to what is wrong', async t => {
 t.test('of many unknown keys a few are named, together with all other faults', async t => {
   const many = Object.fromEntries(Array.from({ length: 200_000 }, (_, i) => [`k${i}`, 1]));
   for (const value of [many, { ...many, wrappers: [] }, { wrappers: [{ ...many, name: 'a' }] }]) {
-    const texts = told(value);
+    const texts = messagesOf(value);
     t.ok(texts.length > 0 && texts.length <= 8, `${texts.length}`);
     t.match(texts[0], /unknown key "k0"/);
   }
-  t.ok(told({ ...many, size: 'x' }).includes('size must be integer, got "x"'));
+  t.ok(messagesOf({ ...many, size: 'x' }).includes('size must be integer, got "x"'));
   t.equal(withFewUnknown(Type.Object({}), many), many, 'an open object is left as it is');
   const fits = { size: 3, wrappers: [{ name: 'a' }] };
   t.equal(withFewUnknown(Schema, fits), fits);

@@ -6,7 +6,7 @@ import { suggestion } from './suggestion.ts';
 export interface Fault {
   /** JSON pointer into the value. */
   readonly pointer: string;
-  /** What is wrong and what would be right; without the place, unless it is about a key. */
+  /** The fault, and what would be right; without the place, unless it is about a key. */
   readonly message: string;
   /** The key that is missing, or that the schema does not know. */
   readonly key?: { readonly name: string; readonly isKnown: boolean };
@@ -19,7 +19,7 @@ export function faultText({ pointer, message, key }: Fault, whole: string): stri
   return object === '' ? message : `${object}: ${message}`;
 }
 
-/** What this file reads of a schema. */
+/** Keywords of a schema that this file reads. */
 interface PlainSchema {
   readonly type?: string;
   readonly const?: unknown;
@@ -40,7 +40,7 @@ const MAX_UNKNOWN = 4;
 const MAX_SHOWN_LENGTH = 60;
 /** Values that may be secrets are not repeated. */
 const SECRET = /header|secret|token|password|key|auth/i;
-/** Where a closed object refuses its unknown keys. */
+/** Schema path at which a closed object rejects unknown keys. */
 const OF_CLOSED = /^(.*)\/additionalProperties$/;
 const UNION = /\/(?:anyOf|oneOf)\/(\d+)/;
 
@@ -132,7 +132,7 @@ function oversize(schema: PlainSchema, value: unknown, pointer: string): Fault |
   );
 }
 
-/** Whether a value is meant to be this one of several alternatives, by its type and the constants in it. */
+/** True if a value may be meant as this alternative, by its type and the constants in it. */
 function couldBe({ type, properties = {} }: PlainSchema, value: unknown): boolean {
   if (type !== undefined && !isOfType(type, value)) return false;
   const fields = value as { readonly [key: string]: unknown } | null;
@@ -177,14 +177,14 @@ function* describe(
   }
 }
 
-/** Whether others say the same more exactly: those inside of a union, or those that list the unknown keys of an object. */
+/** True if other errors are more exact: those inside a union, or those that list the unknown keys of an object. */
 function saysAgain({ keyword, schemaPath }: ValidationError, errors: readonly ValidationError[]): boolean {
   if (keyword === 'anyOf' || keyword === 'oneOf') return true;
   const [, parent] = (keyword === 'boolean' && OF_CLOSED.exec(schemaPath)) || [];
   return errors.some(error => error.keyword === 'additionalProperties' && error.schemaPath === parent);
 }
 
-/** Of the alternatives that a value may be, the one that was probably meant says what is wrong. */
+/** Faults of a value under the alternative of a union that was probably meant. */
 function* describeUnion(
   schema: PlainSchema,
   value: unknown,

@@ -22,12 +22,12 @@ t.test('a reader that pauses holds nobody up, and reads how much it missed', asy
   // Nobody reads yet: 64 KiB fill the pipe.
   await logOnce(child);
   await logOnce(child);
-  let told = '';
+  let output = '';
   let kept = 0;
   for await (const chunk of child.stdout!.setEncoding('utf8')) {
-    told += chunk;
-    kept = told.match(/"msg":"x{1024}"/g)?.length ?? 0;
-    const dropped = [...told.matchAll(/"msg":"(\d+) lines of the log were dropped: nobody read them"/g)];
+    output += chunk;
+    kept = output.match(/"msg":"x{1024}"/g)?.length ?? 0;
+    const dropped = [...output.matchAll(/"msg":"(\d+) lines of the log were dropped: nobody read them"/g)];
     if (kept + dropped.reduce((sum, [, count]) => sum + Number(count), 0) === 2 ** 13) break;
   }
   t.ok(kept > 2 ** 9 && kept < 2 ** 11, `${kept} lines were kept`);

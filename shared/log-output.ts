@@ -1,7 +1,7 @@
 import { write, writeSync } from 'node:fs';
 
-/** What is kept for a reader that does not read, in UTF-16 units; later lines are dropped and counted. */
-const MOST_KEPT = 2 ** 20;
+/** Buffer for a reader that does not read, in UTF-16 units; later lines are dropped and counted. */
+const MAX_KEPT = 2 ** 20;
 const RETRY_MS = 100;
 /** Why nothing can be written for now: a full pipe, a full disk under a file. */
 const PASSING = new Set(['EAGAIN', 'ENOSPC', 'EDQUOT']);
@@ -29,7 +29,7 @@ export class LogOutput {
 
   write(line: string): void {
     if (this.#gone) return;
-    if (this.#kept + line.length > MOST_KEPT) {
+    if (this.#kept + line.length > MAX_KEPT) {
       this.#dropped++;
       return;
     }

@@ -55,7 +55,7 @@ export function urlOfImage({ mime, data }: ImagePart): string {
   return `data:${mime};base64,${data}`;
 }
 
-/** Text whose pictures are named instead of shown, as in `[image/png 96x96]`. */
+/** Text with the names of its pictures in their place, as in `[image/png 96x96]`. */
 export function withoutImages(text: string): string {
   if (!text.includes(DATA_URL_START)) return text;
   return text.replaceAll(DATA_URL, (_url, mime: string, data: string) => {
@@ -64,7 +64,7 @@ export function withoutImages(text: string): string {
   });
 }
 
-/** Whether a value is a list of parts. */
+/** True if a value is a list of parts. */
 export function isParts(value: unknown): value is readonly ObservationPart[] {
   return Array.isArray(value);
 }

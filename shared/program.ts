@@ -1,4 +1,4 @@
-/** Where a program was started from, as far as it changes how the reader starts one. */
+/** Installation that a program was started from, which decides how the reader starts one. */
 interface Start {
   /** From an installed package, which holds JavaScript, and not from the repository. */
   readonly installed: boolean;
@@ -17,7 +17,7 @@ export function programOf(name: string, script: string, { installed, npx }: Star
   return npx ? `npx ${name}` : name;
 }
 
-/** What printed commands of the trainer begin with, e.g. `npm run trainer --`. */
+/** Prefix of printed commands of the trainer, e.g. `npm run trainer --`. */
 export const TRAINER = programOf('ragen', 'trainer');
-/** What printed commands of the environment server begin with, e.g. `ragen-env-server`. */
+/** Prefix of printed commands of the environment server, e.g. `ragen-env-server`. */
 export const ENV_SERVER = programOf('ragen-env-server', 'env-server');

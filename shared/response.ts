@@ -3,7 +3,7 @@ import type { Json } from './json.ts';
 /** Between the actions of one answer. */
 export const ACTION_SEPARATOR = '||';
 
-/** Removed from what a response says, wherever they stand in it: tags out of place and chat markers. */
+/** Tags out of place and chat markers, which are removed from all of a response. */
 const SPECIAL_TOKENS: readonly string[] = [
   '<think>',
   '</think>',
@@ -13,13 +13,13 @@ const SPECIAL_TOKENS: readonly string[] = [
   '<|im_end|>',
 ];
 
-/** How a response is read. */
+/** Format of a response. */
 export interface ResponseFormat {
   /** The answer must follow `<think>…</think>`, with nothing but white space between. */
   readonly think: boolean;
   /** Actions kept of one answer; further ones are dropped without a penalty. */
   readonly maxActions: number;
-  /** `<ans>…</ans>` counts as `<answer>…</answer>`; true unless told otherwise. */
+  /** `<ans>…</ans>` counts as `<answer>…</answer>`; true by default. */
   readonly acceptShortTag?: boolean;
 }
 

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 
-/** Of `/proc/<pid>/stat` behind the name, which may hold spaces and brackets: the state, and ticks from boot to start. */
+/** Fields of `/proc/<pid>/stat` after the name, which may hold spaces and brackets: state, and ticks from boot to start. */
 const STATE_FIELD = 0;
 const START_FIELD = 19;
-/** A process that has ended and whose parent has not noticed. */
+/** State of a process that has ended before its parent has noticed. */
 const ZOMBIE = 'Z';
 
 /** The fields of a process behind its name; undefined where it is gone, or the system has no `/proc`. */
@@ -17,7 +17,7 @@ function readStat(pid: number): readonly string[] | undefined {
 }
 
 /**
- * When a process started, in clock ticks since the machine booted, which tells it from a later one with the same number; null where
+ * When a process started, in clock ticks since the machine booted, which distinguishes it from a later one with the same number; null where
  * it is gone, or the system has no `/proc`.
  */
 export function processStart(pid: number): string | null {

@@ -111,7 +111,7 @@ class WatchedRun {
     return text;
   }
 
-  /** What was written since the last look, for all streams. */
+  /** Metrics written since the last call, for all streams. */
   async #newMetrics(): Promise<string> {
     const before = this.#inode;
     const { text, offset, inode } = await this.#read(this.#offset!);
@@ -156,7 +156,7 @@ export class LiveRuns {
   }
 
   /**
-   * Starts to tell of a run; undefined when too many pages watch. It ends with the stream.
+   * Starts the events of a run; undefined when too many pages watch. They end with the stream.
    * @param offset first byte of the metrics that the page does not have
    */
   open(run: FoundRun, offset: number): PassThrough | undefined {

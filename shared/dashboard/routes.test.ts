@@ -3,7 +3,7 @@ import t from 'tap';
 import type { RunReader } from './reader/run-reader.ts';
 import { addDashboard } from './routes.ts';
 
-t.test('a server whose runs cannot be read starts, and tells their readers', async t => {
+t.test('a server with unreadable runs starts and reports the error to readers', async t => {
   const reader = { runs: () => Promise.reject(new Error('the disk is broken')) } as Partial<RunReader>;
   const app = Fastify();
   addDashboard(app, { reader: reader as RunReader, site: { server: null, api: null } });

@@ -14,10 +14,10 @@ const MAX_NAMES = 200;
 /** Rows of the table of runs that one reply has. */
 const MAX_RUN_ROWS = 500;
 
-/** What the pages about runs are made of. */
+/** Parts of the pages about runs. */
 export interface DashboardParts {
   readonly reader: RunReader;
-  /** Where the other parts of the site are. */
+  /** Addresses of the other parts of the site. */
   readonly site: Omit<SiteAddresses, 'trainer'>;
 }
 
@@ -25,7 +25,7 @@ type Query = { readonly [key: string]: string | string[] | undefined };
 
 /**
  * The pages about training runs below `/runs/`, and the JSON that they show below `/runs/api/`. Reads only.
- * @param app in whose scope the headers of pages are set
+ * @param app scope of the headers of the pages
  */
 export function addDashboard(app: FastifyInstance, { reader, site }: DashboardParts): void {
   const assets = new Assets([PAGE, COMPUTE, LOOK]);
@@ -53,7 +53,7 @@ export function addDashboard(app: FastifyInstance, { reader, site }: DashboardPa
     });
   }
   app.addHook('onListen', done => {
-    // The first page is to come as quickly as the others; what is wrong with it is told to its reader.
+    // The first page is to come as quickly as the others; its reader gets any error.
     const ready = [reader.runs({ limit: 1 }), ...assets.paths.map(path => assets.find(path))];
     void Promise.allSettled(ready);
     done();
@@ -79,7 +79,7 @@ export function addDashboard(app: FastifyInstance, { reader, site }: DashboardPa
 
 type Reader = (reader: RunReader, query: { readonly [key: string]: string }) => Promise<unknown>;
 
-/** What each route answers; undefined for what is not there. */
+/** Reader of each route; returns undefined for what is not there. */
 const READERS: { readonly [name: string]: Reader } = {
   runs: (reader, { offset, limit, q }) =>
     reader.runs({
@@ -102,7 +102,7 @@ function count(text: string): number {
 
 function wrongQuery(query: Query): string | undefined {
   for (const [name, value] of Object.entries(query)) {
-    if (typeof value !== 'string') return `\`${name}\` stands in the query more than once`;
+    if (typeof value !== 'string') return `\`${name}\` is in the query more than once`;
     if (name !== 'names' && value.length > LONGEST_QUERY) {
       return `\`${name}\` has ${value.length} characters, more than ${LONGEST_QUERY}`;
     }

@@ -5,12 +5,12 @@ export const RUN_FILES = {
   config: 'config.yaml',
   status: 'status.json',
   metrics: 'metrics.jsonl',
-  /** What one number does not say: `{ step, name, columns, rows }` a line. */
+  /** Tables of metrics: `{ step, name, columns, rows }` a line. */
   tables: 'tables.jsonl',
   groups: 'groups.jsonl',
   summary: 'summary.json',
   trajectories: 'trajectories',
-  /** The text of each token id that stands in trajectories: `[id, text]` a line. */
+  /** Text of each token id in trajectories: `[id, text]` a line. */
   tokens: 'tokens.jsonl',
   evaluations: 'evaluations',
 } as const;
@@ -67,7 +67,7 @@ export interface RunStatus {
   readonly validations: readonly ValidationPoint[];
 }
 
-/** What a table of runs says of one. */
+/** Description of a run in a table of runs. */
 export interface RunDescription {
   readonly name: string;
   readonly recipe: readonly string[];
@@ -104,7 +104,7 @@ export interface GroupRecord {
   /** Mean and unbiased standard deviation of the returns. */
   readonly mean: number;
   readonly std: number;
-  /** What the rollout filter went by. */
+  /** Score that the rollout filter used. */
   readonly score: number;
   readonly kept: boolean;
 }
@@ -124,7 +124,7 @@ export interface TrajectoryRecord {
   readonly terminated: boolean;
   readonly truncated: boolean;
   readonly return: number;
-  /** What the rollout filter made of the group; absent in validations. */
+  /** Decision of the rollout filter about the group; absent in validations. */
   readonly filter?: { readonly score: number; readonly std: number; readonly kept: boolean };
   readonly turns: readonly TurnRecord[];
   readonly final_state?: string;
@@ -144,7 +144,7 @@ export interface TurnRecord {
   readonly info: JsonObject;
   readonly llm_response: string;
   readonly llm_raw_response: string;
-  /** Where its sampled tokens stand in its sample: [start, end). */
+  /** Range of its sampled tokens in its sample: [start, end). */
   readonly tokens: readonly [start: number, end: number];
   readonly sample: number;
   readonly finish_reason?: string;

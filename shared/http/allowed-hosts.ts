@@ -17,7 +17,7 @@ const AUTHORITY = /^(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::(\d{0,5}))?$/;
 const ABSOLUTE = /^https?:\/\/([^/?#]*)/i;
 const MAX_PORT = 65_535;
 const IPV4_IN_IPV6 = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/;
-/** Values of `Host` whose host name is remembered, so that a client's is read once and not for every request. */
+/** Number of `Host` values with a remembered host name, so that a client's is parsed once and not for every request. */
 const VALUES_REMEMBERED = 1024;
 
 /**
@@ -25,7 +25,7 @@ const VALUES_REMEMBERED = 1024;
  * (DNS rebinding); its requests then look like those of the server's own pages, but for the name in `Host`.
  */
 export class AllowedHosts {
-  /** Whether names are checked; the form of `Host` always is. */
+  /** True if names are checked; the form of `Host` always is. */
   readonly #checked: boolean;
   readonly #names: ReadonlySet<string>;
   /** Endings with their dot. */
@@ -48,7 +48,7 @@ export class AllowedHosts {
     this.#below = listed.filter(entry => entry.startsWith('*.')).map(entry => entry.slice(1));
   }
 
-  /** Whether {@link check} would let a request pass; for requests whose target is a path. */
+  /** True if {@link check} accepts a request; for requests with a path as target. */
   accepts(request: IncomingMessage): boolean {
     const { host } = request.headers;
     return host !== undefined && !hasTwoHosts(request) && this.#verdict(host, request) === undefined;

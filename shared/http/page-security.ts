@@ -14,7 +14,7 @@ export function secureReplies(app: FastifyInstance): void {
 
 /**
  * Sets the headers of pages that are registered on `app` later: they load from this server only, run no inline
- * scripts, and stand in no frame. Encryption, and so `Strict-Transport-Security`, is the business of a proxy.
+ * scripts, and are in no frame. A proxy is responsible for encryption, and so for `Strict-Transport-Security`.
  * @param inlineStyles for pages of others that cannot do without
  */
 export async function securePages(

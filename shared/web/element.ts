@@ -1,4 +1,4 @@
-/** What an element may hold; `undefined` and `false` hold nothing. */
+/** Child of an element; `undefined` and `false` add nothing. */
 export type Child = Node | string | number | false | undefined;
 
 type Value = string | number | boolean | undefined | ((event: never) => void);

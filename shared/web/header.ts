@@ -6,7 +6,7 @@ import { ThemeButton } from './theme.ts';
 export const SITE_PAGES = ['Play', 'Watch', 'Runs', 'Environments', 'Register', 'Docs'] as const;
 export type SitePage = (typeof SITE_PAGES)[number];
 
-/** Where the parts of the site are; a page whose part is missing has no link. */
+/** Addresses of the parts of the site; a missing part has no link. */
 export interface SiteLinks {
   /** Address of the environment server, ending in a slash; `''` on the server's own pages. */
   readonly server?: string;

@@ -3,7 +3,7 @@ import { html } from './html.ts';
 
 export type Theme = 'light' | 'dark';
 
-/** Where a browser keeps the theme that its user chose; absent while the system's holds. */
+/** Key under which a browser keeps the theme that its user chose; absent while the system's theme applies. */
 const KEY = 'ragen-theme';
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 

@@ -80,7 +80,7 @@ t.test(
     await page.getByRole('link', { name: 'Look at it turn by turn' }).click();
     await page.getByText('no success', { exact: true }).waitFor();
     await page.goto(`${origin}/runs/#/run/lake-2/filter`);
-    await text.getByText('they hold 40 % of what could be told about the prompt').waitFor();
+    await text.getByText('they hold 40 % of the information in the prompt').waitFor();
     await page.goto(`${origin}/runs/#/run/broken`);
     await text.getByText('The run failed at step 3 of 3').waitFor();
     await text.getByText('no <b>room</b> on the disk').first().waitFor();

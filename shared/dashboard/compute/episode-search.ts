@@ -3,7 +3,7 @@ import type { TrajectoryRecord } from '../run-files.ts';
 /** Characters around a hit. */
 const SNIPPET = 60;
 
-/** Where a text stands in an episode. */
+/** Position of a text in an episode. */
 export interface TextHit {
   /** From 0. */
   readonly turn: number;
@@ -32,7 +32,7 @@ export function findIn(record: TrajectoryRecord, wanted: string, texts: TokenTex
   return undefined;
 }
 
-/** What a turn's prompt added to its sequence; undefined where the tokens are not known. */
+/** Text that a turn's prompt added to its sequence; undefined where the tokens are not known. */
 function promptText(
   { turns, samples }: TrajectoryRecord,
   turn: number,

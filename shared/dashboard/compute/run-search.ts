@@ -1,13 +1,13 @@
 import type { RunDescription } from '../run-files.ts';
 
-/** What a search looks at. */
+/** Fields of a run that a search reads. */
 export interface SearchedRun {
   readonly id: string;
   readonly state: string;
   readonly run: RunDescription;
 }
 
-/** Whether all words stand in what the table says of a run. @param q words with spaces between them */
+/** Matches runs with all words in their row of the table. @param q words with spaces between them */
 export function runMatcher(q: string): (run: SearchedRun) => boolean {
   const words = q.toLowerCase().split(/\s+/).filter(Boolean);
   return ({ id, state, run }) => {

@@ -1,7 +1,7 @@
-/** Where in the pages about runs one is: the part of the address behind `#`. */
+/** Current view of the pages about runs: the part of the address after `#`. */
 export interface Address {
   readonly view: View;
-  /** Of the run; absent in views of several. */
+  /** Id of the run; absent in views of several. */
   readonly run?: string;
   /** Choices of the view: filters, the episode, the turn. */
   readonly query: Readonly<Record<string, string>>;

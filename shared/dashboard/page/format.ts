@@ -32,7 +32,7 @@ export function duration(seconds: number): string {
     : withUnit(whole, 's');
 }
 
-/** How long ago a time was. @param ms since the epoch */
+/** Age of a time, as text. @param ms since the epoch */
 export function ago(ms: number, now: number): string {
   return `${duration((now - ms) / 1000)} ago`;
 }

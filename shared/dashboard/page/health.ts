@@ -9,7 +9,7 @@ export interface HealthCard {
   readonly level: 'good' | 'warn' | 'bad';
   readonly title: string;
   readonly text: string;
-  /** What to do; absent where nothing is to be done. */
+  /** Advice; absent where nothing needs to be done. */
   readonly advice?: string;
 }
 
@@ -32,7 +32,7 @@ const EARLY = 3;
 
 type Series = (name: string) => Points;
 
-/** What is to be said of a run, the gravest first; a card that all is well where nothing is wrong. */
+/** Cards about a run's health, the most severe first; one card that all is well where nothing is wrong. */
 export function healthCards(
   row: RunRow,
   series: Series,
@@ -273,7 +273,7 @@ const RULES: readonly Rule[] = [
   },
 ];
 
-/** Whether the episodes of a group differ; groups of one have nothing to differ from. */
+/** Cards about groups with equal episodes; none for groups of one. */
 function spreadCards(series: Series, groupSize: number): HealthCard[] {
   const alike = groupSize > 1 ? recent(series('frac_reward_zero_std')) : 0;
   if (!(alike > 0.5)) return [];

@@ -12,7 +12,7 @@ export class GroupsTable {
   #rows: GroupsRow[] = [];
   #last: GroupsRow | undefined;
   #groups = 0;
-  /** Of so many rows one is kept. */
+  /** One of this many rows is kept. */
   #every = 1;
   #seen = 0;
 

@@ -3,7 +3,7 @@ import { type FoundRun, openRunFile } from './run-folders.ts';
 
 const MAX_ROW_BYTES = 4 * 1024 * 1024;
 
-/** What a reader does with the rows of a file. */
+/** Receiver of the rows of a file. */
 export interface RowReader {
   add(row: { readonly [key: string]: unknown }): void;
   /** The file is another one: what was read counts no more. */
@@ -15,7 +15,7 @@ export class GrowingFile {
   readonly #run: FoundRun;
   readonly #name: string;
   readonly #reader: RowReader;
-  /** How far the file has been read, and which file that was. */
+  /** Bytes read so far, and identity of the file. */
   #offset = 0;
   #inode = 0;
   #reading: Promise<void> | undefined;

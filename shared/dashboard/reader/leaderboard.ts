@@ -28,7 +28,7 @@ export interface LeaderboardRow {
   readonly seconds: number | null;
   readonly date: string;
   readonly command: string;
-  /** Where a published figure stands; empty for our own runs. */
+  /** Address of a published figure; empty for our own runs. */
   readonly source: string;
   /** Id of the run; absent for published figures. */
   readonly run?: string;
@@ -104,7 +104,7 @@ export function evaluationRows(document: unknown, row: RunRow): LeaderboardRow[]
     const one = object(item);
     const tag = row.run.tags.find(({ tag }) => tag === one.tag);
     if (!tag || typeof one.success !== 'number') return [];
-    // Earlier versions wrote the training of the newest checkpoint, whichever policies played.
+    // Earlier versions wrote the training of the newest checkpoint for all policies.
     const trained = object(one.policy === 'checkpoint' ? (one.trained ?? value.trained) : one.trained);
     const own = number(trained.step) !== null;
     return [

@@ -11,7 +11,7 @@ export interface Line {
   /** Until `onLine` returns. Absent for a line longer than allowed, which is passed over. */
   readonly bytes?: Buffer;
   readonly start: number;
-  /** Where the next line starts. */
+  /** Byte at which the next line starts. */
   readonly end: number;
 }
 

@@ -21,7 +21,7 @@ const LIST_AGE_PER_SEARCH = 20;
 export interface FoundRun {
   readonly id: string;
   readonly path: string;
-  /** Of `status.json`, or of `config.yaml` in runs of earlier versions; milliseconds since the epoch. */
+  /** Change of `status.json`, or of `config.yaml` in runs of earlier versions; milliseconds since the epoch. */
   readonly changedMs: number;
   readonly hasStatus: boolean;
 }
@@ -36,7 +36,7 @@ export class RunFolders {
   #foundAt = Number.NEGATIVE_INFINITY;
   /** The list that is being made. */
   #next: Promise<ReadonlyMap<string, FoundRun>> | undefined;
-  /** How long the last list may be handed out. */
+  /** Longest age of a cached list. */
   #maxAgeMs = LIST_AGE_MS;
 
   /** @param root may be a link itself; a folder that is not there yet has no runs */
@@ -152,7 +152,7 @@ function areNames(parts: readonly string[]): boolean {
   );
 }
 
-/** Whether everything above the last part is a folder, and no link. */
+/** True if everything above the last part is a folder and not a link. */
 function areFolders(run: FoundRun, parts: readonly string[]): boolean {
   return parts.every((_, depth) => statsOf(join(run.path, ...parts.slice(0, depth)))?.isDirectory());
 }

@@ -51,18 +51,21 @@ t.test('a run that begins while the list of runs is old is found at once', async
   t.match(await reader.run('new'), { row: { id: 'new' } });
 });
 
-t.test('a running run whose process is gone has stalled, as has one that is silent elsewhere', async t => {
-  const root = t.testdir();
-  const running = { state: 'running', host: hostname() } as const;
-  writeSampleRun(root, 'alive', { status: { ...running, pid: process.pid } });
-  writeSampleRun(root, 'gone', { status: { ...running, pid: NOBODY } });
-  const updated_at = new Date().toISOString();
-  writeSampleRun(root, 'far', { status: { ...running, host: 'far', updated_at } });
-  writeSampleRun(root, 'silent', { status: { ...running, host: 'far' } });
-  const { rows } = await new RunReader(root).runs();
-  const states = Object.fromEntries(rows.map(({ id, state }) => [id, state]));
-  t.same(states, { alive: 'running', gone: 'stalled', far: 'running', silent: 'stalled' });
-});
+t.test(
+  'a running run without its process has stalled, as has one that is silent on another machine',
+  async t => {
+    const root = t.testdir();
+    const running = { state: 'running', host: hostname() } as const;
+    writeSampleRun(root, 'alive', { status: { ...running, pid: process.pid } });
+    writeSampleRun(root, 'gone', { status: { ...running, pid: NOBODY } });
+    const updated_at = new Date().toISOString();
+    writeSampleRun(root, 'far', { status: { ...running, host: 'far', updated_at } });
+    writeSampleRun(root, 'silent', { status: { ...running, host: 'far' } });
+    const { rows } = await new RunReader(root).runs();
+    const states = Object.fromEntries(rows.map(({ id, state }) => [id, state]));
+    t.same(states, { alive: 'running', gone: 'stalled', far: 'running', silent: 'stalled' });
+  },
+);
 
 t.test('metrics are read on from where they ended; half a line waits', async t => {
   const root = t.testdir();
@@ -129,27 +132,24 @@ t.test('episodes are listed, read one by one and searched', async t => {
   t.equal((await reader.groups('a'))!.length, 30);
 });
 
-t.test(
-  'groups of a step that was written since are read alone, and those of a replaced file anew',
-  async t => {
-    const root = t.testdir();
-    writeSampleRun(root, 'a');
-    const reader = new RunReader(root);
-    const file = join(root, 'a/groups.jsonl');
-    const [first] = (await reader.groups('a'))!;
-    const line = (step: number) => `${JSON.stringify({ ...first, step })}\n`;
-    t.same(await reader.groups('a', 30), []);
-    appendFileSync(file, `${line(31)}{"step":32,`);
-    t.same(await reader.groups('a', 30), [{ ...first, step: 31 }]);
-    writeFileSync(`${file}.new`, line(5));
-    renameSync(`${file}.new`, file);
-    t.same(await reader.groups('a'), [{ ...first, step: 5 }]);
-    appendFileSync(file, Array.from({ length: 1000 }, (_, i) => line(i + 6)).join(''));
-    const thinned = (await reader.groups('a'))!;
-    t.ok(thinned.length > 200 && thinned.length <= 401, String(thinned.length));
-    t.match([thinned[0].step, thinned.at(-1)!.step], [5, 1005], 'the last one stays');
-  },
-);
+t.test('only groups of new steps are read; a replaced file is read again', async t => {
+  const root = t.testdir();
+  writeSampleRun(root, 'a');
+  const reader = new RunReader(root);
+  const file = join(root, 'a/groups.jsonl');
+  const [first] = (await reader.groups('a'))!;
+  const line = (step: number) => `${JSON.stringify({ ...first, step })}\n`;
+  t.same(await reader.groups('a', 30), []);
+  appendFileSync(file, `${line(31)}{"step":32,`);
+  t.same(await reader.groups('a', 30), [{ ...first, step: 31 }]);
+  writeFileSync(`${file}.new`, line(5));
+  renameSync(`${file}.new`, file);
+  t.same(await reader.groups('a'), [{ ...first, step: 5 }]);
+  appendFileSync(file, Array.from({ length: 1000 }, (_, i) => line(i + 6)).join(''));
+  const thinned = (await reader.groups('a'))!;
+  t.ok(thinned.length > 200 && thinned.length <= 401, String(thinned.length));
+  t.match([thinned[0].step, thinned.at(-1)!.step], [5, 1005], 'the last one stays');
+});
 
 t.test('nothing outside of the folder is read', async t => {
   const outside = t.testdir({

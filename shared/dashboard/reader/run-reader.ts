@@ -15,13 +15,13 @@ import {
   type TrajectoryFile,
 } from './trajectories.ts';
 
-/** Runs whose metrics stay in memory. */
+/** Number of runs with metrics in memory. */
 const MAX_TABLES = 8;
 const MAX_CONFIG_BYTES = 1024 * 1024;
 const MAX_HITS = 100;
 /** Points of a metric that are handed out: two for each pixel of a wide chart. */
 const MAX_POINTS = 2048;
-/** How long a search may take. */
+/** Longest time of a search. */
 const SEARCH_MS = 3000;
 
 export type { RunsQuery, RunsReply };
@@ -78,7 +78,7 @@ export class RunReader {
     return this.#folders.find(id);
   }
 
-  /** Some of the runs, the latest first; all unless told otherwise. */
+  /** Runs that match the query, the latest first; all runs by default. */
   runs(query?: RunsQuery): Promise<RunsReply> {
     return this.#table.rows(query);
   }

@@ -17,7 +17,7 @@ const MAX_STATUS_BYTES = 1024 * 1024;
 const MAX_CONFIG_BYTES = 1024 * 1024;
 const MAX_TEXT_LENGTH = 300;
 
-/** What a run is doing, as far as its files tell; `unknown` for runs of earlier versions that have no outcome. */
+/** State of a run according to its files; `unknown` for runs of earlier versions without an outcome. */
 export type ShownState = 'running' | 'stalled' | 'finished' | 'stopped' | 'failed' | 'unknown';
 
 /** A row of the table of runs. */
@@ -44,7 +44,7 @@ export interface RunRow {
 export interface RunsQuery {
   readonly offset?: number;
   readonly limit?: number;
-  /** Words that all stand in a run's name, recipe, environments, state or seed. */
+  /** Words that must all occur in a run's name, recipe, environments, state or seed. */
   readonly q?: string;
 }
 
@@ -52,7 +52,7 @@ export interface RunsReply {
   /** All runs, and those that match. */
   readonly total: number;
   readonly matching: number;
-  /** Where the rows begin among those that match. */
+  /** Index of the first row among those that match. */
   readonly offset: number;
   readonly rows: readonly RunRow[];
 }
@@ -148,7 +148,7 @@ async function rowOfStatus(run: FoundRun): Promise<OwnedRow> {
   };
 }
 
-/** Of a run without `status.json`, which an earlier version wrote. */
+/** Row of a run of an earlier version, without `status.json`. */
 async function rowOfConfig(run: FoundRun): Promise<RunRow> {
   const row = emptyRow(run);
   const config = await readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config);

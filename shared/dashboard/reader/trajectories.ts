@@ -8,7 +8,7 @@ import { type FoundRun, namesIn, openRunFile } from './run-folders.ts';
 const FILE_NAME = /^(train|validation)-(\d{1,9})\.jsonl$/;
 const MAX_EPISODE_BYTES = 64 * 1024 * 1024;
 const MAX_TOKEN_BYTES = 64 * 1024;
-/** Files whose lists of episodes are remembered. */
+/** Number of files with a remembered list of episodes. */
 const MAX_LISTS = 64;
 
 /** A trajectory file. */

@@ -1,7 +1,7 @@
 import type { VNode } from 'preact';
 import type { Json, JsonObject } from '../../json.ts';
 
-/** What a board is drawn with besides its state. */
+/** Input for drawing a board, in addition to its state. */
 export interface BoardContext<Memory> {
   readonly memory: Memory;
   /** Takes an action; absent where the board is only looked at. */
@@ -22,19 +22,19 @@ export interface Drawn<State, Memory> {
  */
 export interface BoardKind<State = unknown, Memory = undefined> {
   readonly name: string;
-  /** Whether the structured state of an environment has this shape. */
+  /** True if the structured state of an environment has this shape. */
   fits(state: JsonObject): boolean;
   /** Names the pieces of a state, so that a piece that moved keeps its name and can slide. */
   track?(state: State, before: Drawn<State, Memory> | undefined): Memory;
   draw(state: State, context: BoardContext<Memory>): VNode;
 }
 
-/** Whether an object has all these keys. */
+/** True if an object has all these keys. */
 export function has(state: JsonObject, ...keys: readonly string[]): boolean {
   return keys.every(key => Object.hasOwn(state, key));
 }
 
-/** Whether a value is an object and no list. */
+/** True if a value is an object and not a list. */
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

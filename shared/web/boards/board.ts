@@ -14,7 +14,7 @@ import { sudoku } from './sudoku.ts';
 import { plainText, program, proof } from './texts.ts';
 import { tiles2048 } from './tiles-2048.ts';
 
-/** How states are drawn, the first that fits. */
+/** Kinds of boards; the first that fits draws a state. */
 const KINDS = [
   sokoban,
   frozenLake,
@@ -33,14 +33,14 @@ const KINDS = [
   program,
 ] as const;
 
-/** How a state is drawn; as text where its shape is not known. */
+/** Kind of board for a state; text where its shape is not known. */
 export function boardKindOf(state: unknown): BoardKind<unknown, unknown> {
   const kind = isObject(state) ? KINDS.find(each => each.fits(state)) : undefined;
   return (kind ?? plainText) as unknown as BoardKind<unknown, unknown>;
 }
 
 export interface BoardProps {
-  /** What an environment gives as `structured`: `structured` of a session, an observation in that format. */
+  /** Structured state: `structured` of a session, or an observation in that format. */
   readonly state: unknown;
   /** The observation as text, shown where there is no drawing for the state. */
   readonly text?: string;

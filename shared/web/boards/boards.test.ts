@@ -103,7 +103,7 @@ t.test('a box keeps its name while it is pushed, boxes of another level get new 
   t.same(sokoban.track!(down, { state, memory }), [memory[1], memory[0]]);
 });
 
-t.test('tiles keep their names while they slide and merge; a jump names all anew', async t => {
+t.test('tiles keep their names while they slide and merge; a jump renames all', async t => {
   const before = {
     grid: [
       [2, 2, 4],

@@ -22,10 +22,10 @@ export const household: BoardKind<HouseholdState> = {
   name: 'household',
   fits: state => has(state, 'task', 'room', 'at', 'carries', 'receptacles', 'admissible'),
   draw({ task, room, at, carries, report, receptacles, admissible }, context) {
-    const told = /^Task: (.+)$/m.exec(context.text ?? '')?.[1];
+    const given = /^Task: (.+)$/m.exec(context.text ?? '')?.[1];
     const others = admissible.filter(action => !action.startsWith(GO_TO));
     return html`<div class="board-panel household">
-      <p class="question">${told ?? `${task.type.replaceAll('_', ' ')}: ${task.thing}, ${task.receptacle}`}</p>
+      <p class="question">${given ?? `${task.type.replaceAll('_', ' ')}: ${task.thing}, ${task.receptacle}`}</p>
       <p class="household-where">
         <span><span class="shop-label">Room</span> ${room}</span>
         <span><span class="shop-label">At</span> ${at ?? 'the middle of the room'}</span>

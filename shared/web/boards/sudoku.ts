@@ -138,7 +138,7 @@ function firstEmpty({ size, grid }: SudokuState): readonly [number, number] {
   return index < 0 ? [0, 0] : [Math.floor(index / size), index % size];
 }
 
-/** Cells whose number stands twice in a row, column or box. */
+/** Cells with a number that occurs twice in a row, column or box. */
 function clashes(grid: SudokuState['grid']): ReadonlySet<number> {
   const size = grid.length;
   const box = Math.sqrt(size);

@@ -4,9 +4,9 @@ import { type BoardKind, has } from './board-kind.ts';
 interface ProofState {
   readonly statement: string;
   readonly tactics: readonly string[];
-  /** What the prover said last; null at the start. */
+  /** Last message of the prover; null at the start. */
   readonly feedback: { readonly status: string; readonly messages: readonly string[] } | null;
-  /** What is left to prove, where the prover said it. */
+  /** Open goals, where the prover reported them. */
   readonly goals?: readonly string[];
 }
 
@@ -45,7 +45,7 @@ export const program: BoardKind<ProgramState> = {
   </div>`,
 };
 
-/** What every other environment shows: the observation as text, or the state as JSON. */
+/** Board of every other environment: the observation as text, or the state as JSON. */
 export const plainText: BoardKind<unknown> = {
   name: 'plain-text',
   fits: () => true,

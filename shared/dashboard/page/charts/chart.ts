@@ -22,7 +22,7 @@ export interface ChartProps {
   readonly height?: number;
   /** Values of y that are always in view. */
   readonly range?: readonly [number, number];
-  /** How values are written. */
+  /** Formats a value. */
   readonly format?: (value: number) => string;
   /** Curves one on top of the other, filled. */
   readonly stacked?: boolean;
@@ -50,7 +50,7 @@ const PALE = '66';
 const WASH = '2b';
 
 const DARK = matchMedia('(prefers-color-scheme: dark)');
-/** What was read from the styles of a theme: asking again for each chart makes the browser work out all styles again. */
+/** Values read from the styles of a theme: reading them for each chart makes the browser compute all styles again. */
 const known = { theme: '', values: new Map<string, string>() };
 
 function fromStyles(name: string, read: () => string): string {
@@ -120,7 +120,7 @@ export function Chart(props: ChartProps) {
   </figure>`;
 }
 
-/** What a chart shows, in a sentence. */
+/** Description of a chart in a sentence. */
 export function inWords(title: string, curves: readonly Curve[], format: (value: number) => string): string {
   const parts = curves
     .filter(({ y }) => y.length > 0)

@@ -11,7 +11,7 @@ interface Item {
   readonly kept: boolean;
 }
 
-/** How the scores of groups are spread, those that were kept apart, and where the filter cut. */
+/** Distribution of the groups' scores, kept groups separately, with the filter's threshold. */
 export function Histogram({ title, items }: { readonly title: string; readonly items: readonly Item[] }) {
   if (items.length === 0) return html`<p class="hint">No groups yet.</p>`;
   const values = items.map(({ value }) => value);

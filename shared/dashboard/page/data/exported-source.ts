@@ -5,7 +5,7 @@ import type { EpisodeDigest, EpisodeReply, SearchHit, TrajectoryFile } from '../
 import type { Query } from './query.ts';
 
 const MAX_HITS = 100;
-/** How long a search may take, and files that are read at once. */
+/** Longest time of a search, and number of files read at once. */
 const SEARCH_MS = 5000;
 const AT_ONCE = 8;
 

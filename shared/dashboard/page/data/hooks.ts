@@ -6,15 +6,15 @@ import type { Source } from './source.ts';
 
 export const SourceContext = createContext<Source | undefined>(undefined);
 
-/** Where this page gets its data. */
+/** Data source of this page. */
 export function useSource(): Source {
   return useContext(SourceContext)!;
 }
 
-/** What a request came to. */
+/** State of a request. */
 export interface Loaded<T> {
   readonly value?: T;
-  /** What the value answers: the query before the last one while the reply to that is on its way. */
+  /** Query of the value: the one before the last while the reply to the last is pending. */
   readonly answered?: Query;
   readonly error?: string;
 }
@@ -24,7 +24,7 @@ export function useData<T>(name: string | undefined, query: Query = {}): Loaded<
   const source = useSource();
   const [loaded, setLoaded] = useState<Loaded<T>>({});
   const key = `${name} ${JSON.stringify(query)}`;
-  // The key stands for name and query.
+  // The key contains name and query.
   useEffect(() => {
     if (name === undefined) return setLoaded({});
     let current = true;

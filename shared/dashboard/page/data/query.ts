@@ -1,2 +1,2 @@
-/** What a page asks for, by the names of the routes below `/runs/api/`. */
+/** Parameters of a request, by the names of the routes below `/runs/api/`. */
 export type Query = { readonly [name: string]: string | number | undefined };

@@ -6,14 +6,14 @@ const TOKEN_KEY = 'ragen-token';
 /** Something that could not be read, in words for the reader of the page. */
 export class SourceError extends Error {}
 
-/** Where the pages get their data: the server that they came from, or the files that `--export` wrote next to them. */
+/** Data source of the pages: their server, or the files that `--export` wrote next to them. */
 export interface Source {
   readonly site: SiteAddresses;
   /** @throws SourceError */
   get<T>(name: string, query?: Query): Promise<T>;
   /** @throws SourceError */
   post<T>(path: string, body: unknown): Promise<T>;
-  /** Tells of what happens in a run until the signal is aborted; does nothing where there is no server. */
+  /** Reports the events of a run until the signal is aborted; does nothing without a server. */
   live(query: Query, onEvent: (name: string, data: unknown) => void, signal: AbortSignal): Promise<void>;
 }
 

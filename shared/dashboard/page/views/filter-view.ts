@@ -20,14 +20,14 @@ const THOUGHTS: Measured = {
   firstTurn: 'collapse_first_turn_sample',
   trajectory: 'collapse_trajectory_sample',
 };
-/** What policies are measured by that do not think. */
+/** Measurements of policies that do not think. */
 const ACTIONS: Measured = {
   firstTurn: 'collapse_action_first_turn_sample',
   trajectory: 'collapse_action_trajectory_sample',
 };
 const COMPONENTS = ['task', 'entropy', 'kl'] as const;
 
-/** What the rollout filter kept, whether the reasoning depends on the prompt, and where the gradient comes from. */
+/** Groups that the rollout filter kept, dependence of the reasoning on the prompt, and gradients by bucket. */
 export function FilterView({ store, address }: RunViewProps) {
   const gradients = store.names(/^grad_norm(_prefilter)?\//);
   const collapse = store.names(/^collapse/);
@@ -40,7 +40,7 @@ export function FilterView({ store, address }: RunViewProps) {
       ${rows && rows.length > 0 && html`<${Groups} rows=${rows} step=${Number(address.query.step ?? rows.at(-1)!.step)} />`}
       ${
         rows?.some(({ groups }) => groups.some(({ size }) => size > 1)) &&
-        html`<${Chart} title="Groups that were kept, and groups whose returns are all alike" range=${[0, 1]} format=${percent} legend=${true} curves=${[
+        html`<${Chart} title="Groups that were kept, and groups with equal returns" range=${[0, 1]} format=${percent} legend=${true} curves=${[
           { label: 'kept', ...store.series('rollout/filter_kept_ratio') },
           { label: 'all alike', ...store.series('frac_reward_zero_std'), color: 3 },
         ]} />`
@@ -90,12 +90,12 @@ function Collapse({ store }: { readonly store: RunStore }) {
   <//>`;
 }
 
-/** What is known of policies that do not think: whether what they do depends on what they see. */
+/** Dependence of the actions on the observations, for policies that do not think. */
 function Actions({ store }: { readonly store: RunStore }) {
   const share = store.last(`${ACTIONS.firstTurn}/mi_seq_share`)!;
   return html`<${Panel} title="Do the actions depend on what the policy sees?" class="wide">
     <p>The policy does not think (<code>rollout.think</code>), so its first actions are measured in place of thoughts: they
-      hold ${percent(share)} of what could be told about the prompt. Near ${percent(0)} it does the same for every prompt.</p>
+      hold ${percent(share)} of the information in the prompt. Near ${percent(0)} it does the same for every prompt.</p>
     <div class="two-columns"><${Dependence} store=${store} what="action" of=${ACTIONS} height=${200} /></div>
   <//>`;
 }

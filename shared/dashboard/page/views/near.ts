@@ -1,7 +1,7 @@
 import type { RefObject } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
-/** How far outside the window something counts as near, in windows. */
+/** Distance from the window within which something counts as near, in windows. */
 const MARGIN = '100% 0px';
 
 const listeners = new WeakMap<Element, () => void>();

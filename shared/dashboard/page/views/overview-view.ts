@@ -34,7 +34,7 @@ const SMALL: readonly Small[] = [
   { title: 'Busy share of the policy', name: 'perf/policy_busy_ratio', format: percent, range: [0, 1] },
 ];
 
-/** How good a run has become, whether it is healthy, and what it does wrong now. */
+/** Success of a run, its health, and a failed episode. */
 export function OverviewView({ store }: RunViewProps) {
   const { row, config } = store.detail!;
   const { group_size: groupSize = 1 } =
@@ -140,7 +140,7 @@ function useFailures(store: RunStore): Failures | undefined {
   return kept.current;
 }
 
-/** What it does wrong now: an episode of the latest validation that failed. */
+/** A failed episode of the latest validation. */
 function FailedEpisode({ store }: { readonly store: RunStore }) {
   const failures = useFailures(store);
   if (!failures) return null;

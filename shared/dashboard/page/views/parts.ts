@@ -17,7 +17,7 @@ export function StateChip({ state }: { readonly state: ShownState }) {
   return html`<span class="chip ${kind} state-${state}">${text}</span>`;
 }
 
-/** What went wrong, or that something is on its way. */
+/** An error, or a note that data is loading. */
 export function Status({ error, loading }: { readonly error?: string; readonly loading?: boolean }) {
   if (error !== undefined) {
     return html`<div class="problem" role="alert"><p class="problem-title">This cannot be shown</p><p>${error}</p></div>`;

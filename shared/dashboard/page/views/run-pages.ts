@@ -57,7 +57,7 @@ export function RunPages({ address }: { readonly address: Address }) {
   </div>`;
 }
 
-/** How far a run is, and how long it took or takes. */
+/** Progress of a run, with the time it took or will take. */
 function progressOf({ state, stage, step, steps, eta_s: left, seconds }: RunRow): string {
   const done = `step ${step} of ${steps}`;
   if (state === 'running') return `${stage}, ${done}${left === null ? '' : `, ${duration(left)} left`}`;

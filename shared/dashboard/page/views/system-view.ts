@@ -14,7 +14,7 @@ const LABELS: { readonly [part in (typeof PARTS)[number]]: string } = {
   update_actor: 'update',
 };
 
-/** Where the time goes. */
+/** Times of a run's steps, and its servers. */
 export function SystemView({ store }: RunViewProps) {
   const idle = ['trainer/idle_ratio', 'rollouter/idle_ratio', 'perf/policy_busy_ratio'];
   const stale = ['rollouter/staleness_mean', 'rollouter/staleness_max', 'rollouter/stale_groups_dropped'];

@@ -3,7 +3,7 @@ import type { SampleRecord, TurnRecord } from '../../run-files.ts';
 import { short } from '../format.ts';
 import { useNear } from './near.ts';
 
-/** What tokens can be tinted by. */
+/** Values that can tint tokens. */
 export const TINTS = [
   'log-probability',
   'entropy',
@@ -35,7 +35,7 @@ export function knownTints(sample: SampleRecord | undefined): readonly Tint[] {
   return TINTS.filter(tint => sample?.[FIELDS[tint]] !== undefined);
 }
 
-/** How numbers of a tint become steps of color: −8 to 8, from the sign; 0 is no color. */
+/** Maps numbers of a tint to steps of color: −8 to 8, by the sign; 0 is no color. */
 export function tintScale(tint: Tint, samples: readonly SampleRecord[]): (value: number) => number {
   const field = FIELDS[tint];
   const values = samples.flatMap(sample => (sample[field] ?? []).filter((_, i) => sample.mask[i] === 1));
