@@ -9,7 +9,7 @@ import { HeaderSecrets } from './custom/remote/secrets.ts';
 import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Dispatcher } from './operations/dispatch/dispatcher.ts';
-import { sessionView } from './operations/sessions/views.ts';
+import { createdReply, sessionView } from './operations/sessions/views.ts';
 import { type JournalFiles, newRun } from './persistence/journal/segments.ts';
 import { type FolderLock, lockFolder } from './persistence/lock.ts';
 import { PersistenceHealth } from './persistence/persistence-health.ts';
@@ -91,6 +91,7 @@ export class ServerCore {
       log,
       editionOf: (envId: string) => registrations.edition(envId),
       viewOf: (session: Session) => sessionView(session) as unknown as Json,
+      openedReplyOf: (opened: readonly Session[]) => createdReply(this.sessions, opened),
     };
     if (parts.shared) {
       const { sessions, environments } = parts.shared;

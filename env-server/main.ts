@@ -170,7 +170,7 @@ async function serveTogether(
   const { host } = settings;
   refuseOpenServer(host, new Authenticator(settings.tokens));
   const { Replicas, reservePort } = await import('./replicas.ts');
-  const port = await freePort(settings.port, portChosen, port => reservePort(host, port));
+  const port = await freePort(settings.port, portChosen, port => reservePort(host, port, portChosen));
   const replicas = await Replicas.start(settings, port);
   const address = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   return { address, stop: reason => replicas.stop(reason) };

@@ -23,6 +23,8 @@ const FIRST_DELAY_MS = 100;
 const MAX_DELAY_MS = 10_000;
 const STORE_START_MS = 10_000;
 const STORE_END_MS = 15_000;
+const PORT_WAIT_MS = 10_000;
+const PORT_RETRY_MS = 200;
 
 /** One of the processes that serve, and the one that took its place. */
 interface Replica {
@@ -139,11 +141,22 @@ export class Replicas {
   }
 }
 
-/** A port that is free, for servers that share it. */
-export async function reservePort(host: string, port: number): Promise<number> {
+/**
+ * A port that is free, for servers that share it.
+ * @param waits for one that is taken: those of a killed process end as soon as they notice
+ */
+export async function reservePort(host: string, port: number, waits: boolean): Promise<number> {
   const probe = createServer();
-  probe.listen({ host, port });
-  await once(probe, 'listening');
+  for (const begun = performance.now(); ; await delay(PORT_RETRY_MS)) {
+    try {
+      probe.listen({ host, port });
+      await once(probe, 'listening');
+      break;
+    } catch (error) {
+      const isTaken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE';
+      if (!isTaken || !waits || performance.now() - begun > PORT_WAIT_MS) throw error;
+    }
+  }
   const { port: found } = probe.address() as AddressInfo;
   probe.close();
   await once(probe, 'close');

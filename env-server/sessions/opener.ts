@@ -140,6 +140,8 @@ export class SessionOpener {
   *#opening(settings: OpenSettings, episodes: readonly EpisodeState[]): Sliced<Session[]> {
     const { owner, variant } = settings;
     const { account } = this.#admission.client(owner);
+    const { recorder } = this.#host;
+    const isShared = recorder?.isShared ?? false;
     const sizes = episodes.map(newSessionSize);
     let setAside = sizes.reduce((sum, size) => sum + size, 0);
     account.add(setAside);
@@ -154,8 +156,10 @@ export class SessionOpener {
           setAside -= sizes[first + i];
           opened.push(this.#open(settings, next[i]));
         }
-        this.#host.recorder?.opened(opened.slice(first), opened[0]);
+        if (!isShared) recorder?.opened(opened.slice(first), opened[0]);
       }
+      // A shared store opens all of a group or nothing.
+      if (isShared) recorder!.opened(opened);
       return opened;
     } catch (error) {
       // Who admitted all of them takes all of them back.
@@ -188,7 +192,9 @@ export class SessionOpener {
         return refuse(error);
       }
     };
-    this.#admission.admit(owner, variant.counters, count);
+    // A shared store counts the sessions of all servers; those in memory here may have ended elsewhere.
+    if (this.#host.recorder?.isShared) this.#admission.count(owner, variant.counters, count);
+    else this.#admission.admit(owner, variant.counters, count);
     const opened = begin();
     if (opened instanceof Promise) this.#shutdown.follow(opened);
     return opened;

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { Redis, type RedisOptions } from 'iovalkey';
 import type { Logger } from 'pino';
 import type { Durability } from '../persistence/durability.ts';
+import { bootId } from '../persistence/journal/segment-writer.ts';
 import { Problem } from '../problems.ts';
 import { SCRIPTS, type ScriptName } from './scripts.ts';
 
@@ -9,6 +10,8 @@ const COMMAND_MS = 5000;
 const CONNECT_MS = 5000;
 const MAX_RECONNECT_MS = 1000;
 const RETRY_SECONDS = 1;
+/** The client's error for a command without answer in time. */
+const TIMED_OUT = 'Command timed out';
 const DEFAULT_PREFIX = 'ragen:';
 const DEFAULT_PORT = 6379;
 const DEFAULT_SENTINEL_PORT = 26_379;
@@ -16,7 +19,15 @@ const DEFAULT_SENTINEL_PORT = 26_379;
 const WAIT_REPLICAS = 1;
 const WAIT_MS = 500;
 const FORMS =
-  'valkey://[user:password@]host[:port][/database], valkeys:// (TLS), valkey+unix:///path/to/socket, or valkey+sentinel://host[:port],host[:port]/primary-name';
+  'valkey://[user:password@]host[:port][/database], valkeys:// (TLS), valkey+unix:///path/to/socket, or valkey+sentinel://host[:port],host[:port]/primary-name (valkeys+sentinel:// with TLS)';
+const SECURE: ReadonlySet<string> = new Set(['valkeys', 'rediss', 'valkeys+sentinel']);
+const SCHEMES: ReadonlySet<string> = new Set([
+  'valkey',
+  'redis',
+  'valkey+unix',
+  'valkey+sentinel',
+  ...SECURE,
+]);
 /** First words of the store's own errors: it takes no writes, or none yet. */
 const FULL = /^(OOM|MISCONF .{0,200}No space)/;
 const UNAVAILABLE =
@@ -36,25 +47,20 @@ export interface StoreAddress {
  * @throws Error for a text of another form
  */
 export function storeAddressOf(text: string, env: NodeJS.ProcessEnv = process.env): StoreAddress {
-  const match =
-    /^(valkeys?|rediss?|valkey\+unix|valkey\+sentinel):\/\/(?:([^/@]*)@)?([^/?#]*)(\/[^?#]*)?(?:\?(.*))?$/.exec(
-      text,
-    );
-  if (!match) throw new Error(`--store must be ${FORMS}; got ${JSON.stringify(withoutPassword(text))}`);
-  const [, scheme, credentials = '', hosts, path = '', query = ''] = match;
-  const [user = '', inlinePassword] = credentials.split(':').map(decodeURIComponent);
-  const password = inlinePassword ?? env.RAGEN_STORE_PASSWORD;
-  const auth = { ...(user !== '' && { username: user }), ...(password ? { password } : {}) };
-  const isSecure = scheme === 'valkeys' || scheme === 'rediss';
-  const ca = env.RAGEN_STORE_CA;
-  const tls = isSecure ? { tls: ca ? { ca: readFileSync(ca) } : {} } : {};
-  const prefix = new URLSearchParams(query).get('prefix') ?? DEFAULT_PREFIX;
   const shown = withoutPassword(text);
+  const { scheme, credentials, hosts, path, query } = partsOf(text, shown);
+  const colon = credentials.indexOf(':');
+  const user = decoded(colon < 0 ? credentials : credentials.slice(0, colon), shown);
+  const password = colon < 0 ? env.RAGEN_STORE_PASSWORD : decoded(credentials.slice(colon + 1), shown);
+  const auth = { ...(user !== '' && { username: user }), ...(password ? { password } : {}) };
+  const ca = env.RAGEN_STORE_CA;
+  const tls = SECURE.has(scheme) ? { tls: ca ? { ca: readFileSync(ca) } : {} } : {};
+  const prefix = new URLSearchParams(query).get('prefix') ?? DEFAULT_PREFIX;
   if (scheme === 'valkey+unix') {
     if (path === '') throw new Error(`--store ${shown} names no socket: valkey+unix:///path/to/socket`);
     return { options: { ...auth, path }, prefix, shown };
   }
-  if (scheme === 'valkey+sentinel') {
+  if (scheme.endsWith('+sentinel')) {
     const name = path.slice(1);
     if (name === '' || hosts === '')
       throw new Error(
@@ -62,12 +68,53 @@ export function storeAddressOf(text: string, env: NodeJS.ProcessEnv = process.en
       );
     const sentinels = hosts.split(',').map(host => hostAndPort(host, DEFAULT_SENTINEL_PORT, shown));
     const failover = { failoverDetector: true, sentinelPassword: env.RAGEN_SENTINEL_PASSWORD } as const;
-    return { options: { ...auth, ...failover, sentinels, name }, prefix, shown };
+    const secure = 'tls' in tls && { ...tls, sentinelTLS: tls.tls, enableTLSForSentinelMode: true };
+    return { options: { ...auth, ...failover, ...secure, sentinels, name }, prefix, shown };
   }
   const db = path.length > 1 ? Number(path.slice(1)) : 0;
   if (!Number.isInteger(db) || db < 0)
     throw new Error(`--store ${shown}: the database must be a number from 0 on`);
   return { options: { ...auth, ...tls, ...hostAndPort(hosts, DEFAULT_PORT, shown), db }, prefix, shown };
+}
+
+interface AddressParts {
+  readonly scheme: string;
+  /** `user:password`, percent-encoded. */
+  readonly credentials: string;
+  readonly hosts: string;
+  /** With the slash in front, or empty. */
+  readonly path: string;
+  readonly query: string;
+}
+
+/** Credentials end at the last `@` before the path, so that a password with one of these signs fails and is not shown. */
+function partsOf(text: string, shown: string): AddressParts {
+  const [scheme, rest] = splitAt(text, text.indexOf('://'), 3);
+  if (!SCHEMES.has(scheme)) throw new Error(`--store must be ${FORMS}; got ${JSON.stringify(shown)}`);
+  const [before, query] = splitAt(rest, rest.indexOf('?'), 1);
+  const slash = before.indexOf('/');
+  const authority = slash < 0 ? before : before.slice(0, slash);
+  const at = authority.lastIndexOf('@');
+  return {
+    scheme,
+    credentials: authority.slice(0, Math.max(at, 0)),
+    hosts: authority.slice(at + 1),
+    path: slash < 0 ? '' : before.slice(slash),
+    query,
+  };
+}
+
+/** What is before and after a separator; all of it is before one that is not there. */
+function splitAt(text: string, at: number, length: number): [before: string, after: string] {
+  return at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + length)];
+}
+
+function decoded(text: string, shown: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new Error(`--store ${shown}: its user and password must be percent-encoded, a % itself as %25`);
+  }
 }
 
 function hostAndPort(text: string, defaultPort: number, shown: string): { host: string; port: number } {
@@ -77,7 +124,11 @@ function hostAndPort(text: string, defaultPort: number, shown: string): { host: 
   return { host: host.replace(/^\[|\]$/g, ''), port: port === undefined ? defaultPort : Number(port) };
 }
 
-const withoutPassword = (text: string): string => text.replace(/\/\/[^/@]*@/, '//***@');
+/** Without all that could be credentials: what is between `//` and the last `@`. */
+function withoutPassword(text: string): string {
+  const [start, at] = [text.indexOf('//'), text.lastIndexOf('@')];
+  return start < 0 || at < start ? text : `${text.slice(0, start)}//***${text.slice(at)}`;
+}
 
 type Scripted = {
   readonly [name in ScriptName]: (keys: 0, ...args: (string | number | Buffer)[]) => Promise<unknown>;
@@ -90,13 +141,17 @@ export class StoreConnection {
   readonly #client: Redis & Scripted;
   readonly #log: Logger;
   readonly #shown: string;
-  /** Called at every connection but the first, when commands work again. */
+  /** Called at every connection but the first, before commands work again. */
   onReconnect: () => void = () => undefined;
+  /** Commands that the store refused, did not answer or could not be sent, since the server started. */
+  errors = 0;
   /** The store's era: it changes when another process of the store, or another primary, answers. */
   era = '';
   /** Number of this server among those that have connected. */
   replica = 0;
   #up = false;
+  /** It is on this machine and appends to a file: what it has lost, it lost when the machine went down. */
+  #outlivesItsProcess = false;
   #failure = 'it was not reached yet';
   #closed = false;
 
@@ -153,12 +208,7 @@ export class StoreConnection {
    * @throws Problem `storage_full`, `storage_failed`; whether the script ran is not known after the latter
    */
   async run(name: ScriptName, ...args: readonly (string | number)[]): Promise<unknown> {
-    if (!this.#up) throw unavailable(this.#failure);
-    try {
-      return await this.#client[name](0, this.prefix, ...args);
-    } catch (error) {
-      throw storeProblem(error);
-    }
+    return this.#asked(() => this.#client[name](0, this.prefix, ...args));
   }
 
   /** Runs a script of writes that a reply acknowledges, and waits for what `--durability` asks. */
@@ -176,10 +226,21 @@ export class StoreConnection {
 
   /** Runs commands of the client, with its errors as problems. */
   async command<T>(work: (client: Redis) => Promise<T>): Promise<T> {
-    if (!this.#up) throw unavailable(this.#failure);
+    return this.#asked(() => work(this.#client));
+  }
+
+  async #asked<T>(work: () => Promise<T>): Promise<T> {
     try {
-      return await work(this.#client);
+      if (!this.#up) throw unavailable(this.#failure);
+      return await work();
     } catch (error) {
+      this.errors++;
+      const hangs = (error as Error).message === TIMED_OUT && this.#up;
+      if (hangs) {
+        // It hangs: requests fail at once until a new connection is answered.
+        this.#lost(`it did not answer within ${COMMAND_MS} ms`);
+        this.#client.disconnect(true);
+      }
       throw storeProblem(error);
     }
   }
@@ -215,6 +276,7 @@ export class StoreConnection {
     const [appendOnly, fsync] = [await config('appendonly'), await config('appendfsync')];
     if (this.durability === 'fsync' && (appendOnly !== 'yes' || fsync !== 'always'))
       throw new Error('--durability fsync needs a store with appendonly yes and appendfsync always');
+    this.#outlivesItsProcess = appendOnly === 'yes' && client.options.path !== undefined;
     if (appendOnly === 'no' && this.durability !== 'none')
       this.#log.warn(
         'the store keeps nothing over its own restart: set appendonly yes and appendfsync everysec',
@@ -222,10 +284,12 @@ export class StoreConnection {
   }
 
   async #enter(): Promise<void> {
-    const run = /^run_id:(\w+)/m.exec(await this.#client.info('server'))?.[1] ?? '';
+    const id = /^run_id:(\w+)/m.exec(await this.#client.info('server'))?.[1] ?? '';
+    const run = this.#outlivesItsProcess ? bootId() || id : id;
     const [era, replica] = (await this.#client.ragenEra(0, this.prefix, run)) as [string, number];
     this.era = era;
-    this.replica ||= replica;
+    if (this.replica === 0) this.replica = replica;
+    else this.onReconnect();
     this.#up = true;
   }
 
@@ -239,7 +303,6 @@ export class StoreConnection {
       return;
     }
     this.#log.warn(`the store ${this.#shown} answers again`);
-    this.onReconnect();
   }
 }
 

@@ -35,17 +35,23 @@ local function finish(p, id, tombstone, forget)
   return true
 end`;
 
-/** Owner, environment, three limits, count; then for each session: id, serial, settings, edition, group, pinned, ttl, record. */
+/**
+ * Owner, environment, three limits, count, request key, what to keep under it and how long; then for each session: id, serial, settings, edition, group, pinned, ttl, record.
+ * Opens nothing where something is kept under the key already, and returns that.
+ */
 const OPEN = `#!lua
 ${NOW}
 local p, owner, env, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7])
+local key = ARGV[8] ~= '' and p .. 'k:' .. owner .. ':' .. ARGV[8]
+local known = key and redis.call('GET', key)
+if known then return { -1, known } end
 for i, key in ipairs({ 'all', 'o:' .. owner, 'e:' .. env }) do
   local open = redis.call('ZCARD', p .. key)
   if open + count > tonumber(ARGV[3 + i]) then return { i, open } end
 end
-local time, era = now(), redis.call('HGET', p .. 'era', 'n')
+local time, era = now(), redis.call('HGET', p .. 'era', 'n') or '0'
 for i = 0, count - 1 do
-  local a = 8 + 8 * i
+  local a = 11 + 8 * i
   local id, serial = ARGV[a], ARGV[a + 1]
   redis.call('HSET', p .. 'p:' .. id, 'settings', ARGV[a + 2], 'edition', ARGV[a + 3], 'group', ARGV[a + 4], 'pinned',
     ARGV[a + 5], 'owner', owner, 'environment', env, 'era', era)
@@ -53,7 +59,8 @@ for i = 0, count - 1 do
   redis.call('ZADD', p .. 'due', time + ARGV[a + 6], id)
   for _, key in ipairs({ 'all', 'o:' .. owner, 'e:' .. env }) do redis.call('ZADD', p .. key, serial, id) end
 end
-return { 0, redis.call('GET', p .. 'envrev') or '0' }`;
+if key then redis.call('SET', key, ARGV[9], 'PX', ARGV[10]) end
+return { 0, 0 }`;
 
 /** Records of a turn of the event loop: session, id, kind, body. Returns 1 kept, 0 gone, -1 fenced for each. */
 const APPEND = `#!lua

@@ -42,6 +42,10 @@ t.test('addresses of stores are read, and wrong ones say what would be right', a
     failoverDetector: true,
   });
   t.match(options('valkey://h', { RAGEN_STORE_PASSWORD: 'x' }), { password: 'x' });
+  t.match(options('valkey://u:a:b%2Fd@h'), { password: 'a:b/d' });
+  t.match(options('valkeys+sentinel://a/main'), { tls: {}, sentinelTLS: {}, enableTLSForSentinelMode: true });
+  t.throws(() => options('valkey://u:50%@h'), /percent-encoded/);
+  t.throws(() => options('valkey://u:secret/word@h'), { message: /^((?!secret|word).)*$/ });
   t.equal(storeAddressOf('valkey://h?prefix=a:').prefix, 'a:');
   t.equal(storeAddressOf('valkey://u:secret@h').shown, 'valkey://***@h');
   for (const wrong of [

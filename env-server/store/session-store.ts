@@ -59,8 +59,25 @@ export type Taken =
 export interface StoredReplyRecord {
   readonly operation: string;
   readonly asked: string;
-  readonly reply: Json;
+  /** Absent between opening sessions and keeping the reply; a server may have ended there. */
+  readonly reply?: Json;
+  /** Ids of the sessions that the request opened. */
+  readonly opened?: readonly string[];
 }
+
+/** A request under a key, as it is kept with the sessions that it opens. */
+export interface RequestClaim {
+  readonly key: string;
+  readonly operation: string;
+  readonly asked: string;
+  /** How long it is kept, in milliseconds. */
+  readonly ms: number;
+}
+
+/** Why sessions were not opened: a limit, by its place in `limits`, or an earlier request under the same key. */
+export type OpenRefusal =
+  | { readonly limit: number; readonly open: number }
+  | { readonly claimed: StoredReplyRecord };
 
 const OUTCOMES: { readonly [code: string]: Outcome } = { 1: 'kept', 0: 'gone', '-1': 'fenced' };
 const ALIVE_SECONDS = 10;
@@ -83,14 +100,20 @@ export class SessionStore {
 
   /**
    * Opens sessions of one client in one environment: all or none.
-   * @returns the limit that keeps them from it, by its place in `limits`, and how many are open
+   * @returns what keeps them from it; undefined where they are open
    */
   async open(
     owner: string,
     environment: string,
     limits: OpenLimits,
     sessions: readonly NewSession[],
-  ): Promise<{ readonly limit: number; readonly open: number } | undefined> {
+    claim?: RequestClaim,
+  ): Promise<OpenRefusal | undefined> {
+    const kept = claim && {
+      operation: claim.operation,
+      asked: claim.asked,
+      opened: sessions.map(({ id }) => id),
+    };
     const args = sessions.flatMap(({ id, serial, settings, edition, groupId, pinned, ttlMs, record }) => [
       id,
       serial,
@@ -107,10 +130,14 @@ export class SessionStore {
       environment,
       ...limits,
       sessions.length,
+      claim ? hashOf(claim.key) : '',
+      kept ? JSON.stringify(kept) : '',
+      Math.ceil(claim?.ms ?? 0),
       ...args,
     );
-    const [limit, open] = found as [number, number | string];
-    return limit === 0 ? undefined : { limit: limit - 1, open: Number(open) };
+    const [code, detail] = found as [number, number | string];
+    if (code < 0) return { claimed: JSON.parse(detail as string) as StoredReplyRecord };
+    return code === 0 ? undefined : { limit: code - 1, open: detail as number };
   }
 
   /** Adds a record. All records of a turn of the event loop go in one round trip. */
@@ -277,7 +304,7 @@ export class SessionStore {
   }
 
   #replyKey(owner: string, key: string): string {
-    return `${this.connection.prefix}k:${owner}:${createHash('sha256').update(key).digest('hex')}`;
+    return `${this.connection.prefix}k:${owner}:${hashOf(key)}`;
   }
 
   /** Custom environments in the order in which they were first registered. */
@@ -321,6 +348,8 @@ export class SessionStore {
     return entries.map(([, fields]) => JSON.parse(fields[1]) as AuditEntry);
   }
 }
+
+const hashOf = (key: string): string => createHash('sha256').update(key).digest('hex');
 
 function takenOf([state, first, era, fields, records]: readonly unknown[]): Taken {
   switch (state) {

@@ -14,7 +14,7 @@ import {
   Wrappers,
 } from '../schemas/fields.ts';
 import { CreatedSession } from '../schemas/session.ts';
-import { openedReply, openedView } from './views.ts';
+import { createdReply } from './views.ts';
 
 export const create = serverOperation({
   name: 'create',
@@ -59,7 +59,7 @@ export const create = serverOperation({
       options: options ?? undefined,
     };
     return chain(sessions.create(principal.name, variant, request), members =>
-      members.length > 1 ? openedReply(sessions, members, true) : openedView(sessions, members[0]),
+      createdReply(sessions, members),
     );
   },
 });

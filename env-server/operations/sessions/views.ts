@@ -66,6 +66,14 @@ export function openedReply<T>(
   return (withFirst ? { ...views[0], sessions: views } : { sessions: views }) as T;
 }
 
+/** The reply to a request that opened a session or a group. */
+export function createdReply(
+  sessions: SessionManager,
+  members: readonly LiveSession[],
+): MaybePromise<Session | WrittenResult> {
+  return members.length > 1 ? openedReply(sessions, members, true) : openedView(sessions, members[0]);
+}
+
 function* writing(
   sessions: SessionManager,
   opened: readonly LiveSession[],

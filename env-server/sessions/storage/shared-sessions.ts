@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Logger } from 'pino';
 import type { Json } from '../../../shared/json.ts';
 import {
@@ -12,8 +13,10 @@ import {
   countedEntries,
   type NewSession,
   type Outcome,
+  type RequestClaim,
   type SessionStore,
   type StoredContent,
+  type StoredReplyRecord,
   type Tombstone,
 } from '../../store/session-store.ts';
 import type { EndedSession } from '../ended.ts';
@@ -40,9 +43,14 @@ const MAX_TAKES = 8;
 /** Between looks for sessions that are due, and for idle ones that need not be in memory. */
 const ROUND_MS = 1000;
 const EXPIRED_AT_A_TIME = 64;
+const MAX_EXPIRED_IN_A_ROUND = 4096;
 const IDLE_IN_MEMORY_MS = 30_000;
+/** Part of `--max-bytes` above which sessions leave memory as soon as nothing runs in them. */
+const CROWDED = 0.5;
 /** The store hears of at most this many uses of a session in its idle time. */
 const TOUCHES = 8;
+/** A session that is used is not due even where the store hears of it several rounds late. */
+const MIN_SLACK_MS = 5 * ROUND_MS;
 const MAX_PEEKED = 500;
 const MAX_GIVEN_UP = 10_000;
 
@@ -54,6 +62,8 @@ export interface SharedSessionsParts {
   readonly editionOf: (envId: string) => string;
   /** The reply to a request that began an episode. */
   readonly viewOf: (session: Session) => Json;
+  /** The reply to a request that opened these sessions. */
+  readonly openedReplyOf: (sessions: readonly Session[]) => unknown;
   /** Learns what other servers have registered. */
   readonly refreshEnvironments: () => Promise<void>;
 }
@@ -64,21 +74,28 @@ export type SessionEffect = 'reads' | 'writes' | 'copies';
 /** Another server writes the session now: nothing of what was done here since was kept. */
 class Fenced extends Error {}
 
-/** The newest record of a session that the store acknowledged to this server. */
+/** A request under the same key came before: nothing was opened. */
+class ClaimedBefore extends Error {}
+
+/** The newest id in a session's stream that this server knows of: `<epoch>-<n>`. */
 interface Position {
   readonly epoch: number;
-  readonly acknowledged: number;
+  readonly top: number;
 }
 
 /** A session that this server writes. */
 interface HeldSession extends Position {
   readonly session: Session;
   epoch: number;
+  top: number;
+  /** Number of the newest record that the store has acknowledged. */
   acknowledged: number;
   /** Settles with the newest record that is under way. */
   pending: Promise<void> | undefined;
-  /** Why nothing more of it counts; undefined while all is well. */
+  /** Why nothing more is done with the copy; undefined while all is well. What the store has kept before still counts. */
   failed: unknown;
+  /** Number of the first record that was not kept: those after it follow a hole, and readers skip them. */
+  holeAt: number;
   /** The store must be asked before it is played on. */
   stale: boolean;
   ending: Promise<Outcome> | undefined;
@@ -101,6 +118,12 @@ export class SharedSessions implements SessionJournal {
   readonly #givenUp = new Map<string, Position>();
   /** Sessions that were looked at without being taken, by what the store had of them. */
   readonly #peeked = new Map<string, { readonly content: StoredContent; readonly session: Session }>();
+  /** Sessions that ended here while the store did not answer. */
+  readonly #unended = new Map<string, { readonly epoch: number; readonly tombstone: Tombstone }>();
+  /** The request under a key that opens sessions. */
+  readonly #claim = new AsyncLocalStorage<RequestClaim>();
+  /** How often this server became the writer of a session that it did not write. */
+  taken = 0;
   #round: NodeJS.Timeout | undefined;
   #active = false;
   readonly isSlow = false;
@@ -163,7 +186,7 @@ export class SharedSessions implements SessionJournal {
   ): Promise<T> {
     for (let take = 1; ; take++) {
       const held = await this.#hold(principal, id);
-      const recorded = held?.session.recorded;
+      const before = held?.session.recorded;
       let result: { readonly value: T } | { readonly error: unknown };
       try {
         if (held && effect === 'copies') await this.#requireWriter(held);
@@ -173,13 +196,10 @@ export class SharedSessions implements SessionJournal {
         result = { error };
       }
       try {
-        if (held)
-          await this.#settled(
-            held,
-            effect !== 'writes' || 'error' in result || held.session.recorded === recorded,
-          );
+        if (held) await this.#settled(held, 'error' in result ? 'reads' : effect, before!);
       } catch (error) {
         if (!(error instanceof Fenced)) throw error;
+        if (effect === 'copies' && 'value' in result) this.#discardCopies(result.value);
         if (take < MAX_TAKES) continue;
         throw new Problem(
           'storage_failed',
@@ -200,8 +220,7 @@ export class SharedSessions implements SessionJournal {
       if (loading) await loading;
       else {
         const held = this.#held.get(id);
-        if (held && !held.failed && !held.stale && held.session.expiresAt > this.#parts.sessions.now())
-          return held;
+        if (held && this.#isUsable(held) && held.session.expiresAt > this.#parts.sessions.now()) return held;
         const taking = this.#take(principal, id, held);
         this.#loading.set(id, taking);
         try {
@@ -214,14 +233,20 @@ export class SharedSessions implements SessionJournal {
     }
   }
 
+  /** It is as the store knew it last, or further. */
+  #isUsable({ failed, stale, session }: HeldSession): boolean {
+    return !failed && !stale && !session.closed;
+  }
+
   async #take(principal: Principal, id: string, held: HeldSession | undefined): Promise<void> {
     const owner = principal.scopes.has('admin') ? undefined : principal.name;
-    const known = held && !held.failed ? `${held.epoch}-${held.acknowledged}` : undefined;
+    const known = held && !held.failed && !held.session.closed ? `${held.epoch}-${held.top}` : undefined;
     const taken = await this.store.take(id, known, owner, this.#forgetMs);
+    if (taken.state === 'same' || taken.state === 'load') this.taken++;
     switch (taken.state) {
       case 'same':
         held!.epoch = taken.epoch;
-        held!.acknowledged = 0;
+        held!.top = 0;
         held!.stale = false;
         held!.session.usedAt = this.#parts.sessions.now();
         return;
@@ -232,7 +257,8 @@ export class SharedSessions implements SessionJournal {
           { retryAfterSeconds: 1 },
         );
       case 'ended':
-        if (held) this.#drop(held);
+        // Without a tombstone the session may be that of another client.
+        if (held && (taken.tombstone || held.session.owner === principal.name)) this.#drop(held);
         this.#recallEnd(id, taken.tombstone);
         return;
       case 'load':
@@ -249,9 +275,11 @@ export class SharedSessions implements SessionJournal {
     if (editionOf(settings.envId) !== content.fields.get('edition')) await refreshEnvironments();
     const held: Omit<HeldSession, 'session'> = {
       epoch: content.epoch,
+      top: 0,
       acknowledged: 0,
       pending: undefined,
       failed: undefined,
+      holeAt: Number.POSITIVE_INFINITY,
       stale: false,
       ending: undefined,
       records: 0,
@@ -266,30 +294,36 @@ export class SharedSessions implements SessionJournal {
         sessions.recall(stored.session, stored.variant, stored.image),
       );
     } catch (error) {
+      const there = sessions.get(id);
+      if (there) sessions.drop(there);
+      if (error instanceof Problem) throw error;
       const reason = (error as Error).message;
       log.error({ session_id: id, err: error }, `session ${id} is lost`);
       const tombstone: Tombstone = { owner: settings.owner, ending: 'session_lost', reason };
       await this.store.end(id, content.epoch, tombstone, this.#forgetMs);
-      const there = sessions.get(id);
-      if (there) sessions.drop(there);
       this.#recallEnd(id, tombstone);
       return;
     }
     const counted = countedEntries(content.entries);
-    const own: HeldSession = { ...held, session, records: counted.length };
+    const own: HeldSession = { ...held, session, acknowledged: session.recorded, records: counted.length };
     this.#held.set(id, own);
     // The entry before this server's own take: behind what was acknowledged here, the store has lost something.
     const newest = content.entries.at(-2);
     const lost =
       before !== undefined &&
-      (!newest ||
-        newest.epoch < before.epoch ||
-        (newest.epoch === before.epoch && newest.n < before.acknowledged));
+      (!newest || newest.epoch < before.epoch || (newest.epoch === before.epoch && newest.n < before.top));
     const otherEra =
       content.fields.get('era') !== content.era &&
       !['fsync', 'replicated'].includes(this.store.connection.durability);
     if (lost || (otherEra && before === undefined)) session.rollBack();
-    if (lost || otherEra) await this.#checkpoint(own);
+    if (!lost && !otherEra) return;
+    try {
+      await this.#checkpoint(own);
+    } catch (error) {
+      // Its client has not heard yet that something was lost: whoever loads it next must see that again.
+      if (before) this.#giveUp(id, before);
+      throw error;
+    }
   }
 
   /** The session as the store has it: from its last checkpoint, and what was done since done again. */
@@ -333,7 +367,12 @@ export class SharedSessions implements SessionJournal {
         n,
         body: body === '' ? undefined : JSON.parse(body),
       } as never);
-      if (!record) throw new Error(`record ${n} is of a newer version of the server`);
+      if (!record)
+        throw new Problem(
+          'storage_failed',
+          `session ${id} is played by a newer version of the server: this one does not know its record ${n}`,
+          { retryAfterSeconds: 1 },
+        );
       session.recorded = n;
       const redone = redo(session, record as JournalRecord, viewOf);
       if (redone) await redone;
@@ -341,21 +380,43 @@ export class SharedSessions implements SessionJournal {
     return session;
   }
 
-  /** Resolves when the store has what was done; a read waits until it is sure to have seen the newest state. */
-  async #settled(held: HeldSession, reads: boolean): Promise<void> {
+  /**
+   * Resolves when the store has what an operation did; one that left no record waits until it is sure to have seen the
+   * newest state.
+   * @param before number of the session's newest record when the operation began
+   * @throws Fenced where nothing of it was kept
+   */
+  async #settled(held: HeldSession, effect: SessionEffect, before: number): Promise<void> {
     const { session } = held;
     if (held.ending) {
       if ((await held.ending) === 'fenced') throw new Fenced();
       return;
     }
+    const written = session.recorded;
+    if (effect !== 'reads' && written > before) {
+      await held.pending?.catch(() => undefined);
+      // Another operation may have failed since: what this one wrote was kept or not, whatever became of the copy.
+      if (held.acknowledged < written) throw held.failed ?? new Fenced();
+      return;
+    }
     if (held.pending || held.failed) await held.pending;
     if (held.failed) throw held.failed;
-    if (reads && !session.closed) await this.#requireWriter(held);
+    if (effect !== 'copies' && !session.closed) await this.#requireWriter(held);
+  }
+
+  /** Copies of a session that go to no client, because the reply under its key was not kept. */
+  #discardCopies(reply: unknown): void {
+    const { sessions } = this.#parts;
+    for (const { session_id: id } of (reply as { sessions: readonly { session_id: string }[] }).sessions) {
+      const copy = sessions.get(id);
+      if (copy) sessions.discard(copy);
+    }
   }
 
   /** @throws Fenced where another server has taken the session */
   async #requireWriter(held: HeldSession): Promise<void> {
-    if (!held.failed && (await this.store.isWriter(held.session.id, held.epoch))) return;
+    if (this.#isUsable(held) && (await this.store.isWriter(held.session.id, held.epoch)) && !held.stale)
+      return;
     this.#fail(held, new Fenced());
     throw held.failed;
   }
@@ -378,6 +439,11 @@ export class SharedSessions implements SessionJournal {
     const held = this.#held.get(session.id);
     if (!held || held.session !== session || held.failed) return;
     const n = ++session.recorded;
+    if (held.stale) {
+      // The store may have lost what this follows.
+      this.#fail(held, new Fenced());
+      return;
+    }
     const text = body === undefined ? '' : JSON.stringify(body);
     if (text.length > MAX_RECORD_LENGTH) {
       this.#fail(
@@ -399,15 +465,17 @@ export class SharedSessions implements SessionJournal {
     const pending = written
       .then(
         outcome => {
-          if (held.failed) throw held.failed;
+          if (n > held.holeAt) throw held.failed;
           if (outcome !== 'kept') throw new Fenced(outcome);
           held.acknowledged = n;
+          held.top = n;
         },
         error => {
           throw held.failed ?? error;
         },
       )
       .catch(error => {
+        held.holeAt = Math.min(held.holeAt, n);
         this.#fail(held, error);
         throw error;
       })
@@ -421,11 +489,15 @@ export class SharedSessions implements SessionJournal {
   #fail(held: HeldSession, error: unknown): void {
     if (held.failed) return;
     held.failed = error;
-    if (!(error instanceof Fenced)) {
-      this.#givenUp.set(held.session.id, { epoch: held.epoch, acknowledged: held.acknowledged });
-      if (this.#givenUp.size > MAX_GIVEN_UP) this.#givenUp.delete([...this.#givenUp.keys()][0]);
-    }
+    if (!(error instanceof Fenced) || held.stale) this.#giveUp(held.session.id, held);
     this.#drop(held);
+  }
+
+  #giveUp(id: string, { epoch, top }: Position): void {
+    this.#givenUp.set(id, { epoch, top });
+    if (this.#givenUp.size <= MAX_GIVEN_UP) return;
+    const [oldest] = this.#givenUp.keys();
+    this.#givenUp.delete(oldest);
   }
 
   /** Forgets the copy of a session; the store keeps the session. */
@@ -488,7 +560,8 @@ export class SharedSessions implements SessionJournal {
       limits.maxSessionsPerEnvironment,
     ] as const;
     const envId = variant.environment.spec.id;
-    const opening = this.store.open(owner, envId, counts, fresh).then(refused => {
+    const opening = this.store.open(owner, envId, counts, fresh, this.#claim.getStore()).then(refused => {
+      if (refused && 'claimed' in refused) throw new ClaimedBefore();
       if (refused) throw new TooManySessions(refusalAt(limits, refused, envId), sessions.length);
       return 'kept' as const;
     });
@@ -496,9 +569,11 @@ export class SharedSessions implements SessionJournal {
       const held: HeldSession = {
         session,
         epoch: 1,
+        top: 1,
         acknowledged: 0,
         pending: undefined,
         failed: undefined,
+        holeAt: Number.POSITIVE_INFINITY,
         stale: false,
         ending: undefined,
         records: 1,
@@ -520,13 +595,19 @@ export class SharedSessions implements SessionJournal {
     if (!held || held.session !== session || !this.#active) return;
     this.#held.delete(session.id);
     if (ending === 'session_expired') return;
+    const tombstone = { owner, ending, reason };
     held.ending = (held.pending ?? Promise.resolve()).then(
-      () => this.store.end(session.id, held.epoch, { owner, ending, reason }, this.#forgetMs),
-      () => 'gone' as const,
+      () => this.store.end(session.id, held.epoch, tombstone, this.#forgetMs),
+      // What was written last may be there all the same.
+      error =>
+        error instanceof TooManySessions || error instanceof ClaimedBefore
+          ? ('gone' as const)
+          : this.store.end(session.id, held.epoch, tombstone, this.#forgetMs),
     );
-    held.ending.catch(error =>
-      this.#parts.log.warn({ session_id: session.id, err: error }, `session ${session.id} expires later`),
-    );
+    held.ending.catch(error => {
+      this.#parts.log.warn({ session_id: session.id, err: error }, `session ${session.id} is ended later`);
+      if (this.#unended.size < MAX_GIVEN_UP) this.#unended.set(session.id, { epoch: held.epoch, tombstone });
+    });
   }
 
   /** Replies under keys of clients go through {@link once}. */
@@ -547,21 +628,35 @@ export class SharedSessions implements SessionJournal {
     work: () => unknown,
   ): Promise<unknown> {
     const known = await this.store.reply(owner, key);
-    if (known) {
-      if (known.operation !== operation || known.asked !== asked)
-        throw new Problem('key_reused', `request key "${key}" was used for another ${known.operation}`);
-      return known.reply;
+    if (known) return this.#earlierReply(key, operation, asked, known);
+    const ms = 1000 * this.#parts.limits.lifetimeSeconds;
+    let reply: unknown;
+    try {
+      reply = await this.#claim.run({ key, operation, asked, ms }, work);
+    } catch (error) {
+      if (error instanceof ClaimedBefore) return this.once(owner, key, operation, asked, work);
+      throw error;
     }
-    const reply = await work();
     const text = JSON.stringify(reply) ?? 'null';
     if (text.length <= MAX_RECORD_LENGTH)
-      await this.store.keepReply(
-        owner,
-        key,
-        { operation, asked, reply: JSON.parse(text) as Json },
-        1000 * this.#parts.limits.lifetimeSeconds,
-      );
+      await this.store.keepReply(owner, key, { operation, asked, reply: JSON.parse(text) as Json }, ms);
     return reply;
+  }
+
+  /** @throws Problem `key_reused`, `request_key_expired` */
+  async #earlierReply(
+    key: string,
+    operation: string,
+    asked: string,
+    known: StoredReplyRecord,
+  ): Promise<unknown> {
+    if (known.operation !== operation || known.asked !== asked)
+      throw new Problem('key_reused', `request key "${key}" was used for another ${known.operation}`);
+    if (!known.opened) return known.reply;
+    // No client has heard of these sessions yet, so they are at their beginning.
+    const sessions = await this.look(known.opened);
+    if (sessions.length === known.opened.length) return this.#parts.openedReplyOf(sessions);
+    throw new Problem('request_key_expired', `the sessions that request key "${key}" opened have ended`);
   }
 
   /**
@@ -575,9 +670,9 @@ export class SharedSessions implements SessionJournal {
 
   async #lookAt(id: string): Promise<Session | undefined> {
     const held = this.#held.get(id);
-    if (held && !held.failed && !held.stale && !held.session.closed) {
+    if (held && this.#isUsable(held)) {
       await held.pending?.catch(() => undefined);
-      if (!held.failed && (await this.store.isWriter(id, held.epoch))) return held.session;
+      if (this.#isUsable(held) && (await this.store.isWriter(id, held.epoch))) return held.session;
     }
     return this.#peek(id);
   }
@@ -635,12 +730,15 @@ export class SharedSessions implements SessionJournal {
     if (found.state !== 'load') return undefined;
     const { content } = found;
     const settings = JSON.parse(content.fields.get('settings')!) as StoredSettings;
+    let made: Session | undefined;
     try {
       if (this.#parts.editionOf(settings.envId) !== content.fields.get('edition')) return undefined;
       const { sessions } = this.#parts;
-      const session = await this.#restore(id, settings, content, stored =>
-        sessions.restore(stored.session, stored.variant, stored.image),
-      );
+      const session = await this.#restore(id, settings, content, stored => {
+        made = sessions.restore(stored.session, stored.variant, stored.image);
+        return made;
+      });
+      this.#peeked.get(id)?.session.releaseAll();
       this.#peeked.set(id, { content, session });
       if (this.#peeked.size > MAX_PEEKED) {
         const [[oldest, { session: old }]] = this.#peeked;
@@ -649,6 +747,7 @@ export class SharedSessions implements SessionJournal {
       }
       return session;
     } catch (error) {
+      made?.releaseAll();
       this.#parts.log.debug({ session_id: id, err: error }, `session ${id} could not be looked at`);
       return undefined;
     }
@@ -667,7 +766,7 @@ export class SharedSessions implements SessionJournal {
   /** Milliseconds until a session is due in the store, which hears of a use only when some of that time has passed. */
   #dueIn({ ttlMs, deadline }: Session): number {
     const left = deadline - this.#parts.sessions.now();
-    return Math.max(1, Math.min(ttlMs + ttlMs / TOUCHES, left));
+    return Math.max(1, Math.min(ttlMs + Math.max(ttlMs / TOUCHES, MIN_SLACK_MS), left));
   }
 
   async #keepHouse(): Promise<void> {
@@ -676,6 +775,12 @@ export class SharedSessions implements SessionJournal {
     if (this.store.connection.failure !== undefined) return;
     await this.store.live();
     await refreshEnvironments();
+    for (const [id, { epoch, tombstone }] of this.#unended) {
+      await this.store.end(id, epoch, tombstone, this.#forgetMs);
+      this.#unended.delete(id);
+    }
+    const { used, limits } = sessions.bytes;
+    const idleMs = used > CROWDED * limits.maxBytes ? 0 : IDLE_IN_MEMORY_MS;
     const touched: (readonly [string, number])[] = [];
     for (const [id, held] of this.#held) {
       const { session } = held;
@@ -683,12 +788,17 @@ export class SharedSessions implements SessionJournal {
       if (session.usedAt > held.touchedAt && now - held.touchedAt > session.ttlMs / TOUCHES) {
         held.touchedAt = now;
         touched.push([id, this.#dueIn(session) - unused]);
-      } else if (unused > IDLE_IN_MEMORY_MS && !held.pending && session.variant.copyable) this.#drop(held);
+      } else if (unused > idleMs && !held.pending && session.variant.copyable) this.#drop(held);
     }
     await this.store.touch(touched);
-    for (const id of await this.store.expire(EXPIRED_AT_A_TIME, this.#forgetMs)) {
-      const session = sessions.get(id);
-      if (session) sessions.expire(session);
+    for (let ended = 0; ended < MAX_EXPIRED_IN_A_ROUND; ended += EXPIRED_AT_A_TIME) {
+      const ids = await this.store.expire(EXPIRED_AT_A_TIME, this.#forgetMs);
+      for (const id of ids) {
+        const session = sessions.get(id);
+        if (session) sessions.expire(session);
+        else sessions.endings.session_expired++;
+      }
+      if (ids.length < EXPIRED_AT_A_TIME) break;
     }
   }
 }

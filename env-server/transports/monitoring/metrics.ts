@@ -10,6 +10,7 @@ import {
 } from '../../sessions/episodes/environment-counters.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import { SESSION_STATUSES, type SessionStatus } from '../../sessions/session.ts';
+import type { SharedSessions } from '../../sessions/storage/shared-sessions.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import type { RequestCount } from './request-counts.ts';
 
@@ -51,7 +52,7 @@ export const METRICS_TYPE = Registry.PROMETHEUS_CONTENT_TYPE;
 
 /** Sources of the metrics. */
 export interface MetricSources {
-  readonly services: Pick<Services, 'sessions' | 'catalog'>;
+  readonly services: Pick<Services, 'sessions' | 'catalog' | 'shared'>;
   readonly problemHandler: ProblemHandler;
   readonly requests: Iterable<RequestCount>;
   /** Open WebSocket connections. */
@@ -71,6 +72,7 @@ export function createMetrics(sources: MetricSources): Registry {
     ...requestMetrics(problemHandler, requests),
     ...latencyMetrics(services.catalog),
     ...(persistence ? persistenceMetrics(persistence) : []),
+    ...(services.shared ? storeMetrics(services.shared) : []),
   ];
   for (const metric of metrics) registry.registerMetric(metric);
   return registry;
@@ -203,6 +205,32 @@ function latencyMetrics(catalog: Services['catalog']): Metric[] {
         [...ofAllEnvironments(catalog.allCounters())].flatMap(([operation, latency]) =>
           histogramSamples('ragen_operation_latency_seconds', { operation }, latency, LATENCY_BOUNDS_S),
         ),
+    ),
+  ];
+}
+
+/** How a store that several servers share fares, as this server sees it. */
+function storeMetrics(shared: SharedSessions): Metric[] {
+  const one = (value: () => number) => (): Sample[] => [{ labels: {}, value: value() }];
+  const { connection } = shared.store;
+  return [
+    readMetric(
+      'ragen_sessions_taken_total',
+      'Sessions that this server has taken over, or loaded again.',
+      'counter',
+      one(() => shared.taken),
+    ),
+    readMetric(
+      'ragen_store_up',
+      '1 while the store takes commands.',
+      'gauge',
+      one(() => (connection.failure === undefined ? 1 : 0)),
+    ),
+    readMetric(
+      'ragen_store_errors_total',
+      'Commands that the store refused or did not answer.',
+      'counter',
+      one(() => connection.errors),
     ),
   ];
 }

@@ -1,0 +1,261 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import type { TestApp } from '../../../test/app.test-data.ts';
+import { listening } from '../../../test/wire.test-data.ts';
+import type { Settings } from '../../config/settings.ts';
+import type { Outcome } from '../../store/session-store.ts';
+import { lacksValkey, type TestValkey, testValkey } from '../../store/valkey.test-data.ts';
+import type { SharedSessions } from './shared-sessions.ts';
+
+/** What goes wrong between two servers on one store, each at the worst moment. */
+
+t.setTimeout(180_000);
+
+const COUNTER = { env_id: 'test/Counter-v0', config: { goal: 500, max_steps: 2000 } };
+
+async function servers(
+  t: Test,
+  settings: Partial<Settings> = {},
+): Promise<[a: TestApp, b: TestApp, valkey: TestValkey]> {
+  const valkey = await testValkey(t);
+  const both = { ...settings, store: valkey.address };
+  return [await listening(t, both), await listening(t, both), valkey];
+}
+
+async function open({ ask }: TestApp, more: object = {}): Promise<string> {
+  const { body, status, text } = await ask('POST', '/v1/sessions', { ...COUNTER, ...more });
+  if (status !== 201) throw new Error(text);
+  return body.session_id as unknown as string;
+}
+
+const step = ({ ask }: TestApp, id: string, headers = {}) =>
+  ask('POST', `/v1/sessions/${id}/step`, { action: 'add' }, headers);
+const sharedOf = ({ sessions }: TestApp) => sessions.recorder as SharedSessions;
+const storeOf = (app: TestApp) => sharedOf(app).store;
+
+/** Holds back what the store says of the next record that a server sends. */
+function holdNextAppend(app: TestApp): { readonly kept: Promise<Outcome>; release(): void } {
+  const store = storeOf(app);
+  const append = store.append.bind(store);
+  const held = Promise.withResolvers<void>();
+  const sent = Promise.withResolvers<Outcome>();
+  store.append = async (...record) => {
+    store.append = append;
+    const outcome = await append(...record);
+    sent.resolve(outcome);
+    await held.promise;
+    return outcome;
+  };
+  return { kept: sent.promise, release: held.resolve };
+}
+
+t.test(
+  'a step that was kept is not taken again when a read finds another server at the session',
+  { skip: lacksValkey },
+  async t => {
+    const [a, b] = await servers(t);
+    const id = await open(a);
+    const { kept, release } = holdNextAppend(a);
+    const stepped = step(a, id);
+    t.equal(await kept, 'kept');
+    t.match(await step(b, id), { body: { step: 2 } });
+    // The refusal is checked against the store, and finds that the copy here is behind.
+    const checked = a.ask('POST', `/v1/sessions/${id}/step`, { action: 'add', expected_step: 9 });
+    await delay(50);
+    release();
+    t.match(await stepped, { status: 200, body: { step: 1 } });
+    t.match(await checked, { status: 409, body: { code: 'wrong_step' } });
+    t.match(await step(a, id), { body: { step: 3 } });
+  },
+);
+
+t.test(
+  'a step that was kept is not taken again when the next one was fenced',
+  { skip: lacksValkey },
+  async t => {
+    const [a, b] = await servers(t);
+    const id = await open(a);
+    const { kept, release } = holdNextAppend(a);
+    const first = step(a, id);
+    t.equal(await kept, 'kept');
+    t.match(await step(b, id), { body: { step: 2 } });
+    const second = step(a, id);
+    await delay(50);
+    release();
+    const steps = [await first, await second].map(({ body }) => Number(body.step));
+    t.same(steps, [1, 3]);
+    t.match(await step(b, id), { body: { step: 4 } });
+  },
+);
+
+t.test('sessions that ended elsewhere do not count here', { skip: lacksValkey }, async t => {
+  const [a, b] = await servers(t, { maxSessions: 2 });
+  const ids = [await open(a), await open(a)];
+  for (const id of ids) await b.ask('DELETE', `/v1/sessions/${id}`);
+  t.ok(await open(a));
+});
+
+t.test('a session in use does not expire, whichever server looks', { skip: lacksValkey }, async t => {
+  const [a] = await servers(t);
+  const id = await open(a, { ttl_s: 1 });
+  for (let n = 1; n <= 10; n++) {
+    t.match(await step(a, id), { status: 200, body: { step: n } });
+    await delay(350);
+    a.wait(0.35);
+  }
+});
+
+t.test(
+  'a session idle for longer than its time is played on or expired, never unknown',
+  { skip: lacksValkey },
+  async t => {
+    const [a] = await servers(t);
+    const id = await open(a, { ttl_s: 1 });
+    await delay(2100);
+    a.wait(2.1);
+    a.sessions.sweep();
+    t.notOk(a.sessions.get(id), 'it left memory');
+    t.match(await step(a, id), { status: 200, body: { step: 1 } }, 'the store has it a little longer');
+    t.equal(await storeOf(a).count(), 1);
+  },
+);
+
+t.test('a record of a newer version is left to newer servers', { skip: lacksValkey }, async t => {
+  const [a, b] = await servers(t);
+  const id = await open(a);
+  await step(a, id);
+  await storeOf(a).append(id, 1, 3, 'z' as never, '{}');
+  t.match(await step(b, id), {
+    status: 503,
+    body: { code: 'storage_failed', detail: /newer version/ },
+    headers: { 'retry-after': /\d/ },
+  });
+  t.equal(await storeOf(a).count(), 1, 'it is still there');
+  t.equal(b.sessions.size, 0, 'and no half of it in memory');
+});
+
+t.test('closing a session that another server has taken closes it', { skip: lacksValkey }, async t => {
+  const [a, b] = await servers(t);
+  const id = await open(a);
+  await step(b, id);
+  const [, closed] = await Promise.all([step(a, id), a.ask('DELETE', `/v1/sessions/${id}`)]);
+  t.equal(closed.status, 204);
+  t.equal(await storeOf(a).count(), 0);
+  t.match(await step(b, id), { status: 410, body: { code: 'session_closed' } });
+});
+
+t.test(
+  'a request key opens sessions once, also where their server ended before the reply was kept',
+  { skip: lacksValkey },
+  async t => {
+    const [a, b] = await servers(t);
+    const key = { 'idempotency-key': 'one' };
+    const request = { ...COUNTER, count: 40, seed: 3 };
+    const store = storeOf(a);
+    store.keepReply = () => new Promise(() => undefined);
+    a.ask('POST', '/v1/sessions', request, key).catch(() => undefined);
+    while ((await store.count()) === 0) await delay(10);
+    const opened = await b.ask('POST', '/v1/sessions', request, key);
+    t.equal(opened.status, 201, opened.text);
+    t.equal((opened.body.sessions as unknown as unknown[]).length, 40);
+    t.equal(await store.count(), 40);
+    t.match(await step(b, opened.body.session_id as unknown as string), { body: { step: 1 } });
+    t.match(await b.ask('POST', '/v1/sessions', COUNTER, key), { body: { code: 'key_reused' } });
+  },
+);
+
+t.test(
+  'requests under one key that come at once at two servers open one group',
+  { skip: lacksValkey },
+  async t => {
+    const [a, b] = await servers(t);
+    for (let n = 0; n < 10; n++) {
+      const both = [a, b].map(({ ask }) =>
+        ask('POST', '/v1/sessions', { ...COUNTER, count: 3 }, { 'idempotency-key': `k${n}` }),
+      );
+      const [one, two] = await Promise.all(both);
+      t.equal(one.status, 201, one.text);
+      t.equal(one.body.session_id, two.body.session_id, two.text);
+      t.equal(await storeOf(a).count(), 3 * (n + 1));
+    }
+  },
+);
+
+t.test('clones are made once where the reply under their key was fenced', { skip: lacksValkey }, async t => {
+  const [a, b] = await servers(t);
+  const id = await open(a);
+  const store = storeOf(a);
+  const openInStore = store.open.bind(store);
+  store.open = async (...sessions) => {
+    store.open = openInStore;
+    const opened = await openInStore(...sessions);
+    await step(b, id);
+    return opened;
+  };
+  const cloned = await a.ask('POST', `/v1/sessions/${id}/clone`, { count: 2 }, { 'idempotency-key': 'c' });
+  t.equal(cloned.status, 201, cloned.text);
+  const again = await b.ask('POST', `/v1/sessions/${id}/clone`, { count: 2 }, { 'idempotency-key': 'c' });
+  t.same(again.body.sessions, cloned.body.sessions);
+  t.equal(await store.count(), 3);
+});
+
+t.test(
+  'a store without its scripts, as after it started again, gets them anew',
+  { skip: lacksValkey },
+  async t => {
+    const [a] = await servers(t);
+    const id = await open(a);
+    await storeOf(a).connection.command(client => client.script('FLUSH'));
+    t.match(await step(a, id), { status: 200, body: { step: 1 } });
+  },
+);
+
+t.test(
+  'a store that hangs is not ready, and its sessions go on when it answers',
+  { skip: lacksValkey },
+  async t => {
+    const [a, , valkey] = await servers(t);
+    const id = await open(a);
+    valkey.signal('SIGSTOP');
+    const [slow] = await Promise.all([step(a, id, { 'idempotency-key': 'x' })]);
+    t.match(slow, { status: 503, body: { code: 'storage_failed' } });
+    t.equal((await a.ask('GET', '/readyz')).status, 503);
+    const begun = performance.now();
+    t.equal((await step(a, id)).status, 503);
+    t.ok(performance.now() - begun < 1000, 'no later request waits as long');
+    valkey.signal('SIGCONT');
+    while ((await a.ask('GET', '/readyz')).status !== 200) await delay(50);
+    t.match(await step(a, id, { 'idempotency-key': 'x' }), { status: 200, body: { step: 1 } });
+    t.match(await step(a, id), { status: 200, body: { step: 2 } });
+  },
+);
+
+t.test('sessions leave memory when it is crowded, and are played on', { skip: lacksValkey }, async t => {
+  const [a] = await servers(t, {
+    maxBytes: 200_000,
+    maxBytesPerSession: 100_000,
+    maxBytesPerClient: 200_000,
+  });
+  const ids: string[] = [];
+  for (let n = 0; n < 50; n++) ids.push(await open(a));
+  for (; a.sessions.size > 0; await delay(50)) a.wait(0.05);
+  for (const id of ids) t.match(await step(a, id), { body: { step: 1 } });
+  t.equal(await storeOf(a).count(), 50);
+});
+
+t.test('metrics count take-overs and errors of the store', { skip: lacksValkey }, async t => {
+  const [a, b, valkey] = await servers(t);
+  const id = await open(a);
+  await step(b, id);
+  await step(a, id);
+  const metric = async (app: TestApp, name: string) =>
+    Number(new RegExp(`^${name} (\\S+)$`, 'm').exec((await app.ask('GET', '/metrics')).text)?.[1]);
+  t.equal(await metric(a, 'ragen_sessions_taken_total'), 1);
+  t.equal(await metric(b, 'ragen_sessions_taken_total'), 1);
+  t.equal(await metric(a, 'ragen_store_up'), 1);
+  t.equal(await metric(a, 'ragen_store_errors_total'), 0);
+  await valkey.stop();
+  while ((await step(a, id)).status !== 503) await delay(20);
+  t.equal(await metric(a, 'ragen_store_up'), 0);
+  t.ok((await metric(a, 'ragen_store_errors_total')) > 0);
+});
