@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 const ROOT = join(import.meta.dirname, '..');
-const BLOCK = /^```(\w+)[^\n]*\n([\s\S]*?)^```$/gm;
+const BLOCK = /^```(\w+)(?:[^\w\n][^\n]*)?\n([\s\S]*?)^```$/gm;
 /** The body of a request that registers: a file, a text behind `<<'JSON'`, or one in quotes. */
 const REGISTRATION =
   /\/v1\/envs -H \S+ \S+ (?:-d @(docs\/\S+)|-d @- <<'JSON'\n([\s\S]*?)\nJSON|-d '(\{[\s\S]*?\n\})')/;
