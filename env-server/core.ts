@@ -39,7 +39,7 @@ export interface CoreParts {
   readonly shared?: { readonly sessions: SessionStore; readonly environments: SharedEnvironments };
 }
 
-/** In the folder of the database. */
+/** File in the folder of the database. */
 const HEADER_KEY_FILE = 'headers.key';
 const BYTES_PER_MB = 1024 * 1024;
 

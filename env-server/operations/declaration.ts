@@ -23,7 +23,7 @@ export interface OperationDeclaration {
   /** `op` of frames and batch items, `operationId` in OpenAPI. */
   readonly name: string;
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
-  /** With `{name}` for parameters. */
+  /** Path of the route, with `{name}` for parameters. */
   readonly path: string;
   /** Status of success; 204 has no body. */
   readonly status: 200 | 201 | 204;
@@ -38,7 +38,7 @@ export interface OperationDeclaration {
   readonly plays?: boolean;
   /** Codes that are its own; `documentedProblems` adds those that many operations share. */
   readonly problems?: readonly ProblemCode[];
-  /** Its REST replies have an `ETag`: they are large and rarely change. */
+  /** True if its REST replies have an `ETag`: they are large and rarely change. */
   readonly revalidated?: boolean;
   /** Its name in the audit log, which also records refused attempts. */
   readonly audited?: AuditAction;

@@ -11,7 +11,7 @@ const MS_PER_S = 1000;
 /** State of a server's writes to its data folder; part of the reply of `/readyz`. */
 export interface PersistenceReport {
   readonly state: 'ok' | 'degraded';
-  /** When the first write failed that has not been made up for, in ISO 8601. */
+  /** Time of the first failed write that has not been made up for, in ISO 8601. */
   readonly since: string | null;
   readonly reason: string | null;
   /** Acknowledged, held in memory, and to be written when the disk takes it. */

@@ -14,7 +14,7 @@ const LAST_PATIENCE_MS = 10_000;
  */
 export type RowDurability = 'open' | 'atRest' | 'journaled' | 'synced';
 
-/** As the column `at_rest` has it. */
+/** Durabilities in the order of the numbers in the column `at_rest`. */
 const ROW_DURABILITIES: readonly RowDurability[] = ['open', 'atRest', 'journaled', 'synced'];
 
 /** A session as it is kept, apart from its parts: its documents, or why it cannot be kept. */
@@ -126,7 +126,7 @@ export class SessionRows {
     for (const { atRest, ...row } of rows) yield { ...row, standing: ROW_DURABILITIES[atRest] ?? 'open' };
   }
 
-  /** Those of a kind in the order of their numbers. */
+  /** Parts of a session, those of a kind in the order of their numbers. */
   parts(sessionId: string): Iterable<PartRow> {
     return this.#statement(
       'SELECT kind, number, data FROM session_parts WHERE session_id = ? ORDER BY kind, number',
@@ -143,7 +143,7 @@ export class SessionRows {
     ).all() as unknown as DroppedKeysRow[];
   }
 
-  /** In the order in which they are to be forgotten. */
+  /** Ended sessions in the order in which they are to be forgotten. */
   ended(): EndedRow[] {
     return this.#statement(
       'SELECT session_id AS id, owner, ending, reason, forget_at AS forgetAt FROM ended_sessions ORDER BY forget_at',

@@ -10,7 +10,7 @@ export interface StorageFault {
   readonly reason: string;
 }
 
-/** When it is worth a try whether the disk takes writes again. */
+/** Seconds until it is worth a try whether the disk takes writes again. */
 export const STORAGE_RETRY_SECONDS = 10;
 
 /** Error codes of the operating system. */

@@ -12,7 +12,7 @@ export const MAZE: StoredEnvironment = {
   replacedAt: null,
 };
 
-/** Its registration in the audit log. */
+/** Entry of its registration in the audit log. */
 export const REGISTERED: AuditEntry = {
   at: 1000,
   principal: 'ann',

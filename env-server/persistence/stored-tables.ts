@@ -63,7 +63,7 @@ function areHashes(text: string): boolean {
   return bytes.length % HASH_BYTES === 0 && bytes.toString('base64') === text;
 }
 
-/** Nothing where the database lacks the table, or damage hides it. */
+/** Columns of a table; empty where the database lacks the table, or damage hides it. */
 export function columnsOf(database: DatabaseSync, table: string): string[] {
   try {
     return database

@@ -45,7 +45,7 @@ export class FairScheduler {
   #queued = 0;
   #busy = false;
   #called = false;
-  /** When the task under way began. */
+  /** Start of the task under way. */
   #begun = 0;
 
   constructor(loop: EventLoop = EVENT_LOOP) {
@@ -92,7 +92,7 @@ export class FairScheduler {
     return this.#queued === 0 && !this.#busy && this.#used < SLICE_MS;
   }
 
-  /** When the task under way began, where one is: as good as now for what it does first, and costs nothing. */
+  /** Start of the task under way, where there is one: as good as now for what it does first, and costs nothing. */
   get begun(): number | undefined {
     return this.#busy && this.#current ? this.#begun : undefined;
   }
@@ -278,7 +278,7 @@ export class Lane implements Flow {
 /** The turns on the event loop of this process. */
 export const scheduler = new FairScheduler();
 
-/** For work that no connection waits for. */
+/** Lane for work that no connection waits for. */
 export const background = scheduler.lane('background');
 
 /** Resolves when a connection has its next turn. */

@@ -22,13 +22,13 @@ export interface FinishedSession {
   readonly seed: number | null;
   readonly episodeId: string;
   readonly episode: EpisodeState;
-  /** Its records, where they cannot be made from the episode. */
+  /** Records of the episode, where they cannot be made from it. */
   readonly records: readonly TrajectoryRecord[] | undefined;
   readonly lastAction: Json | undefined;
   readonly ending: EndReason;
   /** Milliseconds of the server's clock. */
   readonly endedAt: number;
-  /** By the wall clock, in milliseconds since the epoch. */
+  /** Time by the wall clock, in milliseconds since the epoch. */
   readonly createdAt: number;
   /** Estimated memory. */
   readonly bytes: number;
@@ -36,7 +36,7 @@ export interface FinishedSession {
 
 /** Keeps the last sessions of each client for a while after their end, so that those who watch can see how they ended. */
 export class FinishedSessions {
-  /** By owner, then by id, in the order in which they ended. */
+  /** Sessions by owner, then by id, in the order in which they ended. */
   readonly #byOwner = new Map<string, Map<string, FinishedSession>>();
   #bytes = 0;
 
@@ -84,7 +84,7 @@ export class FinishedSessions {
     return this.#byOwner.get(owner)?.get(id);
   }
 
-  /** Those of a client that were played, the one that ended last first; of all clients where no owner is given. */
+  /** Played sessions of a client, the one that ended last first; those of all clients where no owner is given. */
   list(owner: string | undefined): FinishedSession[] {
     if (owner !== undefined) return played(this.#byOwner.get(owner)).reverse();
     const all = [...this.#byOwner.values()].flatMap(played);

@@ -17,7 +17,7 @@ function elsewhere() {
   const service = {
     /** Episodes that were begun and not released. */
     open: new Set<number>(),
-    /** Those that were released twice. */
+    /** Number of episodes that were released twice. */
     again: 0,
     begun: 0,
     /** Called for each reset; what it throws is what the reset throws. */

@@ -341,7 +341,7 @@ export class SessionManager implements SessionHost {
     this.#end(session, 'session_expired');
   }
 
-  /** When a session is forgotten that ends now. */
+  /** Time at which a session is forgotten that ends now. */
   get forgetAt(): number {
     return Math.ceil(this.now() + 1000 * this.#limits.goneSeconds);
   }
@@ -369,7 +369,7 @@ export class SessionManager implements SessionHost {
     session.episode.dispose();
   }
 
-  /** Its idle time is over here; in a shared store another server may have used it since. */
+  /** Ends a session that is idle too long here; in a shared store another server may have used it since. */
   #timeIsUp(session: Session): void {
     if (this.recorder?.isShared) this.drop(session);
     else this.#end(session, 'session_expired');

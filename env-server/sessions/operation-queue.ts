@@ -16,7 +16,7 @@ export abstract class OperationQueue {
   #tail: Promise<void> | undefined;
   #waiting = 0;
 
-  /** Nothing runs or waits any more. */
+  /** Called when nothing runs or waits any more. */
   protected abstract rested(): void;
 
   get busy(): boolean {

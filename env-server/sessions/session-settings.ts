@@ -16,13 +16,13 @@ export interface SessionSettings<S> {
   readonly now: () => number;
   /** Gives a time of the server's clock by the wall clock. */
   wall(time: number): number;
-  /** Its owner's. */
+  /** Account of its owner. */
   readonly account: ByteAccount;
   /** Recorder of its operations. */
   readonly recorder?: Recorder<S>;
-  /** By the wall clock, in milliseconds since the epoch. Absent: now. */
+  /** Time by the wall clock, in milliseconds since the epoch. Absent: now. */
   readonly createdAt?: number;
   readonly ttlMs: number;
-  /** When it ends however busy it is, in milliseconds of the server's clock. */
+  /** Time at which it ends even if busy, in milliseconds of the server's clock. */
   readonly deadline: number;
 }

@@ -62,7 +62,7 @@ export class Session
   image: SessionImage | undefined;
   /** Why it cannot be stored. */
   unsaved: string | undefined;
-  /** Its client does not know yet that it cannot be stored. */
+  /** True if its client does not know yet that it cannot be stored. */
   #unsavedUnreported = false;
   usedAt: number;
   newer: Session | undefined;
@@ -171,7 +171,7 @@ export class Session
     return this.variant.seedable ? this.#episode.seed : null;
   }
 
-  /** In milliseconds of the server's clock. While it is busy it is used; so this never moves to an earlier time. */
+  /** Expiry in milliseconds of the server's clock. It never moves to an earlier time: a busy session is used. */
   get expiresAt(): number {
     const usedAt = this.busy ? this.#now() : this.usedAt;
     return Math.min(usedAt + this.ttlMs, this.deadline);
@@ -285,7 +285,7 @@ export class Session
     });
   }
 
-  /** Its client has seen where it stands. */
+  /** Notes that its client has seen its state. */
   acknowledge(): void {
     this.#unsavedUnreported = false;
     if (!this.#rolledBack) return;

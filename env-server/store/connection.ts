@@ -35,7 +35,7 @@ const UNAVAILABLE =
 
 export interface StoreAddress {
   readonly options: RedisOptions;
-  /** In front of every key. */
+  /** Prefix of every key. */
   readonly prefix: string;
   /** Without password. */
   readonly shown: string;

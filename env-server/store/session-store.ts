@@ -16,7 +16,7 @@ export interface NewSession {
   readonly settings: Json;
   readonly edition: string;
   readonly groupId: string | null;
-  /** Only this server can play it. */
+  /** True if only this server can play it. */
   readonly pinned: boolean;
   readonly ttlMs: number;
   /** Body of its first record. */

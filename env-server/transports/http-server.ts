@@ -85,7 +85,7 @@ function newServer({ problemHandler, counts, bodyLimitBytes, log }: HttpServerPa
   }) as unknown as FastifyInstance;
 }
 
-/** In the order in which requests pass them. */
+/** Adds the hooks in the order in which requests pass them. */
 async function addHooks(server: FastifyInstance, parts: HttpServerParts): Promise<void> {
   const { authenticator, hosts, origins, counts, sessions, log } = parts;
   secureReplies(server);

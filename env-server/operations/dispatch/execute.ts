@@ -16,9 +16,9 @@ export interface OperationCall {
   readonly principal: Principal;
   /** Differs from request to request. */
   readonly request: number;
-  /** When it came, in milliseconds since the epoch. */
+  /** Time of arrival, in milliseconds since the epoch. */
   readonly now: number;
-  /** When the operation that comes next began, in milliseconds of `performance.now`. */
+  /** Start of the operation that comes next, in milliseconds of `performance.now`. */
   mark: number;
   readonly trace: TraceContext | undefined;
 }

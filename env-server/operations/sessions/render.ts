@@ -13,7 +13,7 @@ interface RenderedPicture {
   readonly step: number;
   /** Pixels of its longer side; undefined as it is painted. */
   readonly size: number | undefined;
-  /** In base64. */
+  /** PNG in base64. */
   readonly png: string;
 }
 

@@ -65,7 +65,7 @@ function headOf(seen: Session | FinishedSession, episode: EpisodeState): Static<
   };
 }
 
-/** As many records as one reply holds. */
+/** Page of as many records as one reply holds. */
 function pageOf(records: readonly TrajectoryRecord[]): Pick<Static<typeof Replay>, 'records' | 'next'> {
   const page: Static<typeof ReplayRecord>[] = [];
   let bytes = 0;

@@ -19,9 +19,9 @@ export const PADDING_BYTES = 64 * 1024;
 interface OwnSegment {
   readonly number: number;
   readonly path: string;
-  /** Its records. */
+  /** Bytes of its records. */
   bytes: number;
-  /** Its file, which is always longer. */
+  /** Bytes of its file, which is always longer. */
   fileBytes: number;
 }
 

@@ -30,7 +30,7 @@ const MEASURE_AFTER_BYTES = 4096;
 
 /** The session that an episode is played in. */
 export interface EpisodeSession {
-  /** Its id. */
+  /** Session id. */
   readonly id: string;
   readonly variant: Variant;
   /** Name of the principal it belongs to. */
@@ -41,7 +41,7 @@ export interface EpisodeSession {
   readonly closed: boolean;
   /** Bytes that it may still take. */
   readonly room: number;
-  /** Its estimated memory changes by so many bytes. */
+  /** Changes its estimated memory by so many bytes. */
   grow(bytes: number): void;
   /** @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
   requireRoomToPlay(bytes: number): void;

@@ -7,7 +7,7 @@ const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';
 
 /** A moment by every clock there is, in milliseconds. */
 export interface ClockReading {
-  /** By the clock of the server. */
+  /** Time by the clock of the server. */
   readonly server: number;
   /** Since the epoch, as somebody set it. */
   readonly wall: number;
@@ -39,7 +39,7 @@ const SYSTEM: ClockSources = {
  */
 export class ServerClock {
   readonly #sources: ClockSources;
-  /** Its time minus that of the monotonic clock. */
+  /** Server's time minus that of the monotonic clock. */
   #lead: number;
 
   constructor(sources: ClockSources = SYSTEM) {
@@ -49,7 +49,7 @@ export class ServerClock {
 
   readonly now = (): number => Math.floor(this.#lead + this.#sources.monotonic());
 
-  /** Its time at a moment of `performance.now`. */
+  /** Server's time at a moment of `performance.now`. */
   at(monotonic: number): number {
     return this.#sources === SYSTEM ? Math.floor(this.#lead + monotonic) : this.now();
   }

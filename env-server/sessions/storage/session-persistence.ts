@@ -75,7 +75,7 @@ export function openSessionPersistence(
  */
 export class SessionPersistence {
   readonly #parts: SessionPersistenceParts;
-  /** For the start and the end. */
+  /** Rows for the start and the end. */
   readonly #rows: SessionRows;
   readonly #checkpoints: Checkpoints;
   readonly #folder: string;

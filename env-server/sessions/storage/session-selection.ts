@@ -2,7 +2,7 @@ import type { SessionChanges } from '../../persistence/session-rows.ts';
 import type { SessionManager } from '../manager.ts';
 import type { Session } from '../session.ts';
 
-/** Those that changed, and those of a write that was not finished. */
+/** Sessions that changed, and those of a write that was not finished. */
 export function* changedOf(
   sessions: Iterable<Session>,
   unfinished: readonly Session[] = [],

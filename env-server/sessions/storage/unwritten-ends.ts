@@ -7,7 +7,7 @@ import { type EndedSession, MAX_REMEMBERED } from '../ended.ts';
  */
 export class UnwrittenEnds implements Iterable<EndedSession> {
   readonly #stored = new Set<EndedSession>();
-  /** In the order in which they are to be forgotten. */
+  /** Ended sessions in the order in which they are to be forgotten. */
   readonly #unstored = new Set<EndedSession>();
 
   get size(): number {

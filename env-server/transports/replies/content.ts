@@ -82,7 +82,7 @@ interface Decoding {
   readonly encoding: string;
   /** Greatest length of the body when it is decompressed. */
   readonly limitBytes: number;
-  /** Its client is gone. */
+  /** True if its client is gone. */
   isLeft(): boolean;
 }
 

@@ -38,9 +38,9 @@ export interface RestReply {
 /** The one implementation of a route; {@link addRestRoutes} and {@link PlainRequests} read requests and write replies for it. */
 export interface RestRoute {
   readonly method: string;
-  /** As Fastify has it: `/v1/sessions/:session_id`. */
+  /** Path as Fastify has it: `/v1/sessions/:session_id`. */
   readonly url: string;
-  /** Its replies have an `ETag`. */
+  /** True if its replies have an `ETag`. */
   readonly revalidated: boolean;
   /** @throws Problem, or what the environment code threw (see `problemOf`) */
   run(request: RestRequest): MaybePromise<RestReply>;

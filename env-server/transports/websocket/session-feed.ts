@@ -69,7 +69,7 @@ interface FeedTarget {
   /** Bytes that wait until the peer takes them. */
   readonly bytesUnsent: number;
   send(message: FeedMessage): void;
-  /** Nothing more is sent: the sessions could not be looked at, or what was seen could not be written. */
+  /** True if nothing more is sent: the sessions could not be looked at, or what was seen could not be written. */
   failed(error: unknown): void;
 }
 

@@ -102,7 +102,7 @@ interface FrameHeader {
   readonly id: FrameId;
   readonly origin: Origin;
   readonly sessionId: unknown;
-  /** Its reply acknowledges nothing. */
+  /** True if its reply acknowledges nothing. */
   readonly reads: boolean;
 }
 
