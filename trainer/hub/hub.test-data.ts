@@ -26,7 +26,7 @@ export interface TestHub {
   readonly models: ReadonlyMap<string, StoredModel>;
   /** Adds a commit and moves a branch to it. @returns the commit */
   put(id: string, files: Files, options?: { readonly branch?: string; readonly gated?: boolean }): string;
-  /** Asked of every request; undefined lets it pass. */
+  /** Called with every request; undefined lets it pass. */
   fault: (request: IncomingMessage, path: string) => Fault | undefined;
   close(): Promise<void>;
 }
@@ -107,14 +107,14 @@ async function serve(
   answer(context, sender, { method: request.method!, path, token, body });
 }
 
-interface Asked {
+interface ReceivedRequest {
   readonly method: string;
   readonly path: string;
   readonly token: string | undefined;
   readonly body: Buffer;
 }
 
-function answer(context: Context, sender: Sender, asked: Asked): unknown {
+function answer(context: Context, sender: Sender, asked: ReceivedRequest): unknown {
   const { method, path, token, body } = asked;
   const of = (pattern: RegExp) => pattern.exec(path)?.slice(1);
   if (path === '/api/whoami-v2') {
@@ -202,7 +202,7 @@ function commit(
 function describe(
   { models }: Context,
   sender: Sender,
-  { token }: Asked,
+  { token }: ReceivedRequest,
   id: string,
   revision: string,
 ): unknown {
@@ -238,7 +238,7 @@ function listTree({ models }: Context, sender: Sender, id: string, revision: str
 function resolveFile(
   { models, uploads, store }: Context,
   sender: Sender,
-  { token }: Asked,
+  { token }: ReceivedRequest,
   id: string,
   revision: string,
   name: string,

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import { Completions, type EndpointSettings } from './completions.ts';
 
-interface Asked {
+interface ReceivedRequest {
   readonly path: string;
   readonly authorization: string | undefined;
   readonly body: { readonly [key: string]: unknown };
@@ -12,17 +12,17 @@ interface Asked {
 /** An endpoint that answers as the test says. */
 async function endpoint(
   t: Test,
-  answer: (asked: Asked, response: ServerResponse, count: number) => void | Promise<void>,
+  answer: (request: ReceivedRequest, response: ServerResponse, count: number) => void | Promise<void>,
   part: Partial<EndpointSettings> = {},
 ) {
-  const asked: Asked[] = [];
+  const asked: ReceivedRequest[] = [];
   const server = createServer(async (incoming: IncomingMessage, response) => {
     let text = '';
     for await (const chunk of incoming) text += chunk;
     const one = {
       path: incoming.url!,
       authorization: incoming.headers.authorization,
-      body: JSON.parse(text) as Asked['body'],
+      body: JSON.parse(text) as ReceivedRequest['body'],
     };
     asked.push(one);
     await answer(one, response, asked.length);
@@ -117,7 +117,7 @@ t.test('retryable errors are retried after Retry-After; others are thrown at onc
 t.test('completions respect the concurrency limit and the provider’s rate limits', async t => {
   let open = 0;
   let most = 0;
-  const slow = async (_: Asked, response: ServerResponse) => {
+  const slow = async (_: ReceivedRequest, response: ServerResponse) => {
     most = Math.max(most, ++open);
     await new Promise(resolve => setImmediate(resolve));
     open--;

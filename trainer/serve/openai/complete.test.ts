@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { StreamedToken } from '../../generation/generation.ts';
-import { complete, completionWork, stream } from './complete.ts';
+import { complete, completionTask, stream } from './complete.ts';
 import type { LanguageModel } from './language-model.ts';
 import type { EventStream } from './sse.ts';
 
@@ -32,7 +32,7 @@ const slow = {
 } as unknown as LanguageModel;
 
 t.test('others are answered while a stream of many choices is written', async t => {
-  const work = completionWork({ prompt: [3], n: CHOICES, stream: true, logprobs: 1 }, slow, [[3]]);
+  const task = completionTask({ prompt: [3], n: CHOICES, stream: true, logprobs: 1 }, slow, [[3]]);
   let others = 0;
   const count = () => {
     others++;
@@ -42,7 +42,7 @@ t.test('others are answered while a stream of many choices is written', async t 
   const written: string[] = [];
   const events = { event: (json: string) => written.push(json), drained: async () => {}, end: () => {} };
   await stream(
-    work,
+    task,
     () => events as unknown as EventStream,
     new AbortController().signal,
     () => {},
@@ -64,8 +64,8 @@ t.test('a prompt is scored once for all its choices, and no further one for a cl
     },
   } as unknown as LanguageModel;
   const request = { prompt: [3], n: 3, echo: true, logprobs: 1, max_tokens: 0 };
-  const work = (prompts: number[][]) => completionWork(request, scoring, prompts);
-  const reply = JSON.parse(await complete(work([[3], [4]]), gone.signal));
+  const task = (prompts: number[][]) => completionTask(request, scoring, prompts);
+  const reply = JSON.parse(await complete(task([[3], [4]]), gone.signal));
   t.same(scored, [3, 4]);
   t.same(
     reply.choices.map(
@@ -73,6 +73,6 @@ t.test('a prompt is scored once for all its choices, and no further one for a cl
     ),
     [1, 1, 1, 1, 1, 1],
   );
-  await t.rejects(complete(work([[5], [6]]), gone.signal), { message: 'the client left' });
+  await t.rejects(complete(task([[5], [6]]), gone.signal), { message: 'the client left' });
   t.same(scored, [3, 4, 5]);
 });

@@ -19,7 +19,7 @@ import type { ChatRequest, CompletionRequest } from './schemas.ts';
 import type { EventStream } from './sse.ts';
 
 /** A request that was checked and can be sampled. */
-export interface Work {
+export interface CompletionTask {
   readonly kind: 'chat' | 'completion';
   readonly model: LanguageModel;
   readonly options: ChoiceOptions;
@@ -35,12 +35,12 @@ export interface Work {
  * @param json the automaton of the JSON that is wanted, if any
  * @throws ApiError 400
  */
-export function chatWork(
+export function chatTask(
   request: ChatRequest,
   model: LanguageModel,
   prompt: readonly number[],
   json?: TextGrammar,
-): Work {
+): CompletionTask {
   const options = chatOptions(request, model, json);
   const tools = (request.tools?.length ?? 0) > 0 && request.tool_choice !== 'none';
   const choices = Array.from({ length: options.n }, (_, i) => new Choice(i, prompt, model, options, tools));
@@ -52,12 +52,12 @@ export function chatWork(
  * @param json the automaton of the JSON that is wanted, if any
  * @throws ApiError 400
  */
-export function completionWork(
+export function completionTask(
   request: CompletionRequest,
   model: LanguageModel,
   prompts: readonly (readonly number[])[],
   json?: TextGrammar,
-): Work {
+): CompletionTask {
   const options = completionOptions(request, model, json);
   const { n } = options;
   if (request.echo && options.logProbs && model.score === undefined) {
@@ -79,14 +79,14 @@ const OBJECTS = {
 } as const;
 
 /** Samples all choices; gives the reply as JSON. It is made a choice at a time, so that other requests continue meanwhile. */
-export async function complete(work: Work, signal: AbortSignal): Promise<string> {
-  const { kind, model, options, choices } = work;
+export async function complete(task: CompletionTask, signal: AbortSignal): Promise<string> {
+  const { kind, model, options, choices } = task;
   const { prefix, whole } = OBJECTS[kind];
   const head = replyHead(prefix, whole, model);
-  if (work.promptOnly) return JSON.stringify({ ...head, ...(await promptsAlone(work, signal)) });
+  if (task.promptOnly) return JSON.stringify({ ...head, ...(await promptsAlone(task, signal)) });
   await Promise.all(choices.map(choice => choice.run(signal)));
-  const echoes = kind === 'chat' ? [] : await echoesOf(work, signal);
-  const written = await inSlices(choicesAsJson(work, echoes));
+  const echoes = kind === 'chat' ? [] : await echoesOf(task, signal);
+  const written = await inSlices(choicesAsJson(task, echoes));
   const rest = {
     usage: usageOf(choices, options.n),
     ...(kind === 'chat' && options.returnTokenIds ? { prompt_token_ids: choices[0].prompt } : {}),
@@ -95,7 +95,10 @@ export async function complete(work: Work, signal: AbortSignal): Promise<string>
   return `${first},"choices":[${written.join()}],${last}`;
 }
 
-function* choicesAsJson({ kind, model, options, choices }: Work, echoes: readonly Echo[]): Sliced<string[]> {
+function* choicesAsJson(
+  { kind, model, options, choices }: CompletionTask,
+  echoes: readonly Echo[],
+): Sliced<string[]> {
   const written: string[] = [];
   for (const [i, choice] of choices.entries()) {
     const delta = choice.take();
@@ -113,12 +116,12 @@ function* choicesAsJson({ kind, model, options, choices }: Work, echoes: readonl
 
 /** The prompts of a request for no tokens. */
 async function promptsAlone(
-  work: Work,
+  task: CompletionTask,
   signal: AbortSignal,
 ): Promise<{ readonly choices: object[]; readonly usage: Usage }> {
-  const { choices, model, options } = work;
+  const { choices, model, options } = task;
   const nothing = { text: '', calls: [], tokens: [] };
-  const echoes = await echoesOf(work, signal);
+  const echoes = await echoesOf(task, signal);
   const written = choices.map((choice, i) => ({
     ...completionChoice(choice, nothing, model, options, { echo: echoes[i] }),
     finish_reason: 'length',
@@ -128,7 +131,7 @@ async function promptsAlone(
 
 /** Prompts that are repeated in front of each choice. They are scored one after the other, each once for all its choices. */
 async function echoesOf(
-  { model, options, echo, choices }: Work,
+  { model, options, echo, choices }: CompletionTask,
   signal: AbortSignal,
 ): Promise<readonly Echo[]> {
   const echoes: Echo[] = [];
@@ -152,14 +155,14 @@ async function echoesOf(
  * @param onFirst called when the first token is written
  */
 export async function stream(
-  work: Work,
+  task: CompletionTask,
   open: () => EventStream,
   signal: AbortSignal,
   onFirst: () => void,
 ): Promise<void> {
-  const { kind, model, options, choices } = work;
+  const { kind, model, options, choices } = task;
   const { prefix, piece } = OBJECTS[kind];
-  const writer = new ChoiceWriter(work, replyHead(prefix, piece, model));
+  const writer = new ChoiceWriter(task, replyHead(prefix, piece, model));
   let wake: () => void = () => {};
   let failure: unknown;
   let first = true;
@@ -203,18 +206,18 @@ export async function stream(
 class ChoiceWriter {
   /** The fields that every event begins with, as JSON without its closing brace. */
   readonly #head: string;
-  readonly #work: Work;
+  readonly #task: CompletionTask;
   readonly #written: { text: number; calls: number; begun: boolean }[];
 
-  constructor(work: Work, head: ReplyHead) {
-    this.#work = work;
+  constructor(task: CompletionTask, head: ReplyHead) {
+    this.#task = task;
     this.#head = JSON.stringify(head).slice(0, -1);
-    this.#written = work.choices.map(() => ({ text: 0, calls: 0, begun: false }));
+    this.#written = task.choices.map(() => ({ text: 0, calls: 0, begun: false }));
   }
 
   /** The events that open the assistant's messages. */
   open(events: EventStream): void {
-    const { choices, options } = this.#work;
+    const { choices, options } = this.#task;
     for (const { index, prompt } of choices) {
       const piece = {
         index,
@@ -229,7 +232,7 @@ class ChoiceWriter {
 
   /** Writes what a choice has said since the last time, where that is anything. */
   write(choice: Choice, events: EventStream): void {
-    const { kind, model, options } = this.#work;
+    const { kind, model, options } = this.#task;
     const written = this.#written[choice.index];
     const delta = choice.take();
     const { text, calls, tokens } = delta;
@@ -248,12 +251,12 @@ class ChoiceWriter {
 
   /** The event after the last piece, for requests that ask what was used. */
   finish(events: EventStream): void {
-    const { choices, options } = this.#work;
+    const { choices, options } = this.#task;
     this.#send(events, [], usageOf(choices, options.n));
   }
 
   #send(events: EventStream, choices: readonly object[], usage: Usage | null, more: object = {}): void {
-    const { includeUsage } = this.#work.options;
+    const { includeUsage } = this.#task.options;
     const rest = JSON.stringify({ choices, ...(includeUsage ? { usage } : {}), ...more });
     events.event(`${this.#head},${rest.slice(1)}`);
   }

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { clientGone } from './client-gone.ts';
-import { chatWork, complete, completionWork, stream, type Work } from './complete.ts';
+import { type CompletionTask, chatTask, complete, completionTask, stream } from './complete.ts';
 import { ApiError } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
 import { jsonGrammarOf } from './options.ts';
@@ -31,7 +31,7 @@ export interface CompletionHost {
 
 /** Outcome of a request. */
 export interface CompletionEnd {
-  readonly kind: Work['kind'];
+  readonly kind: CompletionTask['kind'];
   readonly model: string;
   readonly outcome: 'finished' | 'failed' | 'aborted';
   readonly promptTokens: number;
@@ -59,7 +59,7 @@ export function completionRoutes(app: FastifyInstance, prefix: string, host: Com
     return answer(host, request, reply, chatPlaces(body, host.mostChoices), async signal => {
       const json = await jsonGrammarOf(body, model());
       const prompt = await conversationPrompt(body, model(), signal);
-      return chatWork(body, model(), prompt, json);
+      return chatTask(body, model(), prompt, json);
     });
   });
   app.post(`${prefix}/completions`, async (request, reply) => {
@@ -68,7 +68,7 @@ export function completionRoutes(app: FastifyInstance, prefix: string, host: Com
     return answer(host, request, reply, completionPlaces(body, host.mostChoices), async signal => {
       const json = await jsonGrammarOf(body, model());
       const prompts = await completionPrompts(body, model(), signal);
-      return completionWork(body, model(), prompts, json);
+      return completionTask(body, model(), prompts, json);
     });
   });
 }
@@ -83,15 +83,15 @@ async function answer(
   request: FastifyRequest,
   reply: FastifyReply,
   places: number,
-  prepare: (signal: AbortSignal) => Promise<Work>,
+  prepare: (signal: AbortSignal) => Promise<CompletionTask>,
 ): Promise<FastifyReply> {
   const leave = host.enter(places);
   const began = performance.now();
   const elapsed = () => (performance.now() - began) / 1000;
   const gone = clientGone(request, reply);
-  let work: Work;
+  let task: CompletionTask;
   try {
-    work = await prepare(gone.signal);
+    task = await prepare(gone.signal);
   } catch (error) {
     leave();
     if (!gone.signal.aborted) throw error;
@@ -109,9 +109,9 @@ async function answer(
     firstTokenSeconds = elapsed();
   };
   try {
-    if (work.options.stream) await stream(work, open, gone.signal, onFirst);
+    if (task.options.stream) await stream(task, open, gone.signal, onFirst);
     else {
-      const body = await complete(work, gone.signal);
+      const body = await complete(task, gone.signal);
       if (!gone.signal.aborted) reply.headers(headers).type('application/json; charset=utf-8').send(body);
     }
     outcome = 'finished';
@@ -127,10 +127,10 @@ async function answer(
     gone.abort(new Error('the request is over'));
     leave();
     host.onEnd?.({
-      kind: work.kind,
-      model: work.model.name,
+      kind: task.kind,
+      model: task.model.name,
       outcome: aborted ? 'aborted' : outcome,
-      ...tokensOf(work),
+      ...tokensOf(task),
       seconds: elapsed(),
       ...(firstTokenSeconds === undefined ? {} : { firstTokenSeconds }),
     });
@@ -142,7 +142,7 @@ async function answer(
 function tokensOf({
   choices,
   options: { n },
-}: Work): Pick<CompletionEnd, 'promptTokens' | 'completionTokens'> {
+}: CompletionTask): Pick<CompletionEnd, 'promptTokens' | 'completionTokens'> {
   const { prompt_tokens, completion_tokens } = usageOf(choices, n);
   return { promptTokens: prompt_tokens, completionTokens: completion_tokens };
 }

@@ -105,7 +105,7 @@ interface MatmulSide {
 }
 
 /** A product that one dispatch computes. */
-interface Piece {
+interface ProductPart {
   readonly left: MatmulSide;
   readonly right: MatmulSide;
   readonly result: { readonly value: DeviceValue; readonly start: number; readonly stride: number };
@@ -140,7 +140,7 @@ export function product(
     left: transposeA ? { stride: 1, inner: rows } : { stride: inner, inner: 1 },
     right: transposeB ? { stride: inner, inner: 1 } : { stride: 1, inner: columns },
   };
-  const whole: Piece = {
+  const whole: ProductPart = {
     left: { value: left, start: 0, ...strides.left },
     right: { value: right, start: 0, ...strides.right },
     result: { value: result, start: 0, stride: columns },
@@ -186,7 +186,11 @@ export function product(
 }
 
 /** A product with its inner axis cut into parts where its results alone do not keep a GPU busy; parts are summed in order. */
-function inParts(whole: Piece, products: MatrixMultiplication, scratch: ScratchSpace): KernelDispatch[] {
+function inParts(
+  whole: ProductPart,
+  products: MatrixMultiplication,
+  scratch: ScratchSpace,
+): KernelDispatch[] {
   const { left, right, result, sizes } = whole;
   const { rows, columns, inner } = sizes;
   const length = partLength(sizes, products);
@@ -238,8 +242,8 @@ function tileOf(rows: number, columns: number, matrices: number, products: Matri
   return { large, tile, extent };
 }
 
-function dispatch(piece: Piece, products: MatrixMultiplication, where = ''): KernelDispatch {
-  const { left, right, result, sizes, resultBatch, scale, adding } = piece;
+function dispatch(part: ProductPart, products: MatrixMultiplication, where = ''): KernelDispatch {
+  const { left, right, result, sizes, resultBatch, scale, adding } = part;
   const { rows, columns, inner, batch } = sizes;
   const { large, tile, extent } = tileOf(rows, columns, batch[0] * batch[1], products);
   const side = ({ stride, inner: along }: MatmulSide) => [stride, along, along === 1 ? 1 : 0];
@@ -275,7 +279,7 @@ function dispatch(piece: Piece, products: MatrixMultiplication, where = ''): Ker
     reads: [left.value, right.value],
     writes: [result.value],
     groups: [Math.ceil(columns / extent), Math.ceil(rows / extent), batch[0] * batch[1]],
-    runOnCpu: ([a, b], [out]) => multiplyOnCpu(piece, a, b, out),
+    runOnCpu: ([a, b], [out]) => multiplyOnCpu(part, a, b, out),
   };
 }
 
@@ -290,8 +294,8 @@ function formOf(
   return { innerFast, aligned: starts.every(element => element % 4 === 0) };
 }
 
-function multiplyOnCpu(piece: Piece, a: Float32Array, b: Float32Array, out: Float32Array): void {
-  const { left, right, result, sizes, resultBatch, scale, adding } = piece;
+function multiplyOnCpu(part: ProductPart, a: Float32Array, b: Float32Array, out: Float32Array): void {
+  const { left, right, result, sizes, resultBatch, scale, adding } = part;
   const { rows, columns, inner, batch } = sizes;
   for (let matrix = 0; matrix < batch[0] * batch[1]; matrix++) {
     const [outer, inside] = [Math.floor(matrix / batch[1]), matrix % batch[1]];
