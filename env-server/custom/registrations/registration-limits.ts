@@ -2,7 +2,7 @@ import { Problem } from '../../problems.ts';
 
 /** Default share of all custom environments that one token may own, as for the bytes of sessions. */
 const CLIENT_SHARE = 3 / 4;
-/** When it is worth a try whether somebody has removed an environment. */
+/** Seconds after which a retry may find a free place. */
 const RETRY_AFTER_SECONDS = 60;
 
 export interface RegistrationLimits {

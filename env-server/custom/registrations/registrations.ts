@@ -45,7 +45,7 @@ export class Registrations {
   readonly audit: AuditTrail;
   readonly #trials: Trials;
   readonly #customRegistry: CustomRegistry;
-  /** Ids that somebody is registering, replacing or removing now, with the owner of each. */
+  /** Ids that clients are registering, replacing or removing now, with the owner of each. */
   readonly #underWay = new Map<string, string>();
   #warned = false;
   #watch: NodeJS.Timeout | undefined;
@@ -127,7 +127,7 @@ export class Registrations {
   }
 
   /**
-   * Gives an id another definition. Sessions that are open go on with the old one.
+   * Gives an id another definition. Open sessions keep the old one.
    * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`, `invalid_request`, `check_failed`,
    * `environment_in_use` where what its owner has composed from it would no longer fit
    */
@@ -178,7 +178,7 @@ export class Registrations {
     await this.#withdraw(principal, known);
   }
 
-  /** From now on nobody opens sessions of it, unless it cannot be removed from the store. */
+  /** Closes it to new sessions, unless it cannot be removed from the store. */
   async #withdraw(principal: Principal, known: StoredEnvironment): Promise<void> {
     const { store, context } = this.#parts;
     const { envId, definition, owner } = known;

@@ -19,7 +19,7 @@ export interface ScriptFacts extends JsonObject {
 }
 
 /**
- * JavaScript of somebody else in a sandbox. Every call carries the whole state and the generator's, so that seeds,
+ * Third-party JavaScript in a sandbox. Every call carries the whole state and the generator's, so that seeds,
  * snapshots and clones need nothing of the script.
  * @throws Problem `invalid_request`
  */

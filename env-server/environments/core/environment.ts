@@ -154,7 +154,7 @@ export interface EnvironmentSpec {
   readonly timeLimit?: number;
   readonly exampleAction: Json;
   readonly history: readonly { readonly version: number; readonly change: string }[];
-  /** A step that ends an episode has begun the next one, so the session goes on; it counts its steps itself. */
+  /** A step that ends an episode has begun the next one, so the session continues; it counts its steps itself. */
   readonly autoReset?: boolean;
   /** False for an environment that draws nothing and refuses a seed. */
   readonly seedable?: boolean;

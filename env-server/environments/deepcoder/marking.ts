@@ -30,7 +30,7 @@ export function isSameOutput(printed: Buffer, wanted: string): boolean {
 function* wordsOf(bytes: Buffer, longest: number): Generator<{ word: string; index: number }> {
   const decoder = new StringDecoder('utf8');
   let before = 0;
-  /** The word that the last piece ended with, which may go on. */
+  /** Last word of the previous piece, which may continue in the next one. */
   let begun = '';
   for (let at = 0, end: number; at < bytes.length; at = end) {
     // A long word is looked at again with each piece: pieces as long as it keep that to twice.

@@ -3,7 +3,7 @@
  * RAGEN's search environments.
  */
 
-/** An F1 below this counts for nothing. */
+/** An F1 below this pays 0. */
 const MIN_F1 = 0.3;
 /** Answers that are right as a whole or not at all. */
 const WHOLE_ANSWERS = new Set(['yes', 'no', 'noanswer']);

@@ -76,7 +76,7 @@ function pairs(things: readonly RoomThing[]): [RoomThing, RoomThing][] {
   return things.flatMap(a => things.flatMap(b => (a === b ? [] : [[a, b] as [RoomThing, RoomThing]])));
 }
 
-/** The quarter in which c lies for somebody at a who faces b; none on the border between two. */
+/** Quarter in which c lies for a player at a who faces b; none on the border between two. */
 function sideOf(a: RoomThing, b: RoomThing, c: RoomThing): (typeof SIDES)[number] | undefined {
   const face = offset(a, b);
   const look = offset(a, c);

@@ -40,7 +40,7 @@ export function compassDirection(from: Cell, to: Cell): (typeof COMPASS)[number]
   return [northSouth, eastWest].filter(Boolean).join('-') as (typeof COMPASS)[number];
 }
 
-/** Steps ahead and to the right of somebody who faces a way. */
+/** Steps ahead and to the right of a player who faces a direction. */
 export function relative(
   from: Cell,
   facing: RoomDirection,

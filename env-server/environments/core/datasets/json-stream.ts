@@ -50,7 +50,7 @@ export class NotJson extends Error {
 /**
  * The elements of a file that is one array or one object. Only brackets, commas and quotation marks are looked at; what
  * an element is worth, `JSON.parse` says. (Streaming parsers were tried; they take four to seven times as long.)
- * @throws NotJson where the file ends early, goes on after its end, or is no array or object
+ * @throws NotJson where the file ends early, has content after its end, or is no array or object
  */
 export async function* jsonParts(file: string): AsyncGenerator<JsonChunk> {
   const cutter = new JsonSplitter();
