@@ -16,7 +16,7 @@
 import { Random } from '../shared/random.ts';
 import { residentBytes } from '../test/process-memory.test-data.ts';
 import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts';
-import type { TrainingSequence } from '../trainer/data/sequences/training-sequence.ts';
+import type { TrainingSequence } from '../trainer/algorithms/training-sequence.ts';
 import { LORA_MODULES } from '../trainer/models/adapters/lora.ts';
 import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import type { UpdateSettings } from '../trainer/policy/policy.ts';

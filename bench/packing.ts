@@ -10,7 +10,7 @@
 
 import { Random } from '../shared/random.ts';
 import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts';
-import type { TrainingSequence } from '../trainer/data/sequences/training-sequence.ts';
+import type { TrainingSequence } from '../trainer/algorithms/training-sequence.ts';
 import { DEFAULT_TOKEN_BUDGET, planMicroBatches } from '../trainer/policy/learning/micro-batches.ts';
 import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import type { UpdateSettings } from '../trainer/policy/policy.ts';

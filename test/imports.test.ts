@@ -66,11 +66,9 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   'trainer/hub': ['shared'],
   'trainer/models': ['trainer/tensor', 'shared'],
   'trainer/generation': ['trainer/models', 'trainer/tensor', 'shared'],
-  'trainer/data/sequences': [],
-  'trainer/algorithms': ['trainer/data/sequences', 'trainer/tensor/graph', 'shared'],
+  'trainer/algorithms': ['trainer/tensor/graph', 'shared'],
   'trainer/policy': [
     'trainer/algorithms',
-    'trainer/data/sequences',
     'trainer/generation',
     'trainer/hub',
     'trainer/models',

@@ -9,9 +9,8 @@ import {
   type Request,
   type Schemas,
 } from './operations.ts';
-import { note, variable } from './platform.ts';
+import { note, randomName, variable } from './platform.ts';
 import type { BatchReply } from './reply.ts';
-import { requestKeys } from './request-key.ts';
 import {
   DEFAULT_HTTP,
   type ForwardedReply,
@@ -221,4 +220,11 @@ function parseUrl(text: string): URL {
     );
   }
   return new URL(text);
+}
+
+/** Makes keys that no other client makes: a random name and a counter. */
+function requestKeys(): () => string {
+  const client = randomName();
+  let count = 0;
+  return () => `${client}-${count++}`;
 }

@@ -1,6 +1,6 @@
+import type { TrainingSequence } from '../algorithms/training-sequence.ts';
 import { type Episode, episodeReturn } from '../rollout/episode.ts';
 import type { Metrics } from './metrics.ts';
-import type { TrainingSequence } from './sequences/training-sequence.ts';
 
 /**
  * `critic/rewards/{mean,min,max}` of the returns of trained episodes and `critic/advantages/{mean,min,max}` of trained tokens,

@@ -1,13 +1,18 @@
 import { Random } from '../../shared/random.ts';
 import { planFill } from '../algorithms/filters/fill.ts';
 import { lossScale } from '../algorithms/filters/loss-scaling.ts';
+import type { TrainingSequence } from '../algorithms/training-sequence.ts';
 import { hasPreferenceLoss } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
-import { type ExperienceSettings, experienceSettings, trainingSequences } from './experience.ts';
+import {
+  type ExperienceSettings,
+  experienceSettings,
+  type KeptEpisode,
+  trainingSequences,
+} from './experience.ts';
 import type { Filtered } from './filtering.ts';
-import { preferencePairs } from './preferences.ts';
+import { trainedReturn } from './reward-components.ts';
 import type { LaterScores } from './scoring.ts';
-import type { TrainingSequence } from './sequences/training-sequence.ts';
 
 export interface BatchParts extends LaterScores {
   /** Ids of the tokens that actions are made of, per tag. */
@@ -42,6 +47,28 @@ function pairedSequences({ kept }: Filtered, settings: RunSettings, parts: Batch
   return preferencePairs(kept, settings).flatMap(({ chosen, rejected }) => {
     const [first, second] = [chosen, rejected].map(one => trainingSequences([one], experience, parts));
     return first.length === 1 && second.length === 1 ? [first[0], second[0]] : [];
+  });
+}
+
+/** Two episodes from one start, of which one is better. */
+interface PreferencePair {
+  readonly chosen: KeptEpisode;
+  readonly rejected: KeptEpisode;
+}
+
+/**
+ * The best and the worst episode of each group by their returns, penalties included; the first among equals. Groups
+ * with a gap of at most `algorithm.preference_gap` between the two have no pair.
+ */
+function preferencePairs(
+  groups: readonly (readonly KeptEpisode[])[],
+  { algorithm }: Pick<RunSettings, 'algorithm'>,
+): PreferencePair[] {
+  return groups.flatMap(group => {
+    const returns = group.map(({ episode }) => trainedReturn(episode, algorithm.reward_components));
+    const [best, worst] = [Math.max(...returns), Math.min(...returns)];
+    if (!(best - worst > algorithm.preference_gap)) return [];
+    return [{ chosen: group[returns.indexOf(best)], rejected: group[returns.indexOf(worst)] }];
   });
 }
 

@@ -4,14 +4,13 @@ import { lengthReweight, softReweight, zeroTaskAdvantage } from '../algorithms/a
 import { offPolicyWeights } from '../algorithms/losses/off-policy.ts';
 import type { KlEstimator, OffPolicySettings } from '../algorithms/losses/settings.ts';
 import { penalizeRewards } from '../algorithms/rewards/kl-penalty.ts';
+import { countOnes, type TrainingSequence } from '../algorithms/training-sequence.ts';
 import { hasCrossEntropy, lossSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
 import { observationWeights } from './observation-weights.ts';
 import { episodeComponents, type RewardWeights, trainedReturn, trainedReward } from './reward-components.ts';
 import type { LaterScores, SampleLogProbs } from './scoring.ts';
-import { countOnes } from './sequences/loss-mask.ts';
-import type { TrainingSequence } from './sequences/training-sequence.ts';
 import { turnStatistics } from './turn-statistics.ts';
 
 /** An episode that is trained on. */

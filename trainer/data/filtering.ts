@@ -1,6 +1,7 @@
 import { filterGroups } from '../algorithms/filters/rollout-filter.ts';
 import { normalizeRewards } from '../algorithms/rewards/normalization.ts';
 import { mean, populationStd, unbiasedStd } from '../algorithms/statistics.ts';
+import { countOnes } from '../algorithms/training-sequence.ts';
 import { filterSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
@@ -9,7 +10,6 @@ import type { KeptEpisode } from './experience.ts';
 import type { Metrics } from './metrics.ts';
 import { checkComponents, trainedReturn } from './reward-components.ts';
 import { episodeEntropy, type SampleScores } from './scoring.ts';
-import { countOnes } from './sequences/loss-mask.ts';
 
 const STD_CV = 'rollout/in_group_reward_std_cv';
 

@@ -1,11 +1,11 @@
 import type { Advantages } from '../algorithms/advantages/estimator.ts';
 import { advantageEstimator } from '../algorithms/advantages/registry.ts';
+import { countOnes } from '../algorithms/training-sequence.ts';
 import { estimatesLater, isSelfDistilled, needsProximal } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { Policy, Score } from '../policy/policy.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
 import { scoreAfterDemonstrations } from './self-distillation.ts';
-import { countOnes } from './sequences/loss-mask.ts';
 
 /** Scores of samples that have sampled tokens. */
 export type SampleScores = ReadonlyMap<EpisodeSample, Score>;

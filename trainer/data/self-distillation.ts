@@ -1,9 +1,9 @@
+import { countOnes } from '../algorithms/training-sequence.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
 import { groupBy } from './episode-metrics.ts';
 import { trainedReturn } from './reward-components.ts';
-import { countOnes } from './sequences/loss-mask.ts';
 
 /**
  * Scores the tokens that the policy sampled as it would after a demonstration: the same token ids behind those of the group's best

@@ -1,8 +1,8 @@
+import type { TrainingSequence } from '../algorithms/training-sequence.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { experienceSettings, trainingSequences } from '../data/experience.ts';
 import { allEpisodes, type Filtered, keptEpisodes } from '../data/filtering.ts';
 import { laterScores } from '../data/scoring.ts';
-import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Episode } from '../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../rollout/seeds.ts';

@@ -3,7 +3,7 @@ import { Random } from '../../shared/random.ts';
 import { countLossTokens } from '../algorithms/losses/aggregation.ts';
 import type { LossSettings } from '../algorithms/losses/settings.ts';
 import { AGGREGATIONS } from '../algorithms/losses/settings.ts';
-import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
+import type { TrainingSequence } from '../algorithms/training-sequence.ts';
 import type { LocalPolicyOptions } from './local-policy.ts';
 import {
   closing,

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Random } from '../../shared/random.ts';
 import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../algorithms/losses/settings.ts';
-import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
+import type { TrainingSequence } from '../algorithms/training-sequence.ts';
 import type { SamplingSettings } from '../generation/generation.ts';
 import { scratchConfig } from '../models/config.ts';
 import { LocalPolicy, type LocalPolicyOptions } from './local-policy.ts';

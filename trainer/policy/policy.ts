@@ -1,6 +1,6 @@
 import type { LossSettings } from '../algorithms/losses/settings.ts';
 import type { LossComponent } from '../algorithms/losses/update-loss.ts';
-import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
+import type { TrainingSequence } from '../algorithms/training-sequence.ts';
 import type { GenerateRequest, Generation } from '../generation/generation.ts';
 import type { WeightDtype } from '../models/files/stored-numbers.ts';
 

@@ -1,4 +1,4 @@
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { TrainingSequence } from '../training-sequence.ts';
 import { sequenceOffPolicyWeights } from './inputs.ts';
 import type { LossSettings } from './settings.ts';
 

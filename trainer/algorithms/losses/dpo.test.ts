@@ -1,9 +1,9 @@
 import t from 'tap';
 import { golden } from '../../../test/golden.test-data.ts';
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import { interpret } from '../../tensor/graph/interpreter.test-data.ts';
+import type { TrainingSequence } from '../training-sequence.ts';
 import { countLossTokens } from './aggregation.ts';
 import { checkLossSettings } from './check-settings.ts';
 import { lossInputs, lossScalars, lossStructure } from './inputs.ts';

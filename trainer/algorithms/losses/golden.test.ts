@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { TrainingSequence } from '../training-sequence.ts';
 import { countLossTokens } from './aggregation.ts';
 import { lossStructure } from './inputs.ts';
 import { klEstimate } from './kl.ts';

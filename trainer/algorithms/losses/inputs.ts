@@ -1,4 +1,4 @@
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { TrainingSequence } from '../training-sequence.ts';
 import {
   countStream,
   countTrained,

@@ -1,4 +1,4 @@
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { TrainingSequence } from '../training-sequence.ts';
 import { countLossTokens, countTrained, type LossCounts, tokenFactor } from './aggregation.ts';
 import { type LossStructure, ratioDenominator, sequenceOffPolicyWeights } from './inputs.ts';
 import { K3_EXPONENT_LIMIT, K3_RESULT_LIMIT, klEstimate } from './kl.ts';

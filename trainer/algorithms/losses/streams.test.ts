@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import { interpret } from '../../tensor/graph/interpreter.test-data.ts';
+import type { TrainingSequence } from '../training-sequence.ts';
 import { countLossTokens, predictedTokens } from './aggregation.ts';
 import { lossInputs, lossScalars, lossStructure } from './inputs.ts';
 import { finishMetrics } from './metric-sums.ts';

@@ -1,9 +1,9 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import { interpret } from '../../tensor/graph/interpreter.test-data.ts';
+import type { TrainingSequence } from '../training-sequence.ts';
 import { countLossTokens, type LossCounts } from './aggregation.ts';
 import { type AvailableLossInputs, lossInputs, lossScalars, lossStructure } from './inputs.ts';
 import { addMetrics, finishMetrics } from './metric-sums.ts';

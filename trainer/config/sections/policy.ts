@@ -2,10 +2,20 @@ import Type from 'typebox';
 import { DEFAULT_LOSS_SCALE } from '../../policy/learning/loss-scale.ts';
 import { DEFAULT_TOKEN_BUDGET } from '../../policy/learning/micro-batches.ts';
 import { PRECISIONS, RUNTIME_CHOICES } from '../../tensor/runtime/choice.ts';
-import { CriticSection } from './critic.ts';
 import { ReferenceEndpoint } from './endpoint.ts';
 import { LoraSection } from './lora.ts';
-import { aboveZero, choice, flag, orNull, positive, section, text } from './schema.ts';
+import { aboveZero, choice, flag, notNegative, orNull, positive, section, strict, text } from './schema.ts';
+
+/** A separate model that estimates values, in place of a head on the policy's trunk. */
+const CriticSection = Type.Object(
+  {
+    /** Folder of the model it begins as; null: as the policy, when its own training begins. */
+    init: orNull(Type.String({ minLength: 1 })),
+    /** Highest learning rate; the schedule and all else of `optimizer` is the policy's. */
+    learning_rate: notNegative(1e-5),
+  },
+  strict,
+);
 
 /** Size and place of the policy. `init` is `scratch`, a folder in the Hugging Face layout (a model, or an adapter in PEFT's), or `organization/name@revision` on a hub. */
 export const PolicySettings = Type.Object(

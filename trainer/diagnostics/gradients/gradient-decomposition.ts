@@ -1,12 +1,11 @@
 import { countLossTokens } from '../../algorithms/losses/aggregation.ts';
 import { unbiasedStd } from '../../algorithms/statistics.ts';
+import { countOnes, type TrainingSequence } from '../../algorithms/training-sequence.ts';
 import { lossSettings } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { groupBy } from '../../data/episode-metrics.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import { trainedReturn } from '../../data/reward-components.ts';
-import { countOnes } from '../../data/sequences/loss-mask.ts';
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
 import type { MetricTable } from '../../tracking/tracker.ts';

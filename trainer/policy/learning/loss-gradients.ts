@@ -6,7 +6,7 @@ import { finishMetrics } from '../../algorithms/losses/metric-sums.ts';
 import { policyLoss } from '../../algorithms/losses/registry.ts';
 import type { LossSettings } from '../../algorithms/losses/settings.ts';
 import { LOSS_COMPONENTS, type LossComponent } from '../../algorithms/losses/update-loss.ts';
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { machineMemory, refuseGradients } from '../memory.ts';
 import type { LocalPolicyOptions } from '../options.ts';

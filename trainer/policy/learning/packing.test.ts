@@ -3,7 +3,7 @@ import { Random } from '../../../shared/random.ts';
 import { countLossTokens } from '../../algorithms/losses/aggregation.ts';
 import { lossStructure } from '../../algorithms/losses/inputs.ts';
 import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../../algorithms/losses/settings.ts';
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import { initialize, parameterSpecs } from '../../models/parameters.ts';
 import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';

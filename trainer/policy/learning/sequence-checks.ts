@@ -1,4 +1,4 @@
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { ContinuationRequest, ScoreRequest } from '../policy.ts';
 
 /** @throws RangeError when a sequence does not fit the policy, or its arrays each other */

@@ -11,7 +11,7 @@ import { addMetrics } from '../../algorithms/losses/metric-sums.ts';
 import type { LossScalarInput } from '../../algorithms/losses/policy-loss.ts';
 import type { LossSettings } from '../../algorithms/losses/settings.ts';
 import { buildUpdateLoss, declareLossInputs, lossInputName } from '../../algorithms/losses/update-loss.ts';
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { CompiledGrammar } from '../../generation/grammar.ts';
 import { fillDropoutRows } from '../../models/adapters/dropout.ts';
 import type { DecoderConfig } from '../../models/config.ts';

@@ -1,3 +1,5 @@
+import type { Agent } from '../agents/agent.ts';
+
 /**
  * How much of the time something is going on: several things may overlap, and the time in which at least one of them lasts
  * counts once.
@@ -42,4 +44,12 @@ export class IntervalMeter {
     this.#from = now;
     return share;
   }
+}
+
+/** The agent, with the time in which it has something to answer measured. */
+export function meteredAgent(agent: Agent, meter: IntervalMeter): Agent {
+  return {
+    respond: turn => meter.during(() => agent.respond(turn)),
+    release: sequenceId => agent.release(sequenceId),
+  };
 }

@@ -1,5 +1,6 @@
 import type { Advantages } from '../../algorithms/advantages/estimator.ts';
 import { policyLoss } from '../../algorithms/losses/registry.ts';
+import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import { hasPreferenceLoss, lossSettings } from '../../config/derived.ts';
 import { settingsAt } from '../../config/schedules.ts';
 import type { RunSettings } from '../../config/settings.ts';
@@ -8,7 +9,6 @@ import { batchStatistics } from '../../data/batch-statistics.ts';
 import { type Filtered, keptEpisodes } from '../../data/filtering.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import { type LaterScores, laterScores, type SampleScores } from '../../data/scoring.ts';
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import { diagnose } from '../../diagnostics/diagnosing.ts';
 import type { OptimizerSettings, Policy } from '../../policy/policy.ts';
 import { IntervalMeter } from '../../rollout/collection/interval-meter.ts';
@@ -17,12 +17,12 @@ import type { MetricTable } from '../../tracking/tracker.ts';
 import type { TrajectoryWriter } from '../../tracking/trajectories.ts';
 import type { TrainerState } from '../run-folder/checkpoint.ts';
 import type { RunFolder } from '../run-folder/run-folder.ts';
+import type { GenerationPort } from '../setup/open-generation.ts';
 import type { ReferencePolicy } from '../setup/open-policy.ts';
 import type { EpisodeSource } from '../sources/episode-source.ts';
 import { optimizerSettings } from '../update/schedule.ts';
 import { type UpdateResult, updatePolicy } from '../update/update.ts';
 import { collect } from './collection.ts';
-import type { GenerationPort } from './generation-port.ts';
 import { recordIteration, scoresForRecord } from './recording.ts';
 import { collectionMetrics, sampledTokens, speedMetrics, timingMetrics } from './step-metrics.ts';
 

@@ -1,11 +1,10 @@
 import type { GroupRecord } from '../../../shared/dashboard/run-files.ts';
 import { mean } from '../../algorithms/statistics.ts';
+import { countOnes, type TrainingSequence } from '../../algorithms/training-sequence.ts';
 import { recordsTrajectories } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Filtered, ScoredGroup } from '../../data/filtering.ts';
 import { type SampleScores, scoreEpisodes } from '../../data/scoring.ts';
-import { countOnes } from '../../data/sequences/loss-mask.ts';
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { type Episode, episodeReturn, samplesOf } from '../../rollout/episode.ts';
 import { appendGroupsRow } from '../../tracking/group-rows.ts';

@@ -1,3 +1,4 @@
+import { countOnes, type TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import {
   batchMetrics,
@@ -8,8 +9,6 @@ import {
 } from '../../data/episode-metrics.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import { isBootstrapped } from '../../data/scoring.ts';
-import { countOnes } from '../../data/sequences/loss-mask.ts';
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import type { IntervalMeter } from '../../rollout/collection/interval-meter.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
 

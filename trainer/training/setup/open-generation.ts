@@ -2,6 +2,7 @@ import { mkdir, rename, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/metrics.ts';
+import type { Generator } from '../../generation/generator.ts';
 import { CompletionsEngine } from '../../generation/remote/completions-engine.ts';
 import type { EngineClient, EngineHttpOptions } from '../../generation/remote/engine-client.ts';
 import { RagenEngine } from '../../generation/remote/ragen-engine.ts';
@@ -10,8 +11,21 @@ import { SglangEngine } from '../../generation/remote/sglang-engine.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import { checkedGap } from '../iteration/generation-gap.ts';
-import type { GenerationPort } from '../iteration/generation-port.ts';
 import type { RunContext } from './run-context.ts';
+
+/** The generator a run samples from, kept in step with the policy that learns. */
+export interface GenerationPort {
+  readonly generator: Generator;
+  /** The policy's weights have changed: what is sampled from now on comes from them. */
+  publish(): Promise<void>;
+  /**
+   * Compares log-probabilities that came with an iteration's tokens with the policy's own, where it is time to.
+   * @throws GenerationGapError when they are too far apart
+   */
+  check(step: number, episodes: readonly Episode[]): Promise<Metrics>;
+  takeMetrics(): Metrics;
+  close(): Promise<void>;
+}
 
 export interface GenerationParts {
   readonly settings: RunSettings;

@@ -1,4 +1,5 @@
 import { mean } from '../../algorithms/statistics.ts';
+import { countOnes } from '../../algorithms/training-sequence.ts';
 import { levelSeeds, splitGroups } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import {
@@ -9,7 +10,6 @@ import {
 } from '../../data/demonstrations.ts';
 import { readExamples, splitExamples } from '../../data/examples.ts';
 import type { Metrics } from '../../data/metrics.ts';
-import { countOnes } from '../../data/sequences/loss-mask.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { responsePrime } from '../../prompts/prompt.ts';
 import { RANDOM } from '../../rollout/agents/reference-agent.ts';

@@ -1,9 +1,8 @@
 import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../../algorithms/losses/settings.ts';
+import { countOnes, type TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Demonstration } from '../../data/demonstrations.ts';
 import type { Metrics } from '../../data/metrics.ts';
-import { countOnes } from '../../data/sequences/loss-mask.ts';
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { learningRateAt } from '../update/schedule.ts';

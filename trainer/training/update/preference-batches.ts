@@ -1,5 +1,5 @@
 import { Random } from '../../../shared/random.ts';
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { Policy, Score } from '../../policy/policy.ts';
 
 type Pair = readonly [chosen: TrainingSequence, rejected: TrainingSequence];

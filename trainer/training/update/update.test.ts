@@ -2,8 +2,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { DEFAULT_LOSS_SETTINGS } from '../../algorithms/losses/settings.ts';
+import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import { averageRows } from '../../data/metrics.ts';
-import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import type { UpdateSettings } from '../../policy/policy.ts';
 import { splitEvenly, updatePolicy } from './update.ts';
 

@@ -31,3 +31,10 @@ export interface TrainingSequence {
   /** Grammar the trained tokens were sampled under: the loss takes the same mask. Each run of ones in the loss mask is one response. */
   readonly grammar?: string;
 }
+
+/** Number of trained tokens. */
+export function countOnes(lossMask: ArrayLike<number>): number {
+  let ones = 0;
+  for (let t = 0; t < lossMask.length; t++) if (lossMask[t]) ones++;
+  return ones;
+}

@@ -1,0 +1,266 @@
+import { basename } from 'node:path';
+import { levelSeeds, needsReference } from '../../config/derived.ts';
+import { criticShape } from '../../config/model-shape.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import { runSizes } from '../../config/sizes.ts';
+import type { ActorCritic } from '../../policy/actor-critic.ts';
+import type { LocalPolicy } from '../../policy/local-policy.ts';
+import { machineMemory } from '../../policy/memory.ts';
+import type { Policy } from '../../policy/policy.ts';
+import { observer } from '../../rollout/agents/observer.ts';
+import { IntervalMeter, meteredAgent } from '../../rollout/collection/interval-meter.ts';
+import { FileReward } from '../../rollout/rewards/file-reward.ts';
+import { HttpReward } from '../../rollout/rewards/http-reward.ts';
+import type { RewardHook } from '../../rollout/rewards/reward-hook.ts';
+import { type Progress, shownBytes } from '../../tracking/progress.ts';
+import type { RunStatusFile } from '../../tracking/run-status.ts';
+import type { Tracker } from '../../tracking/tracker.ts';
+import type { LoopParts } from '../loop.ts';
+import {
+  type Checkpoint,
+  DamagedCheckpoint,
+  initialState,
+  saveCheckpoint,
+  type TrainerState,
+} from '../run-folder/checkpoint.ts';
+import type { RunFolder } from '../run-folder/run-folder.ts';
+import type { SourcePosition } from '../sources/episode-source.ts';
+import { StreamedSource } from '../sources/streamed-source.ts';
+import { runSupervision } from '../supervised/supervision.ts';
+import { removeWarmStart, type WarmStartProgress } from '../supervised/warm-start-progress.ts';
+import { levelHash, playValidation, validationPlan, validationSets } from '../validation.ts';
+import { firstPrompts } from './first-prompts.ts';
+import { openPrograms } from './open-gateway.ts';
+import { openGeneration } from './open-generation.ts';
+import { openPolicy, openReference, type ReferencePolicy, withCritic } from './open-policy.ts';
+import { isRefreshable, RefreshedReference, referenceFolder } from './refreshed-reference.ts';
+import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './run-context.ts';
+
+/** A run that begins or resumes, with its files open. */
+export interface RunStart {
+  readonly run: RunFolder;
+  readonly settings: RunSettings;
+  readonly progress: Progress;
+  readonly stop: AbortSignal;
+  readonly tracker: Tracker;
+  readonly status: RunStatusFile;
+  /** The newest checkpoint; undefined for a run that begins. */
+  readonly checkpoint: Checkpoint | undefined;
+  /** Progress that a stopped warm start has kept. */
+  readonly warmStart: WarmStartProgress | undefined;
+}
+
+/** Everything that the training loop needs, and the state to start it from. */
+export interface OpenRun {
+  readonly parts: LoopParts;
+  readonly state: TrainerState;
+}
+
+/**
+ * Opens a run: environments and policy, the preparation of the first step, then players, rewards and reference.
+ * @param closing closes all of it in reverse order, also after an error
+ * @returns undefined when the run was stopped before its first step, or before it could resume
+ * @throws DamagedCheckpoint, or an Error naming the setting, file or server that does not work
+ */
+export async function openRun(start: RunStart, closing: AsyncDisposableStack): Promise<OpenRun | undefined> {
+  const { run, settings, progress, stop, checkpoint, warmStart } = start;
+  const initial = settings.policy.init === 'scratch' ? undefined : settings.policy.init;
+  const folder = checkpoint?.policy ?? warmStart?.policy ?? initial;
+  const context = await unlessStopped(stop, openRunContext(settings, folder, progress.warn, stop));
+  if (!context) return undefined;
+  closing.defer(() => context.close());
+  closing.defer(() => progress.end());
+  if (!(await unlessStopped(stop, checkFirstPrompts(start, context)))) return undefined;
+
+  const actor = await openActor(start, context, folder);
+  let policy: LocalPolicy | ActorCritic = actor;
+  closing.defer(() => policy.close());
+  await reportSizes(start, actor);
+  const begun = checkpoint ? undefined : await unlessStopped(stop, begin(start, context, actor));
+  const state = checkpoint?.state ?? begun;
+  if (!state) return undefined;
+  policy = await withCritic(settings, actor, checkpoint?.policy);
+  await prepareOptimizer(settings, actor, checkpoint);
+  if (begun) await saveFirst(run, settings, policy, begun);
+  removeWarmStart(run);
+
+  const players = await openPlayers(start, context, actor, closing);
+  const reference = needsReference(settings)
+    ? await openRunReference(start, context, actor, state.step)
+    : undefined;
+  closing.defer(() => reference?.close());
+  return { parts: { ...start, ...players, policy, reference }, state };
+}
+
+/** The work's result; undefined when it failed because the run is to stop. */
+async function unlessStopped<T>(stop: AbortSignal, work: Promise<T>): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (stop.aborted) return undefined;
+    throw error;
+  }
+}
+
+/** @throws Error naming the tags with first prompts that do not fit the context */
+function checkFirstPrompts({ settings, progress, stop }: RunStart, context: RunContext) {
+  return firstPrompts(context, {
+    seed: levelSeeds(settings).training,
+    onFault: (tag, error) => progress.warn(`first prompt of ${tag}: ${error.message}`),
+    signal: stop,
+  });
+}
+
+/** @throws DamagedCheckpoint where the checkpoint's model cannot be read */
+async function openActor(
+  { run, settings, checkpoint }: RunStart,
+  context: RunContext,
+  folder: string | undefined,
+): Promise<LocalPolicy> {
+  try {
+    return await openPolicy(settings, context, folder);
+  } catch (error) {
+    throw checkpoint && isDamage(error)
+      ? new DamagedCheckpoint(run, checkpoint.folder, error as Error)
+      : error;
+  }
+}
+
+/** True if the error means that a model's files are damaged. */
+function isDamage(error: unknown): boolean {
+  if (error instanceof SyntaxError) return true;
+  return ['SafetensorsError', 'ModelConfigError', 'ModelFileError'].includes((error as Error).name);
+}
+
+async function reportSizes({ settings, progress, status }: RunStart, actor: LocalPolicy): Promise<void> {
+  const critic = await criticShape(settings, actor.config);
+  const { totalBytes, parameters } = runSizes(settings, actor.config, critic);
+  status.opened(parameters);
+  progress.note(
+    `policy on ${actor.description}; about ${shownBytes(totalBytes)} of memory, ${shownBytes(machineMemory())} are there`,
+  );
+}
+
+/** The preparation of the first step: levels to leave out, warm start, reference. */
+async function begin(start: RunStart, context: RunContext, policy: LocalPolicy): Promise<TrainerState> {
+  const { run, settings, warmStart } = start;
+  const resumed = warmStart?.state;
+  const startedAt = performance.now();
+  const elapsed = () => (resumed?.seconds ?? 0) + (performance.now() - startedAt) / 1000;
+  const validationLevels = settings.validation.unseen_levels ? await surveyLevels(start, context) : [];
+  if (settings.warm_start) {
+    await runSupervision({ ...start, context, policy, resumed, elapsed }, new Set(validationLevels));
+  }
+  const seconds = elapsed();
+  const { reference, reference_endpoint } = settings.policy;
+  if (needsReference(settings) && reference === null && reference_endpoint === null) {
+    await policy.save(run.reference);
+  }
+  return { ...initialState(levelSeeds(settings).training), validationLevels, seconds };
+}
+
+/** Hashes of the validation levels, from their first states: no action is taken. */
+async function surveyLevels({ settings, progress, stop }: RunStart, context: RunContext): Promise<string[]> {
+  const player = agentRollouts(context, observer, progress.warn);
+  const hashes = new Set<string>();
+  for (const plan of [validationPlan(settings), ...validationSets(settings).map(set => set.plan)]) {
+    const { episodes } = await playValidation(player, plan, stop);
+    for (const episode of episodes) hashes.add(levelHash(episode));
+  }
+  return [...hashes];
+}
+
+/** At the start of a run: a new optimizer, unless it is to be kept, and new averages of the weights. */
+async function prepareOptimizer(
+  { training, policy, optimizer: { ema } }: RunSettings,
+  actor: LocalPolicy,
+  checkpoint: Checkpoint | undefined,
+): Promise<void> {
+  if (training.steps === 0) return;
+  const isFresh = (checkpoint?.state.step ?? 0) === 0;
+  if (isFresh && !policy.keep_optimizer) await actor.resetOptimizer();
+  if (ema) await actor.averageWeights(ema.decay, isFresh ? undefined : checkpoint?.policy);
+}
+
+async function saveFirst(
+  run: RunFolder,
+  { training }: RunSettings,
+  policy: Pick<Policy, 'save'>,
+  state: TrainerState,
+): Promise<void> {
+  const { checkpoint_dtype, keep_checkpoints } = training;
+  await saveCheckpoint(run, state, folder => policy.save(folder, checkpoint_dtype), keep_checkpoints);
+}
+
+/** Everything that plays and rewards the episodes of a run. */
+async function openPlayers(
+  { run, settings, progress, stop }: RunStart,
+  context: RunContext,
+  actor: LocalPolicy,
+  closing: AsyncDisposableStack,
+) {
+  const note = progress.warn;
+  const busy = new IntervalMeter();
+  const generation = await openGeneration({
+    settings,
+    run: basename(run.path),
+    context,
+    policy: actor,
+    note,
+  });
+  closing.defer(() => generation.close());
+  const answering = { policy: actor, generator: generation.generator };
+  const programs = await openPrograms(settings, context, answering, note, busy);
+  closing.defer(() => programs?.close());
+  const agent = programs?.agent ?? meteredAgent(sampledAgent(context, generation.generator), busy);
+  const reward = openReward(settings);
+  closing.defer(() => reward?.close());
+  const { collector, actionTokens, tokenizer } = context;
+  const policyVersion = () => actor.version;
+  const streamed = { settings, collector, agent, reward, stop, note, policyVersion };
+  return {
+    generation,
+    busy,
+    rollouts: agentRollouts(context, agent, note, reward),
+    openSource: settings.rollout.asynchronous
+      ? (position: SourcePosition) => new StreamedSource(streamed, position)
+      : undefined,
+    actionTokens,
+    decode: (ids: ArrayLike<number>) => tokenizer.decode(ids),
+    parameterCount: actor.parameterCount,
+  };
+}
+
+/** The reward hook of a run; undefined where only the environment rewards. @throws Error for a token that is not set */
+function openReward({ rollout: { reward } }: RunSettings): RewardHook | undefined {
+  if (reward === null) return undefined;
+  const { mode, token_env } = reward;
+  const timeoutMs = 1000 * reward.timeout_s;
+  if (reward.file !== null) {
+    return new FileReward({ file: reward.file, mode, timeoutMs, memoryMb: reward.memory_mb });
+  }
+  const token = token_env === null ? undefined : process.env[token_env];
+  if (token_env !== null && !token)
+    throw new Error(`rollout.reward.token_env: the variable ${token_env} is not set`);
+  return new HttpReward({
+    url: reward.url!,
+    mode,
+    timeoutMs,
+    maxBytes: reward.max_bytes,
+    ...(token === undefined ? {} : { token }),
+  });
+}
+
+/** The reference as the iteration finds it. */
+async function openRunReference(
+  { run, settings }: RunStart,
+  context: RunContext,
+  actor: LocalPolicy,
+  step: number,
+): Promise<ReferencePolicy> {
+  const reference = await openReference(settings, context, actor, referenceFolder(run, settings, step));
+  const every = settings.policy.reference_refresh_every;
+  if (every === null) return reference;
+  if (!isRefreshable(reference)) throw new Error('a reference behind an endpoint cannot be refreshed');
+  return new RefreshedReference(reference, actor, run, every);
+}
