@@ -104,7 +104,7 @@ function partsOf(text: string, shown: string): AddressParts {
   };
 }
 
-/** What is before and after a separator; all of it is before one that is not there. */
+/** Text before and after a separator; all of it is before one that is not there. */
 function splitAt(text: string, at: number, length: number): [before: string, after: string] {
   return at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + length)];
 }

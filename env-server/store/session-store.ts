@@ -70,7 +70,7 @@ export interface RequestClaim {
   readonly key: string;
   readonly operation: string;
   readonly asked: string;
-  /** How long it is kept, in milliseconds. */
+  /** Milliseconds for which it is kept. */
   readonly ms: number;
 }
 

@@ -7,7 +7,7 @@ import type { Outcome } from '../../store/session-store.ts';
 import { lacksValkey, type TestValkey, testValkey } from '../../store/valkey.test-data.ts';
 import type { SharedSessions } from './shared-sessions.ts';
 
-/** What goes wrong between two servers on one store, each at the worst moment. */
+/** Faults between two servers on one store, each at the worst moment. */
 
 t.setTimeout(180_000);
 
@@ -95,7 +95,7 @@ t.test('sessions that ended elsewhere do not count here', { skip: lacksValkey },
   t.ok(await open(a));
 });
 
-t.test('a session in use does not expire, whichever server looks', { skip: lacksValkey }, async t => {
+t.test('a session in use does not expire on any server', { skip: lacksValkey }, async t => {
   const [a] = await servers(t);
   const id = await open(a, { ttl_s: 1 });
   for (let n = 1; n <= 10; n++) {
@@ -200,7 +200,7 @@ t.test('clones are made once where the reply under their key was fenced', { skip
 });
 
 t.test(
-  'a store without its scripts, as after it started again, gets them anew',
+  'a store without its scripts, as after it started again, gets them again',
   { skip: lacksValkey },
   async t => {
     const [a] = await servers(t);

@@ -122,7 +122,7 @@ export class SharedSessions implements SessionJournal {
   readonly #unended = new Map<string, { readonly epoch: number; readonly tombstone: Tombstone }>();
   /** The request under a key that opens sessions. */
   readonly #claim = new AsyncLocalStorage<RequestClaim>();
-  /** How often this server became the writer of a session that it did not write. */
+  /** Number of times that this server became the writer of a session that it did not write. */
   taken = 0;
   #round: NodeJS.Timeout | undefined;
   #active = false;
@@ -320,7 +320,7 @@ export class SharedSessions implements SessionJournal {
     try {
       await this.#checkpoint(own);
     } catch (error) {
-      // Its client has not heard yet that something was lost: whoever loads it next must see that again.
+      // Its client has not heard yet that something was lost: the server that loads it next must see that again.
       if (before) this.#giveUp(id, before);
       throw error;
     }
@@ -395,7 +395,7 @@ export class SharedSessions implements SessionJournal {
     const written = session.recorded;
     if (effect !== 'reads' && written > before) {
       await held.pending?.catch(() => undefined);
-      // Another operation may have failed since: what this one wrote was kept or not, whatever became of the copy.
+      // Another operation may have failed since. It does not change whether the store kept what this one wrote.
       if (held.acknowledged < written) throw held.failed ?? new Fenced();
       return;
     }
@@ -598,7 +598,7 @@ export class SharedSessions implements SessionJournal {
     const tombstone = { owner, ending, reason };
     held.ending = (held.pending ?? Promise.resolve()).then(
       () => this.store.end(session.id, held.epoch, tombstone, this.#forgetMs),
-      // What was written last may be there all the same.
+      // The last write may still be there.
       error =>
         error instanceof TooManySessions || error instanceof ClaimedBefore
           ? ('gone' as const)

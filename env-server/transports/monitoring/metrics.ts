@@ -209,7 +209,7 @@ function latencyMetrics(catalog: Services['catalog']): Metric[] {
   ];
 }
 
-/** How a store that several servers share fares, as this server sees it. */
+/** Metrics of a store that several servers share, as this server sees it. */
 function storeMetrics(shared: SharedSessions): Metric[] {
   const one = (value: () => number) => (): Sample[] => [{ labels: {}, value: value() }];
   const { connection } = shared.store;
