@@ -412,7 +412,7 @@ def test_a_port_that_is_taken_is_named(start: Callable[..., Service]) -> None:
 
 def test_a_registered_environment_is_played(server: Server, start: Callable[..., Service]) -> None:
     service = start("FrozenLake-v1", "--actions", "Left,Down,Right,Up", "--register", server.url, "--id", "me/Ice-v0")
-    assert service.said[-1] == "  npm run trainer -- train ice.yaml"
+    assert service.said[-1] == "  npm run trainer -- train Ice-v0.yaml"
     with ragen_env.Client(server.url) as client:
         described: Any = client.get_environment("me/Ice-v0")
         assert described["actions"] == ["Left", "Down", "Right", "Up"]

@@ -268,6 +268,5 @@ def summary(derived: Derived, own: str, registration: Registration | None, done:
 
 
 def config_name(env_id: str) -> str:
-    """The file that `trainer init` writes for an environment, e.g. ``guess.yaml`` for ``me/Guess-v0``."""
-    tag = re.sub(r"[^A-Za-z0-9._-]", "", _VERSION.sub("", env_id.split("/")[-1]))
-    return f"{(tag or 'Environment').lower()}.yaml"
+    """The file that `trainer init` writes for an environment, e.g. ``Guess-v0.yaml`` for ``me/Guess-v0``."""
+    return f"{env_id.rpartition('/')[2]}.yaml"
