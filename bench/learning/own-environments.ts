@@ -12,14 +12,12 @@ const WANTED_GAIN = 0.3;
 const SEEDS = [0, 1, 2];
 /** Environments that the pages define, and the program that serves one. */
 const ENVIRONMENTS = [
-  { id: 'me/Guess-v0', tag: 'Guess', what: 'script', service: undefined, settings: [] },
+  { id: 'me/Guess-v0', tag: 'Guess', what: 'script', service: undefined },
   {
     id: 'me/HigherLower-v0',
     tag: 'HigherLower',
     what: 'service in Python',
     service: 'docs/examples/higher_lower.py',
-    // Its observation says all that counts; sooner is better, so that each turn has something to learn.
-    settings: ['rollout.context_mode=single_turn', 'rollout.max_context_window=1', 'algorithm.gamma=0.9'],
   },
 ] as const;
 
@@ -89,9 +87,14 @@ interface RunPlan {
 }
 
 async function trained({ environment, config, seed, folder, server }: RunPlan): Promise<OwnRun> {
-  const { id, tag, what, settings } = environment;
+  const { id, tag, what } = environment;
   const name = `${tag.toLowerCase()}-seed-${seed}`;
-  const overrides = [...settings, `seed=${seed}`, 'seeds.validation=123', 'diagnostics.collapse.every=0'];
+  const overrides = [
+    `seed=${seed}`,
+    'seeds.validation=123',
+    'diagnostics.collapse.every=0',
+    'policy.workers=1',
+  ];
   if (!readOutcome(join(folder, name), tag, seed)) {
     await ended(trainerArguments({ command: 'train', config, folder, name, server, overrides }));
   }

@@ -1,15 +1,17 @@
 import { SURVEY_EPISODES, type Survey } from './survey.ts';
 
-/** Longest context that a small policy from random weights is given, in tokens. */
-export const MAX_CONTEXT = 1024;
+/** Longest episode that a small policy from random weights learns to read as a whole within minutes, in tokens. */
+const MAX_EPISODE_TOKENS = 256;
 /** Above this many tokens for one turn, a small policy is the wrong reader. */
 const MAX_TURN_TOKENS = 768;
 /** Room that a response gets above the longest one of random play, as a share. */
 const RESPONSE_ROOM = 1.5;
+/** Room that a prompt of one turn gets above the longest one of random play, as a share: other levels may show more. */
+const TURN_ROOM = 1.25;
 const ANSWER_END_TOKENS = 1;
 /** Episodes of an iteration, and of the warm start. */
 const EPISODES = 128;
-const DEMONSTRATIONS = 300;
+const DEMONSTRATIONS = 600;
 
 /** Tokens of the policy's prompts and responses, measured with its own tokenizer. */
 export interface TokenLengths {
@@ -30,6 +32,8 @@ export interface Choices {
   readonly turns: Choice<number>;
   readonly responseLength: Choice<number>;
   readonly context: Choice<number>;
+  /** Turns that a prompt shows; absent where it shows the whole episode. */
+  readonly window?: Choice<1>;
   /** Only named actions can be sampled; absent where an action may be any text. */
   readonly constrained?: Choice<true>;
   /** Absent where the environment's vocabulary makes the tokenizer. */
@@ -104,7 +108,7 @@ export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
       value: 2e-3,
       reason: 'small policies from random weights take large steps; lower it where success falls again',
     },
-    steps: { value: bytes ? 80 : 30, reason: `iterations of ${EPISODES} episodes` },
+    steps: { value: bytes ? 60 : 30, reason: `iterations of ${EPISODES} episodes` },
     groups: { value: EPISODES, reason: `episodes an iteration, each on its own level` },
   };
 }
@@ -117,7 +121,7 @@ const UNMEASURED = {
 function lengths(
   { document, stepLimit, observations }: Survey,
   tokens: TokenLengths,
-): Pick<Choices, 'responseLength' | 'context'> {
+): Pick<Choices, 'responseLength' | 'context' | 'window'> {
   if (tokens.turn > MAX_TURN_TOKENS) {
     const longest = Math.max(...observations.map(text => text.length));
     throw new Error(
@@ -126,20 +130,24 @@ function lengths(
     );
   }
   const response = Math.ceil(RESPONSE_ROOM * (tokens.response - ANSWER_END_TOKENS) + ANSWER_END_TOKENS);
-  const turn = tokens.turn + response;
-  const whole = turn * stepLimit;
+  const whole = stepLimit * (tokens.turn + response);
+  const fits = whole <= MAX_EPISODE_TOKENS;
+  const window = {
+    value: 1,
+    reason: `a whole episode may have ${whole} tokens; up to ${MAX_EPISODE_TOKENS} the policy would see all turns`,
+  } as const;
   return {
     responseLength: {
       value: response,
       reason: `tokens; the longest action of random play took ${tokens.response}`,
     },
     context: {
-      value: Math.min(MAX_CONTEXT, whole),
-      reason:
-        whole <= MAX_CONTEXT
-          ? `tokens: ${stepLimit} turns of at most ${tokens.turn}, and ${response} of each response`
-          : `tokens; a whole episode may have ${whole}, so the oldest turns go first`,
+      value: fits ? whole : Math.ceil(TURN_ROOM * tokens.turn) + response,
+      reason: fits
+        ? `tokens: ${stepLimit} turns of at most ${tokens.turn}, and ${response} of each response`
+        : `tokens: a turn of random play had ${tokens.turn} at most, a response has ${response}`,
     },
+    ...(fits ? {} : { window }),
   };
 }
 

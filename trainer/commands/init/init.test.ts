@@ -112,6 +112,25 @@ t.test('an environment becomes a config with a reason for each choice, and the s
   t.match(printed, /npm run trainer -- train .*made\.yaml\n/);
 });
 
+t.test('episodes that are too long to read as a whole are shown one observation at a time', async t => {
+  const long = { words: false, observation: 'y'.repeat(60) };
+  const url = await served(
+    t,
+    environment('Short-v0', { ...long, maxEpisodeSteps: 3 }),
+    environment('Long-v0', { ...long, maxEpisodeSteps: 8 }),
+  );
+  const whole = loadRunSettings((await initialized(t, url, 'Short-v0')).out);
+  t.match(whole, { rollout: { context_mode: 'full' }, algorithm: { gamma: 0.9, bootstrap: 'none' } });
+  const { out, text, printed } = await initialized(t, url, 'Long-v0');
+  const turns = loadRunSettings(out);
+  t.match(turns.rollout, { context_mode: 'single_turn', max_context_window: 1 });
+  const response = whole.rollout.response_length;
+  const turn = whole.policy.context / 3 - response;
+  t.equal(turns.policy.context, Math.ceil(1.25 * turn) + response, 'room for one turn and its response');
+  t.match(text, /max_context_window: 1 # a whole episode may have \d+ tokens; up to 256 /);
+  t.match(printed, /iterations of about/, 'and part of an iteration was tried out');
+});
+
 t.test('a file that is there is kept, unless it is to be replaced', async t => {
   const url = await served(t, environment('Yes-v0'));
   const out = join(t.testdir({ 'mine.yaml': 'mine' }), 'mine.yaml');
