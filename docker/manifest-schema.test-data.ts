@@ -59,7 +59,7 @@ const probe = closed({
 const Container = closed({
   name: text,
   image: text,
-  args: maybe(texts),
+  args: maybe(Type.Array(Type.String())),
   env: maybe(
     Type.Array(
       Type.Union([
@@ -138,7 +138,7 @@ const ports = Type.Array(
 
 /** Objects of Kubernetes, by kind. */
 export const KINDS: { readonly [kind: string]: TSchema } = {
-  ConfigMap: kind('v1', 'ConfigMap', { data: map() }),
+  ConfigMap: kind('v1', 'ConfigMap', { data: map(Type.String()) }),
   Secret: kind('v1', 'Secret', { type: Type.Literal('Opaque'), stringData: map() }),
   Service: kind('v1', 'Service', {
     spec: closed({
@@ -148,6 +148,26 @@ export const KINDS: { readonly [kind: string]: TSchema } = {
       sessionAffinity: maybe(Type.Literal('ClientIP')),
       sessionAffinityConfig: maybe(
         closed({ clientIP: closed({ timeoutSeconds: Type.Integer({ minimum: 1, maximum: 86_400 }) }) }),
+      ),
+    }),
+  }),
+  Deployment: kind('apps/v1', 'Deployment', {
+    spec: closed({ replicas: Type.Integer({ minimum: 1 }), selector, template }),
+  }),
+  HorizontalPodAutoscaler: kind('autoscaling/v2', 'HorizontalPodAutoscaler', {
+    spec: closed({
+      scaleTargetRef: closed({ apiVersion: text, kind: text, name: text }),
+      minReplicas: Type.Integer({ minimum: 1 }),
+      maxReplicas: Type.Integer({ minimum: 2 }),
+      metrics: Type.Array(
+        closed({
+          type: Type.Literal('Resource'),
+          resource: closed({
+            name: text,
+            target: closed({ type: Type.Literal('Utilization'), averageUtilization: Type.Integer() }),
+          }),
+        }),
+        { minItems: 1 },
       ),
     }),
   }),

@@ -6,6 +6,7 @@ import { Value } from 'typebox/value';
 import { parse, parseAllDocuments } from 'yaml';
 import { DECLARATIONS, DEFAULT_SETTINGS, type Settings, variableOf } from '../env-server/config/settings.ts';
 import { NetworkGuard } from '../env-server/custom/remote/guard.ts';
+import { storeAddressOf } from '../env-server/store/connection.ts';
 import { Authenticator } from '../env-server/transports/access/auth.ts';
 import type { Body } from '../test/app.test-data.ts';
 import { exists, lastStage, ROOT, said, variablesOf } from './images.test-data.ts';
@@ -14,7 +15,14 @@ import { Compose, KINDS } from './manifest-schema.test-data.ts';
 /** Seconds that the server takes to close after its last operation; see env-server/main.ts. */
 const CLOSE_S = 10;
 /** Variables of the trainer and of the files here, and the server's file; its others are made from its settings. */
-const OTHER_VARIABLES = ['RAGEN_CONFIG', 'RAGEN_TOKEN', 'RAGEN_RUN', 'RAGEN_TOKEN_SHA256', 'RAGEN_RECIPE'];
+const OTHER_VARIABLES = [
+  'RAGEN_CONFIG',
+  'RAGEN_TOKEN',
+  'RAGEN_RUN',
+  'RAGEN_TOKEN_SHA256',
+  'RAGEN_RECIPE',
+  'RAGEN_STORE_PASSWORD',
+];
 
 const settingOf = new Map(
   (Object.keys(DECLARATIONS) as (keyof typeof DECLARATIONS)[]).map(name => [variableOf(name), name]),
@@ -84,33 +92,38 @@ t.test('kubernetes: every object is of the right form', async t => {
 });
 
 t.test('kubernetes: what is referred to is there', async t => {
-  const set = one('StatefulSet', 'ragen-env-server').spec;
+  const set = one('Deployment', 'ragen-env-server').spec;
   const job = one('Job', 'ragen-trainer').spec;
   const labels = set.template.metadata.labels;
   t.same(set.selector.matchLabels, labels);
   t.same(one('PodDisruptionBudget', 'ragen-env-server').spec.selector.matchLabels, labels);
-  for (const name of ['ragen-env-server', 'ragen-env-servers']) {
-    const { spec } = one('Service', name);
-    t.same(spec.selector, labels);
-    t.match(list(spec.ports), [{ port: 8080, targetPort: 'http' }]);
-  }
-  t.equal(String(one('Service', String(set.serviceName)).spec.clusterIP), 'None');
+  const service = one('Service', 'ragen-env-server').spec;
+  t.same(service.selector, labels);
+  t.match(list(service.ports), [{ port: 8080, targetPort: 'http' }]);
+  t.notOk('sessionAffinity' in service, 'any server serves any session');
+  const {
+    scaleTargetRef: scaled,
+    minReplicas,
+    maxReplicas,
+  } = one('HorizontalPodAutoscaler', 'ragen-env-server').spec;
+  one(String(scaled.kind), String(scaled.name));
+  t.ok(Number(maxReplicas) > Number(minReplicas));
   const secret = one('Secret', 'ragen-tokens').stringData;
-  for (const [pod, claims] of [
-    [set.template.spec, list(set.volumeClaimTemplates).map(claim => String(claim.metadata.name))],
-    [job.template.spec, []],
+  for (const [pod, lasting] of [
+    [set.template.spec, []],
+    [job.template.spec, said(lastStage('trainer'), 'VOLUME')],
   ] as const) {
-    const volumes = [...list(pod.volumes).map(volume => String(volume.name)), ...claims];
+    const volumes = list(pod.volumes).map(volume => String(volume.name));
     const [container] = list(pod.containers);
     const mounts = list(container.volumeMounts);
     t.same(mounts.map(mount => String(mount.name)).sort(), volumes.sort());
     const image = String(container.name) as 'env-server' | 'trainer';
     t.equal(String(container.image), `ragen-${image}`);
-    const lasting = said(lastStage(image), 'VOLUME')[0];
-    t.ok(
-      mounts.some(mount => String(mount.mountPath) === lasting),
-      `${lasting} is a volume`,
-    );
+    for (const path of lasting)
+      t.ok(
+        mounts.some(mount => String(mount.mountPath) === path),
+        `${path} is a volume`,
+      );
   }
   const [env] = list(set.template.spec.containers);
   one('ConfigMap', String(list(env.envFrom)[0].configMapRef.name));
@@ -130,18 +143,37 @@ t.test('kubernetes: what is referred to is there', async t => {
     `${mounted.mountPath}/${list(tokens.items)[0].path}`,
     String(one('ConfigMap', 'ragen-env-server').data.RAGEN_TOKENS),
   );
-  const servers = [...String(list(trainer.args)).matchAll(/http:\/\/([\w-]+)\.([\w-]+):8080/g)];
-  t.equal(servers.length, Number(set.replicas));
-  for (const [index, [, pod, service]] of servers.entries()) {
-    t.equal(pod, `ragen-env-server-${index}`);
-    t.equal(service, String(set.serviceName));
-  }
+  const [, address] = /url: "http:\/\/([\w-]+):8080"/.exec(String(list(trainer.args))) ?? [];
+  one('Service', String(address));
+});
+
+t.test('kubernetes: servers share a store that keeps what it has, and reach it', async t => {
+  const { data } = one('ConfigMap', 'ragen-env-server');
+  const { options } = storeAddressOf(String(data.RAGEN_STORE), {});
+  const { spec } = one('StatefulSet', 'ragen-valkey');
+  const service = one('Service', String(spec.serviceName));
+  t.equal(options.host as unknown, service.metadata.name as unknown);
+  t.equal(options.port, Number(list(service.spec.ports)[0].port));
+  t.equal(String(data.RAGEN_DATA), '', 'nothing is in a folder');
+  const [valkey] = list(spec.template.spec.containers);
+  t.match(list(valkey.args).join(' '), /--appendonly yes --appendfsync everysec/);
+  t.match(list(valkey.volumeMounts), [
+    { name: list(spec.volumeClaimTemplates)[0].metadata.name, mountPath: '/data' },
+  ]);
+  const policy = one('NetworkPolicy', 'ragen-valkey').spec;
+  t.same(policy.podSelector.matchLabels, spec.template.metadata.labels);
+  const [toStore] = list(one('NetworkPolicy', 'ragen-env-server').spec.egress);
+  t.same(list(toStore.to)[0].podSelector, policy.podSelector);
+  const secret = one('Secret', 'ragen-tokens').stringData;
+  const { items } = list(one('Deployment', 'ragen-env-server').spec.template.spec.volumes)[0].secret;
+  for (const { key } of list(items)) t.ok(String(key) in secret, String(key));
+  t.match(String(data.RAGEN_HEADER_KEY_FILE), /^\/etc\/ragen\/headers.key$/);
 });
 
 t.test('kubernetes: pods reach, and are reached by, what they need only', async t => {
   const labelsOf = (policy: Body) => policy.spec.podSelector.matchLabels;
   const [server, trainer] = ['ragen-env-server', 'ragen-trainer'].map(name => one('NetworkPolicy', name));
-  const set = one('StatefulSet', 'ragen-env-server').spec.template;
+  const set = one('Deployment', 'ragen-env-server').spec.template;
   const job = one('Job', 'ragen-trainer').spec.template;
   t.same(labelsOf(server), set.metadata.labels);
   t.same(labelsOf(trainer), job.metadata.labels);
@@ -152,7 +184,7 @@ t.test('kubernetes: pods reach, and are reached by, what they need only', async 
   for (const { ports } of [list(server.spec.ingress)[0], toServers]) {
     t.equal(String(list(ports)[0].port), String(list(list(set.spec.containers)[0].ports)[0].name));
   }
-  const [, outside] = list(server.spec.egress);
+  const [, , outside] = list(server.spec.egress);
   const { cidr, except } = list(outside.to)[0].ipBlock;
   t.equal(String(cidr), '0.0.0.0/0');
   const guard = new NetworkGuard({ remoteHosts: '*', remoteNetworks: '' });
@@ -164,15 +196,13 @@ t.test('kubernetes: pods reach, and are reached by, what they need only', async 
 
 t.test('kubernetes: times fit together', async t => {
   const { data } = one('ConfigMap', 'ragen-env-server');
-  const pod = one('StatefulSet', 'ragen-env-server').spec.template.spec;
+  const pod = one('Deployment', 'ragen-env-server').spec.template.spec;
   const grace = Number(pod.terminationGracePeriodSeconds);
   const needed = setting(data, 'drainSeconds') + setting(data, 'graceSeconds') + CLOSE_S;
   t.ok(grace >= needed, `${grace} s to stop, ${needed} s needed`);
   const { readinessProbe } = list(pod.containers)[0];
   const unready = Number(readinessProbe.periodSeconds) * Number(readinessProbe.failureThreshold);
   t.ok(setting(data, 'drainSeconds') > unready, 'it serves until it is seen to be not ready');
-  const { clientIP } = one('Service', 'ragen-env-server').spec.sessionAffinityConfig;
-  t.ok(Number(clientIP.timeoutSeconds) >= setting(data, 'lifetimeSeconds'), 'affinity outlives sessions');
 });
 
 t.test('kubernetes: the example of a secret is refused, and its file has the form that is read', async t => {
@@ -212,7 +242,7 @@ t.test('the page names files that exist and commands as they are', async t => {
       t.ok(page.includes(`\`${object.kind}\``), `explains ${object.kind}`);
     }
   }
-  const grace = one('StatefulSet', 'ragen-env-server').spec.template.spec.terminationGracePeriodSeconds;
+  const grace = one('Deployment', 'ragen-env-server').spec.template.spec.terminationGracePeriodSeconds;
   t.ok(page.includes(`\`terminationGracePeriodSeconds: ${grace}\``));
 });
 
