@@ -47,6 +47,8 @@ const AGAIN = new Set<ProblemCode>([
   'too_many_requests',
   'remote_unavailable',
   'step_timeout',
+  // The store that replicas share starts again; nothing was acknowledged, and the request key keeps it from happening twice.
+  'storage_failed',
 ]);
 /** Problems of a service that may hang up. */
 const OF_SERVICE = new Set<ProblemCode>(['remote_failed', 'environment_fault']);
