@@ -10,6 +10,7 @@ const COMPUTE = 'shared/dashboard/compute';
 const LOOK = 'shared/web';
 const PREFIX = '/runs';
 const LONGEST_QUERY = 1000;
+/** Metrics that one request may name; names have their own bound by the length of an address. */
 const MAX_NAMES = 200;
 /** Rows of the table of runs that one reply has. */
 const MAX_RUN_ROWS = 500;
@@ -88,11 +89,11 @@ const READERS: { readonly [name: string]: Reader } = {
       q,
     }),
   run: (reader, { id }) => reader.run(id),
-  metrics: (reader, { id, names }) => reader.metrics(id, names?.split(',').slice(0, MAX_NAMES)),
+  metrics: (reader, { id, names }) => reader.metrics(id, names?.split(',')),
   groups: (reader, { id, after }) => reader.groups(id, after === undefined ? undefined : count(after)),
   episodes: (reader, { id, file }) => reader.episodes(id, file),
   episode: (reader, { id, file, index }) => reader.episode(id, file, count(index)),
-  search: (reader, { id, q, file }) => reader.search(id, q ?? '', file),
+  search: (reader, { id, ...query }) => reader.search(id, query),
   leaderboard: reader => reader.leaderboard(),
 };
 
@@ -103,7 +104,11 @@ function count(text: string): number {
 function wrongQuery(query: Query): string | undefined {
   for (const [name, value] of Object.entries(query)) {
     if (typeof value !== 'string') return `\`${name}\` is in the query more than once`;
-    if (name !== 'names' && value.length > LONGEST_QUERY) {
+    if (name === 'names') {
+      const count = value.split(',').length;
+      if (count > MAX_NAMES)
+        return `\`names\` has ${count} metrics, more than ${MAX_NAMES}: ask more than once`;
+    } else if (value.length > LONGEST_QUERY) {
       return `\`${name}\` has ${value.length} characters, more than ${LONGEST_QUERY}`;
     }
   }

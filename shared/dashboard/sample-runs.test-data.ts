@@ -21,6 +21,8 @@ const LEVELS = { preset: 'deterministic', p_frozen: 1 };
 const VALIDATE_EVERY = 5;
 const RECORD_EVERY = 10;
 const GRID = ['PFFF', 'FHFH', 'FFFH', 'HFFG'];
+/** Spread of a group with the same returns, added up in another order. */
+const ROUNDING = 1.5e-17;
 const WORDS = ['<think>', ' I', ' go', ' down', ' then', ' right', '</think>', ' Up', ' Down', ' Right'];
 
 /** A run folder as the trainer writes it, with numbers that look like learning. */
@@ -130,7 +132,7 @@ function trainingRow(step: number, success: number) {
 
 function groupsRow(step: number): GroupsRow {
   const groups = Array.from({ length: 8 }, (_, i) => {
-    const std = ((i * 3 + step) % 8) / 10;
+    const std = ((i * 3 + step) % 8) / 10 || ROUNDING;
     return {
       group_id: i,
       tag: 'Lake',
@@ -199,7 +201,9 @@ function sampleEpisode(
     terminated: true,
     truncated: !success,
     return: success ? 1 : -0.1,
-    ...(kind === 'train' ? { filter: { score: group / 10, std: group / 10, kept: group > 0 } } : {}),
+    ...(kind === 'train'
+      ? { filter: { score: group / 10, std: group / 10 || ROUNDING, kept: group > 0 } }
+      : {}),
     turns: Array.from({ length: turns }, (_, turn) => ({
       state: GRID.join('\n'),
       structured: { player: [turn % 4, 0], grid: GRID },

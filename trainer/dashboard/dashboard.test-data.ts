@@ -5,6 +5,7 @@ import { extname, join } from 'node:path';
 import type { BrowserContextOptions, Page } from 'playwright-core';
 import type { Test } from 'tap';
 import { browser, PATIENCE_MS } from '../../env-server/web/browser.test-data.ts';
+import { collapseMetrics } from '../diagnostics/collapse/collapse-metrics.ts';
 import { createDashboard, type DashboardSettings } from './server.ts';
 
 /** A dashboard on a free port; it ends with the test. */
@@ -55,4 +56,31 @@ export async function serveFiles(t: Test, folder: string): Promise<string> {
   await new Promise(done => server.once('listening', done));
   t.teardown(() => server.close());
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** The metrics of a step that the diagnostics of collapse and of gradients add when all of them are on. */
+export function allDiagnostics(): { readonly [name: string]: number } {
+  const scores = [Float64Array.of(-1, -2), Float64Array.of(-2, -1)];
+  const table = { prompts: [[1], [2]], perToken: scores, perSequence: scores, matchedColumn: [0, 1] };
+  const collapse = ['', '_action'].flatMap(part =>
+    ['first_turn', 'trajectory'].map(
+      turns =>
+        collapseMetrics(table, undefined, `collapse${part}_${turns}_sample`, { stdEps: 1, emaDecay: 0.9 })
+          .metrics,
+    ),
+  );
+  const components = ['task', 'entropy', 'kl'];
+  const measured = [
+    ...['sample_count', 'sample_pct', 'group_rv_count', 'zero_std_share', 'task_to_reg'],
+    ...['reward_std_mean', 'reward_std_min', 'reward_std_max', ...components],
+    ...['per_sample', 'per_token', 'loss', 'share', 'cosine'].flatMap(of =>
+      components.map(name => `${of}/${name}`),
+    ),
+  ];
+  const gradients = ['grad_norm', 'grad_norm_prefilter'].flatMap(prefix =>
+    ['all', 1, 2, 3, 4, 5, 6].flatMap(bucket =>
+      measured.map(name => [`${prefix}/bucket_${bucket}/${name}`, 0.5]),
+    ),
+  );
+  return Object.assign({}, ...collapse, Object.fromEntries(gradients));
 }

@@ -5,7 +5,7 @@ import { createApp } from '../../env-server/app.ts';
 import { accessibilityProblems, overflow, skip } from '../../env-server/web/browser.test-data.ts';
 import type { RunStatus } from '../../shared/dashboard/run-files.ts';
 import { writeSampleRun } from '../../shared/dashboard/sample-runs.test-data.ts';
-import { openPage, serveDashboard, serveFiles } from './dashboard.test-data.ts';
+import { allDiagnostics, openPage, serveDashboard, serveFiles } from './dashboard.test-data.ts';
 import { exportSite } from './export.ts';
 
 t.setTimeout(900_000);
@@ -87,6 +87,27 @@ t.test(
   },
 );
 
+t.test('a run with all diagnostics shows them, and an error stays in its panel', { skip }, async t => {
+  const root = t.testdir();
+  const names = Object.keys(allDiagnostics()).join();
+  t.ok(names.length > 16 * 1024, `more names than an address may have: ${names.length}`);
+  writeSampleRun(root, 'full', { more: allDiagnostics });
+  const origin = await serveDashboard(t, { runs: root });
+  const page = await openPage(t, `${origin}/runs/#/run/full/filter`);
+  await page.locator('.plane circle').first().waitFor();
+  await page.getByRole('rowheader', { name: 'bucket_6', exact: true }).waitFor();
+  t.equal(await page.getByRole('alert').count(), 0);
+  await page.getByText('8 groups: 5 kept, 1 with returns that are all alike').waitFor();
+  await page.route('**/api/metrics?*grad_norm*bucket*', route => route.fulfill({ status: 500, body: '' }));
+  await page.reload();
+  await page.locator('.panel', { hasText: 'Where the gradient comes from' }).getByRole('alert').waitFor();
+  await page.locator('.plane circle').first().waitFor();
+  t.equal(await page.getByRole('alert').count(), 1, 'the other panels are there');
+  await page.getByRole('link', { name: 'Settings' }).click();
+  await page.locator('tbody td').first().waitFor();
+  t.equal(await page.getByRole('alert').count(), 0, 'and the other tabs');
+});
+
 t.test('the keyboard alone finds a run and reads an episode', { skip }, async t => {
   const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
   const page = await openPage(t, `${origin}/runs/`);
@@ -147,7 +168,10 @@ t.test('episodes are filtered, searched, tinted and saved', { skip }, async t =>
   await page.getByLabel('Rollout filter').selectOption('yes');
   await page.getByText('6 episodes of 16').waitFor();
   await page.getByLabel('Search prompts and responses').fill('quiet WALK');
-  await page.getByText('Found in 16 episodes.').waitFor();
+  await page.getByText('Found in 6 episodes.').waitFor();
+  await page.getByLabel('Success').selectOption('yes');
+  await page.getByText('Found in 6 episodes.').waitFor();
+  t.equal(await page.locator('.hits .chip.bad').count(), 0);
   await page.goto(`${origin}/runs/${EPISODE}`);
   await page.getByLabel('Tokens tinted by').selectOption('advantage');
   await page.locator('.tokens .minus-8').first().waitFor();

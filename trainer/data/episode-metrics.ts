@@ -1,9 +1,7 @@
+import { isAlike } from '../../shared/dashboard/compute/episode-filter.ts';
 import { mean } from '../algorithms/statistics.ts';
 import { type Episode, episodeReturn, samplesOf, sumComponents } from '../rollout/episode.ts';
 import type { Metrics } from './metrics.ts';
-
-/** Returns that differ by less are the same. */
-const ALIKE = 1e-10;
 
 /** Share of its turns in which `pick` holds. */
 function turnShare(episode: Episode, pick: (turn: Episode['turns'][number]) => boolean): number {
@@ -62,7 +60,7 @@ export function batchMetrics(episodes: readonly Episode[]): Metrics {
   const groups = [...groupBy(episodes, episode => episode.groupId).values()];
   const alike = groups.filter(group => {
     const returns = group.map(episodeReturn);
-    return Math.max(...returns) - Math.min(...returns) <= ALIKE;
+    return isAlike(Math.max(...returns) - Math.min(...returns));
   });
   return {
     success: mean(episodes.map(episode => (episode.success ? 1 : 0))),

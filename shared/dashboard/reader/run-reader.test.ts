@@ -13,9 +13,11 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import t from 'tap';
+import type { SearchQuery } from '../compute/episode-search.ts';
 import { LiveRuns } from '../live.ts';
 import { writeSampleRun } from '../sample-runs.test-data.ts';
 import { RunReader } from './run-reader.ts';
+import type { SearchHit } from './trajectories.ts';
 
 /** A pid that no process has. */
 const NOBODY = 2 ** 22 + 1;
@@ -125,11 +127,38 @@ t.test('episodes are listed, read one by one and searched', async t => {
   });
   const reply = (await reader.episode('a', 'train-000010', 5))!;
   t.match(reply, { index: 5, count: 16, episode: { group_id: 1, member: 1 }, texts: { 0: '<think>' } });
-  const found = (await reader.search('a', 'QUIET walk', 'train-000010'))!;
+  const found = (await reader.search('a', { q: 'QUIET walk', file: 'train-000010' }))!;
   t.match(found, { complete: true, hits: [{ turn: 0, where: 'response', snippet: /quiet walk/ }] });
-  t.equal((await reader.search('a', 'no such text'))!.hits.length, 0);
-  t.match((await reader.search('a', 'think>'))!.hits[0], { where: 'prompt' });
+  t.equal((await reader.search('a', { q: 'no such text' }))!.hits.length, 0);
+  t.match((await reader.search('a', { q: 'think>' }))!.hits[0], { where: 'prompt' });
   t.equal((await reader.groups('a'))!.length, 30);
+});
+
+t.test('a search goes on after 100 hits, and finds only episodes that pass the filters', async t => {
+  const root = t.testdir();
+  writeSampleRun(root, 'a', { groups: 40 });
+  const reader = new RunReader(root);
+  const searchAll = async (query: SearchQuery) => {
+    const hits: SearchHit[] = [];
+    let reply = (await reader.search('a', query))!;
+    for (; ; reply = (await reader.search('a', { ...query, from: reply.next }))!) {
+      hits.push(...reply.hits);
+      t.ok(reply.hits.length <= 100);
+      if (reply.complete) return hits;
+    }
+  };
+  const hits = await searchAll({ q: 'quiet walk', file: 'train-000010' });
+  t.same(
+    hits.map(({ index }) => index),
+    Array.from({ length: 160 }, (_, i) => i),
+  );
+  const everywhere = await searchAll({ q: 'quiet walk' });
+  const places = new Set(everywhere.map(({ file, index }) => `${file} ${index}`));
+  t.equal(places.size, everywhere.length, 'none twice');
+  t.equal(everywhere.length, 3 * 160 + 7 * 40);
+  const failed = await searchAll({ q: 'quiet walk', file: 'train-000010', success: 'no', kept: 'yes' });
+  t.equal(failed.length, 78);
+  t.ok(failed.every(({ digest }) => !digest.success && digest.filter?.kept));
 });
 
 t.test('only groups of new steps are read; a replaced file is read again', async t => {
@@ -225,7 +254,7 @@ t.test('hostile contents are shown as nothing', async t => {
   for (const [index] of (await reader.episodes('a', 'train-000010'))!.entries()) {
     t.ok(await reader.episode('a', 'train-000010', index));
   }
-  t.ok(await reader.search('a', 'x'));
+  t.ok(await reader.search('a', { q: 'x' }));
   t.notOk('polluted' in {});
 });
 

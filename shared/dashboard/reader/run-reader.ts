@@ -1,4 +1,5 @@
 import { parse } from 'yaml';
+import { type FoundHits, type SearchQuery, searchFiles } from '../compute/episode-search.ts';
 import type { SeriesPoints } from '../compute/series.ts';
 import { type GroupsRow, RUN_FILES } from '../run-files.ts';
 import { GroupsTable } from './groups-table.ts';
@@ -18,7 +19,6 @@ import {
 /** Number of runs with metrics in memory. */
 const MAX_TABLES = 8;
 const MAX_CONFIG_BYTES = 1024 * 1024;
-const MAX_HITS = 100;
 /** Points of a metric that are handed out: two for each pixel of a wide chart. */
 const MAX_POINTS = 2048;
 /** Longest time of a search. */
@@ -46,11 +46,7 @@ export interface MetricsReply {
   readonly series: { readonly [name: string]: SeriesPoints };
 }
 
-export interface SearchReply {
-  readonly hits: readonly SearchHit[];
-  /** False where the search was given up before the last file. */
-  readonly complete: boolean;
-}
+export type SearchReply = FoundHits<SearchHit>;
 
 /**
  * All that the pages about runs show, read from a folder of run folders. It writes nothing. Unknown runs, files and episodes
@@ -154,20 +150,14 @@ export class RunReader {
     return run && this.#trajectories.episode(run, file, index);
   }
 
-  /** Episodes with a text in a prompt or a response: those of one file, or of all, newest first. */
-  async search(id: string, wanted: string, file?: string): Promise<SearchReply | undefined> {
+  /** Episodes with a text in a prompt or a response that pass the filters, a page of them. */
+  async search(id: string, query: SearchQuery): Promise<SearchReply | undefined> {
     const run = await this.find(id);
-    if (!run || wanted === '') return run && { hits: [], complete: true };
-    const all = await this.#trajectories.files(run);
-    const chosen =
-      file === undefined ? all.sort((a, b) => b.step - a.step) : all.filter(({ name }) => name === file);
-    const until = performance.now() + SEARCH_MS;
-    const hits: SearchHit[] = [];
-    for (const { name } of chosen) {
-      if (performance.now() > until || hits.length >= MAX_HITS) return { hits, complete: false };
-      hits.push(...(await this.#trajectories.search(run, name, wanted, MAX_HITS - hits.length)));
-    }
-    return { hits, complete: true };
+    if (!run || !query.q) return run && { hits: [], complete: true };
+    const files = await this.#trajectories.files(run);
+    return searchFiles(files, query, SEARCH_MS, (name, first, most) =>
+      this.#trajectories.search(run, name, query, { first, most }),
+    );
   }
 }
 

@@ -1,4 +1,5 @@
-import { findIn, type TextHit } from '../compute/episode-search.ts';
+import { filtered } from '../compute/episode-filter.ts';
+import { findIn, type SearchQuery, type TextHit } from '../compute/episode-search.ts';
 import { RUN_FILES, type TrajectoryRecord } from '../run-files.ts';
 import { episodeOn } from './episode-record.ts';
 import { type Line, readLines } from './lines.ts';
@@ -108,20 +109,27 @@ export class Trajectories {
   }
 
   /**
-   * Episodes of a file that have a text in a prompt or a response, upper and lower case alike.
-   * @param most hits that are wanted
+   * Episodes of a file that pass the filters and have a text in a prompt or a response, upper and lower case alike.
+   * @param page from which episode on, and hits that are wanted
    */
-  async search(run: FoundRun, name: string, wanted: string, most: number): Promise<SearchHit[]> {
-    const hits: SearchHit[] = [];
+  async search(
+    run: FoundRun,
+    name: string,
+    query: SearchQuery,
+    { first, most }: { readonly first: number; readonly most: number },
+  ): Promise<SearchHit[]> {
+    const list = await this.#list(run, name);
+    if (!list) return [];
+    const digests = filtered(list.digests, query).filter(({ index }) => index >= first);
+    const wanted = new Map(digests.map(digest => [list.places[digest.index].start, digest]));
     const texts = await this.#textsOf(run).all();
-    let index = 0;
+    const text = (query.q ?? '').toLowerCase();
+    const hits: SearchHit[] = [];
     await this.#scan(run, name, line => {
-      const record = episodeOn(line);
-      if (!record) return;
-      const at = index++;
-      if (hits.length >= most) return;
-      const found = findIn(record, wanted.toLowerCase(), id => texts.get(id));
-      if (found) hits.push({ file: name, index: at, ...found, digest: digestOf(record, at) });
+      const digest = hits.length < most ? wanted.get(line.start) : undefined;
+      const record = digest && episodeOn(line);
+      const found = record && findIn(record, text, id => texts.get(id));
+      if (found) hits.push({ file: name, index: digest.index, ...found, digest });
     });
     return hits;
   }

@@ -1,3 +1,4 @@
+import { isAlike } from '../../../shared/dashboard/compute/episode-filter.ts';
 import { mean } from '../../algorithms/statistics.ts';
 
 /** A group of the batch: the spread of its returns and where its sequences stand. */
@@ -19,8 +20,6 @@ export type BucketMode = 'quantile' | 'fixed_rv';
 
 /** Lower borders of the buckets of `fixed_rv`. */
 const FIXED_BORDERS = [0, 1, 2, 3, 4, 5];
-/** Standard deviations of returns that differ by less are 0. */
-const ZERO_STD = 1e-10;
 
 /**
  * Groups sorted by the spread of their returns, ties by their number, in buckets. `quantile`: as many as asked for, or as groups
@@ -92,7 +91,7 @@ export function bucketMetrics(
     sample_count: count,
     sample_pct: count / total,
     group_rv_count: groups.length,
-    zero_std_share: stds.filter(std => std <= ZERO_STD).length / stds.length,
+    zero_std_share: stds.filter(isAlike).length / stds.length,
     reward_std_mean: mean(stds),
     reward_std_min: Math.min(...stds),
     reward_std_max: Math.max(...stds),

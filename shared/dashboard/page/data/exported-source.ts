@@ -1,10 +1,10 @@
-import { findIn } from '../../compute/episode-search.ts';
+import { filtered } from '../../compute/episode-filter.ts';
+import { findIn, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
 import { runMatcher } from '../../compute/run-search.ts';
 import type { RunDetail, RunsReply, SearchReply } from '../../reader/run-reader.ts';
 import type { EpisodeDigest, EpisodeReply, SearchHit, TrajectoryFile } from '../../reader/trajectories.ts';
 import type { Query } from './query.ts';
 
-const MAX_HITS = 100;
 /** Longest time of a search, and number of files read at once. */
 const SEARCH_MS = 5000;
 const AT_ONCE = 8;
@@ -46,27 +46,25 @@ export class ExportedData {
     return { total, matching: matching.length, offset: start, rows: matching.slice(start, end) };
   }
 
-  /** As the server's: in one file, or in all, newest first. */
-  async #search({ id, file, q = '' }: Query): Promise<SearchReply> {
-    const wanted = String(q).toLowerCase();
+  /** As the server's: a page of the episodes that pass the filters and have the text. */
+  async #search({ id, ...query }: Query): Promise<SearchReply> {
     const { files } = await this.#read<RunDetail>(exportedPath('run', { id }));
-    const chosen =
-      file === undefined
-        ? files.toSorted((a, b) => b.step - a.step)
-        : files.filter(({ name }) => name === file);
-    const until = performance.now() + SEARCH_MS;
-    const hits: SearchHit[] = [];
-    for (const { name } of chosen) {
-      if (performance.now() > until || hits.length >= MAX_HITS) return { hits, complete: false };
-      hits.push(...(await this.#hitsIn(id, name, wanted)));
-    }
-    return { hits: hits.slice(0, MAX_HITS), complete: hits.length <= MAX_HITS };
+    return searchFiles(files, query as SearchQuery, SEARCH_MS, (name, first, most) =>
+      this.#hitsIn(id, name, query as SearchQuery, { first, most }),
+    );
   }
 
-  async #hitsIn(id: Query[string], file: TrajectoryFile['name'], wanted: string): Promise<SearchHit[]> {
-    const digests = await this.#read<EpisodeDigest[]>(exportedPath('episodes', { id, file }));
+  async #hitsIn(
+    id: Query[string],
+    file: TrajectoryFile['name'],
+    query: SearchQuery,
+    { first, most }: { readonly first: number; readonly most: number },
+  ): Promise<SearchHit[]> {
+    const all = await this.#read<EpisodeDigest[]>(exportedPath('episodes', { id, file }));
+    const digests = filtered(all, query).filter(({ index }) => index >= first);
+    const wanted = (query.q ?? '').toLowerCase();
     const hits: SearchHit[] = [];
-    for (let start = 0; start < digests.length; start += AT_ONCE) {
+    for (let start = 0; start < digests.length && hits.length < most; start += AT_ONCE) {
       const found = digests.slice(start, start + AT_ONCE).map(async digest => {
         const { index } = digest;
         const { episode, texts } = await this.#read<EpisodeReply>(
@@ -77,6 +75,6 @@ export class ExportedData {
       });
       hits.push(...(await Promise.all(found)).flat());
     }
-    return hits;
+    return hits.slice(0, most);
   }
 }

@@ -57,9 +57,10 @@ export function useRun(id: string): RunStore {
   return store;
 }
 
-/** Reads the metrics of a run that a view shows. */
-export function useMetrics(store: RunStore, names: readonly string[]): void {
+/** Reads the metrics of a run that a view shows. @returns why some could not be read, for the panel that lacks them */
+export function useMetrics(store: RunStore, names: readonly string[]): string | undefined {
   useEffect(() => {
     if (store.detail) void store.want(names);
   }, [store, names.join(','), store.detail !== undefined]);
+  return store.problemOf(names);
 }

@@ -9,6 +9,11 @@ const RECONNECT_MS = 2000;
 /** Points of a metric that stay in memory, as many as the server sends; a page is open for days. */
 const MAX_POINTS = 2048;
 
+/** Characters that the names of one request take up in its address; servers refuse addresses of 16 KiB. */
+const MAX_NAMES_LENGTH = 4000;
+/** Names that the server takes in one request. */
+const MAX_NAMES = 200;
+
 export type Points = SeriesPoints;
 
 const NO_POINTS: Points = { x: [], y: [] };
@@ -25,6 +30,8 @@ export class RunStore {
   readonly #source: Source;
   readonly #series = new Map<string, { readonly points: Series; readonly offset: number }>();
   readonly #wanted = new Set<string>();
+  /** Metrics that could not be read, with the error. */
+  readonly #failed = new Map<string, string>();
   readonly #listeners = new Set<() => void>();
   readonly #stop = new AbortController();
   #offset: number | undefined;
@@ -67,12 +74,14 @@ export class RunStore {
     return (this.detail?.metrics ?? []).filter(name => pattern.test(name));
   }
 
-  /** Reads metrics that are not there yet. */
+  /** Why one of these metrics could not be read; undefined where all could. */
+  problemOf(names: readonly string[]): string | undefined {
+    return this.#failed.size === 0 ? undefined : names.map(name => this.#failed.get(name)).find(Boolean);
+  }
+
+  /** Reads metrics that are not there yet; those that could not be read are asked for again. */
   async want(names: readonly string[]): Promise<void> {
-    const missing = names.filter(name => !this.#wanted.has(name));
-    if (missing.length === 0) return;
-    for (const name of missing) this.#wanted.add(name);
-    await this.#read(missing);
+    await this.#read(names.filter(name => !this.#wanted.has(name)));
   }
 
   async #load(): Promise<void> {
@@ -87,6 +96,14 @@ export class RunStore {
   }
 
   async #read(names: readonly string[]): Promise<void> {
+    for (const name of names) {
+      this.#wanted.add(name);
+      this.#failed.delete(name);
+    }
+    await Promise.all(portions(names).map(portion => this.#readPortion(portion)));
+  }
+
+  async #readPortion(names: readonly string[]): Promise<void> {
     try {
       const reply = await this.#source.get<MetricsReply>('metrics', { id: this.id, names: names.join(',') });
       for (const [name, { x, y }] of Object.entries(reply.series)) {
@@ -96,7 +113,10 @@ export class RunStore {
         this.#series.set(name, { points, offset: reply.offset });
       }
     } catch (error) {
-      this.error = (error as Error).message;
+      for (const name of names) {
+        this.#wanted.delete(name);
+        this.#failed.set(name, (error as Error).message);
+      }
     }
     this.#changed();
   }
@@ -164,4 +184,20 @@ export class RunStore {
     this.version++;
     for (const listener of this.#listeners) listener();
   }
+}
+
+/** Names in lists that each fit into the address of a request. */
+function portions(names: readonly string[]): string[][] {
+  const lists: string[][] = [];
+  let length = Number.POSITIVE_INFINITY;
+  for (const name of names) {
+    const size = encodeURIComponent(`${name},`).length;
+    if (length + size > MAX_NAMES_LENGTH || lists.at(-1)!.length === MAX_NAMES) {
+      lists.push([]);
+      length = 0;
+    }
+    lists.at(-1)!.push(name);
+    length += size;
+  }
+  return lists;
 }

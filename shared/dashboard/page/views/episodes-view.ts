@@ -1,9 +1,11 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../../../web/html.ts';
+import { bucketsOf, EPISODE_CHOICES, filtered, isAlike } from '../../compute/episode-filter.ts';
 import type { SearchReply } from '../../reader/run-reader.ts';
 import type { EpisodeDigest, SearchHit, TrajectoryFile } from '../../reader/trajectories.ts';
 import { type Address, formatAddress } from '../address.ts';
-import { useData } from '../data/hooks.ts';
+import { useData, useSource } from '../data/hooks.ts';
+import type { Query } from '../data/query.ts';
 import { counted, percent, short } from '../format.ts';
 import { choose, Select, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
@@ -30,7 +32,7 @@ export function EpisodesView({ store, address }: RunViewProps) {
   const [most, setMost] = useState(FIRST_GROUPS);
   if (!file)
     return html`<p class="panel">No trajectories yet. Training writes them every <code>tracking.trajectories_every</code> steps, and 20 of every validation.</p>`;
-  const shown = episodes?.filter(episode => passes(episode, query, bucketsOf(episodes))) ?? [];
+  const shown = filtered(episodes ?? [], query);
   const groups = grouped(shown);
   return html`<div class="episodes">
     <${Filters} files=${files} file=${file} episodes=${episodes ?? []} query=${query} />
@@ -62,34 +64,7 @@ function grouped(episodes: readonly EpisodeDigest[]): EpisodeDigest[][] {
   return [...groups.values()];
 }
 
-/** The bucket of reward variance of each group: 1 to 6 by the spread of its returns, as the gradient decomposition has them. */
-export function bucketsOf(episodes: readonly EpisodeDigest[]): ReadonlyMap<number, number> {
-  const spread = new Map(
-    episodes.flatMap(({ group_id, filter }) => (filter ? [[group_id, filter.std] as const] : [])),
-  );
-  const ordered = [...spread].sort((a, b) => a[1] - b[1] || a[0] - b[0]);
-  const buckets = Math.min(6, ordered.length);
-  const size = Math.floor(ordered.length / Math.max(1, buckets));
-  return new Map(ordered.map(([group], i) => [group, Math.min(buckets, Math.floor(i / size) + 1)]));
-}
-
 type Choices = Address['query'];
-
-function passes(episode: EpisodeDigest, query: Choices, buckets: ReadonlyMap<number, number>): boolean {
-  const { env = '', success = '', bucket = '', problem = '', kept = '', min = '', max = '' } = query;
-  return (
-    (env === '' || episode.tag === env) &&
-    (success === '' || episode.success === (success === 'yes')) &&
-    (kept === '' || episode.filter?.kept === (kept === 'yes')) &&
-    (bucket === '' || buckets.get(episode.group_id) === Number(bucket)) &&
-    (problem !== 'penalty' || episode.penalty < 0) &&
-    (problem !== 'invalid' || episode.invalid > 0) &&
-    (problem !== 'cut' || episode.cut) &&
-    (problem !== 'unfinished' || !episode.terminated) &&
-    (min === '' || episode.return >= Number(min)) &&
-    (max === '' || episode.return <= Number(max))
-  );
-}
 
 interface FiltersProps {
   readonly files: readonly TrajectoryFile[];
@@ -142,6 +117,9 @@ function Members({ id, file, members, named }: MembersProps) {
   )}</ul>`;
 }
 
+/** A spread; 0 where only rounding makes one. */
+const flat = (spread: number): string => short(isAlike(Math.abs(spread)) ? 0 : spread);
+
 /** Members of a group next to one another. */
 function Group({
   id,
@@ -156,53 +134,82 @@ function Group({
   const why =
     filter &&
     (filter.kept
-      ? `kept: score ${short(filter.score)}`
-      : `dropped: score ${short(filter.score)}${filter.std === 0 ? ', all returns are alike' : ''}`);
+      ? `kept: score ${flat(filter.score)}`
+      : `dropped: score ${flat(filter.score)}${isAlike(filter.std) ? ', all returns are alike' : ''}`);
   return html`<section class="panel group">
     <div class="panel-head"><h2>${tag}, seed ${seed}</h2>
       ${filter && html`<span class="chip ${filter.kept ? 'good' : 'warn'}">${why}</span>`}
-      <span class="fine">group ${group_id}${filter ? `, spread ${short(filter.std)}` : ''}</span></div>
+      <span class="fine">group ${group_id}${filter ? `, spread ${flat(filter.std)}` : ''}</span></div>
     <${Members} id=${id} file=${file} members=${members} />
   </section>`;
 }
 
-/** Full-text search in prompts and responses. */
-function Search({
-  store,
-  file,
-  query,
-}: {
+interface SearchProps {
   readonly store: RunViewProps['store'];
   readonly file: TrajectoryFile;
   readonly query: Choices;
-}) {
-  const wanted = query.q ?? '';
+}
+
+/** A search so far. */
+interface Found extends SearchReply {
+  readonly q: string;
+  /** The query that it answers. */
+  readonly key: string;
+  readonly error?: string;
+}
+
+/** Full-text search in prompts and responses of the episodes that pass the filters. */
+function Search({ store, file, query }: SearchProps) {
+  const { q = '' } = query;
   const everywhere = query.all === 'yes';
-  const [delayed, setDelayed] = useState(wanted);
-  useEffect(() => {
-    const timer = setTimeout(() => setDelayed(wanted), SEARCH_DELAY_MS);
-    return () => clearTimeout(timer);
-  }, [wanted]);
-  const asked = { id: store.id, q: delayed, file: everywhere ? undefined : file.name };
-  const { value, answered, error } = useData<SearchReply>(delayed === '' ? undefined : 'search', asked);
-  const found = String(answered?.q ?? '');
+  const { found, isCurrent, more } = useSearch({
+    id: store.id,
+    q,
+    file: everywhere ? undefined : file.name,
+    ...Object.fromEntries(EPISODE_CHOICES.map(name => [name, query[name]])),
+  });
   return html`<div class="controls" role="search">
       <label class="field grow"><span>Search prompts and responses</span>
-        <input type="search" value=${wanted} onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} /></label>
+        <input type="search" value=${q} onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} /></label>
       <label class="check"><input type="checkbox" checked=${everywhere} onChange=${() => choose({ all: everywhere ? '' : 'yes' }, true)} /> in all steps</label>
     </div>
-    <${Status} error=${error} />
+    <${Status} error=${found?.error} />
     ${
-      delayed !== '' &&
-      value &&
-      html`<div class="panel"><p role="status">${found !== delayed ? 'Searching …' : foundText(value)}</p>
-      <ul class="hits">${value.hits.map(hit => html`<${Hit} key=${`${hit.file} ${hit.index}`} id=${store.id} hit=${hit} wanted=${found} />`)}</ul></div>`
+      q !== '' &&
+      !found?.error &&
+      html`<div class="panel"><p role="status">${found && isCurrent ? foundText(found) : 'Searching …'}</p>
+      ${found && html`<ul class="hits">${found.hits.map(hit => html`<${Hit} key=${`${hit.file} ${hit.index}`} id=${store.id} hit=${hit} wanted=${found.q} />`)}</ul>`}
+      ${isCurrent && found?.next !== undefined && html`<button type="button" onClick=${more}>Search on</button>`}</div>`
     }`;
+}
+
+/** Searches a moment after the query changed; `more` goes on where the search ended. */
+function useSearch(query: Query & { readonly q: string }) {
+  const source = useSource();
+  const [found, setFound] = useState<Found>();
+  const asked = useRef('');
+  const key = JSON.stringify(query);
+  const ask = async (before: readonly SearchHit[], from?: string) => {
+    let reply: Found;
+    try {
+      reply = { ...(await source.get<SearchReply>('search', { ...query, from })), q: query.q, key };
+    } catch (error) {
+      reply = { hits: [], complete: false, q: query.q, key, error: (error as Error).message };
+    }
+    if (asked.current === key) setFound({ ...reply, hits: [...before, ...reply.hits] });
+  };
+  useEffect(() => {
+    asked.current = key;
+    if (query.q === '') return setFound(undefined);
+    const timer = setTimeout(() => void ask([]), SEARCH_DELAY_MS);
+    return () => clearTimeout(timer);
+  }, [source, key]);
+  return { found, isCurrent: found?.key === key, more: () => ask(found?.hits ?? [], found?.next) };
 }
 
 function foundText({ hits, complete }: SearchReply): string {
   const found = hits.length === 0 ? 'Nothing found' : `Found in ${counted(hits.length, 'episode')}`;
-  return `${found}${complete ? '.' : ' so far; later files were not searched.'}`;
+  return `${found}${complete ? '.' : ' so far.'}`;
 }
 
 function Hit({ id, hit, wanted }: { readonly id: string; readonly hit: SearchHit; readonly wanted: string }) {

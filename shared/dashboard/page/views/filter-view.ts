@@ -1,4 +1,5 @@
 import { html } from '../../../web/html.ts';
+import { isAlike } from '../../compute/episode-filter.ts';
 import type { GroupsRow } from '../../run-files.ts';
 import { Chart, type Curve } from '../charts/chart.ts';
 import { Histogram } from '../charts/histogram.ts';
@@ -26,16 +27,20 @@ const ACTIONS: Measured = {
   trajectory: 'collapse_action_trajectory_sample',
 };
 const COMPONENTS = ['task', 'entropy', 'kl'] as const;
+/** The reason that is drawn of the measurements: a run with all of them has hundreds. */
+const COLLAPSE =
+  /^collapse(\/regime|(_action)?_(first_turn|trajectory)_sample\/(mi_seq_share|conditional_entropy_est))$/;
+const GRADIENTS =
+  /^grad_norm(_prefilter)?\/[^/]+\/(reward_std_mean|task|entropy|kl|share\/task|cosine\/task|task_to_reg)$/;
+const GROUPS = ['rollout/filter_kept_ratio', 'frac_reward_zero_std'];
 
 /** Groups that the rollout filter kept, dependence of the reasoning on the prompt, and gradients by bucket. */
 export function FilterView({ store, address }: RunViewProps) {
-  const gradients = store.names(/^grad_norm(_prefilter)?\//);
-  const collapse = store.names(/^collapse/);
-  useMetrics(store, [...gradients, ...collapse, 'rollout/filter_kept_ratio', 'frac_reward_zero_std']);
   const { value: rows, error } = useGroups(store);
+  const unread = useMetrics(store, GROUPS);
   return html`<div class="filter-view">
     <${Panel} title="Groups and the rollout filter" class="wide">
-      <${Status} error=${error} loading=${!rows && !error} />
+      <${Status} error=${error ?? unread} loading=${!rows && !error} />
       ${rows?.length === 0 && html`<p class="hint">No groups were recorded: the run is from an earlier version, or before its first step.</p>`}
       ${rows && rows.length > 0 && html`<${Groups} rows=${rows} step=${Number(address.query.step ?? rows.at(-1)!.step)} />`}
       ${
@@ -47,7 +52,7 @@ export function FilterView({ store, address }: RunViewProps) {
       }
     <//>
     <${Collapse} store=${store} />
-    <${Gradients} store=${store} names=${gradients} />
+    <${Gradients} store=${store} />
   </div>`;
 }
 
@@ -60,14 +65,15 @@ function Groups({ rows, step }: { readonly rows: readonly GroupsRow[]; readonly 
   if (row.groups.every(({ size }) => size === 1)) {
     return html`<p>Every group is one episode, so that there is no spread to filter by: the critic says which action was better than expected. Groups of several are made by <code>rollout.group_size</code>.</p>`;
   }
-  const zero = row.groups.filter(({ std }) => std === 0).length;
+  const alike = row.groups.filter(({ std }) => isAlike(std)).length;
   return html`<label class="field"><span>Step ${row.step}</span>
       <input type="range" min="0" max=${rows.length - 1} value=${at} onInput=${(event: Event) => choose({ step: String(rows[Number((event.currentTarget as HTMLInputElement).value)].step) }, true)} /></label>
     <${Histogram} title=${`Score of the filter (${row.score}, ${row.strategy}), groups of step ${row.step}`} items=${row.groups.map(({ score, kept }) => ({ value: score, kept }))} />
-    <p>${counted(row.groups.length, 'group')}: ${row.groups.filter(({ kept }) => kept).length} kept, ${zero} with returns that are all alike (they teach nothing).</p>`;
+    <p>${counted(row.groups.length, 'group')}: ${row.groups.filter(({ kept }) => kept).length} kept, ${alike} with returns that are all alike (they teach nothing).</p>`;
 }
 
 function Collapse({ store }: { readonly store: RunStore }) {
+  const error = useMetrics(store, store.names(COLLAPSE));
   const entropy = store.series(`${THOUGHTS.firstTurn}/conditional_entropy_est`);
   const share = store.series(`${THOUGHTS.firstTurn}/mi_seq_share`);
   const shareAt = new Map(share.x.map((step, i) => [step, share.y[i]]));
@@ -77,6 +83,8 @@ function Collapse({ store }: { readonly store: RunStore }) {
       ? []
       : [{ step, entropy: entropy.y[i], share: of }];
   });
+  if (error)
+    return html`<${Panel} title="Collapse of the reasoning" class="wide"><${Status} error=${error} /><//>`;
   if (places.length === 0) {
     if (store.series(`${ACTIONS.firstTurn}/mi_seq_share`).x.length > 0)
       return html`<${Actions} store=${store} />`;
@@ -117,7 +125,9 @@ function Dependence({ store, what, of, height }: DependenceProps) {
 }
 
 /** Gradient norms, shares and cosines by bucket of reward variance, as last measured. */
-function Gradients({ store, names }: { readonly store: RunStore; readonly names: readonly string[] }) {
+function Gradients({ store }: { readonly store: RunStore }) {
+  const names = store.names(GRADIENTS);
+  const error = useMetrics(store, names);
   const prefix = names.some(name => name.startsWith('grad_norm/')) ? 'grad_norm' : 'grad_norm_prefilter';
   const buckets = [
     ...new Set(names.filter(name => name.startsWith(`${prefix}/`)).map(name => name.split('/')[1])),
@@ -125,6 +135,8 @@ function Gradients({ store, names }: { readonly store: RunStore; readonly names:
   if (buckets.length === 0) {
     return html`<${Panel} title="Where the gradient comes from"><p class="hint">Not measured: set <code>diagnostics.gradients.every</code> to measure it every so many steps.</p><//>`;
   }
+  if (error)
+    return html`<${Panel} title="Where the gradient comes from" class="wide"><${Status} error=${error} /><//>`;
   const of = (bucket: string, name: string) => store.last(`${prefix}/${bucket}/${name}`);
   const cell = (value: number | undefined, format = short) =>
     html`<td class="number">${value === undefined ? '–' : format(value)}</td>`;

@@ -9,7 +9,7 @@ import { useData, useMetrics, useSource } from '../data/hooks.ts';
 import type { RunStore } from '../data/run-store.ts';
 import { counted, percent, short } from '../format.ts';
 import { HEALTH_METRICS, healthCards } from '../health.ts';
-import { Panel } from './parts.ts';
+import { Panel, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
 interface Small {
@@ -44,7 +44,7 @@ export function OverviewView({ store }: RunViewProps) {
   const validation = tags.flatMap(tag =>
     ['success', 'success_low', 'success_high'].map(name => `val-env/${tag}/${name}`),
   );
-  useMetrics(store, [
+  const unread = useMetrics(store, [
     ...SMALL.map(({ name }) => name),
     ...HEALTH_METRICS,
     ...penalties,
@@ -53,6 +53,7 @@ export function OverviewView({ store }: RunViewProps) {
   ]);
   const cards = healthCards(row, name => store.series(name), groupSize, Date.now(), useSource().site.trainer);
   return html`<div class="overview">
+    <${Status} error=${unread} />
     <${Panel} title="How good it is" class="wide">
       <${Chart} title=${`Success on the validation levels, with the ${percent(0.95)} interval`} height=${300} range=${[0, 1]} format=${percent} legend=${true} curves=${validationCurves(store)} />
     <//>

@@ -2,7 +2,7 @@ import { html } from '../../../web/html.ts';
 import { Chart, type Curve } from '../charts/chart.ts';
 import { useMetrics } from '../data/hooks.ts';
 import { duration, percent, short } from '../format.ts';
-import { Panel } from './parts.ts';
+import { Panel, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
 /** Parts of a step, in the order in which they follow one another. */
@@ -26,7 +26,7 @@ export function SystemView({ store }: RunViewProps) {
     'rollouter/dropped_groups',
     'errored_rollouts',
   ];
-  useMetrics(store, [
+  const unread = useMetrics(store, [
     ...PARTS.map(part => `timing_s/${part}`),
     'timing_s/step',
     'timing_s/testing',
@@ -46,6 +46,7 @@ export function SystemView({ store }: RunViewProps) {
     policy?: Record<string, unknown>;
   };
   return html`<div class="system-view">
+    <${Status} error=${unread} />
     <${Panel} title="Seconds of a step" class="wide">
       <${Chart} title="One on top of the other" stacked=${true} legend=${true} curves=${PARTS.map(part => ({ label: LABELS[part], ...store.series(`timing_s/${part}`) }))} />
     <//>
