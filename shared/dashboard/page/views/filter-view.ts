@@ -27,7 +27,7 @@ const ACTIONS: Measured = {
   trajectory: 'collapse_action_trajectory_sample',
 };
 const COMPONENTS = ['task', 'entropy', 'kl'] as const;
-/** The reason that is drawn of the measurements: a run with all of them has hundreds. */
+/** Collapse metrics that have a chart: a run with all of them has hundreds. */
 const COLLAPSE =
   /^collapse(\/regime|(_action)?_(first_turn|trajectory)_sample\/(mi_seq_share|conditional_entropy_est))$/;
 const GRADIENTS =
