@@ -33,7 +33,6 @@ export class EnvironmentIntro {
   readonly start = h('div', { class: 'start-place' });
   /** Rules and settings, folded away. */
   readonly more = h('div', { class: 'folded' });
-  #actions: readonly Json[];
   /** The setup and the seed of the episode that is played; what the fields say may be half written. */
   #played = DEFAULT_SETUP;
   #seed: number | undefined;
@@ -46,7 +45,6 @@ export class EnvironmentIntro {
   ) {
     this.#client = client;
     this.#envId = environment.env_id;
-    this.#actions = request.actions ?? [];
     this.#title = title;
     this.#panel = new SetupPanel(client, environment, () => startOver(this.#bar.takeSeed()));
     this.#panel.adopt(setupOf(request));
@@ -71,12 +69,7 @@ export class EnvironmentIntro {
     fill(this.#rules, rulesOf(environment));
   }
 
-  /** The start is another one: what was done before belongs to it no more. */
-  forgetActions(): void {
-    this.#actions = [];
-  }
-
-  /** Address of this start, with the actions that were taken before the visitor came. */
+  /** Address of this start. */
   get address(): PlayAddress {
     const { config, wrappers, options, format } = this.#played;
     const { preset, ...changes } = config;
@@ -89,7 +82,6 @@ export class EnvironmentIntro {
       wrappers: wrappers as unknown as Json[],
       options,
       format: format === DEFAULT_SETUP.format ? undefined : format,
-      actions: this.#actions,
     };
   }
 

@@ -18,6 +18,9 @@ import { PolicyControls } from './policy-controls.ts';
 const MAX_WAITING = 4;
 const UNDO_KEY = 'Backspace';
 const POLICY_KEY = '.';
+/** Characters of actions that the address holds, so that reloading the page plays them again; longer episodes begin again. */
+const MAX_ADDRESS_LENGTH = 4000;
+
 /** Problems of a session that is there no more. */
 const GONE: ReadonlySet<string | undefined> = new Set([
   'unknown_session',
@@ -28,7 +31,7 @@ const GONE: ReadonlySet<string | undefined> = new Set([
 export interface EpisodeViewOptions {
   /** Reads out to those who do not see the page. */
   readonly announce: (text: string) => void;
-  /** Called with the address of the episode's start. */
+  /** Called with the address of the episode: its start and the actions taken since. */
   readonly onaddress: (address: PlayAddress) => void;
   /** Called after every change of the episode. */
   readonly onchange: (moves: readonly PlayedStep[]) => void;
@@ -245,7 +248,6 @@ export class EpisodeView {
   }
 
   async #reset(seed: number | undefined): Promise<void> {
-    this.#intro?.forgetActions();
     if (this.#gone || !this.#episode || this.#beginning > 0) {
       await this.#startOver(seed);
       return;
@@ -356,7 +358,9 @@ export class EpisodeView {
     if (episode.isOver) this.#banner?.show(episode, episode.isDefault, hadFocus);
     else this.#banner?.hide();
     this.#intro!.seed = session.seed ?? undefined;
-    this.#options.onaddress(this.#intro!.address);
+    const actions = moves.map(({ action }) => action);
+    const fits = JSON.stringify(actions).length <= MAX_ADDRESS_LENGTH;
+    this.#options.onaddress({ ...this.#intro!.address, actions: fits ? actions : [] });
     this.#undo.disabled = !episode.canUndo;
     fill(this.#undoProblem, episode.undoProblem);
     this.#options.onchange(moves);
