@@ -1,5 +1,9 @@
 import t from 'tap';
-import { turnsIn } from './words.ts';
+import { findTurns, turnsIn } from './words.ts';
+
+t.test('no listed turn is in the tree (node test/words.ts lists them)', async t => {
+  t.same(findTurns(), []);
+});
 
 t.test('turns are found with their place, in the files where they count', async t => {
   t.same(turnsIn('a.ts', 'x\nconst MOST_WAITING = 1; // the one whose turn it is'), [

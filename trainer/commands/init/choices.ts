@@ -27,7 +27,7 @@ export interface Choice<T> {
   readonly reason: string;
 }
 
-/** What `init` chooses for an environment. */
+/** The settings that `init` chooses for an environment. */
 export interface Choices {
   readonly turns: Choice<number>;
   readonly responseLength: Choice<number>;
@@ -46,7 +46,7 @@ export interface Choices {
   readonly groups: Choice<number>;
 }
 
-/** What random play came to. */
+/** The outcome of random play. */
 export interface Baseline {
   /** Share of the episodes that succeeded. */
   readonly success: number;
@@ -69,7 +69,7 @@ export function baselineOf({ episodes }: Survey): Baseline {
   };
 }
 
-/** Whether the environment says which words it is made of. */
+/** True if the environment says which words it is made of. */
 export const hasVocabulary = ({ document }: Survey): boolean => document.vocabulary !== undefined;
 
 /**
@@ -151,7 +151,7 @@ function lengths(
   };
 }
 
-/** What a reader should know before training, each in a sentence or two. */
+/** Notes for the reader before training, each in a sentence or two. */
 export function warningsOf(survey: Survey): string[] {
   const { document, player, stepLimit, episodes } = survey;
   const { success, returns } = baselineOf(survey);

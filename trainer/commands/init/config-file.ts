@@ -4,7 +4,7 @@ import { TRAINER } from '../../../shared/program.ts';
 import { type Baseline, type Choices, warningsOf } from './choices.ts';
 import type { Survey } from './survey.ts';
 
-/** What a config file is about. */
+/** The subject of a config file. */
 export interface ConfigSubject {
   readonly survey: Survey;
   readonly baseline: Baseline;
@@ -14,7 +14,7 @@ export interface ConfigSubject {
   readonly config: JsonObject;
   /** Name of the environment in the run. */
   readonly tag: string;
-  /** How the file is called. */
+  /** Name of the file. */
   readonly file: string;
 }
 

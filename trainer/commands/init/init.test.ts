@@ -77,7 +77,7 @@ async function served(t: Test, ...environments: AnyEnvironment[]): Promise<strin
   return server.name;
 }
 
-/** What the command prints, and the file that it writes. */
+/** The output of the command, and the file that it writes. */
 async function initialized(t: Test, url: string, envId: string, ...settings: string[]) {
   const out = join(t.testdir(), 'made.yaml');
   const printed = t.capture(console, 'log');

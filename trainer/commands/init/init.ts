@@ -26,7 +26,7 @@ export interface InitOptions {
   readonly force?: boolean;
 }
 
-/** How long a server that does not answer is waited for, in milliseconds. */
+/** Longest wait for a server that does not answer, in milliseconds. */
 const PATIENCE_MS = 3_000;
 /** Demonstrations of the trial, just enough for short answers, and its part of an iteration's episodes. */
 const TRIAL_DEMONSTRATIONS = 32;
@@ -170,7 +170,7 @@ function rewards([least, most]: Survey['document']['reward_range']): string {
   return `rewards of a step from ${least ?? '-∞'} to ${most ?? '∞'}`;
 }
 
-/** What was found, chosen, and comes next. */
+/** The findings, the choices, and the next commands. */
 function summaryLines(subject: ConfigSubject, { steps, turns }: Choices, seconds: number): string[] {
   const { survey, file, baseline } = subject;
   const { env_id, title, reward_range } = survey.document;

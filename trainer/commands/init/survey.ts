@@ -20,10 +20,10 @@ const RANDOM = 'random';
 
 type EnvironmentDocument = Schemas['Environment'];
 
-/** What random play drew from: the named actions, the example actions, the reference `random`, or the one example action. */
+/** The source of random actions: the named actions, the example actions, the reference `random`, or the one example action. */
 export type Player = 'names' | 'examples' | 'reference' | 'example';
 
-/** What random play showed of an environment. */
+/** The measurements of random play in an environment. */
 export interface Survey {
   readonly document: EnvironmentDocument;
   readonly player: Player;
