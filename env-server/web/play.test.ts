@@ -55,7 +55,10 @@ t.test('a visitor finds an environment and plays it by keyboard alone', { skip }
   t.equal(await figure(page, 'Return').textContent(), '1');
   t.match(await page.locator('#live').textContent(), /^Step 4, Down: reward 1, return 1\. solved$/);
   t.match(JSON.parse((await page.locator('.reply').textContent())!), { step: 4, terminated: true });
-  t.match(page.url(), /#\/play\/FrozenLake-v0\?preset=deterministic&seed=7&actions=%5B%22Right%22%2C%22Down%22%2C%22Right%22%2C%22Down%22%5D$/);
+  t.match(
+    page.url(),
+    /#\/play\/FrozenLake-v0\?preset=deterministic&seed=7&actions=%5B%22Right%22%2C%22Down%22%2C%22Right%22%2C%22Down%22%5D$/,
+  );
   await page.getByText('Info', { exact: true }).click();
   t.match(await page.locator('.info').textContent(), /success.*true/);
 });

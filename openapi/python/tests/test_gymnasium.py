@@ -25,7 +25,6 @@ def test_register_names_every_environment(base_url: str, names: list[str]) -> No
     client = ragen_env.shared_client(base_url)
     ids = [one["env_id"] for one in client.list_environments()["environments"]]
     assert names == [f"ragen/{env_id}" for env_id in ids]
-    assert len(names) == 15
     assert ragen_env.register(base_url) == names, "again"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
