@@ -51,7 +51,7 @@ t.test(
     t.equal(status, 1);
     t.match(
       await said,
-      /the GPU was lost \(.*\)\. Go on from the last checkpoint with train --resume; .* lower policy\.micro_batch_tokens or rollout\.concurrency/,
+      /the GPU was lost \(.*\)\. Go on from the last checkpoint with npm run trainer -- train --resume; .* lower policy\.micro_batch_tokens or rollout\.concurrency/,
     );
     const { run } = openRunFolder(path);
     const { step } = latestCheckpoint(run)!.state;
