@@ -98,8 +98,8 @@ export class Replicas {
       startedAt: performance.now(),
       delayMs: FIRST_DELAY_MS,
     };
-    await listening(replica.process);
     this.#replicas.push(replica);
+    await listening(replica.process);
     this.#watch(replica);
   }
 

@@ -81,7 +81,8 @@ export type OpenRefusal =
 
 const OUTCOMES: { readonly [code: string]: Outcome } = { 1: 'kept', 0: 'gone', '-1': 'fenced' };
 const ALIVE_SECONDS = 10;
-const MAX_LISTED = 1000;
+/** Sessions of one command: the store does nothing else meanwhile. */
+const MAX_AT_ONCE = 1000;
 
 /** Sessions, replies, custom environments and the audit log in Valkey, shared by every server that is connected. */
 export class SessionStore {
@@ -197,15 +198,8 @@ export class SessionStore {
     owner: string | undefined,
     forgetMs: number,
   ): Promise<Taken> {
-    const found = await this.connection.run(
-      'ragenTake',
-      id,
-      this.replica,
-      known ?? '',
-      owner ?? '',
-      forgetMs,
-    );
-    return takenOf(found as readonly unknown[]);
+    const args = [id, this.replica, known ?? '', owner ?? '', forgetMs];
+    return takenOf((await this.connection.run('ragenTake', ...args)) as readonly unknown[]);
   }
 
   /** Reads a session without becoming its writer. */
@@ -237,8 +231,10 @@ export class SessionStore {
 
   /** Moves the time at which sessions expire. */
   async touch(sessions: readonly (readonly [id: string, ttlMs: number])[]): Promise<void> {
-    if (sessions.length > 0)
-      await this.connection.run('ragenTouch', ...sessions.flatMap(([id, ms]) => [id, Math.ceil(ms)]));
+    for (let from = 0; from < sessions.length; from += MAX_AT_ONCE) {
+      const pairs = sessions.slice(from, from + MAX_AT_ONCE).flatMap(([id, ms]) => [id, Math.ceil(ms)]);
+      await this.connection.run('ragenTouch', ...pairs);
+    }
   }
 
   /** Says that this server lives: sessions that only it can play are not taken from it. */
@@ -254,10 +250,10 @@ export class SessionStore {
     after: number,
   ): Promise<{ readonly ids: readonly string[]; readonly last: number | undefined }> {
     const found = await this.connection.command(client =>
-      client.zrangebyscore(this.#listKey(owner), `(${after}`, '+inf', 'WITHSCORES', 'LIMIT', 0, MAX_LISTED),
+      client.zrangebyscore(this.#listKey(owner), `(${after}`, '+inf', 'WITHSCORES', 'LIMIT', 0, MAX_AT_ONCE),
     );
     const ids = found.filter((_, i) => i % 2 === 0);
-    return { ids, last: ids.length < MAX_LISTED ? undefined : Number(found.at(-1)) };
+    return { ids, last: ids.length < MAX_AT_ONCE ? undefined : Number(found.at(-1)) };
   }
 
   /** Ids of open sessions, newest first. */

@@ -273,19 +273,6 @@ export class SharedSessions implements SessionJournal {
     const { sessions, editionOf, refreshEnvironments, log } = this.#parts;
     const settings = JSON.parse(content.fields.get('settings')!) as StoredSettings;
     if (editionOf(settings.envId) !== content.fields.get('edition')) await refreshEnvironments();
-    const held: Omit<HeldSession, 'session'> = {
-      epoch: content.epoch,
-      top: 0,
-      acknowledged: 0,
-      pending: undefined,
-      failed: undefined,
-      holeAt: Number.POSITIVE_INFINITY,
-      stale: false,
-      ending: undefined,
-      records: 0,
-      length: 0,
-      touchedAt: 0,
-    };
     let session: Session;
     try {
       if (editionOf(settings.envId) !== content.fields.get('edition'))
@@ -305,7 +292,7 @@ export class SharedSessions implements SessionJournal {
       return;
     }
     const counted = countedEntries(content.entries);
-    const own: HeldSession = { ...held, session, acknowledged: session.recorded, records: counted.length };
+    const own = heldSession(session, { epoch: content.epoch, top: 0 }, session.recorded, counted.length);
     this.#held.set(id, own);
     // The entry before this server's own take: behind what was acknowledged here, the store has lost something.
     const newest = content.entries.at(-2);
@@ -566,20 +553,8 @@ export class SharedSessions implements SessionJournal {
       return 'kept' as const;
     });
     for (const session of sessions) {
-      const held: HeldSession = {
-        session,
-        epoch: 1,
-        top: 1,
-        acknowledged: 0,
-        pending: undefined,
-        failed: undefined,
-        holeAt: Number.POSITIVE_INFINITY,
-        stale: false,
-        ending: undefined,
-        records: 1,
-        length: 0,
-        touchedAt: this.#parts.sessions.now(),
-      };
+      const held = heldSession(session, { epoch: 1, top: 1 }, 0, 1);
+      held.touchedAt = this.#parts.sessions.now();
       this.#held.set(session.id, held);
       this.#follow(held, 1, opening);
       session.storing = held.pending!.finally(() => {
@@ -774,7 +749,6 @@ export class SharedSessions implements SessionJournal {
     const now = sessions.now();
     if (this.store.connection.failure !== undefined) return;
     await this.store.live();
-    await refreshEnvironments();
     for (const [id, { epoch, tombstone }] of this.#unended) {
       await this.store.end(id, epoch, tombstone, this.#forgetMs);
       this.#unended.delete(id);
@@ -800,7 +774,32 @@ export class SharedSessions implements SessionJournal {
       }
       if (ids.length < EXPIRED_AT_A_TIME) break;
     }
+    // Last, so that a definition which this server cannot read costs no session its time.
+    await refreshEnvironments();
   }
+}
+
+/** A session that this server has begun to write, with the number of its records in the store. */
+function heldSession(
+  session: Session,
+  { epoch, top }: Position,
+  acknowledged: number,
+  records: number,
+): HeldSession {
+  return {
+    session,
+    epoch,
+    top,
+    acknowledged,
+    pending: undefined,
+    failed: undefined,
+    holeAt: Number.POSITIVE_INFINITY,
+    stale: false,
+    ending: undefined,
+    records,
+    length: 0,
+    touchedAt: 0,
+  };
 }
 
 /** Settings that an `open` record holds of a session besides its first state. */

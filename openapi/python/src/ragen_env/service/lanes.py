@@ -212,7 +212,9 @@ class Processes:
                 raise UnusableWorld(detail_of(reply))
 
     def _fill(self) -> None:
-        self._lanes = [lane for lane in self._lanes if lane.lost is None]
+        for lost in [lane for lane in self._lanes if lane.lost is not None]:
+            self._lanes.remove(lost)
+            lost.stop()
         while len(self._lanes) < self._count:
             self._started += 1
             self._lanes.append(ProcessLane(self._started, self._source, self._timeout_s))
@@ -225,8 +227,6 @@ class Processes:
 
     def release(self, lane: ProcessLane) -> None:
         lane.episodes -= 1
-        if lane.lost is not None:
-            lane.stop()
 
     def stop(self) -> None:
         for lane in self._lanes:
