@@ -23,10 +23,10 @@ export const CRITIC_FOLDER = 'critic';
  * separate rate. Its weights and its optimizer's state are kept in a folder within the policy's.
  */
 export class ActorCritic implements Policy {
-  readonly actor: LocalPolicy;
+  readonly actor: Policy;
   readonly critic: LocalPolicy;
 
-  constructor(actor: LocalPolicy, critic: LocalPolicy) {
+  constructor(actor: Policy, critic: LocalPolicy) {
     this.actor = actor;
     this.critic = critic;
   }
@@ -91,6 +91,7 @@ export class ActorCritic implements Policy {
   }
 
   withAverage<T>(work: () => Promise<T>): Promise<T> {
+    if (!this.actor.withAverage) throw new Error('the policy does not average its weights');
     return this.actor.withAverage(work);
   }
 

@@ -59,7 +59,7 @@ for (const options of [{}, { lora, model: { ...config, tiedEmbeddings: false } }
       const [{ returns, ...sequence }] = sequences;
       await t.rejects(pair.update({ sequences }, settingsWith()), /its optimizer/);
       await t.rejects(pair.update({ sequences: [sequence] }, together), /a critic learns returns/);
-      await t.rejects(actor.estimate([sequence]), /no value head/);
+      await t.rejects(actor.estimate!([sequence]), /no value head/);
     });
 
     await t.test('both are saved and continue as if they had never stopped', async t => {

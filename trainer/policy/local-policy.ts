@@ -13,10 +13,10 @@ import type {
   ContinuationRequest,
   GradientDecomposition,
   GradientSettings,
-  Policy,
   Score,
   ScoreRequest,
   ScoreSettings,
+  TrainedPolicy,
   UpdateBatch,
   UpdateMetrics,
   UpdateSettings,
@@ -44,7 +44,7 @@ export type { LocalPolicyOptions } from './options.ts';
  *   files: tokenizer.files,
  * });
  */
-export class LocalPolicy implements Policy {
+export class LocalPolicy implements TrainedPolicy {
   readonly config: DecoderConfig;
   readonly maxSequenceLength: number;
   /** Number of weights, the value head's and adapters' included. */

@@ -1,8 +1,10 @@
 import type { LossSettings } from '../algorithms/losses/settings.ts';
 import type { LossComponent } from '../algorithms/losses/update-loss.ts';
 import type { TrainingSequence } from '../algorithms/training-sequence.ts';
-import type { GenerateRequest, Generation } from '../generation/generation.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../generation/generation.ts';
+import type { DecoderConfig } from '../models/config.ts';
 import type { WeightDtype } from '../models/files/stored-numbers.ts';
+import type { ModelState } from './options.ts';
 
 /**
  * What a policy is to the rest of the trainer: something that continues token sequences, scores them,
@@ -65,6 +67,42 @@ export interface Policy {
   save(folder: string, dtype?: WeightDtype): Promise<void>;
   load(folder: string): Promise<void>;
   close(): Promise<void>;
+}
+
+/** A policy that a run trains. What only some policies can do is absent in others. */
+export interface TrainedPolicy extends Policy {
+  /** Runtime and devices, for people. */
+  readonly description: string;
+  /** Weights that a token goes through; 0 where the model is on a server that does not say. */
+  readonly parameterCount: number;
+  /** Shape of a model that is computed here; absent where a server computes it. */
+  readonly config?: DecoderConfig;
+  /** Present where weights that were not trained last may be sampled from: samples are then compared with scores. */
+  readonly sampler?: PolicySampler;
+
+  /** @param watch called with each token soon after it is sampled, or with all of them at the end */
+  generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation>;
+  /** Forgets the optimizer's moments and its count of steps; weights stay. */
+  resetOptimizer(): Promise<void>;
+  /** Averages the weights from now on, or continues the average in a folder. */
+  averageWeights?(decay: number, folder?: string): Promise<void>;
+  /** Writes weights, config and tokenizer for engines that generate. */
+  publish?(folder: string): Promise<void>;
+  /** The model as it is now, not a copy: for a policy that begins as this one. */
+  weightsNow?(): Promise<ModelState>;
+  /** Scores as a reference policy that shares the base, with the adapters of {@link loadReference}. */
+  scoreReference?(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]>;
+  loadReference?(folder: string): Promise<void>;
+}
+
+/** The copies of the weights that a policy samples from, where these are not the weights that learn. */
+export interface PolicySampler {
+  /** Versions of the weights that were sampled from, the present one last. */
+  readonly published: readonly number[];
+  /** Samples from the weights as they are now, from the next request on. */
+  publish(): Promise<void>;
+  /** Metrics since the last call. */
+  takeMetrics(): Readonly<Record<string, number>>;
 }
 
 export interface ScoreRequest {

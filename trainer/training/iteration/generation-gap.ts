@@ -3,8 +3,7 @@ import { distributionChange } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import type { Generator } from '../../generation/generator.ts';
-import type { LocalPolicy } from '../../policy/local-policy.ts';
-import type { ScoreRequest } from '../../policy/policy.ts';
+import type { Policy, ScoreRequest, TrainedPolicy } from '../../policy/policy.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
 
 /** Episodes that are compared. */
@@ -55,7 +54,7 @@ export class GenerationGapError extends Error {
 }
 
 /** The learning policy, as far as the comparison uses it. */
-export type ComparedPolicy = Pick<LocalPolicy, 'score' | 'scoreReference' | 'version' | 'config'>;
+export type ComparedPolicy = Pick<TrainedPolicy, 'score' | 'scoreReference' | 'version' | 'config'>;
 
 /** The generator and the versions of the weights it got. */
 export interface ComparedGenerator {
@@ -115,7 +114,7 @@ export async function checkedGap(
 
 /** True if log-probabilities are those of temperature 1, though tokens were sampled at another one. */
 async function isRaw(
-  policy: Pick<LocalPolicy, 'score'>,
+  policy: Pick<Policy, 'score'>,
   compared: readonly Compared[],
   gap: Gap,
 ): Promise<boolean> {
@@ -130,8 +129,8 @@ async function causeOf(
   gap: Gap,
   temperature: number,
 ): Promise<GapCause> {
-  const base = { score: policy.scoreReference.bind(policy) };
-  const bare = policy.config.lora && (await gapsByAge(base, compared, temperature)).get(0);
+  const score = policy.config?.lora && policy.scoreReference?.bind(policy);
+  const bare = score && (await gapsByAge({ score }, compared, temperature)).get(0);
   if (bare && bare.mean < FITS_BETTER * gap.mean) return 'adapter';
   if (temperature !== 1 && (await isRaw(policy, compared, gap))) return 'raw';
   return gap.kl - CHANCE * gap.error > 0 && gap.kl > FITS_BETTER * gap.mean ? 'narrow' : 'unknown';
@@ -212,7 +211,7 @@ interface Gap {
 
 /** By versions behind the present weights, the newest first. */
 async function gapsByAge(
-  policy: Pick<LocalPolicy, 'score'>,
+  policy: Pick<Policy, 'score'>,
   compared: readonly Compared[],
   temperature: number,
 ): Promise<Map<number, Gap>> {

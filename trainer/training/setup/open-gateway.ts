@@ -3,7 +3,7 @@ import { Gateway } from '../../gateway/gateway.ts';
 import { programAgent } from '../../gateway/program-agent.ts';
 import type { GatewayPolicy } from '../../gateway/rollout-model.ts';
 import type { Generator } from '../../generation/generator.ts';
-import type { LocalPolicy } from '../../policy/local-policy.ts';
+import type { TrainedPolicy } from '../../policy/policy.ts';
 import type { IntervalMeter } from '../../rollout/collection/interval-meter.ts';
 import type { EpisodeAgent } from '../../rollout/episode-agent.ts';
 import type { RunContext } from './run-context.ts';
@@ -16,7 +16,7 @@ export interface OpenPrograms {
 
 /** The policy that is trained, and where it is sampled from. */
 export interface AnsweringPolicy {
-  readonly policy: LocalPolicy;
+  readonly policy: TrainedPolicy;
   readonly generator: Generator;
 }
 

@@ -8,7 +8,7 @@ import type { EngineClient, EngineHttpOptions } from '../../generation/remote/en
 import { RagenEngine } from '../../generation/remote/ragen-engine.ts';
 import { RemoteGenerator } from '../../generation/remote/remote-generator.ts';
 import { SglangEngine } from '../../generation/remote/sglang-engine.ts';
-import type { LocalPolicy } from '../../policy/local-policy.ts';
+import type { TrainedPolicy } from '../../policy/policy.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import { checkedGap } from '../iteration/generation-gap.ts';
 import type { RunContext } from './run-context.ts';
@@ -32,7 +32,7 @@ export interface GenerationParts {
   /** Name of the run, which the names of its versions begin with. */
   readonly run: string;
   readonly context: Pick<RunContext, 'grammars'>;
-  readonly policy: LocalPolicy;
+  readonly policy: TrainedPolicy;
   /** Called with a line for each engine that is left out. */
   readonly note: (text: string) => void;
 }
@@ -43,7 +43,7 @@ export interface GenerationParts {
  */
 export async function openGeneration(parts: GenerationParts): Promise<GenerationPort> {
   const { settings, policy } = parts;
-  if (settings.generation.engine === 'local') return localGeneration(policy);
+  if (settings.generation.engine === 'local') return policyGeneration(parts);
   const { urls, adapter_folder, patience_s } = settings.generation;
   const folder = resolve(adapter_folder!);
   await mkdir(folder, { recursive: true });
@@ -67,12 +67,17 @@ export async function openGeneration(parts: GenerationParts): Promise<Generation
   }
 }
 
-function localGeneration(policy: LocalPolicy): GenerationPort {
+/** The policy's own sampling; compared with its scores where it samples from copies of its weights. */
+function policyGeneration({ policy, settings }: GenerationParts): GenerationPort {
+  const { sampler } = policy;
   return {
     generator: policy,
-    publish: async () => {},
-    check: async () => ({}),
-    takeMetrics: () => ({}),
+    publish: async () => sampler?.publish(),
+    check: async (step, episodes) =>
+      sampler
+        ? checkedGap(settings, policy, step, episodes, { generator: policy, published: sampler.published })
+        : {},
+    takeMetrics: () => sampler?.takeMetrics() ?? {},
     close: async () => {},
   };
 }
@@ -100,6 +105,7 @@ class RemoteGeneration implements GenerationPort {
     if (version === this.#published.at(-1)) return;
     const name = `${run}-${this.#session}-v${version}`;
     const folder = join(this.#folder, name);
+    if (!policy.publish) throw new Error(`generation.engine: the policy does not write its weights`);
     await policy.publish(`${folder}.partial`);
     await rename(`${folder}.partial`, folder);
     this.#written.add(folder);

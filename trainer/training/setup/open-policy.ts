@@ -8,7 +8,7 @@ import { ActorCritic, CRITIC_FOLDER } from '../../policy/actor-critic.ts';
 import { isAdapterFolder } from '../../policy/checkpoint/adapter-folder.ts';
 import { EndpointScorer } from '../../policy/endpoint-scorer.ts';
 import { LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
-import type { Policy } from '../../policy/policy.ts';
+import type { Policy, TrainedPolicy } from '../../policy/policy.ts';
 import type { RunContext } from './run-context.ts';
 
 const GIBIBYTE = 2 ** 30;
@@ -87,11 +87,12 @@ export function computeOptions({ policy }: RunSettings): ComputeOptions {
  */
 export async function withCritic(
   settings: RunSettings,
-  actor: LocalPolicy,
+  actor: TrainedPolicy,
   checkpoint: string | undefined,
-): Promise<LocalPolicy | ActorCritic> {
+): Promise<TrainedPolicy | ActorCritic> {
   const { critic: own, lora, context } = settings.policy;
   if (own === null) return actor;
+  if (!actor.weightsNow) throw new Error('policy.critic: the policy does not give its weights away');
   const critic = await LocalPolicy.create({
     ...computeOptions(settings),
     model: own.init ?? (await actor.weightsNow()),
@@ -155,18 +156,19 @@ export function freshModel(
 export async function openReference(
   settings: RunSettings,
   context: Pick<RunContext, 'tokenizer' | 'grammars'>,
-  policy: LocalPolicy,
+  policy: TrainedPolicy,
   found: string,
 ): Promise<ReferencePolicy> {
   const { reference, reference_endpoint } = settings.policy;
   if (reference_endpoint !== null) return openEndpointReference(reference_endpoint);
-  if (reference !== null || policy.config.lora === undefined) {
+  const { scoreReference, loadReference } = policy;
+  if (reference !== null || !scoreReference || !loadReference || (policy.config && !policy.config.lora)) {
     return openScoring(settings, context, reference ?? found);
   }
-  await policy.loadReference(found);
+  await loadReference.call(policy, found);
   return {
-    score: policy.scoreReference.bind(policy),
-    load: policy.loadReference.bind(policy),
+    score: scoreReference.bind(policy),
+    load: loadReference.bind(policy),
     close: async () => {},
   };
 }

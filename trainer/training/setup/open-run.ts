@@ -4,9 +4,8 @@ import { criticShape } from '../../config/model-shape.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { runSizes } from '../../config/sizes.ts';
 import type { ActorCritic } from '../../policy/actor-critic.ts';
-import type { LocalPolicy } from '../../policy/local-policy.ts';
 import { machineMemory } from '../../policy/memory.ts';
-import type { Policy } from '../../policy/policy.ts';
+import type { Policy, TrainedPolicy } from '../../policy/policy.ts';
 import { observer } from '../../rollout/agents/observer.ts';
 import { IntervalMeter, meteredAgent } from '../../rollout/collection/interval-meter.ts';
 import { FileReward } from '../../rollout/rewards/file-reward.ts';
@@ -73,7 +72,7 @@ export async function openRun(start: RunStart, closing: AsyncDisposableStack): P
   if (!(await unlessStopped(stop, checkFirstPrompts(start, context)))) return undefined;
 
   const actor = await openActor(start, context, folder);
-  let policy: LocalPolicy | ActorCritic = actor;
+  let policy: TrainedPolicy | ActorCritic = actor;
   closing.defer(() => policy.close());
   await reportSizes(start, actor);
   const begun = checkpoint ? undefined : await unlessStopped(stop, begin(start, context, actor));
@@ -116,7 +115,7 @@ async function openActor(
   { run, settings, checkpoint }: RunStart,
   context: RunContext,
   folder: string | undefined,
-): Promise<LocalPolicy> {
+): Promise<TrainedPolicy> {
   try {
     return await openPolicy(settings, context, folder);
   } catch (error) {
@@ -132,9 +131,10 @@ function isDamage(error: unknown): boolean {
   return ['SafetensorsError', 'ModelConfigError', 'ModelFileError'].includes((error as Error).name);
 }
 
-async function reportSizes({ settings, progress, status }: RunStart, actor: LocalPolicy): Promise<void> {
-  const critic = await criticShape(settings, actor.config);
-  const { totalBytes, parameters } = runSizes(settings, actor.config, critic);
+async function reportSizes({ settings, progress, status }: RunStart, actor: TrainedPolicy): Promise<void> {
+  const { config } = actor;
+  if (!config) return progress.note(`policy on ${actor.description}`);
+  const { totalBytes, parameters } = runSizes(settings, config, await criticShape(settings, config));
   status.opened(parameters);
   progress.note(
     `policy on ${actor.description}; about ${shownBytes(totalBytes)} of memory, ${shownBytes(machineMemory())} are there`,
@@ -142,7 +142,7 @@ async function reportSizes({ settings, progress, status }: RunStart, actor: Loca
 }
 
 /** The preparation of the first step: levels to leave out, warm start, reference. */
-async function begin(start: RunStart, context: RunContext, policy: LocalPolicy): Promise<TrainerState> {
+async function begin(start: RunStart, context: RunContext, policy: TrainedPolicy): Promise<TrainerState> {
   const { run, settings, warmStart } = start;
   const resumed = warmStart?.state;
   const startedAt = performance.now();
@@ -173,13 +173,15 @@ async function surveyLevels({ settings, progress, stop }: RunStart, context: Run
 /** At the start of a run: a new optimizer, unless it is to be kept, and new averages of the weights. */
 async function prepareOptimizer(
   { training, policy, optimizer: { ema } }: RunSettings,
-  actor: LocalPolicy,
+  actor: TrainedPolicy,
   checkpoint: Checkpoint | undefined,
 ): Promise<void> {
   if (training.steps === 0) return;
   const isFresh = (checkpoint?.state.step ?? 0) === 0;
   if (isFresh && !policy.keep_optimizer) await actor.resetOptimizer();
-  if (ema) await actor.averageWeights(ema.decay, isFresh ? undefined : checkpoint?.policy);
+  if (!ema) return;
+  if (!actor.averageWeights) throw new Error('optimizer.ema: the policy does not average its weights');
+  await actor.averageWeights(ema.decay, isFresh ? undefined : checkpoint?.policy);
 }
 
 async function saveFirst(
@@ -196,7 +198,7 @@ async function saveFirst(
 async function openPlayers(
   { run, settings, progress, stop }: RunStart,
   context: RunContext,
-  actor: LocalPolicy,
+  actor: TrainedPolicy,
   closing: AsyncDisposableStack,
 ) {
   const note = progress.warn;
@@ -255,7 +257,7 @@ function openReward({ rollout: { reward } }: RunSettings): RewardHook | undefine
 async function openRunReference(
   { run, settings }: RunStart,
   context: RunContext,
-  actor: LocalPolicy,
+  actor: TrainedPolicy,
   step: number,
 ): Promise<ReferencePolicy> {
   const reference = await openReference(settings, context, actor, referenceFolder(run, settings, step));

@@ -1,8 +1,7 @@
 import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RunSettings } from '../../config/settings.ts';
-import type { LocalPolicy } from '../../policy/local-policy.ts';
-import type { Policy } from '../../policy/policy.ts';
+import type { Policy, TrainedPolicy } from '../../policy/policy.ts';
 import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { ReferencePolicy } from './open-policy.ts';
 
@@ -31,13 +30,13 @@ export function isRefreshable(reference: ReferencePolicy): reference is Refresha
 /** A reference that becomes the policy as it is, every so many iterations. */
 export class RefreshedReference implements ReferencePolicy {
   readonly #reference: RefreshableReference;
-  readonly #actor: Pick<LocalPolicy, 'publish'>;
+  readonly #actor: Pick<TrainedPolicy, 'publish'>;
   readonly #run: Pick<RunFolder, 'references'>;
   readonly #every: number;
 
   constructor(
     reference: RefreshableReference,
-    actor: Pick<LocalPolicy, 'publish'>,
+    actor: Pick<TrainedPolicy, 'publish'>,
     run: Pick<RunFolder, 'references'>,
     every: number,
   ) {
@@ -60,6 +59,7 @@ export class RefreshedReference implements ReferencePolicy {
     const folder = join(this.#run.references, folderName(step));
     const partial = `${folder}.partial`;
     rmSync(partial, { recursive: true, force: true });
+    if (!this.#actor.publish) throw new Error('the policy does not write its weights');
     await this.#actor.publish(partial);
     rmSync(folder, { recursive: true, force: true });
     renameSync(partial, folder);
