@@ -127,7 +127,7 @@ export interface paths {
         put?: never;
         /**
          * Go back to a snapshot
-         * @description Under a new `episode_id`; random draws come out as they did.
+         * @description Under a new `episode_id`; random draws come out as they did, unless `dynamics_seed` gives it another stream.
          */
         post: operations["restore"];
         delete?: never;
@@ -147,7 +147,7 @@ export interface paths {
         put?: never;
         /**
          * Open sessions in the same state
-         * @description The clones draw the same random numbers as the original would. They join its group unless `group_id` says otherwise.
+         * @description The clones draw the same random numbers as the original would, unless `dynamics_seed` gives each a separate stream. They join its group unless `group_id` says otherwise.
          */
         post: operations["clone"];
         delete?: never;
@@ -444,6 +444,8 @@ export interface components {
             /** @default 1 */
             count?: number;
             group_id?: string;
+            /** @description Seeds all chance from here on; absent or null: random draws come out as they would have. Needs the capability `reseed`. Clone k gets `dynamics_seed` + k. */
+            dynamics_seed?: number | null;
         };
         CloneFrame: {
             /** @description The caller’s name for the frame. */
@@ -457,6 +459,8 @@ export interface components {
             /** @default 1 */
             count?: number;
             group_id?: string;
+            /** @description Seeds all chance from here on; absent or null: random draws come out as they would have. Needs the capability `reseed`. Clone k gets `dynamics_seed` + k. */
+            dynamics_seed?: number | null;
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
@@ -468,6 +472,8 @@ export interface components {
             /** @default 1 */
             count?: number;
             group_id?: string;
+            /** @description Seeds all chance from here on; absent or null: random draws come out as they would have. Needs the capability `reseed`. Clone k gets `dynamics_seed` + k. */
+            dynamics_seed?: number | null;
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
@@ -554,6 +560,8 @@ export interface components {
              * @enum {string}
              */
             observation_format?: "text" | "grid" | "coord" | "grid_coord" | "image" | "structured" | "parts";
+            /** @description Replies have a `state_key`: equal for equal states of environment and wrappers, which the generator is not part of. Clones inherit it, and episodes that a reset begins. Needs the capability `snapshot`. */
+            state_key?: boolean;
         };
         CreateFrame: {
             /** @description The caller’s name for the frame. */
@@ -602,6 +610,8 @@ export interface components {
              * @enum {string}
              */
             observation_format?: "text" | "grid" | "coord" | "grid_coord" | "image" | "structured" | "parts";
+            /** @description Replies have a `state_key`: equal for equal states of environment and wrappers, which the generator is not part of. Clones inherit it, and episodes that a reset begins. Needs the capability `snapshot`. */
+            state_key?: boolean;
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
@@ -648,6 +658,8 @@ export interface components {
              * @enum {string}
              */
             observation_format?: "text" | "grid" | "coord" | "grid_coord" | "image" | "structured" | "parts";
+            /** @description Replies have a `state_key`: equal for equal states of environment and wrappers, which the generator is not part of. Clones inherit it, and episodes that a reset begins. Needs the capability `snapshot`. */
+            state_key?: boolean;
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
@@ -663,12 +675,16 @@ export interface components {
             seed: number | null;
             /** @description Seed of all chance after the start; absent where the generator of `seed` goes on. */
             dynamics_seed?: number;
+            /** @description Changes of the random stream in mid-episode: from the step after `step` on, chance is that of `dynamics_seed`. Absent where there are none. */
+            reseeds?: components["schemas"]["Reseed"][];
             /** @description Steps taken in this episode. */
             step: number;
             /** @description Steps after which this episode is cut. */
             max_episode_steps: number;
             /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
             level_id?: string;
+            /** @description Names the state of environment and wrappers; present where the session was opened with `state_key`. */
+            state_key?: string;
             observation: components["schemas"]["Observation"];
             info: components["schemas"]["Info"];
             /**
@@ -843,6 +859,8 @@ export interface components {
             capabilities: {
                 seed: boolean;
                 snapshot: boolean;
+                /** @description `clone` and `restore` take a `dynamics_seed`. */
+                reseed: boolean;
                 render: boolean;
             };
             example_action: unknown;
@@ -1484,6 +1502,10 @@ export interface components {
             ok: false;
             error: components["schemas"]["Problem"];
         };
+        Reseed: {
+            step: number;
+            dynamics_seed: number;
+        };
         ResetBody: {
             /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
             seed?: number | null;
@@ -1493,6 +1515,8 @@ export interface components {
             options?: {
                 [key: string]: unknown;
             } | null;
+            /** @description Replies have a `state_key`: equal for equal states of environment and wrappers, which the generator is not part of. Clones inherit it, and episodes that a reset begins. Needs the capability `snapshot`. */
+            state_key?: boolean;
         };
         ResetFrame: {
             /** @description The caller’s name for the frame. */
@@ -1511,6 +1535,8 @@ export interface components {
             options?: {
                 [key: string]: unknown;
             } | null;
+            /** @description Replies have a `state_key`: equal for equal states of environment and wrappers, which the generator is not part of. Clones inherit it, and episodes that a reset begins. Needs the capability `snapshot`. */
+            state_key?: boolean;
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
@@ -1527,12 +1553,16 @@ export interface components {
             options?: {
                 [key: string]: unknown;
             } | null;
+            /** @description Replies have a `state_key`: equal for equal states of environment and wrappers, which the generator is not part of. Clones inherit it, and episodes that a reset begins. Needs the capability `snapshot`. */
+            state_key?: boolean;
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
         RestoreBody: {
             /** @description A snapshot this session took. */
             snapshot_id: string;
+            /** @description Seeds all chance from here on; absent or null: random draws come out as they would have. Needs the capability `reseed`. Clone k gets `dynamics_seed` + k. */
+            dynamics_seed?: number | null;
         };
         RestoreFrame: {
             /** @description The caller’s name for the frame. */
@@ -1545,6 +1575,8 @@ export interface components {
             session_id: string;
             /** @description A snapshot this session took. */
             snapshot_id: string;
+            /** @description Seeds all chance from here on; absent or null: random draws come out as they would have. Needs the capability `reseed`. Clone k gets `dynamics_seed` + k. */
+            dynamics_seed?: number | null;
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
@@ -1555,6 +1587,8 @@ export interface components {
             session_id: string;
             /** @description A snapshot this session took. */
             snapshot_id: string;
+            /** @description Seeds all chance from here on; absent or null: random draws come out as they would have. Needs the capability `reseed`. Clone k gets `dynamics_seed` + k. */
+            dynamics_seed?: number | null;
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
@@ -1610,12 +1644,16 @@ export interface components {
             seed: number | null;
             /** @description Seed of all chance after the start; absent where the generator of `seed` goes on. */
             dynamics_seed?: number;
+            /** @description Changes of the random stream in mid-episode: from the step after `step` on, chance is that of `dynamics_seed`. Absent where there are none. */
+            reseeds?: components["schemas"]["Reseed"][];
             /** @description Steps taken in this episode. */
             step: number;
             /** @description Steps after which this episode is cut. */
             max_episode_steps: number;
             /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
             level_id?: string;
+            /** @description Names the state of environment and wrappers; present where the session was opened with `state_key`. */
+            state_key?: string;
             observation: components["schemas"]["Observation"];
             info: components["schemas"]["Info"];
             /**
@@ -1665,12 +1703,16 @@ export interface components {
             seed: number | null;
             /** @description Seed of all chance after the start; absent where the generator of `seed` goes on. */
             dynamics_seed?: number;
+            /** @description Changes of the random stream in mid-episode: from the step after `step` on, chance is that of `dynamics_seed`. Absent where there are none. */
+            reseeds?: components["schemas"]["Reseed"][];
             /** @description Steps taken in this episode. */
             step: number;
             /** @description Steps after which this episode is cut. */
             max_episode_steps: number;
             /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
             level_id?: string;
+            /** @description Names the state of environment and wrappers; present where the session was opened with `state_key`. */
+            state_key?: string;
             observation: components["schemas"]["Observation"];
             info: components["schemas"]["Info"];
             /**
@@ -1803,6 +1845,8 @@ export interface components {
             /** @description The episode was cut short, by a step limit for example. */
             truncated: boolean;
             info: components["schemas"]["Info"];
+            /** @description Names the state of environment and wrappers; present where the session was opened with `state_key`. */
+            state_key?: string;
         };
         StoredDefinition: {
             env_id: string;
@@ -1910,6 +1954,8 @@ export interface components {
             wrappers?: components["schemas"]["WrapperChoice"][];
             seed?: number | null;
             dynamics_seed?: number;
+            /** @description Changes of the random stream in mid-episode: from the step after `step` on, chance is that of `dynamics_seed`. Absent where there are none. */
+            reseeds?: components["schemas"]["Reseed"][];
             options?: {
                 [key: string]: unknown;
             };

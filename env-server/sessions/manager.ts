@@ -8,7 +8,7 @@ import { ExpiryWheel, SLOT_MS } from './limits/expiry.ts';
 import { PendingInputs } from './limits/pending-inputs.ts';
 import { type Clock, type ClockReading, FakeClock, ServerClock } from './limits/server-clock.ts';
 import { NewestFirst } from './newest-first.ts';
-import { type CreateRequest, type SessionHost, SessionOpener } from './opener.ts';
+import { type CloneRequest, type CreateRequest, type SessionHost, SessionOpener } from './opener.ts';
 import type { Principal } from './principal.ts';
 import type { ReplyCache } from './replies/reply-cache.ts';
 import { Session } from './session.ts';
@@ -117,8 +117,8 @@ export class SessionManager implements SessionHost {
   }
 
   /** @throws Problem `too_many_sessions`, `draining`, `unsupported`, `session_budget_exceeded` and the like */
-  clone(session: Session, count: number, groupId: string | undefined): MaybePromise<Session[]> {
-    return this.#opener.clone(session, count, groupId);
+  clone(session: Session, request: CloneRequest): MaybePromise<Session[]> {
+    return this.#opener.clone(session, request);
   }
 
   /** @throws Problem `storage_full`, `storage_failed` where what is done could not be journaled */

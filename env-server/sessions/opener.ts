@@ -3,7 +3,7 @@ import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { atOnce, inScheduledSlices, type Sliced } from '../environments/core/slices.ts';
 import { Problem } from '../problems.ts';
-import { beginEpisode, type EpisodeState, withDynamics } from './episodes/episode.ts';
+import { beginEpisode, type EpisodeState, requireReseedable, withDynamics } from './episodes/episode.ts';
 import type { Variant } from './episodes/variant.ts';
 import { newId } from './ids.ts';
 import type { Admission, SessionLimits } from './limits/admission.ts';
@@ -20,6 +20,13 @@ export interface CreateRequest {
   readonly group_id?: string;
   readonly ttl_s?: number;
   readonly observation_format?: ObservationFormat;
+  readonly state_key?: boolean;
+}
+
+export interface CloneRequest {
+  readonly count?: number;
+  readonly group_id?: string;
+  readonly dynamics_seed?: number;
 }
 
 /** Settings that sessions opened together have in common. */
@@ -98,14 +105,16 @@ export class SessionOpener {
     );
   }
 
-  /** @throws Problem `too_many_sessions`, `draining`, `unsupported`, `session_budget_exceeded` and the like */
-  clone(session: Session, count: number, groupId: string | undefined): MaybePromise<Session[]> {
+  /** @throws Problem `too_many_sessions`, `draining`, `unsupported`, `session_budget_exceeded` and the like; `invalid_request` for a dynamics seed where chance is not ours */
+  clone(session: Session, request: CloneRequest): MaybePromise<Session[]> {
+    const { count = 1, dynamics_seed: dynamicsSeed } = request;
+    if (dynamicsSeed !== undefined) requireReseedable(session.variant);
     const episode = session.share();
     const { owner, variant, format, ttlMs } = session;
-    const group = groupId ?? session.groupId;
+    const group = request.group_id ?? session.groupId;
     return this.#admitted(owner, variant, count, () => {
       this.#shutdown.requireRunning();
-      const episodes = new Array<EpisodeState>(count).fill(episode);
+      const episodes = copiesOf(episode, count, dynamicsSeed);
       requireRoom(this.#admission.client(owner).account, variant, episodes);
       return this.#openAll({ owner, variant, groupId: group, format, ttlMs }, episodes);
     });
@@ -245,14 +254,9 @@ function beginEpisodes(
   request: CreateRequest,
   count: number,
 ): MaybePromise<EpisodeState[]> {
-  const { seed: given, dynamics_seed: dynamicsSeed, options } = request;
-  const first = beginEpisode(variant, { seed: given, dynamicsSeed, options });
-  if (variant.copyable) {
-    return chain(first, episode => {
-      if (dynamicsSeed === undefined) return new Array<EpisodeState>(count).fill(episode);
-      return Array.from({ length: count }, (_, member) => withDynamics(episode, dynamicsSeed + member));
-    });
-  }
+  const { seed: given, dynamics_seed: dynamicsSeed, options, state_key: stateKeys } = request;
+  const first = beginEpisode(variant, { seed: given, dynamicsSeed, options, stateKeys });
+  if (variant.copyable) return chain(first, episode => copiesOf(episode, count, dynamicsSeed));
   return chain(first, async episode => {
     const seed = variant.seedable ? episode.seed : undefined;
     const others = Array.from({ length: count - 1 }, async () => beginEpisode(variant, { seed, options }));
@@ -263,6 +267,12 @@ function beginEpisodes(
     releaseStates(variant, [episode, ...begun]);
     throw failure.reason;
   });
+}
+
+/** The same episode for several sessions; with a dynamics seed d, member k gets d + k. */
+function copiesOf(episode: EpisodeState, count: number, dynamicsSeed: number | undefined): EpisodeState[] {
+  if (dynamicsSeed === undefined) return new Array<EpisodeState>(count).fill(episode);
+  return Array.from({ length: count }, (_, member) => withDynamics(episode, dynamicsSeed + member));
 }
 
 /** Episodes that no session takes up end where their environment keeps them. */

@@ -9,8 +9,10 @@ import {
   beginEpisode,
   type EpisodeRequest,
   type EpisodeState,
+  requireReseedable,
   type StepResult,
   wholeSize,
+  withDynamics,
 } from './episodes/episode.ts';
 import { type EpisodeSession, LiveEpisode } from './episodes/live-episode.ts';
 import { Snapshots, snapshotSize, unneededBytes } from './episodes/snapshots.ts';
@@ -265,7 +267,8 @@ export class Session
    * ended meanwhile
    */
   reset(request: EpisodeRequest): MaybePromise<void> {
-    return chain(beginEpisode(this.variant, request), episode => {
+    const stateKeys = request.stateKeys ?? this.#episode.stateKeys;
+    return chain(beginEpisode(this.variant, { ...request, stateKeys }), episode => {
       const freed = this.#episode.bytes;
       const grown = episode.bytes - freed;
       try {
@@ -342,14 +345,22 @@ export class Session
     this.grow(snapshotSize(episode));
   }
 
-  /** @throws Problem `unknown_snapshot` */
-  restore(snapshotId: string): void {
+  /**
+   * @param dynamicsSeed seeds all chance from there on; absent: random draws come out as they did
+   * @throws Problem `unknown_snapshot`; `invalid_request` for a dynamics seed where chance is not the server's
+   */
+  restore(snapshotId: string, dynamicsSeed?: number): void {
+    if (dynamicsSeed !== undefined) requireReseedable(this.variant);
     const episode = this.#snapshots?.get(snapshotId);
     if (!episode) {
       throw new Problem('unknown_snapshot', `session ${this.id} has no snapshot ${snapshotId}`);
     }
-    this.begin(episode);
-    this.#recorder?.append(this, 'restore', { snapshot_id: snapshotId, ...this.#takeKey() });
+    this.begin(dynamicsSeed === undefined ? episode : withDynamics(episode, dynamicsSeed));
+    this.#recorder?.append(this, 'restore', {
+      snapshot_id: snapshotId,
+      ...(dynamicsSeed !== undefined && { dynamics_seed: dynamicsSeed }),
+      ...this.#takeKey(),
+    });
   }
 
   /**

@@ -77,7 +77,8 @@ export function serializerOf(operation: Operation): Serialize {
 }
 
 function serializeStep(result: StepResult): string {
-  return `${LiveResult.head(result)}${result.step},"observation":${JSON.stringify(result.observation)}${outcomeText(result)}`;
+  const key = result.state_key === undefined ? '' : `,"state_key":"${result.state_key}"`;
+  return `${LiveResult.head(result)}${result.step},"observation":${JSON.stringify(result.observation)}${key}${outcomeText(result)}`;
 }
 
 interface KnownOutcome {

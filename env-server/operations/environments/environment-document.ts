@@ -47,6 +47,7 @@ function plainDocument(variant: Variant): EnvironmentDocument {
     capabilities: {
       seed: spec.seedable !== false,
       snapshot: variant.copyable,
+      reseed: variant.reseedable,
       render: environment.render !== undefined,
     },
     example_action: spec.exampleAction,

@@ -77,6 +77,7 @@ export const EnvironmentDocument = Type.Object(
     capabilities: Type.Object({
       seed: Type.Boolean(),
       snapshot: Type.Boolean(),
+      reseed: Type.Boolean({ description: '`clone` and `restore` take a `dynamics_seed`.' }),
       render: Type.Boolean(),
     }),
     example_action: Type.Unknown(),

@@ -46,6 +46,14 @@ export const DynamicsSeed = nullable(
   Type.Integer({ minimum: 0, maximum: MAX_DYNAMICS_SEED }),
   'Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k.',
 );
+export const FreshDynamicsSeed = nullable(
+  Type.Integer({ minimum: 0, maximum: MAX_DYNAMICS_SEED }),
+  'Seeds all chance from here on; absent or null: random draws come out as they would have. Needs the capability `reseed`. Clone k gets `dynamics_seed` + k.',
+);
+export const AsksStateKey = Type.Boolean({
+  description:
+    'Replies have a `state_key`: equal for equal states of environment and wrappers, which the generator is not part of. Clones inherit it, and episodes that a reset begins. Needs the capability `snapshot`.',
+});
 export const Config = Type.Record(Type.String(), AnyJson(), {
   maxProperties: MAX_KEYS,
   description:

@@ -37,6 +37,18 @@ export const Info = Type.Unsafe<{ [key: string]: unknown }>({
   },
 });
 
+export const Reseeds = Type.Array(
+  Type.Object({ step: Type.Integer(), dynamics_seed: Type.Integer() }, { title: 'Reseed' }),
+  {
+    description:
+      'Changes of the random stream in mid-episode: from the step after `step` on, chance is that of `dynamics_seed`. Absent where there are none.',
+  },
+);
+const StateKey = Type.String({
+  description:
+    'Names the state of environment and wrappers; present where the session was opened with `state_key`.',
+});
+
 const sessionProperties = {
   session_id: Type.String(),
   env_id: Type.String(),
@@ -48,6 +60,7 @@ const sessionProperties = {
       description: 'Seed of all chance after the start; absent where the generator of `seed` goes on.',
     }),
   ),
+  reseeds: Type.Optional(Reseeds),
   step: Type.Integer({ description: 'Steps taken in this episode.' }),
   max_episode_steps: Type.Integer({ description: 'Steps after which this episode is cut.' }),
   level_id: Type.Optional(
@@ -56,6 +69,7 @@ const sessionProperties = {
         'Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart.',
     }),
   ),
+  state_key: Type.Optional(StateKey),
   observation: Observation,
   info: Info,
   expires_at: Type.String({
@@ -123,6 +137,7 @@ export const StepResult = Type.Object(
     terminated: Type.Boolean({ description: 'The episode ended by the rules of the environment.' }),
     truncated: Type.Boolean({ description: 'The episode was cut short, by a step limit for example.' }),
     info: Info,
+    state_key: Type.Optional(StateKey),
   },
   { title: 'StepResult' },
 );

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { Bag, nullable, Wrappers } from './fields.ts';
-import { Info, Observation } from './session.ts';
+import { Info, Observation, Reseeds } from './session.ts';
 
 export const TrajectoryRecord = Type.Object(
   {
@@ -12,6 +12,7 @@ export const TrajectoryRecord = Type.Object(
     wrappers: Type.Optional(Wrappers),
     seed: Type.Optional(Type.Union([Type.Integer(), Type.Null()])),
     dynamics_seed: Type.Optional(Type.Integer()),
+    reseeds: Type.Optional(Reseeds),
     options: Type.Optional(Bag),
     step: Type.Integer(),
     action: Type.Optional(Type.Unknown()),

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { sessionOperation } from '../operation.ts';
-import { Count, GroupId } from '../schemas/fields.ts';
+import { Count, FreshDynamicsSeed, GroupId } from '../schemas/fields.ts';
 import { ClonedSessions } from '../schemas/session.ts';
 import { openedReply } from './views.ts';
 
@@ -12,7 +12,7 @@ export const clone = sessionOperation({
   status: 201,
   summary: 'Open sessions in the same state',
   description:
-    'The clones draw the same random numbers as the original would. They join its group unless `group_id` says otherwise.',
+    'The clones draw the same random numbers as the original would, unless `dynamics_seed` gives each a separate stream. They join its group unless `group_id` says otherwise.',
   keyed: true,
   plays: true,
   problems: [
@@ -22,10 +22,15 @@ export const clone = sessionOperation({
     'token_budget_exceeded',
     'server_budget_exceeded',
   ],
-  body: { count: Type.Optional(Count), group_id: Type.Optional(GroupId) },
+  body: {
+    count: Type.Optional(Count),
+    group_id: Type.Optional(GroupId),
+    dynamics_seed: Type.Optional(FreshDynamicsSeed),
+  },
   result: ClonedSessions,
   handle({ sessions }, session, input) {
-    const clones = sessions.clone(session, input.count ?? 1, input.group_id);
+    const dynamics_seed = input.dynamics_seed ?? undefined;
+    const clones = sessions.clone(session, { ...input, dynamics_seed });
     return chain(clones, opened => openedReply(sessions, opened, false));
   },
 });

@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { serverOperation } from '../operation.ts';
 import {
+  AsksStateKey,
   Config,
   Count,
   DynamicsSeed,
@@ -46,6 +47,7 @@ export const create = serverOperation({
     group_id: Type.Optional(GroupId),
     ttl_s: Type.Optional(TtlSeconds),
     observation_format: Type.Optional(Format),
+    state_key: Type.Optional(AsksStateKey),
   },
   result: CreatedSession,
   handle({ sessions, catalog }, principal, input) {

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { sessionOperation } from '../operation.ts';
-import { DynamicsSeed, Options, Seed } from '../schemas/fields.ts';
+import { AsksStateKey, DynamicsSeed, Options, Seed } from '../schemas/fields.ts';
 import { Session } from '../schemas/session.ts';
 import { sessionView } from './views.ts';
 
@@ -18,14 +18,16 @@ export const reset = sessionOperation({
     seed: Type.Optional(Seed),
     dynamics_seed: Type.Optional(DynamicsSeed),
     options: Type.Optional(Options),
+    state_key: Type.Optional(AsksStateKey),
   },
   result: Session,
-  handle(_services, session, { seed, dynamics_seed, options }) {
+  handle(_services, session, { seed, dynamics_seed, options, state_key }) {
     // Gymnasium writes "none" as null.
     const request = {
       seed: seed ?? undefined,
       dynamicsSeed: dynamics_seed ?? undefined,
       options: options ?? undefined,
+      stateKeys: state_key,
     };
     return chain(session.reset(request), () => sessionView(session));
   },

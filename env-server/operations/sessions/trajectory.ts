@@ -4,6 +4,7 @@ import type { TrajectoryRecord } from '../../sessions/episodes/episode.ts';
 import type { Session } from '../../sessions/session.ts';
 import { sessionOperation } from '../operation.ts';
 import { Trajectory } from '../schemas/trajectory.ts';
+import { reseedsView } from './views.ts';
 
 export const trajectory = sessionOperation({
   name: 'trajectory',
@@ -39,6 +40,7 @@ function trajectoryOf(session: Session): MaybePromise<TrajectoryRecord[]> {
       wrappers: [...variant.wrappers],
       seed: session.seed,
       ...(episode.dynamicsSeed !== undefined && { dynamics_seed: episode.dynamicsSeed }),
+      ...reseedsView(episode),
       options: episode.options,
       step: first.step,
       observation: first.observation,

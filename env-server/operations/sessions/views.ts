@@ -13,12 +13,13 @@ export const MAX_OBSERVATION_BYTES = 8 * 1024 * 1024;
 const WRITTEN_AT_ONCE = 32;
 
 /** Values that members of a group have in common when they begin in one state. */
-type OpeningView = Pick<Session, 'level_id' | 'observation'>;
+type OpeningView = Pick<Session, 'level_id' | 'state_key' | 'observation'>;
 
 function beginningView({ episode, format }: LiveSession): OpeningView {
-  const { levelId } = episode;
+  const { levelId, stateKey } = episode;
   return {
     ...(levelId !== undefined && { level_id: levelId }),
+    ...(stateKey !== undefined && { state_key: stateKey }),
     observation: episode.observe(format) as Session['observation'],
   };
 }
@@ -36,6 +37,7 @@ export function sessionView(session: LiveSession, beginning = beginningView(sess
     episode_id: episode.id,
     seed: session.seed,
     ...(episode.dynamicsSeed !== undefined && { dynamics_seed: episode.dynamicsSeed }),
+    ...reseedsView(episode),
     step: episode.stepCount,
     max_episode_steps: episode.maxSteps,
     ...beginning,
@@ -43,6 +45,12 @@ export function sessionView(session: LiveSession, beginning = beginningView(sess
     expires_at: new Date(session.wall(session.expiresAt)).toISOString(),
   };
 }
+
+/** Changes of the random stream as clients see them. */
+export const reseedsView = ({ reseeds }: LiveSession['episode']): Pick<Session, 'reseeds'> =>
+  reseeds
+    ? { reseeds: reseeds.map(({ step, dynamicsSeed }) => ({ step, dynamics_seed: dynamicsSeed })) }
+    : {};
 
 /** A session that was just opened, as its client sees it; where that fails it is closed again. */
 export function openedView(sessions: SessionManager, opened: LiveSession): Session {
@@ -113,7 +121,7 @@ function* viewsOf(opened: readonly LiveSession[]): Generator<Session> {
   let bytes = 0;
   for (const session of opened) {
     const view = sessionView(session, session.episode.stepCount === step ? seen : undefined);
-    bytes += sizeOf(view.observation);
+    bytes += sizeOf(view.observation) + sizeOf(view.reseeds ?? null);
     if (bytes > MAX_OBSERVATION_BYTES) throw tooMuchSeen(opened.length);
     yield view;
   }

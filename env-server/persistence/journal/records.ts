@@ -81,7 +81,7 @@ export interface OpenBody {
   readonly episode?: JsonObject;
   /** Id of the session with the same beginning, which was opened by the same operation and comes before it. */
   readonly like?: string;
-  /** Seed of its dynamics, if it shares the start of `like` but not what happens after it. */
+  /** Seed of its stream, if it begins in the state of `like` but not with its generator. */
   readonly dynamics_seed?: number;
   /** Why it cannot be kept over the end of the process. */
   readonly lost?: string;
@@ -118,6 +118,8 @@ export interface ResetBody extends KeyFields {
 
 export interface SnapshotBody extends KeyFields {
   readonly snapshot_id: string;
+  /** Seed of all chance from there on, in `restore` alone. */
+  readonly dynamics_seed?: number;
 }
 
 export interface ReplyBody extends Required<KeyFields> {

@@ -27,11 +27,26 @@ export interface EpisodeRestart {
   readonly step: number;
 }
 
+/** A fresh stream of chance in the middle of an episode. */
+export interface Reseed {
+  /** Steps taken before. */
+  readonly step: number;
+  readonly dynamicsSeed: number;
+}
+
+/** Changes of the stream that one episode may have: each of up to thousands of clones has the list. */
+const MAX_RESEEDS = 1024;
+const RESEED_BYTES = 48;
+
 /** Everything an episode is, as data that never changes: what snapshots, clones and the store hold. */
 export interface EpisodeState {
   readonly seed: number;
   /** Seed of all chance after the start; undefined: the generator of `seed` goes on. */
   readonly dynamicsSeed?: number;
+  /** Later changes of the stream, in the order of their steps; absent where there are none. */
+  readonly reseeds?: readonly Reseed[];
+  /** Replies name the state. */
+  readonly stateKeys?: true;
   readonly options: JsonObject;
   readonly state: Json;
   readonly random: RandomState;
@@ -52,9 +67,14 @@ export interface EpisodeState {
 
 /** Estimated memory of an episode without its actions, in bytes. */
 export function episodeSize(episode: Omit<EpisodeState, 'bytes'>): number {
-  const { options, state, info, restart } = episode;
+  const { options, state, info, restart, reseeds = [] } = episode;
   return (
-    EPISODE_BYTES + sizeOf(options) + sizeOf(state) + sizeOf(info) + (restart ? sizeOf(restart.state) : 0)
+    EPISODE_BYTES +
+    RESEED_BYTES * reseeds.length +
+    sizeOf(options) +
+    sizeOf(state) +
+    sizeOf(info) +
+    (restart ? sizeOf(restart.state) : 0)
   );
 }
 
@@ -78,6 +98,7 @@ export interface StepResult {
   terminated: boolean;
   truncated: boolean;
   info: { [key: string]: unknown };
+  state_key?: string;
 }
 
 export interface TrajectoryRecord {
@@ -89,6 +110,7 @@ export interface TrajectoryRecord {
   wrappers?: WrapperChoice[];
   seed?: number | null;
   dynamics_seed?: number;
+  reseeds?: { step: number; dynamics_seed: number }[];
   options?: JsonObject;
   step: number;
   action?: unknown;
@@ -115,6 +137,8 @@ export interface EpisodeRequest {
   /** Seeds all chance after the start; absent: the generator of `seed` goes on. */
   readonly dynamicsSeed?: number;
   readonly options?: JsonObject;
+  /** Replies name the state. */
+  readonly stateKeys?: boolean;
 }
 
 /**
@@ -122,16 +146,14 @@ export interface EpisodeRequest {
  * @throws Problem when the environment refuses a seed, `environment_fault`; InvalidOptions
  */
 export function beginEpisode(variant: Variant, request: EpisodeRequest): MaybePromise<EpisodeState> {
-  const { seed, dynamicsSeed } = request;
+  const { seed, dynamicsSeed, stateKeys } = request;
   const { id } = variant.environment.spec;
   if (seed !== undefined && !variant.seedable) {
-    throw refusedSeed('/seed', `${id} draws nothing at random and takes no seed`);
+    throw refused('/seed', `${id} draws nothing at random and takes no seed`);
   }
-  if (dynamicsSeed !== undefined && !(variant.seedable && variant.copyable)) {
-    throw refusedSeed(
-      '/dynamics_seed',
-      `${id} does not take its chance from this server, so it has no dynamics seed`,
-    );
+  if (dynamicsSeed !== undefined) requireReseedable(variant);
+  if (stateKeys && !variant.copyable) {
+    throw refused('/state_key', `${id} holds more than its state, so its states have no key`);
   }
   const options = variant.options(request.options);
   const effective = seed ?? randomInt(DRAWN_SEEDS);
@@ -140,6 +162,7 @@ export function beginEpisode(variant: Variant, request: EpisodeRequest): MaybePr
   return chain(guarded(variant, 'to begin', reset), state => {
     const begun = weighed({
       seed: effective,
+      ...(stateKeys && { stateKeys: true as const }),
       options,
       state,
       random: random.state,
@@ -156,12 +179,39 @@ export function beginEpisode(variant: Variant, request: EpisodeRequest): MaybePr
   });
 }
 
-/** An episode at its start, with another seed for what happens after it. */
+/**
+ * An episode with another seed for what happens from here on. Of several at one step the last counts.
+ * @throws Problem `invalid_request` where the episode has changed its stream too often
+ */
 export function withDynamics(episode: EpisodeState, dynamicsSeed: number): EpisodeState {
-  return { ...episode, dynamicsSeed, random: Random.fromSeed(dynamicsSeed).state };
+  const random = Random.fromSeed(dynamicsSeed).state;
+  const { step } = episode;
+  if (step === 0) return { ...episode, dynamicsSeed, random };
+  const earlier = episode.reseeds?.filter(reseed => reseed.step < step) ?? [];
+  if (earlier.length >= MAX_RESEEDS) {
+    throw refused(
+      '/dynamics_seed',
+      `the episode has changed its dynamics seed at ${MAX_RESEEDS} steps, the most it may`,
+    );
+  }
+  return weighed({ ...episode, random, reseeds: [...earlier, { step, dynamicsSeed }] });
 }
 
-function refusedSeed(pointer: string, detail: string): Problem {
+/** The seed of the stream that an episode draws from; undefined: that of its seed. */
+export const dynamicsSeedOf = ({ dynamicsSeed, reseeds }: EpisodeState): number | undefined =>
+  reseeds?.at(-1)?.dynamicsSeed ?? dynamicsSeed;
+
+/** @throws Problem `invalid_request` where a dynamics seed would change nothing */
+export function requireReseedable(variant: Variant): void {
+  if (variant.reseedable) return;
+  const { id } = variant.environment.spec;
+  throw refused(
+    '/dynamics_seed',
+    `${id} does not take its chance from this server, so it has no dynamics seed`,
+  );
+}
+
+function refused(pointer: string, detail: string): Problem {
   return new Problem('invalid_request', detail, { violations: [{ pointer, detail }] });
 }
 
@@ -188,6 +238,7 @@ async function replay(
   let state = restart ? restart.state : await environment.reset(variant.config, random, episode.options);
   if (!restart && episode.dynamicsSeed !== undefined) random = Random.fromSeed(episode.dynamicsSeed);
   let step = restart?.step ?? 0;
+  const streams = new Map(episode.reseeds?.map(reseed => [reseed.step, reseed.dynamicsSeed]));
   const first: TrajectoryRecord = { type: 'reset', step, ...observe(state), info: {} };
   const records = [first];
   let bytes = sizeOf(first);
@@ -198,6 +249,8 @@ async function replay(
       await nextTurn(lane);
       sliceEnd = performance.now() + SLICE_MS;
     }
+    const stream = streams.get(step);
+    if (stream !== undefined) random = Random.fromSeed(stream);
     const transition = await environment.step(state, action, random);
     state = transition.state;
     const record: TrajectoryRecord = {
@@ -253,7 +306,10 @@ export function recorded(
 ): TrajectoryRecord[] {
   const actions = actionsOf(episode.log);
   const steps = results.map(
-    ({ session_id: _session, episode_id: _episode, ...result }, index): TrajectoryRecord => ({
+    (
+      { session_id: _session, episode_id: _episode, state_key: _key, ...result },
+      index,
+    ): TrajectoryRecord => ({
       type: 'step',
       action: actions[index],
       ...result,

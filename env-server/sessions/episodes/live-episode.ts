@@ -11,13 +11,14 @@ import {
   type EpisodeState,
   episodeSize,
   isTruncated,
+  type Reseed,
   recorded,
   replayFor,
   type StepResult,
   type TrajectoryRecord,
 } from './episode.ts';
 import { headOfText, LiveResult } from './live-result.ts';
-import { levelIdOf, pictureOf, planOf, validActionsOf } from './state-queries.ts';
+import { levelIdOf, pictureOf, planOf, stateKeyOf, validActionsOf } from './state-queries.ts';
 import type { Variant } from './variant.ts';
 
 /** The generator of the episode that takes a step, as it was before; unused between steps. */
@@ -58,6 +59,10 @@ export class LiveEpisode {
   readonly id: string;
   readonly seed: number;
   readonly dynamicsSeed: number | undefined;
+  /** Changes of the stream since the beginning, or since the last automatic reset. */
+  reseeds: readonly Reseed[] | undefined;
+  /** Replies name the state. */
+  readonly stateKeys: true | undefined;
   readonly options: JsonObject;
   /** It is not as it was last stored. */
   changed = true;
@@ -93,6 +98,8 @@ export class LiveEpisode {
     this.#session = session;
     this.seed = episode.seed;
     this.dynamicsSeed = episode.dynamicsSeed;
+    this.reseeds = episode.reseeds;
+    this.stateKeys = episode.stateKeys;
     this.options = episode.options;
     this.#state = episode.state;
     this.#random = Random.fromState(episode.random);
@@ -114,6 +121,11 @@ export class LiveEpisode {
   /** Names the level; undefined after the first step, and where the environment does not say what makes levels the same. */
   get levelId(): string | undefined {
     return this.stepCount > 0 ? undefined : levelIdOf(this.#session.variant, this.#state);
+  }
+
+  /** Names the state; undefined where its client did not ask for that. */
+  get stateKey(): string | undefined {
+    return this.stateKeys && stateKeyOf(this.#session.variant, this.#state);
   }
 
   /** Steps after which it is cut. */
@@ -265,6 +277,7 @@ export class LiveEpisode {
       truncated,
       info,
     );
+    if (this.stateKeys) result.state_key = this.stateKey;
     this.#results?.push(result);
     if (transition.restarted) this.#forgetPast(observation);
     this.#unmeasured += actionBytes;
@@ -278,6 +291,7 @@ export class LiveEpisode {
   #forgetPast(observation: StepResult['observation']): void {
     this.#session.release(this.log);
     this.log = new ActionLog();
+    this.reseeds = undefined;
     this.#restart = { state: this.#state, random: this.#random.state, step: this.stepCount };
     this.#measureAt = this.stepCount;
     if (!this.#results) return;
@@ -348,6 +362,8 @@ export class LiveEpisode {
     return {
       seed: this.seed,
       ...(this.dynamicsSeed !== undefined && { dynamicsSeed: this.dynamicsSeed }),
+      ...(this.reseeds && { reseeds: this.reseeds }),
+      ...(this.stateKeys && { stateKeys: this.stateKeys }),
       options: this.options,
       state: this.#state,
       random: this.#randomBefore ?? this.#random.state,

@@ -29,6 +29,8 @@ export class LiveResult implements StepResult {
   readonly terminated: boolean;
   readonly truncated: boolean;
   readonly info: StepResult['info'];
+  /** Present where the session names states. */
+  declare state_key?: string;
   readonly #head: string;
 
   /** @param head {@link headOfText} of its episode */

@@ -22,6 +22,23 @@ export function levelIdOf(variant: Variant, state: Json): string | undefined {
     .slice(0, LEVEL_ID_LENGTH);
 }
 
+/** Characters of a state's key: 132 bits of a hash. */
+const STATE_KEY_LENGTH = 22;
+
+/** Names the state of the environment and its wrappers, without the generator: equal for equal states. */
+export function stateKeyOf(variant: Variant, state: Json): string {
+  const hash = createHash('sha256').update(`${variant.environment.spec.id}\n`);
+  return hash.update(sortedJson(state)).digest('base64url').slice(0, STATE_KEY_LENGTH);
+}
+
+/** JSON text in which the order of keys says nothing. */
+const sortedJson = (value: Json): string =>
+  JSON.stringify(value, (_key, part: Json) =>
+    typeof part === 'object' && part !== null && !Array.isArray(part)
+      ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : part,
+  );
+
 /** @throws Problem `unsupported` for an environment without pictures, `environment_fault` */
 export function pictureOf(variant: Variant, state: Json, step: number): Picture {
   const picture = guarded(variant, `to paint step ${step}`, () => variant.environment.render?.(state)) as

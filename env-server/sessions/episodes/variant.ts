@@ -29,6 +29,8 @@ export class Variant {
   readonly seedable: boolean;
   /** States hold everything, so they can be remembered, copied and replayed. */
   readonly copyable: boolean;
+  /** An episode can go on with a fresh stream of chance. */
+  readonly reseedable: boolean;
   readonly checkAction: ActionCheck;
   /** Estimated memory, in bytes. */
   readonly bytes: number;
@@ -58,6 +60,7 @@ export class Variant {
     ];
     this.seedable = spec.seedable !== false;
     this.copyable = this.environment.dispose === undefined;
+    this.reseedable = this.seedable && this.copyable;
     this.checkAction = actionCheck(spec.actionSpace);
     this.bytes = VARIANT_BYTES + sizeOf(config) + sizeOf(this.config) + sizeOf(wrappers);
   }

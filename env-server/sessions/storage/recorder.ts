@@ -8,7 +8,7 @@ import {
   type RecordKind,
 } from '../../persistence/journal/records.ts';
 import type { EndedSession } from '../ended.ts';
-import type { EpisodeState } from '../episodes/episode.ts';
+import { dynamicsSeedOf, type EpisodeState } from '../episodes/episode.ts';
 import type { Session } from '../session.ts';
 import { type Recorder, recordedEpisode } from './recorded-episode.ts';
 
@@ -130,7 +130,7 @@ export class SessionRecorder implements SessionJournal {
       ...(lost === undefined
         ? like === undefined
           ? { episode: recordedEpisode(episode) }
-          : { like, dynamics_seed: episode.dynamicsSeed }
+          : { like, dynamics_seed: dynamicsSeedOf(episode) }
         : { lost }),
     };
   }

@@ -78,7 +78,7 @@ export function redo(
       break;
     }
     case 'restore':
-      session.restore(record.body.snapshot_id);
+      session.restore(record.body.snapshot_id, record.body.dynamics_seed);
       remember(session, 'restore', record.body, viewOf(session));
       break;
     case 'acknowledge':

@@ -6,7 +6,7 @@ import { type ReplayFindings, replayJournal } from '../../persistence/journal/re
 import type { Segment } from '../../persistence/journal/segments.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';
 import type { EndedSession, EndReason } from '../ended.ts';
-import { type EpisodeState, withDynamics } from '../episodes/episode.ts';
+import { dynamicsSeedOf, type EpisodeState, withDynamics } from '../episodes/episode.ts';
 import type { SessionManager } from '../manager.ts';
 import type { Session } from '../session.ts';
 import type { VariantCatalog } from '../variant-catalog.ts';
@@ -136,7 +136,7 @@ export class Resumption {
     if (!this.#example || this.#example.id !== like)
       throw new Error('its beginning is missing in the journal');
     const { episode } = this.#example;
-    return dynamicsSeed === episode.dynamicsSeed ? episode : withDynamics(episode, dynamicsSeed!);
+    return dynamicsSeed === dynamicsSeedOf(episode) ? episode : withDynamics(episode, dynamicsSeed!);
   }
 
   #conclude(findings: ReplayFindings, ms: number): void {

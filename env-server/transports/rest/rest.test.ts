@@ -265,7 +265,7 @@ t.test('environments are listed, found and described under a configuration', asy
     reward_range: [0, 1],
     render_modes: ['text', 'structured', 'png'],
     references: [{ name: 'optimal', title: 'Adds' }],
-    capabilities: { seed: true, snapshot: true, render: true },
+    capabilities: { seed: true, snapshot: true, reseed: true, render: true },
     example_action: 'add',
     history: [{ version: 0 }],
   });

@@ -122,17 +122,20 @@ class RagenEnv(gymnasium.Env[Any, Any]):
         self._remembered[snapshot_id] = copy.deepcopy(dict(self.np_random.bit_generator.state))
         return snapshot_id
 
-    def restore(self, snapshot_id: str) -> tuple[Any, dict[str, Any]]:
-        """Goes back to a snapshot of this episode's session: what follows is as it was then, later episodes included."""
-        session = self._client.restore(self._session(), snapshot_id)
+    def restore(self, snapshot_id: str, dynamics_seed: int | None = None) -> tuple[Any, dict[str, Any]]:
+        """Goes back to a snapshot of this episode's session: what follows is as it was then, later episodes included.
+
+        With `dynamics_seed` chance differs from there to the end of the episode.
+        """
+        session = self._client.restore(self._session(), snapshot_id, dynamics_seed=dynamics_seed)
         state = self._remembered.get(snapshot_id)
         if state is not None:
             self.np_random.bit_generator.state = state
         return self._first(session)
 
-    def clone(self, count: int = 1) -> list[RagenEnv]:
-        """Further environments in the same state, with the same future, random draws included."""
-        sessions = self._client.clone(self._session(), count=count)["sessions"]
+    def clone(self, count: int = 1, dynamics_seed: int | None = None) -> list[RagenEnv]:
+        """Further environments in the same state, with the same future; with `dynamics_seed` each has its own chance."""
+        sessions = self._client.clone(self._session(), count=count, dynamics_seed=dynamics_seed)["sessions"]
         clones = []
         for session in sessions:
             clone = RagenEnv.__new__(RagenEnv)

@@ -96,6 +96,7 @@ class CloneBody(TypedDict, total=False):
 
     count: int
     group_id: str
+    dynamics_seed: int | None
 
 
 class _CloneItemRequired(TypedDict):
@@ -110,6 +111,7 @@ class CloneItem(_CloneItemRequired, total=False):
 
     count: int
     group_id: str
+    dynamics_seed: int | None
     request_key: str
 
 
@@ -173,6 +175,7 @@ class CreateBody(_CreateBodyRequired, total=False):
     group_id: str
     ttl_s: float
     observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured", "parts"]
+    state_key: bool
 
 
 class _CreateItemRequired(TypedDict):
@@ -194,6 +197,7 @@ class CreateItem(_CreateItemRequired, total=False):
     group_id: str
     ttl_s: float
     observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured", "parts"]
+    state_key: bool
     request_key: str
 
 
@@ -216,7 +220,9 @@ class CreatedSession(_CreatedSessionRequired, total=False):
     """The session, or the first of the group."""
 
     dynamics_seed: int
+    reseeds: list[Reseed]
     level_id: str
+    state_key: str
     sessions: list[Session]
 
 
@@ -306,6 +312,7 @@ class EnvironmentCapabilities(TypedDict):
 
     seed: bool
     snapshot: bool
+    reseed: bool
     render: bool
 
 
@@ -787,12 +794,20 @@ class ReplayRecord(_ReplayRecordRequired, total=False):
     truncated: bool
 
 
+class Reseed(TypedDict):
+    """Reseed of the contract."""
+
+    step: int
+    dynamics_seed: int
+
+
 class ResetBody(TypedDict, total=False):
     """ResetBody of the contract."""
 
     seed: int | None
     dynamics_seed: int | None
     options: dict[str, Any] | None
+    state_key: bool
 
 
 class _ResetItemRequired(TypedDict):
@@ -808,13 +823,20 @@ class ResetItem(_ResetItemRequired, total=False):
     seed: int | None
     dynamics_seed: int | None
     options: dict[str, Any] | None
+    state_key: bool
     request_key: str
 
 
-class RestoreBody(TypedDict):
-    """RestoreBody of the contract."""
+class _RestoreBodyRequired(TypedDict):
+    """Keys that RestoreBody always has."""
 
     snapshot_id: str
+
+
+class RestoreBody(_RestoreBodyRequired, total=False):
+    """RestoreBody of the contract."""
+
+    dynamics_seed: int | None
 
 
 class _RestoreItemRequired(TypedDict):
@@ -828,6 +850,7 @@ class _RestoreItemRequired(TypedDict):
 class RestoreItem(_RestoreItemRequired, total=False):
     """RestoreItem of the contract."""
 
+    dynamics_seed: int | None
     request_key: str
 
 
@@ -875,7 +898,9 @@ class Session(_SessionRequired, total=False):
     """Session of the contract."""
 
     dynamics_seed: int
+    reseeds: list[Reseed]
     level_id: str
+    state_key: str
 
 
 _SessionCardRequiredKeywords = TypedDict("_SessionCardRequiredKeywords", {"return": "float"})
@@ -953,7 +978,9 @@ class SessionDetail(_SessionDetailRequired, total=False):
     """SessionDetail of the contract."""
 
     dynamics_seed: int
+    reseeds: list[Reseed]
     level_id: str
+    state_key: str
     persistence: SessionDetailPersistence
 
 
@@ -1019,8 +1046,8 @@ class StepItem(_StepItemRequired, total=False):
     request_key: str
 
 
-class StepResult(TypedDict):
-    """StepResult of the contract."""
+class _StepResultRequired(TypedDict):
+    """Keys that StepResult always has."""
 
     session_id: str
     episode_id: str
@@ -1030,6 +1057,12 @@ class StepResult(TypedDict):
     terminated: bool
     truncated: bool
     info: Info
+
+
+class StepResult(_StepResultRequired, total=False):
+    """StepResult of the contract."""
+
+    state_key: str
 
 
 class StoredDefinition(TypedDict):
@@ -1121,6 +1154,7 @@ class TrajectoryRecord(_TrajectoryRecordRequired, total=False):
     wrappers: list[WrapperChoice]
     seed: int | None
     dynamics_seed: int
+    reseeds: list[Reseed]
     options: dict[str, Any]
     action: Any
     reward: float

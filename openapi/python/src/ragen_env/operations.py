@@ -31,10 +31,11 @@ class SyncOperations:
         group_id: str | None = None,
         ttl_s: float | None = None,
         observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured", "parts"] | None = None,
+        state_key: bool | None = None,
         request_key: str | None = None,
     ) -> m.CreatedSession:
         """Open a session, or a group of them."""
-        return cast(m.CreatedSession, self._call("create", {"env_id": env_id}, {"config": config, "wrappers": wrappers, "seed": seed, "dynamics_seed": dynamics_seed, "options": options, "count": count, "group_id": group_id, "ttl_s": ttl_s, "observation_format": observation_format}, request_key))
+        return cast(m.CreatedSession, self._call("create", {"env_id": env_id}, {"config": config, "wrappers": wrappers, "seed": seed, "dynamics_seed": dynamics_seed, "options": options, "count": count, "group_id": group_id, "ttl_s": ttl_s, "observation_format": observation_format, "state_key": state_key}, request_key))
 
     def get(
         self,
@@ -61,10 +62,11 @@ class SyncOperations:
         seed: int | None = None,
         dynamics_seed: int | None = None,
         options: dict[str, Any] | None = None,
+        state_key: bool | None = None,
         request_key: str | None = None,
     ) -> m.Session:
         """Begin a new episode."""
-        return cast(m.Session, self._call("reset", {"session_id": session_id}, {"seed": seed, "dynamics_seed": dynamics_seed, "options": options}, request_key))
+        return cast(m.Session, self._call("reset", {"session_id": session_id}, {"seed": seed, "dynamics_seed": dynamics_seed, "options": options, "state_key": state_key}, request_key))
 
     def step(
         self,
@@ -102,10 +104,11 @@ class SyncOperations:
         session_id: str,
         snapshot_id: str,
         *,
+        dynamics_seed: int | None = None,
         request_key: str | None = None,
     ) -> m.Session:
         """Go back to a snapshot."""
-        return cast(m.Session, self._call("restore", {"session_id": session_id, "snapshot_id": snapshot_id}, {}, request_key))
+        return cast(m.Session, self._call("restore", {"session_id": session_id, "snapshot_id": snapshot_id}, {"dynamics_seed": dynamics_seed}, request_key))
 
     def clone(
         self,
@@ -113,10 +116,11 @@ class SyncOperations:
         *,
         count: int | None = None,
         group_id: str | None = None,
+        dynamics_seed: int | None = None,
         request_key: str | None = None,
     ) -> m.ClonedSessions:
         """Open sessions in the same state."""
-        return cast(m.ClonedSessions, self._call("clone", {"session_id": session_id}, {"count": count, "group_id": group_id}, request_key))
+        return cast(m.ClonedSessions, self._call("clone", {"session_id": session_id}, {"count": count, "group_id": group_id, "dynamics_seed": dynamics_seed}, request_key))
 
     def trajectory(
         self,
@@ -250,10 +254,11 @@ class AsyncOperations:
         group_id: str | None = None,
         ttl_s: float | None = None,
         observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured", "parts"] | None = None,
+        state_key: bool | None = None,
         request_key: str | None = None,
     ) -> m.CreatedSession:
         """Open a session, or a group of them."""
-        return cast(m.CreatedSession, await self._call("create", {"env_id": env_id}, {"config": config, "wrappers": wrappers, "seed": seed, "dynamics_seed": dynamics_seed, "options": options, "count": count, "group_id": group_id, "ttl_s": ttl_s, "observation_format": observation_format}, request_key))
+        return cast(m.CreatedSession, await self._call("create", {"env_id": env_id}, {"config": config, "wrappers": wrappers, "seed": seed, "dynamics_seed": dynamics_seed, "options": options, "count": count, "group_id": group_id, "ttl_s": ttl_s, "observation_format": observation_format, "state_key": state_key}, request_key))
 
     async def get(
         self,
@@ -280,10 +285,11 @@ class AsyncOperations:
         seed: int | None = None,
         dynamics_seed: int | None = None,
         options: dict[str, Any] | None = None,
+        state_key: bool | None = None,
         request_key: str | None = None,
     ) -> m.Session:
         """Begin a new episode."""
-        return cast(m.Session, await self._call("reset", {"session_id": session_id}, {"seed": seed, "dynamics_seed": dynamics_seed, "options": options}, request_key))
+        return cast(m.Session, await self._call("reset", {"session_id": session_id}, {"seed": seed, "dynamics_seed": dynamics_seed, "options": options, "state_key": state_key}, request_key))
 
     async def step(
         self,
@@ -321,10 +327,11 @@ class AsyncOperations:
         session_id: str,
         snapshot_id: str,
         *,
+        dynamics_seed: int | None = None,
         request_key: str | None = None,
     ) -> m.Session:
         """Go back to a snapshot."""
-        return cast(m.Session, await self._call("restore", {"session_id": session_id, "snapshot_id": snapshot_id}, {}, request_key))
+        return cast(m.Session, await self._call("restore", {"session_id": session_id, "snapshot_id": snapshot_id}, {"dynamics_seed": dynamics_seed}, request_key))
 
     async def clone(
         self,
@@ -332,10 +339,11 @@ class AsyncOperations:
         *,
         count: int | None = None,
         group_id: str | None = None,
+        dynamics_seed: int | None = None,
         request_key: str | None = None,
     ) -> m.ClonedSessions:
         """Open sessions in the same state."""
-        return cast(m.ClonedSessions, await self._call("clone", {"session_id": session_id}, {"count": count, "group_id": group_id}, request_key))
+        return cast(m.ClonedSessions, await self._call("clone", {"session_id": session_id}, {"count": count, "group_id": group_id, "dynamics_seed": dynamics_seed}, request_key))
 
     async def trajectory(
         self,
