@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { createApp } from '../env-server/app.ts';
-import { writeSampleRun } from '../shared/dashboard/sample-runs.test-data.ts';
+import { writeSampleRun } from '../site/server/sample-runs.test-data.ts';
 import { createDashboard } from '../trainer/dashboard/server.ts';
 import { scriptFlags } from './flags.ts';
 

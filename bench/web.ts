@@ -7,7 +7,7 @@ import { appendFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
-import { writeSampleRun } from '../shared/dashboard/sample-runs.test-data.ts';
+import { writeSampleRun } from '../site/server/sample-runs.test-data.ts';
 import { createDashboard } from '../trainer/dashboard/server.ts';
 import { scriptFlags } from './flags.ts';
 import {

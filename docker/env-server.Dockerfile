@@ -23,6 +23,7 @@ WORKDIR /app
 COPY --from=packages /app/package.json ./
 COPY --from=packages /app/node_modules node_modules
 COPY shared shared
+COPY site site
 COPY env-server env-server
 COPY docker/healthcheck.ts docker/
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import ts from 'typescript';
-import { LIBRARIES } from '../shared/assets.ts';
+import { LIBRARIES } from '../site/server/assets.ts';
 import { ROOT } from './images.test-data.ts';
 
 /** Modules that a file loads when it runs, without imports of types. */
@@ -64,7 +64,7 @@ export function reachable(entry: string): { readonly files: Set<string>; readonl
     }
   }
   // Pages load libraries in the browser, which gets them from node_modules.
-  if (files.has('shared/assets.ts')) for (const name of LIBRARIES.keys()) packages.add(packageOf(name));
+  if (files.has('site/server/assets.ts')) for (const name of LIBRARIES.keys()) packages.add(packageOf(name));
   return { files, packages };
 }
 

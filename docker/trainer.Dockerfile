@@ -26,6 +26,7 @@ WORKDIR /app
 COPY --from=packages /app/package.json ./
 COPY --from=packages /app/node_modules node_modules
 COPY shared shared
+COPY site site
 COPY trainer trainer
 COPY configs configs
 COPY docker/trainer.sh docker/

@@ -2,14 +2,15 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
-import { RunReader } from '../shared/dashboard/reader/run-reader.ts';
-import { addDashboard } from '../shared/dashboard/routes.ts';
 import { AllowedHosts } from '../shared/http/allowed-hosts.ts';
 import { securePages } from '../shared/http/page-security.ts';
 import { outputLog } from '../shared/log-text.ts';
+import { RunReader } from '../site/server/reader/run-reader.ts';
+import { addDashboard } from '../site/server/routes.ts';
 import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
 import { type CoreParts, ServerCore } from './core.ts';
 import type { Registrations } from './custom/registrations/registrations.ts';
+import { addPlayground } from './playground.ts';
 import { Problem } from './problems.ts';
 import { scheduler } from './scheduling/fair-scheduler.ts';
 import type { SessionManager } from './sessions/manager.ts';
@@ -30,7 +31,6 @@ import { PlainRequests } from './transports/rest/plain-requests.ts';
 import { addRestRoutes, restRoutes } from './transports/rest/rest.ts';
 import { OpenSockets } from './transports/websocket/open-sockets.ts';
 import { addWebSocketRoute } from './transports/websocket/websocket.ts';
-import { addPlayground } from './web/routes.ts';
 
 /** Parts that tests replace. */
 export interface AppParts extends CoreParts {

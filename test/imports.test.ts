@@ -7,10 +7,26 @@ import { type ImportGraph, importCircles, readImports } from './import-graph.tes
  */
 const RULES: Readonly<Record<string, readonly string[]>> = {
   shared: [],
-  'shared/dashboard/compute': ['shared/dashboard/*'],
-  'shared/dashboard/reader': ['shared/json.ts', 'shared/dashboard/*', 'shared/dashboard/compute'],
-  'shared/dashboard/page': ['shared/json.ts', 'shared/web', 'shared/dashboard'],
-  'env-server': ['env-server', 'shared', 'openapi/schema.d.ts'],
+  'site/boards': ['shared/json.ts', 'site/components'],
+  'site/components': ['shared/json.ts'],
+  'site/compute': ['shared/run-folder'],
+  'site/playground': [
+    'openapi/schema.d.ts',
+    'shared/json.ts',
+    'shared/shell-word.ts',
+    'site/boards',
+    'site/components',
+  ],
+  'site/runs': [
+    'shared/json.ts',
+    'shared/run-folder',
+    'site/boards',
+    'site/components',
+    'site/compute',
+    'site/server',
+  ],
+  'site/server': ['shared', 'site/compute'],
+  'env-server': ['env-server', 'shared', 'site/server', 'openapi/schema.d.ts'],
   'env-server/scheduling': [],
   'env-server/environments': ['env-server/problems.ts', 'env-server/scheduling', 'shared'],
   'env-server/environments/core': ['env-server/problems.ts', 'env-server/scheduling', 'shared'],
@@ -56,7 +72,6 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
     'env-server/wrappers',
     'shared',
   ],
-  'env-server/web/page': ['openapi/schema.d.ts', 'shared/json.ts', 'shared/web'],
   trainer: ['trainer', 'shared'],
   'trainer/tensor/graph': ['shared'],
   'trainer/tensor/runtime': ['trainer/tensor', 'shared'],
@@ -119,7 +134,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
     'trainer/tensor/runtime/*',
     'shared',
   ],
-  'trainer/dashboard': ['shared'],
+  'trainer/dashboard': ['shared', 'site/server', 'site/runs/data'],
   'trainer/tracking': ['trainer/config', 'trainer/hub', 'trainer/rollout', 'shared'],
   'trainer/data': [
     'trainer/algorithms',
@@ -158,7 +173,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
-const PROGRAMS = ['env-server', 'trainer', 'shared'];
+const PROGRAMS = ['env-server', 'trainer', 'shared', 'site'];
 /** Most files of a folder besides its tests and sub-folders. */
 const MAX_FOLDER = 17;
 

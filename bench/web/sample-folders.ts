@@ -1,6 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { writeSampleRun } from '../../shared/dashboard/sample-runs.test-data.ts';
+import { writeSampleRun } from '../../site/server/sample-runs.test-data.ts';
 
 /** Writes a run with `rows` rows of metrics. */
 export function writeLongRun(root: string, id: string, rows: number): void {

@@ -1,5 +1,5 @@
 import { render } from 'preact-render-to-string';
-import { drawBoard } from '../../shared/web/boards/board.ts';
+import { drawBoard } from '../../site/boards/board.ts';
 import { boardStyle } from './board-style.ts';
 import type { Frame, PlayedFrames } from './episode-frames.ts';
 import { figure, label, rounded } from './svg.ts';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-const WEB = new URL('../../shared/web/', import.meta.url);
+const WEB = new URL('../../site/', import.meta.url);
 const SHEETS = ['grids', 'tiles', 'panels', 'shop'].map(name => `boards/styles/${name}.css`);
 const TOKENS = 'styles/tokens.css';
 

@@ -1,10 +1,10 @@
 import type { AnyEnvironment } from '../../env-server/environments/core/environment.ts';
-import type { Showcase } from '../../env-server/web/page/environments/showcase.ts';
+import type { Showcase } from '../../site/playground/environments/showcase.ts';
 import { episodeOf } from './figures.ts';
 import type { EnvironmentMeasurement } from './measure.ts';
 
 /** Path of the episodes and figures of the page about environments, from the repository's root. */
-export const SHOWCASES = 'env-server/web/page/environments/showcases.json';
+export const SHOWCASES = 'site/playground/environments/showcases.json';
 /** Frames of an episode, and characters of a text or an action. */
 const MAX_FRAMES = 14;
 const MAX_TEXT_LENGTH = 1200;

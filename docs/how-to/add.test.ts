@@ -13,7 +13,16 @@ import t from 'tap';
 
 const ROOT = join(import.meta.dirname, '../..');
 /** Files of the repository in the scratch copy. */
-const COPIED = ['env-server', 'trainer', 'shared', 'openapi', 'configs', 'package.json', 'tsconfig.json'];
+const COPIED = [
+  'env-server',
+  'trainer',
+  'shared',
+  'site',
+  'openapi',
+  'configs',
+  'package.json',
+  'tsconfig.json',
+];
 
 interface Page {
   /** Below docs/how-to/, without `add-` and the ending. */

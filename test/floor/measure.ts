@@ -13,7 +13,8 @@ const SUMMARY = join(ROOT, '.tap/report/coverage-summary.json');
 
 const floor: Floor = JSON.parse(readFileSync(FLOOR, 'utf8'));
 const asked = process.argv.slice(2).map(folder => folder.replace(/\/$/, ''));
-const folders = asked.length > 0 ? asked : ['shared', ...globSync('{env-server,trainer}/*/', { cwd: ROOT })];
+const folders =
+  asked.length > 0 ? asked : ['shared', 'site', ...globSync('{env-server,trainer}/*/', { cwd: ROOT })];
 const tests = folders.flatMap(folder => globSync(`${folder}/**/*.test.ts`, { cwd: ROOT }));
 if (tests.length === 0) throw new Error(`no tests below ${folders.join(', ')}`);
 

@@ -9,7 +9,7 @@ import t, { type Test } from 'tap';
 import ts from 'typescript';
 import { createApp } from '../../env-server/app.ts';
 import { hashToken } from '../../env-server/transports/access/auth.ts';
-import { browser, skip } from '../../env-server/web/browser.test-data.ts';
+import { browser, skip } from '../../site/playground/browser.test-data.ts';
 import { EnvServer, rollout } from './index.ts';
 
 const ROOT = new URL('../../', import.meta.url);

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { extname, join } from 'node:path';
 import type { BrowserContextOptions, Page } from 'playwright-core';
 import type { Test } from 'tap';
-import { browser, PATIENCE_MS } from '../../env-server/web/browser.test-data.ts';
+import { browser, PATIENCE_MS } from '../../site/playground/browser.test-data.ts';
 import { collapseMetrics } from '../diagnostics/collapse/collapse-metrics.ts';
 import { createDashboard, type DashboardSettings } from './server.ts';
 

@@ -2,9 +2,9 @@ import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { createApp } from '../../env-server/app.ts';
-import { accessibilityProblems, overflow, skip } from '../../env-server/web/browser.test-data.ts';
-import type { RunStatus } from '../../shared/dashboard/run-files.ts';
-import { writeSampleRun } from '../../shared/dashboard/sample-runs.test-data.ts';
+import type { RunStatus } from '../../shared/run-folder/run-files.ts';
+import { accessibilityProblems, overflow, skip } from '../../site/playground/browser.test-data.ts';
+import { writeSampleRun } from '../../site/server/sample-runs.test-data.ts';
 import { allDiagnostics, openPage, serveDashboard, serveFiles } from './dashboard.test-data.ts';
 import { exportSite } from './export.ts';
 
@@ -312,7 +312,7 @@ t.test('the environment server shows runs with --runs, to those who have a token
     server.inject({ url, headers: { host: '127.0.0.1', ...(authorization ? { authorization } : {}) } });
   t.equal((await ask('/runs/')).statusCode, 200);
   t.match((await ask('/')).body, /data-runs="runs\/"/, 'the other pages link it');
-  t.equal((await ask('/runs/assets/shared/dashboard/page/main.ts')).statusCode, 200);
+  t.equal((await ask('/runs/assets/site/runs/main.ts')).statusCode, 200);
   t.equal((await ask('/runs/api/runs')).statusCode, 401);
   t.equal((await ask('/runs/assets/..%2fapi%2fruns')).statusCode, 404);
   t.match((await ask('/runs/api/runs', 'Bearer secret')).json(), { total: 4 });

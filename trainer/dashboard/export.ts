@@ -1,14 +1,12 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { Assets } from '../../shared/assets.ts';
-import { exportedPath } from '../../shared/dashboard/page/data/exported-source.ts';
-import { RunReader } from '../../shared/dashboard/reader/run-reader.ts';
-import type { SiteAddresses } from '../../shared/dashboard/site.ts';
 import { TRAINER } from '../../shared/program.ts';
+import { exportedPath } from '../../site/runs/data/exported-source.ts';
+import type { SiteAddresses } from '../../site/server/addresses.ts';
+import { Assets, RUN_PAGES } from '../../site/server/assets.ts';
+import { RunReader } from '../../site/server/reader/run-reader.ts';
 
-const PAGE = 'shared/dashboard/page';
-const COMPUTE = 'shared/dashboard/compute';
-const LOOK = 'shared/web';
+const PAGE = 'site/runs';
 /** Imports of scripts; web servers know the ending `.js`, but not `.ts`. */
 const IMPORT_OF_SOURCE = /((?:\bfrom|\bimport)\s*(?:\(\s*)?["'][^"']+)\.ts(["'])/g;
 
@@ -35,7 +33,7 @@ export async function exportSite(
     written.files++;
     written.bytes += Buffer.byteLength(content);
   };
-  const assets = new Assets([PAGE, COMPUTE, LOOK]);
+  const assets = new Assets(RUN_PAGES);
   for (const path of assets.paths) {
     const { body } = await assets.find(path)!;
     const target = path === `${PAGE}/page.html` ? 'index.html' : join('assets', path.replace(/\.ts$/, '.js'));

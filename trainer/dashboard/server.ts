@@ -1,10 +1,10 @@
 import Fastify, { type FastifyInstance } from 'fastify';
-import { RunReader } from '../../shared/dashboard/reader/run-reader.ts';
-import { addDashboard } from '../../shared/dashboard/routes.ts';
 import { AllowedHosts } from '../../shared/http/allowed-hosts.ts';
 import { isLoopback } from '../../shared/http/loopback.ts';
 import { securePages, secureReplies } from '../../shared/http/page-security.ts';
 import { ENV_SERVER } from '../../shared/program.ts';
+import { RunReader } from '../../site/server/reader/run-reader.ts';
+import { addDashboard } from '../../site/server/routes.ts';
 import { addServerProxy } from './server-proxy.ts';
 
 export interface DashboardSettings {

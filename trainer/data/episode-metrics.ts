@@ -1,4 +1,4 @@
-import { isAlike } from '../../shared/dashboard/compute/episode-filter.ts';
+import { isAlike } from '../../shared/run-folder/episode-filter.ts';
 import { mean } from '../algorithms/statistics.ts';
 import { type Episode, episodeReturn, samplesOf, sumComponents } from '../rollout/episode.ts';
 import type { Metrics } from './metrics.ts';

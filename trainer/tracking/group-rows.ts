@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import type { GroupsRow } from '../../shared/dashboard/run-files.ts';
+import type { GroupsRow } from '../../shared/run-folder/run-files.ts';
 import { appendJsonLine, reopenJsonLines, writeJsonLines } from './jsonlines.ts';
 
 /** Appends the groups of an iteration to `groups.jsonl`. */

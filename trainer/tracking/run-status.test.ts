@@ -2,7 +2,7 @@ import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { validateConfig } from '../../shared/config.ts';
-import type { RunStatus } from '../../shared/dashboard/run-files.ts';
+import type { RunStatus } from '../../shared/run-folder/run-files.ts';
 import { RunSettings } from '../config/settings.ts';
 import { silentProgress } from './progress.ts';
 import { RunStatusFile } from './run-status.ts';

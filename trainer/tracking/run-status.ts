@@ -1,5 +1,6 @@
 import { hostname } from 'node:os';
-import { processStart } from '../../shared/dashboard/is-alive.ts';
+import type { JsonObject } from '../../shared/json.ts';
+import { processStart } from '../../shared/run-folder/is-alive.ts';
 import {
   HEARTBEAT_S,
   type RunDescription,
@@ -7,8 +8,7 @@ import {
   type RunState,
   type RunStatus,
   type ValidationPoint,
-} from '../../shared/dashboard/run-files.ts';
-import type { JsonObject } from '../../shared/json.ts';
+} from '../../shared/run-folder/run-files.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { modelOfSnapshot } from '../hub/cache.ts';
 import { shownModelName } from '../hub/model-name.ts';

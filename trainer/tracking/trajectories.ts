@@ -1,7 +1,7 @@
 import { join } from 'node:path';
-import type { GroupRecord, SampleRecord, TrajectoryRecord } from '../../shared/dashboard/run-files.ts';
 import type { Json } from '../../shared/json.ts';
 import { withoutImages } from '../../shared/observation-parts.ts';
+import type { GroupRecord, SampleRecord, TrajectoryRecord } from '../../shared/run-folder/run-files.ts';
 import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../rollout/episode.ts';
 import { appendJsonLine, reopenJsonLines, writeJsonLines } from './jsonlines.ts';
 

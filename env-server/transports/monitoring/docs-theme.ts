@@ -1,4 +1,4 @@
-/** Address of each page of the site from its root, as in `shared/web/header.ts`. */
+/** Address of each page of the site from its root, as in `site/components/header.ts`. */
 const PAGES = [
   ['Play', '#/play'],
   ['Watch', '#/watch'],

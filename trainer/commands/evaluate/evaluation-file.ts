@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseOverride } from '../../../shared/config.ts';
-import { shellWord } from '../../../shared/web/shell-word.ts';
+import { shellWord } from '../../../shared/shell-word.ts';
 import { writeAtomically } from '../../tracking/atomic-file.ts';
 import type { TrainerState } from '../../training/run-folder/checkpoint.ts';
 import type { RunFolder } from '../../training/run-folder/run-folder.ts';

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { stringify } from 'yaml';
-import { RUN_FILES, type RunStatus, type ValidationPoint } from '../../../shared/dashboard/run-files.ts';
+import { RUN_FILES, type RunStatus, type ValidationPoint } from '../../../shared/run-folder/run-files.ts';
 import { VERSION } from '../../../shared/version.ts';
 import { loraConfig } from '../../config/sections/lora.ts';
 import type { RunSettings } from '../../config/settings.ts';

@@ -1,4 +1,4 @@
-import type { ValidationPoint } from '../../../shared/dashboard/run-files.ts';
+import type { ValidationPoint } from '../../../shared/run-folder/run-files.ts';
 
 const WIDTH = 640;
 const HEIGHT = 260;

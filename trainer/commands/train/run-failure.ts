@@ -1,5 +1,5 @@
 import { TRAINER } from '../../../shared/program.ts';
-import { shellWord } from '../../../shared/web/shell-word.ts';
+import { shellWord } from '../../../shared/shell-word.ts';
 import type { RunFolder } from '../../training/run-folder/run-folder.ts';
 
 /** Set by programs of the product that start a trainer, to the command with which the user started them. */

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { validateConfig } from '../../../shared/config.ts';
-import type { GroupsRow, TrajectoryRecord } from '../../../shared/dashboard/run-files.ts';
+import type { GroupsRow, TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
 import { freePort } from '../../../test/free-port.test-data.ts';
 import { RunSettings } from '../../config/settings.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';

@@ -1,4 +1,4 @@
-import { isAlike } from '../../../shared/dashboard/compute/episode-filter.ts';
+import { isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import { mean } from '../../algorithms/statistics.ts';
 
 /** A group of the batch: the spread of its returns and where its sequences stand. */

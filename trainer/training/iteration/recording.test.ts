@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import type { GroupsRow, TrajectoryRecord } from '../../../shared/dashboard/run-files.ts';
+import type { GroupsRow, TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
 import { lacksPython, PYTHON } from '../../../test/python.test-data.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';

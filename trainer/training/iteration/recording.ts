@@ -1,4 +1,4 @@
-import type { GroupRecord } from '../../../shared/dashboard/run-files.ts';
+import type { GroupRecord } from '../../../shared/run-folder/run-files.ts';
 import { mean } from '../../algorithms/statistics.ts';
 import { countOnes, type TrainingSequence } from '../../algorithms/training-sequence.ts';
 import { recordsTrajectories } from '../../config/derived.ts';

@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import { trainerLog } from '../../../shared/log.ts';
-import { shellWord } from '../../../shared/web/shell-word.ts';
+import { shellWord } from '../../../shared/shell-word.ts';
 import type { EarlyStoppingState } from '../../algorithms/filters/early-stopping.ts';
 import type { MonitorState } from '../../algorithms/filters/metric-monitor.ts';
 import type { Metrics } from '../../data/metrics.ts';

@@ -11,8 +11,8 @@ import {
 import { basename, join, resolve } from 'node:path';
 import { parse, stringify } from 'yaml';
 import { validateConfig } from '../../../shared/config.ts';
-import { RUN_FILES } from '../../../shared/dashboard/run-files.ts';
 import type { Json } from '../../../shared/json.ts';
+import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { RunSettings } from '../../config/settings.ts';
 import { makeFolder } from '../../tracking/atomic-file.ts';
 

@@ -5,7 +5,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { processStart } from '../../../shared/dashboard/is-alive.ts';
+import { processStart } from '../../../shared/run-folder/is-alive.ts';
 import { ownRun } from './run-ownership.ts';
 
 t.test('a run that another living process trains is refused, and no other', async t => {

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { lockSync } from 'proper-lockfile';
-import { isAlive } from '../../../shared/dashboard/is-alive.ts';
-import { type RunStatus, SILENT_MS } from '../../../shared/dashboard/run-files.ts';
+import { isAlive } from '../../../shared/run-folder/is-alive.ts';
+import { type RunStatus, SILENT_MS } from '../../../shared/run-folder/run-files.ts';
 import type { RunFolder } from './run-folder.ts';
 
 /**

@@ -1,0 +1,45 @@
+import type { VNode } from 'preact';
+import type { Json, JsonObject } from '../../shared/json.ts';
+
+/** Input for drawing a board, in addition to its state. */
+export interface BoardContext<Memory> {
+  readonly memory: Memory;
+  /** Takes an action; absent where the board is only looked at. */
+  readonly act?: (action: Json) => void;
+  /** The observation as text, where it is known. */
+  readonly text?: string;
+}
+
+/** A state that was drawn, and what its pieces were called. */
+export interface Drawn<State, Memory> {
+  readonly state: State;
+  readonly memory: Memory;
+}
+
+/**
+ * How states of one shape are drawn: pure functions without DOM globals, so that they also run in Node.
+ * States are known by their shape, so that copies of an environment under other names are drawn, too.
+ */
+export interface BoardKind<State = unknown, Memory = undefined> {
+  readonly name: string;
+  /** True if the structured state of an environment has this shape. */
+  fits(state: JsonObject): boolean;
+  /** Names the pieces of a state, so that a piece that moved keeps its name and can slide. */
+  track?(state: State, before: Drawn<State, Memory> | undefined): Memory;
+  draw(state: State, context: BoardContext<Memory>): VNode;
+}
+
+/** True if an object has all these keys. */
+export function has(state: JsonObject, ...keys: readonly string[]): boolean {
+  return keys.every(key => Object.hasOwn(state, key));
+}
+
+/** True if a value is an object and not a list. */
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** `transform` of a piece at a place, in user units of its board. */
+export const at = (x: number, y: number): { readonly transform: string } => ({
+  transform: `translate(${x}px, ${y}px)`,
+});

@@ -1,0 +1,73 @@
+import { Component, type VNode } from 'preact';
+import type { Json } from '../../shared/json.ts';
+import { html } from '../components/html.ts';
+import { bandit } from './bandit.ts';
+import { type BoardKind, type Drawn, isObject } from './board-kind.ts';
+import { cube } from './cube.ts';
+import { frozenLake } from './frozen-lake.ts';
+import { household } from './household.ts';
+import { choiceQuestion, countdown, searchedQuestion, triedQuestion } from './questions.ts';
+import { shopPage } from './shop-page.ts';
+import { sokoban } from './sokoban.ts';
+import { spatialRoom } from './spatial-room.ts';
+import { sudoku } from './sudoku.ts';
+import { plainText, program, proof } from './texts.ts';
+import { tiles2048 } from './tiles-2048.ts';
+
+/** Kinds of boards; the first that fits draws a state. */
+const KINDS = [
+  sokoban,
+  frozenLake,
+  spatialRoom,
+  tiles2048,
+  sudoku,
+  cube,
+  shopPage,
+  bandit,
+  household,
+  choiceQuestion,
+  triedQuestion,
+  searchedQuestion,
+  countdown,
+  proof,
+  program,
+] as const;
+
+/** Kind of board for a state; text where its shape is not known. */
+export function boardKindOf(state: unknown): BoardKind<unknown, unknown> {
+  const kind = isObject(state) ? KINDS.find(each => each.fits(state)) : undefined;
+  return (kind ?? plainText) as unknown as BoardKind<unknown, unknown>;
+}
+
+export interface BoardProps {
+  /** Structured state: `structured` of a session, or an observation in that format. */
+  readonly state: unknown;
+  /** The observation as text, shown where there is no drawing for the state. */
+  readonly text?: string;
+  /** Takes an action; absent where the board is only looked at. */
+  readonly act?: (action: Json) => void;
+}
+
+/** A state without its past: what `Board` shows first. */
+export function drawBoard({ state, text, act }: BoardProps): VNode {
+  const kind = boardKindOf(state);
+  return kind.draw(state, { memory: kind.track?.(state, undefined), text, act });
+}
+
+/** A state that changes: pieces slide from where they were in the state shown before. */
+export class Board extends Component<BoardProps> {
+  #kind: BoardKind<unknown, unknown> | undefined;
+  #drawn: Drawn<unknown, unknown> | undefined;
+
+  override render({ state, text, act }: BoardProps): VNode {
+    const kind = boardKindOf(state);
+    const before = kind === this.#kind ? this.#drawn : undefined;
+    if (before?.state !== state || !before) {
+      this.#drawn = { state, memory: kind.track?.(state, before) };
+      this.#kind = kind;
+    }
+    return html`<div class="board" data-kind=${kind.name}>
+      ${kind.draw(state, { memory: this.#drawn!.memory, text, act })}
+    </div>`;
+  }
+}

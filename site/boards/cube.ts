@@ -1,0 +1,152 @@
+import type { VNode } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { html } from '../components/html.ts';
+import { type BoardKind, type Drawn, has } from './board-kind.ts';
+import { FACETS, type Facet, inLayer, rotate, type Turn, turnBetween, type Vector } from './cube-geometry.ts';
+
+interface CubeState {
+  /** Colors of the 24 stickers, face by face in the order U L F R B D, each row by row. */
+  readonly stickers: string;
+  readonly faces: { readonly [face: string]: string };
+}
+
+/** The turn that led to a state, and a number that grows with each. */
+interface LastTurn {
+  readonly turn: Turn | undefined;
+  readonly count: number;
+}
+
+const TURN_MS = 260;
+const COLOR_NAMES: { readonly [letter: string]: string } = {
+  W: 'white',
+  O: 'orange',
+  G: 'green',
+  R: 'red',
+  B: 'blue',
+  Y: 'yellow',
+};
+/** Half the side of a sticker and of a small cube, in units of half a small cube. */
+const STICKER = 0.86;
+const SCALE = 21.5;
+const WIDTH = 156;
+const HEIGHT = 168;
+/** From where the cube is seen: about the vertical axis, then towards the viewer, in radians. */
+const FRONT: View = { yaw: -0.62, pitch: 0.5, name: 'front' };
+const BACK: View = { yaw: Math.PI - 0.62, pitch: -0.5, name: 'back' };
+
+interface View {
+  readonly yaw: number;
+  readonly pitch: number;
+  readonly name: string;
+}
+
+/** The 2×2 cube from the front above and from the back below; layers turn. */
+export const cube: BoardKind<CubeState, LastTurn> = {
+  name: 'cube',
+  fits: state => has(state, 'stickers', 'faces'),
+  track: trackTurn,
+  draw: ({ stickers }, { memory }) =>
+    html`<${TurningCube} key="cube" stickers=${stickers} turn=${memory.turn} count=${memory.count} />`,
+};
+
+function trackTurn({ stickers }: CubeState, before: Drawn<CubeState, LastTurn> | undefined): LastTurn {
+  if (!before) return { turn: undefined, count: 0 };
+  if (before.state.stickers === stickers) return before.memory;
+  return { turn: turnBetween(before.state.stickers, stickers), count: before.memory.count + 1 };
+}
+
+interface CubeProps {
+  readonly stickers: string;
+  readonly turn: Turn | undefined;
+  readonly count: number;
+}
+
+/** Shows the turn that led here, once, unless its viewer wants no motion. */
+function TurningCube({ stickers, turn, count }: CubeProps): VNode {
+  const [left, show] = useState({ count, share: 0 });
+  useEffect(() => {
+    if (count === 0 || !turn || matchMedia('(prefers-reduced-motion: reduce)').matches) return undefined;
+    let frame = 0;
+    let start: number | undefined;
+    const draw = (now: number) => {
+      start ??= now;
+      const done = Math.min(1, (now - start) / TURN_MS);
+      show({ count, share: (1 - done) ** 2 });
+      if (done < 1) frame = requestAnimationFrame(draw);
+    };
+    frame = requestAnimationFrame(draw);
+    return () => cancelAnimationFrame(frame);
+  }, [count]);
+  return drawCube(stickers, turn, left.count === count ? left.share : 0);
+}
+
+/** @param share how much of the turn is still to come, from 0 to 1 */
+export function drawCube(stickers: string, turn: Turn | undefined, share: number): VNode {
+  return html`<svg
+    class="board-svg cube" viewBox="0 0 ${2 * WIDTH} ${HEIGHT}" data-ratio=${(2 * WIDTH) / HEIGHT} aria-hidden="true"
+  >
+    ${[FRONT, BACK].map(
+      (
+        view,
+        index,
+      ) => html`<g key=${view.name} style=${{ transform: `translate(${(index + 0.5) * WIDTH}px, ${HEIGHT / 2 - 6}px)` }}>
+        ${facetsOf(view, turn, share).map(facet => drawFacet(facet, stickers))}
+        <text class="view-name" y=${HEIGHT / 2 - 2}>${view.name}</text>
+      </g>`,
+    )}
+  </svg>`;
+}
+
+interface SeenFacet {
+  readonly facet: Facet;
+  /** Corners of a square of a given half side around the facet's center, projected. */
+  corners(half: number): string;
+}
+
+/** The faces that point to the viewer, the farthest first. */
+function facetsOf({ yaw, pitch }: View, turn: Turn | undefined, share: number): SeenFacet[] {
+  const look = (vector: Vector): Vector => rotate(rotate(vector, 1, yaw), 0, pitch);
+  const angle = turn ? (-turn.sense * share * Math.PI) / 2 : 0;
+  const seen = FACETS.flatMap(facet => {
+    const turning = turn !== undefined && share > 0 && inLayer(facet.cubie, turn);
+    const place = (vector: Vector): Vector => look(turning ? rotate(vector, turn.axis, angle) : vector);
+    if (facet.sticker === undefined && share === 0) return [];
+    const normal = place(facet.normal);
+    if (normal[2] <= 0) return [];
+    // The layer that is nearer to the viewer is drawn last as a whole.
+    const layer = turn ? look(axisOf(turn.axis))[2] * facet.cubie[turn.axis] : 0;
+    const depth = Math.sign(layer) * 100 + place(facet.cubie)[2] * 2 + normal[2];
+    return [{ facet, depth, corners: (half: number) => corners(facet, half, place) }];
+  });
+  return seen.sort((a, b) => a.depth - b.depth);
+}
+
+const axisOf = (axis: number): Vector => [Number(axis === 0), Number(axis === 1), Number(axis === 2)];
+
+function corners({ cubie, normal }: Facet, half: number, place: (vector: Vector) => Vector): string {
+  const axis = normal.findIndex(part => part !== 0);
+  return [
+    [-1, -1],
+    [1, -1],
+    [1, 1],
+    [-1, 1],
+  ]
+    .map(([a, b]) => {
+      const point: [number, number, number] = [
+        cubie[0] + normal[0],
+        cubie[1] + normal[1],
+        cubie[2] + normal[2],
+      ];
+      point[(axis + 1) % 3] += a * half;
+      point[(axis + 2) % 3] += b * half;
+      const [x, y] = place(point);
+      return `${(x * SCALE).toFixed(1)},${(-y * SCALE).toFixed(1)}`;
+    })
+    .join(' ');
+}
+
+function drawFacet({ facet, corners: polygon }: SeenFacet, stickers: string): VNode {
+  const color = facet.sticker === undefined ? undefined : COLOR_NAMES[stickers[facet.sticker]];
+  return html`<polygon class="plastic" points=${polygon(1)} />
+    ${color && html`<polygon class="sticker ${color}" points=${polygon(STICKER)} />`}`;
+}

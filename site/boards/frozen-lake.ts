@@ -1,0 +1,46 @@
+import { html } from '../components/html.ts';
+import { type BoardKind, has } from './board-kind.ts';
+import { CELL, type Cell, cellsOf, gridBoard, PERSON, piece, squares } from './grid.ts';
+
+interface FrozenLakeState {
+  readonly rows: number;
+  readonly cols: number;
+  readonly start: Cell;
+  readonly goal: Cell;
+  readonly player: Cell;
+  readonly holes: readonly Cell[];
+  readonly status: 'playing' | 'in_hole' | 'on_goal';
+}
+
+/** A lake from above: ice, dark holes, a flag on the goal. */
+export const frozenLake: BoardKind<FrozenLakeState> = {
+  name: 'frozen-lake',
+  fits: state => has(state, 'rows', 'cols', 'start', 'goal', 'player', 'holes', 'status'),
+
+  draw({ rows, cols, start, goal, player, holes, status }) {
+    const children = html`
+      <rect class="crack" width=${cols * CELL} height=${rows * CELL} />
+      <path class="ice" d=${squares(cellsOf(rows, cols), 0.6)} />
+      <path class="shine" d=${cellsOf(rows, cols).map(shine).join('')} />
+      <path class="start" d=${squares([start], 3)} />
+      ${holes.map(
+        ([row, col]) => html`
+          <circle class="shore" cx=${(col + 0.5) * CELL} cy=${(row + 0.5) * CELL} r="16.5" />
+          <circle class="water" cx=${(col + 0.5) * CELL} cy=${(row + 0.5) * CELL} r="14" />
+        `,
+      )}
+      ${piece('goal', goal, 'flag', FLAG)}
+      ${piece('player', player, `person skater ${status}`, html`<g class="body">${PERSON}</g>`)}
+    `;
+    const level = `${rows} ${cols}|${start}|${goal}|${holes.join(' ')}`;
+    return gridBoard({ rows, cols, name: 'frozen-lake', level, children });
+  },
+};
+
+const shine = ([row, col]: Cell): string =>
+  `M${col * CELL + 7} ${row * CELL + 14}l7-7M${col * CELL + 26} ${row * CELL + 34}l8-8`;
+
+const FLAG = html`
+  <path class="pole" d="M12 5v31" />
+  <path class="cloth" d="M12.5 5.5h18l-4.5 6 4.5 6h-18z" />
+`;

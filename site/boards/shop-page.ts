@@ -1,0 +1,180 @@
+import type { VNode } from 'preact';
+import { useState } from 'preact/hooks';
+import type { Json } from '../../shared/json.ts';
+import { html } from '../components/html.ts';
+import { type BoardKind, has, isObject } from './board-kind.ts';
+
+interface ShopState {
+  readonly instruction: string;
+  readonly where: {
+    readonly page: 'search' | 'results' | 'item' | 'detail' | 'bought';
+    readonly asin: string | null;
+    readonly detail: string | null;
+  };
+  /** The page as it is read. */
+  readonly segments: readonly string[];
+  /** Possible actions, `search[words]` for any search. */
+  readonly actions: readonly string[];
+}
+
+/** A page, and what of it can be clicked. */
+interface ShopPage extends ShopState {
+  readonly clickables: readonly string[];
+}
+
+type Act = ((action: Json) => void) | undefined;
+
+const CHOSEN = ' (chosen)';
+const TURNS = ['Back to Search', '< Prev', 'Next >'];
+const DETAILS = ['Description', 'Features', 'Reviews', 'Attributes'];
+const BUY = 'Buy Now';
+const HEAD = 2;
+const BEST_RATING = 5;
+
+/** A shop with a search box, results, a product with its options, and a button that buys it. */
+export const shopPage: BoardKind<ShopState> = {
+  name: 'shop-page',
+  fits: state => has(state, 'instruction', 'where', 'segments', 'actions') && isObject(state.where),
+
+  draw(state, { act }) {
+    const { page } = state.where;
+    const clickables = state.actions.flatMap(action => /^click\[(.*)\]$/s.exec(action)?.[1] ?? []);
+    const shown = { ...state, clickables };
+    return html`<div class="board-panel shop-page" data-page=${page}>
+      <div class="shop-bar">
+        <strong class="shop-name">WebShop</strong>
+        ${act && html`<${SearchBox} key=${page} act=${page === 'search' ? act : undefined} />`}
+      </div>
+      <p class="shop-wish"><span class="shop-label">Wanted</span> ${state.instruction}</p>
+      ${turns(shown, act)}
+      ${page === 'results' && results(shown, act)}
+      ${page === 'item' && item(shown, act)}
+      ${page === 'detail' && detail(shown)}
+      ${page === 'bought' && receipt(shown)}
+    </div>`;
+  },
+};
+
+const click = (act: Act, text: string) => act && (() => act(`click[${text}]`));
+
+/** A button where somebody acts, else its words. */
+function clickable(
+  text: string,
+  act: Act,
+  { name = '', label = text }: { name?: string; label?: string } = {},
+): VNode {
+  return act
+    ? html`<button type="button" class=${`shop-button ${name}`} onClick=${click(act, text)}>${label}</button>`
+    : html`<span class=${`shop-button ${name}`}>${label}</span>`;
+}
+
+function SearchBox({ act }: { readonly act: Act }): VNode {
+  const [words, write] = useState('');
+  const send = (event: SubmitEvent) => {
+    event.preventDefault();
+    if (words.trim() !== '') act?.(`search[${words.trim()}]`);
+  };
+  return html`<form class="shop-search" role="search" onSubmit=${send}>
+    <input
+      type="search" data-board-focus aria-label="Search the shop" placeholder=${act ? 'What are you looking for?' : ''} disabled=${!act}
+      value=${words} onInput=${(event: InputEvent) => write((event.target as HTMLInputElement).value)}
+      autocomplete="off"
+    />
+    <button type="submit" disabled=${!act}>Search</button>
+  </form>`;
+}
+
+function turns({ segments, clickables }: ShopPage, act: Act): VNode | false {
+  const offered = TURNS.filter(turn => clickables.includes(turn));
+  const count = segments.find(segment => /^Page \d+ \(/.test(segment));
+  if (offered.length === 0) return false;
+  return html`<div class="shop-turns">
+    ${offered.map(turn => clickable(turn, act, { name: 'quiet' }))}
+    ${count && html`<span class="shop-count">${count}</span>`}
+  </div>`;
+}
+
+function results({ segments, clickables }: ShopPage, act: Act): VNode {
+  const first = segments.findIndex(
+    (segment, index) => index >= HEAD && clickables.includes(segment) && !TURNS.includes(segment),
+  );
+  const products = first < 0 ? [] : segments.slice(first);
+  const rows = Array.from({ length: Math.floor(products.length / 3) }, (_, row) =>
+    products.slice(3 * row, 3 * row + 3),
+  );
+  if (rows.length === 0) return html`<p>Nothing was found.</p>`;
+  return html`<ul class="shop-results">
+    ${rows.map(
+      ([asin, title, price]) => html`<li key=${asin}>
+        ${thumbnail(asin)}
+        ${clickable(asin, act, { name: 'product', label: title })}
+        <span class="shop-price">${price}</span>
+        <span class="shop-asin">${asin}</span>
+      </li>`,
+    )}
+  </ul>`;
+}
+
+/** A picture for a product: shops have pictures, this catalogue has none, so its id chooses a color. */
+function thumbnail(asin: string): VNode {
+  let hue = 0;
+  for (const character of asin) hue = (hue * 31 + character.charCodeAt(0)) % 360;
+  return html`<svg class="shop-picture" viewBox="0 0 40 40" aria-hidden="true">
+    <rect width="40" height="40" rx="6" style=${{ fill: `hsl(${hue} 45% 62%)` }} />
+    <path d="M10 15h20l2 17H8zM15 18v-5a5 5 0 0 1 10 0v5" />
+  </svg>`;
+}
+
+function item({ where, segments, clickables }: ShopPage, act: Act): VNode {
+  const price = segments.findIndex(segment => segment.startsWith('Price: '));
+  const title = segments[price - 1];
+  const plain = (segment: string) => (segment.endsWith(CHOSEN) ? segment.slice(0, -CHOSEN.length) : segment);
+  const options: { name: string; values: string[] }[] = [];
+  for (const segment of segments.slice(HEAD, price - 1)) {
+    if (TURNS.includes(segment)) continue;
+    if (clickables.includes(plain(segment))) options.at(-1)?.values.push(segment);
+    else options.push({ name: segment, values: [] });
+  }
+  const rating = segments.find(segment => segment.startsWith('Rating: '))?.slice('Rating: '.length) ?? '';
+  return html`<div class="shop-item">
+    ${thumbnail(where.asin ?? '')}
+    <div class="shop-facts">
+      <h3>${title}</h3>
+      <p><span class="shop-price">${segments[price].slice('Price: '.length)}</span> ${stars(rating)}</p>
+      ${options.map(
+        ({ name, values }) => html`<div key=${name} class="shop-option" role="group" aria-label=${name}>
+          <span class="shop-label">${name}</span>
+          ${values.map(value => {
+            const isChosen = value !== plain(value);
+            return act
+              ? html`<button key=${plain(value)} type="button" aria-pressed=${String(isChosen)} onClick=${click(act, plain(value))}>${plain(value)}</button>`
+              : html`<span class="shop-value" data-chosen=${isChosen}>${plain(value)}</span>`;
+          })}
+        </div>`,
+      )}
+      <p class="shop-turns">
+        ${DETAILS.filter(name => clickables.includes(name)).map(name => clickable(name, act, { name: 'quiet' }))}
+      </p>
+      ${clickables.includes(BUY) && clickable(BUY, act, { name: 'buy' })}
+    </div>
+  </div>`;
+}
+
+function stars(rating: string): VNode | false {
+  const value = Number.parseFloat(rating);
+  if (Number.isNaN(value)) return html`<span class="shop-count">Rating: ${rating}</span>`;
+  const full = Math.round(value);
+  return html`<span class="shop-stars" role="img" aria-label="Rating: ${rating}">${'★'.repeat(full)}${'☆'.repeat(Math.max(0, BEST_RATING - full))}</span>`;
+}
+
+function detail({ where, segments, clickables }: ShopPage): VNode {
+  const texts = segments.slice(HEAD).filter(segment => !clickables.includes(segment));
+  return html`<div class="shop-detail"><h3>${where.detail}</h3>${texts.map(text => html`<p>${text}</p>`)}</div>`;
+}
+
+function receipt({ segments, where }: ShopPage): VNode {
+  const [thanks, title, price] = segments;
+  return html`<div class="shop-receipt">
+    ${thumbnail(where.asin ?? '')}<p><strong>${thanks}</strong></p><p>${title} ${price}</p>
+  </div>`;
+}

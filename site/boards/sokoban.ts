@@ -1,0 +1,76 @@
+import { html } from '../components/html.ts';
+import { type BoardKind, type Drawn, has } from './board-kind.ts';
+import { CELL, type Cell, cellsOf, gridBoard, PERSON, piece, sameCell, squares } from './grid.ts';
+
+interface SokobanState {
+  readonly rows: number;
+  readonly cols: number;
+  readonly walls: readonly Cell[];
+  readonly targets: readonly Cell[];
+  readonly boxes: readonly Cell[];
+  readonly player: Cell;
+}
+
+/** A name for each box, in the order of the state's boxes. */
+type Boxes = readonly string[];
+
+/** A room from above: brick walls, rings for targets, crates that turn green on a target. */
+export const sokoban: BoardKind<SokobanState, Boxes> = {
+  name: 'sokoban',
+  fits: state => has(state, 'rows', 'cols', 'walls', 'targets', 'boxes', 'player'),
+  track: nameBoxes,
+
+  draw({ rows, cols, walls, targets, boxes, player }, { memory }) {
+    const onTarget = (cell: Cell) => targets.some(target => sameCell(target, cell));
+    const children = html`
+      <rect class="joint" width=${cols * CELL} height=${rows * CELL} />
+      <path class="floor" d=${squares(cellsOf(rows, cols), 0.6)} />
+      <path class="brick" d=${squares(walls)} />
+      <path class="mortar" d=${walls.map(mortar).join('')} />
+      ${targets.map(
+        ([row, col]) =>
+          html`<circle class="target" cx=${(col + 0.5) * CELL} cy=${(row + 0.5) * CELL} r="8" />
+            <circle class="target-heart" cx=${(col + 0.5) * CELL} cy=${(row + 0.5) * CELL} r="2.5" />`,
+      )}
+      ${boxes.map((cell, index) =>
+        piece(memory[index], cell, onTarget(cell) ? 'crate home' : 'crate', CRATE),
+      )}
+      ${piece('player', player, 'person', PERSON)}
+    `;
+    return gridBoard({ rows, cols, name: 'sokoban', level: levelOf({ walls, targets }), children });
+  },
+};
+
+const CRATE = html`
+  <rect class="crate-edge" x="4" y="4" width="32" height="32" rx="3" />
+  <rect class="crate-face" x="7.5" y="7.5" width="25" height="25" rx="1" />
+  <path class="crate-plank" d="M8 8 32 32M32 8 8 32" />
+`;
+
+const levelOf = ({ walls, targets }: Pick<SokobanState, 'walls' | 'targets'>): string =>
+  `${walls.join(' ')}|${targets.join(' ')}`;
+
+function mortar([row, col]: Cell): string {
+  const x = col * CELL;
+  const y = row * CELL;
+  const course = CELL / 4;
+  return Array.from({ length: 4 }, (_, i) => {
+    const joints = i % 2 === 0 ? [CELL / 2, CELL] : [CELL / 4, (3 * CELL) / 4];
+    return `M${x} ${y + i * course}h${CELL}${joints.map(joint => `M${x + joint} ${y + i * course}v${course}`).join('')}`;
+  }).join('');
+}
+
+/** A box that stands where one stood keeps its name; the one that moved has the name that is left. */
+function nameBoxes(state: SokobanState, before: Drawn<SokobanState, Boxes> | undefined): Boxes {
+  const fresh = state.boxes.map((_, index) => `box ${index}`);
+  if (!before || before.state.boxes.length !== fresh.length || levelOf(before.state) !== levelOf(state))
+    return fresh;
+  const left = new Map(before.memory.map((name, index) => [name, before.state.boxes[index]]));
+  const names = state.boxes.map(cell => {
+    const found = [...left].find(([, old]) => sameCell(old, cell));
+    if (found) left.delete(found[0]);
+    return found?.[0];
+  });
+  const rest = [...left.keys()];
+  return names.map(name => name ?? rest.shift()!);
+}

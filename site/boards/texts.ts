@@ -1,0 +1,53 @@
+import { html } from '../components/html.ts';
+import { type BoardKind, has } from './board-kind.ts';
+
+interface ProofState {
+  readonly statement: string;
+  readonly tactics: readonly string[];
+  /** Last message of the prover; null at the start. */
+  readonly feedback: { readonly status: string; readonly messages: readonly string[] } | null;
+  /** Open goals, where the prover reported them. */
+  readonly goals?: readonly string[];
+}
+
+/** A theorem, the tactics that were accepted, and what is left to prove. */
+export const proof: BoardKind<ProofState> = {
+  name: 'proof',
+  fits: state => has(state, 'statement', 'tactics', 'feedback'),
+  draw: ({ statement, tactics, feedback, goals = [] }) => html`<div class="board-panel paper proof">
+    <pre>${[statement, ...tactics.map(tactic => `  ${tactic}`)].join('\n')}</pre>
+    ${feedback && html`<p class="verdict ${feedback.status === 'rejected' ? 'wrong' : 'right'}">${feedback.status}</p>`}
+    ${feedback && feedback.messages.length > 0 && html`<pre class="goal" tabindex="0">${feedback.messages.join('\n')}</pre>`}
+    ${feedback?.status === 'rejected' && goals.length > 0 && html`<pre class="goal" tabindex="0">${goals.join('\n')}</pre>`}
+  </div>`,
+};
+
+interface ProgramState {
+  readonly statement: string;
+  readonly starter: string;
+  readonly outcome: { readonly passed: number; readonly total: number; readonly failure: string } | null;
+}
+
+/** A programming task and how many of its tests passed. */
+export const program: BoardKind<ProgramState> = {
+  name: 'program',
+  fits: state => has(state, 'statement', 'starter', 'outcome'),
+  draw: ({ statement, starter, outcome }) => html`<div class="board-panel paper">
+    <p class="question">${statement}</p>
+    ${starter !== '' && html`<pre>${starter}</pre>`}
+    ${
+      outcome &&
+      html`<div class="tests" role="img" aria-label=${`${outcome.passed} of ${outcome.total} tests passed`}>
+      ${Array.from({ length: outcome.total }, (_, index) => html`<i class=${index < outcome.passed ? 'right' : 'wrong'} />`)}
+    </div>`
+    }
+    ${outcome && html`<p class="verdict ${outcome.passed === outcome.total ? 'right' : 'wrong'}">${outcome.passed} of ${outcome.total} tests passed. ${outcome.failure}</p>`}
+  </div>`,
+};
+
+/** Board of every other environment: the observation as text, or the state as JSON. */
+export const plainText: BoardKind<unknown> = {
+  name: 'plain-text',
+  fits: () => true,
+  draw: (state, { text }) => html`<pre class="board-text">${text ?? JSON.stringify(state, null, 2)}</pre>`,
+};

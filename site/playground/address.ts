@@ -1,0 +1,113 @@
+import type { Json, JsonObject } from '../../shared/json.ts';
+
+/** Position in the page: the part of its address behind `#`. */
+export type Address =
+  | PlayAddress
+  | WatchAddress
+  | { readonly view: 'environments' }
+  | { readonly view: 'register'; readonly envId?: string };
+
+/** Live sessions, or one of them. */
+export interface WatchAddress {
+  readonly view: 'watch';
+  readonly sessionId?: string;
+  /** Filters of the wall, by environment, group and client, and its page from 1. */
+  readonly env?: string;
+  readonly group?: string;
+  readonly client?: string;
+  readonly page?: number;
+}
+
+/** A start, and the actions that lead from it to where the visitor plays on. */
+export interface PlayAddress {
+  readonly view: 'play';
+  readonly envId?: string;
+  readonly preset?: string;
+  readonly seed?: number;
+  /** Besides the preset. */
+  readonly config?: JsonObject;
+  readonly wrappers?: readonly Json[];
+  readonly options?: JsonObject;
+  readonly format?: string;
+  readonly actions?: readonly Json[];
+}
+
+/** Filters of the wall of sessions. */
+const FILTERS = ['env', 'group', 'client'] as const;
+/** Parts of an address that are JSON, and what they hold. */
+const JSON_PARTS = ['config', 'wrappers', 'options', 'actions'] as const;
+
+/** @param hash `location.hash`; what it does not understand leads to the play view */
+export function parseAddress(hash: string): Address {
+  const mark = hash.indexOf('?');
+  const path = (mark < 0 ? hash : hash.slice(0, mark)).replace(/^#\/?/, '');
+  const [view, ...rest] = path.split('/');
+  const name = decode(rest.join('/')) || undefined;
+  const parameters = new URLSearchParams(mark < 0 ? '' : hash.slice(mark + 1));
+  if (view === 'watch') return { view, sessionId: name, ...readFilters(parameters) };
+  if (view === 'environments') return { view };
+  if (view === 'register') return { view, envId: name };
+  const seed = parameters.get('seed') ?? '';
+  const parts = JSON_PARTS.map(part => [part, readPart(part, parameters.get(part))] as const);
+  return {
+    view: 'play',
+    envId: name,
+    preset: parameters.get('preset') ?? undefined,
+    seed: /^\d+$/.test(seed) && Number.isSafeInteger(Number(seed)) ? Number(seed) : undefined,
+    format: parameters.get('format') ?? undefined,
+    ...Object.fromEntries(parts.filter(([, value]) => value !== undefined)),
+  };
+}
+
+function readFilters(parameters: URLSearchParams): Omit<WatchAddress, 'view' | 'sessionId'> {
+  const page = Number(parameters.get('page') ?? 1);
+  return {
+    ...Object.fromEntries(
+      FILTERS.flatMap(name => (parameters.get(name) ? [[name, parameters.get(name)]] : [])),
+    ),
+    ...(Number.isSafeInteger(page) && page > 1 && { page }),
+  };
+}
+
+function readPart(part: (typeof JSON_PARTS)[number], text: string | null): Json | undefined {
+  if (text === null) return undefined;
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  const isList = part === 'wrappers' || part === 'actions';
+  const fits = isList ? Array.isArray(value) : typeof value === 'object' && value && !Array.isArray(value);
+  return fits ? (value as Json) : undefined;
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** The address as a link has it. */
+export function formatAddress(address: Address): string {
+  if (address.view === 'environments') return '#/environments';
+  const name = address.view === 'watch' ? address.sessionId : address.envId;
+  const path = `#/${address.view}${name === undefined ? '' : `/${encodeURIComponent(name)}`}`;
+  const parameters = new URLSearchParams();
+  if (address.view === 'watch') {
+    for (const filter of FILTERS) if (address[filter]) parameters.set(filter, address[filter]);
+    if (address.page !== undefined && address.page > 1) parameters.set('page', String(address.page));
+  }
+  if (address.view !== 'play') return String(parameters) === '' ? path : `${path}?${parameters}`;
+  if (address.preset !== undefined) parameters.set('preset', address.preset);
+  if (address.seed !== undefined) parameters.set('seed', String(address.seed));
+  if (address.format !== undefined) parameters.set('format', address.format);
+  for (const part of JSON_PARTS) {
+    const value = address[part];
+    if (value !== undefined && Object.keys(value).length > 0) parameters.set(part, JSON.stringify(value));
+  }
+  const query = String(parameters);
+  return query === '' ? path : `${path}?${query}`;
+}

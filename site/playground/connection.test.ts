@@ -1,0 +1,40 @@
+import t from 'tap';
+import { createApp } from '../../env-server/app.ts';
+import { freePort } from '../../test/free-port.test-data.ts';
+import { openPlayground, seeBoard, skip } from './browser.test-data.ts';
+
+/** A browser on a busy machine. */
+t.setTimeout(900_000);
+
+t.test('the page says when the server goes away, and reconnects when it is back', { skip }, async t => {
+  const port = await freePort();
+  const { page, server } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7', { port });
+  await seeBoard(page);
+  await server.close();
+  await page.getByRole('button', { name: 'Down' }).click();
+  await page.locator('.banner', { hasText: 'The server does not answer.' }).waitFor();
+  await page.locator('.play .problem', { hasText: 'The server does not answer.' }).waitFor();
+  t.equal(await page.locator('.connection').textContent(), 'no answer');
+
+  const next = await createApp({ logLevel: 'silent' });
+  t.teardown(() => next.server.close());
+  await next.server.listen({ host: '127.0.0.1', port });
+  await page.locator('.connection', { hasText: 'connected' }).waitFor();
+  t.ok(await page.locator('.banner').isHidden());
+  await page.getByRole('button', { name: 'Down' }).click();
+  await page.locator('.play .problem', { hasText: 'unknown_session' }).waitFor();
+  await page.getByRole('button', { name: 'Reset' }).click();
+  await page.getByRole('button', { name: 'Down' }).click();
+  await page.locator('.figures', { hasText: '1 of 100' }).waitFor();
+});
+
+t.test('a server that shuts down says so', { skip }, async t => {
+  const { page, sessions } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await seeBoard(page);
+  sessions.drain();
+  await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
+  await page.locator('.banner', { hasText: 'shutting down' }).waitFor();
+  await page.getByRole('link', { name: /Sokoban/ }).click();
+  await page.locator('.problem', { hasText: '503 draining' }).waitFor();
+  t.equal(await page.locator('.connection').textContent(), 'shutting down');
+});

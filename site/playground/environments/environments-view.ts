@@ -1,0 +1,145 @@
+import { render } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { Board } from '../../boards/board.ts';
+import { h } from '../../components/element.ts';
+import { html } from '../../components/html.ts';
+import { withUnit } from '../../components/with-unit.ts';
+import { type Address, formatAddress } from '../address.ts';
+import { type Client, environmentPath } from '../client/client.ts';
+import type { Environment, EnvironmentSummary, Schemas } from '../client/wire.ts';
+import { ProblemNote } from '../components/problem-note.ts';
+import type { View } from '../view.ts';
+import { type Showcase, type Showcases, showcases } from './showcase.ts';
+
+const FRAME_MS = 900;
+/** The last frame stays this many times as long. */
+const LAST_FRAMES = 3;
+const PERCENT = 100;
+
+/** All environments of the server: each with an episode of its best policy, its rules, and how well policies do. */
+export class EnvironmentsView implements View<'environments'> {
+  readonly #client: Client;
+  readonly #place = h('div', {});
+  readonly #note = new ProblemNote();
+  readonly element = h(
+    'section',
+    { class: 'gallery', 'aria-labelledby': 'gallery-title' },
+    h('h1', { id: 'gallery-title', tabindex: -1 }, 'Environments'),
+    this.#note.element,
+    this.#place,
+  );
+
+  constructor(client: Client) {
+    this.#client = client;
+  }
+
+  async show(_address: Address & { view: 'environments' }, first: boolean): Promise<void> {
+    if (!first) this.element.querySelector('h1')?.focus({ preventScroll: true });
+    render(html`<p class="busy">Loading the environments …</p>`, this.#place);
+    const shown = await this.#note.around(async () => {
+      const [{ environments }, shown] = await Promise.all([
+        this.#client.json<Schemas['EnvironmentList']>('GET', 'v1/envs', { quiet: true }),
+        showcases(),
+      ]);
+      const rules = (envId: string) =>
+        this.#client.json<Environment>('GET', environmentPath(envId), { quiet: true });
+      render(html`<${Gallery} environments=${environments} shown=${shown} rules=${rules} />`, this.#place);
+    });
+    if (!shown) render(null, this.#place);
+  }
+
+  hide(): void {
+    render(null, this.#place);
+  }
+}
+
+interface GalleryProps {
+  readonly environments: readonly EnvironmentSummary[];
+  readonly shown: Showcases;
+  readonly rules: (envId: string) => Promise<Environment>;
+}
+
+function Gallery({ environments, shown, rules }: GalleryProps) {
+  const reduced = matchMedia('(prefers-reduced-motion: reduce)').matches;
+  const [moving, move] = useState(!reduced);
+  return html`
+    <div class="gallery-bar">
+      <p class="fine">${environments.length} environments on this server.</p>
+      <button type="button" class="small" onClick=${() => move(!moving)}>${moving ? 'Stop the pictures' : 'Let the pictures move'}</button>
+    </div>
+    <ul class="gallery-cards">
+      ${environments.map(
+        environment => html`<li key=${environment.env_id}>
+          <${EnvironmentCard} environment=${environment} showcase=${shown[environment.env_id]} moving=${moving} rules=${rules} />
+        </li>`,
+      )}
+    </ul>
+  `;
+}
+
+interface CardProps {
+  readonly environment: EnvironmentSummary;
+  readonly showcase: Showcase | undefined;
+  readonly moving: boolean;
+  readonly rules: GalleryProps['rules'];
+}
+
+function EnvironmentCard({ environment, showcase, moving, rules }: CardProps) {
+  const { env_id: envId, title, tags } = environment;
+  const random = showcase?.references.find(({ name }) => name === 'random');
+  const best = showcase?.references.find(({ name }) => name !== 'random');
+  return html`<article class="gallery-card">
+    <div class="gallery-picture" aria-hidden="true" inert>
+      ${showcase ? html`<${Replay} showcase=${showcase} moving=${moving} />` : html`<p class="empty">A custom environment.</p>`}
+    </div>
+    <h2>${title}</h2>
+    <p class="fine"><code>${envId}</code></p>
+    <p class="gallery-tags">${tags.map(tag => html`<span key=${tag} class="tag">${tag}</span>`)}</p>
+    ${
+      random &&
+      best &&
+      html`<dl class="card-figures">
+      <div><dt>random</dt><dd>${share(random.success)}</dd></div>
+      <div><dt>${best.name}</dt><dd>${share(best.success)}</dd></div>
+    </dl>`
+    }
+    <${Rules} envId=${envId} rules=${rules} />
+    <p class="gallery-links">
+      <a class="button primary" href=${formatAddress({ view: 'play', envId })} aria-label=${`Play ${title}`}>Play</a>
+    </p>
+  </article>`;
+}
+
+const share = (success: number): string => withUnit((PERCENT * success).toFixed(1), '%');
+
+/** An episode, frame by frame; the last one where nothing is to move. */
+function Replay({ showcase, moving }: { readonly showcase: Showcase; readonly moving: boolean }) {
+  const { frames } = showcase;
+  const [tick, setTick] = useState(0);
+  useEffect(() => {
+    if (!moving) return undefined;
+    const timer = setInterval(() => {
+      if (!document.hidden) setTick(now => (now + 1) % (frames.length + LAST_FRAMES - 1));
+    }, FRAME_MS);
+    return () => clearInterval(timer);
+  }, [moving]);
+  const frame = frames[moving ? Math.min(tick, frames.length - 1) : frames.length - 1];
+  return html`<${Board} state=${frame.structured} text=${frame.text} />
+    <p class="replay-action">${frame.action ?? 'start'}</p>`;
+}
+
+/** The rules, asked for when they are unfolded. */
+function Rules({ envId, rules }: { readonly envId: string; readonly rules: GalleryProps['rules'] }) {
+  const [text, show] = useState('Loading …');
+  const open = (event: Event) => {
+    if (!(event.target as HTMLDetailsElement).open) return;
+    rules(envId).then(
+      ({ description }) => show(description),
+      error => show(error.message),
+    );
+  };
+  return html`<details onToggle=${open}>
+    <summary>Rules</summary>
+    ${text.split(/\n\s*\n/).map(part => html`<p class="fine">${part.replaceAll('\n', ' ')}</p>`)}
+  </details>`;
+}

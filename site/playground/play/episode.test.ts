@@ -1,0 +1,96 @@
+import t, { type Test } from 'tap';
+import type { Json } from '../../../shared/json.ts';
+import { testApp } from '../../../test/app.test-data.ts';
+import { type Client, RequestFailed } from '../client/client.ts';
+import type { ProblemReply } from '../client/wire.ts';
+import { DEFAULT_SETUP, describe, Episode } from './episode.ts';
+
+/** As much of a client as an episode uses, on a server without a socket. */
+async function clientOf(t: Test) {
+  const app = await testApp(t);
+  const send = async (method: string, path: string, body?: unknown) => {
+    const reply = await app.ask(method, `/${path}`, body as Json);
+    if (reply.status >= 400) throw new RequestFailed(reply.body as unknown as ProblemReply);
+    return reply;
+  };
+  const client = {
+    json: async (method: string, path: string, { body }: { body?: unknown } = {}) =>
+      (await send(method, path, body)).body,
+    text: async (path: string) => (await send('GET', path)).text,
+    batch: async (items: unknown) => (await send('POST', 'v1/batch', { items })).body.results,
+  } as unknown as Client;
+  return { ...app, client };
+}
+
+const LONG = { ...DEFAULT_SETUP, config: { goal: 5000, max_steps: 5000 } };
+
+async function begin(client: Client): Promise<Episode> {
+  const environment = await describe(client, 'test/Counter-v0', LONG);
+  return Episode.begin(client, environment, LONG, 7);
+}
+
+t.test('undo goes back step by step, also over steps taken elsewhere', async t => {
+  const { client, ask } = await clientOf(t);
+  const episode = await begin(client);
+  t.notOk(episode.canUndo);
+  const start = episode.observation;
+  await episode.step('draw');
+  const drawn = episode.observation;
+  await episode.step('add');
+  await ask('POST', `/v1/sessions/${episode.session.session_id}/step`, { action: 'add' });
+  await episode.step('add');
+  t.equal(episode.moves.length, 4);
+  t.equal(episode.totalReward, 3);
+  t.notOk(episode.canUndo, 'the state before the last step was not seen');
+  await episode.step('draw');
+  await episode.undo();
+  t.equal(episode.moves.length, 4);
+
+  await episode.reset(7);
+  t.equal(episode.observation, start);
+  await episode.step('draw');
+  t.equal(episode.observation, drawn);
+  await episode.undo();
+  t.equal(episode.observation, start);
+  t.same(episode.moves, []);
+});
+
+t.test('an episode is taken over from its actions; one that is refused says why', async t => {
+  const { client } = await clientOf(t);
+  const first = await begin(client);
+  for (const action of ['add', 'draw', 'add']) await first.step(action);
+  const second = await begin(client);
+  await second.repeat(['add', 'draw', 'add']);
+  t.same(
+    second.moves,
+    first.moves.map(({ action, observation, reward, terminated, truncated, info }) => ({
+      action,
+      observation,
+      reward,
+      terminated,
+      truncated,
+      info,
+    })),
+  );
+  t.equal(second.totalReward, 2);
+  const refusal = await second.repeat(['add', {}]).catch(error => error);
+  t.match(refusal, { name: 'RequestFailed', problem: { code: 'invalid_action' } });
+});
+
+t.test('a session that has all the snapshots it may have says so, and a reset opens another one', async t => {
+  const { client, ask } = await clientOf(t);
+  const episode = await begin(client);
+  const { session_id: old } = episode.session;
+  await episode.reset(1);
+  t.equal(episode.session.session_id, old, 'not before there is need');
+  while (episode.undoProblem === undefined) await episode.step('draw');
+  t.match(episode.undoProblem, /1024 snapshots/);
+  await episode.step('draw');
+  t.notOk(episode.canUndo);
+  await episode.reset(7);
+  t.not(episode.session.session_id, old);
+  t.equal((await ask('GET', `/v1/sessions/${old}`)).status, 410);
+  await episode.step('draw');
+  t.ok(episode.canUndo);
+  t.equal(episode.undoProblem, undefined);
+});

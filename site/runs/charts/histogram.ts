@@ -1,0 +1,63 @@
+import { html } from '../../components/html.ts';
+import { counted, short } from '../format.ts';
+
+const BINS = 16;
+const WIDTH = 640;
+const HEIGHT = 180;
+const FOOT = 24;
+
+interface Item {
+  readonly value: number;
+  readonly kept: boolean;
+}
+
+/** Distribution of the groups' scores, kept groups separately, with the filter's threshold. */
+export function Histogram({ title, items }: { readonly title: string; readonly items: readonly Item[] }) {
+  if (items.length === 0) return html`<p class="hint">No groups yet.</p>`;
+  const values = items.map(({ value }) => value);
+  const low = Math.min(0, ...values);
+  const greatest = Math.max(...values);
+  const high = greatest > low ? greatest : low + 1;
+  const bins = Array.from({ length: BINS }, () => ({ kept: 0, dropped: 0 }));
+  for (const { value, kept } of items) {
+    const bin = Math.min(BINS - 1, Math.floor(((value - low) / (high - low)) * BINS));
+    bins[bin][kept ? 'kept' : 'dropped']++;
+  }
+  const most = Math.max(...bins.map(({ kept, dropped }) => kept + dropped));
+  const width = WIDTH / BINS;
+  const scale = (count: number) => (count / most) * (HEIGHT - FOOT - 8);
+  const cut = cutOf(items);
+  const at = (value: number) => ((value - low) / (high - low)) * WIDTH;
+  const kept = items.filter(item => item.kept).length;
+  const words = `${title}: ${counted(items.length, 'group')} from ${short(Math.min(...values))} to ${short(greatest)}, ${kept} kept${cut === undefined ? '' : `, cut at ${short(cut)}`}`;
+  return html`<figure class="chart">
+    <figcaption>${title}</figcaption>
+    <svg class="histogram" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label=${words}>
+      ${bins.map(({ kept, dropped }, i) => {
+        const base = HEIGHT - FOOT;
+        return html`<g key=${i}>
+          <rect class="kept" x=${i * width + 1} width=${width - 2} y=${base - scale(kept)} height=${scale(kept)} />
+          <rect class="dropped" x=${i * width + 1} width=${width - 2} y=${base - scale(kept + dropped)} height=${scale(dropped)} />
+        </g>`;
+      })}
+      <line class="axis" x1="0" x2=${WIDTH} y1=${HEIGHT - FOOT} y2=${HEIGHT - FOOT} />
+      ${cut !== undefined && html`<line class="cut-line" x1=${at(cut)} x2=${at(cut)} y1="0" y2=${HEIGHT - FOOT} />`}
+      <text x="0" y=${HEIGHT - 6}>${short(low)}</text>
+      <text x=${WIDTH} y=${HEIGHT - 6} text-anchor="end">${short(high)}</text>
+    </svg>
+    <p class="fine"><span class="swatch kept"></span> kept <span class="swatch dropped"></span> dropped${cut === undefined ? '' : ` · the cut is at ${short(cut)}`}</p>
+  </figure>`;
+}
+
+/** Between the greatest score that was dropped and the least that was kept; undefined where the filter did not cut there. */
+export function cutOf(items: readonly Item[]): number | undefined {
+  const kept = items.filter(item => item.kept).map(({ value }) => value);
+  const dropped = items.filter(item => !item.kept).map(({ value }) => value);
+  if (kept.length === 0 || dropped.length === 0) return undefined;
+  const least = Math.min(...kept);
+  const greatest = Math.max(...dropped);
+  if (greatest <= least) return (greatest + least) / 2;
+  const most = Math.max(...kept);
+  const lowest = Math.min(...dropped);
+  return most <= lowest ? (most + lowest) / 2 : undefined;
+}

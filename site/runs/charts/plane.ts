@@ -1,0 +1,52 @@
+import { html } from '../../components/html.ts';
+import { withUnit } from '../../components/with-unit.ts';
+import { percent, short } from '../format.ts';
+
+const SIZE = 360;
+const EDGE = 44;
+
+/** Names of `collapse/regime`, in the order of its numbers. */
+export const REGIMES = ['diverse', 'template collapse', 'compressed', 'low-entropy collapse'] as const;
+
+interface Place {
+  readonly step: number;
+  /** Conditional entropy of the reasoning in nats per token, and its mutual information with the prompt as a share of the most. */
+  readonly entropy: number;
+  readonly share: number;
+}
+
+/** The path of a run in the plane of H(Z|X) against the share of mutual information, with the four regimes. */
+export function Plane({ places, regime }: { readonly places: readonly Place[]; readonly regime?: number }) {
+  // Thresholds as the trainer sets them: half of the median of the first three measurements.
+  const first = places.slice(0, 3);
+  const middle = (list: readonly number[]) => list.toSorted((a, b) => a - b)[list.length >> 1];
+  const entropyCut = middle(first.map(({ entropy }) => entropy)) / 2;
+  const shareCut = Math.max(0.05, middle(first.map(({ share }) => share)) / 2);
+  const most = Math.max(2 * entropyCut, ...places.map(({ entropy }) => entropy)) * 1.1 || 1;
+  const x = (entropy: number) => EDGE + (entropy / most) * (SIZE - EDGE - 8);
+  const y = (share: number) => SIZE - EDGE - Math.min(1, Math.max(0, share)) * (SIZE - EDGE - 8);
+  const last = places.at(-1)!;
+  const words = `H(Z|X) against MI share: from ${withUnit(short(places[0].entropy), 'nats')} and ${percent(places[0].share)} at step ${places[0].step} to ${withUnit(short(last.entropy), 'nats')} and ${percent(last.share)} at step ${last.step}${regime === undefined ? '' : `, ${REGIMES[regime]}`}`;
+  const labels = [
+    [x(most) - 4, y(1) + 14, 'end', REGIMES[0]],
+    [x(most) - 4, y(0) - 6, 'end', REGIMES[1]],
+    [x(0) + 4, y(1) + 14, 'start', REGIMES[2]],
+    [x(0) + 4, y(0) - 6, 'start', REGIMES[3]],
+  ];
+  return html`<figure class="chart plane">
+    <figcaption>Does the reasoning depend on the prompt?</figcaption>
+    <svg viewBox="0 0 ${SIZE} ${SIZE}" role="img" aria-label=${words}>
+      <rect class="sound" x=${x(entropyCut)} y=${y(1)} width=${x(most) - x(entropyCut)} height=${y(shareCut) - y(1)} />
+      <line class="axis" x1=${x(0)} x2=${x(most)} y1=${y(0)} y2=${y(0)} />
+      <line class="axis" x1=${x(0)} x2=${x(0)} y1=${y(0)} y2=${y(1)} />
+      <line class="cut-line" x1=${x(entropyCut)} x2=${x(entropyCut)} y1=${y(0)} y2=${y(1)} />
+      <line class="cut-line" x1=${x(0)} x2=${x(most)} y1=${y(shareCut)} y2=${y(shareCut)} />
+      ${labels.map(([at, height, anchor, name]) => html`<text key=${name} x=${at} y=${height} text-anchor=${anchor}>${name}</text>`)}
+      <polyline class="path" points=${places.map(({ entropy, share }) => `${x(entropy)},${y(share)}`).join(' ')} />
+      ${places.map(({ step, entropy, share }, i) => html`<circle key=${step} class=${i === places.length - 1 ? 'now' : ''} cx=${x(entropy)} cy=${y(share)} r=${i === places.length - 1 ? 6 : 3}><title>step ${step}: ${withUnit(short(entropy), 'nats')}, ${percent(share)}</title></circle>`)}
+      <text x=${x(most / 2)} y=${SIZE - 10} text-anchor="middle">H(Z|X), nats per token</text>
+      <text x="14" y=${y(0.5)} text-anchor="middle" transform="rotate(-90 14 ${y(0.5)})">MI as a share of log N</text>
+    </svg>
+    <p class="fine">${words}.</p>
+  </figure>`;
+}

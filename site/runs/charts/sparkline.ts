@@ -1,0 +1,18 @@
+import { html } from '../../components/html.ts';
+import type { ValidationPoint } from '../../../shared/run-folder/run-files.ts';
+
+const WIDTH = 96;
+const HEIGHT = 24;
+const EDGE = 2;
+
+/** Validation success over the steps of a run, from 0 to 1; the numbers stand next to it. */
+export function Sparkline({ points }: { readonly points: readonly ValidationPoint[] }) {
+  if (points.length < 2)
+    return html`<svg class="sparkline" width=${WIDTH} height=${HEIGHT} aria-hidden="true"></svg>`;
+  const last = points.at(-1)!.step || 1;
+  const at = ({ step, success }: ValidationPoint) =>
+    `${(EDGE + (step / last) * (WIDTH - 2 * EDGE)).toFixed(1)},${(HEIGHT - EDGE - success * (HEIGHT - 2 * EDGE)).toFixed(1)}`;
+  return html`<svg class="sparkline" width=${WIDTH} height=${HEIGHT} aria-hidden="true">
+    <polyline points=${points.map(at).join(' ')} />
+  </svg>`;
+}

@@ -1,0 +1,43 @@
+import { withUnit } from '../components/with-unit.ts';
+
+/** `42 %`; one place below 10 %. */
+export function percent(share: number): string {
+  const value = 100 * share;
+  return withUnit(value.toFixed(value !== 0 && Math.abs(value) < 10 ? 1 : 0), '%');
+}
+
+/** A number in few characters: `0.0123`, `4.2`, `12.3k`, `1.2M`. */
+export function short(value: number): string {
+  if (!Number.isFinite(value)) return '–';
+  const size = Math.abs(value);
+  if (size >= 1e9) return `${(value / 1e9).toFixed(1)}G`;
+  if (size >= 1e6) return `${(value / 1e6).toFixed(1)}M`;
+  if (size >= 1e4) return `${(value / 1e3).toFixed(1)}k`;
+  if (size >= 100 || Number.isInteger(value)) return String(Math.round(value));
+  if (size >= 0.01) return String(Number(value.toPrecision(3)));
+  return size === 0 ? '0' : value.toExponential(1);
+}
+
+/** `1 h 02 min`, `3 min 20 s` or `45 s`. */
+export function duration(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  const [days, hours, minutes] = [whole / 86_400, (whole % 86_400) / 3600, (whole % 3600) / 60].map(
+    Math.floor,
+  );
+  const twoDigits = (value: number) => String(value).padStart(2, '0');
+  if (days > 0) return `${withUnit(days, 'd')} ${withUnit(hours, 'h')}`;
+  if (hours > 0) return `${withUnit(hours, 'h')} ${withUnit(twoDigits(minutes), 'min')}`;
+  return minutes > 0
+    ? `${withUnit(minutes, 'min')} ${withUnit(twoDigits(whole % 60), 's')}`
+    : withUnit(whole, 's');
+}
+
+/** Age of a time, as text. @param ms since the epoch */
+export function ago(ms: number, now: number): string {
+  return `${duration((now - ms) / 1000)} ago`;
+}
+
+/** `1 run`, `2 runs`. */
+export function counted(count: number, one: string, many = `${one}s`): string {
+  return `${count} ${count === 1 ? one : many}`;
+}

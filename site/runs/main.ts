@@ -1,0 +1,79 @@
+import { render } from 'preact';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { SiteHeader } from '../components/header.ts';
+import { html } from '../components/html.ts';
+import { type Address, formatAddress, parseAddress } from './address.ts';
+import { SourceContext } from './data/hooks.ts';
+import { openSource, type Source } from './data/source.ts';
+import { Lazy } from './views/lazy.ts';
+import { RunsView } from './views/runs-view.ts';
+
+const TITLES: { readonly [view: string]: string } = {
+  runs: 'Runs',
+  compare: 'Compare',
+  leaderboard: 'Leaderboard',
+};
+
+function titleOf({ view, run }: Address): string {
+  return run === undefined ? TITLES[view] : `${run}, ${view}`;
+}
+
+function App({ source }: { readonly source: Source }) {
+  const [address, setAddress] = useState(() => parseAddress(location.hash));
+  const main = useRef<HTMLElement>(null);
+  // Before a link can be followed.
+  useLayoutEffect(() => {
+    const follow = () => setAddress(parseAddress(location.hash));
+    addEventListener('hashchange', follow);
+    return () => removeEventListener('hashchange', follow);
+  }, []);
+  const place = `${address.run} ${address.view}`;
+  const first = useRef(place);
+  useEffect(() => {
+    document.title = `${titleOf(address)} · ragen`;
+    if (first.current === place) return;
+    first.current = place;
+    // A new page begins at its top, for eyes and screen readers alike.
+    scrollTo(0, 0);
+    main.current?.focus({ preventScroll: true });
+  }, [place]);
+  const { server } = source.site;
+  return html`<${SourceContext.Provider} value=${source}>
+    <a class="skip" href="#main" onClick=${(event: Event) => {
+      event.preventDefault();
+      main.current?.focus();
+    }}>Skip to the content</a>
+    <${SiteHeader} current="Runs" server=${server ?? undefined} runs="#/" />
+    <nav class="sub-head" aria-label="Runs">
+      ${(['runs', 'compare', 'leaderboard'] as const).map(
+        view =>
+          html`<a key=${view} href=${formatAddress({ view })} aria-current=${address.view === view ? 'page' : undefined}>${TITLES[view] === 'Runs' ? 'All runs' : TITLES[view]}</a>`,
+      )}
+    </nav>
+    <main ref=${main} id="main" tabindex="-1">${viewOf(address)}</main>
+  <//>`;
+}
+
+// The table of runs is there before the charts and boards of the other pages are loaded.
+const runPages = async () => (await import('./views/run-pages.ts')).RunPages;
+const compareView = async () => (await import('./views/compare-view.ts')).CompareView;
+const leaderboardView = async () => (await import('./views/leaderboard-view.ts')).LeaderboardView;
+
+function viewOf(address: Address) {
+  if (address.run !== undefined)
+    return html`<${Lazy} key=${address.run} load=${runPages} address=${address} />`;
+  switch (address.view) {
+    case 'compare':
+      return html`<${Lazy} key="compare" load=${compareView} address=${address} />`;
+    case 'leaderboard':
+      return html`<${Lazy} key="leaderboard" load=${leaderboardView} address=${address} />`;
+    default:
+      return html`<${RunsView} address=${address} />`;
+  }
+}
+
+const place = document.getElementById('app')!;
+openSource().then(
+  source => render(html`<${App} source=${source} />`, place),
+  (error: Error) => render(html`<p class="banner" role="alert">${error.message}</p>`, place),
+);

@@ -1,0 +1,39 @@
+import type { EpisodeReply } from '../../server/reader/trajectories.ts';
+import { promptRange } from './tokens.ts';
+
+/**
+ * Episodes as OpenAI messages, a line each: `{"messages": [{"role", "content"}, …], "success", "return", …}`. What stood before
+ * the first response is one user message, chat markers included where the prompt has them.
+ */
+export function chatLines(replies: readonly EpisodeReply[]): string {
+  return replies
+    .map(({ episode, texts }) => {
+      const messages = episode.turns.flatMap((turn, at) => {
+        const ids = episode.samples[turn.sample]?.token_ids;
+        const [start, end] = promptRange(episode.turns, at);
+        const prompt =
+          ids && end > start
+            ? ids
+                .slice(start, end)
+                .map(id => texts[id] ?? '')
+                .join('')
+            : turn.state;
+        return [
+          { role: 'user', content: prompt },
+          { role: 'assistant', content: turn.llm_raw_response },
+        ];
+      });
+      const { env_id, seed, success } = episode;
+      return `${JSON.stringify({ messages, env_id, seed, success, return: episode.return })}\n`;
+    })
+    .join('');
+}
+
+/** Lets the browser save a text as a file. */
+export function saveText(name: string, text: string): void {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([text], { type: 'application/jsonl' }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}

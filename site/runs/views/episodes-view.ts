@@ -1,0 +1,225 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { html } from '../../components/html.ts';
+import { bucketsOf, EPISODE_CHOICES, filtered, isAlike } from '../../../shared/run-folder/episode-filter.ts';
+import type { SearchReply } from '../../server/reader/run-reader.ts';
+import type { EpisodeDigest, SearchHit, TrajectoryFile } from '../../server/reader/trajectories.ts';
+import { type Address, formatAddress } from '../address.ts';
+import { useData, useSource } from '../data/hooks.ts';
+import type { Query } from '../data/query.ts';
+import { counted, percent, short } from '../format.ts';
+import { choose, Select, Status } from './parts.ts';
+import type { RunViewProps } from './run-view-props.ts';
+
+/** Groups drawn before "show more". */
+const FIRST_GROUPS = 24;
+const SEARCH_DELAY_MS = 300;
+
+/** The episodes of a step, by group, and those that have a text. */
+export function EpisodesView({ store, address }: RunViewProps) {
+  const files = [...store.detail!.files].sort((a, b) => b.step - a.step || a.kind.localeCompare(b.kind));
+  const { query } = address;
+  const file = files.find(({ name }) => name === query.file) ?? files[0];
+  const {
+    value: episodes,
+    answered,
+    error,
+  } = useData<readonly EpisodeDigest[]>(file && 'episodes', {
+    id: store.id,
+    file: file?.name,
+  });
+  // Until the episodes of another file are here, those that are shown lead to their own.
+  const shownFile = String(answered?.file);
+  const [most, setMost] = useState(FIRST_GROUPS);
+  if (!file)
+    return html`<p class="panel">No trajectories yet. Training writes them every <code>tracking.trajectories_every</code> steps, and 20 of every validation.</p>`;
+  const shown = filtered(episodes ?? [], query);
+  const groups = grouped(shown);
+  return html`<div class="episodes">
+    <${Filters} files=${files} file=${file} episodes=${episodes ?? []} query=${query} />
+    <${Search} store=${store} file=${file} query=${query} />
+    <${Status} error=${error} loading=${!episodes && !error} />
+    ${episodes && html`<p class="fine" role="status">${counted(shown.length, 'episode')} of ${episodes.length} in ${counted(groups.length, 'group')}; ${percent(shown.filter(({ success }) => success).length / Math.max(1, shown.length))} succeed</p>`}
+    ${
+      groups.every(({ length }) => length === 1)
+        ? html`<${Members} id=${store.id} file=${shownFile} members=${shown.slice(0, 8 * most)} named=${true} />`
+        : groups
+            .slice(0, most)
+            .map(
+              members =>
+                html`<${Group} key=${`${members[0].group_id} ${members[0].tag}`} id=${store.id} file=${shownFile} members=${members} />`,
+            )
+    }
+    ${groups.length > most && html`<button type="button" onClick=${() => setMost(most + 4 * FIRST_GROUPS)}>Show ${Math.min(groups.length - most, 4 * FIRST_GROUPS)} more groups</button>`}
+  </div>`;
+}
+
+function grouped(episodes: readonly EpisodeDigest[]): EpisodeDigest[][] {
+  const groups = new Map<string, EpisodeDigest[]>();
+  for (const episode of episodes) {
+    const key = `${episode.tag}/${episode.group_id}/${episode.seed}`;
+    const group = groups.get(key);
+    if (group) group.push(episode);
+    else groups.set(key, [episode]);
+  }
+  return [...groups.values()];
+}
+
+type Choices = Address['query'];
+
+interface FiltersProps {
+  readonly files: readonly TrajectoryFile[];
+  readonly file: TrajectoryFile;
+  readonly episodes: readonly EpisodeDigest[];
+  readonly query: Choices;
+}
+
+function Filters({ files, file, episodes, query }: FiltersProps) {
+  const set = (name: string) => (value: string) => choose({ [name]: value }, true);
+  const tags = [...new Set(episodes.map(({ tag }) => tag))];
+  const buckets = [...new Set(bucketsOf(episodes).values())].sort();
+  const number = (name: string, label: string) => html`<label class="field"><span>${label}</span>
+    <input type="number" step="any" value=${query[name] ?? ''} onChange=${(event: Event) => set(name)((event.currentTarget as HTMLInputElement).value)} /></label>`;
+  return html`<div class="controls filters">
+    <${Select} label="Step" value=${file.name} onChange=${set('file')}
+      options=${files.map(({ name, kind, step }) => [name, `${kind === 'train' ? 'training' : 'validation'}, step ${step}`] as const)} />
+    <${Select} label="Environment" value=${query.env ?? ''} onChange=${set('env')} options=${[['', 'all'], ...tags.map(tag => [tag, tag] as const)]} />
+    <${Select} label="Success" value=${query.success ?? ''} onChange=${set('success')} options=${[['', 'all'], ['yes', 'succeeded'], ['no', 'failed']]} />
+    <${Select} label="Problem" value=${query.problem ?? ''} onChange=${set('problem')}
+      options=${[['', 'any'], ['penalty', 'format penalty'], ['invalid', 'turn without a valid action'], ['cut', 'response cut off'], ['unfinished', 'ran out of turns']]} />
+    <${Select} label="Rollout filter" value=${query.kept ?? ''} onChange=${set('kept')} options=${[['', 'all'], ['yes', 'kept'], ['no', 'dropped']]} />
+    ${
+      buckets.length > 1 &&
+      html`<${Select} label="Reward variance" value=${query.bucket ?? ''} onChange=${set('bucket')}
+      options=${[['', 'all'], ...buckets.map(bucket => [String(bucket), bucket === 1 ? 'bucket 1, least' : `bucket ${bucket}`] as const)]} />`
+    }
+    ${number('min', 'Return from')} ${number('max', 'to')}
+  </div>`;
+}
+
+interface MembersProps {
+  readonly id: string;
+  readonly file: string;
+  readonly members: readonly EpisodeDigest[];
+  /** Says the level of each. */
+  readonly named?: boolean;
+}
+
+/** Episodes next to one another. */
+function Members({ id, file, members, named }: MembersProps) {
+  return html`<ul class="members">${members.map(
+    episode => html`<li key=${episode.index}><a class="member ${episode.success ? 'good' : 'bad'}" href=${formatAddress({ view: 'episode', run: id, query: { file, index: String(episode.index) } })}>
+      <span class="outcome">${episode.success ? 'success' : 'failed'}</span>
+      ${named && html`<span class="fine">${episode.tag}, seed ${episode.seed}</span>`}
+      <span class="value">return ${short(episode.return)}</span>
+      ${episode.advantage !== undefined && html`<span class="fine">advantage ${episode.advantage > 0 ? '+' : ''}${short(episode.advantage)}</span>`}
+      <span class="fine">${counted(episode.turns, 'turn')}${episode.invalid > 0 ? `, ${episode.invalid} invalid` : ''}${episode.cut ? ', cut off' : ''}</span>
+    </a></li>`,
+  )}</ul>`;
+}
+
+/** A spread; 0 where only rounding makes one. */
+const flat = (spread: number): string => short(isAlike(Math.abs(spread)) ? 0 : spread);
+
+/** Members of a group next to one another. */
+function Group({
+  id,
+  file,
+  members,
+}: {
+  readonly id: string;
+  readonly file: string;
+  readonly members: readonly EpisodeDigest[];
+}) {
+  const [{ tag, seed, filter, group_id }] = members;
+  const why =
+    filter &&
+    (filter.kept
+      ? `kept: score ${flat(filter.score)}`
+      : `dropped: score ${flat(filter.score)}${isAlike(filter.std) ? ', all returns are alike' : ''}`);
+  return html`<section class="panel group">
+    <div class="panel-head"><h2>${tag}, seed ${seed}</h2>
+      ${filter && html`<span class="chip ${filter.kept ? 'good' : 'warn'}">${why}</span>`}
+      <span class="fine">group ${group_id}${filter ? `, spread ${flat(filter.std)}` : ''}</span></div>
+    <${Members} id=${id} file=${file} members=${members} />
+  </section>`;
+}
+
+interface SearchProps {
+  readonly store: RunViewProps['store'];
+  readonly file: TrajectoryFile;
+  readonly query: Choices;
+}
+
+/** A search so far. */
+interface Found extends SearchReply {
+  readonly q: string;
+  /** The query that it answers. */
+  readonly key: string;
+  readonly error?: string;
+}
+
+/** Full-text search in prompts and responses of the episodes that pass the filters. */
+function Search({ store, file, query }: SearchProps) {
+  const { q = '' } = query;
+  const everywhere = query.all === 'yes';
+  const { found, isCurrent, more } = useSearch({
+    id: store.id,
+    q,
+    file: everywhere ? undefined : file.name,
+    ...Object.fromEntries(EPISODE_CHOICES.map(name => [name, query[name]])),
+  });
+  return html`<div class="controls" role="search">
+      <label class="field grow"><span>Search prompts and responses</span>
+        <input type="search" value=${q} onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} /></label>
+      <label class="check"><input type="checkbox" checked=${everywhere} onChange=${() => choose({ all: everywhere ? '' : 'yes' }, true)} /> in all steps</label>
+    </div>
+    <${Status} error=${found?.error} />
+    ${
+      q !== '' &&
+      !found?.error &&
+      html`<div class="panel"><p role="status">${found && isCurrent ? foundText(found) : 'Searching …'}</p>
+      ${found && html`<ul class="hits">${found.hits.map(hit => html`<${Hit} key=${`${hit.file} ${hit.index}`} id=${store.id} hit=${hit} wanted=${found.q} />`)}</ul>`}
+      ${isCurrent && found?.next !== undefined && html`<button type="button" onClick=${more}>Search on</button>`}</div>`
+    }`;
+}
+
+/** Searches a moment after the query changed; `more` goes on where the search ended. */
+function useSearch(query: Query & { readonly q: string }) {
+  const source = useSource();
+  const [found, setFound] = useState<Found>();
+  const asked = useRef('');
+  const key = JSON.stringify(query);
+  const ask = async (before: readonly SearchHit[], from?: string) => {
+    let reply: Found;
+    try {
+      reply = { ...(await source.get<SearchReply>('search', { ...query, from })), q: query.q, key };
+    } catch (error) {
+      reply = { hits: [], complete: false, q: query.q, key, error: (error as Error).message };
+    }
+    if (asked.current === key) setFound({ ...reply, hits: [...before, ...reply.hits] });
+  };
+  useEffect(() => {
+    asked.current = key;
+    if (query.q === '') return setFound(undefined);
+    const timer = setTimeout(() => void ask([]), SEARCH_DELAY_MS);
+    return () => clearTimeout(timer);
+  }, [source, key]);
+  return { found, isCurrent: found?.key === key, more: () => ask(found?.hits ?? [], found?.next) };
+}
+
+function foundText({ hits, complete }: SearchReply): string {
+  const found = hits.length === 0 ? 'Nothing found' : `Found in ${counted(hits.length, 'episode')}`;
+  return `${found}${complete ? '.' : ' so far.'}`;
+}
+
+function Hit({ id, hit, wanted }: { readonly id: string; readonly hit: SearchHit; readonly wanted: string }) {
+  const at = hit.snippet.toLowerCase().indexOf(wanted.toLowerCase());
+  const link = formatAddress({
+    view: 'episode',
+    run: id,
+    query: { file: hit.file, index: String(hit.index), turn: String(hit.turn) },
+  });
+  return html`<li><a href=${link}>${hit.file}, ${hit.digest.tag} seed ${hit.digest.seed}, turn ${hit.turn + 1}</a>
+    <span class="chip ${hit.digest.success ? 'good' : 'bad'}">${hit.digest.success ? 'success' : 'failed'}</span> <span class="fine">${hit.where}</span>
+    <pre class="snippet">…${hit.snippet.slice(0, at)}<mark>${hit.snippet.slice(at, at + wanted.length)}</mark>${hit.snippet.slice(at + wanted.length)}…</pre></li>`;
+}

@@ -1,0 +1,158 @@
+import { html } from '../../components/html.ts';
+import { isAlike } from '../../../shared/run-folder/episode-filter.ts';
+import type { GroupsRow } from '../../../shared/run-folder/run-files.ts';
+import { Chart, type Curve } from '../charts/chart.ts';
+import { Histogram } from '../charts/histogram.ts';
+import { Plane } from '../charts/plane.ts';
+import { useGroups } from '../data/groups.ts';
+import { useMetrics } from '../data/hooks.ts';
+import type { RunStore } from '../data/run-store.ts';
+import { counted, percent, short } from '../format.ts';
+import { choose, Panel, Status } from './parts.ts';
+import type { RunViewProps } from './run-view-props.ts';
+
+/** Series of measurements of a part of the responses. */
+interface Measured {
+  readonly firstTurn: string;
+  readonly trajectory: string;
+}
+
+const THOUGHTS: Measured = {
+  firstTurn: 'collapse_first_turn_sample',
+  trajectory: 'collapse_trajectory_sample',
+};
+/** Measurements of policies that do not think. */
+const ACTIONS: Measured = {
+  firstTurn: 'collapse_action_first_turn_sample',
+  trajectory: 'collapse_action_trajectory_sample',
+};
+const COMPONENTS = ['task', 'entropy', 'kl'] as const;
+/** Collapse metrics that have a chart: a run with all of them has hundreds. */
+const COLLAPSE =
+  /^collapse(\/regime|(_action)?_(first_turn|trajectory)_sample\/(mi_seq_share|conditional_entropy_est))$/;
+const GRADIENTS =
+  /^grad_norm(_prefilter)?\/[^/]+\/(reward_std_mean|task|entropy|kl|share\/task|cosine\/task|task_to_reg)$/;
+const GROUPS = ['rollout/filter_kept_ratio', 'frac_reward_zero_std'];
+
+/** Groups that the rollout filter kept, dependence of the reasoning on the prompt, and gradients by bucket. */
+export function FilterView({ store, address }: RunViewProps) {
+  const { value: rows, error } = useGroups(store);
+  const unread = useMetrics(store, GROUPS);
+  return html`<div class="filter-view">
+    <${Panel} title="Groups and the rollout filter" class="wide">
+      <${Status} error=${error ?? unread} loading=${!rows && !error} />
+      ${rows?.length === 0 && html`<p class="hint">No groups were recorded: the run is from an earlier version, or before its first step.</p>`}
+      ${rows && rows.length > 0 && html`<${Groups} rows=${rows} step=${Number(address.query.step ?? rows.at(-1)!.step)} />`}
+      ${
+        rows?.some(({ groups }) => groups.some(({ size }) => size > 1)) &&
+        html`<${Chart} title="Groups that were kept, and groups with equal returns" range=${[0, 1]} format=${percent} legend=${true} curves=${[
+          { label: 'kept', ...store.series('rollout/filter_kept_ratio') },
+          { label: 'all alike', ...store.series('frac_reward_zero_std'), color: 3 },
+        ]} />`
+      }
+    <//>
+    <${Collapse} store=${store} />
+    <${Gradients} store=${store} />
+  </div>`;
+}
+
+function Groups({ rows, step }: { readonly rows: readonly GroupsRow[]; readonly step: number }) {
+  const at = Math.max(
+    0,
+    rows.findLastIndex(row => row.step <= step),
+  );
+  const row = rows[at];
+  if (row.groups.every(({ size }) => size === 1)) {
+    return html`<p>Every group is one episode, so that there is no spread to filter by: the critic says which action was better than expected. Groups of several are made by <code>rollout.group_size</code>.</p>`;
+  }
+  const alike = row.groups.filter(({ std }) => isAlike(std)).length;
+  return html`<label class="field"><span>Step ${row.step}</span>
+      <input type="range" min="0" max=${rows.length - 1} value=${at} onInput=${(event: Event) => choose({ step: String(rows[Number((event.currentTarget as HTMLInputElement).value)].step) }, true)} /></label>
+    <${Histogram} title=${`Score of the filter (${row.score}, ${row.strategy}), groups of step ${row.step}`} items=${row.groups.map(({ score, kept }) => ({ value: score, kept }))} />
+    <p>${counted(row.groups.length, 'group')}: ${row.groups.filter(({ kept }) => kept).length} kept, ${alike} with returns that are all alike (they teach nothing).</p>`;
+}
+
+function Collapse({ store }: { readonly store: RunStore }) {
+  const error = useMetrics(store, store.names(COLLAPSE));
+  const entropy = store.series(`${THOUGHTS.firstTurn}/conditional_entropy_est`);
+  const share = store.series(`${THOUGHTS.firstTurn}/mi_seq_share`);
+  const shareAt = new Map(share.x.map((step, i) => [step, share.y[i]]));
+  const places = entropy.x.flatMap((step, i) => {
+    const of = shareAt.get(step);
+    return of === undefined || Number.isNaN(of) || Number.isNaN(entropy.y[i])
+      ? []
+      : [{ step, entropy: entropy.y[i], share: of }];
+  });
+  if (error)
+    return html`<${Panel} title="Collapse of the reasoning" class="wide"><${Status} error=${error} /><//>`;
+  if (places.length === 0) {
+    if (store.series(`${ACTIONS.firstTurn}/mi_seq_share`).x.length > 0)
+      return html`<${Actions} store=${store} />`;
+    return html`<${Panel} title="Collapse of the reasoning" class="wide"><p class="hint">Not measured: it takes <code>diagnostics.collapse.every</code> above 0 and a few responses that are not empty.</p><//>`;
+  }
+  return html`<${Panel} title="Collapse of the reasoning" class="wide">
+    <div class="two-columns">
+      <${Plane} places=${places} regime=${store.last('collapse/regime')} />
+      <div><${Dependence} store=${store} what="thought" of=${THOUGHTS} height=${160} /></div>
+    </div>
+  <//>`;
+}
+
+/** Dependence of the actions on the observations, for policies that do not think. */
+function Actions({ store }: { readonly store: RunStore }) {
+  const share = store.last(`${ACTIONS.firstTurn}/mi_seq_share`)!;
+  return html`<${Panel} title="Do the actions depend on what the policy sees?" class="wide">
+    <p>The policy does not think (<code>rollout.think</code>), so its first actions are measured in place of thoughts: they
+      hold ${percent(share)} of the information in the prompt. Near ${percent(0)} it does the same for every prompt.</p>
+    <div class="two-columns"><${Dependence} store=${store} what="action" of=${ACTIONS} height=${200} /></div>
+  <//>`;
+}
+
+interface DependenceProps {
+  readonly store: RunStore;
+  readonly what: string;
+  readonly of: Measured;
+  readonly height: number;
+}
+
+function Dependence({ store, what, of, height }: DependenceProps) {
+  const curves = (name: string): Curve[] => [
+    { label: 'first turns', ...store.series(`${of.firstTurn}/${name}`) },
+    { label: 'any turn', ...store.series(`${of.trajectory}/${name}`) },
+  ];
+  return html`<${Chart} title=${`Mutual information of ${what} and prompt, share of log N`} range=${[0, 1]} format=${percent} legend=${true} height=${height} curves=${curves('mi_seq_share')} />
+    <${Chart} title=${`Entropy of the ${what} given its prompt, nats per token`} legend=${true} height=${height} curves=${curves('conditional_entropy_est')} />`;
+}
+
+/** Gradient norms, shares and cosines by bucket of reward variance, as last measured. */
+function Gradients({ store }: { readonly store: RunStore }) {
+  const names = store.names(GRADIENTS);
+  const error = useMetrics(store, names);
+  const prefix = names.some(name => name.startsWith('grad_norm/')) ? 'grad_norm' : 'grad_norm_prefilter';
+  const buckets = [
+    ...new Set(names.filter(name => name.startsWith(`${prefix}/`)).map(name => name.split('/')[1])),
+  ].sort();
+  if (buckets.length === 0) {
+    return html`<${Panel} title="Where the gradient comes from"><p class="hint">Not measured: set <code>diagnostics.gradients.every</code> to measure it every so many steps.</p><//>`;
+  }
+  if (error)
+    return html`<${Panel} title="Where the gradient comes from" class="wide"><${Status} error=${error} /><//>`;
+  const of = (bucket: string, name: string) => store.last(`${prefix}/${bucket}/${name}`);
+  const cell = (value: number | undefined, format = short) =>
+    html`<td class="number">${value === undefined ? '–' : format(value)}</td>`;
+  return html`<${Panel} title="Where the gradient comes from" class="wide">
+    <div class="scroll-x" tabindex="0" role="region" aria-label="Gradients by bucket"><table>
+      <caption class="fine">Buckets of groups by reward variance, least first; at step ${store.series(`${prefix}/${buckets[0]}/task`).x.at(-1)}</caption>
+      <thead><tr><th scope="col">Bucket</th><th scope="col" class="number">Spread</th>
+        ${COMPONENTS.map(name => html`<th scope="col" class="number" key=${name}>‖${name}‖</th>`)}
+        <th scope="col" class="number">Share of the task gradient</th><th scope="col" class="number">Cosine with all</th><th scope="col" class="number">Task to regularizer</th></tr></thead>
+      <tbody>${buckets.map(
+        bucket => html`<tr key=${bucket}><th scope="row">${bucket}</th>
+          ${cell(of(bucket, 'reward_std_mean'))}
+          ${COMPONENTS.map(name => cell(of(bucket, name)))}
+          ${cell(of(bucket, 'share/task'), percent)} ${cell(of(bucket, 'cosine/task'))} ${cell(of(bucket, 'task_to_reg'))}
+        </tr>`,
+      )}</tbody></table></div>
+    <${Chart} title="Norm of the task gradient by bucket" legend=${true} curves=${buckets.map(bucket => ({ label: bucket, ...store.series(`${prefix}/${bucket}/task`) }))} />
+  <//>`;
+}

@@ -1,0 +1,48 @@
+import t from 'tap';
+import { Assets } from './assets.ts';
+
+t.test('scripts come without types, at the same lines and columns', async t => {
+  const asset = await new Assets(['site/components']).find('site/components/element.ts');
+  t.ok(asset);
+  t.equal(asset!.contentType, 'text/javascript; charset=utf-8');
+  t.notMatch(asset!.body, /keyof HTMLElementTagNameMap/);
+  const line = asset!.body.split('\n').findIndex(text => text.startsWith('export function newId()'));
+  const { readFileSync } = await import('node:fs');
+  const source = readFileSync(new URL('../components/element.ts', import.meta.url), 'utf8').split('\n');
+  t.match(source[line], /^export function newId\(\): string/);
+  t.match(asset!.etag, /^"[\w-]{43}"$/);
+});
+
+t.test('only the page’s own files are handed out', t => {
+  const assets = new Assets(['site/styles', 'site/server', 'shared/run-folder/episode-filter.ts']);
+  t.ok(assets.find('site/styles/base.css'));
+  t.ok(assets.find('shared/run-folder/episode-filter.ts'));
+  for (const path of [
+    'site/server/assets.test.ts',
+    'site/server/README.md',
+    'shared/run-folder/is-alive.ts',
+    'package.json',
+    'site/../package.json',
+    'site/styles/../../package.json',
+    'trainer/main.ts',
+    '',
+  ]) {
+    t.equal(assets.find(path), undefined, path);
+  }
+  t.end();
+});
+
+t.test('libraries come from node_modules, and are imported by relative paths', async t => {
+  const assets = new Assets(['site/components']);
+  const page = await assets.find('site/components/html.ts');
+  t.match(page!.body, /from '\.\.\/\.\.\/libraries\/htm\.js'/);
+  t.match(page!.body, /from '\.\.\/\.\.\/libraries\/preact\.js'/);
+  for (const path of assets.paths.filter(name => name.startsWith('libraries/'))) {
+    const library = await assets.find(path);
+    t.equal(library!.contentType, 'text/javascript; charset=utf-8');
+    const named = /(?:^|[;}])\s*(?:import|export)\b[^;"']*\bfrom\s*["'](?![./])/m;
+    t.notMatch(library!.body, named, `${path} imports nothing by name`);
+  }
+  t.equal(assets.find('libraries/../package.json'), undefined);
+  t.equal(assets.find('libraries/undici.js'), undefined);
+});

@@ -1,0 +1,130 @@
+import { hash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+/** A file as browsers get it. */
+export interface Asset {
+  readonly contentType: string;
+  readonly body: string;
+  /** Changes with the content, quoted as HTTP has it. */
+  readonly etag: string;
+}
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const SCRIPT = '.ts';
+/** Content types of the files that browsers may load, by ending. */
+const CONTENT_TYPES: { readonly [ending: string]: string } = {
+  '.css': 'text/css; charset=utf-8',
+  '.html': 'text/html; charset=utf-8',
+  '.json': 'application/json; charset=utf-8',
+  '.svg': 'image/svg+xml',
+  [SCRIPT]: 'text/javascript; charset=utf-8',
+};
+/** Folders that all pages of the site load. */
+export const LOOK = ['site/boards', 'site/components', 'site/styles'];
+/** Folders and files of the pages about runs. */
+export const RUN_PAGES = ['site/runs', 'site/compute', 'shared/run-folder/episode-filter.ts', ...LOOK];
+const TESTS = /\.test(-data)?\.ts$/;
+
+/** Libraries that pages import by name: name → path under which browsers get it. Served from node_modules as they are. */
+export const LIBRARIES: ReadonlyMap<string, string> = new Map([
+  ['htm', 'libraries/htm.js'],
+  ['preact', 'libraries/preact.js'],
+  ['preact/hooks', 'libraries/preact-hooks.js'],
+  ['uplot', 'libraries/uplot.js'],
+]);
+/** Libraries with another module for browsers than the one Node loads. */
+const MODULES: { readonly [name: string]: string } = { uplot: 'uplot/dist/uPlot.esm.js' };
+const IMPORTED_SHEET = /^@import "(\.\/[\w/-]+\.css)";$/gm;
+const NAME_AT = new Map([...LIBRARIES].map(([name, path]) => [path, name]));
+/** An import of something by its name, in code that may be minified. */
+const NAMED_IMPORT = /(\bfrom\s*|\bimport\s*(?:\(\s*)?)(["'])([a-z][\w./-]*)\2/g;
+
+/** By path; all servers of a process share them. */
+const made = new Map<string, Promise<Asset>>();
+
+/**
+ * Web pages from folders of this repository, without a build: TypeScript is handed out with its types blanked, so
+ * that lines and columns stay what they are. Paths are those of the repository, hence relative imports hold for the
+ * browser as they do for the compiler; imports of libraries by name become relative ones, so that pages also work below
+ * another path and as static files.
+ */
+export class Assets {
+  readonly #files: ReadonlySet<string>;
+
+  /** @param folders from the root of the repository, with all folders below them, or single files */
+  constructor(folders: readonly string[]) {
+    this.#files = new Set(
+      folders
+        .flatMap(folder =>
+          folder.endsWith(SCRIPT)
+            ? [folder]
+            : readdirSync(join(ROOT, folder), { recursive: true }).map(name => `${folder}/${name}`),
+        )
+        .filter(isPublic),
+    );
+  }
+
+  /** Paths of everything that browsers may load. */
+  get paths(): readonly string[] {
+    return [...this.#files, ...NAME_AT.keys()];
+  }
+
+  /** @param path from the root of the repository, or `libraries/NAME.js` */
+  find(path: string): Promise<Asset> | undefined {
+    if (!this.#files.has(path) && !NAME_AT.has(path)) return undefined;
+    let asset = made.get(path);
+    if (!asset) {
+      asset = makeAsset(path);
+      made.set(path, asset);
+    }
+    return asset;
+  }
+}
+
+const endingOf = (path: string): string => path.slice(path.lastIndexOf('.'));
+
+function isPublic(path: string): boolean {
+  return Object.hasOwn(CONTENT_TYPES, endingOf(path)) && !TESTS.test(path);
+}
+
+async function makeAsset(path: string): Promise<Asset> {
+  const library = NAME_AT.get(path);
+  const ending = endingOf(path);
+  let body: string;
+  if (library !== undefined) {
+    body = withPaths(
+      readFileSync(fileURLToPath(import.meta.resolve(MODULES[library] ?? library)), 'utf8'),
+      path,
+    );
+  } else {
+    const source = sourceOf(path);
+    body = ending === SCRIPT ? withPaths(await withoutTypes(source, path), path) : source;
+  }
+  const contentType = library === undefined ? CONTENT_TYPES[ending] : CONTENT_TYPES[SCRIPT];
+  return { contentType, body, etag: `"${hash('sha256', body, 'base64url')}"` };
+}
+
+/** A file as it stands; a style sheet with the sheets that it imports, so that browsers ask once. */
+function sourceOf(path: string): string {
+  const source = readFileSync(join(ROOT, path), 'utf8');
+  return endingOf(path) === '.css'
+    ? source.replace(IMPORTED_SHEET, (_, name: string) => sourceOf(join(dirname(path), name)))
+    : source;
+}
+
+/** Code with the paths of libraries instead of their names. */
+function withPaths(code: string, path: string): string {
+  const up = '../'.repeat(path.split('/').length - 1);
+  return code.replace(NAMED_IMPORT, (whole, start: string, quote: string, name: string) => {
+    const library = LIBRARIES.get(name);
+    return library === undefined ? whole : `${start}${quote}${up}${library}${quote}`;
+  });
+}
+
+async function withoutTypes(source: string, filename: string): Promise<string> {
+  // The parser is loaded only once somebody opens the page.
+  const { transformSync } = await import('@swc/wasm-typescript');
+  return transformSync(source, { mode: 'strip-only', filename }).code;
+}

@@ -1,0 +1,179 @@
+import { PassThrough } from 'node:stream';
+import { RUN_FILES } from '../../shared/run-folder/run-files.ts';
+import { objectOn, readLines } from './reader/lines.ts';
+import { type FoundRun, openRunFile } from './reader/run-folders.ts';
+import type { RunReader } from './reader/run-reader.ts';
+
+/** Between two looks at a run's files. */
+const LOOK_EVERY_MS = 250;
+/** A line without meaning that keeps the connection open through proxies. */
+const KEEP_OPEN_MS = 15_000;
+const MAX_STREAMS = 512;
+const LONGEST_ROW_BYTES = 4 * 1024 * 1024;
+/** More that is new is not sent row by row: the page reads the metrics again. */
+const MAX_BACKLOG_BYTES = 256 * 1024;
+/** A reader that lets so much wait is disconnected: its page connects again from where it is. */
+const MAX_WAITING_BYTES = 1024 * 1024;
+
+function event(name: string, data: unknown): string {
+  return `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+}
+
+/**
+ * What happens in a run, as server-sent events: `metrics` (rows), `replaced` (metrics are to be read again), `row` (of the table
+ * of runs), `files`. Its files are looked at once for all pages that show it.
+ */
+class WatchedRun {
+  readonly #run: FoundRun;
+  readonly #reader: RunReader;
+  /** All that watch, and those of them that have caught up. */
+  readonly #members = new Set<PassThrough>();
+  readonly #streams = new Set<PassThrough>();
+  readonly #timer: NodeJS.Timeout;
+  /** First byte of the metrics that the streams do not have; undefined before the first has joined. */
+  #offset: number | undefined;
+  #inode = 0;
+  #row = '';
+  #files = '';
+  #looking: Promise<void> | undefined;
+  #wroteAt = performance.now();
+
+  constructor(run: FoundRun, reader: RunReader) {
+    this.#run = run;
+    this.#reader = reader;
+    this.#timer = setInterval(() => this.#offset !== undefined && void this.#look(), LOOK_EVERY_MS);
+  }
+
+  /** @param from first byte of the metrics that the page does not have */
+  async join(stream: PassThrough, from: number): Promise<void> {
+    this.#members.add(stream);
+    stream.write(': open\n\n');
+    this.#offset ??= from;
+    await this.#look();
+    // The file became shorter since the page read it.
+    if (from > this.#offset) stream.write(event('replaced', { offset: this.#offset }));
+    // While a long file is read the others may have moved on.
+    for (let at = from; at < this.#offset; ) {
+      const { text, offset } = await this.#read(at, this.#offset);
+      if (stream.destroyed) return;
+      stream.write(text);
+      at = Math.max(offset, at + 1);
+    }
+    if (stream.destroyed) return;
+    stream.write(this.#row + this.#files);
+    this.#streams.add(stream);
+  }
+
+  /** @returns whether nobody watches any more; looking has ended then */
+  leave(stream: PassThrough): boolean {
+    this.#streams.delete(stream);
+    this.#members.delete(stream);
+    if (this.#members.size > 0) return false;
+    clearInterval(this.#timer);
+    return true;
+  }
+
+  #look(): Promise<void> {
+    this.#looking ??= this.#lookNow().finally(() => {
+      this.#looking = undefined;
+    });
+    return this.#looking;
+  }
+
+  async #lookNow(): Promise<void> {
+    try {
+      const text = (await this.#newMetrics()) + (await this.#newFacts());
+      const idle = performance.now() - this.#wroteAt > KEEP_OPEN_MS;
+      if (text !== '' || idle) this.#send(text === '' ? ': still here\n\n' : text);
+    } catch (error) {
+      for (const stream of this.#streams) stream.destroy(error as Error);
+    }
+  }
+
+  #send(text: string): void {
+    this.#wroteAt = performance.now();
+    // What waits for many pages is in memory once.
+    const bytes = Buffer.from(text);
+    for (const stream of this.#streams) {
+      if (stream.writableLength > MAX_WAITING_BYTES) stream.destroy();
+      else stream.write(bytes);
+    }
+  }
+
+  async #newFacts(): Promise<string> {
+    const found = await this.#reader.find(this.#run.id);
+    if (!found) return '';
+    const row = event('row', await this.#reader.row(found));
+    const files = event('files', await this.#reader.files(this.#run.id));
+    const text = (row === this.#row ? '' : row) + (files === this.#files ? '' : files);
+    this.#row = row;
+    this.#files = files;
+    return text;
+  }
+
+  /** Metrics written since the last call, for all streams. */
+  async #newMetrics(): Promise<string> {
+    const before = this.#inode;
+    const { text, offset, inode } = await this.#read(this.#offset!);
+    this.#offset = offset;
+    this.#inode = inode;
+    if (before === 0 || inode === before) return text;
+    this.#offset = (await this.#reader.table(this.#run)).offset;
+    return event('replaced', { offset: this.#offset });
+  }
+
+  /** @param upTo rows that end after this byte are left out */
+  async #read(from: number, upTo = Number.POSITIVE_INFINITY) {
+    const file = await openRunFile(this.#run, RUN_FILES.metrics);
+    if (!file) return { text: '', offset: from, inode: this.#inode };
+    try {
+      const { size, ino: inode } = file.stats;
+      if (size < from || size - from > MAX_BACKLOG_BYTES) {
+        const { offset } = await this.#reader.table(this.#run);
+        return { text: event('replaced', { offset }), offset, inode };
+      }
+      const rows: object[] = [];
+      const end = await readLines(file.handle, from, LONGEST_ROW_BYTES, line => {
+        const row = line.end <= upTo ? objectOn(line) : undefined;
+        if (row) rows.push(row);
+      });
+      const offset = Math.min(end, upTo);
+      return { text: rows.length === 0 ? '' : event('metrics', { rows, offset }), offset, inode };
+    } finally {
+      await file.handle.close();
+    }
+  }
+}
+
+/** The streams that are open. */
+export class LiveRuns {
+  readonly #reader: RunReader;
+  readonly #watched = new Map<string, WatchedRun>();
+  readonly #streams = new Set<PassThrough>();
+
+  constructor(reader: RunReader) {
+    this.#reader = reader;
+  }
+
+  /**
+   * Starts the events of a run; undefined when too many pages watch. They end with the stream.
+   * @param offset first byte of the metrics that the page does not have
+   */
+  open(run: FoundRun, offset: number): PassThrough | undefined {
+    if (this.#streams.size >= MAX_STREAMS) return undefined;
+    const stream = new PassThrough();
+    this.#streams.add(stream);
+    const watched = this.#watched.get(run.path) ?? new WatchedRun(run, this.#reader);
+    this.#watched.set(run.path, watched);
+    stream.once('close', () => {
+      this.#streams.delete(stream);
+      if (watched.leave(stream)) this.#watched.delete(run.path);
+    });
+    watched.join(stream, offset).catch(error => stream.destroy(error as Error));
+    return stream;
+  }
+
+  close(): void {
+    for (const stream of this.#streams) stream.end();
+  }
+}

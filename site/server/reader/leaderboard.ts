@@ -1,0 +1,179 @@
+import { readFile } from 'node:fs/promises';
+import { parse } from 'yaml';
+import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
+import { type FoundRun, mapped, namesIn, type RunFolders, readRunJson } from './run-folders.ts';
+import type { RunRow, RunsTable } from './runs-table.ts';
+
+const MAX_BYTES = 4 * 1024 * 1024;
+const EVALUATION_NAME = /^[\w.-]+\.json$/;
+/** Evaluations of one run that are read. */
+const MAX_EVALUATIONS = 100;
+
+/** One result; shares from 0 to 1, null where it is not known. */
+export interface LeaderboardRow {
+  readonly env_id: string;
+  /** The preset or the changed keys of the configuration; empty for the default. */
+  readonly preset: string;
+  readonly policy: string;
+  /** Weights. */
+  readonly size: number | null;
+  readonly success: number;
+  readonly low: number | null;
+  readonly high: number | null;
+  readonly pass_at: { readonly [k: string]: number } | null;
+  readonly episodes: number | null;
+  /** Iterations, sampled tokens and seconds of training. */
+  readonly steps: number | null;
+  readonly tokens: number | null;
+  readonly seconds: number | null;
+  readonly date: string;
+  readonly command: string;
+  /** Address of a published figure; empty for our own runs. */
+  readonly source: string;
+  /** Id of the run; absent for published figures. */
+  readonly run?: string;
+}
+
+/** Every result under a folder of runs, and published ones. */
+export class Leaderboard {
+  readonly #folders: RunFolders;
+  readonly #table: RunsTable;
+  readonly #published: string | undefined;
+
+  /** @param published YAML or JSON file: a list of {@link LeaderboardRow}s, all but `env_id`, `policy`, `success`, `source` optional */
+  constructor(folders: RunFolders, table: RunsTable, published: string | undefined) {
+    this.#folders = folders;
+    this.#table = table;
+    this.#published = published;
+  }
+
+  /** @throws Error when the file of published figures is wrong */
+  async rows(): Promise<LeaderboardRow[]> {
+    const runs = [...(await this.#folders.list()).values()];
+    const ours = await mapped(runs, async run => {
+      const row = await this.#table.row(run);
+      return [...validationRows(row), ...(await this.#evaluations(run, row))];
+    });
+    const published = this.#published === undefined ? [] : await readPublished(this.#published);
+    return [...ours.flat(), ...published].sort(
+      (a, b) => a.env_id.localeCompare(b.env_id) || a.preset.localeCompare(b.preset) || b.success - a.success,
+    );
+  }
+
+  async #evaluations(run: FoundRun, row: RunRow): Promise<LeaderboardRow[]> {
+    const names = await namesIn(run, RUN_FILES.evaluations, EVALUATION_NAME);
+    const documents = await mapped(names.slice(-MAX_EVALUATIONS), name =>
+      readRunJson(run, MAX_BYTES, RUN_FILES.evaluations, name),
+    );
+    return documents.flatMap(document => evaluationRows(document, row));
+  }
+}
+
+/** The last validation of a run, where it has one environment. */
+function validationRows(row: RunRow): LeaderboardRow[] {
+  const last = row.validations.at(-1);
+  const [tag, ...others] = row.run.tags;
+  if (!last || !tag || others.length > 0) return [];
+  return [
+    {
+      env_id: tag.env_id,
+      preset: presetOf(tag.config),
+      policy: `${row.run.name}, step ${last.step}`,
+      size: row.run.parameters,
+      success: last.success,
+      low: last.low ?? null,
+      high: last.high ?? null,
+      pass_at: null,
+      episodes: null,
+      steps: last.step,
+      tokens: null,
+      seconds: row.seconds,
+      date: new Date(row.updated).toISOString(),
+      command: 'validation during training',
+      source: '',
+      run: row.id,
+    },
+  ];
+}
+
+/** @param document an `evaluations/*.json` of the command `evaluate` */
+export function evaluationRows(document: unknown, row: RunRow): LeaderboardRow[] {
+  const value = object(document);
+  const rows = Array.isArray(value.rows) ? value.rows : [];
+  return rows.flatMap(item => {
+    const one = object(item);
+    const tag = row.run.tags.find(({ tag }) => tag === one.tag);
+    if (!tag || typeof one.success !== 'number') return [];
+    // Earlier versions wrote the training of the newest checkpoint for all policies.
+    const trained = object(one.policy === 'checkpoint' ? (one.trained ?? value.trained) : one.trained);
+    const own = number(trained.step) !== null;
+    return [
+      {
+        env_id: tag.env_id,
+        preset: presetOf(tag.config),
+        policy: `${own ? `${row.run.name}, ` : ''}${String(one.policy)} (${String(one.mode)})`,
+        size: own ? row.run.parameters : null,
+        success: one.success,
+        low: number(one.success_low),
+        high: number(one.success_high),
+        pass_at: one.pass_at ? (object(one.pass_at) as { readonly [k: string]: number }) : null,
+        episodes: number(one.episodes),
+        steps: number(trained.step),
+        tokens: number(trained.sampled_tokens),
+        seconds: number(trained.seconds),
+        date: String(value.date ?? ''),
+        command: String(value.command ?? ''),
+        source: '',
+        run: row.id,
+      },
+    ];
+  });
+}
+
+/** @throws Error naming the entry and key that is wrong */
+async function readPublished(file: string): Promise<LeaderboardRow[]> {
+  const entries: unknown = parse(await readFile(file, 'utf8'), { maxAliasCount: 0 });
+  if (!Array.isArray(entries)) throw new Error(`${file}: a list of results is wanted`);
+  return entries.map((entry, i) => {
+    const given = object(entry);
+    for (const key of ['env_id', 'policy', 'source']) {
+      if (typeof given[key] !== 'string' || given[key] === '') {
+        throw new Error(`${file}: entry ${i + 1} lacks \`${key}\`, a text`);
+      }
+    }
+    const { success } = given;
+    if (typeof success !== 'number' || !(success >= 0 && success <= 1)) {
+      throw new Error(`${file}: \`success\` of entry ${i + 1} is a share from 0 to 1`);
+    }
+    return {
+      env_id: String(given.env_id),
+      preset: String(given.preset ?? ''),
+      policy: String(given.policy),
+      size: number(given.size),
+      success,
+      low: number(given.low),
+      high: number(given.high),
+      pass_at: given.pass_at ? (object(given.pass_at) as { readonly [k: string]: number }) : null,
+      episodes: number(given.episodes),
+      steps: number(given.steps),
+      tokens: number(given.tokens),
+      seconds: number(given.seconds),
+      date: String(given.date ?? ''),
+      command: String(given.command ?? ''),
+      source: String(given.source),
+    };
+  });
+}
+
+function presetOf(config: { readonly [key: string]: unknown }): string {
+  if (typeof config.preset === 'string' && Object.keys(config).length === 1) return config.preset;
+  return Object.entries(config)
+    .map(([key, value]) => `${key} ${typeof value === 'string' ? value : JSON.stringify(value)}`)
+    .join(', ');
+}
+
+const object = (value: unknown): { readonly [key: string]: unknown } =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as { readonly [key: string]: unknown })
+    : {};
+const number = (value: unknown): number | null => (typeof value === 'number' ? value : null);

@@ -1,0 +1,226 @@
+import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, type Stats } from 'node:fs';
+import { type FileHandle, lstat, open, readdir, realpath } from 'node:fs/promises';
+import { join, sep } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
+
+/** Folders below the root in which runs are looked for: `runs/run`, `runs/sweep/run`, `runs/sweeps/sweep/run`. */
+const DEEPEST = 3;
+const MAX_RUNS = 20_000;
+/** Folders that are looked at while none of them holds a run. */
+const MAX_FOLDERS = 50_000;
+/** Files that are looked at at once. */
+const CONCURRENCY = 64;
+/** Other work of the process gets its turn after so long. */
+const SLICE_MS = 10;
+/** The list is made again when it is older than this, and than so many times what making it takes. */
+const LIST_AGE_MS = 1000;
+const LIST_AGE_PER_SEARCH = 20;
+
+/** A run that was found: its path below the root with slashes, which is its id, and when it last gave a sign. */
+export interface FoundRun {
+  readonly id: string;
+  readonly path: string;
+  /** Change of `status.json`, or of `config.yaml` in runs of earlier versions; milliseconds since the epoch. */
+  readonly changedMs: number;
+  readonly hasStatus: boolean;
+}
+
+/**
+ * The run folders below one folder. Nothing outside is ever opened: ids are looked up among the folders that were found, file
+ * names are this program's own, and links are not followed.
+ */
+export class RunFolders {
+  readonly #root: string;
+  #found: Promise<ReadonlyMap<string, FoundRun>> | undefined;
+  #foundAt = Number.NEGATIVE_INFINITY;
+  /** The list that is being made. */
+  #next: Promise<ReadonlyMap<string, FoundRun>> | undefined;
+  /** Longest age of a cached list. */
+  #maxAgeMs = LIST_AGE_MS;
+
+  /** @param root may be a link itself; a folder that is not there yet has no runs */
+  constructor(root: string) {
+    this.#root = root;
+  }
+
+  /** Every run by its id. Where the list is old, the next one is made meanwhile. */
+  list(): Promise<ReadonlyMap<string, FoundRun>> {
+    const old = performance.now() - this.#foundAt > this.#maxAgeMs;
+    if (!this.#found || old) void this.#renew();
+    return this.#found!;
+  }
+
+  /** A run as it is now. */
+  async find(id: string): Promise<FoundRun | undefined> {
+    const known = (await this.list()).get(id);
+    if (known) return runAt(known.path, id);
+    const recent = performance.now() - this.#foundAt < LIST_AGE_MS;
+    return recent ? undefined : (await this.#renew()).get(id);
+  }
+
+  /** Makes the next list, unless that is under way; the present one is handed out until it is there. */
+  #renew(): Promise<ReadonlyMap<string, FoundRun>> {
+    this.#next ??= this.#timed().finally(() => {
+      this.#found = this.#next;
+      this.#next = undefined;
+    });
+    this.#found ??= this.#next;
+    return this.#next;
+  }
+
+  async #timed(): Promise<ReadonlyMap<string, FoundRun>> {
+    const began = performance.now();
+    const found = await this.#search();
+    this.#foundAt = performance.now();
+    this.#maxAgeMs = Math.max(LIST_AGE_MS, LIST_AGE_PER_SEARCH * (this.#foundAt - began));
+    return found;
+  }
+
+  async #search(): Promise<ReadonlyMap<string, FoundRun>> {
+    const found = new Map<string, FoundRun>();
+    const root = await realpath(this.#root).catch(() => undefined);
+    if (root === undefined) return found;
+    let folders = [''];
+    let left = MAX_FOLDERS;
+    for (let depth = 1; depth <= DEEPEST && folders.length > 0; depth++) {
+      const below = (await mapped(folders, folder => foldersIn(root, folder))).flat().slice(0, left);
+      left -= below.length;
+      const runs = await mapped(below, folder => runAt(join(root, folder), folder));
+      folders = [];
+      runs.forEach((run, i) => {
+        if (!run) folders.push(below[i]);
+        else if (found.size < MAX_RUNS) found.set(run.id, run);
+      });
+    }
+    return found;
+  }
+}
+
+async function foldersIn(root: string, folder: string): Promise<string[]> {
+  const entries = await readdir(join(root, folder), { withFileTypes: true }).catch(() => []);
+  return entries
+    .filter(entry => entry.isDirectory() && !entry.name.startsWith('.'))
+    .map(entry => (folder === '' ? entry.name : `${folder}/${entry.name}`));
+}
+
+/** Asks the file system at once: for thousands of folders that takes a tenth of what promises take. */
+async function runAt(path: string, id: string): Promise<FoundRun | undefined> {
+  for (const name of [RUN_FILES.status, RUN_FILES.config]) {
+    const stats = statsOf(join(path, name));
+    if (stats?.isFile()) {
+      return { id, path, changedMs: stats.mtimeMs, hasStatus: name === RUN_FILES.status };
+    }
+  }
+  return undefined;
+}
+
+/** Undefined for what is not there, or lies in a folder that this user may not look into. */
+function statsOf(path: string): Stats | undefined {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false });
+  } catch {
+    return undefined;
+  }
+}
+
+/** The work for each item, so many at once, results in the order of the items. */
+export async function mapped<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = new Array(items.length);
+  let next = 0;
+  let slice = performance.now();
+  const worker = async () => {
+    while (next < items.length) {
+      const i = next++;
+      results[i] = await work(items[i]);
+      if (performance.now() - slice > SLICE_MS) {
+        await nextTurn();
+        slice = performance.now();
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(CONCURRENCY, items.length) }, worker));
+  return results;
+}
+
+/** Neither follows a link nor waits for the writer of a pipe. */
+const READ_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+
+function areNames(parts: readonly string[]): boolean {
+  return parts.every(
+    part => part !== '' && !part.startsWith('.') && !part.includes('/') && !part.includes(sep),
+  );
+}
+
+/** True if everything above the last part is a folder and not a link. */
+function areFolders(run: FoundRun, parts: readonly string[]): boolean {
+  return parts.every((_, depth) => statsOf(join(run.path, ...parts.slice(0, depth)))?.isDirectory());
+}
+
+/** An open file of a run. Close it. */
+export interface OpenFile {
+  readonly handle: FileHandle;
+  readonly stats: Stats;
+}
+
+/**
+ * Opens a file of a run for reading; undefined where there is none. Neither the file nor the folder that holds it may be a link.
+ * @param parts names below the run's folder
+ */
+export async function openRunFile(run: FoundRun, ...parts: readonly string[]): Promise<OpenFile | undefined> {
+  if (!areNames(parts) || !areFolders(run, parts)) return undefined;
+  const handle = await open(join(run.path, ...parts), READ_FLAGS).catch(() => undefined);
+  if (!handle) return undefined;
+  const stats = await handle.stat();
+  if (stats.isFile()) return { handle, stats };
+  await handle.close();
+  return undefined;
+}
+
+/** The JSON value of a small file of a run; undefined where it is missing, too large or no JSON. */
+export async function readRunJson(
+  run: FoundRun,
+  mostBytes: number,
+  ...parts: readonly string[]
+): Promise<unknown> {
+  const text = await readRunText(run, mostBytes, ...parts);
+  if (text === undefined) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The text of a small file of a run, read at once; undefined where it is missing, a link or too large. */
+export async function readRunText(
+  run: FoundRun,
+  mostBytes: number,
+  ...parts: readonly string[]
+): Promise<string | undefined> {
+  if (!areNames(parts) || !areFolders(run, parts)) return undefined;
+  let file: number;
+  try {
+    file = openSync(join(run.path, ...parts), READ_FLAGS);
+  } catch {
+    return undefined;
+  }
+  try {
+    const stats = fstatSync(file);
+    return stats.isFile() && stats.size <= mostBytes ? readFileSync(file, 'utf8') : undefined;
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Names of the files in a folder of a run that match, in the order of their names. */
+export async function namesIn(run: FoundRun, folder: string, pattern: RegExp): Promise<string[]> {
+  const path = join(run.path, folder);
+  const stats = await lstat(path).catch(() => undefined);
+  if (!stats?.isDirectory()) return [];
+  const entries = await readdir(path, { withFileTypes: true }).catch(() => []);
+  return entries
+    .filter(entry => entry.isFile() && pattern.test(entry.name))
+    .map(entry => entry.name)
+    .sort();
+}

@@ -1,0 +1,178 @@
+import { parse } from 'yaml';
+import { type GroupsRow, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
+import { type FoundHits, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
+import type { SeriesPoints } from '../../compute/series.ts';
+import { GroupsTable } from './groups-table.ts';
+import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';
+import { MetricsTable } from './metrics-table.ts';
+import { Recent } from './recent.ts';
+import { type FoundRun, RunFolders, readRunText } from './run-folders.ts';
+import { type RunRow, type RunsQuery, type RunsReply, RunsTable } from './runs-table.ts';
+import {
+  type EpisodeDigest,
+  type EpisodeReply,
+  type SearchHit,
+  Trajectories,
+  type TrajectoryFile,
+} from './trajectories.ts';
+
+/** Number of runs with metrics in memory. */
+const MAX_TABLES = 8;
+const MAX_CONFIG_BYTES = 1024 * 1024;
+/** Points of a metric that are handed out: two for each pixel of a wide chart. */
+const MAX_POINTS = 2048;
+/** Longest time of a search. */
+const SEARCH_MS = 3000;
+
+export type { RunsQuery, RunsReply };
+
+/** A run: its row, its settings, and what there is to look at. */
+export interface RunDetail {
+  readonly row: RunRow;
+  readonly notes: readonly { readonly time: string; readonly text: string }[];
+  readonly config: unknown;
+  readonly metrics: readonly string[];
+  /** First byte of the metrics file that was not read: where live rows go on. */
+  readonly offset: number;
+  readonly files: readonly TrajectoryFile[];
+}
+
+/** Metrics of a run. */
+export interface MetricsReply {
+  readonly names: readonly string[];
+  readonly rows: number;
+  /** First byte of the metrics file that they leave out: where live rows go on. */
+  readonly offset: number;
+  readonly series: { readonly [name: string]: SeriesPoints };
+}
+
+export type SearchReply = FoundHits<SearchHit>;
+
+/**
+ * All that the pages about runs show, read from a folder of run folders. It writes nothing. Unknown runs, files and episodes
+ * give undefined.
+ */
+export class RunReader {
+  readonly #folders: RunFolders;
+  readonly #table: RunsTable;
+  readonly #metrics = new Recent<MetricsTable>(MAX_TABLES);
+  readonly #groups = new Recent<GroupsTable>(MAX_TABLES);
+  readonly #trajectories = new Trajectories();
+  readonly #leaderboard: Leaderboard;
+
+  /**
+   * @param root folder of run folders
+   * @param published file of published results for the leaderboard
+   */
+  constructor(root: string, published?: string) {
+    this.#folders = new RunFolders(root);
+    this.#table = new RunsTable(this.#folders);
+    this.#leaderboard = new Leaderboard(this.#folders, this.#table, published);
+  }
+
+  find(id: string): Promise<FoundRun | undefined> {
+    return this.#folders.find(id);
+  }
+
+  /** Runs that match the query, the latest first; all runs by default. */
+  runs(query?: RunsQuery): Promise<RunsReply> {
+    return this.#table.rows(query);
+  }
+
+  leaderboard(): Promise<LeaderboardRow[]> {
+    return this.#leaderboard.rows();
+  }
+
+  async run(id: string): Promise<RunDetail | undefined> {
+    const run = await this.find(id);
+    if (!run) return undefined;
+    const [row, text, files, metrics] = await Promise.all([
+      this.row(run),
+      readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config),
+      this.#trajectories.files(run),
+      this.table(run),
+    ]);
+    return {
+      row,
+      notes: row.notes ?? [],
+      config: yamlOf(text),
+      metrics: metrics.names,
+      offset: metrics.offset,
+      files,
+    };
+  }
+
+  /** The row of a run as it is now. */
+  row(run: FoundRun): Promise<RunRow> {
+    return this.#table.row(run);
+  }
+
+  /** The metrics of a run, up to date. */
+  async table(run: FoundRun): Promise<MetricsTable> {
+    const table = this.#metrics.get(run.path, () => new MetricsTable(run));
+    await table.refresh();
+    return table;
+  }
+
+  /**
+   * @param names metrics that are wanted; all where it is undefined
+   * @param most points of each: of more, the extremes of every stretch
+   */
+  async metrics(id: string, names?: readonly string[], most = MAX_POINTS): Promise<MetricsReply | undefined> {
+    const run = await this.find(id);
+    if (!run) return undefined;
+    const table = await this.table(run);
+    const series = (names ?? table.names).flatMap(name => {
+      const points = table.series(name, most);
+      return points ? [[name, points] as const] : [];
+    });
+    return { names: table.names, rows: table.rows, offset: table.offset, series: Object.fromEntries(series) };
+  }
+
+  /** The groups of the iterations. @param after only those of later steps */
+  async groups(id: string, after?: number): Promise<readonly GroupsRow[] | undefined> {
+    const run = await this.find(id);
+    return run && this.#groups.get(run.path, () => new GroupsTable(run)).rows(after);
+  }
+
+  async files(id: string): Promise<readonly TrajectoryFile[] | undefined> {
+    const run = await this.find(id);
+    return run && this.#trajectories.files(run);
+  }
+
+  async episodes(id: string, file: string): Promise<readonly EpisodeDigest[] | undefined> {
+    const run = await this.find(id);
+    return run && this.#trajectories.digests(run, file);
+  }
+
+  async episode(id: string, file: string, index: number): Promise<EpisodeReply | undefined> {
+    const run = await this.find(id);
+    return run && this.#trajectories.episode(run, file, index);
+  }
+
+  /** Episodes with a text in a prompt or a response that pass the filters, a page of them. */
+  async search(id: string, query: SearchQuery): Promise<SearchReply | undefined> {
+    const run = await this.find(id);
+    if (!run || !query.q) return run && { hits: [], complete: true };
+    const files = await this.#trajectories.files(run);
+    return searchFiles(files, query, SEARCH_MS, (name, first, most) =>
+      this.#trajectories.search(run, name, query, { first, most }),
+    );
+  }
+}
+
+function yamlOf(text: string | undefined): unknown {
+  try {
+    return text === undefined ? null : withoutTokens(parse(text, { maxAliasCount: 0 }));
+  } catch {
+    return null;
+  }
+}
+
+/** Settings without the servers' tokens. */
+function withoutTokens(config: unknown): unknown {
+  const { servers } = (config ?? {}) as { readonly servers?: unknown };
+  if (!Array.isArray(servers)) return config;
+  const known = servers.map(server => ({ ...(server as object), token: null }));
+  return { ...(config as object), servers: known };
+}

@@ -1,0 +1,258 @@
+import { hostname } from 'node:os';
+import { parse } from 'yaml';
+import { isAlive } from '../../../shared/run-folder/is-alive.ts';
+import {
+  RUN_FILES,
+  RUN_STATES,
+  type RunDescription,
+  type RunNote,
+  type RunStatus,
+  SILENT_MS,
+  type ValidationPoint,
+} from '../../../shared/run-folder/run-files.ts';
+import { runMatcher } from '../../compute/run-search.ts';
+import { type FoundRun, mapped, type RunFolders, readRunJson, readRunText } from './run-folders.ts';
+
+const MAX_STATUS_BYTES = 1024 * 1024;
+const MAX_CONFIG_BYTES = 1024 * 1024;
+const MAX_TEXT_LENGTH = 300;
+
+/** State of a run according to its files; `unknown` for runs of earlier versions without an outcome. */
+export type ShownState = 'running' | 'stalled' | 'finished' | 'stopped' | 'failed' | 'unknown';
+
+/** A row of the table of runs. */
+export interface RunRow {
+  readonly id: string;
+  readonly state: ShownState;
+  readonly stage: string;
+  readonly step: number;
+  readonly steps: number;
+  readonly eta_s: number | null;
+  /** Milliseconds since the epoch. */
+  readonly started: number | null;
+  readonly updated: number;
+  /** Seconds of training. */
+  readonly seconds: number;
+  readonly validations: readonly ValidationPoint[];
+  readonly run: RunDescription;
+  readonly last_error: RunNote | null;
+  /** The last lines that the trainer noted. */
+  readonly notes?: readonly RunNote[];
+}
+
+/** Which rows are wanted. */
+export interface RunsQuery {
+  readonly offset?: number;
+  readonly limit?: number;
+  /** Words that must all occur in a run's name, recipe, environments, state or seed. */
+  readonly q?: string;
+}
+
+export interface RunsReply {
+  /** All runs, and those that match. */
+  readonly total: number;
+  readonly matching: number;
+  /** Index of the first row among those that match. */
+  readonly offset: number;
+  readonly rows: readonly RunRow[];
+}
+
+/** The table of runs: status files are read again only when they have changed. */
+export class RunsTable {
+  readonly #folders: RunFolders;
+  readonly #known = new Map<string, { readonly changedMs: number; readonly row: Promise<OwnedRow> }>();
+  #sorted: { readonly found: ReadonlyMap<string, FoundRun>; readonly runs: readonly FoundRun[] } | undefined;
+
+  constructor(folders: RunFolders) {
+    this.#folders = folders;
+  }
+
+  /** Rows, the run that gave a sign last first. Reads no more files than the rows that are wanted need. */
+  async rows({ offset = 0, limit, q = '' }: RunsQuery = {}): Promise<RunsReply> {
+    const latest = await this.#latest();
+    const end = limit === undefined ? undefined : offset + limit;
+    const rowsOf = (runs: readonly FoundRun[]) => mapped(runs, run => this.row(run));
+    const page =
+      q === ''
+        ? { matching: latest.length, rows: await rowsOf(latest.slice(offset, end)) }
+        : pageOf((await rowsOf(latest)).filter(runMatcher(q)), offset, end);
+    const rows = page.rows.map(row => ({ ...row, notes: undefined }));
+    return { total: latest.length, matching: page.matching, offset, rows };
+  }
+
+  /** All runs in their order, sorted once for each time that they are listed. */
+  async #latest(): Promise<readonly FoundRun[]> {
+    const found = await this.#folders.list();
+    if (this.#sorted?.found !== found) {
+      for (const id of this.#known.keys()) if (!found.has(id)) this.#known.delete(id);
+      this.#sorted = { found, runs: [...found.values()].sort((a, b) => b.changedMs - a.changedMs) };
+    }
+    return this.#sorted.runs;
+  }
+
+  /** The row of a run as it is now. */
+  async row(run: FoundRun): Promise<RunRow> {
+    return withLife(await this.#read(run));
+  }
+
+  #read(run: FoundRun): Promise<OwnedRow> {
+    const known = this.#known.get(run.id);
+    if (known?.changedMs === run.changedMs) return known.row;
+    const row = run.hasStatus ? rowOfStatus(run) : rowOfConfig(run);
+    this.#known.set(run.id, { changedMs: run.changedMs, row });
+    return row;
+  }
+}
+
+function pageOf(rows: readonly RunRow[], offset: number, end: number | undefined) {
+  return { matching: rows.length, rows: rows.slice(offset, end) };
+}
+
+/** A row with the process that wrote it. */
+type OwnedRow = RunRow & {
+  readonly pid?: number;
+  readonly pidStart?: string | null;
+  readonly host?: string;
+};
+
+/** The state of a run, seen now: one that says it runs may have died. */
+function withLife({ pid, pidStart, host, ...row }: OwnedRow): RunRow {
+  if (row.state !== 'running') return row;
+  const here = host === hostname() && pid !== undefined;
+  const alive = here ? isAlive(pid, pidStart) : Date.now() - row.updated < SILENT_MS;
+  return alive ? row : { ...row, state: 'stalled' };
+}
+
+async function rowOfStatus(run: FoundRun): Promise<OwnedRow> {
+  const status = (await readRunJson(run, MAX_STATUS_BYTES, RUN_FILES.status)) as
+    | Partial<RunStatus>
+    | undefined;
+  if (typeof status !== 'object' || status === null || typeof status.run !== 'object') return emptyRow(run);
+  return {
+    ...emptyRow(run),
+    state: oneOf<ShownState>(status.state, RUN_STATES) ?? 'unknown',
+    stage: text(status.stage),
+    step: count(status.step),
+    steps: count(status.steps),
+    eta_s: typeof status.eta_s === 'number' ? status.eta_s : null,
+    started: timeOf(status.started_at) ?? null,
+    updated: timeOf(status.updated_at) ?? run.changedMs,
+    seconds: count(status.seconds),
+    validations: points(status.validations),
+    run: description(run, status.run),
+    last_error: note(status.last_error),
+    notes: list(status.notes).flatMap(item => note(item) ?? []),
+    pid: count(status.pid),
+    pidStart: typeof status.pid_start === 'string' ? status.pid_start : null,
+    host: text(status.host),
+  };
+}
+
+/** Row of a run of an earlier version, without `status.json`. */
+async function rowOfConfig(run: FoundRun): Promise<RunRow> {
+  const row = emptyRow(run);
+  const config = await readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config);
+  const summary = (await readRunJson(run, MAX_STATUS_BYTES, RUN_FILES.summary)) as
+    | { readonly [key: string]: unknown }
+    | undefined;
+  let settings: { readonly [key: string]: unknown } = {};
+  try {
+    settings = (parse(config ?? '', { maxAliasCount: 0 }) ?? {}) as typeof settings;
+  } catch {
+    return row;
+  }
+  const of = (value: unknown) => (value ?? {}) as { readonly [key: string]: unknown };
+  const ended = summary?.ended;
+  return {
+    ...row,
+    state: ended === undefined ? 'unknown' : ended === 'stopped' ? 'stopped' : 'finished',
+    step: count(summary?.step),
+    steps: count(of(settings.training).steps),
+    seconds: count(summary?.seconds),
+    validations: points([summary?.before, summary?.after].filter(point => point !== undefined)),
+    run: description(run, {
+      recipe: settings.recipe,
+      advantage: of(settings.algorithm).advantage,
+      seed: settings.seed,
+      model: of(settings.policy).init,
+      tags: (Array.isArray(settings.train_tags) ? settings.train_tags : []).map(tag => ({
+        ...of(of(settings.tags)[String(tag)]),
+        tag,
+      })),
+    }),
+  };
+}
+
+function emptyRow(run: FoundRun): RunRow {
+  return {
+    id: run.id,
+    state: 'unknown',
+    stage: '',
+    step: 0,
+    steps: 0,
+    eta_s: null,
+    started: null,
+    updated: run.changedMs,
+    seconds: 0,
+    validations: [],
+    run: description(run, {}),
+    last_error: null,
+  };
+}
+
+function description(run: FoundRun, value: unknown): RunDescription {
+  const given = (value ?? {}) as { readonly [key in keyof RunDescription]?: unknown };
+  return {
+    name: text(given.name) || run.id,
+    recipe: list(given.recipe).map(item => text(item)),
+    advantage: text(given.advantage),
+    seed: count(given.seed),
+    model: text(given.model),
+    parameters: typeof given.parameters === 'number' ? given.parameters : null,
+    tags: list(given.tags).map(item => {
+      const tag = (item ?? {}) as { readonly [key: string]: unknown };
+      return {
+        tag: text(tag.tag),
+        env_id: text(tag.env_id),
+        config: (typeof tag.config === 'object' && tag.config !== null
+          ? tag.config
+          : {}) as RunDescription['tags'][0]['config'],
+        random: share(tag.random ?? tag.random_success) ?? null,
+        optimum: share(tag.optimum ?? tag.optimum_success) ?? null,
+      };
+    }),
+  };
+}
+
+function points(value: unknown): ValidationPoint[] {
+  return list(value).flatMap(item => {
+    const point = (item ?? {}) as { readonly [key: string]: unknown };
+    const success = share(point.success);
+    if (success === undefined || typeof point.step !== 'number') return [];
+    const [low, high] = [share(point.low), share(point.high)];
+    return [{ step: point.step, success, ...(low === undefined || high === undefined ? {} : { low, high }) }];
+  });
+}
+
+function note(value: unknown): RunNote | null {
+  const given = value as { readonly time?: unknown; readonly text?: unknown } | null | undefined;
+  return typeof given === 'object' && given !== null
+    ? { time: text(given.time), text: text(given.text, 4000) }
+    : null;
+}
+
+const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+const text = (value: unknown, most = MAX_TEXT_LENGTH): string =>
+  typeof value === 'string' ? value.slice(0, most) : '';
+const count = (value: unknown): number => (typeof value === 'number' && Number.isFinite(value) ? value : 0);
+const share = (value: unknown): number | undefined =>
+  typeof value === 'number' && value >= 0 && value <= 1 ? value : undefined;
+
+function timeOf(value: unknown): number | undefined {
+  const ms = typeof value === 'string' ? Date.parse(value) : Number.NaN;
+  return Number.isNaN(ms) ? undefined : ms;
+}
+
+function oneOf<T extends string>(value: unknown, choices: readonly T[]): T | undefined {
+  return choices.find(choice => choice === value);
+}

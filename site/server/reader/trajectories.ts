@@ -1,0 +1,239 @@
+import { filtered } from '../../../shared/run-folder/episode-filter.ts';
+import { RUN_FILES, type TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
+import { findIn, type SearchQuery, type TextHit } from '../../compute/episode-search.ts';
+import { episodeOn } from './episode-record.ts';
+import { type Line, readLines } from './lines.ts';
+import { Recent } from './recent.ts';
+import { type FoundRun, namesIn, openRunFile } from './run-folders.ts';
+
+const FILE_NAME = /^(train|validation)-(\d{1,9})\.jsonl$/;
+const MAX_EPISODE_BYTES = 64 * 1024 * 1024;
+const MAX_TOKEN_BYTES = 64 * 1024;
+/** Number of files with a remembered list of episodes. */
+const MAX_LISTS = 64;
+
+/** A trajectory file. */
+export interface TrajectoryFile {
+  /** Its name without the ending, e.g. `train-000010`. */
+  readonly name: string;
+  readonly kind: 'train' | 'validation';
+  readonly step: number;
+}
+
+/** An episode in short. */
+export interface EpisodeDigest {
+  /** Line of the file, from 0. */
+  readonly index: number;
+  readonly env_id: string;
+  readonly tag: string;
+  readonly group_id: number;
+  readonly member: number;
+  readonly seed: number;
+  readonly success: boolean;
+  readonly terminated: boolean;
+  readonly return: number;
+  /** Sum of the format penalties; 0 or negative. */
+  readonly penalty: number;
+  readonly turns: number;
+  /** Turns without a valid action. */
+  readonly invalid: number;
+  /** Sampled tokens. */
+  readonly tokens: number;
+  /** A response was cut off at the limit. */
+  readonly cut: boolean;
+  /** Mean advantage of its trained tokens; absent where it was not trained on. */
+  readonly advantage?: number;
+  readonly filter?: TrajectoryRecord['filter'];
+}
+
+interface EpisodeList {
+  readonly digests: readonly EpisodeDigest[];
+  readonly places: readonly { readonly start: number; readonly end: number }[];
+}
+
+/** An episode with the texts of its tokens. */
+export interface EpisodeReply {
+  readonly file: string;
+  readonly index: number;
+  /** Episodes in the file. */
+  readonly count: number;
+  readonly episode: TrajectoryRecord;
+  /** Token id → text, for the ids of its samples. */
+  readonly texts: { readonly [id: string]: string };
+}
+
+export interface SearchHit extends TextHit {
+  readonly file: string;
+  readonly index: number;
+  readonly digest: EpisodeDigest;
+}
+
+/** The trajectories of runs: lists of episodes by the place of their lines, and single episodes read from there. */
+export class Trajectories {
+  readonly #lists = new Recent<Promise<EpisodeList>>(MAX_LISTS);
+  readonly #texts = new Recent<TokenTexts>(4);
+
+  async files(run: FoundRun): Promise<TrajectoryFile[]> {
+    return (await namesIn(run, RUN_FILES.trajectories, FILE_NAME)).map(name => {
+      const [, kind, step] = FILE_NAME.exec(name)!;
+      return {
+        name: name.slice(0, -'.jsonl'.length),
+        kind: kind as TrajectoryFile['kind'],
+        step: Number(step),
+      };
+    });
+  }
+
+  /** The episodes of a file in short; undefined when there is no such file. */
+  async digests(run: FoundRun, name: string): Promise<readonly EpisodeDigest[] | undefined> {
+    return (await this.#list(run, name))?.digests;
+  }
+
+  /** One episode; undefined when there is none. */
+  async episode(run: FoundRun, name: string, index: number): Promise<EpisodeReply | undefined> {
+    const place = (await this.#list(run, name))?.places[index];
+    const file = place && (await openRunFile(run, RUN_FILES.trajectories, `${name}.jsonl`));
+    if (!file) return undefined;
+    try {
+      const bytes = Buffer.alloc(place.end - place.start);
+      await file.handle.read(bytes, 0, bytes.length, place.start);
+      const episode = episodeOn({ bytes, ...place });
+      if (!episode) return undefined;
+      const ids = new Set(episode.samples.flatMap(sample => sample.token_ids));
+      const texts = await this.#textsOf(run).of(ids);
+      const count = (await this.#list(run, name))!.places.length;
+      return { file: name, index, count, episode, texts };
+    } finally {
+      await file.handle.close();
+    }
+  }
+
+  /**
+   * Episodes of a file that pass the filters and have a text in a prompt or a response, upper and lower case alike.
+   * @param page from which episode on, and hits that are wanted
+   */
+  async search(
+    run: FoundRun,
+    name: string,
+    query: SearchQuery,
+    { first, most }: { readonly first: number; readonly most: number },
+  ): Promise<SearchHit[]> {
+    const list = await this.#list(run, name);
+    if (!list) return [];
+    const digests = filtered(list.digests, query).filter(({ index }) => index >= first);
+    const wanted = new Map(digests.map(digest => [list.places[digest.index].start, digest]));
+    const texts = await this.#textsOf(run).all();
+    const text = (query.q ?? '').toLowerCase();
+    const hits: SearchHit[] = [];
+    await this.#scan(run, name, line => {
+      const digest = hits.length < most ? wanted.get(line.start) : undefined;
+      const record = digest && episodeOn(line);
+      const found = record && findIn(record, text, id => texts.get(id));
+      if (found) hits.push({ file: name, index: digest.index, ...found, digest });
+    });
+    return hits;
+  }
+
+  async #list(run: FoundRun, name: string): Promise<EpisodeList | undefined> {
+    if (!FILE_NAME.test(`${name}.jsonl`)) return undefined;
+    const file = await openRunFile(run, RUN_FILES.trajectories, `${name}.jsonl`);
+    if (!file) return undefined;
+    const { ino, size, mtimeMs } = file.stats;
+    await file.handle.close();
+    return this.#lists.get(`${run.path}\n${name}\n${ino}\n${size}\n${mtimeMs}`, async () => {
+      const digests: EpisodeDigest[] = [];
+      const places: { start: number; end: number }[] = [];
+      await this.#scan(run, name, line => {
+        const record = episodeOn(line);
+        if (!record) return;
+        digests.push(digestOf(record, digests.length));
+        places.push({ start: line.start, end: line.end });
+      });
+      return { digests, places };
+    });
+  }
+
+  async #scan(run: FoundRun, name: string, onLine: (line: Line) => void): Promise<void> {
+    const file = await openRunFile(run, RUN_FILES.trajectories, `${name}.jsonl`);
+    if (!file) return;
+    try {
+      await readLines(file.handle, 0, MAX_EPISODE_BYTES, onLine);
+    } finally {
+      await file.handle.close();
+    }
+  }
+
+  #textsOf(run: FoundRun): TokenTexts {
+    return this.#texts.get(run.path, () => new TokenTexts(run));
+  }
+}
+
+/** The texts of a run's tokens, read as they are appended. */
+class TokenTexts {
+  readonly #run: FoundRun;
+  readonly #texts = new Map<number, string>();
+  #offset = 0;
+
+  constructor(run: FoundRun) {
+    this.#run = run;
+  }
+
+  async of(ids: ReadonlySet<number>): Promise<{ readonly [id: string]: string }> {
+    const all = await this.all();
+    return Object.fromEntries([...ids].flatMap(id => (all.has(id) ? [[id, all.get(id)!]] : [])));
+  }
+
+  async all(): Promise<ReadonlyMap<number, string>> {
+    const file = await openRunFile(this.#run, RUN_FILES.tokens);
+    if (!file) return this.#texts;
+    try {
+      this.#offset = await readLines(file.handle, this.#offset, MAX_TOKEN_BYTES, ({ bytes }) => {
+        const pair = bytes && parsed(bytes.toString('utf8'));
+        if (Array.isArray(pair) && typeof pair[0] === 'number' && typeof pair[1] === 'string') {
+          this.#texts.set(pair[0], pair[1]);
+        }
+      });
+    } finally {
+      await file.handle.close();
+    }
+    return this.#texts;
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** An episode in short. */
+export function digestOf(record: TrajectoryRecord, index: number): EpisodeDigest {
+  const { turns, samples, filter } = record;
+  let advantage = 0;
+  let trained = 0;
+  let tokens = 0;
+  for (const { mask, advantages } of samples) {
+    for (let t = 0; t < mask.length; t++) {
+      if (!mask[t]) continue;
+      tokens++;
+      if (!advantages) continue;
+      advantage += advantages[t];
+      trained++;
+    }
+  }
+  const { env_id, tag, group_id, member, seed, success, terminated } = record;
+  return {
+    index,
+    ...{ env_id, tag, group_id, member, seed, success, terminated },
+    return: record.return,
+    penalty: turns.reduce((sum, turn) => sum + turn.penalty, 0),
+    turns: turns.length,
+    invalid: turns.filter(turn => turn.actions.length === 0).length,
+    tokens,
+    cut: turns.some(turn => turn.finish_reason === 'length' || turn.finish_reason === 'context'),
+    ...(trained > 0 ? { advantage: advantage / trained } : {}),
+    ...(filter ? { filter } : {}),
+  };
+}

@@ -1,0 +1,121 @@
+import type { FastifyInstance, FastifyReply } from 'fastify';
+import { TRAINER } from '../../shared/program.ts';
+import type { SiteAddresses } from './addresses.ts';
+import { Assets, RUN_PAGES } from './assets.ts';
+import { LiveRuns } from './live.ts';
+import type { RunReader } from './reader/run-reader.ts';
+
+const PAGE = 'site/runs';
+const PREFIX = '/runs';
+const LONGEST_QUERY = 1000;
+/** Metrics that one request may name; names have their own bound by the length of an address. */
+const MAX_NAMES = 200;
+/** Rows of the table of runs that one reply has. */
+const MAX_RUN_ROWS = 500;
+
+/** Parts of the pages about runs. */
+export interface DashboardParts {
+  readonly reader: RunReader;
+  /** Addresses of the other parts of the site. */
+  readonly site: Omit<SiteAddresses, 'trainer'>;
+}
+
+type Query = { readonly [key: string]: string | string[] | undefined };
+
+/**
+ * The pages about training runs below `/runs/`, and the JSON that they show below `/runs/api/`. Reads only.
+ * @param app scope of the headers of the pages
+ */
+export function addDashboard(app: FastifyInstance, { reader, site }: DashboardParts): void {
+  const assets = new Assets(RUN_PAGES);
+  app.get(PREFIX, (_request, reply) => reply.redirect('runs/'));
+  for (const { url, pathOf } of [
+    { url: `${PREFIX}/`, pathOf: () => `${PAGE}/page.html` },
+    { url: `${PREFIX}/assets/*`, pathOf: (rest: string) => rest },
+  ]) {
+    app.get<{ Params: { '*': string } }>(url, async (request, reply) => {
+      const asset = await assets.find(pathOf(request.params['*']));
+      if (!asset) return refuse(reply, 404, `there is no ${request.url}`);
+      reply.headers({ etag: asset.etag, 'cache-control': 'no-cache' });
+      if (request.headers['if-none-match'] === asset.etag) return reply.code(304).send();
+      return reply.type(asset.contentType).send(asset.body);
+    });
+  }
+  app.get(`${PREFIX}/site.json`, (): SiteAddresses => ({ ...site, trainer: TRAINER }));
+  for (const [name, read] of Object.entries(READERS)) {
+    app.get<{ Querystring: Query }>(`${PREFIX}/api/${name}`, async (request, reply) => {
+      const wrong = wrongQuery(request.query);
+      if (wrong) return refuse(reply, 400, wrong);
+      const value = await read(reader, request.query as { readonly [key: string]: string });
+      if (value === undefined) return refuse(reply, 404, 'there is no such run, file or episode');
+      return reply.header('cache-control', 'no-store').send(value);
+    });
+  }
+  app.addHook('onListen', done => {
+    // The first page is to come as quickly as the others; its reader gets any error.
+    const ready = [reader.runs({ limit: 1 }), ...assets.paths.map(path => assets.find(path))];
+    void Promise.allSettled(ready);
+    done();
+  });
+  const live = new LiveRuns(reader);
+  app.addHook('preClose', done => {
+    live.close();
+    done();
+  });
+  app.get<{ Querystring: Query }>(`${PREFIX}/api/live`, async (request, reply) => {
+    const { id, offset } = request.query;
+    const run = typeof id === 'string' ? await reader.find(id) : undefined;
+    if (!run) return refuse(reply, 404, 'there is no such run');
+    const from = Number(offset ?? 0);
+    if (!Number.isSafeInteger(from) || from < 0) return refuse(reply, 400, 'offset is a number of bytes');
+    const stream = live.open(run, from);
+    if (!stream) return refuse(reply, 503, 'too many pages watch runs already');
+    reply.headers({ 'content-type': 'text/event-stream', 'cache-control': 'no-store, no-transform' });
+    reply.header('x-accel-buffering', 'no');
+    return reply.send(stream);
+  });
+}
+
+type Reader = (reader: RunReader, query: { readonly [key: string]: string }) => Promise<unknown>;
+
+/** Reader of each route; returns undefined for what is not there. */
+const READERS: { readonly [name: string]: Reader } = {
+  runs: (reader, { offset, limit, q }) =>
+    reader.runs({
+      offset: offset === undefined ? 0 : count(offset),
+      limit: Math.min(MAX_RUN_ROWS, limit === undefined ? MAX_RUN_ROWS : count(limit)),
+      q,
+    }),
+  run: (reader, { id }) => reader.run(id),
+  metrics: (reader, { id, names }) => reader.metrics(id, names?.split(',')),
+  groups: (reader, { id, after }) => reader.groups(id, after === undefined ? undefined : count(after)),
+  episodes: (reader, { id, file }) => reader.episodes(id, file),
+  episode: (reader, { id, file, index }) => reader.episode(id, file, count(index)),
+  search: (reader, { id, ...query }) => reader.search(id, query),
+  leaderboard: reader => reader.leaderboard(),
+};
+
+function count(text: string): number {
+  return /^\d{1,9}$/.test(text) ? Number(text) : 0;
+}
+
+function wrongQuery(query: Query): string | undefined {
+  for (const [name, value] of Object.entries(query)) {
+    if (typeof value !== 'string') return `\`${name}\` is in the query more than once`;
+    if (name === 'names') {
+      const count = value.split(',').length;
+      if (count > MAX_NAMES)
+        return `\`names\` has ${count} metrics, more than ${MAX_NAMES}: ask more than once`;
+    } else if (value.length > LONGEST_QUERY) {
+      return `\`${name}\` has ${value.length} characters, more than ${LONGEST_QUERY}`;
+    }
+  }
+  return undefined;
+}
+
+function refuse(reply: FastifyReply, status: number, detail: string): FastifyReply {
+  return reply
+    .code(status)
+    .type('application/problem+json')
+    .send(JSON.stringify({ title: status === 404 ? 'Not found' : 'Refused', status, detail }));
+}
