@@ -240,6 +240,17 @@ t.test('a named run is begun once and then gone on with', async t => {
   t.equal(run('two', 'train', ...settings), `trainer/main.ts train ${settings.join(' ')} run.name=two`);
 });
 
+t.test('manifests take images of others by digest, and name the version', async t => {
+  const folder = `${ROOT}docker/`;
+  const images = (readdirSync(folder, { recursive: true }) as string[])
+    .filter(name => name.endsWith('.yaml'))
+    .flatMap(name => [...readFileSync(`${folder}${name}`, 'utf8').matchAll(/^[ -]*image: *(.*)$/gm)])
+    .map(([, image]) => image)
+    .filter(image => !IMAGES.some(own => image === `ragen-${own}`));
+  t.ok(images.length > 0);
+  for (const image of images) t.match(image, /^[a-z0-9./-]+:[\w.-]+@sha256:[0-9a-f]{64}$/);
+});
+
 t.test('workflows take actions by commit, and name the version', async t => {
   const folder = `${ROOT}.github/workflows/`;
   const uses = readdirSync(folder).flatMap(name => [

@@ -127,7 +127,7 @@ t.test('the reward is the share of passed tests', { skip }, async t => {
   const answers: [string, number, string][] = [
     ['a, b = map(int, input().split())\nprint(a + b)', 1, ''],
     ['input(); print(3)', 0.5, 'wrong output'],
-    ['print(1 / 0)', 0, 'ZeroDivisionError: division by zero'],
+    ['print(1 / 0)', 0, 'ended with an error'],
   ];
   for (const [program, reward, failure] of answers) {
     const result = await play.step(state, program);
@@ -143,6 +143,61 @@ t.test('the reward is the share of passed tests', { skip }, async t => {
   const over = await play.step(state, 'print(3)');
   t.match(play.text(over.state), /1 of 2 tests passed\.\nwrong output$/);
   t.match(await play.step(over.state, 'print(3)'), { reward: 0, terminated: true });
+});
+
+/** Programs that try to show their input to the player through `failure`. `s` is the input, `e` encodes it in a number. */
+const TELLTALES: readonly string[] = [
+  'raise ValueError(s)',
+  'raise type(s, (Exception,), {})',
+  'raise SyntaxError(s)',
+  'raise SystemExit(s)',
+  'raise SystemExit(98)',
+  'exec(compile(s + " (", s, "exec"))',
+  'os.write(2, s.encode()); os._exit(1)',
+  'os.write(2, s.encode()); os._exit(98)',
+  'os.write(2, s.encode()); print(s)',
+  'os._exit(e % 200)',
+  'raise [KeyError, IndexError, OSError, TypeError][e % 4]',
+  'os.kill(os.getpid(), [6, 11, 15, 24][e % 4])',
+  'import resource; os.write(2, s.encode()); resource.setrlimit(resource.RLIMIT_CPU, (0, 0))\nwhile True: pass',
+  'os.write(2, s.encode()); sys.stdout.write("x" * 10_000_000)',
+  'for end in range(64):\n    try: os.write(end, s.encode() + b"\\n")\n    except OSError: pass\nos._exit(1)',
+  'for end in range(3, 64):\n    try: os.write(end, b\'{"status": "invalid", "error": "\' + s.encode() + b\'", "bytes": 0}\\n\')\n    except OSError: pass\nos._exit(98)',
+  'sys.excepthook = lambda *a: os.write(2, s.encode())\nraise ValueError',
+];
+
+t.test('a failure shows nothing of the input of a test', { skip }, async t => {
+  const limits = { cpu_s: 20, wall_s: 60, total_s: 60 };
+  const failureFor = async (program: string, entry?: string) => {
+    const failures: string[] = [];
+    for (const secret of ['hidden-one', 'hidden-other']) {
+      const test: JsonObject = entry ? { arguments: [secret], result: 1 } : { input: secret, output: '1' };
+      const options = { statement: 'Attack.', tests: [test, test], ...(entry && { entry }) };
+      const { info } = await play.step(await play.reset(limits, options), program);
+      failures.push(String(info?.failure));
+    }
+    return failures;
+  };
+  const begin = 'import os, sys\n';
+  for (const attack of TELLTALES) {
+    const asked = `e = sum(map(ord, s))\n${attack}`;
+    const indented = asked.replaceAll('\n', '\n    ');
+    for (const [first, second] of [
+      await failureFor(`${begin}s = sys.stdin.read()\n${asked}`),
+      await failureFor(`${begin}def f(s):\n    ${indented}`, 'f'),
+    ]) {
+      t.equal(first, second, attack);
+      t.match(
+        first,
+        /^(?:ended with an error|out of time|printed too much|wrong output|wrong result|returned what is no JSON)$/,
+        attack,
+      );
+    }
+  }
+  t.same(
+    await failureFor('print(input()'),
+    Array(2).fill("SyntaxError: '(' was never closed (program.py, line 1)"),
+  );
 });
 
 t.test('programs of many sessions run side by side', { skip }, async t => {

@@ -213,16 +213,17 @@ export function programOf(answer: string): string {
   return blocks.at(-1)?.[1] ?? answer;
 }
 
-/** A text of a program's, which may print anything, in printable ASCII and line breaks. */
+/** A compiler's text, which quotes a program, in printable ASCII and line breaks. */
 function escaped(text: string): string {
   return text.replaceAll(/[^\n\x20-\x7e]/gu, odd => `\\u{${odd.codePointAt(0)!.toString(16)}}`);
 }
 
-/** Why a test failed, or an empty text. */
+/** Why a test failed, or an empty text. It quotes nothing that a program wrote, which could be the input of a test. */
 function failureOf(test: Test, { status, output, error }: RunResult): string {
-  if (status === 'timeout') return `out of time. ${error}`.trim().slice(0, SHOWN_CHARS);
+  if (status === 'invalid') return error.slice(0, SHOWN_CHARS);
+  if (status === 'timeout') return 'out of time';
   if (status === 'output') return 'printed too much';
-  if (status === 'error') return (error || 'ended with an error').slice(0, SHOWN_CHARS);
+  if (status === 'error') return 'ended with an error';
   if (test.kind === 'stdin') return isSameOutput(output, test.output) ? '' : 'wrong output';
   let value: Json;
   try {

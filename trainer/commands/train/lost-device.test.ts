@@ -49,10 +49,12 @@ t.test(
     const said = text(child.stderr);
     const [status] = await once(child, 'exit');
     t.equal(status, 1);
+    const message = await said;
     t.match(
-      await said,
-      /the GPU was lost \(.*\)\. Go on from the last checkpoint with npm run trainer -- train --resume; .* lower policy\.micro_batch_tokens or rollout\.concurrency/,
+      message,
+      /the GPU was lost \(.*\); if it ran out of memory, lower policy\.micro_batch_tokens or rollout\.concurrency; then go on with: npm run trainer -- train --resume/,
     );
+    t.equal(message.split('--resume').length, 2, 'it names the command once');
     const { run } = openRunFolder(path);
     const { step } = latestCheckpoint(run)!.state;
     t.equal(step, 1);

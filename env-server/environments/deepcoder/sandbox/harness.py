@@ -17,10 +17,11 @@ here, so that a program that breaks its harness gains nothing.
     test:   HEADER_BYTES of JSON and spaces, then as many bytes of JSON as its "bytes" says:
             {"cpu_s", "wall_s", "total_s" (left for this test), "memory_mb", "output_bytes", "bytes"}
             {"program", "function" (null: stdin to stdout), "input"}
-    answer: {"status": "ok" | "error" | "timeout" | "output", "error", "is_no_program", "bytes"}
+    answer: {"status": "ok" | "error" | "invalid" | "timeout" | "output", "error", "bytes"}
 
-The program passes the header on over a separate pipe, says there that its walls stand, and closes the pipe before its own code begins. What goes
-wrong until then, and every fault of the harness itself, is a last line {"fault"}: never a result.
+The program passes the header on over a separate pipe, says there that its walls stand, then why its text does not compile
+("invalid"), and closes the pipe before its own code begins. What goes wrong before the walls stand, and every fault of
+the harness itself, is a last line {"fault"}: never a result.
 """
 
 import json
@@ -43,8 +44,6 @@ NO_TEST = 3
 # What reading a test and putting up the walls of its program may take on a busy machine.
 WALLS_S = 10
 STAND = b"the walls stand"
-# Exit status of a text that is no program: its other tests can be skipped.
-NO_PROGRAM = 98
 # Descriptors in a program, in this order: input, output, errors, answer of a called function, status, Landlock rules.
 ANSWER, STATUS, RULES = 3, 4, 5
 MAX_DESCRIPTORS = 1024
@@ -94,15 +93,14 @@ def run_program(out, null, walls, monitor):
         sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
         sys.stdout = open(1, "w", encoding="utf-8", errors="replace", closefd=False)
         os.write(STATUS, STAND)
+        program = compile(test["program"], "program.py", "exec")
         os.close(STATUS)
     except BaseException as error:
         os.write(STATUS, f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:ERROR_BYTES])
         os._exit(1)
-    code = NO_PROGRAM
+    code = 1
     try:
         space = {"__name__": "__main__", "__builtins__": __builtins__}
-        program = compile(test["program"], "program.py", "exec")
-        code = 1
         if test["function"] is None:
             exec(program, space)
             sys.stdout.flush()
@@ -170,26 +168,24 @@ def await_test(status):
 
 
 def await_walls(status):
-    """Raises Fault where the program's walls do not stand. It reads from the server until they do."""
+    """What the program said after that its walls stand. Raises Fault where they do not; until then it reads its test."""
     said = b""
     deadline = time.monotonic() + WALLS_S
-    while True:
+    while not said.startswith(STAND):
         if not select.select([status], [], [], max(deadline - time.monotonic(), 0))[0]:
             raise Fault(f"the walls of a program did not stand within {WALLS_S} s")
         piece = os.read(status, ERROR_BYTES)
         if not piece:
-            break
+            raise Fault(f"the walls of a program do not stand: {said.decode('utf-8', 'replace') or 'it ended before'}")
         said += piece
-    os.close(status)
-    if said != STAND:
-        raise Fault(f"the walls of a program do not stand: {said.decode('utf-8', 'replace') or 'it ended before'}")
+    return said[len(STAND) :]
 
 
 def collect(limits, ends, deadline):
-    """Reads what the program writes until it closes both ends, takes too long or writes too much."""
-    out, err = ends
-    texts = {out: bytearray(), err: bytearray()}
-    open_ends = {out, err}
+    """Reads what the program writes until it closes all ends, takes too long or writes too much to the first."""
+    out = ends[0]
+    texts = {end: bytearray() for end in ends}
+    open_ends = set(ends)
     while open_ends:
         left = deadline - time.monotonic()
         ready = end_with_server(left, open_ends) if left > 0 else []
@@ -199,7 +195,7 @@ def collect(limits, ends, deadline):
             piece = os.read(end, PIECE_BYTES)
             if not piece:
                 open_ends.discard(end)
-            elif end == err:
+            elif end != out:
                 texts[end] += piece[: max(ERROR_BYTES - len(texts[end]), 0)]
             else:
                 texts[end] += piece
@@ -245,24 +241,26 @@ def run_test(walls, null):
     deadline = time.monotonic() + limits["total_s"]
     end = None
     try:
-        await_walls(status)
+        invalid = await_walls(status)
         deadline = min(deadline, time.monotonic() + limits["wall_s"])
-        outcome, texts = collect(limits, (out, err), deadline)
+        outcome, texts = collect(limits, (out, err, status), deadline)
         end = ended(child, deadline) if outcome == "ok" else None
     finally:
         if end is None:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-        os.close(out)
-        os.close(err)
+        for pipe in (out, err, status):
+            os.close(pipe)
     error = texts[err].decode("utf-8", "replace")
     if end is not None:
         outcome, error = judge_end(limits, end, error)
     elif outcome == "ok":
         outcome = "timeout"
-    is_no_program = end is not None and os.WIFEXITED(end[0]) and os.WEXITSTATUS(end[0]) == NO_PROGRAM
+    invalid += texts[status]
+    if invalid:
+        outcome, error = "invalid", invalid.decode("utf-8", "replace")
     output = texts[out] if outcome == "ok" else b""
-    say({"status": outcome, "error": error, "is_no_program": is_no_program, "bytes": len(output)}, output)
+    say({"status": outcome, "error": error, "bytes": len(output)}, output)
 
 
 # --------------------------------------------------------------------------------------- in the harness

@@ -34,9 +34,11 @@ export interface Job extends JobLimits {
 }
 
 export interface RunResult {
-  readonly status: 'ok' | 'error' | 'timeout' | 'output';
+  /** `invalid`: the text is no program, and its other tests are skipped. */
+  readonly status: 'ok' | 'error' | 'invalid' | 'timeout' | 'output';
   /** In UTF-8, or not; overwritten when the judge has returned. */
   readonly output: Buffer;
+  /** Text of the program's own, which may quote the input; with `invalid`, of Python's compiler. */
   readonly error: string;
 }
 
@@ -95,7 +97,6 @@ export class Sandbox {
     await sandbox.#during(START_MS, ({ walls }) => {
       if (!Array.isArray(walls)) throw new SandboxFailed('the sandbox says nothing of its walls');
       sandbox.#walls = walls as string[];
-      return true;
     });
     return sandbox;
   }
@@ -128,11 +129,10 @@ export class Sandbox {
           const test = Buffer.from(JSON.stringify({ program, function: called, input }));
           // A test leaves this process only when its turn has come: no program finds those after its own.
           this.#write({ ...limits, total_s: leftMs / MS_PER_S, bytes: test.length }, test);
-          await this.#during(leftMs + GRACE_MS, ({ status, error, is_no_program, data }) => {
+          await this.#during(leftMs + GRACE_MS, ({ status, error, data }) => {
             const result = { status, error, output: data } as RunResult;
-            if (is_no_program) failed = { ...result, output: NO_TIME_LEFT.output };
+            if (result.status === 'invalid') failed = { ...result, output: NO_TIME_LEFT.output };
             judged.push(judge(result, index));
-            return true;
           });
         }
       }
@@ -159,8 +159,8 @@ export class Sandbox {
     this.#child.stdin?.write(Buffer.concat([head, test]));
   }
 
-  /** Takes answers until the last one; any fault ends the sandbox. */
-  async #during(timeoutMs: number, take: (answer: Answer) => boolean): Promise<void> {
+  /** Takes the next answer; any fault ends the sandbox. */
+  async #during(timeoutMs: number, take: (answer: Answer) => void): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     this.#ref();
     try {
@@ -168,12 +168,10 @@ export class Sandbox {
         if (this.#broken) throw this.#broken;
         timer = setTimeout(() => this.#fail(`did not answer within ${timeoutMs} ms`), timeoutMs);
         this.#waiting = answer => {
-          if (answer instanceof SandboxFailed) {
-            reject(answer);
-            return;
-          }
           try {
-            if (take(answer)) resolve();
+            if (answer instanceof SandboxFailed) throw answer;
+            take(answer);
+            resolve();
           } catch (error) {
             reject(error);
           }

@@ -1,6 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { create } from 'webgpu';
-import { TRAINER } from '../../../../../shared/program.ts';
 import type { Precision } from '../../choice.ts';
 import { dump } from '../../dump.ts';
 import { messageOf, RuntimeError } from '../../runtime-error.ts';
@@ -128,7 +127,7 @@ export class GpuDevice {
   check(): void {
     if (this.#lost !== null) {
       throw new RuntimeError(
-        `the GPU was lost (${this.#lost}). Go on from the last checkpoint with ${TRAINER} train --resume; if the GPU ran out of memory, lower ${WHAT_TO_LOWER} first`,
+        `the GPU was lost (${this.#lost}); if it ran out of memory, lower ${WHAT_TO_LOWER}`,
       );
     }
     if (this.#closed) throw new RuntimeError('the runtime was closed');

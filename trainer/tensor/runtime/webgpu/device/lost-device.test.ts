@@ -74,8 +74,7 @@ t.test('a run continues from its checkpoint after its device was lost', options,
   await trainer.step();
   device.device.destroy();
   await t.rejects(trainer.step(), RuntimeError);
-  const lost =
-    /the GPU was lost \(.*\)\. Go on from the last checkpoint with npm run trainer -- train --resume/;
+  const lost = /the GPU was lost \(.*\); if it ran out of memory, lower policy\.micro_batch_tokens/;
   await t.rejects(trainer.step(), lost);
   await t.rejects(trainer.learner.download(), lost);
   await t.rejects(runtime.compile(graph(), { parameters: state.weights }), lost);
