@@ -287,7 +287,7 @@ function readTensor(bytes: Uint8Array, where: string): WireTensor {
   return { values, shape: own };
 }
 
-/** One of a map's entries; a value that is left out, which stands for a default, is passed over. */
+/** One of a map's entries; a value that is left out is passed over. */
 function readEntry(
   bytes: Uint8Array,
   where: string,

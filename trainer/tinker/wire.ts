@@ -180,7 +180,7 @@ export interface ModelInfoReply {
 export interface FutureReply {
   readonly request_id: string;
   readonly model_id?: string;
-  /** Of `asample`: one text for each sample. */
+  /** One text for each sample of `asample`. */
   readonly sample_sequence_ids?: readonly string[];
 }
 
