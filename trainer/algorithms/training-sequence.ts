@@ -3,6 +3,8 @@ export interface TrainingSequence {
   readonly tokenIds: Int32Array;
   /** Loss mask: 1 on trained tokens, which the policy sampled. */
   readonly lossMask: Uint8Array;
+  /** Tokens that are predicted at each place instead of `tokenIds`, which the model then reads and does not learn. */
+  readonly targets?: Int32Array;
   /** Behavior log-probabilities. */
   readonly logProbs: Float32Array;
   readonly advantages: Float32Array;

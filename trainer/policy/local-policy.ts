@@ -1,10 +1,12 @@
+import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../algorithms/losses/settings.ts';
+import type { TrainingSequence } from '../algorithms/training-sequence.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import type { WeightDtype } from '../models/files/stored-numbers.ts';
 import { countWeights, parameterSpecs } from '../models/parameters.ts';
 import { assertSameModel } from './checkpoint/model-folder.ts';
 import { clipFactor } from './learning/adamw.ts';
-import { LossGradients } from './learning/loss-gradients.ts';
+import { LossGradients, NotFiniteError } from './learning/loss-gradients.ts';
 import { checkContinuations, checkSequence, checkTemperature } from './learning/sequence-checks.ts';
 import type { WeightAverage } from './learning/weight-average.ts';
 import type { LocalPolicyOptions, ModelState } from './options.ts';
@@ -13,6 +15,7 @@ import type {
   ContinuationRequest,
   GradientDecomposition,
   GradientSettings,
+  OptimizerSettings,
   Score,
   ScoreRequest,
   ScoreSettings,
@@ -60,6 +63,8 @@ export class LocalPolicy implements TrainedPolicy {
   #closed = false;
   /** Those who want nothing to be sampled now. */
   #holders = 0;
+  /** Gradients since the last step: whether there are some, and why they cannot be used. */
+  #added: { readonly any: boolean; readonly fault?: Error } = { any: false };
 
   private constructor(parts: PolicyParts, pool: WorkerPool) {
     const { options, config, weights } = parts;
@@ -176,23 +181,85 @@ export class LocalPolicy implements TrainedPolicy {
     const { optimizer } = settings;
     const gradient = this.#gradients.prepared(batch, settings);
     return this.#inTurn(async () => {
+      if (this.#added.any) throw new Error('added gradients wait for their step: take it first');
       try {
-        return await gradient(async (norm, lossScale) => {
-          const step = this.#state.step + 1;
-          const scale = clipFactor(norm, optimizer.clipNorm) / lossScale;
-          await this.#pool.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
-          this.#state.stepped();
-          const { average } = this.#state;
-          if (average !== null) {
-            await this.#pool.all({ kind: 'download' });
-            average.follow();
-          }
-          return { 'actor/lr': optimizer.learningRate };
-        });
+        return await gradient((norm, lossScale) => this.#apply(norm, lossScale, optimizer));
       } finally {
         await this.#resume();
       }
     });
+  }
+
+  /**
+   * Adds the gradient of a loss that is a sum over tokens, until {@link step} uses what was added.
+   * @returns log p at each token of the loss mask, of its target where the sequence has targets; 0 elsewhere
+   * @throws RangeError for sequences or settings that do not fit: nothing was added. After another error the next step is refused.
+   */
+  async addGradient(
+    sequences: readonly TrainingSequence[],
+    loss: LossSettings,
+  ): Promise<readonly Float32Array[]> {
+    this.#assertLearns();
+    const gradient = this.#gradients.preparedSum(sequences, loss);
+    return this.#inTurn(async () => {
+      try {
+        const logProbs = await gradient(this.#added.any ? 'more' : 'first');
+        this.#added = { ...this.#added, any: true };
+        return logProbs;
+      } catch (error) {
+        this.#added = { any: true, fault: error as Error };
+        throw error;
+      } finally {
+        await this.#resume();
+      }
+    });
+  }
+
+  /**
+   * One optimizer step on what {@link addGradient} added since the last one, a gradient of 0 where that is nothing. It is used up
+   * even where the step is refused.
+   * @returns the gradient's norm before clipping
+   * @throws Error when a gradient could not be added or is not finite: the weights are then as they were
+   */
+  async step(optimizer: OptimizerSettings): Promise<number> {
+    this.#assertLearns();
+    const none = this.#gradients.preparedSum([], DEFAULT_LOSS_SETTINGS);
+    return this.#inTurn(async () => {
+      const { any, fault } = this.#added;
+      this.#added = { any: false };
+      if (fault) throw new Error(`a gradient of this step could not be added: ${fault.message}`);
+      try {
+        await this.#pool.all({ kind: 'hold' });
+        if (!any) await none('first');
+        const norm = await this.#pool.reduceGradients();
+        if (!Number.isFinite(norm)) throw new NotFiniteError(norm);
+        await this.#apply(norm, 1, optimizer);
+        return norm;
+      } finally {
+        await this.#resume();
+      }
+    });
+  }
+
+  /** Drops what {@link addGradient} added since the last step. */
+  async dropGradients(): Promise<void> {
+    await this.#inTurn(async () => {
+      this.#added = { any: false };
+    });
+  }
+
+  /** Applies the gradient that the workers hold. */
+  async #apply(norm: number, lossScale: number, optimizer: OptimizerSettings): Promise<UpdateMetrics> {
+    const step = this.#state.step + 1;
+    const scale = clipFactor(norm, optimizer.clipNorm) / lossScale;
+    await this.#pool.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
+    this.#state.stepped();
+    const { average } = this.#state;
+    if (average !== null) {
+      await this.#pool.all({ kind: 'download' });
+      average.follow();
+    }
+    return { 'actor/lr': optimizer.learningRate };
   }
 
   /**
@@ -305,6 +372,22 @@ export class LocalPolicy implements TrainedPolicy {
       try {
         await this.#pool.all({ kind: 'hold' });
         await this.#state.load(folder);
+      } finally {
+        await this.#resume(true);
+      }
+    });
+  }
+
+  /**
+   * Takes the learned weights of a policy of the same shape, such as an older version of it; open sequences continue under them.
+   * @param flat as {@link weightsNow} has them in `weights.flat`
+   */
+  async takeWeights(flat: Float32Array): Promise<void> {
+    this.#assertOpen();
+    await this.#inTurn(async () => {
+      try {
+        await this.#pool.all({ kind: 'hold' });
+        this.#state.take(flat);
       } finally {
         await this.#resume(true);
       }

@@ -117,6 +117,14 @@ export class PolicyState {
     for (const store of [weights, first, second]) store.touch();
   }
 
+  /** Takes learned weights of the same shape, and with them a new version. */
+  take(flat: Float32Array): void {
+    const { weights } = this.#parts;
+    weights.flat.set(flat);
+    weights.touch();
+    this.#version++;
+  }
+
   /** Takes the adapters in a folder of the same model for the reference, which there is. */
   async loadReference(folder: string): Promise<void> {
     const reference = this.#parts.reference!;

@@ -109,6 +109,8 @@ export interface ScoreRequest {
   readonly tokenIds: Int32Array;
   /** 1 where the token is to be scored; position 0 can never be. */
   readonly lossMask: Uint8Array;
+  /** Tokens to score at each place instead of `tokenIds`, which the model still reads. */
+  readonly targets?: Int32Array;
   /** Grammar the trained tokens were sampled under; each run of ones in the loss mask is one response. */
   readonly grammar?: string;
 }

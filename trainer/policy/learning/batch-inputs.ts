@@ -9,7 +9,7 @@ import type { BatchShape } from './sequence-graph.ts';
 export type BatchInputs = { readonly [name: string]: Float32Array | Int32Array };
 
 /** The loss mask has the tokens that are predicted; `sampled` those of them that a grammar ruled, all when absent. */
-export type PredictedSequence = Pick<ScoreRequest, 'tokenIds' | 'lossMask'> & {
+export type PredictedSequence = Pick<ScoreRequest, 'tokenIds' | 'lossMask' | 'targets'> & {
   readonly sampled?: Uint8Array;
 };
 
@@ -51,9 +51,9 @@ export class BatchArrays {
     targets?.fill(0);
     positions?.fill(0);
     if (grammar !== null) states.fill(grammar.stateCount);
-    this.#sequences.forEach(({ tokenIds, lossMask, sampled = lossMask }, row) => {
+    this.#sequences.forEach(({ tokenIds, lossMask, targets: own = tokenIds, sampled = lossMask }, row) => {
       ids.set(tokenIds.subarray(0, -1), this.#placements[row].token);
-      if (targets !== undefined) this.put(row, tokenIds, targets);
+      if (targets !== undefined) this.put(row, own, targets);
       if (positions !== undefined) {
         let to = row * this.#shape.predictions;
         for (let t = 1; t < lossMask.length; t++) if (lossMask[t]) positions[to++] = t - 1;

@@ -21,6 +21,14 @@ type LearningPolicy = Parameters<typeof checkSequence>[1] & { readonly version: 
 /** Uses a gradient that was added up; `lossScale` is still in it. */
 export type UseGradient = (norm: number, lossScale: number) => Promise<UpdateMetrics>;
 
+/** A gradient that no step is taken with. */
+export class NotFiniteError extends Error {
+  constructor(norm: number) {
+    super(`the gradient's norm is ${norm}; the step was not taken and the weights are unchanged`);
+    this.name = 'NotFiniteError';
+  }
+}
+
 /** Gradients of batches by a policy's workers. Each method checks at once and computes when what it returns is called. */
 export class LossGradients {
   readonly #policy: LearningPolicy;
@@ -62,15 +70,11 @@ export class LossGradients {
       const lossScale = this.#lossScale?.scale ?? 1;
       const { version } = this.#policy;
       const task = { sequences, loss, structure, counts, temperature, version, lossScale };
-      const { norm: scaledNorm, metrics: parts } = await this.#pool.gradient(task);
-      const norm = scaledNorm / lossScale;
+      const { metrics: parts } = await this.#pool.addGradient(task);
+      const norm = (await this.#pool.reduceGradients()) / lossScale;
       const metrics = { ...finishMetrics(parts), ...batchMetrics(sequences, loss) };
       if (this.#lossScale === null) {
-        if (!Number.isFinite(norm)) {
-          throw new Error(
-            `the gradient's norm is ${norm}; the step was not taken and the weights are unchanged`,
-          );
-        }
+        if (!Number.isFinite(norm)) throw new NotFiniteError(norm);
         return { ...(await use(norm, lossScale)), ...metrics, 'actor/grad_norm': norm };
       }
       const scaled = { ...metrics, 'actor/loss_scale': lossScale };
@@ -81,6 +85,27 @@ export class LossGradients {
       const used = await use(norm, lossScale);
       this.#lossScale.succeeded();
       return { ...used, ...scaled, 'actor/grad_norm': norm, 'actor/step_skipped': 0 };
+    };
+  }
+
+  /**
+   * Adds the gradient of a loss that is a sum over tokens, not a mean; sequences bring the weights of their tokens.
+   * @returns log p at each predicted token of each sequence
+   * @throws RangeError for settings or sequences that do not fit, or with float16 products
+   */
+  preparedSum(
+    sequences: readonly TrainingSequence[],
+    loss: LossSettings,
+  ): (sum: 'first' | 'more') => Promise<readonly Float32Array[]> {
+    if (this.#lossScale !== null) throw new RangeError('gradients add up in float32 alone, not in float16');
+    if (sequences.length > 0) this.#checkedCounts(sequences, loss, 1);
+    const one = { tokens: 1, sequences: 1 };
+    const counts = { ...one, entropyTokens: 1, entropySequences: 1, streams: { crossEntropy: one } };
+    const structure = lossStructure(loss, { value: false, entropy: false });
+    return async sum => {
+      const { version } = this.#policy;
+      const task = { sequences, loss, structure, counts, temperature: 1, version, lossScale: 1, sum };
+      return (await this.#pool.addGradient(task)).logProbs;
     };
   }
 

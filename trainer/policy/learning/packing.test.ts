@@ -102,8 +102,8 @@ for (const [place, runtime] of runtimes) {
         lossScale: 1,
       };
       const [gradient, wanted] = [store.emptyLike().flat, store.emptyLike().flat];
-      const metrics = await packed.run(task, gradient);
-      const expected = await padded.run(task, wanted);
+      const { metrics } = await packed.run(task, gradient);
+      const { metrics: expected } = await padded.run(task, wanted);
       const largest = Math.max(...wanted.map(Math.abs));
       t.ok(largest > 1e-3);
       t.ok(

@@ -23,6 +23,7 @@ export function checkSequence(
   }
   if (lossMask[0]) throw new RangeError(`${what}: the loss mask trains position 0, which nothing predicts`);
   checkTokens(tokenIds, vocabularySize, what);
+  if (sequence.targets !== undefined) checkTokens(sequence.targets, vocabularySize, `the targets of ${what}`);
 }
 
 /** @throws RangeError when a prompt or a continuation is empty, or both together do not fit the policy */

@@ -65,6 +65,16 @@ export interface GradientTask {
   readonly version: number;
   /** Factor on the loss, where programs take one. */
   readonly lossScale: number;
+  /** The first of the gradients that add up until a step, or one more; log p of each predicted token is then reported. */
+  readonly sum?: 'first' | 'more';
+}
+
+/** A worker's report about its share of a gradient. */
+export interface GradientReport {
+  /** Summed over the sequences. */
+  readonly metrics: Record<string, number>;
+  /** log p at the predicted tokens of each sequence; none unless gradients add up. */
+  readonly logProbs: readonly Float32Array[];
 }
 
 interface TrainProgram {
@@ -86,18 +96,18 @@ export class GradientProgram {
   }
 
   /**
-   * @param total overwritten by the sum over the sequences; a learner keeps it on its device
-   * @returns metrics, summed
+   * @param total overwritten by the sum over the sequences unless the task is one more of a sum; a learner keeps it on its device
    */
-  async run(task: GradientTask, total: Float32Array | Learner): Promise<Record<string, number>> {
+  async run(task: GradientTask, total: Float32Array | Learner): Promise<GradientReport> {
     const metrics: Record<string, number> = {};
+    const logProbs = new Map<TrainingSequence, Float32Array>();
     const learner = total instanceof Float32Array ? null : total;
-    learner?.clear();
-    let begun = false;
+    let begun = task.sum === 'more';
+    if (!begun) learner?.clear();
     let batches = 0;
     for (const part of gradientBatches(this.#options, task.sequences)) {
       const program = await this.#program(part.batch, task, part.grammarName, part.grammar, learner);
-      fillBatch(program.inputs, part, task);
+      const arrays = fillBatch(program.inputs, part, task);
       this.#fillDropout(program.inputs, task, batches++);
       const outputs = await program.executable.run(program.inputs);
       if (total instanceof Float32Array) {
@@ -107,9 +117,13 @@ export class GradientProgram {
       }
       begun = true;
       addMetrics(metrics, Object.fromEntries(program.metrics.map(name => [name, outputs[name][0]])));
+      if (task.sum === undefined) continue;
+      part.sequences.forEach((sequence, row) => {
+        logProbs.set(sequence, arrays.take(row, outputs.logProbs));
+      });
     }
     if (!begun && total instanceof Float32Array) total.fill(0);
-    return metrics;
+    return { metrics, logProbs: task.sequences.flatMap(sequence => logProbs.get(sequence) ?? []) };
   }
 
   #fillDropout({ dropoutRows }: BatchInputs, { version }: GradientTask, batch: number): void {
@@ -126,11 +140,18 @@ export class GradientProgram {
   ): Promise<TrainProgram> {
     // An entropy that earns nothing is a metric only and needs no gradient.
     const rewarded = task.loss.entropyCoefficient > 0;
-    const key = JSON.stringify([shapeKey(shape), task.structure, rewarded, grammarName]);
+    const reportsLogProbs = task.sum !== undefined;
+    const key = JSON.stringify([shapeKey(shape), task.structure, rewarded, grammarName, reportsLogProbs]);
     const known = this.#programs.get(key);
     if (known !== undefined) return known;
     const { runtime, parameters, trained } = this.#options;
-    const { graph, metrics } = buildTrainGraph(this.#options, shape, task.structure, rewarded, grammar);
+    const { graph, metrics } = buildTrainGraph(
+      { ...this.#options, reportsLogProbs },
+      shape,
+      task.structure,
+      rewarded,
+      grammar,
+    );
     const outputs = Object.fromEntries(trained.layout.map(({ name }) => [name, this.#partial.array(name)]));
     const into = learner === null ? { outputs } : { sums: learner.gradients };
     const executable = await runtime.compile(graph, { parameters, ...into });
@@ -145,7 +166,7 @@ export function buildTrainGraph(
   options: Pick<
     ProgramOptions,
     'config' | 'valueHead' | 'critic' | 'trained' | 'recompute' | 'lossScaled' | 'dropout'
-  > & { readonly runtime?: Pick<Runtime, 'memory'> },
+  > & { readonly runtime?: Pick<Runtime, 'memory'>; readonly reportsLogProbs?: boolean },
   shape: BatchShape,
   structure: LossStructure,
   entropyRewarded: boolean,
@@ -174,6 +195,7 @@ export function buildTrainGraph(
     g.output(name, grads[i]);
   });
   for (const [name, tensor] of metrics) g.output(name, tensor);
+  if (options.reportsLogProbs && logProbs !== null) g.output('logProbs', logProbs);
   return { graph: g.build(), metrics: [...metrics.keys()] };
 }
 
@@ -205,15 +227,17 @@ export function fillBatch(
   inputs: BatchInputs,
   { batch, sequences, grammar }: GradientBatch,
   task: GradientTask,
-): void {
+): BatchArrays {
   const arrays = new BatchArrays(batch, sequences.map(predicted));
   arrays.fillTokens(inputs, grammar);
   fillLoss(inputs, arrays, sequences, task);
+  return arrays;
 }
 
 /** A sequence as the model's arrays see it: its loss mask has every token that the loss wants predicted. */
 function predicted(sequence: TrainingSequence): PredictedSequence {
-  return { tokenIds: sequence.tokenIds, lossMask: predictedTokens(sequence), sampled: sequence.lossMask };
+  const { tokenIds, targets, lossMask: sampled } = sequence;
+  return { tokenIds, targets, lossMask: predictedTokens(sequence), sampled };
 }
 
 function fillLoss(

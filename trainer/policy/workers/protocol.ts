@@ -4,7 +4,7 @@ import type { Grammars } from '../../generation/grammar.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { Precision, RuntimeKind } from '../../tensor/runtime/choice.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
-import type { DropoutSettings, GradientTask } from '../learning/train-program.ts';
+import type { DropoutSettings, GradientReport, GradientTask } from '../learning/train-program.ts';
 import type {
   ContinuationRequest,
   OptimizerSettings,
@@ -119,7 +119,7 @@ export type WorkerTask =
 export interface TaskResults {
   readonly score: Score[];
   readonly scoreContinuations: Float64Array[];
-  readonly gradients: Record<string, number>;
+  readonly gradients: GradientReport;
   readonly reduce: null;
   readonly decompose: Record<string, number>;
   readonly collectGradients: null;

@@ -3,7 +3,7 @@ import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
 import { dealSequences } from '../learning/micro-batches.ts';
-import type { GradientTask } from '../learning/train-program.ts';
+import type { GradientReport, GradientTask } from '../learning/train-program.ts';
 import type { ContinuationRequest, Score, ScoreRequest, ScoreSettings } from '../policy.ts';
 import type { WeightSlice, WorkerSetup, WorkerTask } from './protocol.ts';
 import { WorkerHandle } from './worker-handle.ts';
@@ -131,13 +131,8 @@ export class WorkerPool {
     return sums;
   }
 
-  /**
-   * Adds up the gradient of a batch in the order of the workers, and leaves it to them.
-   * @returns its norm and the metrics, summed
-   */
-  async gradient(
-    task: GradientTask,
-  ): Promise<{ readonly norm: number; readonly metrics: Record<string, number> }> {
+  /** Adds up the gradient of a batch, a share in each worker, and leaves it to them. */
+  async addGradient(task: GradientTask): Promise<GradientReport> {
     const shares = this.#deal(task.sequences);
     const parts = await Promise.all(
       this.#workers.map((worker, w) => {
@@ -145,11 +140,19 @@ export class WorkerPool {
         return worker.run({ kind: 'gradients', task: { ...task, sequences } });
       }),
     );
+    const logProbs: Float32Array[] = [];
+    parts.forEach((part, w) => {
+      part.logProbs.forEach((own, i) => {
+        logProbs[shares[w][i]] = own;
+      });
+    });
+    return { metrics: sumMetrics(parts.map(({ metrics }) => metrics)), logProbs };
+  }
+
+  /** Adds up the workers' gradients in their order. @returns the norm */
+  async reduceGradients(): Promise<number> {
     await this.onSlices(slice => ({ kind: 'reduce', slice }));
-    return {
-      norm: Math.sqrt(this.#squares.reduce((sum, x) => sum + x, 0)),
-      metrics: sumMetrics(parts),
-    };
+    return Math.sqrt(this.#squares.reduce((sum, x) => sum + x, 0));
   }
 
   /**
