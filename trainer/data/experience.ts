@@ -1,5 +1,5 @@
-import type { AdvantageSequence } from '../algorithms/advantages/estimator.ts';
-import { estimateAdvantages } from '../algorithms/advantages/registry.ts';
+import type { AdvantageSequence, GraphSettings } from '../algorithms/advantages/estimator.ts';
+import { advantageEstimator, estimateAdvantages } from '../algorithms/advantages/registry.ts';
 import { lengthReweight, softReweight, zeroTaskAdvantage } from '../algorithms/advantages/reweight.ts';
 import { offPolicyWeights } from '../algorithms/losses/off-policy.ts';
 import type { KlEstimator, OffPolicySettings } from '../algorithms/losses/settings.ts';
@@ -8,6 +8,7 @@ import { countOnes, type TrainingSequence } from '../algorithms/training-sequenc
 import { hasCrossEntropy, lossSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
+import { groupBy } from './episode-metrics.ts';
 import { observationWeights } from './observation-weights.ts';
 import { episodeComponents, type RewardWeights, trainedReturn, trainedReward } from './reward-components.ts';
 import type { LaterScores, SampleLogProbs } from './scoring.ts';
@@ -27,6 +28,7 @@ interface Piece {
   readonly rewards: Float64Array;
   readonly turnEnds: readonly number[];
   readonly states: readonly string[];
+  readonly validTurns: readonly boolean[];
   /** Its last token carries the return of the whole episode, normalized or because there are other samples. */
   readonly wholeReturn: boolean;
 }
@@ -49,6 +51,7 @@ export interface ExperienceSettings {
   readonly decay?: number;
   readonly episodeAgents?: readonly string[];
   readonly earlyWeight?: number;
+  readonly graph?: GraphSettings;
   /** Correction of the loss for tokens of older weights, where there is one. */
   readonly offPolicy?: OffPolicySettings;
   /** Weights in the cross-entropy of sampled tokens and of observed ones after the first response; none when absent. */
@@ -85,6 +88,7 @@ export function trainingSequences(
   const { reference, proximal } = later;
   const pieces = episodes.flatMap(({ episode, normalized }) => piecesOf(episode, settings, normalized));
   if (pieces.length === 0) return [];
+  if (advantageEstimator(settings.advantage).comparesSuccess) requireSuccess(settings.advantage, pieces);
   const sequences = pieces.map(piece => advantageSequence(piece, settings, later));
   const estimated = estimateAdvantages(settings.advantage, sequences, {
     ...settings,
@@ -128,7 +132,7 @@ export function trainingSequences(
 }
 
 function advantageSequence(
-  { episode, sample, rewards, turnEnds, states, wholeReturn }: Piece,
+  { episode, sample, rewards, turnEnds, states, validTurns, wholeReturn }: Piece,
   { klInReward, rewardWeights, offPolicy }: ExperienceSettings,
   later: LaterScores,
 ): AdvantageSequence {
@@ -148,6 +152,9 @@ function advantageSequence(
     ...(wholeReturn ? {} : { bootstrapValue: later.bootstrap?.get(episode) }),
     turnEnds,
     states,
+    validTurns,
+    success: episode.success,
+    ...(episode.finalState === undefined ? {} : { finalState: episode.finalState }),
     groupId: episode.groupId,
     episodeId: episode.episodeId,
     ...(rewardWeights ? { components: episodeComponents(episode, rewardWeights) } : {}),
@@ -159,6 +166,19 @@ function advantageSequence(
     ...(later.squares ? { squaredProbabilities: known(later.squares, sample) } : {}),
     ...agentOf(episode),
   };
+}
+
+/** @throws RangeError where an environment says of none of its episodes whether they succeeded */
+function requireSuccess(name: string, pieces: readonly Piece[]): void {
+  for (const own of groupBy(pieces, ({ episode }) => episode.environmentId).values()) {
+    const reports = own.some(({ episode }) =>
+      episode.turns.some(({ info }) => typeof info.success === 'boolean'),
+    );
+    if (reports) continue;
+    throw new RangeError(
+      `algorithm.advantage: ${name} goes for success, and ${own[0].episode.environmentId} reports none in info.success: choose gagpo or gigpo`,
+    );
+  }
 }
 
 function demonstrationMetric(
@@ -248,7 +268,17 @@ function piecesOf(
         rewards[last] += scale * trainedReward(turn, rewardWeights);
       }
     }
-    return [{ episode, sample, rewards, turnEnds, states: turns.map(turn => turn.state), wholeReturn }];
+    return [
+      {
+        episode,
+        sample,
+        rewards,
+        turnEnds,
+        states: turns.map(turn => turn.state),
+        validTurns: turns.map(({ actions }) => actions.length > 0),
+        wholeReturn,
+      },
+    ];
   });
 }
 
@@ -286,6 +316,14 @@ export function experienceSettings(
     decay: algorithm.decay,
     episodeAgents: algorithm.episode_agents,
     earlyWeight: algorithm.early_weight,
+    graph: {
+      ...(algorithm.graph.gamma === null ? {} : { gamma: algorithm.graph.gamma }),
+      ...(algorithm.graph.success_value === null ? {} : { successValue: algorithm.graph.success_value }),
+      lambda: algorithm.graph.lambda,
+      stepWeight: algorithm.graph.step_weight,
+      episodeWeight: algorithm.graph.episode_weight,
+      progress: algorithm.graph.progress,
+    },
     ...(hasCrossEntropy(loss)
       ? {
           crossEntropy: {

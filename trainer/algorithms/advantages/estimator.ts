@@ -16,6 +16,11 @@ export interface AdvantageSequence {
   readonly episodeId?: number | string;
   /** Observed state before each turn, for estimators that compare equal states. */
   readonly states?: readonly string[];
+  /** Observed state after the last turn. */
+  readonly finalState?: string;
+  /** The episode succeeded, and whether each of its turns carried out an action. */
+  readonly success?: boolean;
+  readonly validTurns?: readonly boolean[];
   /** Named parts of the episode's reward, summed over its turns. */
   readonly components?: Readonly<Record<string, number>>;
   /** Log-probability of each token when it was sampled. */
@@ -43,7 +48,7 @@ export interface AdvantageSettings {
   readonly highLevelGamma: number;
   /** Weight of the step advantage in `gigpo`. */
   readonly stepWeight: number;
-  /** Divide by the standard deviation in `gigpo`; without it only means are subtracted. */
+  /** Divide by the standard deviation in `gigpo` and the graph estimators; without it only means are subtracted. */
   readonly stdNormalize: boolean;
   /** Whiten over the batch (`gae`, `bi_level_gae`, `reinforce_pp`, `reinforce_pp_baseline`). */
   readonly whiten: boolean;
@@ -64,6 +69,21 @@ export interface AdvantageSettings {
   readonly episodeAgents: readonly string[];
   /** Extra weight of early tokens (`iw_opd`). */
   readonly earlyWeight: number;
+  /** Settings of `graph_gpo`, `g2po` and `gagpo`. */
+  readonly graph: GraphSettings;
+}
+
+export interface GraphSettings {
+  /** Discount from turn to turn; absent: that of the paper. */
+  readonly gamma?: number;
+  /** λ of `gagpo`. */
+  readonly lambda: number;
+  readonly stepWeight: number;
+  readonly episodeWeight: number;
+  /** Step returns of `graph_gpo` by the change of the distance. */
+  readonly progress: boolean;
+  /** Value of success in `g2po`; absent: the group's largest return. */
+  readonly successValue?: number;
 }
 
 export const DEFAULT_ADVANTAGE_SETTINGS: AdvantageSettings = {
@@ -80,6 +100,7 @@ export const DEFAULT_ADVANTAGE_SETTINGS: AdvantageSettings = {
   baselines: {},
   episodeAgents: [],
   earlyWeight: 0.5,
+  graph: { lambda: 0.9, stepWeight: 1, episodeWeight: 1, progress: false },
 };
 
 /** One array per sequence, each over its tokens. */
@@ -98,6 +119,7 @@ export type AdvantageRequirement =
   | 'values'
   | 'turnEnds'
   | 'states'
+  | 'finalStates'
   | 'groups'
   | 'components'
   | 'logProbs'
@@ -108,6 +130,8 @@ export interface AdvantageEstimator {
   readonly needs: readonly AdvantageRequirement[];
   /** Every token of a sequence has the same advantage. */
   readonly perSequence?: boolean;
+  /** It goes for success, which the environment must report. */
+  readonly comparesSuccess?: boolean;
   estimate(sequences: readonly AdvantageSequence[], settings: AdvantageSettings): Advantages;
 }
 

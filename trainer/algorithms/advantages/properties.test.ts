@@ -27,6 +27,8 @@ function makeBatch(seed: number, reward: (random: Random) => number): AdvantageS
       values,
       turnEnds,
       states,
+      finalState: 's0',
+      success: random.chance(0.5),
       logProbs,
       referenceLogProbs: logProbs.map(x => x - random.float()),
       squaredProbabilities: lossMask.map(() => random.float()),
@@ -114,6 +116,7 @@ for (const name of ADVANTAGES) {
       ...sequence,
       values: Array.from(sequence.lossMask, () => 0),
       referenceLogProbs: sequence.logProbs,
+      success: false,
     }));
     for (const array of estimateAdvantages(name, batch, settings).advantages) {
       t.ok(array.every(a => a === 0));

@@ -10,6 +10,7 @@ import {
 } from './estimator.ts';
 import { gae } from './gae.ts';
 import { gigpo } from './gigpo.ts';
+import { g2po, gagpo, graphGpo } from './graph/estimators.ts';
 import { gdpo } from './group/gdpo.ts';
 import { hierarchicalGrpo } from './group/hierarchical-grpo.ts';
 import { otb } from './group/otb.ts';
@@ -44,6 +45,9 @@ const ESTIMATORS = {
   rae,
   hierarchical_grpo: hierarchicalGrpo,
   iw_opd: iwOpd,
+  graph_gpo: graphGpo,
+  g2po,
+  gagpo,
 } satisfies Record<string, AdvantageEstimator>;
 
 export type AdvantageName = keyof typeof ESTIMATORS;
@@ -132,7 +136,7 @@ function checkSequence(
   needs: readonly AdvantageRequirement[],
 ): void {
   for (const key of needs) {
-    if (key === 'groups') continue;
+    if (key === 'groups' || key === 'finalStates') continue;
     if (needs.includes(key) && sequence[key] === undefined) {
       throw new RangeError(`${name} needs "${key}", which sequence ${index} lacks`);
     }

@@ -48,6 +48,9 @@ function sequenceOf(episode: number): AdvantageSequence {
     values: [values.start, values.turn_2].slice(0, rewards.length),
     turnEnds: rewards.map((_, k) => k),
     states: ['start', 'after go'].slice(0, rewards.length),
+    finalState: 'end',
+    // Picking x is the success; stopping has a part of the reward.
+    success: episode === 1,
     logProbs: turns.map(({ taken }) => Math.log(taken)),
     squaredProbabilities: turns.map(({ squares }) => squares),
     components: { task: rewards.reduce((a, b) => a + b, 0) },
@@ -176,7 +179,7 @@ const KEYS: Readonly<Record<string, keyof AdvantageSettings>> = {
 function tableRows(): Row[] {
   const page = readFileSync(new URL('../../../docs/reference/algorithms.md', import.meta.url), 'utf8');
   const [section] = page.slice(page.indexOf('\n## Credit for turns') + 1).split('\n## ');
-  const rows = [...section.matchAll(/^\| `([a-z_]+)`([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\|$/gm)];
+  const rows = [...section.matchAll(/^\| `([a-z0-9_]+)`([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\|$/gm)];
   return rows.map(([, name, settings, four, eight, verdict]) => ({
     name,
     settings: Object.fromEntries(

@@ -64,7 +64,7 @@ export const AlgorithmSettings = Type.Object(
     high_level_gamma: share(ADVANTAGE.highLevelGamma),
     /** Weight of the step advantage in `gigpo`. */
     step_weight: notNegative(ADVANTAGE.stepWeight),
-    /** Divide by the standard deviation in `gigpo`. */
+    /** Divide by the standard deviation in `gigpo` and the graph estimators. */
     std_normalize: flag(ADVANTAGE.stdNormalize),
     /** Let the reward-to-go of `reinforce_pp` pass from turn to turn. */
     across_turns: flag(ADVANTAGE.acrossTurns),
@@ -91,6 +91,22 @@ export const AlgorithmSettings = Type.Object(
     decay: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: ADVANTAGE.decay }),
     /** Agents that are compared within their scene alone (`hierarchical_grpo`). */
     episode_agents: Type.Array(Type.String({ minLength: 1 }), { default: [] }),
+    /** Credit by the graph of a group's states (`graph_gpo`, `g2po`, `gagpo`). */
+    graph: Type.Object(
+      {
+        /** Discount from turn to turn; null: 0.1 in `graph_gpo`, 0.95 in the others. */
+        gamma: orNull(share(0.1)),
+        /** λ of `gagpo`. */
+        lambda: share(ADVANTAGE.graph.lambda),
+        step_weight: notNegative(ADVANTAGE.graph.stepWeight),
+        episode_weight: notNegative(ADVANTAGE.graph.episodeWeight),
+        /** Step returns of `graph_gpo` by the change of the distance. */
+        progress: flag(ADVANTAGE.graph.progress),
+        /** Value of success in `g2po`; null: the group's largest return. */
+        success_value: orNull(Type.Number()),
+      },
+      section,
+    ),
     /** Extra weight of the first token compared with the last (`iw_opd`). */
     early_weight: notNegative(ADVANTAGE.earlyWeight),
     /** Position of a turn's reward: its last token, or with all others the last token of the episode. */
