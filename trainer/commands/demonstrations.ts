@@ -107,7 +107,7 @@ async function openTable(
       close: () => context.close(),
     };
   }
-  if (!hasWeights(policy)) throw new Error(`--policy ${policy}: no folder with a policy`);
+  if (!(await hasWeights(policy))) throw new Error(`--policy ${policy}: no folder with a policy`);
   const opened = await openPlayer(policy, { settings, checkpoint: undefined, note: progress.warn, stop });
   const rollouts = agentRollouts(opened.context, opened.modes[0].agent, progress.warn);
   const sampling = samplingDistribution(settings.rollout);

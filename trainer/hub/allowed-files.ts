@@ -10,9 +10,11 @@ const CONTROL = /\p{Cc}/u;
 /**
  * The files of a repository that a model is read from. Files in folders (other formats, original weights) are left out.
  * @param what the model, for errors
- * @throws HubError for a name that leads out of the repository, and where the weights are pickles, which run code when read
+ * @param file the GGUF file that is meant
+ * @throws HubError for a name that leads out of the repository, where the file is missing, and where the weights are GGUF files
+ *   or pickles, which run code when read
  */
-export function allowedFiles(names: readonly string[], what: string): string[] {
+export function allowedFiles(names: readonly string[], what: string, file?: string): string[] {
   for (const name of names) {
     const parts = name.split('/');
     if (
@@ -25,10 +27,20 @@ export function allowedFiles(names: readonly string[], what: string): string[] {
       );
     }
   }
+  const gguf = names.filter(name => /\.gguf$/i.test(name) && !name.includes('/'));
+  if (file !== undefined) {
+    if (names.includes(file)) return [file];
+    throw new HubError(`${what} is not there; GGUF files of this repository: ${gguf.join(', ') || 'none'}`);
+  }
   const taken = names.filter(
     name => !name.includes('/') && (name.endsWith('.safetensors') ? WEIGHTS.test(name) : KINDS.test(name)),
   );
   const whole = taken.some(name => name.endsWith('.safetensors'));
+  if (!whole && gguf.length > 0) {
+    throw new HubError(
+      `${what} has its weights in GGUF files: name one behind a colon, such as :${gguf[0]} (there are ${gguf.join(', ')})`,
+    );
+  }
   const pickle = names.find(name => PICKLES.test(name));
   if (!whole && pickle !== undefined) {
     throw new HubError(

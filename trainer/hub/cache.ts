@@ -78,22 +78,25 @@ export async function hasFile(snapshot: string, name: string): Promise<boolean> 
   return existsSync(path) && (await lstat(path)).size > 0;
 }
 
-/** The snapshot of a model that the cache holds; undefined where it holds none. */
-export function cachedSnapshot(cache: string, { id, revision }: ModelName): string | undefined {
+/** The snapshot of a model that the cache holds, or the GGUF file in it; undefined where it holds none. */
+export function cachedSnapshot(cache: string, { id, revision, file = '' }: ModelName): string | undefined {
   const model = new ModelCache(cache, id);
   const commit = model.commitOf(revision);
   if (commit === undefined) return undefined;
-  const folder = model.snapshot(commit);
+  const folder = join(model.snapshot(commit), file);
   return existsSync(folder) ? folder : undefined;
 }
 
-/** The model and commit of a snapshot's folder in some cache; undefined for other folders. */
+/** The model and commit of a snapshot's folder in some cache, or of a GGUF file in it; undefined for other folders. */
 export function modelOfSnapshot(folder: string): ModelName | undefined {
-  const path = resolve(folder);
+  const whole = resolve(folder);
+  const file = /\.gguf$/i.test(whole) ? basename(whole) : undefined;
+  const path = file === undefined ? whole : dirname(whole);
   const commit = basename(path);
   const name = basename(dirname(dirname(path)));
   if (!isCommit(commit) || basename(dirname(path)) !== 'snapshots' || !name.startsWith(MODELS)) {
     return undefined;
   }
-  return { id: name.slice(MODELS.length).replace(SEPARATOR, '/'), revision: commit };
+  const id = name.slice(MODELS.length).replace(SEPARATOR, '/');
+  return { id, revision: commit, ...(file === undefined ? {} : { file }) };
 }

@@ -47,6 +47,9 @@ const model = parseModelName('org/model')!;
 
 t.test('names are organization/name with a revision; paths are none', async t => {
   t.same(parseModelName('Qwen/Qwen2.5-0.5B@v1/a'), { id: 'Qwen/Qwen2.5-0.5B', revision: 'v1/a' });
+  t.same(parseModelName('a/b@v1:c-Q4_0.gguf'), { id: 'a/b', revision: 'v1', file: 'c-Q4_0.gguf' });
+  for (const file of ['c.bin', '../c.gguf', 'd/c.gguf', '.gguf', 'c.gguf:c.gguf', ''])
+    t.equal(parseModelName(`a/b:${file}`), undefined, file);
   for (const path of [
     'scratch',
     './a',
@@ -295,4 +298,23 @@ t.test('a download that another process has is reported once, waited for, and ca
   await unlocked;
   t.ok((await readFile(join(found.folder, 'model.safetensors'))).equals(weights));
   t.equal(notes.filter(waiting).length, 1);
+});
+
+t.test('a GGUF file is brought alone, and found again without the hub', async t => {
+  const commit = hub.put('org/quantized', { 'README.md': '#', 'a.gguf': 'GGUF a', 'b.gguf': 'GGUF b' });
+  const options = optionsWith();
+  const { model, folder } = await fetchSnapshot(parseModelName('org/quantized:b.gguf')!, options);
+  t.same(model, { id: 'org/quantized', revision: commit, file: 'b.gguf' });
+  t.equal(await readFile(folder, 'utf8'), 'GGUF b');
+  t.same(await readdir(dirname(folder)), ['b.gguf']);
+  t.same(modelOfSnapshot(folder), model);
+  const offline = { ...options, settings: { ...options.settings, offline: true } };
+  t.equal((await fetchSnapshot(parseModelName('org/quantized:b.gguf')!, offline)).folder, folder);
+  await t.rejects(fetchSnapshot(parseModelName('org/quantized:a.gguf')!, offline), /is not in the cache/);
+  await t.rejects(fetchSnapshot(parseModelName('org/quantized:c.gguf')!, options), {
+    message: /org\/quantized@main:c\.gguf is not there; GGUF files of this repository: a\.gguf, b\.gguf/,
+  });
+  await t.rejects(fetchSnapshot(parseModelName('org/quantized')!, options), {
+    message: /has its weights in GGUF files: name one behind a colon, such as :a\.gguf/,
+  });
 });

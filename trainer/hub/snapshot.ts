@@ -1,7 +1,7 @@
 import { mkdir, statfs } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { allowedFiles } from './allowed-files.ts';
-import { cachedSnapshot, hasFile, ModelCache } from './cache.ts';
+import { cachedSnapshot, hasFile, ModelCache, modelOfSnapshot } from './cache.ts';
 import { describeFile, downloadBlob, type RemoteFile } from './download.ts';
 import { HubClient, type HubClientOptions, isUnreachable } from './hub-client.ts';
 import { HubError } from './hub-error.ts';
@@ -23,6 +23,7 @@ export interface SnapshotOptions extends HubClientOptions {
 export interface Snapshot {
   /** The model at the commit of its revision. */
   readonly model: ModelName;
+  /** Its folder, or its GGUF file. */
   readonly folder: string;
 }
 
@@ -53,22 +54,22 @@ export async function fetchSnapshot(model: ModelName, options: SnapshotOptions):
       note(`${settings.endpoint} cannot be reached: using ${shown} as the cache holds it`);
       return atCommit(model, cached!);
     }
-    const pinned = { id: model.id, revision: repository.commit };
+    const pinned = { ...model, revision: repository.commit };
     const cache = new ModelCache(settings.cache, model.id);
     const folder = cache.snapshot(repository.commit);
-    const names = allowedFiles(repository.files, shown);
+    const names = allowedFiles(repository.files, shown, model.file);
     const missing: string[] = [];
     for (const name of names) if (!(await hasFile(folder, name))) missing.push(name);
     await bring(client, cache, pinned, missing, options);
     await cache.writeRef(model.revision, repository.commit);
-    return { model: pinned, folder };
+    return { model: pinned, folder: model.file === undefined ? folder : join(folder, model.file) };
   } finally {
     await client.close();
   }
 }
 
-function atCommit({ id }: ModelName, folder: string): Snapshot {
-  return { model: { id, revision: folder.slice(dirname(folder).length + 1) }, folder };
+function atCommit(model: ModelName, folder: string): Snapshot {
+  return { model: { ...model, revision: modelOfSnapshot(folder)!.revision }, folder };
 }
 
 /** Files of a repository at a revision; null where nobody answers and the cache can serve instead. */

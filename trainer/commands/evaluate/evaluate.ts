@@ -65,7 +65,7 @@ export async function evaluate(
   const { settings, checkpoint, run } = readTarget(
     target,
     overrides,
-    names.some(hasWeights) ? 'train' : 'play',
+    (await Promise.all(names.map(hasWeights))).includes(true) ? 'train' : 'play',
   );
   using requests = stopRequests(() => progress.note('stopping'));
   const { signal: stop } = requests;

@@ -7,7 +7,7 @@ import { Completions, type EndpointUsage } from '../../generation/endpoint/compl
 import { parseModelName } from '../../hub/model-name.ts';
 import { ADAPTER_CONFIG_FILE, isAdapterFolder } from '../../policy/checkpoint/adapter-folder.ts';
 import { VALUE_HEAD_FILE } from '../../policy/checkpoint/checkpoint.ts';
-import { CONFIG_FILE } from '../../policy/checkpoint/model-folder.ts';
+import { CONFIG_FILE, isModelFolder } from '../../policy/checkpoint/model-folder.ts';
 import { endpointAgent } from '../../rollout/agents/endpoint-agent.ts';
 import { RANDOM, referenceAgent } from '../../rollout/agents/reference-agent.ts';
 import { hasRandomPlayer } from '../../rollout/described-tag.ts';
@@ -54,15 +54,15 @@ export interface PlayerParts {
 }
 
 /** True if the named player has weights, so that the settings of the policy must fit. */
-export function hasWeights(name: string): boolean {
-  return name === CHECKPOINT || parseModelName(name) !== undefined || isFolder(name);
+export async function hasWeights(name: string): Promise<boolean> {
+  return name === CHECKPOINT || parseModelName(name) !== undefined || (await isModelFolder(name));
 }
 
 /**
  * Opens a player: `checkpoint`, a checkpoint's folder, `endpoint`, or a reference policy.
  * @throws Error saying which players there are
  */
-export function openPlayer(name: string, parts: PlayerParts): Promise<Player> {
+export async function openPlayer(name: string, parts: PlayerParts): Promise<Player> {
   if (name === CHECKPOINT) {
     if (parts.checkpoint === undefined) {
       throw new Error(
@@ -71,7 +71,7 @@ export function openPlayer(name: string, parts: PlayerParts): Promise<Player> {
     }
     return policyPlayer(parts.checkpoint, parts);
   }
-  if (isFolder(name)) return policyPlayer(name, parts);
+  if (await isModelFolder(name)) return policyPlayer(name, parts);
   return name === ENDPOINT ? endpointPlayer(parts) : referencePlayer(name, parts);
 }
 
@@ -192,8 +192,4 @@ export async function playerFolders(names: readonly string[], options: HubModelO
   const folders: string[] = [];
   for (const name of names) folders.push((await localModel(name, options)).folder);
   return folders;
-}
-
-function isFolder(name: string): boolean {
-  return [CONFIG_FILE, ADAPTER_CONFIG_FILE].some(file => existsSync(join(name, file)));
 }

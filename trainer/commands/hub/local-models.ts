@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { RunSettings } from '../../config/settings.ts';
 import { HubError } from '../../hub/hub-error.ts';
 import { hubSettings } from '../../hub/hub-settings.ts';
-import { parseModelName, shownModelName } from '../../hub/model-name.ts';
+import { parseModelName, plainModelName, shownModelName } from '../../hub/model-name.ts';
 import { fetchSnapshot } from '../../hub/snapshot.ts';
 import { isAdapterFolder, readAdapterConfig } from '../../policy/checkpoint/adapter-folder.ts';
 import { isModelFolder } from '../../policy/checkpoint/model-folder.ts';
@@ -110,7 +110,10 @@ export async function localSettings(settings: RunSettings, options: HubModelOpti
 /** Settings without revisions of hub models: a run keeps the commit that its revision meant when it began. */
 export function withoutRevisions(settings: RunSettings): RunSettings {
   const { policy } = settings;
-  const plain = (name: string): string => parseModelName(name)?.id ?? name;
+  const plain = (name: string): string => {
+    const model = parseModelName(name);
+    return model === undefined ? name : plainModelName(model);
+  };
   const { critic, reference } = policy;
   return {
     ...settings,

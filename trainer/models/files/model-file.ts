@@ -1,6 +1,7 @@
 import { constants } from 'node:fs';
 import { type FileHandle, open, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, sep } from 'node:path';
+import { isGgufName, textsOfGguf } from '../gguf/gguf-texts.ts';
 
 /** Largest text file of a model, in bytes: several times the largest published `tokenizer.json`. */
 const MAX_TEXT_BYTES = 256 * 2 ** 20;
@@ -12,8 +13,11 @@ export class ModelFileError extends Error {
   override readonly name = 'ModelFileError';
 }
 
-/** True if a path is there, links followed. */
-export function isThere(path: string): Promise<boolean> {
+/** True if a path is there, links followed. A GGUF file counts as a folder with the files that it makes needless. */
+export async function isThere(path: string): Promise<boolean> {
+  if (isGgufName(dirname(path)) && (await isOrdinary(dirname(path)))) {
+    return (await ggufText(path)) !== undefined;
+  }
   return stat(path).then(
     () => true,
     () => false,
@@ -48,6 +52,11 @@ export async function openModelFile(path: string): Promise<FileHandle> {
  * @throws as {@link openModelFile}; ModelFileError for a file that is too large
  */
 export async function readModelText(path: string): Promise<string> {
+  if (isGgufName(dirname(path)) && (await isOrdinary(dirname(path)))) {
+    const text = await ggufText(path);
+    if (text !== undefined) return text;
+    throw Object.assign(new Error(`${dirname(path)} has no ${basename(path)}`), { code: 'ENOENT' });
+  }
   const handle = await openModelFile(path);
   try {
     const { size } = await handle.stat();
@@ -66,6 +75,23 @@ export async function readModelTextIfThere(path: string): Promise<string | undef
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
   });
+}
+
+function isOrdinary(path: string): Promise<boolean> {
+  return stat(path).then(
+    found => found.isFile(),
+    () => false,
+  );
+}
+
+/** A text of a model that its GGUF file has in its metadata; the path's folder is the file. */
+async function ggufText(path: string): Promise<string | undefined> {
+  const handle = await openModelFile(dirname(path));
+  try {
+    return (await textsOfGguf(handle, dirname(path)))[basename(path)];
+  } finally {
+    await handle.close();
+  }
 }
 
 function notOrdinary(path: string): ModelFileError {

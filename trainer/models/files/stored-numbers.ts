@@ -25,8 +25,13 @@ export function decodeNumbers(bytes: Uint8Array, type: StoredType, out: Float32A
     for (let i = 0; i < half.length; i++) bits[i] = half[i] << 16;
     return;
   }
-  halves ??= Float32Array.from({ length: HALF_VALUES }, (_, bits) => halfToFloat(bits));
-  for (let i = 0; i < half.length; i++) out[i] = halves[half[i]];
+  for (let i = 0; i < half.length; i++) out[i] = halfValue(half[i]);
+}
+
+/** The number of half precision with these 16 bits. */
+export function halfValue(bits: number): number {
+  halves ??= Float32Array.from({ length: HALF_VALUES }, (_, value) => halfToFloat(value));
+  return halves[bits];
 }
 
 /** Writes numbers into the first bytes of `out`; bf16 rounds to nearest even. */

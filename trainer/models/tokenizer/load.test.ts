@@ -74,6 +74,34 @@ t.test('what would be encoded to other ids than in Python is refused by name', a
   });
 });
 
+t.test('digits of every script are cut off as in Python', async t => {
+  const model = JSON.parse(await readFile(join(MODELS, 'qwen2-tiny', TOKENIZER_FILE), 'utf8'));
+  // Merges that pre-tokenizers with digits of ASCII alone would let happen.
+  Object.assign(model.model.vocab, { ĠÂ: 512, 'Ù£': 513, 'Ù£Ù': 514 });
+  model.model.merges.push(['Ġ', 'Â'], ['Ù', '£'], ['Ù£', 'Ù']);
+  const load = (individual_digits: boolean) =>
+    tokenizerFromFiles(
+      {
+        [TOKENIZER_FILE]: JSON.stringify({
+          ...model,
+          normalizer: null,
+          pre_tokenizer: {
+            type: 'Sequence',
+            pretokenizers: [
+              { type: 'Digits', individual_digits },
+              { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true },
+            ],
+          },
+        }),
+      },
+      'test',
+    );
+  // By `tokenizers` 0.23.
+  const before = [64, 16, 17, 266, 158, 239, 254, 220, 126, 110, 220, 126, 121, 220, 158, 227, 100, 220];
+  t.same(load(true).encode('a12 b① ² ½ Ⅷ ٣٤'), [...before, 513, 149, 97]);
+  t.same(load(false).encode('a12 b① ² ½ Ⅷ ٣٤'), [...before, 514, 97]);
+});
+
 t.test('generation_config.json goes along, and each of its end tokens ends a response', async t => {
   const tokenizer = await loadTokenizer(join(MODELS, 'qwen2-tiny'));
   t.ok(tokenizer.files['generation_config.json']);

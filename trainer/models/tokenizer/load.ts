@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
-import type { JsonObject } from '../../../shared/json.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
 import { readModelTextIfThere } from '../files/model-file.ts';
 import { ByteTokenizer, isByteLevel } from './byte-tokenizer.ts';
 import { ChatTemplate } from './chat-template.ts';
@@ -77,7 +77,7 @@ class SubwordTokenizer implements Tokenizer {
     files: { readonly [name: string]: string },
     chatTemplate?: ChatTemplate,
   ) {
-    this.#hub = new HubTokenizer(model, config);
+    this.#hub = new HubTokenizer(withUnicodeDigits(model), config);
     this.files = files;
     this.chatTemplate = chatTemplate;
     let greatest = -1;
@@ -108,6 +108,23 @@ class SubwordTokenizer implements Tokenizer {
   idOf(token: string): number | undefined {
     return this.#hub.token_to_id(token);
   }
+}
+
+/**
+ * The tokenizer with pre-tokenizers of the type `Digits` as splits at numbers of every script, as Python has them:
+ * @huggingface/tokenizers knows those of ASCII alone.
+ */
+function withUnicodeDigits(model: JsonObject): JsonObject {
+  const replaced = (part: Json | undefined): Json => {
+    const { type, individual_digits, pretokenizers } = (part ?? {}) as JsonObject;
+    if (type === 'Sequence' && Array.isArray(pretokenizers)) {
+      return { type, pretokenizers: pretokenizers.map(replaced) };
+    }
+    if (type !== 'Digits') return part ?? null;
+    const pattern = { Regex: individual_digits === true ? '\\p{N}' : '\\p{N}+' };
+    return { type: 'Split', pattern, behavior: 'Isolated', invert: false };
+  };
+  return { ...model, pre_tokenizer: replaced(model.pre_tokenizer) };
 }
 
 /**

@@ -1,6 +1,7 @@
 import { join, resolve } from 'node:path';
 import type { JsonObject } from '../../../shared/json.ts';
 import { modelOfSnapshot } from '../../hub/cache.ts';
+import { plainModelName } from '../../hub/model-name.ts';
 import {
   PEFT_PREFIX,
   type PeftAdapter,
@@ -99,7 +100,11 @@ export async function writeAdapter(
   const onHub = base === null ? undefined : modelOfSnapshot(base);
   // Another process may read it from another folder.
   const named = base !== null && (await isThere(base)) ? resolve(base) : base;
-  const found = { lora, base: onHub?.id ?? named, revision: onHub?.revision ?? null };
+  const found = {
+    lora,
+    base: onHub === undefined ? named : plainModelName(onHub),
+    revision: onHub?.revision ?? null,
+  };
   const json = peftConfigToJson(found, dropout);
   await writeWhole(join(folder, ADAPTER_CONFIG_FILE), `${JSON.stringify(json, null, 2)}\n`);
 }

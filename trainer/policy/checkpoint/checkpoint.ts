@@ -3,14 +3,10 @@ import { join } from 'node:path';
 import type { DecoderConfig } from '../../models/config.ts';
 import { configToText } from '../../models/config-json.ts';
 import { isThere } from '../../models/files/model-file.ts';
-import {
-  SafetensorsError,
-  SafetensorsReader,
-  type TensorToWrite,
-  writeSafetensors,
-} from '../../models/files/safetensors.ts';
+import { SafetensorsError, type TensorToWrite, writeSafetensors } from '../../models/files/safetensors.ts';
 import { writeShardedSafetensors } from '../../models/files/sharded-safetensors.ts';
 import { STORED_AS, type WeightDtype } from '../../models/files/stored-numbers.ts';
+import { openWeights } from '../../models/files/weights.ts';
 import { parameterSpecs, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from '../../models/parameters.ts';
 import { isQuantizable, storeQuantized } from '../../models/quantized.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
@@ -126,7 +122,7 @@ export async function readBase(folder: string, config: DecoderConfig, base: Para
   const specs = parameterSpecs(config, false);
   const path = join(folder, WEIGHTS_FILE);
   await refuseUnknown(path, new Set(specs.map(({ name }) => name)));
-  await using file = await SafetensorsReader.open(path);
+  await using file = await openWeights(path);
   for (const spec of specs) {
     if (config.quantization === undefined || !isQuantizable(spec.name)) {
       await file.read(spec.name, base.array(spec.name));
@@ -143,7 +139,7 @@ export async function checkWeights(folder: string, config: DecoderConfig): Promi
   const { lora: _lora, ...whole } = config;
   const specs = parameterSpecs(whole, false);
   await refuseUnknown(path, new Set(specs.map(({ name }) => name)));
-  await using file = await SafetensorsReader.open(path);
+  await using file = await openWeights(path);
   for (const { name, shape } of specs) {
     const stored = file.tensors.get(name);
     if (stored?.shape.join() === shape.join()) continue;
@@ -195,7 +191,7 @@ const NEEDLESS = /(^|\.)rotary_emb\.inv_freq$|^lm_head\.weight$/;
 
 /** A bias or an adapter that is left out in silence would make another model of it. */
 async function refuseUnknown(path: string, known: ReadonlySet<string>): Promise<void> {
-  await using file = await SafetensorsReader.open(path);
+  await using file = await openWeights(path);
   const unknown = [...file.tensors.keys()].filter(name => !known.has(name) && !NEEDLESS.test(name));
   if (unknown.length === 0) return;
   throw new SafetensorsError(
@@ -217,6 +213,6 @@ async function readInto(
   prefix: string,
   entries: readonly { readonly name: string }[],
 ): Promise<void> {
-  await using file = await SafetensorsReader.open(path);
+  await using file = await openWeights(path);
   for (const { name } of entries) await file.read(prefix + name, store.array(name));
 }

@@ -7,6 +7,7 @@ import { isThere, readModelText } from '../../models/files/model-file.ts';
 import { SafetensorsReader } from '../../models/files/safetensors.ts';
 import { writeShardedSafetensors } from '../../models/files/sharded-safetensors.ts';
 import type { WritableType } from '../../models/files/stored-numbers.ts';
+import { openWeights } from '../../models/files/weights.ts';
 import { loraSpecs, parameterSpecs } from '../../models/parameters.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './adapter-folder.ts';
@@ -68,7 +69,9 @@ export async function mergeAdapter(folder: string, out: string, options: MergeOp
   await writeShardedSafetensors(join(out, WEIGHTS_FILE), tensors, { type });
   for (const name of COMPANIONS) {
     const from = (await isThere(join(adapter, name))) ? adapter : base;
-    if (await isThere(join(from, name))) await copyFile(join(from, name), join(out, name));
+    if (!(await isThere(join(from, name)))) continue;
+    if (name.endsWith('.safetensors')) await copyFile(join(from, name), join(out, name));
+    else await writeWhole(join(out, name), await readModelText(join(from, name)));
   }
   const json = JSON.parse(await readModelText(join(base, CONFIG_FILE))) as JsonObject;
   const typed = {
@@ -80,7 +83,8 @@ export async function mergeAdapter(folder: string, out: string, options: MergeOp
 }
 
 async function storedType(folder: string): Promise<WritableType> {
-  await using file = await SafetensorsReader.open(join(folder, WEIGHTS_FILE));
+  await using file = await openWeights(join(folder, WEIGHTS_FILE));
+  if (!(file instanceof SafetensorsReader)) return 'F32';
   const [first] = file.tensors.values();
   return first?.type === 'BF16' ? 'BF16' : 'F32';
 }
