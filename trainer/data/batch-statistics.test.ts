@@ -1,5 +1,5 @@
 import t from 'tap';
-import { batchStatistics } from './batch-statistics.ts';
+import { batchStatistics } from '../training/iteration/iteration.ts';
 import { episodeOf, turnOf } from './episodes.test-data.ts';
 
 t.test('rewards of episodes and advantages of trained tokens, with their extremes', async t => {

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
-import { readExamples, splitExamples } from './examples.ts';
+import { readExamples, splitExamples } from '../training/supervised/supervision.ts';
 
 const tokenizer = buildWordTokenizer(['a', 'b']);
 const line = (user: string, assistant: string) =>

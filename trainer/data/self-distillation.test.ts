@@ -2,7 +2,7 @@ import t from 'tap';
 import type { RunSettings } from '../config/settings.ts';
 import type { ScoreRequest } from '../policy/policy.ts';
 import { episodeOf, turnOf } from './episodes.test-data.ts';
-import { scoreAfterDemonstrations } from './self-distillation.ts';
+import { scoreAfterDemonstrations } from './scoring.ts';
 
 const settings = {
   rollout: { temperature: 0.5, constrained: false, max_model_len: null },

@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
+import { episodeConversations } from '../commands/demonstrations.ts';
 import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
 import { loadTokenizer } from '../models/tokenizer/load.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
@@ -12,7 +13,6 @@ import { type DescribedTag, describeTags, promptTask } from '../rollout/describe
 import { CAPS, serve } from '../rollout/server.test-data.ts';
 import { planGroups } from '../rollout/tag.ts';
 import { demonstrate, demonstrationsOf } from './demonstrations.ts';
-import { episodeConversations } from './transcript.ts';
 
 const QWEN = fileURLToPath(new URL('../../test/golden/models/qwen2-tiny', import.meta.url));
 const plans = planGroups({ tags: [{ tag: 'Room', groups: 6 }], groupSize: 1, firstSeed: 40 });

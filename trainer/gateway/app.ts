@@ -1,12 +1,196 @@
 import type { EventEmitter } from 'node:events';
-import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
-import { ApiError } from '../serve/openai/errors.ts';
+import fastifyWebsocket from '@fastify/websocket';
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { RawData, WebSocket } from 'ws';
+import { ApiError, badRequest } from '../serve/openai/errors.ts';
 import { apiErrorOf, completionRoutes } from '../serve/openai/routes.ts';
 import { holdsKey, type Rollout } from './rollout.ts';
 import { MODEL_NAME, type RolloutModel } from './rollout-model.ts';
-import { sessionRoutes } from './session-routes.ts';
-import { SESSION_SOCKET, sessionWebSocket } from './session-websocket.ts';
+import { SESSION_OPERATIONS, type SessionOperation } from './session-operations.ts';
 import type { WorkQueue } from './work-queue.ts';
+
+const NORMAL_CLOSURE = 1000;
+const TRY_AGAIN_LATER = 1013;
+/** Open sockets of one rollout. */
+const MAX_SOCKETS = 8;
+/** Frames of one socket that wait for their turn. */
+const MAX_FRAMES = 32;
+/** Replies that a program has not read. */
+const MAX_BUFFERED_BYTES = 4 * 1024 * 1024;
+
+interface Frame {
+  readonly id: string | number;
+  readonly op: string;
+  readonly session_id?: unknown;
+  readonly action?: unknown;
+}
+
+/** Path of the WebSocket below a rollout's prefix. */
+const SESSION_SOCKET = '/session/ws';
+
+/**
+ * The session of a rollout over a WebSocket, in frames as those of the environment server: `{id, op, action?}`, answered by
+ * `{id, ok: true, result}` or `{id, ok: false, error}`. Frames are carried out one after the other. It closes when the
+ * rollout is over.
+ * @param rolloutOf the rollout that a request has the key of
+ */
+function sessionWebSocket(
+  app: FastifyInstance,
+  prefix: string,
+  rolloutOf: (request: FastifyRequest) => Rollout,
+  maxFrameBytes: number,
+): void {
+  const sockets = new WeakMap<Rollout, Set<WebSocket>>();
+  // In a separate scope: the plugin adds to every request in it.
+  app.register(async scope => {
+    await scope.register(fastifyWebsocket, { options: { maxPayload: maxFrameBytes } });
+    scope.get(`${prefix}${SESSION_SOCKET}`, { websocket: true }, (socket, request) => {
+      const rollout = rolloutOf(request);
+      let open = sockets.get(rollout);
+      if (!open) {
+        open = new Set();
+        sockets.set(rollout, open);
+        closeAtEnd(rollout, open);
+      }
+      if (open.size >= MAX_SOCKETS) {
+        socket.on('error', () => {});
+        socket.close(TRY_AGAIN_LATER, `a rollout has up to ${MAX_SOCKETS} sockets`);
+        return;
+      }
+      const others = open;
+      others.add(socket);
+      socket.on('close', () => others.delete(socket));
+      play(socket, rollout);
+      if (!rollout.isOpen) socket.close(NORMAL_CLOSURE, 'the rollout is over');
+    });
+  });
+}
+
+function closeAtEnd(rollout: Rollout, open: ReadonlySet<WebSocket>): void {
+  const close = () => {
+    for (const socket of open) socket.close(NORMAL_CLOSURE, 'the rollout is over');
+  };
+  rollout.ended.then(close, close);
+}
+
+function play(socket: WebSocket, rollout: Rollout): void {
+  let waiting = 0;
+  let turn: Promise<void> = Promise.resolve();
+  // The library closes the socket after a frame that breaks the protocol.
+  socket.on('error', () => {});
+  socket.on('message', (data: RawData, isBinary: boolean) => {
+    if (++waiting > MAX_FRAMES) {
+      socket.close(TRY_AGAIN_LATER, `more than ${MAX_FRAMES} frames wait for their turn`);
+      return;
+    }
+    turn = turn.then(async () => {
+      const reply = await replyTo(data, isBinary, rollout);
+      waiting--;
+      if (socket.bufferedAmount > MAX_BUFFERED_BYTES) socket.terminate();
+      else if (socket.readyState === socket.OPEN) socket.send(JSON.stringify(reply));
+    });
+  });
+}
+
+async function replyTo(data: RawData, isBinary: boolean, rollout: Rollout): Promise<object> {
+  let id: Frame['id'] | null = null;
+  try {
+    const frame = parsed(data, isBinary);
+    if (typeof frame.id !== 'string' && typeof frame.id !== 'number') {
+      throw badRequest('a frame needs an id: a string or a number', 'id');
+    }
+    ({ id } = frame);
+    if (!rollout.isOpen) throw new ApiError(401, 'the rollout is over', { code: 'invalid_api_key' });
+    return { id, ok: true, result: await carriedOut(frame as Frame, rollout) };
+  } catch (error) {
+    const { status, message, body } = apiErrorOf(error);
+    return { id, ok: false, error: { status, code: body.error.code, detail: message } };
+  }
+}
+
+function carriedOut({ op, session_id = null, action }: Frame, rollout: Rollout): Promise<unknown> {
+  if (op === 'ping') return Promise.resolve({ pong: true });
+  if (!Object.hasOwn(SESSION_OPERATIONS, op)) {
+    const known = [...Object.keys(SESSION_OPERATIONS), 'ping'].join(', ');
+    throw badRequest(`op must be one of ${known}: the session of a rollout does nothing else`, 'op');
+  }
+  if (session_id !== null && session_id !== rollout.session.sessionId) {
+    throw badRequest("the only session here is the rollout's: leave session_id out", 'session_id');
+  }
+  const operation: SessionOperation = SESSION_OPERATIONS[op as keyof typeof SESSION_OPERATIONS];
+  return operation(rollout, { action });
+}
+
+function parsed(data: RawData, isBinary: boolean): Partial<Frame> {
+  if (isBinary) throw badRequest('frames are JSON in text');
+  let value: unknown;
+  try {
+    value = JSON.parse(data.toString());
+  } catch (error) {
+    throw badRequest(`the frame is no JSON: ${(error as Error).message}`);
+  }
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  throw badRequest('the frame must be a JSON object');
+}
+
+const MCP_HEADERS = ['content-type', 'mcp-session-id', 'mcp-protocol-version', 'mcp-method', 'mcp-name'];
+
+/**
+ * The session of a rollout: REST at `<prefix>/session`, the environment's tools at `<prefix>/mcp`. Everything is carried out
+ * by the environment server, in this session only; the server's own token stays here.
+ */
+function sessionRoutes(
+  app: FastifyInstance,
+  prefix: string,
+  rolloutOf: (request: FastifyRequest) => Rollout,
+): void {
+  const { get, valid_actions, step, reset } = SESSION_OPERATIONS;
+  app.get(`${prefix}/session`, request => get(rolloutOf(request)));
+  app.get(`${prefix}/session/valid-actions`, request => valid_actions(rolloutOf(request)));
+  app.post(`${prefix}/session/step`, request =>
+    step(rolloutOf(request), (request.body ?? {}) as { readonly action?: unknown }),
+  );
+  app.post(`${prefix}/session/reset`, request => reset(rolloutOf(request)));
+  const forward = async (request: FastifyRequest, reply: FastifyReply) => {
+    const rollout = rolloutOf(request);
+    const { server, sessionId } = rollout.session;
+    const environment = encodeURIComponent(rollout.task.env_id);
+    const headers = MCP_HEADERS.flatMap(name => {
+      const value = request.headers[name];
+      return typeof value === 'string' ? [[name, value]] : [];
+    });
+    const answer = await server.forward({
+      method: 'POST',
+      path: `/mcp/${environment}?session_id=${encodeURIComponent(sessionId)}`,
+      headers: Object.fromEntries(headers),
+      body: JSON.stringify(request.body),
+    });
+    for (const step of stepsIn(answer.body)) rollout.stepped(step);
+    if (answer.contentType !== undefined) reply.header('content-type', answer.contentType);
+    return reply.code(answer.status).send(answer.body);
+  };
+  app.post(`${prefix}/mcp`, forward);
+}
+
+/** Numbers of the steps in replies of MCP. */
+function stepsIn(text: string): number[] {
+  const reply = parse(text);
+  return (Array.isArray(reply) ? reply : [reply]).flatMap(message => {
+    const { structuredContent } =
+      (message as { result?: { structuredContent?: { step?: unknown; reward?: unknown } } } | null)?.result ??
+      {};
+    const { step, reward } = structuredContent ?? {};
+    return typeof step === 'number' && reward !== undefined ? [step] : [];
+  });
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
 
 const BODY_LIMIT_BYTES = 1024 * 1024;
 const REQUEST_TIMEOUT_MS = 30_000;

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import t from 'tap';
-import { Countdown } from './countdown.ts';
+import { Countdown } from './work-queue.ts';
 
 t.test('a countdown runs out once for each reset, and not while it is paused', async t => {
   let overs = 0;

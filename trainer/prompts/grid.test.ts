@@ -1,5 +1,5 @@
 import t from 'tap';
-import { readGrid, writeGrid } from './grid.ts';
+import { readGrid, writeGrid } from './compact.ts';
 
 const SYMBOLS = new Set(['#', '_', 'P', '√']);
 

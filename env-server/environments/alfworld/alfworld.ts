@@ -1,10 +1,13 @@
 import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import { textTool } from '../core/action-tool.ts';
 import {
+  type ActionTool,
   type Environment,
   InvalidOptions,
   type ObservationFormat,
+  type ReferencePolicy,
   type Transition,
 } from '../core/environment.ts';
 import type { ObservationSpaces } from '../core/space.ts';
@@ -16,18 +19,142 @@ import { begin, generateHousehold, householdKey } from './generator.ts';
 import {
   allows,
   carried,
+  doneThings,
   type Household,
   type HouseholdState,
   isLamp,
+  isTreated,
   isWon,
   kindOf,
   NOWHERE,
+  receptacleKind,
   TASK_TYPES,
   taskText,
   treatmentOf,
 } from './household.ts';
-import { oracle, random } from './reference.ts';
-import { TOOLS } from './tools.ts';
+
+const oracle: ReferencePolicy<HouseholdState> = {
+  title: 'Knows where everything is and goes straight for it',
+  plan(state, count) {
+    const actions: string[] = [];
+    for (let now = state; !now.won && actions.length < count; now = act(now, actions[actions.length - 1])) {
+      actions.push(nextAction(now));
+    }
+    return actions;
+  },
+};
+
+const random: ReferencePolicy<HouseholdState> = {
+  title: 'Random admissible actions',
+  plan(state, _count, rng: Random) {
+    const actions = admissible(state);
+    return actions.length > 0 ? [rng.choice(actions)] : [];
+  },
+};
+
+function nextAction(state: HouseholdState): string {
+  const { task, things, receptacles } = state.household;
+  const held = carried(state);
+  if (held !== NOWHERE && kindOf(things[held]) !== task.thing) return putAnywhere(state, held);
+  if (held === NOWHERE) {
+    const done = doneThings(state);
+    const thing = things.findIndex((name, index) => kindOf(name) === task.thing && !done.includes(index));
+    return (
+      reach(state, state.places[thing]) ?? `take ${things[thing]} from ${receptacles[state.places[thing]]}`
+    );
+  }
+  if (task.type === 'examine_in_light') {
+    const lamp = things.findIndex(isLamp);
+    return reach(state, state.places[lamp]) ?? `use ${things[lamp]}`;
+  }
+  const treatment = treatmentOf(task);
+  if (treatment && !isTreated(state, held, treatment)) {
+    const appliance = receptacles.findIndex(
+      (_, index) => receptacleKind(state, index).appliance === treatment,
+    );
+    if (state.at !== appliance) return `go to ${receptacles[appliance]}`;
+    return `${treatment} ${things[held]} with ${receptacles[appliance]}`;
+  }
+  const goal = receptacles.findIndex(name => kindOf(name) === task.receptacle);
+  return reach(state, goal) ?? `put ${things[held]} in/on ${receptacles[goal]}`;
+}
+
+/** The action that brings the player nearer to an open receptacle; undefined when the player stands before it. */
+function reach(state: HouseholdState, receptacle: number): string | undefined {
+  const name = state.household.receptacles[receptacle];
+  if (state.at !== receptacle) return `go to ${name}`;
+  return state.open[receptacle] ? undefined : `open ${name}`;
+}
+
+function putAnywhere(state: HouseholdState, held: number): string {
+  const { things, receptacles } = state.household;
+  const place = state.at !== NOWHERE && state.open[state.at] ? state.at : state.open.indexOf(true);
+  return reach(state, place) ?? `put ${things[held]} in/on ${receptacles[place]}`;
+}
+
+const THING = 'Name of a thing, e.g. apple 1';
+const FURNITURE = 'Name of a piece of furniture, e.g. fridge 1';
+
+/** The verbs of `actions.ts`. */
+const TOOLS: readonly ActionTool[] = [
+  textTool(
+    'go_to',
+    'Walks to a piece of furniture.',
+    { furniture: FURNITURE },
+    ({ furniture }) => `go to ${furniture}`,
+  ),
+  textTool(
+    'open',
+    'Opens the furniture you stand at.',
+    { furniture: FURNITURE },
+    ({ furniture }) => `open ${furniture}`,
+  ),
+  textTool(
+    'close',
+    'Closes the furniture you stand at.',
+    { furniture: FURNITURE },
+    ({ furniture }) => `close ${furniture}`,
+  ),
+  textTool(
+    'take',
+    'Takes a thing from the furniture you stand at.',
+    { thing: THING, furniture: FURNITURE },
+    ({ thing, furniture }) => `take ${thing} from ${furniture}`,
+  ),
+  textTool(
+    'put',
+    'Puts the thing you carry in or on the furniture you stand at.',
+    { thing: THING, furniture: FURNITURE },
+    ({ thing, furniture }) => `put ${thing} in/on ${furniture}`,
+  ),
+  textTool(
+    'clean',
+    'Washes the thing you carry.',
+    { thing: THING, furniture: 'Name of the sinkbasin you stand at' },
+    ({ thing, furniture }) => `clean ${thing} with ${furniture}`,
+  ),
+  textTool(
+    'heat',
+    'Heats the thing you carry.',
+    { thing: THING, furniture: 'Name of the microwave you stand at' },
+    ({ thing, furniture }) => `heat ${thing} with ${furniture}`,
+  ),
+  textTool(
+    'cool',
+    'Cools the thing you carry.',
+    { thing: THING, furniture: 'Name of the fridge you stand at' },
+    ({ thing, furniture }) => `cool ${thing} with ${furniture}`,
+  ),
+  textTool('use', 'Switches a lamp on or off.', { thing: 'Name of a lamp' }, ({ thing }) => `use ${thing}`),
+  textTool(
+    'examine',
+    'Looks at the furniture you stand at or the thing you carry.',
+    { name: 'Its name' },
+    ({ name }) => `examine ${name}`,
+  ),
+  textTool('inventory', 'Lists what you carry.', {}, () => 'inventory'),
+  textTool('look', 'Shows where you are and what you see.', {}, () => 'look'),
+];
 
 const REWARD_WON = 10;
 const MAX_STEPS = 50;

@@ -22,9 +22,142 @@ import {
   PRESETS,
 } from './config.ts';
 import { type Puzzle, puzzleKey, readPuzzle } from './data.ts';
-import { drawPuzzle } from './generator.ts';
-import { RIGHT, score } from './scoring.ts';
 import { solve, solveBySigns } from './solver.ts';
+
+const RIGHT = 1;
+const RIGHT_NUMBERS = 0.1;
+const WRONG = 0;
+
+/** Values this close to the target count as equal. */
+const TOLERANCE = 1e-5;
+
+interface Score {
+  readonly reward: number;
+  /** Value of the expression; null where it is malformed or divides by zero. */
+  readonly value: number | null;
+}
+
+/** 1 for the target from exactly the given numbers, 0.1 for exactly the given numbers, else 0. */
+export function score(text: string, nums: readonly number[], target: number): Score {
+  const expression = evaluate(text);
+  if (!expression) return { reward: WRONG, value: null };
+  const value = Number.isFinite(expression.value) ? expression.value : null;
+  if (!sameNumbers(expression.numbers, nums)) return { reward: WRONG, value };
+  const right = value !== null && Math.abs(value - target) < TOLERANCE;
+  return { reward: right ? RIGHT : RIGHT_NUMBERS, value };
+}
+
+function sameNumbers(a: readonly number[], b: readonly number[]): boolean {
+  if (a.length !== b.length) return false;
+  const wanted = b.toSorted((x, y) => x - y);
+  return a.toSorted((x, y) => x - y).every((value, i) => value === wanted[i]);
+}
+
+/** Depth of brackets and signs that is still read. */
+const DEEPEST = 64;
+
+interface Evaluation {
+  /** Integers of the expression in the order written. */
+  readonly numbers: readonly number[];
+  /** NaN or infinite where it divides by zero. */
+  readonly value: number;
+}
+
+/**
+ * Reads an arithmetic expression of integers, + − * /, brackets and signs. Nothing is ever evaluated as
+ * code, and nothing else is an expression: no powers, no remainders, no decimals, no hexadecimals.
+ * @returns undefined when the text is not an expression
+ */
+export function evaluate(text: string): Evaluation | undefined {
+  const tokens = text.match(/\d+|\S/g) ?? [];
+  const numbers: number[] = [];
+  let at = 0;
+
+  const sum = (depth: number): number => {
+    let value = product(depth);
+    while (tokens[at] === '+' || tokens[at] === '-') {
+      value = tokens[at++] === '+' ? value + product(depth) : value - product(depth);
+    }
+    return value;
+  };
+  const product = (depth: number): number => {
+    let value = factor(depth);
+    while (tokens[at] === '*' || tokens[at] === '/') {
+      value = tokens[at++] === '*' ? value * factor(depth) : value / factor(depth);
+    }
+    return value;
+  };
+  const factor = (depth: number): number => {
+    if (depth > DEEPEST) throw new NotAnExpression();
+    const token = tokens[at++];
+    if (token === '-') return -factor(depth + 1);
+    if (token === '+') return factor(depth + 1);
+    if (token === '(') {
+      const value = sum(depth + 1);
+      if (tokens[at++] !== ')') throw new NotAnExpression();
+      return value;
+    }
+    if (token === undefined || !/^(?:0|[1-9]\d*)$/.test(token)) throw new NotAnExpression();
+    numbers.push(Number(token));
+    return Number(token);
+  };
+
+  try {
+    const value = sum(0);
+    return at === tokens.length ? { numbers, value } : undefined;
+  } catch (error) {
+    if (error instanceof NotAnExpression) return undefined;
+    throw error;
+  }
+}
+
+class NotAnExpression extends Error {}
+
+const MAX_TRIES = 100_000;
+
+/**
+ * Numbers and a target that joining them in a random way has come to, so that there is a solution.
+ * @throws InvalidConfig when the limits leave no puzzle
+ */
+function drawPuzzle(config: CountdownConfig, rng: Random): Puzzle {
+  const { min_nums, max_nums, max_number, max_target } = config;
+  const operators = config.operators === 'plus_minus' ? ['+', '-'] : ['+', '-', '*', '/'];
+  for (let attempt = 0; attempt < MAX_TRIES; attempt++) {
+    const count = min_nums + rng.integer(max_nums - min_nums + 1);
+    const nums = Array.from({ length: count }, () => 1 + rng.integer(max_number));
+    const target = joinAll(nums, operators, rng);
+    if (target === undefined || target < 1 || target > max_target) continue;
+    const puzzle = { nums, target };
+    if (isInSplit(puzzleKey(puzzle), config.split)) return puzzle;
+  }
+  throw new InvalidConfig('/max_target', `found no puzzle in ${MAX_TRIES} tries; allow larger targets`);
+}
+
+/** Joins random pairs until one value is left; undefined as soon as one is no integer from 0. */
+function joinAll(nums: readonly number[], operators: readonly string[], rng: Random): number | undefined {
+  const left = nums.slice();
+  while (left.length > 1) {
+    const [a] = left.splice(rng.integer(left.length), 1);
+    const [b] = left.splice(rng.integer(left.length), 1);
+    const value = apply(rng.choice(operators), a, b);
+    if (!Number.isSafeInteger(value) || value < 0) return undefined;
+    left.push(value);
+  }
+  return left[0];
+}
+
+function apply(operator: string, a: number, b: number): number {
+  switch (operator) {
+    case '+':
+      return a + b;
+    case '-':
+      return a - b;
+    case '*':
+      return a * b;
+    default:
+      return a / b;
+  }
+}
 
 const MAX_ANSWER_LENGTH = 2000;
 

@@ -7,9 +7,8 @@ import type { ObservationFormat } from '../core/environment.ts';
 import { resolveConfig, resolveOptions } from '../core/settings.ts';
 import { splitOf } from '../core/splits.ts';
 import type { FrozenLakeConfig } from './config.ts';
-import { frozenLake } from './frozenlake.ts';
+import { frozenLake, holesOf } from './frozenlake.ts';
 import { groundKey, isReachable } from './generator.ts';
-import { holesOf } from './observation.ts';
 import { ACTIONS, type FrozenLakeState, outcomes } from './rules.ts';
 
 const FORMS: ObservationFormat[] = ['grid', 'coord', 'grid_coord'];

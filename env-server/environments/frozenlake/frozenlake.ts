@@ -1,17 +1,38 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { checkSymbols } from '../core/drawing/grid.ts';
-import type { Environment, Transition } from '../core/environment.ts';
-import type { FrozenLakeConfig } from './config.ts';
+import {
+  type Backdrop,
+  BOARD_SPEC,
+  backdrop,
+  boardText,
+  checkSymbols,
+  coordinate,
+  coordinates,
+  describeInForm,
+  gridRows,
+  inForm,
+  rowCol,
+} from '../core/drawing/grid.ts';
+import type {
+  Description,
+  Environment,
+  EnvironmentSpec,
+  ObservationFormat,
+  Transition,
+} from '../core/environment.ts';
+import type { ObservationSpaces } from '../core/space.ts';
+import { COUNT, cell as cellSpace, choice, dict, integers, list } from '../core/spaces.ts';
+import { CLASSIC_MAPS, configSchema, type FrozenLakeConfig, optionsSchema, PRESETS } from './config.ts';
 import { createLake, groundKey } from './generator.ts';
-import { observationSpaces, observe } from './observation.ts';
 import { optimal, random } from './reference.ts';
 import { render } from './render.ts';
 import {
   ACTIONS,
   type FrozenLakeState,
+  HOLE,
   isHole,
   isOver,
+  type Lake,
   MOVED,
   neighbor,
   REACHED_GOAL,
@@ -20,7 +41,183 @@ import {
   slippedDirection,
   UNKNOWN_ACTION,
 } from './rules.ts';
-import { describe, spec } from './spec.ts';
+
+function observe(state: FrozenLakeState, format: ObservationFormat): Json {
+  return inForm(state, format === 'text' ? state.lake.form : format, FORMS);
+}
+
+/** Codes of the cells of `grid`, in RAGEN's order. */
+const PLAYER = 0;
+const FROZEN = 1;
+const HOLE_CODE = 2;
+const GOAL = 3;
+const PLAYER_IN_HOLE = 4;
+const PLAYER_ON_GOAL = 5;
+
+const STATUSES = ['playing', 'in_hole', 'on_goal'] as const;
+
+function observationSpaces({ map, size, symbols }: FrozenLakeConfig): ObservationSpaces {
+  const side = CLASSIC_MAPS[map]?.length ?? size;
+  const place = cellSpace(side, side);
+  return {
+    text: boardText(symbols),
+    structured: dict({
+      rows: COUNT,
+      cols: COUNT,
+      grid: integers(PLAYER, PLAYER_ON_GOAL, side, side),
+      start: place,
+      goal: place,
+      player: place,
+      holes: list(place),
+      status: choice(...STATUSES),
+      steps: COUNT,
+    }),
+  };
+}
+
+const FORMS = { grid, coord, structured, render };
+
+const backdropOf = new WeakMap<Lake, Backdrop>();
+
+/** The lake without its player. */
+function emptyLake(lake: Lake): Backdrop {
+  let known = backdropOf.get(lake);
+  if (!known) {
+    const { symbols } = lake;
+    const cells = Array.from(lake.cells, (ground, cell) => {
+      if (cell === lake.goal) return symbols.goal;
+      return ground === HOLE ? symbols.hole : symbols.frozen;
+    });
+    known = backdrop(cells, lake.cols);
+    backdropOf.set(lake, known);
+  }
+  return known;
+}
+
+function grid({ lake, position }: FrozenLakeState): string {
+  const { text, starts, ends } = emptyLake(lake);
+  return text.slice(0, starts[position]) + playerSymbol(lake, position) + text.slice(ends[position]);
+}
+
+function playerSymbol(lake: Lake, position: number): string {
+  if (position === lake.goal) return lake.symbols.player_on_goal;
+  return isHole(lake, position) ? lake.symbols.player_in_hole : lake.symbols.player;
+}
+
+function coord({ lake, position }: FrozenLakeState): string {
+  const { rows, cols } = lake;
+  const place = { playing: 'Player', in_hole: 'Player in hole', on_goal: 'Player on goal' }[
+    status(lake, position)
+  ];
+  const lines = [
+    `Board size: ${rows} rows x ${cols} cols (zero-indexed).`,
+    `Start: ${coordinate(lake.start, cols)}`,
+    `Goal: ${coordinate(lake.goal, cols)}`,
+    `${place}: ${coordinate(position, cols)}`,
+  ];
+  const holes = holesOf(lake);
+  if (holes.length > 0) lines.push(`Holes: ${coordinates(holes, cols)}`);
+  return lines.join('\n');
+}
+
+function structured({ lake, position, steps }: FrozenLakeState): Json {
+  const { rows, cols } = lake;
+  return {
+    rows,
+    cols,
+    grid: gridRows(codes(lake, position), cols),
+    start: rowCol(lake.start, cols),
+    goal: rowCol(lake.goal, cols),
+    player: rowCol(position, cols),
+    holes: holesOf(lake).map(cell => rowCol(cell, cols)),
+    status: status(lake, position),
+    steps,
+  };
+}
+
+function codes(lake: Lake, position: number): number[] {
+  const cells: number[] = Array.from(lake.cells, (ground, cell) => {
+    if (cell === lake.goal) return GOAL;
+    return ground === HOLE ? HOLE_CODE : FROZEN;
+  });
+  cells[position] = { playing: PLAYER, in_hole: PLAYER_IN_HOLE, on_goal: PLAYER_ON_GOAL }[
+    status(lake, position)
+  ];
+  return cells;
+}
+
+function status(lake: Lake, position: number): (typeof STATUSES)[number] {
+  if (position === lake.goal) return 'on_goal';
+  return isHole(lake, position) ? 'in_hole' : 'playing';
+}
+
+export function holesOf(lake: Lake): number[] {
+  const holes: number[] = [];
+  for (let cell = 0; cell < lake.cells.length; cell++) if (isHole(lake, cell)) holes.push(cell);
+  return holes;
+}
+
+const spec: EnvironmentSpec = {
+  id: 'FrozenLake-v0',
+  title: 'Frozen lake',
+  description: [
+    'A player crosses a frozen lake to a goal without falling into a hole. The ice is slippery: the player moves',
+    'in the chosen direction with probability `success_rate` and otherwise to one of the two sides, each equally',
+    'likely. Walking against the edge leaves the player where it is. The episode ends in a hole or at the goal.',
+    '',
+    'Reaching the goal pays 1, everything else 0. An action that is not one of the four changes nothing.',
+    '',
+    'Every reset draws a new lake: each cell is frozen with probability `p_frozen`, start and goal are two',
+    'random cells, and the draw is repeated until ice joins them.',
+    '',
+    'Cells of `grid` in the structured form are 0 player, 1 frozen, 2 hole, 3 goal, 4 player in a hole, 5 player on',
+    'the goal.',
+  ].join('\n'),
+  tags: ['grid', 'navigation', 'stochastic'],
+  configSchema,
+  optionsSchema,
+  presets: PRESETS,
+  ...BOARD_SPEC,
+  actionSpace: ACTIONS.space,
+  rewardRange: [0, 1],
+  knownOptimum: {
+    success: 0.996,
+    source: 'value iteration over 500 random 4 × 4 lakes, at most 100 steps; 0.945 within 10',
+  },
+  maxEpisodeSteps: 100,
+  exampleAction: 'Right',
+  history: [{ version: 0, change: 'First version.' }],
+};
+
+function describe(config: FrozenLakeConfig): Description {
+  const { symbols, success_rate: rate, observation_format: form } = config;
+  const slip =
+    rate === 1
+      ? 'You always move in the direction you choose.'
+      : `The ice is slippery: you move in the direction you choose with probability ${percent(rate)}, and slide to one of the two sides otherwise.`;
+  const instruction = `Cross the frozen lake to the goal without falling into a hole. ${slip}`;
+  const legend = [
+    { symbol: symbols.player, meaning: 'you' },
+    { symbol: symbols.frozen, meaning: 'ice' },
+    { symbol: symbols.hole, meaning: 'hole' },
+    { symbol: symbols.goal, meaning: 'goal' },
+    { symbol: symbols.player_in_hole, meaning: 'you in a hole' },
+    { symbol: symbols.player_on_goal, meaning: 'you on the goal' },
+  ];
+  const painted = [
+    { symbol: 'figure in orange', meaning: 'you' },
+    { symbol: 'light blue', meaning: 'ice' },
+    { symbol: 'dark blue disc', meaning: 'hole' },
+    { symbol: 'red flag', meaning: 'goal' },
+    { symbol: 'figure in a dark blue disc', meaning: 'you in a hole' },
+    { symbol: 'figure before a red flag', meaning: 'you on the goal' },
+  ];
+  return describeInForm(form, { instruction, legend, painted, actions: ACTIONS.names });
+}
+
+function percent(rate: number): string {
+  return `${Number((rate * 100).toFixed(1))} %`;
+}
 
 /** FrozenLake-v0: Gymnasium's rules on RAGEN's random lakes. */
 export const frozenLake = {

@@ -4,8 +4,7 @@ import { checkContract, playing } from '../../../test/environment-contract.test-
 import { golden } from '../../../test/golden.test-data.ts';
 import { atOnce } from '../core/slices.ts';
 import { ACTIONS, COLORS, isSolved, SOLVED, TURNS, turn } from './cube.ts';
-import { rubiksCube } from './rubikscube.ts';
-import { solve } from './solver.ts';
+import { rubiksCube, solve } from './rubikscube.ts';
 
 const play = playing(rubiksCube);
 

@@ -1,27 +1,321 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { checkSymbols } from '../core/drawing/grid.ts';
-import { type Environment, InvalidConfig, type Transition } from '../core/environment.ts';
-import type { SokobanConfig } from './config.ts';
+import { Problem } from '../../problems.ts';
+import { background, scheduler } from '../../scheduling/fair-scheduler.ts';
+import { Slots } from '../../scheduling/slots.ts';
+import { randomPolicy } from '../core/actions.ts';
+import {
+  type Backdrop,
+  BOARD_SPEC,
+  backdrop,
+  boardText,
+  checkSymbols,
+  coordinates,
+  describeInForm,
+  gridRows,
+  inForm,
+  rowCol,
+} from '../core/drawing/grid.ts';
+import {
+  type Description,
+  type Environment,
+  type EnvironmentSpec,
+  InvalidConfig,
+  type ObservationFormat,
+  type ReferencePolicy,
+  type Transition,
+} from '../core/environment.ts';
+import { inScheduledSlices } from '../core/slices.ts';
+import type { ObservationSpaces } from '../core/space.ts';
+import { COUNT, cell as cellSpace, dict, integers, list } from '../core/spaces.ts';
+import { configSchema, optionsSchema, PRESETS, type SokobanConfig, type Symbols } from './config.ts';
 import { createState, levelKey } from './level.ts';
-import { observationSpaces, observe } from './observation.ts';
-import { optimal, random } from './reference.ts';
 import { render } from './render.ts';
 import {
   ACTIONS,
   BLOCKED,
   BOX_REWARD,
   countOnTarget,
+  isSolved,
   MOVED,
   move,
+  type Room,
   SOLVED,
   SOLVED_REWARD,
   SOLVED_STANDING,
   type SokobanState,
   STEP_REWARD,
+  TARGET,
   UNKNOWN_ACTION,
+  WALL,
 } from './rules.ts';
-import { describe, spec } from './spec.ts';
+import { SearchTooLarge, solve } from './solver.ts';
+
+/** Number of states with a kept answer per room; the map is cleared when a room needs more. */
+const MAX_CACHED_STATES = 4096;
+const DEAD = -1;
+const TOO_LARGE = -2;
+/** Memory of a search that nothing waits for. */
+const SMALL_BYTES = 2 ** 20;
+/** Memory of a search that is larger: a million states of twenty boxes. */
+const LARGE_BYTES = 64 * 2 ** 20;
+/** Large searches under way, of all clients together; clients take turns with those that wait. */
+const largeSearches = new Slots({ most: 2 });
+
+/** Best direction in the states met so far, by room. */
+const directionsOf = new WeakMap<Room, Map<string, number>>();
+
+/**
+ * The first move of a shortest solution; `undefined` when solved, −1 when there is no solution.
+ * @throws Problem `unsupported` for a room that is too large to be solved
+ */
+async function bestDirection(state: SokobanState): Promise<number | undefined> {
+  if (isSolved(state)) return undefined;
+  let known = directionsOf.get(state.room);
+  if (!known || known.size > MAX_CACHED_STATES) {
+    known = new Map();
+    directionsOf.set(state.room, known);
+  }
+  const cached = known.get(keyOf(state));
+  if (cached === TOO_LARGE) throw tooLarge();
+  if (cached !== undefined) return cached;
+  let solution: number[] | undefined;
+  try {
+    solution = await solutionOf(state);
+  } catch (error) {
+    if (!(error instanceof SearchTooLarge)) throw error;
+    known.set(keyOf(state), TOO_LARGE);
+    throw tooLarge(error);
+  }
+  let at = state;
+  for (const direction of solution ?? []) {
+    known.set(keyOf(at), direction);
+    at = move(at, direction);
+  }
+  if (!solution) known.set(keyOf(state), DEAD);
+  return known.get(keyOf(state));
+}
+
+/** Searches that turn out large begin again when their turn has come. @throws SearchTooLarge */
+async function solutionOf({ room, player, boxes }: SokobanState): Promise<number[] | undefined> {
+  const lane = scheduler.current ?? background;
+  try {
+    return await inScheduledSlices(solve(room, player, boxes, { bytes: SMALL_BYTES }));
+  } catch (error) {
+    if (!(error instanceof SearchTooLarge)) throw error;
+  }
+  const turn = largeSearches.group(lane.client);
+  await turn.take();
+  try {
+    return await inScheduledSlices(solve(room, player, boxes, { bytes: LARGE_BYTES }), lane);
+  } finally {
+    turn.release();
+  }
+}
+
+function tooLarge(cause?: SearchTooLarge): Problem {
+  const limit = `${LARGE_BYTES / 2 ** 20} MiB`;
+  return new Problem(
+    'unsupported',
+    `optimal does not solve this room: its search takes more than ${limit}; ask for it in smaller rooms or with fewer boxes`,
+    { cause },
+  );
+}
+
+function keyOf({ player, boxes }: SokobanState): string {
+  return `${player} ${boxes.join(' ')}`;
+}
+
+const optimal = {
+  title: 'A shortest solution by breadth-first search; no actions once a box is stuck for good',
+  async plan(state: SokobanState, count: number) {
+    const actions: string[] = [];
+    let at = state;
+    while (actions.length < count) {
+      const direction = await bestDirection(at);
+      if (direction === undefined || direction === DEAD) break;
+      actions.push(ACTIONS.names[direction]);
+      at = move(at, direction);
+    }
+    return actions;
+  },
+} satisfies ReferencePolicy<SokobanState>;
+
+const random = randomPolicy<SokobanState>(ACTIONS);
+
+function observe(state: SokobanState, format: ObservationFormat): Json {
+  return inForm(state, format === 'text' ? state.room.form : format, FORMS);
+}
+
+/** Codes of the cells of `grid`: gym-sokoban's, and RAGEN's for the player on a target. */
+const CODES = { wall: 0, floor: 1, target: 2, boxOnTarget: 3, box: 4, player: 5, playerOnTarget: 6 } as const;
+
+function observationSpaces({ dim_room, symbols }: SokobanConfig): ObservationSpaces {
+  const [rows, cols] = dim_room;
+  const place = cellSpace(rows, cols);
+  return {
+    text: boardText(symbols),
+    structured: dict({
+      rows: COUNT,
+      cols: COUNT,
+      grid: integers(CODES.wall, CODES.playerOnTarget, rows, cols),
+      walls: list(place),
+      targets: list(place),
+      boxes: list(place),
+      player: place,
+      boxes_on_target: COUNT,
+    }),
+  };
+}
+
+const FORMS = { grid, coord, structured, render };
+
+const backdropOf = new WeakMap<Room, Backdrop>();
+
+/** The room without boxes and player. */
+function emptyRoom(room: Room): Backdrop {
+  let known = backdropOf.get(room);
+  if (!known) {
+    const { symbols } = room;
+    const cells = Array.from(room.cells, ground => {
+      if (ground === WALL) return symbols.wall;
+      return ground === TARGET ? symbols.target : symbols.floor;
+    });
+    known = backdrop(cells, room.cols);
+    backdropOf.set(room, known);
+  }
+  return known;
+}
+
+function grid({ room, player, boxes }: SokobanState): string {
+  const { symbols, cells } = room;
+  const { text, starts, ends } = emptyRoom(room);
+  let drawn = '';
+  let from = 0;
+  let box = 0;
+  for (let i = 0; i <= boxes.length; i++) {
+    const playerIsDue = box === i;
+    const isPlayer = playerIsDue && (box === boxes.length || player < boxes[box]);
+    const cell = isPlayer ? player : boxes[box++];
+    drawn += text.slice(from, starts[cell]) + symbolOf(symbols, cells[cell] === TARGET, isPlayer);
+    from = ends[cell];
+  }
+  return drawn + text.slice(from);
+}
+
+function symbolOf(symbols: Symbols, onTarget: boolean, isPlayer: boolean): string {
+  if (isPlayer) return onTarget ? symbols.player_on_target : symbols.player;
+  return onTarget ? symbols.box_on_target : symbols.box;
+}
+
+function coord({ room, player, boxes }: SokobanState): string {
+  const { rows, cols, cells } = room;
+  const lines = [`Board size: ${rows} rows x ${cols} cols (zero-indexed).`];
+  const list = (label: string, places: readonly number[]): void => {
+    if (places.length > 0) lines.push(`${label}: ${coordinates(places, cols)}`);
+  };
+  list('Targets', targetsOf(room));
+  list(
+    'Boxes',
+    boxes.filter(cell => cells[cell] !== TARGET),
+  );
+  list(
+    'Boxes on target',
+    boxes.filter(cell => cells[cell] === TARGET),
+  );
+  list(cells[player] === TARGET ? 'Player on target' : 'Player', [player]);
+  return lines.join('\n');
+}
+
+function structured({ room, player, boxes }: SokobanState): Json {
+  const { rows, cols } = room;
+  const walls: Json[] = [];
+  for (let cell = 0; cell < room.cells.length; cell++) {
+    if (room.cells[cell] === WALL) walls.push(rowCol(cell, cols));
+  }
+  return {
+    rows,
+    cols,
+    grid: gridRows(codes(room, player, boxes), cols),
+    walls,
+    targets: targetsOf(room).map(cell => rowCol(cell, cols)),
+    boxes: boxes.map(cell => rowCol(cell, cols)),
+    player: rowCol(player, cols),
+    boxes_on_target: countOnTarget(room, boxes),
+  };
+}
+
+function codes({ cells }: Room, player: number, boxes: readonly number[]): number[] {
+  const grid: number[] = Array.from(cells, ground => {
+    if (ground === WALL) return CODES.wall;
+    return ground === TARGET ? CODES.target : CODES.floor;
+  });
+  for (const box of boxes) grid[box] = cells[box] === TARGET ? CODES.boxOnTarget : CODES.box;
+  grid[player] = cells[player] === TARGET ? CODES.playerOnTarget : CODES.player;
+  return grid;
+}
+
+function targetsOf(room: Room): number[] {
+  const targets: number[] = [];
+  for (let cell = 0; cell < room.cells.length; cell++) if (room.cells[cell] === TARGET) targets.push(cell);
+  return targets;
+}
+
+const spec: EnvironmentSpec = {
+  id: 'Sokoban-v0',
+  title: 'Sokoban',
+  description: [
+    'A warehouse keeper pushes boxes onto targets. The player moves up, down, left or right; a box in the way is',
+    'pushed along if the cell behind it is free, and boxes can never be pulled. The episode ends when every',
+    'target holds a box. Some pushes cannot be undone and leave a room that cannot be solved any more.',
+    '',
+    'Every action costs 0.1. An action after which more boxes are on targets than before pays 1, one after which',
+    'fewer do costs 1, and solving the room pays 10. The count starts at 0, so boxes that are on targets from',
+    'the start pay with the first action. An action that is not one of the four changes nothing and costs nothing.',
+    '',
+    'A room is dug by a random walk; player and targets are placed at random; a search then pulls the boxes',
+    'off their targets, so every room can be solved.',
+    '',
+    'Cells of `grid` in the structured form are 0 wall, 1 floor, 2 target, 3 box on target, 4 box, 5 player, 6 player',
+    'on target.',
+  ].join('\n'),
+  tags: ['grid', 'puzzle', 'planning', 'deterministic'],
+  configSchema,
+  optionsSchema,
+  presets: PRESETS,
+  ...BOARD_SPEC,
+  actionSpace: ACTIONS.space,
+  rewardRange: [STEP_REWARD - BOX_REWARD, STEP_REWARD + BOX_REWARD + SOLVED_REWARD],
+  knownOptimum: { success: 1, source: 'breadth-first search solves every generated room' },
+  maxEpisodeSteps: 100,
+  exampleAction: 'Up',
+  history: [{ version: 0, change: 'First version.' }],
+};
+
+function describe(config: SokobanConfig): Description {
+  const { symbols, observation_format: form } = config;
+  const instruction =
+    'Push every box onto a target. You push a box by walking into it; the cell behind it must be free, and boxes cannot be pulled.';
+  const legend = [
+    { symbol: symbols.wall, meaning: 'wall' },
+    { symbol: symbols.floor, meaning: 'floor' },
+    { symbol: symbols.target, meaning: 'target' },
+    { symbol: symbols.box_on_target, meaning: 'box on target' },
+    { symbol: symbols.box, meaning: 'box' },
+    { symbol: symbols.player, meaning: 'you' },
+    { symbol: symbols.player_on_target, meaning: 'you on a target' },
+  ];
+  const painted = [
+    { symbol: 'red bricks', meaning: 'wall' },
+    { symbol: 'bare ground', meaning: 'floor' },
+    { symbol: 'red ring', meaning: 'target' },
+    { symbol: 'green crate', meaning: 'box on target' },
+    { symbol: 'brown crate', meaning: 'box' },
+    { symbol: 'figure in blue', meaning: 'you' },
+    { symbol: 'figure in blue on a red ring', meaning: 'you on a target' },
+  ];
+  return describeInForm(form, { instruction, legend, painted, actions: ACTIONS.names });
+}
 
 /** Sokoban-v0: the rules and rooms of gym-sokoban and RAGEN. */
 export const sokoban = {

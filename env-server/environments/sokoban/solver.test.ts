@@ -5,8 +5,7 @@ import { Random } from '../../../shared/random.ts';
 import { playing } from '../../../test/environment-contract.test-data.ts';
 import { atOnce } from '../core/slices.ts';
 import { sokoban } from './sokoban.ts';
-import { SearchTooLarge, solve } from './solver.ts';
-import { KnownStates } from './states.ts';
+import { KnownStates, SearchTooLarge, solve } from './solver.ts';
 
 t.setTimeout(300_000);
 

@@ -1,17 +1,24 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { Environment, ObservationFormat, Transition } from '../core/environment.ts';
+import { Canvas, type Color, cellSize, textWidth } from '../core/drawing/painting.ts';
+import {
+  type Environment,
+  InvalidOptions,
+  type ObservationFormat,
+  type Picture,
+  type Transition,
+} from '../core/environment.ts';
 import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, choice, dict, integers, LINES, list, orNull, text } from '../core/spaces.ts';
-import { configSchema, NAMES, optionsSchema, type SpatialConfig } from './config.ts';
-import { createLevel, levelKey } from './level.ts';
-import { QUESTION_KINDS, type Question } from './questions.ts';
-import { render } from './render.ts';
+import { isInSplit } from '../core/splits.ts';
+import { configSchema, NAMES, optionsSchema, type SpatialConfig, type SpatialOptions } from './config.ts';
+import { drawQuestion, QUESTION_KINDS, type Question, questionsOf } from './questions.ts';
 import {
   type Cell,
   COMPASS,
   FACINGS,
   type Room,
+  type RoomDirection,
   type RoomThing,
   relative,
   thingAt,
@@ -19,6 +26,158 @@ import {
   visible,
 } from './room.ts';
 import { type SpatialState, seenThings } from './state.ts';
+
+const CELL = 84;
+const TEXT_MARGIN = 6;
+const LINE = 1;
+const FLOOR: Color = 0xf3efe6;
+const GRID: Color = 0xcfc8b8;
+const THING: Color = 0x3a6ea5;
+const INK: Color = 0xffffff;
+const PLAYER: Color = 0xc4462f;
+/** Steps east and south of each facing. */
+const STEPS: readonly (readonly [number, number])[] = [
+  [0, -1],
+  [1, 0],
+  [0, 1],
+  [-1, 0],
+];
+
+/** The room from above, north up, with what the player has seen of it; the player is the red arrow that points ahead. */
+function render({ room, seen, position, facing }: SpatialState): Picture {
+  const cell = cellSize(room.size, room.size, CELL);
+  const side = room.size * cell + LINE;
+  const canvas = new Canvas(side, side, FLOOR);
+  for (let line = 0; line <= room.size; line++) {
+    canvas.fill(line * cell, 0, LINE, side, GRID);
+    canvas.fill(0, line * cell, side, LINE, GRID);
+  }
+  const things = seenThings({ room, seen });
+  const longest = Math.max(1, ...things.map(({ name }) => textWidth(name, 1)));
+  const scale = Math.max(1, Math.floor((cell - TEXT_MARGIN) / longest));
+  for (const { name, row, col } of things) {
+    const inset = Math.round(cell / 20);
+    canvas.fill(
+      col * cell + inset + LINE,
+      row * cell + inset + LINE,
+      cell - 2 * inset,
+      cell - 2 * inset,
+      THING,
+    );
+    canvas.label(name, (col + 0.5) * cell, (row + 0.5) * cell, textWidth(name, scale), INK);
+  }
+  const [east, south] = STEPS[FACINGS.indexOf(facing)];
+  arrow(canvas, (position.col + 0.5) * cell, (position.row + 0.5) * cell, (0.3 * cell) | 0, east, south);
+  return canvas;
+}
+
+/** A triangle around a point, its tip in the direction. */
+function arrow(canvas: Canvas, x: number, y: number, size: number, east: number, south: number): void {
+  for (let back = 0; back <= 2 * size; back++) {
+    const ahead = size - back;
+    const half = Math.round(back / 2.5);
+    const left = Math.round(x + east * ahead - Math.abs(south) * half);
+    const top = Math.round(y + south * ahead - Math.abs(east) * half);
+    canvas.fill(left, top, south === 0 ? 1 : 2 * half + 1, south === 0 ? 2 * half + 1 : 1, PLAYER);
+  }
+}
+
+interface Level {
+  readonly room: Room;
+  readonly position: Cell;
+  readonly facing: RoomDirection;
+  readonly question: Question;
+}
+
+/**
+ * The room, the player's place and the question of an episode.
+ * @throws InvalidOptions when the options make no such room
+ */
+function createLevel(config: SpatialConfig, rng: Random, options: SpatialOptions): Level {
+  for (;;) {
+    const room = options.things ? pinnedRoom(config.size, options.things) : randomRoom(config, rng);
+    const position = options.position
+      ? pinnedPlace(config.size, options.position)
+      : randomPlace(config.size, rng);
+    const facing = options.facing ?? rng.choice(FACINGS);
+    const question = options.question
+      ? pinnedQuestion(room, options.question)
+      : drawQuestion(config.questions, room, rng);
+    if (question && (options.things || isInSplit(levelKey({ room, question }), config.split))) {
+      return { room, position, facing, question };
+    }
+    if (!question && options.things) {
+      throw new InvalidOptions(
+        '/things',
+        `no question of the kinds ${config.questions.join(', ')} fits this room`,
+      );
+    }
+  }
+}
+
+/**
+ * What makes a level the same: things, their cells and the question, wherever the player stands. Questions name directions of
+ * the compass, so that a turned room is another level.
+ */
+function levelKey({ room, question }: Pick<Level, 'room' | 'question'>): string {
+  return `${describeRoom(room)} ${question.text}`;
+}
+
+function describeRoom(room: Room): string {
+  return room.things.map(({ name, row, col }) => `${name} ${row} ${col}`).join(', ');
+}
+
+function randomPlace(size: number, rng: Random): Cell {
+  return { row: rng.integer(size), col: rng.integer(size) };
+}
+
+function randomRoom({ size, things }: SpatialConfig, rng: Random): Room {
+  const names = rng.shuffle(NAMES).slice(0, things);
+  const cells = rng.shuffle(Array.from({ length: size * size }, (_, cell) => cell)).slice(0, things);
+  return {
+    size,
+    things: names.map((name, index) => ({
+      name,
+      row: Math.floor(cells[index] / size),
+      col: cells[index] % size,
+    })),
+  };
+}
+
+function pinnedPlace(size: number, [row, col]: readonly number[]): Cell {
+  if (row >= size || col >= size) {
+    throw new InvalidOptions('/position', `(${row}, ${col}) lies outside the ${size} × ${size} room`);
+  }
+  return { row, col };
+}
+
+function pinnedRoom(size: number, things: NonNullable<SpatialOptions['things']>): Room {
+  const room: Room = { size, things };
+  for (const [index, thing] of things.entries()) {
+    const pointer = `/things/${index}`;
+    if (thing.row >= size || thing.col >= size) {
+      throw new InvalidOptions(
+        pointer,
+        `(${thing.row}, ${thing.col}) lies outside the ${size} × ${size} room`,
+      );
+    }
+    if (thingAt(room, thing) !== thing) throw new InvalidOptions(pointer, 'another thing is there');
+    if (things.findIndex(other => other.name.toLowerCase() === thing.name.toLowerCase()) !== index) {
+      throw new InvalidOptions(pointer, `there is another ${thing.name}`);
+    }
+  }
+  return room;
+}
+
+function pinnedQuestion(room: Room, text: string): Question {
+  const all = QUESTION_KINDS.flatMap(kind => questionsOf(kind, room));
+  const question = all.find(candidate => candidate.text === text);
+  if (question) return question;
+  throw new InvalidOptions(
+    '/question',
+    `the room does not allow this question; it allows e.g. ${all[0]?.text}`,
+  );
+}
 
 /** Most characters of a report with the question and its answers. */
 const MAX_OBSERVATION_LENGTH = 4096;

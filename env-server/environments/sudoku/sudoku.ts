@@ -1,15 +1,168 @@
-import type { Environment, Transition } from '../core/environment.ts';
+import {
+  type Environment,
+  InvalidOptions,
+  type ReferencePolicy,
+  type Transition,
+} from '../core/environment.ts';
 import { chain } from '../core/maybe-promise.ts';
 import { inScheduledSlices } from '../core/slices.ts';
 import { LINES } from '../core/spaces.ts';
 import { parsePlacement, spellPlacement } from './action.ts';
-import { countBlanks, isLegal, isSolved, SIZES } from './board.ts';
-import { BLANK_SHARES, configSchema, optionsSchema, STEPS_PER_BLANK, type SudokuConfig } from './config.ts';
+import { type Cells, countBlanks, isConflicting, isLegal, isSolved, SIZES } from './board.ts';
+import {
+  BLANK_SHARES,
+  configSchema,
+  optionsSchema,
+  STEPS_PER_BLANK,
+  type SudokuConfig,
+  type SudokuOptions,
+} from './config.ts';
 import { generatePuzzle, type Puzzle, puzzleKey } from './generator.ts';
-import { type Level, pinnedLevel } from './level.ts';
 import { MAX_OBSERVATION_LENGTH, observationSpaces, observe, render } from './observation.ts';
-import { legalPlacements, optimal, random } from './reference.ts';
+import { solve } from './solver.ts';
 import type { SudokuState } from './state.ts';
+
+/** Every placement that would change the board without breaking a rule. */
+function legalPlacements({ size, puzzle, grid }: SudokuState): string[] {
+  const placements: string[] = [];
+  for (let cell = 0; cell < grid.length; cell++) {
+    if (puzzle[cell] !== 0) continue;
+    for (const number of legalNumbers(size, grid, cell)) placements.push(spell(size, cell, number));
+  }
+  return placements;
+}
+
+const optimal: ReferencePolicy<SudokuState> = {
+  title: 'The numbers of the solution, each when it is legal; wrong ones in the way are moved aside',
+  plan: (state, count) => planSolution(state).slice(0, count),
+};
+
+const random: ReferencePolicy<SudokuState> = {
+  title: 'Uniformly random legal placements',
+  plan(state, _count, rng) {
+    const placements = legalPlacements(state);
+    return placements.length > 0 ? [rng.choice(placements)] : [];
+  },
+};
+
+function spell(size: number, cell: number, number: number): string {
+  return spellPlacement({ row: Math.floor(cell / size) + 1, col: (cell % size) + 1, number });
+}
+
+/** Numbers other than its own that the cell can take. */
+function legalNumbers(size: number, grid: Cells, cell: number): number[] {
+  const numbers: number[] = [];
+  for (let number = 1; number <= size; number++) {
+    if (grid[cell] !== number && isLegal(size, grid, cell, number)) numbers.push(number);
+  }
+  return numbers;
+}
+
+function planSolution({ size, grid, solution }: SudokuState): string[] {
+  const board = grid.slice();
+  const waiting = new Set(grid.flatMap((number, cell) => (number === solution[cell] ? [] : [cell])));
+  const plan: string[] = [];
+  const put = (cell: number, number: number): void => {
+    board[cell] = number;
+    plan.push(spell(size, cell, number));
+  };
+  /** Two wrong numbers can block each other; one of them then makes room. */
+  const makeRoom = (): boolean => {
+    for (const cell of waiting) {
+      const [other] = board[cell] === 0 ? [] : legalNumbers(size, board, cell);
+      if (other === undefined) continue;
+      put(cell, other);
+      return true;
+    }
+    return false;
+  };
+  for (let moves = waiting.size; waiting.size > 0; ) {
+    const before = waiting.size;
+    for (const cell of waiting) {
+      if (!isLegal(size, board, cell, solution[cell])) continue;
+      put(cell, solution[cell]);
+      waiting.delete(cell);
+    }
+    if (waiting.size === before && (moves-- === 0 || !makeRoom())) break;
+  }
+  return plan;
+}
+
+/** Search effort spent on a puzzle that comes by options. */
+const MAX_SOLVE_NODES = 5_000;
+
+interface Level {
+  readonly puzzle: Cells;
+  readonly solution: Cells;
+  /** The board in play: the givens, perhaps more. */
+  readonly grid: Cells;
+}
+
+/**
+ * The level that options pin, or null when they pin none.
+ * @throws InvalidOptions when they make no puzzle of this size
+ */
+function pinnedLevel(size: number, options: SudokuOptions): Level | null {
+  if (options.puzzle === undefined) {
+    if (options.solution === undefined && options.grid === undefined) return null;
+    throw new InvalidOptions('/puzzle', 'solution and grid need the puzzle that they belong to');
+  }
+  const puzzle = readRows(size, options.puzzle, '/puzzle');
+  for (let cell = 0; cell < puzzle.length; cell++) {
+    if (isConflicting(size, puzzle, cell)) {
+      const at = `row ${Math.floor(cell / size) + 1} col ${(cell % size) + 1}`;
+      throw new InvalidOptions(
+        '/puzzle',
+        `the given ${puzzle[cell]} at ${at} repeats in its row, column or box`,
+      );
+    }
+  }
+  const solution =
+    options.solution === undefined
+      ? onlySolution(size, puzzle)
+      : checkSolution(size, puzzle, readRows(size, options.solution, '/solution'));
+  const grid = options.grid === undefined ? puzzle : readRows(size, options.grid, '/grid');
+  if (puzzle.some((number, cell) => number !== 0 && grid[cell] !== number)) {
+    throw new InvalidOptions('/grid', 'grid must hold every given of the puzzle');
+  }
+  if (isSolved(size, grid)) throw new InvalidOptions('/grid', 'the board is already solved');
+  return { puzzle, solution, grid };
+}
+
+function readRows(size: number, lines: readonly (readonly number[])[], pointer: string): Cells {
+  if (lines.length !== size || lines.some(line => line.length !== size)) {
+    throw new InvalidOptions(pointer, `needs ${size} rows of ${size} numbers, as config.size says`);
+  }
+  const cells = lines.flat();
+  if (cells.some(number => number > size)) {
+    throw new InvalidOptions(pointer, `numbers go from 0 (empty) to ${size}`);
+  }
+  return cells;
+}
+
+function onlySolution(size: number, puzzle: Cells): Cells {
+  const { solutions, complete } = solve(size, puzzle, { limit: 2, maxNodes: MAX_SOLVE_NODES });
+  if (solutions.length === 1 && complete) return solutions[0];
+  throw new InvalidOptions(
+    '/puzzle',
+    solutions.length === 0 && complete
+      ? 'the puzzle has no solution'
+      : 'the puzzle has no solution that is known to be the only one; give the one to compare with as solution',
+  );
+}
+
+function checkSolution(size: number, puzzle: Cells, solution: Cells): Cells {
+  if (!isSolved(size, solution)) {
+    throw new InvalidOptions(
+      '/solution',
+      'must be a full board with no number twice in a row, column or box',
+    );
+  }
+  if (puzzle.some((number, cell) => number !== 0 && solution[cell] !== number)) {
+    throw new InvalidOptions('/solution', 'must hold every given of the puzzle');
+  }
+  return solution;
+}
 
 const REWARD_RIGHT = 1;
 const REWARD_LEGAL = 0.5;

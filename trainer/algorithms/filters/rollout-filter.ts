@@ -1,6 +1,35 @@
 import { mean, unbiasedStd } from '../statistics.ts';
-import { selectGroups, ZERO_SCORE } from './selection.ts';
-import type { FilterScore, FilterSettings } from './settings.ts';
+import { FILTER_STRATEGIES, STRATEGIES } from './registry.ts';
+import type { FilterScore, FilterSettings, SelectionSettings } from './settings.ts';
+import type { SelectionStrategy } from './strategy.ts';
+
+/** Scores up to this size count as zero: every episode of the group went alike. */
+const ZERO_SCORE = 1e-10;
+
+/**
+ * Positions of the groups to keep, ascending.
+ *
+ * Source: RAGEN V2 `RolloutFilter._select_top_groups`.
+ * @throws RangeError for an unknown strategy, listing the valid ones
+ */
+export function selectGroups(scores: readonly number[], settings: SelectionSettings): number[] {
+  if (!Object.hasOwn(STRATEGIES, settings.strategy)) {
+    throw new RangeError(
+      `no filter strategy "${settings.strategy}"; choose one of ${FILTER_STRATEGIES.join(', ')}`,
+    );
+  }
+  const candidates = scores
+    .map((_, i) => i)
+    .filter(i => settings.includeZero || Math.abs(scores[i]) > ZERO_SCORE);
+  if (candidates.length === 0) return [];
+  const select: SelectionStrategy = STRATEGIES[settings.strategy];
+  const kept = select(
+    candidates.map(i => scores[i]),
+    settings,
+    scores.length,
+  );
+  return kept.map(i => candidates[i]).sort((a, b) => a - b);
+}
 
 /** The filter's view of one group: one entry per episode in each list. */
 export interface FilterGroup {

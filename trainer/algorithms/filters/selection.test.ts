@@ -1,5 +1,5 @@
 import t from 'tap';
-import { selectGroups } from './selection.ts';
+import { selectGroups } from './rollout-filter.ts';
 import type { SelectionSettings } from './settings.ts';
 
 const settings: SelectionSettings = {

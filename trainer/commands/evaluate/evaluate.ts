@@ -1,6 +1,8 @@
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { parseOverride } from '../../../shared/config.ts';
 import { readLogLevel } from '../../../shared/log.ts';
+import { shellWord } from '../../../shared/shell-word.ts';
 import {
   isLibraryConfig,
   loadRunSettings,
@@ -19,8 +21,65 @@ import { playValidation, validationPlan } from '../../training/validation.ts';
 import { localSettings } from '../hub/local-models.ts';
 import { stopRequests } from '../processes/stop-signal.ts';
 import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
-import { evaluateCommand, saveEvaluation } from './evaluation-file.ts';
 import { hasWeights, openPlayer, playerFolders } from './players.ts';
+
+const HIDDEN = '***';
+
+/** The record of an evaluation. */
+interface Evaluation {
+  readonly command: string;
+  readonly seconds: number;
+  readonly rows: readonly EvaluationRow[];
+  /** State of training of the run's own policies, by their names in the rows. */
+  readonly trained: ReadonlyMap<string, TrainerState>;
+}
+
+/** Keeps an evaluation in the run's folder, where the leaderboard finds it. */
+function saveEvaluation(run: RunFolder, { command, seconds, rows, trained }: Evaluation): void {
+  const date = new Date().toISOString();
+  const document = {
+    date,
+    command,
+    seconds,
+    rows: rows.map(row => {
+      const state = trained.get(row.policy);
+      if (!state) return row;
+      const { step, sampledTokens, seconds } = state;
+      return { ...row, trained: { step, sampled_tokens: sampledTokens, seconds } };
+    }),
+  };
+  mkdirSync(run.evaluations, { recursive: true });
+  const file = join(run.evaluations, `${date.replaceAll(':', '-')}.json`);
+  writeAtomically(file, `${JSON.stringify(document, null, 1)}\n`);
+}
+
+/** The command line as a shell takes it: all that the result depends on, but no token of a server. */
+export function evaluateCommand(
+  target: string,
+  overrides: readonly string[],
+  { policy, attempts }: { readonly policy: readonly string[]; readonly attempts: number },
+): string {
+  return [
+    'evaluate',
+    target,
+    ...overrides.map(withoutTokens),
+    ...policy.flatMap(name => ['--policy', name]),
+    ...(attempts > 1 ? ['--attempts', String(attempts)] : []),
+  ]
+    .map(shellWord)
+    .join(' ');
+}
+
+/** An override without tokens of servers: pages show the command to everyone who sees the run. */
+function withoutTokens(override: string): string {
+  const { path, value } = parseOverride(override);
+  if (path[0] !== 'servers') return override;
+  const shown =
+    path.at(-1) === 'token'
+      ? HIDDEN
+      : JSON.stringify(value, (key, item) => (key === 'token' && item !== null ? HIDDEN : item));
+  return `${path.join('.')}=${shown}`;
+}
 
 export interface EvaluateOptions {
   /** Players: `checkpoint`, a checkpoint folder, `endpoint`, or a reference policy such as `random` and `optimal`. */

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { evaluateCommand } from './evaluation-file.ts';
+import { evaluateCommand } from './evaluate.ts';
 
 t.test('the command is the one that ran, as a shell takes it, without tokens', async t => {
   t.equal(

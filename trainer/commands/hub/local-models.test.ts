@@ -10,7 +10,7 @@ import { findModel } from '../../policy/checkpoint/model-folder.ts';
 import { LocalPolicy } from '../../policy/local-policy.ts';
 import { silentProgress } from '../../tracking/progress.ts';
 import { tinySettings } from '../../training/runs.test-data.ts';
-import { dryRun } from '../train/dry-run.ts';
+import { dryRun } from '../train/train.ts';
 import { localModel, localSettings, withoutRevisions } from './local-models.ts';
 
 const golden = new URL('../../../test/golden/models/qwen2-tiny/', import.meta.url).pathname;

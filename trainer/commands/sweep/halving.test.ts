@@ -1,5 +1,5 @@
 import t from 'tap';
-import { halvingRounds, roundValue, survivors } from './halving.ts';
+import { halvingRounds, roundValue, survivors } from './sweep.ts';
 
 const result = (variant: string, value: number | undefined) => ({ variant, value });
 

@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { RunSummary } from '../../training/run-folder/report.ts';
+import { type SweepOutcome, sweepReport } from './sweep.ts';
 import type { SweepPlan } from './sweep-plan.ts';
-import { type SweepOutcome, sweepReport } from './sweep-report.ts';
 
 const plan = { name: 'two', baseline: 'a' } as SweepPlan;
 

@@ -9,8 +9,7 @@ import { stringify } from 'yaml';
 import { proxy } from '../../client/proxy.test-data.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { tinySettings } from '../../training/runs.test-data.ts';
-import { sweep } from './sweep.ts';
-import type { SweepOutcome } from './sweep-report.ts';
+import { type SweepOutcome, sweep } from './sweep.ts';
 
 const MAIN = fileURLToPath(new URL('../../main.ts', import.meta.url));
 const STEPS = 6;

@@ -2,9 +2,12 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { parseOverride } from '../../../shared/config.ts';
+import { pairedBootstrap } from '../../algorithms/paired-bootstrap.ts';
+import { mean, unbiasedStd } from '../../algorithms/statistics.ts';
 import { loadRunSettings, RESUMABLE } from '../../config/load.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { makeFolder, writeAtomically } from '../../tracking/atomic-file.ts';
+import { shownDuration, shownShare } from '../../tracking/progress.ts';
 import { markdownText } from '../../tracking/text-table.ts';
 import { latestCheckpoint, type ValidationRecord } from '../../training/run-folder/checkpoint.ts';
 import type { RunSummary } from '../../training/run-folder/report.ts';
@@ -14,9 +17,138 @@ import type { ChildProgram } from '../processes/child-process.ts';
 import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
 import { startTrainer } from '../processes/trainer-process.ts';
 import { commandOf } from '../train/run-failure.ts';
-import { halvingRounds, roundValue, survivors } from './halving.ts';
-import { readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
-import { type SweepOutcome, sweepReport } from './sweep-report.ts';
+import { type Halving, readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
+
+/** A run of a sweep and how far it is. */
+export interface SweepOutcome extends SweepRun {
+  /** `dropped` by successive halving. */
+  readonly status: 'waiting' | 'done' | 'failed' | 'dropped';
+  readonly summary?: RunSummary;
+}
+
+/** Success of the variants, each over its seeds: a table in Markdown. */
+export function sweepReport(plan: SweepPlan, outcomes: readonly SweepOutcome[]): string {
+  const done = outcomes.filter(({ status }) => status === 'done').length;
+  const failed = outcomes.filter(({ status }) => status === 'failed').length;
+  const dropped = outcomes.filter(({ status }) => status === 'dropped').length;
+  const variants = [...new Set(outcomes.map(({ variant }) => variant))];
+  const rows = variants.flatMap(variant => variantRows(variant, outcomes));
+  return [
+    `# ${plan.name}`,
+    '',
+    `${done} of ${outcomes.length} runs done${failed > 0 ? `, ${failed} failed` : ''}${dropped > 0 ? `, ${dropped} dropped` : ''}.`,
+    '',
+    '| variant | tag | success before | success after | of each seed | time |',
+    '|---|---|---|---|---|---|',
+    ...rows,
+    '',
+    'Success on the validation levels at the last validation of each run: mean ± standard deviation over the seeds. A run that is not done has its iteration next to it.',
+    '',
+    ...pairedRows(plan, outcomes),
+  ].join('\n');
+}
+
+/** Each variant against the baseline, over the seeds that both have done. */
+function pairedRows({ baseline }: SweepPlan, outcomes: readonly SweepOutcome[]): string[] {
+  const success = (variant: string, seed: number) =>
+    outcomes.find(one => one.variant === variant && one.seed === seed && one.status === 'done')?.summary
+      ?.after?.success;
+  const seeds = [...new Set(outcomes.map(({ seed }) => seed))];
+  const rows = [...new Set(outcomes.map(({ variant }) => variant))].flatMap(variant => {
+    const pairs = seeds.flatMap(seed => {
+      const [a, b] = [success(baseline, seed), success(variant, seed)];
+      return variant !== baseline && a !== undefined && b !== undefined ? [[a, b] as const] : [];
+    });
+    if (pairs.length < 2) return [];
+    const { difference, low, high, p } = pairedBootstrap(
+      pairs.map(([a]) => a),
+      pairs.map(([, b]) => b),
+    );
+    const points = (share: number) => (100 * share).toFixed(1);
+    return [
+      `| ${variant} | ${pairs.length} | ${points(difference)} | ${points(low)} to ${points(high)} | ${p.toFixed(3)} |`,
+    ];
+  });
+  if (rows.length === 0) return [];
+  return [
+    `| against ${baseline} | seeds | points of success | 95 % interval | p |`,
+    '|---|---|---|---|---|',
+    ...rows,
+    '',
+    'Differences seed by seed: percentile bootstrap over the seeds, and the p-value of the sign-flip test, which with n seeds is at least 2^(1 − n).',
+    '',
+  ];
+}
+
+function variantRows(variant: string, outcomes: readonly SweepOutcome[]): string[] {
+  const own = outcomes.filter(outcome => outcome.variant === variant);
+  const summaries = own.flatMap(({ summary }) => (summary?.after ? [summary] : []));
+  if (summaries.length === 0) return [`| ${variant} |  |  |  | ${seedCells(own, undefined)} |  |`];
+  const seconds = mean(summaries.map(summary => summary.seconds));
+  return Object.keys(summaries[0].after!.tags).map(tag => {
+    const of = (when: 'before' | 'after') =>
+      summaries.flatMap(summary => summary[when]?.tags[tag]?.success ?? []);
+    return `| ${variant} | ${tag} | ${spread(of('before'))} | ${spread(of('after'))} | ${seedCells(own, tag)} | ${shownDuration(seconds)} |`;
+  });
+}
+
+function seedCells(outcomes: readonly SweepOutcome[], tag: string | undefined): string {
+  return outcomes
+    .map(({ status, summary }) => {
+      const success = tag === undefined ? undefined : summary?.after?.tags[tag]?.success;
+      if (success === undefined) return status;
+      const at = status === 'done' ? '' : ` (${status} at step ${summary!.step})`;
+      return `${shownShare(success)}${at}`;
+    })
+    .join(', ');
+}
+
+function spread(values: readonly number[]): string {
+  if (values.length === 0) return '';
+  const std = values.length > 1 ? ` ± ${shownShare(unbiasedStd(values))}` : '';
+  return shownShare(mean(values)) + std;
+}
+
+/** Iterations at which runs are compared, ascending; the last round goes to the end and is not among them. */
+export function halvingRounds({ first_steps, factor }: Halving, steps: number): number[] {
+  const rounds: number[] = [];
+  for (let step = first_steps; step < steps; step *= factor) rounds.push(step);
+  return rounds;
+}
+
+/** A run at the end of a round. */
+interface RoundResult {
+  readonly variant: string;
+  /** The monitored metric there, or where the run ended before it; undefined for a run that failed. */
+  readonly value: number | undefined;
+}
+
+/** The metric of a run at the end of a round: that of its last validation where it is over sooner, such as at its target. */
+export function roundValue(
+  validations: readonly ValidationRecord[],
+  { step, metric, isOver }: { readonly step: number; readonly metric: string; readonly isOver: boolean },
+): number | undefined {
+  const there = validations.find(record => record.step === step);
+  const last = isOver ? validations.filter(record => record.step < step).at(-1) : undefined;
+  return (there ?? last)?.metrics[metric];
+}
+
+/**
+ * The variants that go on (successive halving, Jamieson and Talwalkar, 2016): one in `factor`, at least one, by the mean of the
+ * metric over their runs; of equals the first. A variant with a run that failed is behind all others.
+ */
+export function survivors(results: readonly RoundResult[], factor: number, mode: 'max' | 'min'): string[] {
+  const variants = [...new Set(results.map(({ variant }) => variant))];
+  const scores = variants.map(variant => {
+    const values = results.filter(result => result.variant === variant).map(({ value }) => value);
+    const known = values.filter(value => value !== undefined);
+    if (known.length < values.length) return Number.NEGATIVE_INFINITY;
+    return mode === 'max' ? mean(known) : -mean(known);
+  });
+  const order = variants.map((_, i) => i).sort((a, b) => scores[b] - scores[a] || a - b);
+  const kept = new Set(order.slice(0, Math.max(1, Math.floor(variants.length / factor))));
+  return variants.filter((_, i) => kept.has(i));
+}
 
 export interface SweepOptions {
   /** Prints the runs and starts none. */

@@ -4,8 +4,7 @@ import t from 'tap';
 import { parse } from 'yaml';
 import { serve } from '../../rollout/server.test-data.ts';
 import { tinySettings } from '../../training/runs.test-data.ts';
-import { dryRun } from './dry-run.ts';
-import { train } from './train.ts';
+import { dryRun, train } from './train.ts';
 
 const never = new AbortController().signal;
 const head = 17;

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { episodeOf, turnOf } from '../../data/episodes.test-data.ts';
-import { reasonedEpisode } from './reasoned-episode.ts';
+import { reasonedEpisode } from './collapse.ts';
 
 const WORDS = [
   '<think>',

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { bucketMetrics, planBuckets, planCells } from './gradient-buckets.ts';
+import { bucketMetrics, planBuckets, planCells } from './gradient-decomposition.ts';
 
 const groups = Array.from({ length: 14 }, (_, i) => ({
   groupId: 100 + i,

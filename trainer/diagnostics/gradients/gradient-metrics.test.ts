@@ -11,7 +11,7 @@ import {
 import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import { interpret } from '../../tensor/graph/interpreter.test-data.ts';
-import { GradientGeometry } from './gradient-metrics.ts';
+import { GradientGeometry } from './gradient-decomposition.ts';
 
 const settings = {
   ...DEFAULT_LOSS_SETTINGS,

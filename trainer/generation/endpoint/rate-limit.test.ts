@@ -1,5 +1,5 @@
 import t from 'tap';
-import { RateLimit } from './rate-limit.ts';
+import { RateLimit } from './completions.ts';
 
 /** A clock that jumps to where it is slept to. */
 function jumpingClock() {

@@ -7,7 +7,7 @@ import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
 import type { SamplingSettings } from '../generation.ts';
 import { type CompiledGrammar, compileGrammar } from '../grammar.ts';
 import { Sampler } from '../sampling.ts';
-import { DeviceSampler } from './device-sampler.ts';
+import { DeviceSampler } from './device-program.ts';
 
 const runtimes: readonly (readonly [string, Runtime | null])[] = [
   ['WebGPU', await WebGpuRuntime.open()],

@@ -5,13 +5,13 @@ import { hasPreferenceLoss, lossSettings } from '../../config/derived.ts';
 import { settingsAt } from '../../config/schedules.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { fillBatch, keptSequences } from '../../data/batch.ts';
-import { batchStatistics } from '../../data/batch-statistics.ts';
 import { type Filtered, keptEpisodes } from '../../data/filtering.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import { type LaterScores, laterScores, type SampleScores } from '../../data/scoring.ts';
 import { diagnose } from '../../diagnostics/diagnosing.ts';
 import type { OptimizerSettings, Policy } from '../../policy/policy.ts';
 import { IntervalMeter } from '../../rollout/collection/interval-meter.ts';
+import { type Episode, episodeReturn } from '../../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import type { MetricTable } from '../../tracking/tracker.ts';
 import type { TrajectoryWriter } from '../../tracking/trajectories.ts';
@@ -25,6 +25,34 @@ import { type UpdateResult, updatePolicy } from '../update/update.ts';
 import { collect } from './collection.ts';
 import { recordIteration, scoresForRecord } from './recording.ts';
 import { collectionMetrics, sampledTokens, speedMetrics, timingMetrics } from './step-metrics.ts';
+
+/**
+ * `critic/rewards/{mean,min,max}` of the returns of trained episodes and `critic/advantages/{mean,min,max}` of trained tokens,
+ * as verl names them; nothing for an empty batch.
+ */
+export function batchStatistics(
+  episodes: readonly Episode[],
+  sequences: readonly TrainingSequence[],
+): Metrics {
+  const advantages = sequences.flatMap(({ advantages, lossMask, weight }) =>
+    weight === 0 ? [] : Array.from(advantages).filter((_, t) => lossMask[t] === 1),
+  );
+  return {
+    ...spread('critic/rewards', episodes.map(episodeReturn)),
+    ...spread('critic/advantages', advantages),
+  };
+}
+
+function spread(name: string, values: readonly number[]): Metrics {
+  if (values.length === 0) return {};
+  let [sum, min, max] = [0, Infinity, -Infinity];
+  for (const value of values) {
+    sum += value;
+    min = Math.min(min, value);
+    max = Math.max(max, value);
+  }
+  return { [`${name}/mean`]: sum / values.length, [`${name}/min`]: min, [`${name}/max`]: max };
+}
 
 export interface IterationParts {
   readonly settings: RunSettings;

@@ -1,3 +1,4 @@
+import { webcrypto } from 'node:crypto';
 import { setImmediate as othersFirst } from 'node:timers/promises';
 import type { Json, JsonObject } from '../../../../shared/json.ts';
 import { Random } from '../../../../shared/random.ts';
@@ -7,8 +8,52 @@ import type { ObservationSpaces, Space } from '../space.ts';
 import { charactersOf, observationSpaces } from '../spaces.ts';
 import { junkAction, sensibleAction } from './play.ts';
 import type { Findings, Rule } from './report.ts';
-import { trapping } from './traps.ts';
 import { deepFreeze, isPlainJson, sameJson, shown, throughJson } from './values.ts';
+
+/** Clocks and random sources that an environment must not read, each as owner and name of a method. */
+const FORBIDDEN: readonly (readonly [owner: object, name: string, title: string])[] = [
+  [Math, 'random', 'Math.random'],
+  [Date, 'now', 'Date.now'],
+  [performance, 'now', 'performance.now'],
+  [webcrypto, 'getRandomValues', 'crypto.getRandomValues'],
+  [webcrypto, 'randomUUID', 'crypto.randomUUID'],
+];
+
+/**
+ * Runs a function and returns the clocks and random sources it read. Reads after an asynchronous function's first wait
+ * are not seen, because other code also runs then.
+ */
+function trapping<T>(run: () => T, onRead: (title: string) => void): T {
+  const originals = FORBIDDEN.map(([owner, name]) => Object.getOwnPropertyDescriptor(owner, name));
+  const OriginalDate = globalThis.Date;
+  for (const [owner, name, title] of FORBIDDEN) {
+    const original = (owner as Record<string, (...args: unknown[]) => unknown>)[name];
+    Object.defineProperty(owner, name, {
+      configurable: true,
+      writable: true,
+      value(...args: unknown[]) {
+        onRead(title);
+        return original.apply(owner, args);
+      },
+    });
+  }
+  globalThis.Date = new Proxy(OriginalDate, {
+    construct(target, args, newTarget) {
+      if (args.length === 0) onRead('new Date()');
+      return Reflect.construct(target, args, newTarget);
+    },
+  });
+  try {
+    return run();
+  } finally {
+    globalThis.Date = OriginalDate;
+    FORBIDDEN.forEach(([owner, name], index) => {
+      const original = originals[index];
+      if (original) Object.defineProperty(owner, name, original);
+      else Reflect.deleteProperty(owner, name);
+    });
+  }
+}
 
 /** Shares of the actions played: the rest come from the environment's own lists. */
 const JUNK_SHARE = 0.15;

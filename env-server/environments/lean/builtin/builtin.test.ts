@@ -1,11 +1,10 @@
 import t from 'tap';
 import { Random } from '../../../../shared/random.ts';
 import { drawTheorem } from '../theorems.ts';
-import { builtinBackend } from './builtin.ts';
+import { applyTactic, builtinBackend } from './builtin.ts';
 import { type Formula, show } from './formula.ts';
 import { Reader, readFormula, tokenize } from './parser.ts';
 import { type Goal, readStatement } from './statement.ts';
-import { applyTactic } from './tactics.ts';
 
 async function verdict(statement: string, ...tactics: string[]) {
   const theorem = { name: '', informal: '', header: '', statement, proof: [] };

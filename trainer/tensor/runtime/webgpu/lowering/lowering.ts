@@ -1,22 +1,159 @@
-import type { PagedAttentionAttributes } from '../../../graph/operations/device.ts';
-import { SAMPLE_SETTINGS } from '../../../graph/operations/device.ts';
+import {
+  type AttentionAttributes,
+  type AttentionGradientAttributes,
+  attentionSizes,
+} from '../../../graph/operations/attention.ts';
+import { type PagedAttentionAttributes, SAMPLE_SETTINGS } from '../../../graph/operations/device.ts';
 import { operations } from '../../../graph/operations/index.ts';
+import type { MatmulAttributes } from '../../../graph/operations/products.ts';
 import type { ReduceAttributes } from '../../../graph/operations/reduction.ts';
 import { type Graph, type Shape, sizeOf, stridesOf, type Tensor } from '../../../graph/tensor.ts';
 import { FLOAT32_PRODUCTS, type MatrixMultiplication } from '../device/precision.ts';
 import { MAX_AXES, pointwise } from '../kernels/pointwise.ts';
 import { type Reduction, type RowReduction, reduceMiddle, reduceRows } from '../kernels/reduce.ts';
-import { gatherRows, inverseRms, putLast, rope, scatterAdd, takeLast } from '../kernels/rows.ts';
+import { gatherRows, inverseRms, putLast, rope, rowDots, scatterAdd, takeLast } from '../kernels/rows.ts';
+import { type AttentionOperands, attend, keyValueGradients, queryGradient } from '../shaders/attention.ts';
 import { copyBox, replaceRows } from '../shaders/copy.ts';
+import { type ProductSizes, product } from '../shaders/matmul.ts';
 import { attendPages } from '../shaders/paged-attention.ts';
 import { sampleRows } from '../shaders/sample.ts';
 import { broadcastStrides, collapse, splitAxes } from './layout.ts';
-import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
-import { lowerMatmul } from './lower-matmul.ts';
 import { lowerConcat, lowerPad, lowerSlice, lowerTranspose, repeat } from './lower-movement.ts';
 import { type Program, ProgramBuilder } from './program.ts';
 import type { ScratchSpace } from './slices.ts';
 import type { DeviceValue, KernelDispatch } from './step.ts';
+
+type Matrix = { readonly rows: number; readonly columns: number };
+
+/** A product; rows of a batch that share one right side are taken as the rows of one matrix. */
+function lowerMatmul(builder: ProgramBuilder, node: Tensor): void {
+  const attributes = node.attributes as MatmulAttributes;
+  const { transposeA, transposeB } = attributes;
+  const [a, b] = node.inputs;
+  const merge = b.shape.length === 2 && !transposeA;
+  const left = merge ? mergeRows(a.shape) : a.shape;
+  const result = merge ? mergeRows(node.shape) : node.shape;
+  const batch = result.slice(0, -2);
+  const one = matrixOf(left, transposeA);
+  const other = matrixOf(b.shape, transposeB);
+  const strides = [left, b.shape].map(shape => matrixStrides(shape, batch));
+  const walk = collapse(batch, [...strides, stridesOf(batch)]);
+  const whole = walk.extents.length > 2;
+  const operand = (tensor: Tensor, shape: Shape) => {
+    const value = builder.valueOf(tensor);
+    return whole ? repeat(builder, value, shape, [...batch, ...shape.slice(-2)]) : value;
+  };
+  const pair = (values: readonly number[], missing: number): [number, number] => [
+    values[1] ?? missing,
+    values[0] ?? missing,
+  ];
+  const sizes: ProductSizes = {
+    rows: one.rows,
+    columns: other.columns,
+    inner: one.columns,
+    ...(whole
+      ? {
+          batch: [1, sizeOf(batch)],
+          left: [0, one.rows * one.columns],
+          right: [0, other.rows * other.columns],
+        }
+      : {
+          batch: pair(walk.extents, 1),
+          left: pair(walk.strides[0], 0),
+          right: pair(walk.strides[1], 0),
+        }),
+  };
+  builder.add(
+    ...product(
+      { left: operand(a, left), right: operand(b, b.shape), result: builder.place(node) },
+      sizes,
+      attributes,
+      builder.products,
+      builder,
+    ),
+  );
+}
+
+function mergeRows(shape: Shape): Shape {
+  return [sizeOf(shape.slice(0, -1)), shape[shape.length - 1]];
+}
+
+function matrixOf(shape: Shape, transposed: boolean): Matrix {
+  const [rows, columns] = shape.slice(-2);
+  return transposed ? { rows: columns, columns: rows } : { rows, columns };
+}
+
+/** Strides in elements along the axes before the last two, 0 where the tensor repeats. */
+function matrixStrides(shape: Shape, batch: Shape): number[] {
+  const size = sizeOf(shape.slice(-2));
+  return broadcastStrides(shape.slice(0, -2), batch).map(stride => stride * size);
+}
+
+function lowerAttention(builder: ProgramBuilder, node: Tensor): void {
+  const attributes = node.attributes as AttentionAttributes;
+  const operands = operandsOf(builder, node.inputs.slice(0, 3), node.inputs[3]);
+  const logSums = logSumsOf(builder, node);
+  builder.add(attend(operands, attributes, builder.place(node), logSums));
+}
+
+/** All wanted gradients of one attention at once. */
+function lowerAttentionGradient(builder: ProgramBuilder, node: Tensor): void {
+  const [q, k, v, forward, upstream, bias] = node.inputs;
+  const { causal, scale } = node.attributes as AttentionGradientAttributes;
+  const operands = operandsOf(builder, [q, k, v], bias);
+  const { batch, keys, heads, keyHeads, size } = attentionSizes([q, k, v], { causal, scale });
+  const dots = builder.allocate(sizeOf(q.shape) / size);
+  builder.add(...rowDots(builder.valueOf(upstream), builder.valueOf(forward), size, dots, builder));
+  const above = {
+    upstream: { value: builder.valueOf(upstream), shape: upstream.shape },
+    logSums: logSumsOf(builder, forward),
+    dots,
+  };
+  const wanted = new Map(
+    builder
+      .usersOf(forward)
+      .filter(user => user.operation === 'attentionGradient' && user.inputs[4] === upstream)
+      .map(user => [user.attributes.wrt as AttentionGradientAttributes['wrt'], user]),
+  );
+  const place = (wrt: AttentionGradientAttributes['wrt'], like: Tensor): DeviceValue => {
+    const tensor = wanted.get(wrt);
+    return tensor === undefined ? builder.allocate(sizeOf(like.shape)) : builder.place(tensor);
+  };
+  if (wanted.has('query')) {
+    builder.add(queryGradient(operands, above, { causal, scale }, place('query', q)));
+  }
+  if (wanted.has('key') || wanted.has('value')) {
+    const results = [place('key', k), place('value', v)];
+    const apart =
+      heads === keyHeads ? results : results.map(() => builder.allocate(batch * keys * heads * size));
+    builder.add(keyValueGradients(operands, above, { causal, scale }, apart[0], apart[1]));
+    if (apart !== results) {
+      const cut = { outer: batch * keys * keyHeads, middle: heads / keyHeads, inner: size };
+      results.forEach((result, i) => {
+        builder.add(...reduceMiddle('sum', apart[i], cut, result, builder));
+      });
+    }
+  }
+}
+
+/** log Σ exp of the scores of an attention's queries, which its gradients need again. */
+function logSumsOf(builder: ProgramBuilder, forward: Tensor): DeviceValue {
+  const [batch, queries, heads] = forward.shape;
+  return builder.share(`log-sums ${forward.id}`, () => builder.allocate(batch * queries * heads));
+}
+
+function operandsOf(
+  builder: ProgramBuilder,
+  inputs: readonly Tensor[],
+  bias: Tensor | undefined,
+): AttentionOperands {
+  const [q, k, v] = inputs.map(input => ({ value: builder.valueOf(input), shape: input.shape }));
+  const added =
+    bias === undefined
+      ? { value: builder.scalar(0), shape: [1, 1, 1, 1] }
+      : { value: builder.valueOf(bias), shape: bias.shape };
+  return { q, k, v, bias: added };
+}
 
 /** Adds the steps of one node, and gives its tensor an array. */
 export type Lowering = (builder: ProgramBuilder, node: Tensor) => void;

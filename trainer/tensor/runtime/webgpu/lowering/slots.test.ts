@@ -1,6 +1,6 @@
 import t from 'tap';
+import { planSlots } from '../compiled-program.ts';
 import type { Program } from './program.ts';
-import { planSlots } from './slots.ts';
 import type { DeviceValue, KernelDispatch } from './step.ts';
 
 const value = (id: number, length = 100): DeviceValue => ({ id, length });
