@@ -10,7 +10,7 @@ import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Dispatcher } from './operations/dispatch/dispatcher.ts';
 import { createdReply, sessionView } from './operations/sessions/views.ts';
-import { type JournalFiles, newRun } from './persistence/journal/segments.ts';
+import type { JournalDisk } from './persistence/journal/journal-files.ts';
 import { type FolderLock, lockFolder } from './persistence/lock.ts';
 import { PersistenceHealth } from './persistence/persistence-health.ts';
 import { checkDatabase, openStore, type Store } from './persistence/store.ts';
@@ -33,8 +33,8 @@ export interface CoreParts {
   readonly clock?: ServerClock;
   /** Store to use instead of one in `data`, and its health. */
   readonly storage?: { readonly store: Store; readonly health: PersistenceHealth };
-  /** Files that the journal writes to. */
-  readonly journalFiles?: JournalFiles;
+  /** Disk that the journal writes to. */
+  readonly journalDisk?: JournalDisk;
   /** The store that several servers share, in place of one in `data`. */
   readonly shared?: { readonly sessions: SessionStore; readonly environments: SharedEnvironments };
 }
@@ -102,8 +102,7 @@ export class ServerCore {
       this.#persistence = openSessionPersistence(settings, {
         ...kept,
         health: this.health,
-        writer: { run: newRun(), index: 0, count: 1 },
-        files: parts.journalFiles,
+        disk: parts.journalDisk,
       });
     }
     this.dispatcher = new Dispatcher({

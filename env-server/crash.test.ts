@@ -1,9 +1,11 @@
-import { readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { setTimeout as after } from 'node:timers/promises';
+import { gunzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
 import type { JsonObject } from '../shared/json.ts';
 import type { Body } from '../test/app.test-data.ts';
-import { type ServerProcess, startServer } from '../test/process.test-data.ts';
+import { runServer, type ServerProcess, startServer } from '../test/process.test-data.ts';
 import { until } from '../test/until.test-data.ts';
 import { EXAMPLES } from './custom/examples.ts';
 import { lacksValkey } from './store/valkey.test-data.ts';
@@ -161,3 +163,66 @@ t.test('kill -9 of all replicas of a server and their store', { skip: lacksValke
   t.match(found, { status: 200, body: { step: MIN_STEPS } });
   t.same(await again.end('SIGTERM'), { code: 0, signal: null });
 });
+
+interface OldFolder {
+  readonly files: { readonly [path: string]: string };
+  readonly opened: Body;
+  /** Last replies to each session. */
+  readonly last: { readonly [sessionId: string]: Body };
+  readonly snapshot: string;
+  readonly closed: string;
+}
+
+const OLD_FOLDER = new URL('./persistence/journal/old-folder.test-data.json', import.meta.url);
+/** Milliseconds after which a server that opens the folder is killed: before, in and after the migration. */
+const KILLS = [250, 400, 550, 700, 850, 1000, 1300];
+
+t.test(
+  'a data folder of an earlier server opens, also where the server is killed again and again meanwhile',
+  async t => {
+    const data = t.testdir();
+    const { files, opened, last, snapshot, closed } = JSON.parse(
+      readFileSync(OLD_FOLDER, 'utf8'),
+    ) as OldFolder;
+    for (const [path, text] of Object.entries(files)) {
+      mkdirSync(dirname(join(data, path)), { recursive: true });
+      writeFileSync(join(data, path), gunzipSync(Buffer.from(text, 'base64')));
+    }
+    const all = ['--data', data, '--idle-ttl-seconds', '3155760000', '--lifetime-seconds', '3155760000'];
+    for (const ms of KILLS) {
+      const child = runServer(t, ['--port', '0', ...all]);
+      await after(ms);
+      const ended = new Promise(resolve => child.once('exit', resolve));
+      child.kill('SIGKILL');
+      await ended;
+    }
+    const again = await startServer(t, all);
+    for (const { session_id } of opened.sessions as unknown as Body[]) {
+      const id = String(session_id);
+      const seen = last[id];
+      t.match((await again.ask('GET', `/v1/sessions/${id}`)).body, {
+        step: seen.step,
+        observation: seen.observation,
+      });
+      const player = { id, replies: [], asked: undefined };
+      const repeated = await step(again.ask, player, { key: 'k11', action: 'Down' });
+      t.same(repeated.body, seen, 'request keys are known');
+      t.match(await step(again.ask, player, { key: 'k12', action: 'Left' }), {
+        status: 200,
+        body: { step: Number(seen.step) + 1 },
+      });
+    }
+    const game = { env_id: 'Game2048-v0', seed: 5, count: 2 };
+    const reopened = await again.ask('POST', '/v1/sessions', game, { 'idempotency-key': 'open' });
+    t.same(reopened.body.sessions, opened.sessions, 'opened once');
+    const [first] = Object.keys(last);
+    const restored = await again.ask('POST', `/v1/sessions/${first}/restore`, { snapshot_id: snapshot });
+    t.match(restored, { status: 200, body: { step: last[first].step } });
+    t.match(await again.ask('GET', `/v1/sessions/${closed}`), { status: 410 });
+    t.same(await again.end('SIGTERM'), { code: 0, signal: null });
+    t.same(
+      readdirSync(join(data, 'journal')).filter(name => name.endsWith('.journal')),
+      [],
+    );
+  },
+);

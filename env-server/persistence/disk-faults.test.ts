@@ -219,6 +219,7 @@ t.test('a real full disk: journal and database go on when there is room', async 
   free();
   await until(() => !health.degraded && !journalHealth.degraded);
   t.equal(store.putEnvironment(environment('me/Large-v0', 20 * PAGE_BYTES), REGISTERED), true);
+  journal.close();
   const { records, findings } = await replayed(journalFolder);
   t.same(
     records.map(record => Number(record.split(' ')[2])),

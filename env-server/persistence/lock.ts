@@ -137,3 +137,18 @@ function lockOf(database: DatabaseSync): FolderLock {
     },
   };
 }
+
+/** Boot id of the operating system, another one after each start of the machine; empty where the system has none. */
+export function bootId(): string {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  } catch {
+    return '';
+  }
+}
+
+/** True if the machine has gone down since; false where the system does not say. */
+export function isOfOtherBoot(boot: string): boolean {
+  const now = bootId();
+  return boot !== '' && now !== '' && boot !== now;
+}

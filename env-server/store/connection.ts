@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { Redis, type RedisOptions } from 'iovalkey';
 import type { Logger } from 'pino';
 import type { Durability } from '../persistence/durability.ts';
-import { bootId } from '../persistence/journal/segment-writer.ts';
+import { bootId } from '../persistence/lock.ts';
 import { Problem } from '../problems.ts';
 import { SCRIPTS, type ScriptName } from './scripts.ts';
 

@@ -1,5 +1,37 @@
 import type { JournalRecord } from './records.ts';
-import type { JournalFault, JournalPosition, ReplayFindings } from './replay.ts';
+
+/** Position of a record. */
+export interface JournalPosition {
+  /** Name of the file. */
+  readonly file: string;
+  /** Number of the turn in it; in a segment of an earlier server, bytes before it. */
+  readonly offset: number;
+}
+
+/** An unreadable part of the journal. */
+export interface JournalFault extends JournalPosition {
+  /**
+   * `cut`: the file has lost its end, although the machine did not go down. `missing`: the file is gone. `corrupt`: bytes
+   * were changed. `unreadable`: the file itself cannot be read, or its format is not known. `torn`, in segments of earlier
+   * servers: a record is incomplete, as when the process died in the middle of a write; no reply had left for it.
+   */
+  readonly kind: 'torn' | 'cut' | 'missing' | 'corrupt' | 'unreadable';
+  /** Sessions of the records, where all of them can be made out. */
+  readonly sessionIds?: readonly string[];
+  readonly reason?: string;
+}
+
+/** Findings of replaying besides records. */
+export interface ReplayFindings {
+  readonly faults: JournalFault[];
+  /** Why the last records of any session may be missing although no damage shows it; undefined where none can be. */
+  incomplete: string | undefined;
+}
+
+export interface PositionedRecord {
+  readonly record: JournalRecord;
+  readonly position: JournalPosition;
+}
 
 /** Verdict on a record: what replaying does with it. */
 export type ContinuityVerdict = 'apply' | 'covered' | 'ignored';
@@ -47,7 +79,7 @@ export class SessionContinuity {
 
   /**
    * Sessions that stand, or may stand, before what their clients saw last: records of theirs are missing; or damage
-   * came after their last record, and the session of the damaged record is unknown. Call it when all was replayed.
+   * came after their last record, and the sessions of the damaged records are unknown. Call it when all was replayed.
    * A request for such a session gets `session_rolled_back`.
    */
   behind({ faults, incomplete }: ReplayFindings): Set<string> {
@@ -67,12 +99,13 @@ function mayConcern(
   { position }: Progress,
   sessions: ReadonlyMap<string, unknown>,
 ): boolean {
-  const named = fault.sessionId !== undefined && sessions.has(fault.sessionId);
-  if (named && fault.sessionId !== id) return false;
+  const { sessionIds } = fault;
+  const named = sessionIds?.every(each => sessions.has(each)) ?? false;
+  if (named && !sessionIds!.includes(id)) return false;
   return position === undefined || isBefore(position, fault);
 }
 
-/** Segments are named in the order in which they were begun. */
+/** Files are named in the order in which they were begun. */
 function isBefore(a: JournalPosition, b: JournalPosition): boolean {
   return a.file === b.file ? a.offset < b.offset : a.file < b.file;
 }

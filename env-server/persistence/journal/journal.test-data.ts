@@ -1,62 +1,55 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { readdirSync } from 'node:fs';
 import { PersistenceHealth } from '../persistence-health.ts';
+import type { ReplayFindings } from './continuity.ts';
 import { Journal, type JournalSettings } from './journal.ts';
-import { type ReplayFindings, replayJournal } from './replay.ts';
-import { FILE_SYSTEM, type JournalFiles, listSegments } from './segments.ts';
+import { type JournalDisk, listJournal } from './journal-files.ts';
+import { replayJournal } from './replay.ts';
+import { type Turn, TurnFile, type TurnFileHead } from './turn-file.ts';
 
-/** A file system with a disk that fills up, fails, and recovers when the test says so. */
-export class FaultyFiles implements JournalFiles {
-  /** Bytes that there is room for. */
-  room = Number.POSITIVE_INFINITY;
+/** A disk that fills up, fails, is slow, and recovers when the test says so. */
+export class FaultyDisk implements JournalDisk {
   /** Code of the error that every write meets. */
   fault: string | undefined;
-  syncFault: string | undefined;
+  /** Least milliseconds that a write takes in the event loop. */
+  delayMs = 0;
   writes = 0;
-  syncs = 0;
-  /** Syncs that wait for `finishSyncs`; undefined lets them finish by themselves. */
-  waiting: (() => void)[] | undefined;
-
-  /** Late writes that wait for `finishWrites`. */
+  /** Late writes wait for `finishWrites`. */
+  holds = false;
+  /** Late writes that were begun. */
   readonly late: (() => void)[] = [];
+  readonly #files = new Map<string, TurnFile>();
 
-  create(path: string): number {
+  create(path: string, head: TurnFileHead): Pick<TurnFile, 'write' | 'close'> {
     this.#check();
-    return FILE_SYSTEM.create(path);
+    const file = new TurnFile(path, head);
+    return {
+      write: turns => {
+        const end = performance.now() + this.delayMs;
+        while (performance.now() < end);
+        this.#check();
+        this.writes++;
+        file.write(turns);
+      },
+      close: () => file.close(),
+    };
   }
 
-  extend(file: number, bytes: number): void {
-    FILE_SYSTEM.extend(file, bytes);
-  }
-
-  write(file: number, bytes: Buffer, offset: number, length: number, position: number): number {
-    // The first byte of a file is changed in place.
-    if (position === 0) return FILE_SYSTEM.write(file, bytes, offset, length, position);
-    this.#check();
-    this.writes++;
-    const taken = Math.min(length, this.room);
-    if (taken === 0) throw systemError('ENOSPC');
-    this.room -= taken;
-    return FILE_SYSTEM.write(file, bytes, offset, taken, position);
-  }
-
-  writeLater(
-    file: number,
-    bytes: Buffer,
-    offset: number,
-    position: number,
-    done: (error: Error | null, count: number) => void,
-  ): void {
+  writeLater(path: string, head: TurnFileHead, turns: readonly Turn[]): Promise<number> {
+    const { promise, resolve, reject } = Promise.withResolvers<number>();
     this.late.push(() => {
-      let count = 0;
       try {
-        count = this.write(file, bytes, offset, bytes.length - offset, position);
+        this.#check();
+        const file = this.#files.get(path) ?? new TurnFile(path, head);
+        this.#files.set(path, file);
+        file.write(turns);
+        this.writes++;
+        resolve(0);
       } catch (error) {
-        done(error as Error, 0);
-        return;
+        reject(error);
       }
-      done(null, count);
     });
+    if (!this.holds) setImmediate(() => this.finishWrites());
+    return promise;
   }
 
   /** Lets the late writes end that were begun. */
@@ -64,39 +57,8 @@ export class FaultyFiles implements JournalFiles {
     for (const finish of this.late.splice(0)) finish();
   }
 
-  sync(file: number, done: (error: Error | null) => void): void {
-    const finish = () => {
-      this.syncs++;
-      if (this.syncFault !== undefined) done(systemError(this.syncFault));
-      else FILE_SYSTEM.sync(file, done);
-    };
-    if (this.waiting) this.waiting.push(finish);
-    else finish();
-  }
-
-  finishSyncs(): void {
-    for (const finish of this.waiting?.splice(0) ?? []) finish();
-  }
-
-  syncNow(file: number): void {
-    if (this.syncFault !== undefined) throw systemError(this.syncFault);
-    FILE_SYSTEM.syncNow(file);
-  }
-
-  syncFolder(path: string): void {
-    FILE_SYSTEM.syncFolder(path);
-  }
-
-  close(file: number): void {
-    FILE_SYSTEM.close(file);
-  }
-
-  mark(path: string, byte: number): void {
-    FILE_SYSTEM.mark(path, byte);
-  }
-
-  remove(path: string): void {
-    FILE_SYSTEM.remove(path);
+  close(): void {
+    for (const file of this.#files.values()) file.close();
   }
 
   #check(): void {
@@ -111,29 +73,27 @@ export function systemError(code: string): Error {
 export interface TestJournal {
   readonly journal: Journal;
   readonly health: PersistenceHealth;
-  readonly files: FaultyFiles;
+  readonly disk: FaultyDisk;
   /** Number of checkpoints that were asked for. */
   readonly pressure: { count: number };
 }
 
 export function openJournal(folder: string, given: Partial<JournalSettings> = {}): TestJournal {
   const health = new PersistenceHealth();
-  const files = new FaultyFiles();
+  const disk = new FaultyDisk();
   const pressure = { count: 0 };
   const journal = new Journal(
     {
       folder,
-      writer: { run: 'first', index: 0, count: 1 },
       synced: false,
-      segmentBytes: 1024 * 1024,
       maxBytes: 16 * 1024 * 1024,
       maxWaitingBytes: 1024 * 1024,
       slowWriteMs: Number.POSITIVE_INFINITY,
       ...given,
     },
-    { health, files, onPressure: () => pressure.count++ },
+    { health, disk, onPressure: () => pressure.count++ },
   );
-  return { journal, health, files, pressure };
+  return { journal, health, disk, pressure };
 }
 
 export interface Replayed {
@@ -142,19 +102,16 @@ export interface Replayed {
   readonly findings: ReplayFindings;
 }
 
-/** Bytes of the segments of a folder without the zeros behind their records. */
-export function recordBytes(folder: string): number {
-  return listSegments(folder).reduce((sum, { name }) => {
-    const bytes = readFileSync(join(folder, name));
-    return sum + bytes.findLastIndex(byte => byte !== 0) + 1;
-  }, 0);
+/** Names of the files of a journal. */
+export function filesOf(folder: string): string[] {
+  return readdirSync(folder).filter(name => name.endsWith('.journal'));
 }
 
-/** All records of all segments of a folder. */
+/** All records of all files of a folder. */
 export async function replayed(folder: string): Promise<Replayed> {
   const findings: ReplayFindings = { faults: [], incomplete: undefined };
   const records: string[] = [];
-  for await (const { record } of replayJournal(folder, listSegments(folder), findings)) {
+  for await (const { record } of replayJournal(folder, listJournal(folder), findings)) {
     const { kind, sessionId, n, body } = record;
     records.push(`${kind} ${sessionId} ${n} ${JSON.stringify(body)}`);
   }

@@ -1,24 +1,31 @@
+import type { Json } from '../../../shared/json.ts';
 import { Problem } from '../../problems.ts';
 import type { PersistenceHealth } from '../persistence-health.ts';
 import { RetryTimer } from '../retry-timer.ts';
 import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../storage-problem.ts';
-import { FrameBuffer } from './frames.ts';
-import { LateWrites } from './late-writes.ts';
-import { deliverAll, type PendingTurns, type Reply } from './pending-turns.ts';
-import { NO_SESSION, RECORD_KINDS, type RecordBody, type RecordKind } from './records.ts';
-import { type SegmentSettings, SegmentWriter } from './segment-writer.ts';
-import { dropSegments, FILE_SYSTEM, inheritedSegments, type JournalFiles, type Segment } from './segments.ts';
-import { UnsyncedTurns } from './unsynced-turns.ts';
+import { type JournalDisk, type JournalFile, JournalFiles } from './journal-files.ts';
+import { RECORD_KINDS, type RecordBody, type RecordKind } from './records.ts';
+import type { Turn } from './turn-file.ts';
 
 /** Share of the permitted bytes on disk from which on a checkpoint is asked for. */
 const PRESSURE = 0.5;
+/** Largest record, in bytes. */
+export const MAX_RECORD_BYTES = 64 * 1024 * 1024;
+/** Characters after which the records of a turn begin another row: text that is too long could not be joined. */
+const MAX_ROW_LENGTH = 32 * 1024 * 1024;
+/** Milliseconds after the last slow write for which the event loop waits for none. */
+const SLOW_MS = 60_000;
+/** Milliseconds after which a write counts as a fault and is reported. */
+const HANGING_MS = 1000;
 
-export interface JournalSettings extends SegmentSettings {
+type Reply = () => void;
+
+export interface JournalSettings {
+  /** Made where it is missing. */
+  readonly folder: string;
   /** Records are on the disk, not only with the kernel, before `deliver` delivers. */
   readonly synced: boolean;
-  /** A segment that has reached this size is followed by another. */
-  readonly segmentBytes: number;
-  /** Most bytes of this process on disk; more are refused by `requireRoom`. */
+  /** Most bytes of records on disk; more are refused by `requireRoom`. */
   readonly maxBytes: number;
   /** Most bytes that wait in memory while the disk takes none; more are refused by `requireRoom`. */
   readonly maxWaitingBytes: number;
@@ -30,21 +37,32 @@ export interface JournalParts {
   readonly health: PersistenceHealth;
   /** Asks for a checkpoint, which makes room: `rotate`, write every changed session, `release`. */
   readonly onPressure: () => void;
-  readonly files?: JournalFiles;
+  readonly disk?: JournalDisk;
+}
+
+/** The record would exceed {@link MAX_RECORD_BYTES}, or its text is longer than a string can be. */
+export class RecordTooLarge extends RangeError {
+  override readonly name = 'RecordTooLarge';
+}
+
+/** Turns that a thread writes, with the replies that wait for them. */
+interface LateTurns {
+  readonly turns: readonly Turn[];
+  readonly replies: Reply[];
 }
 
 /**
- * Appends what sessions do to files, so that it survives the end of the process.
+ * Appends what sessions do to SQLite databases, so that it survives the end of the process.
  *
- * Records that are added in one turn of the event loop go out in one write when the turn's input has been handled, and
+ * Records that are added in one turn of the event loop become one row when the turn's input has been handled, and
  * replies wait for it (`deliver`): what was acknowledged is with the kernel, which keeps it when the process dies. With
- * `synced` they wait for an fsync that all turns share which came meanwhile; then it survives the machine, too.
+ * `synced` a thread writes the rows, and each transaction is on the disk before its replies leave; turns that came
+ * meanwhile share the next one. Then it survives the machine, too.
  *
  * A write is a copy to the kernel, so the event loop waits for it: that takes microseconds. When one has taken long, the
- * disk is slow, and for a time the event loop goes on while records are written: replies to what was recorded still wait
- * for their records, replies that only read do not. So everybody waits for the first slow write of a spell, and for none
- * after it. To write without waiting from the start would spare that, at a trip to a thread for every turn: a client
- * alone would get half as many steps (docs/reference/limits.md).
+ * disk is slow, and for a time the thread writes: replies to what was recorded still wait for their records, replies that
+ * only read do not. So everybody waits for the first slow write of a spell, and for none after it. To write without waiting
+ * from the start would spare that, at a trip to a thread for every turn (docs/reference/limits.md).
  *
  * While the disk takes no writes, records wait in memory and are tried again with a growing delay. Without `synced` their
  * replies leave meanwhile, and `PersistenceHealth` reports it; with it they wait, too, and nothing new is begun. Nothing is
@@ -53,16 +71,17 @@ export interface JournalParts {
 export class Journal {
   readonly #settings: JournalSettings;
   readonly #parts: JournalParts;
-  readonly #segments: SegmentWriter;
-  readonly #late: LateWrites;
-  readonly #unsynced: UnsyncedTurns;
-  readonly #retry = new RetryTimer(() => this.#try());
-  /** Records that are not written yet. */
-  readonly #buffer = new FrameBuffer();
-  /** Bytes of the buffer that are in the segment already, after a write that stopped half way. */
-  #written = 0;
-  #inherited: readonly Segment[];
-  #inheritedBytes: number;
+  readonly #files: JournalFiles;
+  readonly #retry = new RetryTimer(() => this.#attempt());
+  /** Records of this turn of the event loop. */
+  #records = '';
+  #count = 0;
+  /** Earlier turns that are not written yet. */
+  #turns: Turn[] = [];
+  /** Turns that the thread is writing. */
+  #late: LateTurns | undefined;
+  /** Until then the disk counts as slow, in milliseconds of `performance.now`. */
+  #slowUntil = 0;
   /** This turn's records are going to be written. */
   #planned = false;
   #closed = false;
@@ -73,45 +92,33 @@ export class Journal {
   constructor(settings: JournalSettings, parts: JournalParts) {
     this.#settings = settings;
     this.#parts = parts;
-    const { health } = parts;
-    const segments = new SegmentWriter(settings, parts.files ?? FILE_SYSTEM);
-    this.#segments = segments;
-    this.#late = new LateWrites({
-      segments,
-      slowWriteMs: settings.slowWriteMs,
-      onHanging: error => health.failed('journal', error),
-    });
-    this.#unsynced = new UnsyncedTurns({
-      segments,
-      onSynced: () => health.succeeded('journal'),
-      onFailed: error => {
-        this.#abandonSegment();
-        this.#degrade(error);
-      },
-    });
-    this.#inherited = inheritedSegments(settings.folder, settings.writer);
-    this.#inheritedBytes = this.#inherited.reduce((sum, { bytes }) => sum + bytes, 0);
-    health.journalBytes = () => this.bytesOnDisk;
+    this.#files = new JournalFiles(settings.folder, settings.synced, parts.disk);
+    parts.health.journalBytes = () => this.bytesOnDisk;
   }
 
-  /** Segments that were there before: of earlier runs, or of this process before it was started again. */
-  get inherited(): readonly Segment[] {
-    return this.#inherited;
+  /** Files that were there before. */
+  get inherited(): readonly JournalFile[] {
+    return this.#files.inherited;
   }
 
-  /** Bytes of its segments and of those that it has inherited. */
+  /** Bytes of its records on disk, and of the files that it has inherited. */
   get bytesOnDisk(): number {
-    return this.#segments.bytes + this.#inheritedBytes;
+    return this.#files.bytes;
   }
 
   /** Bytes in memory that are not written yet. */
   get bytesWaiting(): number {
-    return this.#buffer.length - this.#written + this.#late.bytes;
+    const turns = [...this.#turns, ...(this.#late?.turns ?? [])];
+    return turns.reduce(
+      (sum, { records }) => sum + Buffer.byteLength(records),
+      Buffer.byteLength(this.#records),
+    );
   }
 
   /** The event loop waits for no write: replies that acknowledge nothing leave before what is recorded. */
   get isSlow(): boolean {
-    return this.#late.isSlow;
+    if (this.#settings.synced) return false;
+    return this.#late !== undefined || (this.#slowUntil > 0 && performance.now() < this.#slowUntil);
   }
 
   /**
@@ -121,9 +128,10 @@ export class Journal {
   requireRoom(): void {
     const { maxBytes, maxWaitingBytes, synced } = this.#settings;
     const { failing } = this.#parts.health.parts.journal;
-    const waiting = this.bytesWaiting;
+    // Mostly nothing waits: then its bytes need not be counted.
+    const waiting = failing || this.#late ? this.bytesWaiting : this.#records.length;
     const isFull = waiting >= maxWaitingBytes;
-    if (failing ? synced || isFull : this.#late.isWriting && isFull) {
+    if (failing ? synced || isFull : this.#late && isFull) {
       const limit = synced
         ? ''
         : `; ${waiting} bytes of earlier operations wait to be written, the most that may`;
@@ -141,11 +149,15 @@ export class Journal {
 
   /**
    * Adds a record; it is written at the end of this turn of the event loop.
+   * @param sessionId ASCII without a space
    * @param n number of the record in its session
    * @throws RecordTooLarge with nothing added
    */
   append<K extends RecordKind>(kind: K, sessionId: string, n: number, body: RecordBody<K>): void {
-    this.#buffer.add(LETTERS[kind], sessionId, n, body as never);
+    const json = body === undefined ? '' : ` ${jsonOf(body as Json, sessionId)}`;
+    if (this.#records.length + json.length > MAX_ROW_LENGTH) this.#endRow();
+    this.#records += `${RECORD_KINDS[kind]}${sessionId} ${n}${json}\n`;
+    this.#count++;
     if (this.#planned) return;
     this.#planned = true;
     setImmediate(this.#endTurn);
@@ -156,77 +168,65 @@ export class Journal {
    * @param reads it acknowledges nothing: on a slow disk it waits for nobody, unless records are to be synced
    */
   deliver(reply: Reply, reads = false): void {
-    if (reads && this.isSlow && !this.#settings.synced) {
+    if (reads && this.isSlow) {
       reply();
       return;
     }
-    const unwritten = (this.#settings.synced || this.#late.isWriting) && this.#buffer.length > 0;
+    const unwritten = (this.#settings.synced || this.#late) && (this.#turns.length > 0 || this.#count > 0);
     if (this.#planned || this.#held.length > 0 || unwritten) this.#held.push(reply);
-    else if (this.#late.isWriting) this.#late.deliver(reply);
-    else if (!this.#unsynced.isEmpty) this.#unsynced.deliver(reply);
+    else if (this.#late) this.#late.replies.push(reply);
     else reply();
   }
 
   /**
-   * Begins a new segment with the next record.
+   * Begins a new file with the next record.
    * @returns argument for `release` when a checkpoint covers everything that was recorded until now
    */
   rotate(): number {
-    if (this.isSlow) {
-      this.#abandonSegment();
-      const mark = this.#segments.next;
-      if (!this.#retry.pending) this.#attempt();
-      return mark;
-    }
-    this.flush();
-    this.#leaveSegment();
-    return this.#segments.next;
+    this.#files.leave();
+    return this.#files.next;
   }
 
   /**
-   * Deletes the segments before a mark of `rotate`.
+   * Deletes the files before a mark of `rotate`.
    * @throws Error of the system where one cannot be deleted; the next call tries again
    */
   release(mark: number): void {
-    this.#segments.release(mark);
+    this.#files.release(mark);
   }
 
   /**
-   * A checkpoint covers what this process has replayed: it needs the segments no more that it has inherited.
+   * A checkpoint covers what was replayed: the files that were there before are not needed any more.
    * @throws Error of the system where they cannot be deleted
    */
   releaseInherited(): void {
-    const { folder, writer } = this.#settings;
-    dropSegments(folder, this.#inherited, writer);
-    this.#inherited = [];
-    this.#inheritedBytes = 0;
+    this.#files.releaseInherited();
   }
 
   /**
-   * Writes what waits now, and syncs it where records are to be synced.
+   * Writes what waits now, while the event loop waits; what hangs in the thread is written again.
    * @returns bytes that could not be written
    */
   flush(): number {
     if (!this.#closed) {
       this.#retry.stop();
-      if (this.#late.isWriting) this.#abandonSegment();
-      this.#late.forget();
-      this.#attempt();
-      this.#unsynced.syncNow();
+      if (this.#late) this.#takeBack(this.#late);
+      this.#endRow();
+      if (this.#turns.length > 0) this.#writeNow();
     }
     return this.bytesWaiting;
   }
 
   /**
-   * Writes what waits and closes the segment; what is added later is not written. The files stay until
-   * `release`, or for the next start.
+   * Writes what waits and closes the file; what is added later is not written. The files stay until `release`, or for
+   * the next start.
    * @returns bytes that could not be written
    */
   close(): number {
     const lost = this.flush();
     this.#closed = true;
     this.#retry.stop();
-    this.#leaveSegment();
+    this.#files.close();
     return lost;
   }
 
@@ -234,136 +234,105 @@ export class Journal {
     this.#planned = false;
     if (!this.#retry.pending && !this.#closed) this.#attempt();
     else if (!this.#settings.synced) this.#deliverHeld();
-    this.#parts.health.waiting('journal', this.bytesWaiting);
+    if (!this.#isEmpty) this.#reportWaiting();
   };
 
-  /** After a fault only a write shows whether the disk takes writes again. */
-  #try(): void {
-    if (this.#buffer.length === 0) this.#buffer.add(LETTERS.acknowledge, NO_SESSION, 0, undefined);
-    this.#attempt();
+  get #isEmpty(): boolean {
+    return this.#turns.length === 0 && this.#count === 0 && !this.#late;
+  }
+
+  #endRow(): void {
+    if (this.#count === 0) return;
+    this.#turns.push({ records: this.#records, count: this.#count });
+    this.#records = '';
+    this.#count = 0;
   }
 
   #attempt(): void {
     // Its end is followed by the next attempt.
-    if (this.#late.isWriting) return;
-    if (this.#buffer.length > 0) {
-      try {
-        this.#openSegment();
-        if (this.isSlow) {
-          this.#writeLater();
-          return;
-        }
-        this.#write();
-      } catch (error) {
-        this.#fail(error);
-        return;
-      }
-      this.#retry.succeeded();
-      if (this.#settings.synced) {
-        this.#unsynced.add(this.#takeTurns());
-        return;
-      }
-      this.#segments.note(false);
-      this.#empty();
-      this.#parts.health.succeeded('journal');
-    }
-    if (this.#unsynced.isEmpty) this.#deliverHeld();
+    if (this.#late) return;
+    this.#endRow();
+    if (this.#turns.length === 0) this.#deliverHeld();
+    else if (this.#settings.synced || this.isSlow) this.#writeLater();
+    else this.#writeNow();
   }
 
-  #openSegment(): void {
-    const { segmentBytes, maxBytes } = this.#settings;
-    // A turn is never split, so that what refers to a record just before it finds it in the same segment.
-    if (this.#written === 0 && this.#segments.segmentBytes >= segmentBytes) this.#leaveSegment();
-    if (!this.#segments.isOpen) {
-      this.#buffer.prepend([this.#segments.begin()]);
-      if (this.bytesOnDisk > PRESSURE * maxBytes) this.#parts.onPressure();
+  #writeNow(): void {
+    try {
+      this.#measure(this.#files.write(this.#turns));
+    } catch (error) {
+      this.#fail(error);
+      return;
     }
-  }
-
-  #write(): void {
-    const { bytes } = this.#buffer;
-    const begun = performance.now();
-    while (this.#written < bytes.length) this.#written += this.#segments.write(bytes, this.#written);
-    this.#late.measure(begun);
+    this.#turns = [];
+    this.#succeed();
+    this.#deliverHeld();
   }
 
   #writeLater(): void {
-    const from = this.#written;
-    const turns = this.#takeTurns();
-    this.#late.begin(turns, from, (error, end) => {
-      if (error) {
-        this.#takeBack([turns]);
-        this.#written = end;
-        this.#fail(error);
-      } else this.#endLate(turns);
-    });
-  }
-
-  #endLate(turns: PendingTurns): void {
-    this.#retry.succeeded();
-    if (this.#settings.synced) this.#unsynced.add(turns);
-    else {
-      this.#segments.note(false);
-      this.#parts.health.succeeded('journal');
-      deliverAll(turns.replies);
-    }
-    this.#parts.health.waiting('journal', this.bytesWaiting);
-    if (!this.#planned) this.#attempt();
-  }
-
-  /** Takes the turns that wait; they are being written, or written, and wait for the outcome. */
-  #takeTurns(): PendingTurns {
-    const turns = { frames: Buffer.from(this.#buffer.bytes), replies: this.#held };
+    const late: LateTurns = { turns: this.#turns, replies: this.#held };
+    this.#late = late;
+    this.#turns = [];
     this.#held = [];
-    this.#empty();
-    return turns;
+    const hanging = setTimeout(() => {
+      const error = Object.assign(new Error('a write has not returned'), { code: 'ETIMEDOUT' });
+      if (this.#late !== late) return;
+      this.#parts.health.failed('journal', error);
+      this.#reportWaiting();
+    }, HANGING_MS).unref();
+    this.#files.writeLater(late.turns).then(
+      ms => {
+        clearTimeout(hanging);
+        this.#measure(ms);
+        if (this.#late !== late) return;
+        this.#late = undefined;
+        this.#succeed();
+        deliverAll(late.replies);
+        if (!this.#planned) this.#attempt();
+      },
+      error => {
+        clearTimeout(hanging);
+        if (this.#late !== late) return;
+        this.#takeBack(late);
+        this.#fail(error);
+      },
+    );
   }
 
-  /** Replies and records of turns come before all others again. */
-  #takeBack(turns: readonly PendingTurns[]): void {
-    if (turns.length === 0) return;
-    this.#buffer.prepend(turns.map(({ frames }) => frames));
-    this.#held = [...turns.flatMap(({ replies }) => replies), ...this.#held];
+  /** Turns and replies come before all others again. They are written to another file, as the thread may still write them: records may be kept twice. */
+  #takeBack({ turns, replies }: LateTurns): void {
+    this.#late = undefined;
+    this.#files.leave();
+    this.#turns = [...turns, ...this.#turns];
+    this.#held = [...replies, ...this.#held];
   }
 
-  #empty(): void {
-    this.#buffer.clear();
-    this.#written = 0;
-    this.#parts.health.waiting('journal', 0);
+  #measure(ms: number): void {
+    if (ms > this.#settings.slowWriteMs) this.#slowUntil = performance.now() + SLOW_MS;
   }
 
-  /** Continues the segment when there is room, if the disk is full; begins another one after any other fault. */
+  #succeed(): void {
+    const { health } = this.#parts;
+    this.#retry.succeeded();
+    health.succeeded('journal');
+    health.waiting('journal', this.#isEmpty ? 0 : this.bytesWaiting);
+    if (this.bytesOnDisk > PRESSURE * this.#settings.maxBytes) this.#parts.onPressure();
+  }
+
+  /** Continues the file when there is room, if the disk is full; begins another one after any other fault. */
   #fail(error: unknown): void {
     const { synced } = this.#settings;
-    if (!synced) this.#segments.note(true);
-    if (storageFaultOf(error)?.code !== 'storage_full') this.#abandonSegment();
-    this.#degrade(error);
+    if (!synced) this.#files.noteUnwritten();
+    const cause = error instanceof Problem ? error.cause : error;
+    if (storageFaultOf(cause)?.code !== 'storage_full') this.#files.leave();
+    this.#parts.health.failed('journal', error);
+    this.#reportWaiting();
+    if (!this.#closed) this.#retry.failed();
     if (!synced) this.#deliverHeld();
   }
 
-  #degrade(error: unknown): void {
-    const { health } = this.#parts;
-    health.failed('journal', error);
-    health.waiting('journal', this.bytesWaiting);
-    if (!this.#closed) this.#retry.failed();
-  }
-
-  /** Syncs what is written first where that was promised. */
-  #leaveSegment(): void {
-    this.#unsynced.syncNow();
-    this.#abandonSegment();
-  }
-
-  /** Writes what may not be kept again, whole and to another segment: records may be kept twice. */
-  #abandonSegment(): void {
-    this.#takeBack([...this.#unsynced.takeBack(), ...this.#late.takeBack()]);
-    this.#written = 0;
-    try {
-      this.#segments.leave();
-    } catch (error) {
-      // Network file systems may say here that they did not take what was written.
-      this.#degrade(error);
-    }
+  #reportWaiting(): void {
+    this.#parts.health.waiting('journal', this.bytesWaiting);
   }
 
   #deliverHeld(): void {
@@ -374,9 +343,36 @@ export class Journal {
   }
 }
 
-const LETTERS = Object.fromEntries(
-  Object.entries(RECORD_KINDS).map(([kind, letter]) => [kind, letter.charCodeAt(0)]),
-) as { readonly [kind in RecordKind]: number };
+/** One that fails keeps no other from being delivered. */
+function deliverAll(replies: readonly Reply[]): void {
+  for (const reply of replies) {
+    try {
+      reply();
+    } catch (error) {
+      setImmediate(() => {
+        throw error;
+      });
+    }
+  }
+}
+
+/** @throws RecordTooLarge */
+function jsonOf(body: Json, sessionId: string): string {
+  let json: string;
+  try {
+    json = JSON.stringify(body);
+  } catch (error) {
+    // V8 says "Invalid string length".
+    if (error instanceof RangeError) throw new RecordTooLarge('the record is longer than a string can be');
+    throw error;
+  }
+  // No character takes more than three bytes.
+  const bytes = 3 * json.length > MAX_RECORD_BYTES ? Buffer.byteLength(json) : json.length;
+  if (bytes <= MAX_RECORD_BYTES) return json;
+  throw new RecordTooLarge(
+    `a record of session ${sessionId} has ${bytes} bytes; the journal takes up to ${MAX_RECORD_BYTES}`,
+  );
+}
 
 function refusal(code: 'storage_full' | 'storage_failed', why: string): Problem {
   return new Problem(code, `nothing was done: ${why}`, { retryAfterSeconds: STORAGE_RETRY_SECONDS });

@@ -1,13 +1,12 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { Frame } from './frames.ts';
 
 /**
  * What is journaled: each operation that changed a session, as soon as it has changed it and before its reply leaves.
  *
  * A session counts its records: `n` is 1 for `open` and grows by one with each. Its row in the database stores the `n`
  * that it covers. A reader skips records up to that, applies those that follow without a gap, and stops at a gap (see
- * `SessionContinuity`). So a record may be written twice, and segments may be read in any order that keeps that of
- * each session.
+ * `SessionContinuity`). So a record may be written twice, and files may be read in any order that keeps that of each
+ * session.
  *
  * Sessions are deterministic: seed, configuration and actions give the same states again. So most records hold the
  * request, and replaying means carrying it out once more. Where that would not give the same (an environment that asks
@@ -28,7 +27,6 @@ import type { Frame } from './frames.ts';
  * | `reply` | {@link ReplyBody} | remembers a reply of the session under its key |
  * | `end` | {@link EndBody} | ends the session |
  * | `clientReply` | {@link ClientReplyBody} | remembers a reply that concerns no session yet; `n` is 0 and the id `-` |
- * | `segment` | {@link SegmentBody} | nothing: begins every segment; `n` is 0 and the id `-` |
  *
  * Refused operations change nothing and are not recorded.
  */
@@ -45,7 +43,6 @@ export const RECORD_KINDS = {
   reply: 'y',
   end: 'e',
   clientReply: 'c',
-  segment: 'h',
 } as const;
 
 export type RecordKind = keyof typeof RECORD_KINDS;
@@ -140,19 +137,6 @@ export interface EndBody {
   readonly forget_at: number;
 }
 
-/** Begins a segment. */
-export interface SegmentBody {
-  readonly format: number;
-  /** Boot id of the operating system; empty where it is not known. Another one now means that the machine went down. */
-  readonly boot: string;
-  /** Records were on the disk before their replies left. */
-  readonly synced: boolean;
-  /** Zeros follow the last record, so that a file without them has lost its end; absent in files of earlier versions. */
-  readonly padded?: true;
-  /** Number of the segment that the same process has written before, where it was not deleted yet. */
-  readonly after?: number;
-}
-
 interface RecordBodies {
   readonly open: OpenBody;
   readonly step: Json;
@@ -166,7 +150,6 @@ interface RecordBodies {
   readonly reply: ReplyBody;
   readonly end: EndBody;
   readonly clientReply: ClientReplyBody;
-  readonly segment: SegmentBody;
 }
 
 export type RecordBody<K extends RecordKind> = RecordBodies[K];
@@ -183,8 +166,17 @@ export type JournalRecord = {
 
 const KIND_OF = new Map(Object.entries(RECORD_KINDS).map(([kind, letter]) => [letter, kind as RecordKind]));
 
+/** A record as it is read. */
+export interface RecordFields {
+  /** One character. */
+  readonly kind: string;
+  readonly sessionId: string;
+  readonly n: number;
+  readonly body: Json | undefined;
+}
+
 /** @returns undefined for a kind that this version does not know */
-export function recordOf({ kind, sessionId, n, body }: Frame): JournalRecord | undefined {
+export function recordOf({ kind, sessionId, n, body }: RecordFields): JournalRecord | undefined {
   const name = KIND_OF.get(kind as (typeof RECORD_KINDS)[RecordKind]);
   return name && ({ kind: name, sessionId, n, body } as JournalRecord);
 }

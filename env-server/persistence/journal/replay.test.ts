@@ -1,92 +1,130 @@
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
 import t from 'tap';
-import { SessionContinuity } from './continuity.ts';
-import { FrameBuffer } from './frames.ts';
+import { type ReplayFindings, SessionContinuity } from './continuity.ts';
 import { openJournal, replayed } from './journal.test-data.ts';
-import { type ReplayFindings, replayJournal } from './replay.ts';
-import { listSegments } from './segments.ts';
+import { journalDisk, listJournal } from './journal-files.ts';
+import { replayJournal } from './replay.ts';
 
 /** Milliseconds of applying a record. */
 const MS_PER_RECORD = 0.002;
-const FIRST = '0000000001-first-0.journal';
+const FIRST = '0000000001-sqlite-0.journal';
+const SEGMENT = '0000000001-first-0.journal';
 
-/** A segment of two records: its bytes, where the second record begins, and where the zeros after it do. */
-async function twoRecords(folder: string) {
-  const { journal } = openJournal(folder);
-  journal.append('step', 'sA', 1, 'Left');
-  await nextTurn();
-  const second = journal.bytesOnDisk;
-  journal.append('step', 'sB', 1, 'Left');
-  await nextTurn();
-  const end = journal.bytesOnDisk;
-  journal.close();
-  return { bytes: readFileSync(join(folder, FIRST)), second, end };
+/** Records that a replay applies, its findings, and the sessions that it rolls back; sD is one that the database has. */
+async function play(folder: string) {
+  const continuity = new SessionContinuity();
+  continuity.covers('sD', 4);
+  const findings: ReplayFindings = { faults: [], incomplete: undefined };
+  const applied: string[] = [];
+  for await (const { record, position } of replayJournal(folder, listJournal(folder), findings)) {
+    const { sessionId, n } = record;
+    if (continuity.verdict(record, position) === 'apply') applied.push(`${sessionId}${n}`);
+  }
+  const kinds = findings.faults.map(({ kind, file }) => `${kind} ${file}`);
+  return { applied, findings, kinds, behind: [...continuity.behind(findings)].sort() };
 }
 
-t.test('a record that was not written to its end is dropped, wherever the write stopped', async t => {
-  const folder = t.testdir();
-  const { bytes, second, end } = await twoRecords(folder);
-  t.ok(end < bytes.length, 'zeros follow the last record');
-  for (let from = end - 1; from > second; from--) {
-    writeFileSync(join(folder, FIRST), Buffer.from(bytes).fill(0, from));
-    const { records, findings } = await replayed(folder);
-    t.same(records, ['step sA 1 "Left"']);
-    t.match(findings.faults, [{ kind: 'torn', file: FIRST, offset: second }]);
-    t.equal(findings.faults.length, 1);
-  }
-});
-
-t.test('a segment that has lost its end is damaged, wherever it was cut', async t => {
-  const folder = t.testdir();
-  const { bytes, second, end } = await twoRecords(folder);
-  const play = async () => {
-    const continuity = new SessionContinuity();
-    const findings: ReplayFindings = { faults: [], incomplete: undefined };
-    for await (const { record, position } of replayJournal(folder, listSegments(folder), findings)) {
-      continuity.verdict(record, position);
-    }
-    return { kinds: findings.faults.map(({ kind }) => kind), behind: continuity.behind(findings).size };
-  };
-  for (let size = end; size >= second; size--) {
-    writeFileSync(join(folder, FIRST), bytes.subarray(0, size));
-    const { kinds, behind } = await play();
-    t.equal(kinds.at(-1), 'cut', `${size} bytes`);
-    t.equal(behind, size === end ? 2 : 1, `${size} bytes: its session may have had more records`);
-  }
-  writeFileSync(join(folder, FIRST), '');
-  t.same((await play()).kinds, ['cut']);
-  writeFileSync(join(folder, FIRST), bytes);
-  t.same(await play(), { kinds: [], behind: 0 });
-});
-
-t.test('a segment that is gone is damage; one that a checkpoint has deleted is none', async t => {
-  const folder = t.testdir();
-  const { journal } = openJournal(folder, { segmentBytes: 300 });
-  for (let n = 1; n <= 60; n++) {
-    journal.append('step', 'sA', n, 'Left');
+/** Turns of one record each, written by a process that is killed: nothing is moved from the write-ahead log. */
+async function written(folder: string, records: readonly (readonly [id: string, n: number])[]) {
+  const { journal } = openJournal(folder);
+  for (const [id, n] of records) {
+    journal.append('step', id, n, 'Left');
     await nextTurn();
   }
   journal.close();
-  const names = listSegments(folder).map(({ name }) => name);
-  t.ok(names.length > 4);
-  const faults = async () =>
-    (await replayed(folder)).findings.faults.map(({ kind, file }) => `${kind} ${file}`);
+}
+
+const change = (folder: string, sql: string) => {
+  const database = new DatabaseSync(join(folder, FIRST));
+  database.exec(sql);
+  database.close();
+};
+
+t.test('a file that has lost its end is damaged, wherever it was cut', async t => {
+  const folder = t.testdir();
+  const log = join(folder, `${FIRST}-wal`);
+  const disk = journalDisk(folder);
+  // A file that is still open has its turns in the write-ahead log.
+  const file = disk.create(join(folder, FIRST), { format: 1, boot: '', synced: false });
+  for (const id of ['sA', 'sB']) file.write([{ records: `s${id} 1 "Left"\n`, count: 1 }]);
+  const [base, whole] = [readFileSync(join(folder, FIRST)), readFileSync(log)];
+  file.close();
+  const state = Buffer.alloc(24);
+  state.writeDoubleLE(1, 0);
+  state.writeDoubleLE(2, 8);
+  const restored = (size: number) => {
+    writeFileSync(join(folder, FIRST), base);
+    writeFileSync(log, whole.subarray(0, size));
+    writeFileSync(join(folder, 'state'), state);
+  };
+  restored(whole.length);
+  t.match(await play(folder), { applied: ['sA1', 'sB1'], kinds: [], behind: [] });
+  for (let size = whole.length - 1; size > 0; size -= 1009) {
+    restored(size);
+    const { kinds, behind, applied } = await play(folder);
+    t.equal(kinds.length, 1, `${size} bytes`);
+    t.match(kinds[0], /^(cut|unreadable)/);
+    t.same(
+      behind,
+      ['sD', ...applied.map(name => name.slice(0, 2))].sort(),
+      'its sessions may have had more records',
+    );
+  }
+  restored(0);
+  rmSync(log);
+  t.match((await play(folder)).kinds, [/^(cut|unreadable)/]);
+  writeFileSync(join(folder, FIRST), '');
+  t.match((await play(folder)).kinds, [`cut ${FIRST}`]);
+  writeFileSync(join(folder, FIRST), 'no database, no journal');
+  t.match((await play(folder)).kinds, [`unreadable ${FIRST}`]);
+});
+
+t.test(
+  'a turn that was being written when the process died is dropped: no reply had left for it',
+  async t => {
+    const folder = t.testdir();
+    await written(folder, [['sA', 1]]);
+    change(
+      folder,
+      `INSERT INTO turns VALUES (2, 1, ${crc32('ssA 2 "Left"\n', 1)}, 'ssA 2 "Left"' || char(10))`,
+    );
+    t.match(
+      await play(folder),
+      { applied: ['sA1', 'sA2'], kinds: [], behind: [] },
+      'or kept, where it is whole',
+    );
+  },
+);
+
+t.test('a file that is gone is damage; one that a checkpoint has deleted is none', async t => {
+  const folder = t.testdir();
+  const { journal } = openJournal(folder);
+  for (let n = 1; n <= 5; n++) {
+    journal.append('step', 'sA', n, 'Left');
+    await nextTurn();
+    journal.rotate();
+  }
+  journal.close();
+  const names = listJournal(folder).map(({ name }) => name);
+  t.equal(names.length, 5);
+  const faults = async () => (await play(folder)).kinds;
   t.same(await faults(), []);
   rmSync(join(folder, names[0]));
   t.same(await faults(), [], 'a checkpoint deletes the oldest first');
   rmSync(join(folder, names[2]));
   t.same(await faults(), [`missing ${names[2]}`]);
-  rmSync(join(folder, names[names.length - 1]));
-  t.same(await faults(), [`missing ${names[2]}`, `missing ${names[names.length - 1]}`]);
+  rmSync(join(folder, names[4]));
+  t.same(await faults(), [`missing ${names[4]}`, `missing ${names[2]}`]);
+  rmSync(join(folder, 'state'));
+  t.same(await faults(), ['missing state', `missing ${names[2]}`]);
 });
 
-t.test('a damaged record is named and costs only what follows for its session', async t => {
-  const folder = t.testdir();
-  const { journal } = openJournal(folder);
-  const starts: number[] = [];
-  for (const [id, n] of [
+t.test('a damaged turn is named and costs only what follows for its sessions', async t => {
+  const records = [
     ['sA', 1],
     ['sB', 1],
     ['sA', 2],
@@ -94,55 +132,28 @@ t.test('a damaged record is named and costs only what follows for its session', 
     ['sA', 3],
     ['sB', 3],
     ['sC', 1],
-  ] as const) {
-    starts.push(journal.bytesOnDisk);
-    journal.append('step', id, n, 'Left');
-    await nextTurn();
-  }
-  journal.close();
-  const path = join(folder, FIRST);
-  const sound = readFileSync(path);
-  const play = async (damaged: Buffer) => {
-    writeFileSync(path, damaged);
-    const continuity = new SessionContinuity();
-    continuity.covers('sD', 4);
-    const findings = { faults: [], incomplete: undefined };
-    const applied: string[] = [];
-    for await (const { record, position } of replayJournal(folder, listSegments(folder), findings)) {
-      const { sessionId, n } = record;
-      if (continuity.verdict(record, position) === 'apply') applied.push(`${sessionId}${n}`);
-    }
-    return { applied, findings, behind: [...continuity.behind(findings)].sort() };
+  ] as const;
+  const damaged = async (sql: string) => {
+    const folder = t.testdir();
+    await written(folder, records);
+    t.same((await play(folder)).behind, []);
+    change(folder, sql);
+    return play(folder);
   };
-  const flipped = (at: number) => {
-    const damaged = Buffer.from(sound);
-    damaged[at] ^= 0x01;
-    return damaged;
-  };
-
-  t.same((await play(sound)).behind, []);
-  const action = await play(flipped(starts[3] - 2));
+  const action = await damaged(`UPDATE turns SET records = replace(records, 'Left', 'Lefs') WHERE turn = 3`);
   t.same(action.applied, ['sA1', 'sB1', 'sB2', 'sB3', 'sC1']);
-  t.match(action.findings.faults, [{ kind: 'corrupt', file: FIRST, offset: starts[2], sessionId: 'sA' }]);
+  t.match(action.findings.faults, [{ kind: 'corrupt', file: FIRST, offset: 3, sessionIds: ['sA'] }]);
   t.same(action.behind, ['sA']);
-
-  const length = await play(flipped(starts[2] + 4));
-  t.same(length.applied, action.applied, 'also where its length is damaged');
-  t.same(length.behind, ['sA']);
-
-  const last = await play(flipped(starts[5] + 18));
+  const last = await damaged(`UPDATE turns SET crc = crc + 1 WHERE turn = 6`);
   t.same(last.applied, ['sA1', 'sB1', 'sA2', 'sB2', 'sA3', 'sC1']);
   t.same(last.behind, ['sB'], 'also where nothing of that session follows');
-
-  const nameless = await play(flipped(starts[5] + 10));
-  t.same(
-    nameless.behind,
-    ['sA', 'sB', 'sD'],
-    'the session of the damaged record is unknown: all that have no record after it',
-  );
-
-  const zeroed = Buffer.from(sound).fill(0, starts[4], starts[5]);
-  t.match((await play(zeroed)).findings.faults, [{ kind: 'corrupt', offset: starts[4] }]);
+  const all = ['sA', 'sB', 'sD'];
+  const nameless = await damaged(`UPDATE turns SET records = 's?B 3 "Left"' || char(10) WHERE turn = 6`);
+  t.same(nameless.behind, all, 'the session is unknown: all that have no record after it');
+  const joined = await damaged(`UPDATE turns SET count = 2, crc = 1 WHERE turn = 6`);
+  t.same(joined.behind, all, 'also where records may have been joined');
+  const gone = await damaged('DELETE FROM turns WHERE turn = 6');
+  t.same(gone.behind, all, 'and where a turn is gone');
 });
 
 t.test('records that are there twice, or covered, count once', async t => {
@@ -177,7 +188,7 @@ t.test('replaying lets others have their turn', async t => {
   setImmediate(count);
   let read = 0;
   const findings = { faults: [], incomplete: undefined };
-  for await (const _ of replayJournal(folder, listSegments(folder), findings)) {
+  for await (const _ of replayJournal(folder, listJournal(folder), findings)) {
     read++;
     const end = performance.now() + MS_PER_RECORD;
     while (performance.now() < end);
@@ -187,16 +198,97 @@ t.test('replaying lets others have their turn', async t => {
   t.ok(turns >= 5, `${turns} turns`);
 });
 
-t.test('a segment of another version is named, not guessed at', async t => {
+t.test('a file of another version is named, not guessed at', async t => {
   const folder = t.testdir();
-  const { journal } = openJournal(folder);
-  journal.append('step', 'sA', 1, 'Left');
-  journal.close();
-  const buffer = new FrameBuffer();
-  buffer.add('h'.charCodeAt(0), '-', 0, { format: 99, boot: '', synced: true });
-  buffer.add('s'.charCodeAt(0), 'sA', 2, 'Left');
-  writeFileSync(join(folder, '0000000002-first-0.journal'), Buffer.concat([Buffer.of(0), buffer.bytes]));
+  await written(folder, [['sA', 1]]);
+  change(folder, `UPDATE head SET json = '{"format":99,"boot":"","synced":true}'`);
   const { records, findings } = await replayed(folder);
-  t.same(records, ['step sA 1 "Left"']);
+  t.same(records, []);
   t.match(findings.faults, [{ kind: 'unreadable', reason: /another version/ }]);
 });
+
+t.test('after the machine went down the last records may be missing, unless they were synced', async t => {
+  for (const synced of [false, true]) {
+    const folder = t.testdir();
+    await written(folder, [['sA', 1]]);
+    change(folder, `UPDATE head SET json = '{"format":1,"boot":"another","synced":${synced}}'`);
+    t.same((await play(folder)).behind, synced ? [] : ['sA', 'sD']);
+  }
+});
+
+/** A frame of a segment as earlier servers wrote it. */
+function frame(payload: string): Buffer {
+  const body = Buffer.from(payload);
+  const head = Buffer.alloc(9);
+  head[0] = 0x1e;
+  head.writeUInt32LE(body.length, 1);
+  head.writeUInt32LE(crc32(body, body.length), 5);
+  return Buffer.concat([head, body]);
+}
+
+const HEAD = frame('h- 0 {"format":1,"boot":"","synced":false,"padded":true}');
+const LEGACY = ['ssA 1 "Left"', 'ssB 1 "Left"', 'ssA 2 "Left"', 'ssB 2 "Left"'].map(frame);
+
+const padded = (...frames: readonly Buffer[]) => {
+  const bytes = Buffer.concat([Buffer.of(0), ...frames]);
+  return Buffer.concat([bytes, Buffer.alloc(64 * 1024 - (bytes.length % (64 * 1024)))]);
+};
+
+t.test('segments of earlier servers are read, and their damage is found', async t => {
+  const folder = t.testdir();
+  const sound = padded(HEAD, ...LEGACY);
+  const play1 = (bytes: Buffer) => {
+    writeFileSync(join(folder, SEGMENT), bytes);
+    return play(folder);
+  };
+  t.match(await play1(sound), { applied: ['sA1', 'sB1', 'sA2', 'sB2'], kinds: [], behind: [] });
+  const starts = [1 + HEAD.length];
+  for (const { length } of LEGACY) starts.push(starts.at(-1)! + length);
+  const flipped = Buffer.from(sound);
+  flipped[starts[3] + 20] ^= 1;
+  t.match(await play1(flipped), {
+    applied: ['sA1', 'sB1', 'sA2'],
+    findings: { faults: [{ kind: 'corrupt', offset: starts[3], sessionIds: ['sB'] }] },
+    behind: ['sB'],
+  });
+  for (let at = starts[3] + 1; at < starts[4]; at++)
+    t.match(await play1(Buffer.from(sound).fill(0, at)), { kinds: [`torn ${SEGMENT}`], behind: [] });
+  for (let size = starts[2]; size < starts[4]; size++)
+    t.match((await play1(sound.subarray(0, size))).kinds.at(-1), `cut ${SEGMENT}`);
+  t.match((await play1(padded(frame('h- 0 {"format":99}')))).findings.faults, [
+    { reason: /another version/ },
+  ]);
+  const unwritten = Buffer.from(sound);
+  unwritten[0] = 1;
+  t.match((await play1(unwritten)).findings, { incomplete: /took no writes/ });
+  unwritten[0] = 2;
+  t.match((await play1(unwritten)).kinds, ['missing 0000000002-first-0.journal']);
+});
+
+t.test(
+  'a new journal follows the segments of an earlier server, and a checkpoint deletes both kinds',
+  async t => {
+    const folder = t.testdir();
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(join(folder, SEGMENT), padded(HEAD, ...LEGACY));
+    writeFileSync(join(folder, `${SEGMENT}.0of2`), '');
+    const { journal } = openJournal(folder);
+    t.equal(journal.inherited.length, 1);
+    journal.append('step', 'sA', 3, 'Left');
+    await nextTurn();
+    t.same(
+      listJournal(folder).map(({ name, isTurns }) => `${name} ${isTurns}`),
+      [`${SEGMENT} false`, '0000000002-sqlite-0.journal true'],
+    );
+    journal.releaseInherited();
+    journal.close();
+    t.match(await play(folder), { applied: [], kinds: [] });
+    t.same(
+      listJournal(folder).map(({ number }) => number),
+      [2],
+    );
+    t.throws(() => statSync(join(folder, `${SEGMENT}.0of2`)));
+    truncateSync(join(folder, 'state'), 3);
+    t.match((await play(folder)).kinds, ['missing state']);
+  },
+);

@@ -1,4 +1,5 @@
 import { Problem, type ProblemCode } from '../../problems.ts';
+import type { Turn, TurnFileHead } from '../journal/turn-file.ts';
 import type { SessionChanges } from '../session-rows.ts';
 import type { AuditEntry, StoredEnvironment } from '../stored-environment.ts';
 
@@ -15,10 +16,12 @@ export interface ThreadSetup {
 /** The writes that a thread does, each whole or not at all. */
 export interface DatabaseWrites {
   writeSessions(changes: SessionChanges): void;
+  /** Adds turns to a file of the journal, and returns how long that took, in milliseconds. */
+  writeTurns(path: string, head: TurnFileHead, turns: readonly Turn[]): number;
   putEnvironment(environment: StoredEnvironment, entry: AuditEntry): NotedWrite<boolean>;
   removeEnvironment(envId: string, entry: AuditEntry): NotedWrite<void>;
   note(entry: AuditEntry): NotedWrite<void>;
-  /** Writes what has waited, once more, and closes the database. */
+  /** Writes what has waited, once more, and closes the databases. */
   close(): void;
 }
 

@@ -1,5 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { openDatabase } from '../database.ts';
+import { TurnFile, type TurnFileHead } from '../journal/turn-file.ts';
 import { SessionRows } from '../session-rows.ts';
 import { SqliteStore } from '../sqlite-store.ts';
 import {
@@ -19,6 +20,7 @@ const port = parentPort!;
 
 let openedRows: SessionRows | undefined;
 let openedStore: SqliteStore | undefined;
+let openedTurns: { readonly path: string; readonly file: TurnFile } | undefined;
 
 function rows(): SessionRows {
   if (!openedRows) {
@@ -38,16 +40,32 @@ function store(): SqliteStore {
   return openedStore;
 }
 
+function turnsOf(path: string, head: TurnFileHead): TurnFile {
+  if (openedTurns?.path !== path) {
+    openedTurns?.file.close();
+    openedTurns = undefined;
+    openedTurns = { path, file: new TurnFile(path, head) };
+  }
+  return openedTurns.file;
+}
+
 const noted = <T>(result: T) => ({ result, note: store().lastNote });
 
 const WRITES: DatabaseWrites = {
   writeSessions: changes => rows().write(changes, () => Atomics.load(sealed, 0) === 0),
+  writeTurns(path, head, turns) {
+    const file = turnsOf(path, head);
+    const begun = performance.now();
+    file.write(turns);
+    return performance.now() - begun;
+  },
   putEnvironment: (environment, entry) => noted(store().putEnvironment(environment, entry)),
   removeEnvironment: (envId, entry) => noted(store().removeEnvironment(envId, entry)),
   note: entry => noted(store().note(entry)),
   close() {
     openedRows?.close();
     openedStore?.close();
+    openedTurns?.file.close();
   },
 };
 

@@ -1,9 +1,8 @@
-import { readFileSync } from 'node:fs';
 import { uptime } from 'node:os';
 import { performance } from 'node:perf_hooks';
+import { bootId } from '../../persistence/lock.ts';
 
 const MS_PER_S = 1000;
-const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';
 
 /** A moment by every clock there is, in milliseconds. */
 export interface ClockReading {
@@ -99,11 +98,3 @@ export class FakeClock {
 }
 
 export type Clock = ServerClock | FakeClock;
-
-function bootId(): string {
-  try {
-    return readFileSync(BOOT_ID_FILE, 'utf8').trim();
-  } catch {
-    return '';
-  }
-}

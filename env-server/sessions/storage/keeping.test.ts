@@ -9,7 +9,7 @@ import type { Settings } from '../../config/settings.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import type { Registry } from '../../environments/registry.ts';
 import { DATABASE_FILE, openDatabase } from '../../persistence/database.ts';
-import { MAX_PAYLOAD_BYTES } from '../../persistence/journal/frames.ts';
+import { MAX_RECORD_BYTES } from '../../persistence/journal/journal.ts';
 import { DatabaseThread } from '../../persistence/thread/database-thread.ts';
 import { ServerClock } from '../limits/server-clock.ts';
 
@@ -57,7 +57,7 @@ function withOdd(registry: Registry): Registry {
   registry.register({
     ...model,
     spec: { ...model.spec, id: 'test/Huge-v0' },
-    reset: () => ({ text: ESCAPED.repeat(MAX_PAYLOAD_BYTES / (6 * ESCAPED.length) + 1) }),
+    reset: () => ({ text: ESCAPED.repeat(MAX_RECORD_BYTES / (6 * ESCAPED.length) + 1) }),
     observe: () => 'huge',
   } as unknown as AnyEnvironment);
   return registry;
@@ -350,7 +350,7 @@ t.test(
   'what is too large for the journal is stored by a thread, at the cost of its session alone',
   async t => {
     const data = t.testdir();
-    const first = await server(t, data, { maxBytesPerSession: MAX_PAYLOAD_BYTES });
+    const first = await server(t, data, { maxBytesPerSession: MAX_RECORD_BYTES });
     const other = await first.open('test/Counter-v0');
     let disk = holdWrites(t);
     let answered = 0;
@@ -369,7 +369,7 @@ t.test(
     const database = openDatabase(data, 0);
     t.teardown(() => database.close());
     const rows = database.prepare('SELECT length(document) AS length FROM sessions WHERE session_id = ?');
-    t.ok((rows.get(huge) as { length: number }).length > MAX_PAYLOAD_BYTES);
+    t.ok((rows.get(huge) as { length: number }).length > MAX_RECORD_BYTES);
 
     disk = holdWrites(t);
     const reset = () => first.ask('POST', `/v1/sessions/${huge}/reset`, { seed: 1 }, 'again').finally(count);

@@ -1,6 +1,5 @@
 import type { Json } from '../../../shared/json.ts';
-import { RecordTooLarge } from '../../persistence/journal/frames.ts';
-import type { Journal } from '../../persistence/journal/journal.ts';
+import { type Journal, RecordTooLarge } from '../../persistence/journal/journal.ts';
 import {
   NO_SESSION,
   type OpenBody,

@@ -1,9 +1,9 @@
 import type { Logger } from 'pino';
 import type { Json } from '../../../shared/json.ts';
-import { SessionContinuity } from '../../persistence/journal/continuity.ts';
+import { type ReplayFindings, SessionContinuity } from '../../persistence/journal/continuity.ts';
+import type { JournalFile } from '../../persistence/journal/journal-files.ts';
 import type { JournalRecord, OpenBody } from '../../persistence/journal/records.ts';
-import { type ReplayFindings, replayJournal } from '../../persistence/journal/replay.ts';
-import type { Segment } from '../../persistence/journal/segments.ts';
+import { replayJournal } from '../../persistence/journal/replay.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';
 import type { EndedSession, EndReason } from '../ended.ts';
 import { dynamicsSeedOf, type EpisodeState, withDynamics } from '../episodes/episode.ts';
@@ -55,10 +55,10 @@ export class Resumption {
   }
 
   /** Resolves when all is done, or it was stopped; others have their turn meanwhile. */
-  async run(folder: string, segments: readonly Segment[]): Promise<void> {
+  async run(folder: string, files: readonly JournalFile[]): Promise<void> {
     const findings: ReplayFindings = { faults: [], incomplete: undefined };
     const begun = performance.now();
-    for await (const { record, position } of replayJournal(folder, segments, findings, this.#stop.signal)) {
+    for await (const { record, position } of replayJournal(folder, files, findings, this.#stop.signal)) {
       if (record.kind === 'clientReply') {
         const { owner, ...reply } = record.body;
         this.#parts.sessions.replies(owner).remember(reply);
@@ -151,7 +151,7 @@ export class Resumption {
     const { faults, incomplete } = findings;
     for (const fault of faults) {
       const { kind, file, offset } = fault;
-      const where = kind === 'missing' ? file : `byte ${offset} of ${file}`;
+      const where = kind === 'missing' ? file : `${file} from ${offset} on`;
       log[kind === 'torn' ? 'warn' : 'error'](fault, `the journal is ${kind}: ${where}`);
     }
     if (incomplete !== undefined) {

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import type { Json } from '../../../shared/json.ts';
-import { bootId } from '../../persistence/journal/segment-writer.ts';
+import { bootId } from '../../persistence/lock.ts';
 import type { SessionRow, SessionRows } from '../../persistence/session-rows.ts';
 import type { EndedSession, EndReason } from '../ended.ts';
 import type { SessionManager } from '../manager.ts';

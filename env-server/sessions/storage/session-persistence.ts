@@ -3,13 +3,12 @@ import type { Json } from '../../../shared/json.ts';
 import type { Durability } from '../../persistence/durability.ts';
 import { Journal } from '../../persistence/journal/journal.ts';
 import {
-  dropSegments,
-  inheritedSegments,
-  type JournalFiles,
-  type JournalWriter,
+  dropFiles,
+  type JournalDisk,
+  type JournalFile,
   journalFolder,
-  type Segment,
-} from '../../persistence/journal/segments.ts';
+  listJournal,
+} from '../../persistence/journal/journal-files.ts';
 import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
 import { type RowDurability, SessionRows } from '../../persistence/session-rows.ts';
 import { storageFaultOf } from '../../persistence/storage-problem.ts';
@@ -28,9 +27,7 @@ import { UnwrittenEnds } from './unwritten-ends.ts';
 
 const MS_PER_S = 1000;
 const BYTES_PER_MB = 1024 * 1024;
-/** Share of the journal's bytes that one segment has. */
-const SEGMENT_SHARE = 1 / 8;
-/** Share of them that may wait in memory while the disk takes none. */
+/** Share of the journal's bytes that may wait in memory while the disk takes none. */
 const WAITING_SHARE = 1 / 8;
 /** A write of the journal is a copy to the kernel: on a sound disk it takes microseconds. */
 const SLOW_WRITE_MS = 20;
@@ -43,7 +40,7 @@ export interface PersistenceSettings {
   readonly durability: Durability;
   /** Time between checkpoints; 0 makes none but those that the journal needs. */
   readonly checkpointSeconds: number;
-  /** Greatest size of this process's journal on the disk, in megabytes. */
+  /** Greatest size of the journal on the disk, in megabytes. */
   readonly journalMaxMb: number;
 }
 
@@ -56,9 +53,8 @@ export interface SessionPersistenceParts {
   /** The reply to a request that began an episode. */
   readonly viewOf: (session: Session) => Json;
   readonly health: PersistenceHealth;
-  readonly writer: JournalWriter;
-  /** Tests replace them. */
-  readonly files?: JournalFiles;
+  /** Disk of the journal; tests replace it. */
+  readonly disk?: JournalDisk;
 }
 
 /** @returns undefined where sessions end with their server: without a folder */
@@ -86,8 +82,8 @@ export class SessionPersistence {
   readonly #checkpointMs: number;
   /** Durability of rows that are written while the server runs. */
   readonly #standing: RowDurability;
-  /** Segments of earlier runs that no checkpoint covers yet. */
-  #inherited: readonly Segment[];
+  /** Files of earlier runs that no checkpoint covers yet. */
+  #inherited: readonly JournalFile[];
   readonly #ended = new UnwrittenEnds();
   #begun = false;
   #finished = false;
@@ -122,7 +118,7 @@ export class SessionPersistence {
       onLost: ended => this.#recallEnd(ended),
     });
     this.#journal = this.#standing === 'open' ? undefined : this.#openJournal(settings, synced);
-    this.#inherited = this.#journal?.inherited ?? inheritedSegments(this.#folder, parts.writer);
+    this.#inherited = this.#journal?.inherited ?? listJournal(this.#folder);
     this.#recorder =
       this.#journal &&
       new SessionRecorder(this.#journal, {
@@ -135,19 +131,17 @@ export class SessionPersistence {
   }
 
   #openJournal({ journalMaxMb }: PersistenceSettings, synced: boolean): Journal {
-    const { health, writer, files } = this.#parts;
+    const { health, disk } = this.#parts;
     const maxBytes = journalMaxMb * BYTES_PER_MB;
     return new Journal(
       {
         folder: this.#folder,
-        writer,
         synced,
-        segmentBytes: maxBytes * SEGMENT_SHARE,
         maxBytes,
         maxWaitingBytes: maxBytes * WAITING_SHARE,
         slowWriteMs: SLOW_WRITE_MS,
       },
-      { health, files, onPressure: () => this.#checkpoints.due() },
+      { health, disk, onPressure: () => this.#checkpoints.due() },
     );
   }
 
@@ -259,7 +253,7 @@ export class SessionPersistence {
   #dropInherited(): void {
     if (this.#inherited.length === 0) return;
     if (this.#journal) this.#journal.releaseInherited();
-    else dropSegments(this.#folder, this.#inherited, this.#parts.writer);
+    else dropFiles(this.#folder, this.#inherited);
     this.#inherited = [];
   }
 

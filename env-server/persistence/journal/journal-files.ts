@@ -1,0 +1,305 @@
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { bootId } from '../lock.ts';
+import { PRIVATE_FILE, PRIVATE_FOLDER } from '../private-files.ts';
+import { DatabaseThread } from '../thread/database-thread.ts';
+import { TURN_FILE_FORMAT, type Turn, TurnFile, type TurnFileHead } from './turn-file.ts';
+
+/** Folder of the journal within that of the database. */
+const JOURNAL_FOLDER = 'journal';
+/** File with the {@link JournalState}. */
+export const STATE_FILE = 'state';
+const STATE_BYTES = 24;
+const NUMBER_DIGITS = 10;
+/** Earlier servers, which wrote segments, take a file of turns under such a name for damage, not for nothing. */
+const NAME = /^(\d{10})-([0-9a-z]{1,32})-\d{1,3}\.journal$/;
+const TURNS = 'sqlite';
+/** Marks of earlier servers on their segments. */
+const MARK = /^(.{1,80}\.journal)\.\d{1,3}of\d{1,3}$/;
+
+/** A file of the journal. */
+export interface JournalFile {
+  readonly name: string;
+  /** A file that was begun later has a higher one. */
+  readonly number: number;
+  /** An SQLite database of turns; otherwise a segment of an earlier server. */
+  readonly isTurns: boolean;
+  readonly bytes: number;
+}
+
+/** End of the journal when a process ended. The file is overwritten in place, which needs no room on the disk. */
+export interface JournalState {
+  /** Number of the file that was written last, and how many turns it has at least; 0 where a checkpoint covers all. */
+  readonly number: number;
+  readonly turns: number;
+  /** Replies have left for turns that could not be written. */
+  readonly unwrittenReplies: boolean;
+}
+
+/** Disk access of the journal; tests replace it by one that fails. */
+export interface JournalDisk {
+  create(path: string, head: TurnFileHead): Pick<TurnFile, 'write' | 'close'>;
+  /**
+   * Adds turns to a file that only this function writes, without waiting for the disk.
+   * @returns how long it took, in milliseconds
+   */
+  writeLater(path: string, head: TurnFileHead, turns: readonly Turn[]): Promise<number>;
+  /** Ends what `writeLater` needs. */
+  close(): void;
+}
+
+/** The file system, with a thread for late writes. */
+export function journalDisk(folder: string): JournalDisk {
+  let thread: DatabaseThread | undefined;
+  return {
+    create: (path, head) => new TurnFile(path, head),
+    writeLater(path, head, turns) {
+      thread ??= new DatabaseThread({ folder });
+      return thread.write('writeTurns', path, head, turns);
+    },
+    close: () => void thread?.close(),
+  };
+}
+
+export function journalFolder(data: string): string {
+  return join(data, JOURNAL_FOLDER);
+}
+
+/** All files of a journal in the order in which they were begun. */
+export function listJournal(folder: string): JournalFile[] {
+  mkdirSync(folder, { recursive: true, mode: PRIVATE_FOLDER });
+  const files: JournalFile[] = [];
+  for (const name of readdirSync(folder).sort()) {
+    const match = NAME.exec(name);
+    if (!match) continue;
+    const bytes = sizeOf(join(folder, name)) + sizeOf(join(folder, `${name}-wal`));
+    const isTurns = match[2] === TURNS;
+    files.push({ name, number: Number(match[1]), isTurns, bytes });
+  }
+  return files;
+}
+
+export function turnFileName(number: number): string {
+  return `${String(number).padStart(NUMBER_DIGITS, '0')}-${TURNS}-0.journal`;
+}
+
+/** @returns undefined where there is none that can be read */
+export function readState(folder: string): JournalState | undefined {
+  try {
+    const bytes = readFileSync(join(folder, STATE_FILE));
+    if (bytes.length !== STATE_BYTES) return undefined;
+    return { number: bytes.readDoubleLE(0), turns: bytes.readDoubleLE(8), unwrittenReplies: bytes[16] !== 0 };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Deletes files that a checkpoint covers, oldest first. @throws Error of the system */
+export function dropFiles(folder: string, files: readonly JournalFile[]): void {
+  for (const { name } of files) removeFile(join(folder, name));
+  const names = new Set(files.map(({ name }) => name));
+  for (const file of readdirSync(folder)) {
+    const [, marked] = MARK.exec(file) ?? [];
+    if (marked !== undefined && names.has(marked)) remove(join(folder, file));
+  }
+}
+
+interface OwnFile {
+  readonly number: number;
+  readonly path: string;
+  readonly head: TurnFileHead;
+  /** Bytes of its turns. */
+  bytes: number;
+  /** Turns that it has for sure. */
+  turns: number;
+  /** Open in this thread; undefined where another one writes it. */
+  readonly open: Pick<TurnFile, 'write' | 'close'> | undefined;
+  /** A late write of it is under way. */
+  busy: boolean;
+  /** A checkpoint covers it. */
+  released: boolean;
+}
+
+/** Writes the files of the journal, one after the other. What it throws are errors of the system and of SQLite. */
+export class JournalFiles {
+  readonly #folder: string;
+  readonly #synced: boolean;
+  readonly #disk: JournalDisk;
+  /** Oldest first; the last one is being written where `#isOpen`. */
+  readonly #files: OwnFile[] = [];
+  readonly #state = Buffer.alloc(STATE_BYTES);
+  #stateFile: number | undefined;
+  /** State that an earlier process left; undefined when a checkpoint covers what it wrote. */
+  #earlier: JournalState | undefined;
+  #isOpen = false;
+  /** Number of the file that comes next. */
+  next: number;
+  /** Files that were there before. */
+  inherited: readonly JournalFile[];
+  /** Bytes of the turns that it has written, and of the files that were there before. */
+  bytes: number;
+
+  constructor(folder: string, synced: boolean, disk: JournalDisk = journalDisk(folder)) {
+    this.#folder = folder;
+    this.#synced = synced;
+    this.#disk = disk;
+    this.inherited = listJournal(folder);
+    this.#earlier = readState(folder);
+    this.bytes = this.inherited.reduce((sum, { bytes }) => sum + bytes, 0);
+    this.next = this.inherited.reduce((highest, { number }) => Math.max(highest, number), 0) + 1;
+  }
+
+  /** Adds turns, all or none, while the event loop waits. @returns how long it took, without making a file, in milliseconds */
+  write(turns: readonly Turn[]): number {
+    const file = this.#current(false);
+    const begun = performance.now();
+    file.open!.write(turns);
+    this.#wrote(file, turns);
+    return performance.now() - begun;
+  }
+
+  /** The same while the event loop goes on; one at a time. @returns how long it took, in milliseconds */
+  async writeLater(turns: readonly Turn[]): Promise<number> {
+    const file = this.#current(true);
+    file.busy = true;
+    try {
+      const ms = await this.#disk.writeLater(file.path, file.head, turns);
+      this.#wrote(file, turns);
+      return ms;
+    } finally {
+      file.busy = false;
+      if (file.released) this.#remove(file);
+    }
+  }
+
+  #current(late: boolean): OwnFile {
+    const newest = this.#files.at(-1);
+    if (newest && this.#isOpen && (newest.open === undefined) === late) return newest;
+    this.leave();
+    // A disk that takes no writes leaves one empty file behind, not one for each try.
+    if (newest?.turns === 0 && !newest.busy) this.#remove(newest);
+    const number = this.next;
+    const last = this.#files.at(-1) ?? this.#earlier;
+    const after = last && last.number > 0 && { number: last.number, turns: last.turns };
+    const head = { format: TURN_FILE_FORMAT, boot: bootId(), synced: this.#synced, ...(after && { after }) };
+    const path = join(this.#folder, turnFileName(number));
+    this.#openState();
+    const open = late ? undefined : this.#disk.create(path, head);
+    const file = { number, path, head, bytes: 0, turns: 0, open, busy: false, released: false };
+    this.#files.push(file);
+    this.#isOpen = true;
+    this.next++;
+    return file;
+  }
+
+  #wrote(file: OwnFile, turns: readonly Turn[]): void {
+    file.turns += turns.length;
+    const bytes = turns.reduce((sum, { records }) => sum + Buffer.byteLength(records), 0);
+    file.bytes += bytes;
+    this.bytes += bytes;
+    if (file.released || file !== this.#files.at(-1)) return;
+    this.#state.writeDoubleLE(file.number, 0);
+    this.#state.writeDoubleLE(file.turns, 8);
+    this.#state[16] = this.#earlier?.unwrittenReplies ? 1 : 0;
+    this.#writeState();
+  }
+
+  /** Notes that replies leave for turns that could not be written. */
+  noteUnwritten(): void {
+    if (this.#state[16] === 1) return;
+    this.#state[16] = 1;
+    this.#writeState();
+  }
+
+  #openState(): void {
+    if (this.#stateFile !== undefined) return;
+    const path = join(this.#folder, STATE_FILE);
+    closeSync(openSync(path, 'a', PRIVATE_FILE));
+    this.#stateFile = openSync(path, 'r+', PRIVATE_FILE);
+    if (this.#earlier?.unwrittenReplies) this.#state[16] = 1;
+  }
+
+  /** Without it only the loss of a file's end would be overlooked: the fault that keeps it from being written is reported anyway. */
+  #writeState(): void {
+    try {
+      if (this.#stateFile !== undefined) writeSync(this.#stateFile, this.#state, 0, STATE_BYTES, 0);
+    } catch {
+      // The disk may be read-only.
+    }
+  }
+
+  /** The next write begins another file. */
+  leave(): void {
+    this.#isOpen = false;
+  }
+
+  /** Deletes its files before a number. @throws Error of the system where one cannot be deleted; the next call tries again */
+  release(number: number): void {
+    const covered = this.#files.filter(file => file.number < number);
+    if (covered.length === 0) return;
+    const newest = this.#files.at(-1)!;
+    if (covered.includes(newest)) {
+      this.leave();
+      this.#state.fill(0, 0, 16);
+      this.#writeState();
+    }
+    for (const file of covered) {
+      file.released = true;
+      if (!file.busy) this.#remove(file);
+    }
+  }
+
+  #remove(file: OwnFile): void {
+    file.open?.close();
+    removeFile(file.path);
+    this.#files.splice(this.#files.indexOf(file), 1);
+    this.bytes -= file.bytes;
+  }
+
+  /** Deletes the files that were there before. @throws Error of the system */
+  releaseInherited(): void {
+    this.#earlier = undefined;
+    if (this.#files.length === 0) {
+      this.#state.fill(0);
+      this.#openState();
+      this.#writeState();
+    }
+    dropFiles(this.#folder, this.inherited);
+    this.bytes -= this.inherited.reduce((sum, { bytes }) => sum + bytes, 0);
+    this.inherited = [];
+  }
+
+  close(): void {
+    this.leave();
+    for (const { open } of this.#files) open?.close();
+    if (this.#stateFile !== undefined) closeSync(this.#stateFile);
+    this.#stateFile = undefined;
+    this.#disk.close();
+  }
+}
+
+/** Deletes a file and what SQLite keeps next to it. */
+function removeFile(path: string): void {
+  for (const suffix of ['', '-wal', '-shm']) remove(path + suffix);
+}
+
+function remove(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  }
+}
+
+function sizeOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+}

@@ -1,0 +1,153 @@
+import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
+import type { Json } from '../../../shared/json.ts';
+import { makePrivateFile } from '../private-files.ts';
+import { inTransaction } from '../transaction.ts';
+import { type JournalRecord, recordOf } from './records.ts';
+
+/** Pages of the write-ahead log after which SQLite moves them to the file. */
+const LOG_PAGES = 256;
+export const TURN_FILE_FORMAT = 1;
+/** Kind, session id and number at the beginning of a line, also of a damaged one. */
+const LINE_START = /^[a-z]([\w-]{1,128}) \d/;
+
+/** Records of one turn of the event loop, one a line: letter of the kind, session id, space, number and, after a space, JSON. */
+export interface Turn {
+  readonly records: string;
+  readonly count: number;
+}
+
+/** Description of a file; the only row of its table `head`. */
+export interface TurnFileHead {
+  readonly format: number;
+  /** Boot id of the operating system; empty where it is not known. Another one now means that the machine went down. */
+  readonly boot: string;
+  /** Turns were on the disk before their replies left. */
+  readonly synced: boolean;
+  /** File that the same process wrote before, where it was not deleted yet: its number, and how many turns it has. */
+  readonly after?: { readonly number: number; readonly turns: number };
+}
+
+export interface StoredTurn extends Turn {
+  readonly turn: number;
+  readonly crc: number;
+}
+
+/** A file of the journal that is being written: an SQLite database with a table of turns, which are only added. */
+export class TurnFile {
+  readonly #database: DatabaseSync;
+  readonly #insert: StatementSync;
+  #turns = 0;
+
+  /**
+   * Makes the file, for this process alone.
+   * @throws Error of SQLite or of the system
+   */
+  constructor(path: string, head: TurnFileHead) {
+    makePrivateFile(path);
+    this.#database = new DatabaseSync(path);
+    try {
+      // An exclusive lock spares the shared memory of the write-ahead log: a turn alone costs 5 µs instead of 10.
+      this.#database.exec(
+        `PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = ${LOG_PAGES};
+         PRAGMA synchronous = ${head.synced ? 'FULL' : 'OFF'};
+         CREATE TABLE IF NOT EXISTS head (json TEXT NOT NULL) STRICT;
+         CREATE TABLE IF NOT EXISTS turns
+           (turn INTEGER PRIMARY KEY, count INTEGER NOT NULL, crc INTEGER NOT NULL, records TEXT NOT NULL) STRICT;`,
+      );
+      this.#database.prepare('INSERT INTO head VALUES (?)').run(JSON.stringify(head));
+      this.#insert = this.#database.prepare('INSERT INTO turns VALUES (?, ?, ?, ?)');
+    } catch (error) {
+      this.#database.close();
+      throw error;
+    }
+  }
+
+  /**
+   * Adds turns, all or none.
+   * @throws Error of SQLite; Problem `storage_full`, `storage_failed`
+   */
+  write(turns: readonly Turn[]): void {
+    if (turns.length === 1) this.#add(turns[0], 1);
+    else
+      inTransaction(this.#database, () => {
+        for (const [index, turn] of turns.entries()) this.#add(turn, index + 1);
+      });
+    this.#turns += turns.length;
+  }
+
+  #add({ records, count }: Turn, offset: number): void {
+    this.#insert.run(this.#turns + offset, count, crc32(records, count), records);
+  }
+
+  /** Does nothing the second time. */
+  close(): void {
+    if (this.#database.isOpen) this.#database.close();
+  }
+}
+
+/** Reads a file of turns, oldest first. */
+export class TurnReader {
+  readonly #database: DatabaseSync;
+  readonly head: TurnFileHead | undefined;
+
+  /** @throws Error of SQLite or of the system */
+  constructor(path: string) {
+    this.#database = new DatabaseSync(path);
+    try {
+      this.#database.exec('PRAGMA locking_mode = EXCLUSIVE');
+      const hasHead = this.#database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'head'").get();
+      const row = hasHead && this.#database.prepare('SELECT json FROM head').get();
+      this.head = row ? (JSON.parse(String(row.json)) as TurnFileHead) : undefined;
+    } catch (error) {
+      this.#database.close();
+      throw error;
+    }
+  }
+
+  /** @throws Error of SQLite where the file is damaged */
+  turns(): Iterable<StoredTurn> {
+    if (!this.head) return [];
+    const rows = this.#database
+      .prepare('SELECT turn, count, crc, records FROM turns ORDER BY turn')
+      .iterate();
+    return rows as Iterable<unknown> as Iterable<StoredTurn>;
+  }
+
+  close(): void {
+    this.#database.close();
+  }
+}
+
+/**
+ * The records of a turn.
+ * @returns undefined where it is damaged, or has a record of a kind that this version does not know
+ */
+export function recordsOf({ records, count, crc }: StoredTurn): JournalRecord[] | undefined {
+  if (crc32(records, count) !== crc) return undefined;
+  const found: JournalRecord[] = [];
+  for (const line of linesOf(records)) {
+    const afterId = line.indexOf(' ');
+    const space = line.indexOf(' ', afterId + 1);
+    const end = space < 0 ? line.length : space;
+    const record = recordOf({
+      kind: line[0],
+      sessionId: line.slice(1, afterId),
+      n: Number(line.slice(afterId + 1, end)),
+      body: end === line.length ? undefined : (JSON.parse(line.slice(end + 1)) as Json),
+    });
+    if (!record) return undefined;
+    found.push(record);
+  }
+  return found;
+}
+
+/** Sessions of the records of a damaged turn; undefined where not all can be made out. */
+export function sessionsOf({ records, count }: StoredTurn): string[] | undefined {
+  const ids = linesOf(records).map(line => LINE_START.exec(line)?.[1]);
+  return ids.length === count && ids.every(id => id !== undefined) ? (ids as string[]) : undefined;
+}
+
+function linesOf(records: string): string[] {
+  return records === '' ? [] : records.slice(0, -1).split('\n');
+}
