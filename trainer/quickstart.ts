@@ -78,12 +78,14 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
     children.push(trainer);
     const status = await trainer.ended;
     if (status !== 0) return status;
-    printSummary(run);
+    printSummary(run, options.exit ? undefined : server.url);
     if (options.exit) {
       console.log(`\nSee how it plays, what it does wrong and whether training was healthy:`);
       console.log(`  npm run trainer -- dashboard    # opens http://127.0.0.1:8090/runs/`);
     } else {
-      console.log(`\nSee how it plays, what it does wrong and whether training was healthy: ${page}`);
+      console.log(
+        `\nHow it plays, what it does wrong, whether training was healthy, and these commands: ${page}`,
+      );
       console.log('The server and the page stay until you press Ctrl-C.');
       children.splice(0, children.length, server.child);
       await server.child.ended;
@@ -95,7 +97,8 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
   }
 }
 
-function printSummary(run: string): void {
+/** @param server address of the server that stays; undefined where it ends with the training */
+function printSummary(run: string, server: string | undefined): void {
   const folder = relative('.', run);
   const { run: files, settings } = openRunFolder(run);
   const summary = JSON.parse(readFileSync(files.summary, 'utf8')) as RunSummary;
@@ -114,19 +117,16 @@ function printSummary(run: string): void {
       );
     }
   }
+  const url = server ?? 'http://127.0.0.1:8080';
+  const where = server === undefined || server === 'http://127.0.0.1:8080' ? '' : ` --servers ${server}`;
   console.log(`
-Where to look next
-  ${folder}/report.md, metrics.jsonl, trajectories/, checkpoints/
-  tensorboard --logdir ${folder}/tensorboard
-Play with the environments yourself
-  npm run env-server                                    # then, in another terminal:
-  curl -s localhost:8080/v1/envs
-  curl -s localhost:8080/v1/sessions -H 'content-type: application/json' -d '{"env_id":"FrozenLake-v0","seed":7}'
-  open http://127.0.0.1:8080/docs
-Evaluate, with the server running
-  npm run trainer -- evaluate ${folder} --policy checkpoint --policy random --policy optimal
-Train something harder
-  npm run trainer -- train configs/sokoban-demonstrations.yaml`);
+What to do next${server === undefined ? ', with a server running: npm run env-server' : ', in another terminal'}
+  Look      ${folder}/report.md; tensorboard --logdir ${folder}/tensorboard
+  Evaluate  npm run trainer -- evaluate ${folder} --policy checkpoint --policy random --policy optimal 'servers=[${url}]'
+  Serve     npm run trainer -- serve ${folder}
+  Play      ${url}/#/play/FrozenLake-v0
+  Your own  npm run trainer -- init me/GuessTen-v0${where}    # docs/tutorial/learning-curve.md makes this environment
+  Harder    npm run trainer -- train configs/sokoban-demonstrations.yaml 'servers=[${url}]'`);
 }
 
 const program = new Command('npm start --')

@@ -32,18 +32,18 @@ const EARLY = 3;
 
 type Series = (name: string) => Points;
 
-/** Cards about a run's health, the most severe first; one card that all is well where nothing is wrong. */
+/** Cards about a run's health, the most severe first; one card that all is well where nothing is wrong. @param resume command */
 export function healthCards(
   row: RunRow,
   series: Series,
   groupSize: number,
   now: number,
-  trainer: string,
+  resume: string,
 ): HealthCard[] {
   const formatPenalties = row.run.tags.map(({ tag }) => `train/${tag}/format_penalty`);
   const measured = RULES.flatMap(rule => rule(series) ?? []);
   const cards = [
-    ...stateCards(row, now, trainer),
+    ...stateCards(row, now, resume),
     ...progressCards(row),
     ...spreadCards(series, groupSize),
     ...measured,
@@ -65,11 +65,11 @@ export function healthCards(
 }
 
 function stateCards(
-  { state, id, updated, last_error, step, steps }: RunRow,
+  { state, updated, last_error, step, steps }: RunRow,
   now: number,
-  trainer: string,
+  resume: string,
 ): HealthCard[] {
-  const resume = `Go on with: ${trainer} train --resume runs/${id}`;
+  const goOn = `Go on with: ${resume}`;
   switch (state) {
     case 'failed':
       return [
@@ -77,7 +77,7 @@ function stateCards(
           level: 'bad',
           title: `The run failed at step ${step} of ${steps}`,
           text: last_error?.text ?? 'It left no error.',
-          advice: `Mend what the error names. ${resume}`,
+          advice: `Mend what the error names. ${goOn}`,
         },
       ];
     case 'stalled':
@@ -86,7 +86,7 @@ function stateCards(
           level: 'bad',
           title: 'The run has stalled',
           text: `Its last sign of life was ${ago(updated, now)}; its process is gone or hangs.`,
-          advice: resume,
+          advice: goOn,
         },
       ];
     case 'stopped':
@@ -95,7 +95,7 @@ function stateCards(
           level: 'warn',
           title: `Stopped at step ${step} of ${steps}`,
           text: 'It was asked to stop and wrote a checkpoint.',
-          advice: resume,
+          advice: goOn,
         },
       ];
     default:

@@ -24,7 +24,13 @@ const CONTENT_TYPES: { readonly [ending: string]: string } = {
 /** Folders that all pages of the site load. */
 export const LOOK = ['site/boards', 'site/components', 'site/styles'];
 /** Folders and files of the pages about runs. */
-export const RUN_PAGES = ['site/runs', 'site/compute', 'shared/run-folder/episode-filter.ts', ...LOOK];
+export const RUN_PAGES = [
+  'site/runs',
+  'site/compute',
+  'shared/run-folder/episode-filter.ts',
+  'shared/shell-word.ts',
+  ...LOOK,
+];
 const TESTS = /\.test(-data)?\.ts$/;
 
 /** Libraries that pages import by name: name → path under which browsers get it. Served from node_modules as they are. */

@@ -1,5 +1,5 @@
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import t from 'tap';
 import { createApp } from '../../env-server/app.ts';
 import type { RunStatus } from '../../shared/run-folder/run-files.ts';
@@ -106,6 +106,11 @@ t.test('a run with all diagnostics shows them, and an error stays in its panel',
   await page.getByRole('link', { name: 'Settings' }).click();
   await page.locator('tbody td').first().waitFor();
   t.equal(await page.getByRole('alert').count(), 0, 'and the other tabs');
+  await page.getByRole('link', { name: 'Filter and collapse' }).click();
+  await page.getByRole('alert').waitFor();
+  await page.unroute('**/api/metrics?*grad_norm*bucket*');
+  await page.getByRole('rowheader', { name: 'bucket_6', exact: true }).waitFor();
+  t.equal(await page.getByRole('alert').count(), 0, 'what could not be read is asked for again');
 });
 
 t.test('the keyboard alone finds a run and reads an episode', { skip }, async t => {
@@ -245,6 +250,37 @@ t.test('an episode branches into a session on the environment server', { skip },
     'the level under the run’s settings',
   );
   t.equal(await page.getByLabel('Preset').inputValue(), 'deterministic');
+});
+
+t.test('a finished run says what to do next, with commands to copy', { skip }, async t => {
+  const { server } = await createApp({ logLevel: 'silent' });
+  t.teardown(() => server.close());
+  const address = await server.listen({ host: '127.0.0.1', port: 0 });
+  const runs = t.testdir({ "a b's": {} });
+  writeSampleRun(join(runs, "a b's"), 'lake-1');
+  writeSampleRun(runs, 'live', { status: { state: 'running', updated_at: new Date().toISOString() } });
+  const origin = await serveDashboard(t, { runs, server: address });
+  const page = await openPage(t, `${origin}/runs/#/run/${encodeURIComponent("a b's/lake-1")}`);
+  await page.getByRole('heading', { name: 'What to do next' }).waitFor();
+  const folder = `'${join(relative('.', runs), "a b'\\''s", 'lake-1')}'`;
+  t.same(await page.locator('.command code').allTextContents(), [
+    `npm run trainer -- evaluate ${folder} --policy checkpoint --policy random --policy optimal 'servers=[${address}]'`,
+    `npm run trainer -- serve ${folder}`,
+    `curl -s http://127.0.0.1:8000/v1/completions -H 'content-type: application/json' -d '{"prompt":"Which way?","max_tokens":16}'`,
+    `npm run trainer -- init me/GuessTen-v0 --servers ${address}`,
+    'npm run trainer -- train GuessTen-v0.yaml',
+  ]);
+  await page.getByRole('button', { name: 'the command npm run trainer -- serve' }).click();
+  await page.getByRole('button', { name: /^(Copied|Press Ctrl\+C) the command/ }).waitFor();
+  await page.getByRole('link', { name: 'FrozenLake-v0' }).click();
+  await page.waitForURL(`${address}/#/play/FrozenLake-v0*`);
+  await page.goto(`${origin}/runs/#/run/live`);
+  await page.getByRole('heading', { name: 'How good it is' }).waitFor();
+  t.equal(
+    await page.getByRole('heading', { name: 'What to do next' }).count(),
+    0,
+    'a run in progress has no such panel',
+  );
 });
 
 t.test('an export opens from any web server, without this one', { skip }, async t => {

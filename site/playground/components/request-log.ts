@@ -1,8 +1,8 @@
+import { copyButton } from '../../components/copy-button.ts';
 import { fill, h } from '../../components/element.ts';
 import { withUnit } from '../../components/with-unit.ts';
 import type { Client, Exchange } from '../client/client.ts';
 import { codeLine, LANGUAGES, type Language, preamble } from '../client/code-lines.ts';
-import { copyButton } from './copy-button.ts';
 
 /** Characters shown of a reply. */
 const MAX_SHOWN_LENGTH = 20_000;

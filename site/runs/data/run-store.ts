@@ -5,6 +5,9 @@ import type { TrajectoryFile } from '../../server/reader/trajectories.ts';
 import type { Source } from './source.ts';
 
 const RECONNECT_MS = 2000;
+/** Metrics that could not be read are asked for again after the first time, and after twice as long each time it fails. */
+const RETRY_MS = 1000;
+const MAX_RETRY_MS = 60_000;
 
 /** Points of a metric that stay in memory, as many as the server sends; a page is open for days. */
 const MAX_POINTS = 2048;
@@ -35,6 +38,9 @@ export class RunStore {
   readonly #listeners = new Set<() => void>();
   readonly #stop = new AbortController();
   #offset: number | undefined;
+  #retry: ReturnType<typeof setTimeout> | undefined;
+  /** Failures since all metrics could be read. */
+  #failures = 0;
 
   constructor(source: Source, id: string) {
     this.#source = source;
@@ -53,6 +59,7 @@ export class RunStore {
 
   close(): void {
     this.#stop.abort();
+    clearTimeout(this.#retry);
   }
 
   listen(listener: () => void): () => void {
@@ -79,7 +86,7 @@ export class RunStore {
     return this.#failed.size === 0 ? undefined : names.map(name => this.#failed.get(name)).find(Boolean);
   }
 
-  /** Reads metrics that are not there yet; those that could not be read are asked for again. */
+  /** Reads metrics that are not there yet; those that could not be read are asked for again, here at once and later. */
   async want(names: readonly string[]): Promise<void> {
     await this.#read(names.filter(name => !this.#wanted.has(name)));
   }
@@ -96,10 +103,7 @@ export class RunStore {
   }
 
   async #read(names: readonly string[]): Promise<void> {
-    for (const name of names) {
-      this.#wanted.add(name);
-      this.#failed.delete(name);
-    }
+    for (const name of names) this.#wanted.add(name);
     await Promise.all(portions(names).map(portion => this.#readPortion(portion)));
   }
 
@@ -112,13 +116,25 @@ export class RunStore {
         const points = new Series(MAX_POINTS, { x, y: numbers });
         this.#series.set(name, { points, offset: reply.offset });
       }
+      for (const name of names) this.#failed.delete(name);
+      if (this.#failed.size === 0) this.#failures = 0;
     } catch (error) {
       for (const name of names) {
         this.#wanted.delete(name);
         this.#failed.set(name, (error as Error).message);
       }
+      this.#retryLater();
     }
     this.#changed();
+  }
+
+  #retryLater(): void {
+    if (this.#retry !== undefined || this.#source.site.exported || this.#stop.signal.aborted) return;
+    const wait = Math.min(RETRY_MS * 2 ** this.#failures++, MAX_RETRY_MS);
+    this.#retry = setTimeout(() => {
+      this.#retry = undefined;
+      void this.#read([...this.#failed.keys()]);
+    }, wait);
   }
 
   async #follow(): Promise<void> {

@@ -9,6 +9,7 @@ import { useData, useMetrics, useSource } from '../data/hooks.ts';
 import type { RunStore } from '../data/run-store.ts';
 import { counted, percent, short } from '../format.ts';
 import { HEALTH_METRICS, healthCards } from '../health.ts';
+import { NextSteps } from './next-steps.ts';
 import { Panel, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
@@ -36,7 +37,7 @@ const SMALL: readonly Small[] = [
 
 /** Success of a run, its health, and a failed episode. */
 export function OverviewView({ store }: RunViewProps) {
-  const { row, config } = store.detail!;
+  const { row, config, folder } = store.detail!;
   const { group_size: groupSize = 1 } =
     (config as { rollout?: { group_size?: number } } | null)?.rollout ?? {};
   const tags = row.run.tags.map(({ tag }) => tag);
@@ -51,12 +52,14 @@ export function OverviewView({ store }: RunViewProps) {
     ...validation,
     'val-env/success',
   ]);
-  const cards = healthCards(row, name => store.series(name), groupSize, Date.now(), useSource().site.trainer);
+  const resume = `${useSource().site.trainer} train --resume ${folder}`;
+  const cards = healthCards(row, name => store.series(name), groupSize, Date.now(), resume);
   return html`<div class="overview">
     <${Status} error=${unread} />
     <${Panel} title="How good it is" class="wide">
       <${Chart} title=${`Success on the validation levels, with the ${percent(0.95)} interval`} height=${300} range=${[0, 1]} format=${percent} legend=${true} curves=${validationCurves(store)} />
     <//>
+    <${NextSteps} detail=${store.detail!} />
     <${Panel} title="Is training healthy?">
       ${cards.length === 0 && html`<p class="hint">Nothing to say yet: the first step or validation is still under way.</p>`}
       ${cards.map(

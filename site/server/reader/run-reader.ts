@@ -1,5 +1,7 @@
+import { relative, resolve } from 'node:path';
 import { parse } from 'yaml';
 import { type GroupsRow, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
+import { shellWord } from '../../../shared/shell-word.ts';
 import { type FoundHits, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
 import type { SeriesPoints } from '../../compute/series.ts';
 import { GroupsTable } from './groups-table.ts';
@@ -29,6 +31,8 @@ export type { RunsQuery, RunsReply };
 /** A run: its row, its settings, and what there is to look at. */
 export interface RunDetail {
   readonly row: RunRow;
+  /** Path of the run folder as a shell takes it where the server was started; absolute for a folder elsewhere. */
+  readonly folder: string;
   readonly notes: readonly { readonly time: string; readonly text: string }[];
   readonly config: unknown;
   readonly metrics: readonly string[];
@@ -94,6 +98,7 @@ export class RunReader {
     ]);
     return {
       row,
+      folder: shellWord(shownPath(run.path)),
       notes: row.notes ?? [],
       config: yamlOf(text),
       metrics: metrics.names,
@@ -175,4 +180,10 @@ function withoutTokens(config: unknown): unknown {
   if (!Array.isArray(servers)) return config;
   const known = servers.map(server => ({ ...(server as object), token: null }));
   return { ...(config as object), servers: known };
+}
+
+/** A path from the working folder, or the absolute one where that leads out of it. */
+function shownPath(path: string): string {
+  const below = relative('.', path);
+  return below.startsWith('..') ? resolve(path) : below;
 }
