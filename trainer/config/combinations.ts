@@ -24,6 +24,9 @@ import { scheduleClashes } from './schedule-combinations.ts';
 import type { SettingConflict } from './setting-conflict.ts';
 import type { RunSettings } from './settings.ts';
 
+/** End of a well-formed response. */
+const ANSWER_END = '</answer>';
+
 /** Settings of algorithm, loss and rollout that exclude each other or would have no effect. */
 export function settingConflicts(settings: RunSettings): SettingConflict[] {
   if (settings.train_tags.length === 0) return taskClashes(settings);
@@ -192,13 +195,7 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
       `is for the \`compact\` prompt; \`${rollout.prompt}\` names the turn anyway`,
     );
   }
-  if (rollout.constrained && rollout.prompt !== 'compact') {
-    add(
-      'rollout.constrained',
-      'only the `compact` prompt has a grammar of responses: choose rollout.prompt: compact',
-    );
-  }
-  if (rollout.constrained && rollout.stop_strings.length > 0) {
+  if (rollout.constrained && rollout.stop_strings.some(text => text !== ANSWER_END)) {
     add(
       'rollout.stop_strings',
       'would end responses before they are well-formed, which rollout.constrained promises: use one of them',

@@ -296,7 +296,6 @@ t.test('combinations that cannot work are refused with the reason', async t => {
       /stop_strings: would end responses before they are well-formed/,
     ],
     ["rollout.stop_strings=['']", /stop_strings.*at least 1|stop_strings.*fewer than 1/],
-    ['rollout.constrained=true rollout.prompt=chat', /constrained: only the `compact` prompt/],
     [
       'policy.precision=float16',
       /policy\.precision: is float16, .* choose policy\.runtime: webgpu, or float32/,

@@ -1,7 +1,9 @@
-import { ACTION_SEPARATOR } from '../../shared/response.ts';
+import { ACTION_SEPARATOR, parseResponse } from '../../shared/response.ts';
+import type { TokenGrammar } from '../generation/grammar.ts';
 import type { ChatTemplate } from '../models/tokenizer/chat-template.ts';
 import { endTokenIds } from '../models/tokenizer/load.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
+import { checkResponseLength, responseGrammar } from './grammar.ts';
 import {
   composeResponse,
   type PastTurn,
@@ -26,7 +28,7 @@ export function chatPrompt(task: PromptTask, tokenizer?: Tokenizer): Prompt {
     ...rules,
     wording,
     compose: actions => composeResponse(task, actions, ` ${ACTION_SEPARATOR} `),
-    tokens: tokenizer && chatTokens(wording, rules.prime, tokenizer),
+    tokens: tokenizer && chatTokens(task, wording, rules, tokenizer),
   };
 }
 
@@ -44,21 +46,20 @@ function chatWording(task: PromptTask): PromptWording {
     maxActionsPerTurn: several ? task.maxActionsPerTurn : undefined,
     single: several ? undefined : '',
     separator: ACTION_SEPARATOR,
-    maxTurns: task.maxTurns,
-    maxActionsPerTrajectory: task.maxActionsPerTrajectory,
+    maxTurns: counted(task.maxTurns, 'turn'),
+    maxActionsPerTrajectory: counted(task.maxActionsPerTrajectory, 'action'),
   });
-  const form = fill([task.think ? CHAT_TEXT.thinkForm : CHAT_TEXT.answerForm], {
-    example: exampleAnswer(task),
-  });
+  const { example, ofOtherState } = exampleAnswer(task);
+  const form = fill([task.think ? CHAT_TEXT.thinkForm : CHAT_TEXT.answerForm], { example });
   const turn = (view: TurnView): string =>
     fill(CHAT_TEXT.turn, {
       lastReward: view.lastReward === undefined ? undefined : number(view.lastReward),
       lastInvalid: view.lastInvalid ? '' : undefined,
       turn: view.turn,
       state: view.state,
-      actionsLeft: view.actionsLeft,
-      form,
-      responseLength: task.responseLength,
+      actionsLeft: counted(view.actionsLeft, 'action'),
+      form: (ofOtherState ? CHAT_TEXT.exampleOfForm : CHAT_TEXT.exactForm) + form,
+      responseLength: counted(task.responseLength, 'token'),
     });
   return {
     system: () => system,
@@ -77,19 +78,33 @@ function retell(entry: PastTurn, next: TurnView): string {
   });
 }
 
-/** `Up || Down`: the first of the actions, as many as an answer may hold (two show the separator). */
-function exampleAnswer(task: PromptTask): string {
-  const { actions, exampleActions, actionFormat } = task.description;
-  const examples = actions ?? exampleActions;
-  if (!examples) return actionFormat ?? 'your action';
-  return examples.slice(0, Math.min(2, task.maxActionsPerTurn)).join(` ${ACTION_SEPARATOR} `);
+/**
+ * `Up || Down`: the first of the actions, as many as an answer may hold (two show the separator). Where no actions are listed it is
+ * one action of the environment, perhaps of another state: small models copy a placeholder as it is.
+ */
+function exampleAnswer(task: PromptTask): { readonly example: string; readonly ofOtherState: boolean } {
+  const { actions, exampleActions, exampleAction, actionFormat } = task.description;
+  const listed = actions ?? exampleActions;
+  const example = listed?.slice(0, Math.min(2, task.maxActionsPerTurn)).join(` ${ACTION_SEPARATOR} `);
+  return { example: example ?? exampleAction ?? actionFormat ?? 'your action', ofOtherState: !listed };
+}
+
+/** `1 turn`, `2 turns`. */
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
 function number(value: number): string {
   return String(Number(value.toFixed(MAX_DECIMALS)));
 }
 
-function chatTokens(wording: PromptWording, prime: string, tokenizer: Tokenizer): PromptTokens {
+function chatTokens(
+  task: PromptTask,
+  wording: PromptWording,
+  rules: ReturnType<typeof responseRules>,
+  tokenizer: Tokenizer,
+): PromptTokens {
+  const { prime } = rules;
   const template = tokenizer.chatTemplate;
   if (!template) {
     throw new Error(
@@ -124,7 +139,42 @@ function chatTokens(wording: PromptWording, prime: string, tokenizer: Tokenizer)
     ],
     ending: closing.slice(0, 1),
     actionTokenIds: new Set(),
+    get grammar() {
+      return chatGrammar(task, rules, tokenizer);
+    },
   };
+}
+
+/**
+ * The grammar of responses with the environment's listed actions, each written in the tokens that the tokenizer writes it in.
+ * @throws Error naming an action that no response has room for
+ */
+function chatGrammar(
+  task: PromptTask,
+  { prime, format }: ReturnType<typeof responseRules>,
+  tokenizer: Tokenizer,
+): TokenGrammar | undefined {
+  const { actions = [], exampleActions = [] } = task.description;
+  const [lead, separator, end] = [
+    task.think ? '</think><answer>' : '',
+    ` ${ACTION_SEPARATOR} `,
+    '</answer>',
+  ].map(text => tokenizer.encode(text));
+  const named = actions.length > 0 ? actions : exampleActions;
+  const written = named
+    .map(action => ({ action, ids: tokenizer.encode(action) }))
+    // The environment must read the same action again.
+    .filter(({ action, ids }) => {
+      const text = prime + tokenizer.decode([...lead, ...ids, ...end]);
+      return ids.length > 0 && parseResponse(text, format).actions[0] === action.trim();
+    })
+    .map(({ ids }) => ids);
+  checkResponseLength(task, written, lead.length + end.length, tokenizer);
+  return responseGrammar(
+    { lead, actions: written, separator, end },
+    task.maxActionsPerTurn,
+    tokenizer.vocabularySize,
+  );
 }
 
 /** Messages that show what a template writes behind a response, see {@link textAfterPlaceholder}. */
@@ -156,17 +206,19 @@ const CHAT_TEXT = {
     'An action is written like this: {actionFormat}',
     'An answer may hold up to {maxActionsPerTurn} actions, separated by {separator}; they are carried out in that order.',
     'An answer holds one action.{single}',
-    'An episode has at most {maxTurns} turns and {maxActionsPerTrajectory} actions.',
+    'An episode has at most {maxTurns} and {maxActionsPerTrajectory}.',
   ],
   turn: [
     'Your last turn earned {lastReward}.',
     'Your last answer held no valid action, so nothing has changed.{lastInvalid}',
     'Turn {turn}. The state is:',
     '{state}',
-    'You have {actionsLeft} actions left. Reply in exactly this form: {form}',
-    'Use at most {responseLength} tokens.',
+    'You have {actionsLeft} left. {form}',
+    'Use at most {responseLength}.',
   ],
   past: ['Turn {turn}. The state was:', '{state}', 'You replied: {response}', 'This earned {reward}.'],
+  exactForm: 'Reply in exactly this form: ',
+  exampleOfForm: 'Reply in this form, with your own action in place of the example: ',
   thinkForm: '<think> your reasoning </think><answer> {example} </answer>',
   answerForm: '<answer> {example} </answer>',
 } as const;

@@ -1,6 +1,6 @@
 import { ACTION_SEPARATOR } from '../../shared/response.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
-import { responseGrammar } from './grammar.ts';
+import { checkResponseLength, responseGrammar } from './grammar.ts';
 import {
   composeResponse,
   type Prompt,
@@ -231,25 +231,12 @@ function compactTokens(
     ending: [],
     actionTokenIds:
       actions.length > 0 ? new Set(actions.flat()) : freeTokens(tokenizer, [end, separator, ...lead]),
-    grammar: responseGrammar({ lead, actions, separator, end }, task.maxActionsPerTurn),
+    grammar: responseGrammar(
+      { lead, actions, separator: [separator], end: [end] },
+      task.maxActionsPerTurn,
+      tokenizer.vocabularySize,
+    ),
   };
-}
-
-/** @throws Error naming an action that no response has room for */
-function checkResponseLength(
-  { description, responseLength }: PromptTask,
-  actions: readonly (readonly number[])[],
-  around: number,
-  tokenizer: Tokenizer,
-): void {
-  for (const action of actions) {
-    const needed = action.length + around;
-    if (needed <= responseLength) continue;
-    throw new Error(
-      `rollout.response_length ${responseLength} has no room for ${JSON.stringify(tokenizer.decode(action))} of ` +
-        `${description.environmentId}, which takes ${needed} tokens with its tags: raise it to ${needed}`,
-    );
-  }
 }
 
 /** Every token that an action of free text can be written with. */

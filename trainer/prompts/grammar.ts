@@ -1,7 +1,10 @@
-import type { GrammarState, TokenGrammar } from '../generation/grammar.ts';
+import type { TokenGrammar } from '../generation/grammar.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
+import type { PromptTask } from './prompt.ts';
 
-/** Most states of a grammar: each has a row of the vocabulary's size. */
+/** Most states of a grammar, and most states times tokens: each state has a row of the vocabulary's size. */
 const MAX_STATES = 4096;
+const MAX_ENTRIES = 2 ** 24;
 
 /** The tokens that well-formed responses are made of. */
 export interface ResponseTokens {
@@ -9,34 +12,78 @@ export interface ResponseTokens {
   readonly lead: readonly number[];
   /** The tokens of each action, at least one. */
   readonly actions: readonly (readonly number[])[];
-  readonly separator: number;
-  readonly end: number;
+  readonly separator: readonly number[];
+  readonly end: readonly number[];
 }
 
 /**
  * The grammar of well-formed responses with an empty thought: the lead, one to `maxActions` actions with separators between, the
  * end. Actions of several tokens share what they begin with.
- * @returns undefined where it would have more than {@link MAX_STATES} states, or there is no action
+ * @returns undefined where it would be too large for the vocabulary, there is no action, or one continues as the separator or the
+ *   end begins
  */
-export function responseGrammar(tokens: ResponseTokens, maxActions: number): TokenGrammar | undefined {
-  const trie = trieOf(tokens.actions);
-  if (trie.length < 2) return undefined;
-  const { lead, separator, end } = tokens;
-  // The states of each action are the trie, from its root.
-  const rootOf = (count: number) => lead.length + (count - 1) * trie.length;
-  const final = rootOf(maxActions + 1);
-  if (final >= MAX_STATES) return undefined;
-  const states: GrammarState[] = lead.map((token, i) => ({ tokens: [token], next: [i + 1] }));
-  for (let count = 1; count <= maxActions; count++) {
-    for (const { children, isAction } of trie) {
-      const following = new Map([...children].map(([token, node]) => [token, rootOf(count) + node]));
-      if (isAction && count < maxActions) following.set(separator, rootOf(count + 1));
-      if (isAction) following.set(end, final);
-      states.push({ tokens: [...following.keys()], next: [...following.values()] });
+export function responseGrammar(
+  { lead, actions, separator, end }: ResponseTokens,
+  maxActions: number,
+  vocabularySize: number,
+): TokenGrammar | undefined {
+  const trie = trieOf(actions);
+  const size = lead.length + maxActions * (trie.length + separator.length + end.length) + 1;
+  if (trie.length < 2 || size > Math.min(MAX_STATES, MAX_ENTRIES / vocabularySize)) return undefined;
+  const states: { readonly tokens: number[]; readonly next: number[] }[] = [];
+  const state = (): number => states.push({ tokens: [], next: [] }) - 1;
+  const edge = (from: number, token: number, to: number): void => {
+    states[from].tokens.push(token);
+    states[from].next.push(to);
+  };
+  /** Makes tokens lead from one state to another, along those that are there. */
+  const path = (from: number, tokens: readonly number[], to: number): void => {
+    let at = from;
+    for (const token of tokens.slice(0, -1)) {
+      const known = states[at].next[states[at].tokens.indexOf(token)];
+      const next = known ?? state();
+      if (known === undefined) edge(at, token, next);
+      at = next;
     }
+    edge(at, tokens[tokens.length - 1], to);
+  };
+  const start = state();
+  const final = state();
+  let root = lead.length > 0 ? state() : start;
+  if (lead.length > 0) path(start, lead, root);
+  for (let count = 1; count <= maxActions; count++) {
+    const after = state();
+    const nextRoot = count < maxActions ? state() : null;
+    path(after, end, final);
+    if (nextRoot !== null) path(after, separator, nextRoot);
+    // The trie's first node is its root, the last the end of all actions that nothing continues.
+    const places = trie.map((_, i) => (i === 0 ? root : i === trie.length - 1 ? after : state()));
+    for (const [i, { children, isAction }] of trie.slice(0, -1).entries()) {
+      for (const [token, node] of children) edge(places[i], token, places[node]);
+      if (!isAction) continue;
+      if (states[after].tokens.some(token => children.has(token))) return undefined;
+      for (const [k, token] of states[after].tokens.entries()) edge(places[i], token, states[after].next[k]);
+    }
+    root = nextRoot ?? root;
   }
-  states.push({ tokens: [], next: [] });
-  return { start: 0, states };
+  return { start, states };
+}
+
+/** @throws Error naming an action that no response has room for */
+export function checkResponseLength(
+  { description, responseLength }: PromptTask,
+  actions: readonly (readonly number[])[],
+  around: number,
+  tokenizer: Tokenizer,
+): void {
+  for (const action of actions) {
+    const needed = action.length + around;
+    if (needed <= responseLength) continue;
+    throw new Error(
+      `rollout.response_length ${responseLength} has no room for ${JSON.stringify(tokenizer.decode(action))} of ` +
+        `${description.environmentId}, which takes ${needed} tokens with its tags: raise it to ${needed}`,
+    );
+  }
 }
 
 interface TrieNode {

@@ -11,6 +11,8 @@ export interface TaskDescription {
   readonly actions?: readonly string[];
   /** Examples of actions where they are text or JSON, as they are written. */
   readonly exampleActions?: readonly string[];
+  /** An action as it is written, where no list of actions is there; it may not be valid in every state. */
+  readonly exampleAction?: string;
   /** Form of an action where it is free text. */
   readonly actionFormat?: string;
   /** Words that observations and actions are made of; absent for free text. */
@@ -76,7 +78,7 @@ export interface PromptTokens {
   readonly ending: readonly number[];
   /** Tokens that name an action; empty where names are more than a token. */
   readonly actionTokenIds: ReadonlySet<number>;
-  /** Allows well-formed responses only; absent where actions are more than a token. */
+  /** Allows well-formed responses only; absent where the environment lists no actions, or too many. */
   readonly grammar?: TokenGrammar;
 }
 

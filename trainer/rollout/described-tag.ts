@@ -48,7 +48,7 @@ async function described(servers: ServerPool, tag: Tag): Promise<Schemas['Enviro
 /** A tag with the server's document of its environment. */
 export function describedTag(tag: Tag, document: Schemas['Environment']): DescribedTag {
   const space = document.action_space.gymnasium as { readonly type: string; readonly start?: number };
-  const { actions, example_actions: examples } = document;
+  const { actions, example_actions: examples, example_action: example } = document;
   const jsonActions = space.type !== 'Discrete' && space.type !== 'Text';
   return {
     tag,
@@ -58,6 +58,7 @@ export function describedTag(tag: Tag, document: Schemas['Environment']): Descri
       legend: document.legend,
       actions,
       ...(examples && { exampleActions: examples.map(action => writtenAction(action as Json, jsonActions)) }),
+      ...(actions || examples ? {} : { exampleAction: writtenAction(example as Json, jsonActions) }),
       actionFormat: document.action_format,
       vocabulary: document.vocabulary,
     },

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { Type } from 'typebox';
 import { stringify } from 'yaml';
+import { documentedEnvironment } from '../../docs/documented-environments.ts';
 import type {
   AnyEnvironment,
   Description,
@@ -11,6 +12,7 @@ import type {
 import type { Json } from '../../shared/json.ts';
 import { evaluate } from '../commands/evaluate/evaluate.ts';
 import { train } from '../commands/train/train.ts';
+import { lacksSmollm2, SMOLLM2 } from '../models/gguf/gguf.test-data.ts';
 import { loadTokenizer } from '../models/tokenizer/load.ts';
 import type { Agent } from '../rollout/agents/agent.ts';
 import { NO_SAMPLING } from '../rollout/agents/observer.ts';
@@ -266,5 +268,67 @@ t.test(
       train(config, [...short, 'rollout.response_length=16'], { quiet: true }),
       /tags\.Echo: the prompt of turn 1 has \d+ tokens, the policy's context holds 40/,
     );
+  },
+);
+
+t.test('a chat model with constrained answers takes listed actions alone', { timeout: MAX_MS }, async t => {
+  const taken: Json[] = [];
+  const environment = echoOf(
+    { exampleActions: COLORS },
+    {
+      step: (state, action, rng) => {
+        taken.push(action as Json);
+        return ECHO.step(state as never, action, rng) as never;
+      },
+    },
+  );
+  const url = await urlOf(t, environment);
+  t.capture(console, 'log');
+  const settings = [
+    ...['recipe=chat', `policy.init=${goldenFolder('qwen2-tiny')}`, `servers=[{url: "${url}"}]`],
+    ...['tags.Echo={env_id: Echo-v0, max_turn: 2, max_actions_per_turn: 1}', 'train_tags=[Echo]'],
+    ...['training.steps=1', 'training.validate_first=false', 'validation.episodes=2', 'policy.workers=1'],
+    ...[
+      'rollout.env_groups=2',
+      'rollout.group_size=4',
+      'algorithm.mini_batch_size=8',
+      'rollout.constrained=true',
+    ],
+    ...[`run.folder=${t.testdir()}`, 'run.name=constrained'],
+  ];
+  const config = new URL('../../configs/quickstart.yaml', import.meta.url).pathname;
+  t.equal(await train(config, settings, { quiet: true }), 0);
+  t.ok(taken.length >= 10, `${taken.length} actions`);
+  for (const action of taken) t.ok(COLORS.includes(action as string), String(action));
+});
+
+t.test(
+  'the recipe chat trains SmolLM2 on me/Guess-v0 for an iteration',
+  { skip: lacksSmollm2, timeout: MAX_MS },
+  async t => {
+    const url = (await serve(t)).servers[0].name;
+    const { env_id, definition } = documentedEnvironment('me/Guess-v0');
+    const body = JSON.stringify({ env_id, definition });
+    const headers = { 'content-type': 'application/json' };
+    t.equal((await fetch(`${url}/v1/envs`, { method: 'POST', headers, body })).status, 201);
+    t.capture(console, 'log');
+    const settings = [
+      ...['recipe=[chat,lora]', `policy.init=${SMOLLM2}`, `servers=[{url: "${url}"}]`],
+      ...['tags.Guess={env_id: me/Guess-v0, max_turn: 2, max_actions_per_turn: 1}', 'train_tags=[Guess]'],
+      ...['training.steps=1', 'training.validate_first=false', 'validation.episodes=2', 'policy.workers=1'],
+      ...[
+        'rollout.env_groups=1',
+        'rollout.group_size=4',
+        'algorithm.mini_batch_size=4',
+        'rollout.constrained=true',
+      ],
+      ...['optimizer.learning_rate=1e-4', `run.folder=${t.testdir()}`, 'run.name=smollm2'],
+    ];
+    const config = new URL('../../configs/quickstart.yaml', import.meta.url).pathname;
+    t.equal(await train(config, settings, { quiet: true }), 0);
+    const { run } = openRunFolder(join(t.testdirName, 'smollm2'));
+    t.equal(latestCheckpoint(run)!.state.step, 1);
+    const [row] = trainingRows(run);
+    t.equal(row['train/Guess/action_is_valid'], 1);
   },
 );

@@ -170,7 +170,8 @@ export const RolloutSettings = Type.Object(
     response_length: positive(400),
     /** A response also ends once it contains one of these, even across tokens; the tokens that complete it are kept. */
     stop_strings: Type.Array(Type.String({ minLength: 1 }), { uniqueItems: true, default: [] }),
-    think: flag(true),
+    /** Responses begin with `<think>…</think>`. */
+    think: flag(false),
     format_penalty: Type.Number({ maximum: 0, default: -0.1 }),
     /** The `compact` prompt also says how many turns are left. */
     show_turns_left: flag(false),

@@ -177,7 +177,7 @@ function responseGrammars(tags: readonly DescribedTag[], collector: Collector): 
     const grammar = collector.prompt(tag.name).tokens?.grammar;
     if (!grammar) {
       throw new Error(
-        `rollout.constrained: responses under ${tag.name} have no grammar; it needs the compact prompt and named actions, or \`actions\` in the environment's definition that are not too many`,
+        `rollout.constrained: responses under ${tag.name} have no grammar; it needs named actions, or \`actions\` in the environment's definition, that are not too many and none of which continues another with || or <`,
       );
     }
     grammars[tag.name] = grammar;
