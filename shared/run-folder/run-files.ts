@@ -119,6 +119,12 @@ export interface TrajectoryRecord {
   readonly seed: number;
   /** Seeds what happens in it besides its level; absent where `seed` does. */
   readonly dynamics_seed?: number;
+  /** Changes of the random stream in mid-episode. */
+  readonly reseeds?: readonly { readonly step: number; readonly dynamics_seed: number }[];
+  /** Tree rollouts: the node of each turn, as the path from its root. */
+  readonly nodes?: readonly string[];
+  /** First turns that were taken over from an earlier episode. */
+  readonly prefix?: { readonly turns: number; readonly kind: string };
   readonly server: string;
   readonly success: boolean;
   readonly terminated: boolean;
@@ -139,6 +145,10 @@ export interface TurnRecord {
   readonly structured?: Json;
   readonly actions_left: number;
   readonly actions: readonly Json[];
+  /** All actions that were sent, where the environment did not know some. */
+  readonly sent?: readonly Json[];
+  /** The server's name of the state before the turn, where the run asks for it. */
+  readonly state_key?: string;
   readonly reward: number;
   readonly penalty: number;
   readonly info: JsonObject;

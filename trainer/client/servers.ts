@@ -46,7 +46,12 @@ export class ServerPool {
     return best;
   }
 
-  /** Work that {@link pick} gave out is over. */
+  /** A server takes further work without being picked: what it has cannot move. Give it back with {@link done}. */
+  add(server: EnvServer, { amount = 1, tag }: Omit<Workload, 'except'> = {}): void {
+    this.#load.set(server, this.#loadOf(server) + amount / server.weightFor(tag));
+  }
+
+  /** Work that {@link pick} or {@link add} gave out is over. */
   done(server: EnvServer, { amount = 1, tag }: Omit<Workload, 'except'> = {}): void {
     this.#load.set(server, Math.max(0, this.#loadOf(server) - amount / server.weightFor(tag)));
   }

@@ -4,6 +4,7 @@ import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import { LEAST_DROPOUT } from '../models/adapters/dropout.ts';
 import { curriculumFaults } from '../rollout/levels/curriculum.ts';
+import { branchingClashes } from './branching-combinations.ts';
 import {
   distributionChange,
   filterSettings,
@@ -38,6 +39,7 @@ export function settingConflicts(settings: RunSettings): SettingConflict[] {
     ...policyClashes(settings),
     ...agentClashes(settings),
     ...groupClashes(settings),
+    ...branchingClashes(settings),
     ...generationClashes(settings),
     ...monitorClashes(settings),
   ];

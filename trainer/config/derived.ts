@@ -6,6 +6,8 @@ import { usesProximal } from '../algorithms/losses/inputs.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';
 import type { SamplingDistribution } from '../generation/generation.ts';
+import type { PrefixPoolSettings } from '../rollout/branching/prefix-pool.ts';
+import type { TreePlan } from '../rollout/branching/tree-plan.ts';
 import { apportion, curriculumShares } from '../rollout/levels/curriculum.ts';
 import type { RunSettings } from './settings.ts';
 
@@ -21,6 +23,32 @@ export function groupsPerTag(
   if (!curriculum && !named) return splitGroups(tags, groups);
   const weights = curriculum ? curriculumShares(curriculum, tags, step) : tags.map(tag => n_groups[tag]);
   return apportion(weights, groups).map((count, i) => ({ tag: tags[i], groups: count }));
+}
+
+/** Shape of the trees of training groups; undefined where episodes do not branch. */
+export function treePlan({ rollout: { tree, luck } }: Pick<RunSettings, 'rollout'>): TreePlan | undefined {
+  return tree === null ? undefined : { ...tree, freshLuck: luck === 'fresh' };
+}
+
+/** Settings of episodes that later ones continue; undefined where they are not. */
+export function prefixPoolSettings({
+  rollout,
+}: Pick<RunSettings, 'rollout'>): PrefixPoolSettings | undefined {
+  const { prefix } = rollout;
+  if (prefix === null) return undefined;
+  return {
+    schedule: prefix.schedule,
+    share: prefix.share,
+    low: prefix.low,
+    high: prefix.high,
+    directions: prefix.directions,
+    remaining: { ratio: prefix.remaining_ratio, cap: prefix.remaining_cap },
+    taken: { ratio: prefix.prefix_ratio, cap: prefix.prefix_cap },
+    maxAge: prefix.max_age,
+    capacity: prefix.pool,
+    controller: prefix.adaptive,
+    reverseOver: prefix.reverse_over,
+  };
 }
 
 /** Splits groups over tags as evenly as they go; the first tags get the remainder. */

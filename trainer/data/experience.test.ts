@@ -310,14 +310,14 @@ t.test(
 );
 
 t.test('estimators that go for success refuse an environment that reports none, by its id', async t => {
-  const told = (success: boolean) =>
+  const known = (success: boolean) =>
     twoTurns({
       episodeId: `e${success}`,
       success,
       turns: twoTurns().turns.map(turn => ({ ...turn, actions: ['x'], info: { success } })),
     });
   for (const advantage of ['graph_gpo', 'g2po']) {
-    t.equal(sequencesOf([told(true), told(false)], { ...settings, advantage }).length, 2);
+    t.equal(sequencesOf([known(true), known(false)], { ...settings, advantage }).length, 2);
     t.throws(
       () => sequencesOf([twoTurns(), twoTurns({ episodeId: 'f' })], { ...settings, advantage }),
       new RegExp(`algorithm.advantage: ${advantage} goes for success, and FrozenLake-v0 reports none`),

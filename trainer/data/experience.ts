@@ -7,7 +7,7 @@ import { penalizeRewards } from '../algorithms/rewards/kl-penalty.ts';
 import { countOnes, type TrainingSequence } from '../algorithms/training-sequence.ts';
 import { hasCrossEntropy, lossSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
-import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
+import { countedTurns, type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
 import { groupBy } from './episode-metrics.ts';
 import { observationWeights } from './observation-weights.ts';
 import { episodeComponents, type RewardWeights, trainedReturn, trainedReward } from './reward-components.ts';
@@ -29,6 +29,7 @@ interface Piece {
   readonly turnEnds: readonly number[];
   readonly states: readonly string[];
   readonly validTurns: readonly boolean[];
+  readonly turnNodes: readonly string[];
   /** Its last token carries the return of the whole episode, normalized or because there are other samples. */
   readonly wholeReturn: boolean;
 }
@@ -52,6 +53,10 @@ export interface ExperienceSettings {
   readonly episodeAgents?: readonly string[];
   readonly earlyWeight?: number;
   readonly graph?: GraphSettings;
+  /** The loss is a mean over tokens, so that weights of tokens need a mean of 1. */
+  readonly tokenMean?: boolean;
+  /** States with different numbers of actions left are different ones. */
+  readonly withActionsLeft?: boolean;
   /** Correction of the loss for tokens of older weights, where there is one. */
   readonly offPolicy?: OffPolicySettings;
   /** Weights in the cross-entropy of sampled tokens and of observed ones after the first response; none when absent. */
@@ -108,6 +113,7 @@ export function trainingSequences(
     ...estimated,
     metrics: { ...estimated.metrics, ...turnStatistics(byTurns), ...demonstrationMetric(pieces, later) },
   });
+  const weights = estimated.weights && shareWeights(estimated.weights, pieces, settings.tokenMean ?? false);
   const sequenceOf = ({ episode, sample }: Piece, i: number): TrainingSequence => ({
     tokenIds: sample.tokenIds,
     lossMask: sample.lossMask,
@@ -116,6 +122,7 @@ export function trainingSequences(
     ...valueTargets(valuesOf(sample, later), estimated.returns[i]),
     ...(reference ? { referenceLogProbs: known(reference, sample) } : {}),
     ...(later.undemonstrated?.has(sample) ? { klWeights: new Float32Array(sample.lossMask.length) } : {}),
+    ...(weights ? { policyGradientWeights: weights[i], klWeights: weights[i] } : {}),
     ...(proximal ? { proximalLogProbs: known(proximal, sample) } : {}),
     ...(settings.constrained ? { grammar: episode.tag } : {}),
     ...(settings.crossEntropy
@@ -131,9 +138,28 @@ export function trainingSequences(
   );
 }
 
+/** Weights of the loss's streams: as the estimator has them, or with a mean of 1 over the trained tokens of the batch. */
+function shareWeights(
+  weights: readonly Float64Array[],
+  pieces: readonly Piece[],
+  toMean: boolean,
+): Float32Array[] {
+  let sum = 0;
+  let tokens = 0;
+  pieces.forEach(({ sample: { lossMask } }, i) => {
+    for (let t = 0; t < lossMask.length; t++) {
+      if (!lossMask[t]) continue;
+      sum += weights[i][t];
+      tokens++;
+    }
+  });
+  const scale = toMean && sum > 0 ? tokens / sum : 1;
+  return weights.map(own => Float32Array.from(own, weight => scale * weight));
+}
+
 function advantageSequence(
-  { episode, sample, rewards, turnEnds, states, validTurns, wholeReturn }: Piece,
-  { klInReward, rewardWeights, offPolicy }: ExperienceSettings,
+  { episode, sample, rewards, turnEnds, states, validTurns, turnNodes, wholeReturn }: Piece,
+  { klInReward, rewardWeights, offPolicy, withActionsLeft = false }: ExperienceSettings,
   later: LaterScores,
 ): AdvantageSequence {
   const { lossMask, logProbs } = sample;
@@ -154,7 +180,8 @@ function advantageSequence(
     states,
     validTurns,
     success: episode.success,
-    ...(episode.finalState === undefined ? {} : { finalState: episode.finalState }),
+    ...finalStateOf(episode, withActionsLeft),
+    ...(episode.nodes ? { turnNodes, leaf: episode.nodes.at(-1)! } : {}),
     groupId: episode.groupId,
     episodeId: episode.episodeId,
     ...(rewardWeights ? { components: episodeComponents(episode, rewardWeights) } : {}),
@@ -167,6 +194,22 @@ function advantageSequence(
     ...agentOf(episode),
   };
 }
+
+function finalStateOf(
+  { finalStateKey, finalState, turns }: Episode,
+  withActionsLeft: boolean,
+): Pick<AdvantageSequence, 'finalState'> {
+  const state = finalStateKey ?? finalState;
+  const last = turns.at(-1);
+  if (state === undefined || !last) return {};
+  return {
+    finalState: stateName(state, withActionsLeft ? last.actionsLeft - last.actions.length : undefined),
+  };
+}
+
+/** A state as estimators compare it. */
+const stateName = (state: string, actionsLeft: number | undefined): string =>
+  actionsLeft === undefined ? state : `${actionsLeft} left\n${state}`;
 
 /** @throws RangeError where an environment says of none of its episodes whether they succeeded */
 function requireSuccess(name: string, pieces: readonly Piece[]): void {
@@ -245,9 +288,11 @@ function piecesOf(
     rewardScale: scale,
     rewardAtTurns,
     rewardWeights = null,
-  }: Pick<ExperienceSettings, 'rewardScale' | 'rewardAtTurns' | 'rewardWeights'>,
+    withActionsLeft = false,
+  }: Pick<ExperienceSettings, 'rewardScale' | 'rewardAtTurns' | 'rewardWeights' | 'withActionsLeft'>,
   normalized: number | undefined,
 ): Piece[] {
+  const nodes = episode.nodes ?? [];
   const whole = normalized ?? scale * trainedReturn(episode, rewardWeights);
   const samples = samplesOf(episode);
   const wholeReturn = normalized !== undefined || samples.length > 1;
@@ -258,11 +303,12 @@ function piecesOf(
       turn => (turn.sample ?? 0) === index && sample.lossMask[turn.tokens[1] - 1] === 1,
     );
     const turnEnds = turns.map(turn => turn.tokens[1] - 1);
+    const turnNodes = turns.map(turn => nodes[episode.turns.indexOf(turn)]);
     const rewards = new Float64Array(sample.tokenIds.length);
     if (!atTurns) rewards[turnEnds.at(-1)!] = whole;
     else {
       let last = turnEnds[0];
-      for (const turn of episode.turns) {
+      for (const turn of countedTurns(episode)) {
         const end = turn.tokens[1] - 1;
         if (turn.tokens[1] > turn.tokens[0] && sample.lossMask[end] === 1) last = end;
         rewards[last] += scale * trainedReward(turn, rewardWeights);
@@ -274,7 +320,10 @@ function piecesOf(
         sample,
         rewards,
         turnEnds,
-        states: turns.map(turn => turn.state),
+        turnNodes,
+        states: turns.map(({ stateKey, state, actionsLeft }) =>
+          stateName(stateKey ?? state, withActionsLeft ? actionsLeft : undefined),
+        ),
         validTurns: turns.map(({ actions }) => actions.length > 0),
         wholeReturn,
       },
@@ -316,6 +365,8 @@ export function experienceSettings(
     decay: algorithm.decay,
     episodeAgents: algorithm.episode_agents,
     earlyWeight: algorithm.early_weight,
+    withActionsLeft: rollout.state_key === 'observation_and_left',
+    tokenMean: loss.aggregation === 'token_mean',
     graph: {
       ...(algorithm.graph.gamma === null ? {} : { gamma: algorithm.graph.gamma }),
       ...(algorithm.graph.success_value === null ? {} : { successValue: algorithm.graph.success_value }),

@@ -1,3 +1,4 @@
+import { leafShares } from '../algorithms/advantages/tree/tree.ts';
 import { filterGroups } from '../algorithms/filters/rollout-filter.ts';
 import { normalizeRewards } from '../algorithms/rewards/normalization.ts';
 import { mean, populationStd, unbiasedStd } from '../algorithms/statistics.ts';
@@ -48,6 +49,25 @@ export function filterEpisodes(
   settings: RunSettings,
   scores?: SampleScores,
 ): Filtered {
+  const prefixed = episodes.filter(({ prefix }) => prefix);
+  if (prefixed.length === 0) return filterAlike(episodes, settings, scores);
+  // Prefixed groups are chosen to spread: next to them the others would be left out.
+  const plain = filterAlike(
+    episodes.filter(({ prefix }) => !prefix),
+    settings,
+    scores,
+  );
+  const apart = filterAlike(prefixed, settings, scores);
+  const merged = mergeFiltered([plain, apart]);
+  const ratio = 'rollout/filter_kept_ratio';
+  return {
+    ...merged,
+    groupStd: plain.groupStd,
+    metrics: { ...merged.metrics, ...plain.metrics, 'prefix/filter_kept_ratio': apart.metrics[ratio] },
+  };
+}
+
+function filterAlike(episodes: readonly Episode[], settings: RunSettings, scores?: SampleScores): Filtered {
   const groups = [...groupBy(episodes, episode => episode.groupId).values()];
   const { reward_components: weights } = settings.algorithm;
   checkComponents(episodes, weights);
@@ -58,6 +78,7 @@ export function filterEpisodes(
       lengths: group.map(episode =>
         samplesOf(episode).reduce((sum, sample) => sum + countOnes(sample.lossMask), 0),
       ),
+      ...(group[0].nodes ? { shares: leafShares(group.map(({ nodes }) => nodes!.at(-1)!)) } : {}),
       ...(scores ? { entropies: group.map(episode => episodeEntropy(episode, scores)) } : {}),
     })),
     filterSettings(settings),

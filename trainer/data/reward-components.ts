@@ -1,4 +1,4 @@
-import type { Episode, Turn } from '../rollout/episode.ts';
+import { countedTurns, type Episode, type Turn } from '../rollout/episode.ts';
 
 /** Weights of reward components by name; null: the environment's reward and the format penalty as they are. */
 export type RewardWeights = Readonly<Record<string, number>> | null;
@@ -20,13 +20,14 @@ export function trainedReward(turn: Turn, weights: RewardWeights): number {
   return Object.entries(weights).reduce((sum, [name, weight]) => sum + weight * component(turn, name), 0);
 }
 
-/** An episode's return in training. */
-export function trainedReturn({ turns }: Episode, weights: RewardWeights): number {
-  return turns.reduce((sum, turn) => sum + trainedReward(turn, weights), 0);
+/** An episode's return in training, without what a prefix earned: all members of its group have that. */
+export function trainedReturn(episode: Episode, weights: RewardWeights): number {
+  return countedTurns(episode).reduce((sum, turn) => sum + trainedReward(turn, weights), 0);
 }
 
 /** The episode's total of each component that has a weight. */
-export function episodeComponents({ turns }: Episode, weights: RewardWeights): Record<string, number> {
+export function episodeComponents(episode: Episode, weights: RewardWeights): Record<string, number> {
+  const turns = countedTurns(episode);
   return Object.fromEntries(
     Object.keys(weights ?? {}).map(name => [
       name,

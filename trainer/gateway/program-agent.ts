@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Schemas } from '../client/operations.ts';
 import type { EnvironmentSession } from '../rollout/environment-session.ts';
-import { type Episode, sumComponents, type Turn } from '../rollout/episode.ts';
+import { type Episode, samplesOf, sumComponents, type Turn } from '../rollout/episode.ts';
 import { type EpisodeAgent, type EpisodeSetting, ProgramFault } from '../rollout/episode-agent.ts';
 import { mixSeed } from '../rollout/seeds.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
@@ -33,7 +33,11 @@ export function programAgent(gateway: Gateway, attempts: number, note: (text: st
         try {
           const rollout = await attempted(gateway, plan, member, session, setting, attempt);
           const records = await recordsOf(session, rollout, gateway.settings.verifierKey === undefined);
-          return episodeOf({ rollout, records, attempts: attempt }, session, setting);
+          const episode = episodeOf({ rollout, records, attempts: attempt }, session, setting);
+          setting.tally.envSteps += records.length - 1;
+          for (const { lossMask } of samplesOf(episode))
+            for (const on of lossMask) setting.tally.sampledTokens += on;
+          return episode;
         } catch (error) {
           setting.check();
           if (!(error instanceof ProgramFault)) throw error;
@@ -51,7 +55,7 @@ async function attempted(
   plan: GroupPlan,
   member: number,
   session: EnvironmentSession,
-  { described, sampling, samplingSeed, waits, prompt, signal }: EpisodeSetting,
+  { described, sampling, samplingSeed, tally, prompt, signal }: EpisodeSetting,
   attempt: number,
 ): Promise<Rollout> {
   const began = performance.now();
@@ -68,7 +72,7 @@ async function attempted(
       signal,
     });
   } finally {
-    waits.agent += performance.now() - began;
+    tally.agentMs += performance.now() - began;
   }
 }
 

@@ -78,6 +78,7 @@ export class EpisodeContext {
   #buffer: TokenBuffer | undefined;
   /** Tokens of the open sequence that show turns of earlier ones. */
   #repeated = 0;
+  /** Below 0: no agent has the open sequence yet, which the next turn sends whole. */
   #sequenceId = -1;
   /** First of the turns that the open sequence holds. */
   #first = 0;
@@ -124,7 +125,9 @@ export class EpisodeContext {
     }
     this.#buffer.addContext(append);
     this.#current = { view, prompt };
-    return { sequenceId: this.#sequenceId, append, maxNewTokens: wanted };
+    if (this.#sequenceId >= 0) return { sequenceId: this.#sequenceId, append, maxNewTokens: wanted };
+    this.#sequenceId = this.#newSequence();
+    return { sequenceId: this.#sequenceId, append: this.#buffer.tokenIds, maxNewTokens: wanted };
   }
 
   /**
@@ -156,6 +159,33 @@ export class EpisodeContext {
     return this.#buffer.length + ids.length < this.#settings.maxSequenceLength
       ? Int32Array.from(ids)
       : undefined;
+  }
+
+  /** The context of another episode that has this one's turns; between turns. Tokens are copied, never tokenized again. */
+  fork(): EpisodeContext {
+    const fork = new EpisodeContext(
+      this.#prompt,
+      this.#tokens,
+      this.#settings,
+      this.#newSequence,
+      this.#release,
+    );
+    fork.#samples.push(...this.#samples);
+    fork.#turns.push(...this.#turns);
+    fork.#buffer = this.#buffer?.copy();
+    fork.#repeated = this.#repeated;
+    fork.#first = this.#first;
+    return fork;
+  }
+
+  /** Tokens of the open sequence that the next turn sends to an agent that has none of them. */
+  get unsentTokens(): number {
+    return this.#sequenceId < 0 ? (this.#buffer?.length ?? 0) : 0;
+  }
+
+  /** No agent has the open sequence: its turns were played by nobody. */
+  unsend(): void {
+    this.#sequenceId = -1;
   }
 
   /** Ends the episode: every sequence to train on, in order. */
@@ -222,7 +252,7 @@ export class EpisodeContext {
     const sample = this.#buffer.sample();
     this.#samples.push(this.#repeated > 0 ? { ...sample, repeated: this.#repeated } : sample);
     this.#buffer = undefined;
-    this.#release(this.#sequenceId);
+    if (this.#sequenceId >= 0) this.#release(this.#sequenceId);
   }
 }
 

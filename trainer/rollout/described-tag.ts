@@ -18,6 +18,10 @@ export interface DescribedTag {
   readonly seedable: boolean;
   /** True if chance after the start has a seed that differs between the members of a group. */
   readonly hasDynamicsSeed: boolean;
+  /** States can be copied. */
+  readonly copyable: boolean;
+  /** Copies can have fresh streams of chance, and states have names. */
+  readonly reseedable: boolean;
   /** Names of the reference policies it has. */
   readonly references: readonly string[];
 }
@@ -67,6 +71,9 @@ export function describedTag(tag: Tag, document: Schemas['Environment']): Descri
     jsonActions,
     seedable: document.capabilities.seed,
     hasDynamicsSeed: document.capabilities.seed && document.capabilities.snapshot,
+    copyable: document.capabilities.snapshot,
+    // Servers of earlier versions do not know the field.
+    reseedable: document.capabilities.reseed === true,
     references: document.references.map(reference => reference.name),
   };
 }

@@ -34,6 +34,10 @@ export interface SessionSpec {
   /** Seed of all chance after the start; member k of a group has it plus k. Absent: the generator of `seed` continues. */
   readonly dynamicsSeed?: number;
   readonly groupName: string;
+  /** States can be copied; else a branch plays the actions again. */
+  readonly copyable?: boolean;
+  /** Replies name the state. */
+  readonly stateKeys?: boolean;
   /** The state is also asked for as plain JSON. */
   readonly record?: boolean;
   /** Wrappers around the environment, the innermost first. */
@@ -52,6 +56,25 @@ export class ReplayDiverged extends Error {
 }
 
 type StepResult = Schemas['StepResult'];
+type OpenedSession = Pick<
+  Schemas['Session'],
+  'session_id' | 'episode_id' | 'observation' | 'level_id' | 'state_key'
+>;
+
+/** A fresh stream of chance in the middle of an episode. */
+export interface Reseed {
+  /** Steps taken before. */
+  readonly step: number;
+  readonly dynamicsSeed: number;
+}
+
+/** Steps that an episode cost besides those it consists of. */
+export interface ExtraSteps {
+  /** Taken again because a session was lost. */
+  recovery: number;
+  /** Taken again for branches of states that could not be copied. */
+  replayed: number;
+}
 
 /**
  * One episode on a server. Loses nothing when the server does: a session that is gone is opened again, there or elsewhere,
@@ -59,33 +82,32 @@ type StepResult = Schemas['StepResult'];
  */
 export class EnvironmentSession {
   /** Names the level, as the environment tells levels apart; undefined where it leaves that to the first observation. */
-  readonly levelId: string | undefined;
+  levelId: string | undefined;
   readonly #servers: ServerPool;
-  readonly #spec: SessionSpec;
+  readonly spec: SessionSpec;
   #server: EnvServer;
   #sessionId: string;
   #episodeId: string;
   #observation: Schemas['Observation'];
   #structured: Json | undefined;
   readonly #actions: Json[] = [];
+  #reseeds: readonly Reseed[] = [];
+  #stateKey: string | undefined;
+  readonly extraSteps: ExtraSteps = { recovery: 0, replayed: 0 };
   #moves = 0;
   #closed = false;
   /** The server counts this episode among its work. */
   #counted = true;
 
-  private constructor(
-    servers: ServerPool,
-    server: EnvServer,
-    spec: SessionSpec,
-    session: Pick<Schemas['Session'], 'session_id' | 'episode_id' | 'observation' | 'level_id'>,
-  ) {
+  private constructor(servers: ServerPool, server: EnvServer, spec: SessionSpec, session: OpenedSession) {
     this.#servers = servers;
-    this.#spec = spec;
+    this.spec = spec;
     this.#server = server;
     this.#sessionId = session.session_id;
     this.#episodeId = session.episode_id;
     this.#observation = session.observation;
     this.levelId = session.level_id;
+    this.#stateKey = session.state_key;
   }
 
   /**
@@ -132,6 +154,21 @@ export class EnvironmentSession {
     return this.#structured;
   }
 
+  /** Names the state; undefined unless the specification asks for it. */
+  get stateKey(): string | undefined {
+    return this.#stateKey;
+  }
+
+  /** Changes of the stream of chance since the start, in order. */
+  get reseeds(): readonly Reseed[] {
+    return this.#reseeds;
+  }
+
+  /** Actions that were sent, the unknown ones included. */
+  get actions(): readonly Json[] {
+    return this.#actions;
+  }
+
   /** Address of the session, for programs that play it themselves; {@link act} knows nothing of what they do. */
   get handle(): { readonly server: EnvServer; readonly sessionId: string } {
     return { server: this.#server, sessionId: this.#sessionId };
@@ -145,16 +182,16 @@ export class EnvironmentSession {
   /** Begins again from the seed in a new session, for an episode that somebody else has spoilt. */
   async startAgain(): Promise<void> {
     await this.#server.batched('close', { session_id: this.#sessionId }).catch(() => undefined);
-    const created = await this.#server.batched('create', createInput(this.#spec));
+    const created = await this.#server.batched('create', createInput(this.spec));
     this.#sessionId = created.session_id;
     this.#episodeId = created.episode_id;
     this.#observation = created.observation;
-    if (this.#closed) await this.close();
+    if (this.#closed) await this.#end();
   }
 
   /** Seeds what happens in the episode besides its level; undefined where the level's seed does. */
   get dynamicsSeed(): number | undefined {
-    return this.#spec.dynamicsSeed;
+    return this.spec.dynamicsSeed;
   }
 
   /** Number of times the episode had to be moved to a new session. */
@@ -172,7 +209,7 @@ export class EnvironmentSession {
       try {
         const results = await this.#steps(actions, this.#actions.length);
         for (let i = 0; i < results.length; i++) this.#actions.push(actions[i]);
-        this.#observation = results[results.length - 1].observation;
+        this.#observe(results[results.length - 1]);
         return results;
       } catch (error) {
         await this.#recover(error);
@@ -200,12 +237,78 @@ export class EnvironmentSession {
     }
   }
 
+  /**
+   * Opens further sessions in this one's state, with its history. Close each of them.
+   * @param dynamicsSeed seeds the chance of the first from here on, that of the k-th with k more; absent: all draw what this one
+   * would
+   * @throws ReplayDiverged where the state could not be copied, and playing the actions again gave another
+   */
+  async branch(count: number, dynamicsSeed?: number): Promise<EnvironmentSession[]> {
+    if (count === 0) return [];
+    for (;;) {
+      try {
+        return this.spec.copyable ? await this.#clones(count, dynamicsSeed) : await this.#replays(count);
+      } catch (error) {
+        if (error instanceof ReplayDiverged) throw error;
+        await this.#recover(error);
+      }
+    }
+  }
+
+  async #clones(count: number, dynamicsSeed: number | undefined): Promise<EnvironmentSession[]> {
+    const { sessions } = await this.#server.batched('clone', {
+      session_id: this.#sessionId,
+      count,
+      ...(dynamicsSeed === undefined ? {} : { dynamics_seed: dynamicsSeed }),
+    });
+    this.#servers.add(this.#server, { amount: count, tag: this.spec.tag });
+    return sessions.map((opened, k) => {
+      const clone = new EnvironmentSession(this.#servers, this.#server, this.spec, opened);
+      clone.#actions.push(...this.#actions);
+      clone.#structured = this.#structured;
+      clone.levelId = this.levelId;
+      const step = this.#actions.length;
+      const before = this.#reseeds.filter(reseed => reseed.step < step);
+      clone.#reseeds =
+        dynamicsSeed === undefined ? this.#reseeds : [...before, { step, dynamicsSeed: dynamicsSeed + k }];
+      return clone;
+    });
+  }
+
+  /** Further sessions by the seed and the actions, each observation compared. */
+  async #replays(count: number): Promise<EnvironmentSession[]> {
+    const opened = await EnvironmentSession.openGroup(this.#servers, this.spec, count);
+    try {
+      for (const session of opened) {
+        if (this.#actions.length > 0) await session.act(this.#actions);
+        this.extraSteps.replayed += session.#actions.length;
+        if (session.observation !== this.observation || session.#actions.length !== this.#actions.length)
+          throw new ReplayDiverged(session.server, this.spec, session.#actions.length);
+        session.levelId = this.levelId;
+      }
+      return opened;
+    } catch (error) {
+      for (const session of opened) void session.close();
+      throw error;
+    }
+  }
+
   /** Lets the session go. Failing to is no error: the server ends it when its time is over. */
   async close(): Promise<void> {
+    if (this.#closed) return;
     this.#closed = true;
+    await this.#end();
+  }
+
+  async #end(): Promise<void> {
     this.#leave();
     if (this.#server.away) return;
     await this.#server.batched('close', { session_id: this.#sessionId }).catch(() => undefined);
+  }
+
+  #observe({ observation, state_key }: Pick<OpenedSession, 'observation' | 'state_key'>): void {
+    this.#observation = observation;
+    this.#stateKey = state_key;
   }
 
   /** @param done steps taken before these */
@@ -218,7 +321,7 @@ export class EnvironmentSession {
           expected_step: done + i + 1,
         }) as Request,
     );
-    if (this.#spec.record) requests.push(this.#structuredRequest());
+    if (this.spec.record) requests.push(this.#structuredRequest());
     const replies = await this.#server.batch(requests);
     const results: StepResult[] = [];
     for (const reply of replies.slice(0, actions.length)) {
@@ -227,7 +330,7 @@ export class EnvironmentSession {
       results.push(result);
       if (result.terminated || result.truncated) break;
     }
-    if (this.#spec.record) this.#structured = structuredIn(replies[actions.length]);
+    if (this.spec.record) this.#structured = structuredIn(replies[actions.length]);
     return results;
   }
 
@@ -248,7 +351,7 @@ export class EnvironmentSession {
       const gone = cause instanceof ServerProblem && LOST_CODES.has(cause.code);
       const away = cause instanceof ServerUnavailable && this.#servers.servers.length > 1;
       if (this.#closed || (!gone && !away) || this.#moves >= MAX_MOVES) throw cause;
-      if (away && !(await this.#servers.anyThere(this.#spec.tag))) throw cause;
+      if (away && !(await this.#servers.anyThere(this.spec.tag))) throw cause;
       this.#moves++;
       try {
         await this.#reopen(away);
@@ -260,29 +363,52 @@ export class EnvironmentSession {
   }
 
   #leave(): void {
-    if (this.#counted) this.#servers.done(this.#server, { tag: this.#spec.tag });
+    if (this.#counted) this.#servers.done(this.#server, { tag: this.spec.tag });
     this.#counted = false;
   }
 
   async #reopen(elsewhere: boolean): Promise<void> {
     if (elsewhere) {
       this.#leave();
-      this.#server = this.#servers.pick({ tag: this.#spec.tag, except: this.#server });
+      this.#server = this.#servers.pick({ tag: this.spec.tag, except: this.#server });
       this.#counted = true;
     }
-    const created = await this.#server.batched('create', createInput(this.#spec));
+    const created = await this.#server.batched('create', createInput(this.spec));
     this.#sessionId = created.session_id;
     this.#episodeId = created.episode_id;
     if (this.#closed) {
-      await this.close();
+      await this.#end();
       throw new Error('the session was closed while it was being opened again');
     }
     const played = this.#actions;
-    const results = played.length > 0 ? await this.#steps(played, 0) : [];
-    const last = results.at(-1)?.observation ?? created.observation;
-    if (results.length !== played.length || observationText(last) !== observationText(this.#observation)) {
-      throw new ReplayDiverged(this.server, this.#spec, results.length);
+    let done = 0;
+    let last = created.observation;
+    // The lineage: so far under one stream, then under the next.
+    for (const { step, dynamicsSeed } of [
+      ...this.#reseeds,
+      { step: played.length, dynamicsSeed: undefined },
+    ]) {
+      const results = step > done ? await this.#steps(played.slice(done, step), done) : [];
+      done += results.length;
+      this.extraSteps.recovery += results.length;
+      last = results.at(-1)?.observation ?? last;
+      if (done !== step) throw new ReplayDiverged(this.server, this.spec, done);
+      if (dynamicsSeed !== undefined) await this.#reseed(dynamicsSeed);
     }
+    if (observationText(last) !== observationText(this.#observation)) {
+      throw new ReplayDiverged(this.server, this.spec, done);
+    }
+  }
+
+  /** Gives this session a fresh stream where it is. */
+  async #reseed(dynamicsSeed: number): Promise<void> {
+    const { snapshot_id } = await this.#server.batched('snapshot', { session_id: this.#sessionId });
+    const restored = await this.#server.batched('restore', {
+      session_id: this.#sessionId,
+      snapshot_id,
+      dynamics_seed: dynamicsSeed,
+    });
+    this.#episodeId = restored.episode_id;
   }
 }
 
@@ -300,6 +426,7 @@ function createInput(spec: SessionSpec) {
     ...(spec.wrappers ? { wrappers: [...spec.wrappers] } : {}),
     ...(spec.seed === undefined ? {} : { seed: spec.seed }),
     ...(spec.dynamicsSeed === undefined ? {} : { dynamics_seed: spec.dynamicsSeed }),
+    ...(spec.stateKeys ? { state_key: true } : {}),
   };
 }
 

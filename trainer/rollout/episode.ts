@@ -1,4 +1,5 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
+import type { Reseed } from './environment-session.ts';
 
 /** One turn of an episode: what the policy saw, what it said, what came of it. */
 export interface Turn {
@@ -9,6 +10,10 @@ export interface Turn {
   readonly actionsLeft: number;
   /** Actions that were executed, as the environment knows them. */
   readonly actions: readonly Json[];
+  /** All that were sent, where some were unknown to it. */
+  readonly sent?: readonly Json[];
+  /** Names the state before the turn, where the rollout asks for that. */
+  readonly stateKey?: string;
   /** Sum of the executed actions' rewards, without the format penalty. */
   readonly reward: number;
   /** Format penalty of this turn: 0 or negative. */
@@ -60,6 +65,12 @@ export interface Episode {
   readonly seed: number;
   /** Seeds what happens in it besides its level; absent where `seed` does. */
   readonly dynamicsSeed?: number;
+  /** Later changes of the stream of chance; absent where there are none. */
+  readonly reseeds?: readonly Reseed[];
+  /** Tree rollouts: the node that each turn belongs to, as the path from its root, e.g. `2.0.1`. The last is the leaf. */
+  readonly nodes?: readonly string[];
+  /** First turns that were taken over from an earlier episode: nobody is trained on them, and their rewards do not count. */
+  readonly prefix?: EpisodePrefix;
   readonly server: string;
   /** Names the level it started from; absent where its first observation does. */
   readonly levelId?: string;
@@ -76,6 +87,8 @@ export interface Episode {
   readonly unsuccessful: boolean;
   /** Observation after the last turn. */
   readonly finalState?: string;
+  /** Names the state after the last turn, where the rollout asks for that. */
+  readonly finalStateKey?: string;
   /** The same as plain JSON, where the plan of the group asks for it. */
   readonly finalStructured?: Json;
   /** The last sample's, which is the only one where `samples` is absent. */
@@ -89,6 +102,25 @@ export interface Episode {
   /** Counts of an episode that a program played through the gateway. */
   readonly program?: ProgramCounts;
 }
+
+/** A turn that another episode can begin with: plain data. */
+export interface PlayedTurn {
+  readonly turn: Turn;
+  /** Actions that were sent. */
+  readonly sent: readonly Json[];
+  readonly tokenIds: readonly number[];
+  /** Observation after it. */
+  readonly after: string;
+}
+
+/** Beginning of an episode that continues an earlier one. */
+export interface EpisodePrefix {
+  readonly turns: number;
+  /** A success gives a head start, a failure handicaps. */
+  readonly kind: PrefixKind;
+}
+
+export type PrefixKind = 'head_start' | 'handicap';
 
 /** Outcomes of the calls of a program. */
 export interface ProgramCounts {
@@ -105,6 +137,24 @@ export interface ProgramCounts {
 /** The token sequences to train on, one or more. */
 export function samplesOf(episode: EpisodeSample & Pick<Episode, 'samples'>): readonly EpisodeSample[] {
   return episode.samples ?? [episode];
+}
+
+/** The episode with a loss mask that leaves out some of its turns. */
+export function withoutTurns(episode: Episode, isLeftOut: (turn: number) => boolean): Episode {
+  const masked = samplesOf(episode).map((sample, index) => {
+    const lossMask = sample.lossMask.slice();
+    episode.turns.forEach(({ tokens: [start, end], sample: own = 0 }, turn) => {
+      if (own === index && isLeftOut(turn)) lossMask.fill(0, start, end);
+    });
+    return { ...sample, lossMask };
+  });
+  const { lossMask } = masked.at(-1)!;
+  return { ...episode, lossMask, ...(episode.samples ? { samples: masked } : {}) };
+}
+
+/** Turns with rewards that count: all but those of the prefix. */
+export function countedTurns({ turns, prefix }: Pick<Episode, 'turns' | 'prefix'>): readonly Turn[] {
+  return prefix ? turns.slice(prefix.turns) : turns;
 }
 
 /** Σ turn rewards + Σ penalties. */

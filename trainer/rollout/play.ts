@@ -8,10 +8,20 @@ import { promptMessages } from '../prompts/prompt.ts';
 import type { Agent, AgentReply, EpisodeView } from './agents/agent.ts';
 import { type ContextSettings, EpisodeContext } from './context.ts';
 import type { DescribedTag } from './described-tag.ts';
-import type { EnvironmentSession } from './environment-session.ts';
-import { type Episode, type EpisodeSample, sumComponents, type Truncation, type Turn } from './episode.ts';
-import { mixSeed } from './seeds.ts';
+import { type EnvironmentSession, ReplayDiverged } from './environment-session.ts';
+import {
+  type Episode,
+  type EpisodePrefix,
+  type EpisodeSample,
+  type PlayedTurn,
+  sumComponents,
+  type Truncation,
+  type Turn,
+  withoutTurns,
+} from './episode.ts';
+import { mixSeed, PURPOSE } from './seeds.ts';
 import type { GroupPlan } from './tag.ts';
+import type { PlayTally } from './tally.ts';
 import type { SampledTokens } from './token-buffer.ts';
 
 /** All that an episode is played with. */
@@ -26,15 +36,8 @@ export interface PlayContext {
   readonly newSequence: () => number;
   /** Called between waits; throws to end the episode. */
   readonly check: () => void;
-  /** Milliseconds spent waiting are added here. */
-  readonly waits: WaitTimes;
-}
-
-export interface WaitTimes {
-  /** For the agent. */
-  agent: number;
-  /** For the environment. */
-  environment: number;
+  /** Costs of playing are added here. */
+  readonly tally: PlayTally;
 }
 
 const NO_TOKENS: readonly number[] = [];
@@ -52,35 +55,33 @@ export async function playEpisode(
   session: EnvironmentSession,
   setting: PlayContext,
 ): Promise<Episode> {
-  const { described, prompt, agent, tokenizer } = setting;
-  const context =
-    prompt.tokens && tokenizer
-      ? new EpisodeContext(prompt, prompt.tokens, setting.context, setting.newSequence, id =>
-          agent.release(id),
-        )
-      : undefined;
-  const play = new Play(plan, member, session, setting, context);
-  let samples: EpisodeSample[] = [];
-  let following: Int32Array | undefined;
+  const play = Play.open(plan, member, session, setting);
   try {
-    while (!play.over && play.turns.length < described.tag.maxTurns) {
+    while (play.canGoOn) {
       setting.check();
       await play.turn();
     }
-    following = play.following();
+    return play.end();
   } finally {
-    if (context) samples = context.finish();
+    play.release();
   }
-  return play.episode(samples, following);
 }
 
 /** An episode while it is played. */
-class Play {
+export class Play {
   readonly turns: Turn[] = [];
   over = false;
+  /** Position in the group. */
+  member: number;
+  /** Node of the turns to come, in a tree. */
+  node: string | undefined;
+  readonly session: EnvironmentSession;
   readonly #plan: GroupPlan;
-  readonly #member: number;
-  readonly #session: EnvironmentSession;
+  #samplingSeed: number;
+  readonly #nodes: string[] = [];
+  #prefix: EpisodePrefix | undefined;
+  /** Mean of −log p over the first sampled tokens of each turn, in nats; 0 where the agent gives none. */
+  readonly #surprisals: number[] = [];
   readonly #setting: PlayContext;
   /** Absent where nobody wants tokens. */
   readonly #context: EpisodeContext | undefined;
@@ -89,7 +90,7 @@ class Play {
   #success = false;
   #truncation: Truncation | undefined;
 
-  constructor(
+  private constructor(
     plan: GroupPlan,
     member: number,
     session: EnvironmentSession,
@@ -97,19 +98,97 @@ class Play {
     context: EpisodeContext | undefined,
   ) {
     this.#plan = plan;
-    this.#member = member;
-    this.#session = session;
+    this.member = member;
+    this.session = session;
     this.#setting = setting;
     this.#context = context;
+    this.#samplingSeed = setting.samplingSeed;
+  }
+
+  static open(plan: GroupPlan, member: number, session: EnvironmentSession, setting: PlayContext): Play {
+    const { prompt, tokenizer, agent } = setting;
+    const context =
+      prompt.tokens && tokenizer
+        ? new EpisodeContext(prompt, prompt.tokens, setting.context, setting.newSequence, id =>
+            agent.release(id),
+          )
+        : undefined;
+    return new Play(plan, member, session, setting, context);
+  }
+
+  /** Another turn may be played. */
+  get canGoOn(): boolean {
+    return !this.over && this.turns.length < this.#setting.described.tag.maxTurns;
+  }
+
+  /**
+   * An episode with the same history that goes on by itself; between turns.
+   * @param session in the state of this one's
+   * @param path separates its draws from those of all others that share the history
+   */
+  fork(member: number, session: EnvironmentSession, path: readonly number[]): Play {
+    const { samplingSeed } = this.#setting;
+    const fork = new Play(this.#plan, member, session, this.#setting, this.#context?.fork());
+    fork.#samplingSeed = mixSeed(samplingSeed, PURPOSE.branch, this.#plan.groupId, ...path);
+    fork.turns.push(...this.turns);
+    fork.#past.push(...this.#past);
+    fork.#nodes.push(...this.#nodes);
+    fork.#surprisals.push(...this.#surprisals);
+    fork.#prefix = this.#prefix;
+    fork.#actionCount = this.#actionCount;
+    fork.#success = this.#success;
+    this.#setting.tally.prefillTokens += fork.#context?.unsentTokens ?? 0;
+    return fork;
+  }
+
+  /**
+   * Takes over turns of an earlier episode: the actions are carried out again, nothing is sampled.
+   * @throws ReplayDiverged where an observation is another one
+   */
+  async takeOver(played: readonly PlayedTurn[], kind: EpisodePrefix['kind']): Promise<void> {
+    const { described, tally } = this.#setting;
+    for (const { turn, sent, tokenIds, after } of played) {
+      this.#setting.check();
+      const actionsLeft = described.tag.maxActionsPerTrajectory - this.#actionCount;
+      const view = nextView(this.session.observation, actionsLeft, this.turns);
+      this.#context?.begin(view);
+      const results = await this.session.act(sent);
+      tally.envSteps += results.length;
+      tally.replayedSteps += results.length;
+      const placed = this.#context?.accept({ tokenIds }, turn.rawResponse);
+      if (this.session.observation !== after || results.length !== sent.length)
+        throw new ReplayDiverged(this.session.server, this.session.spec, this.session.actions.length);
+      this.turns.push({ ...turn, tokens: placed?.tokens ?? [0, 0], sample: placed?.sample ?? 0 });
+      this.#past.push({ view, response: turn.response });
+      this.#actionCount += turn.actions.length;
+    }
+    this.#context?.unsend();
+    this.#prefix = { turns: played.length, kind };
+  }
+
+  /** Mean of −log p over the first tokens of the last turn and of the first, in nats. */
+  get surprisals(): { readonly first: number; readonly last: number } {
+    return { first: this.#surprisals[0] ?? 0, last: this.#surprisals.at(-1) ?? 0 };
+  }
+
+  /** Lets its token sequence go, where it does not end by itself. */
+  release(): void {
+    this.#context?.finish();
+  }
+
+  /** The record of the episode, which ends here. */
+  end(): Episode {
+    const following = this.following();
+    return this.#episode(this.#context?.finish() ?? [], following);
   }
 
   /** Asks the agent, sends what it wants done, and records both. */
   async turn(): Promise<void> {
-    const { described, prompt, tokenizer, waits } = this.#setting;
+    const { described, prompt, tokenizer, tally } = this.#setting;
     const { tag } = described;
     const actionsLeft = tag.maxActionsPerTrajectory - this.#actionCount;
-    const view = nextView(this.#session.observation, actionsLeft, this.turns);
-    const { structured } = this.#session;
+    const view = nextView(this.session.observation, actionsLeft, this.turns);
+    const { structured, stateKey } = this.session;
     const reply = await this.#ask(view);
     this.#setting.check();
     const text = replyText(reply, tokenizer);
@@ -119,8 +198,9 @@ class Play {
       ? parsed.actions.map(readJson)
       : mapActions(parsed.actions, described.actionNames);
     const sent = performance.now();
-    const results = await this.#session.act(mapped.slice(0, actionsLeft));
-    waits.environment += performance.now() - sent;
+    const results = await this.session.act(mapped.slice(0, actionsLeft));
+    tally.environmentMs += performance.now() - sent;
+    tally.envSteps += results.length;
     const executed = executedActions(mapped, results);
     const last = results.at(-1);
     this.#actionCount += executed.length;
@@ -137,6 +217,8 @@ class Play {
       ...(structured === undefined ? {} : { structured }),
       actionsLeft,
       actions: executed,
+      ...(executed.length === results.length ? {} : { sent: mapped.slice(0, results.length) }),
+      ...(stateKey === undefined ? {} : { stateKey }),
       reward: results.reduce((sum, result) => sum + result.reward, 0),
       ...(rewards ? { rewards } : {}),
       penalty: isPenalized(parsed.actions.length, valid) ? tag.formatPenalty : 0,
@@ -149,10 +231,13 @@ class Play {
       ...(reply.exploratory ? { exploratory: true } : {}),
     });
     this.#past.push({ view, response: parsed.cleaned });
+    this.#surprisals.push(meanSurprisal(reply.logProbs, SURPRISAL_TOKENS));
+    if (this.node !== undefined) this.#nodes.push(this.node);
+    tally.sampledTokens += placed ? placed.tokens[1] - placed.tokens[0] : 0;
   }
 
   async #ask(view: TurnView): Promise<AgentReply> {
-    const { prompt, agent, waits, sampling, samplingSeed } = this.#setting;
+    const { prompt, agent, tally, sampling } = this.#setting;
     const { groupId, seed } = this.#plan;
     const step = this.#context?.begin(view);
     const asked = performance.now();
@@ -164,12 +249,12 @@ class Play {
         maxNewTokens: step?.maxNewTokens ?? prompt.task.responseLength,
         stopTokenIds: prompt.tokens?.stopTokenIds ?? NO_TOKENS,
       },
-      seed: mixSeed(samplingSeed, groupId, seed, this.#member, this.turns.length),
+      seed: mixSeed(this.#samplingSeed, groupId, seed, this.member, this.turns.length),
       prime: prompt.prime,
-      episode: episodeView(this.#plan, this.#member, view, this.#session, this.#setting),
+      episode: episodeView(this.#plan, this.member, view, this.session, this.#setting),
       messages: () => promptMessages(prompt, view, this.#past),
     });
-    waits.agent += performance.now() - asked;
+    tally.agentMs += performance.now() - asked;
     return reply;
   }
 
@@ -183,25 +268,27 @@ class Play {
     if (this.#truncation === undefined) return undefined;
     const actionsLeft = Math.max(1, tag.maxActionsPerTrajectory - this.#actionCount);
     return this.#context?.following({
-      ...nextView(this.#session.observation, actionsLeft, this.turns),
+      ...nextView(this.session.observation, actionsLeft, this.turns),
       turn: Math.min(this.turns.length + 1, tag.maxTurns),
     });
   }
 
-  /** The record of the episode. */
-  episode(samples: readonly EpisodeSample[], following?: Int32Array): Episode {
+  #episode(samples: readonly EpisodeSample[], following?: Int32Array): Episode {
     const { tag } = this.#setting.described;
     const { seed, groupId } = this.#plan;
-    const { structured, dynamicsSeed, levelId } = this.#session;
-    return {
-      episodeId: `${tag.name}/${seed}/${groupId}.${this.#member}`,
+    const { structured, dynamicsSeed, levelId, reseeds, stateKey } = this.session;
+    const episode: Episode = {
+      episodeId: `${tag.name}/${seed}/${groupId}.${this.member}`,
       environmentId: tag.environmentId,
       tag: tag.name,
       groupId,
-      member: this.#member,
+      member: this.member,
       seed,
       ...(dynamicsSeed === undefined ? {} : { dynamicsSeed }),
-      server: this.#session.server,
+      ...(reseeds.length > 0 ? { reseeds } : {}),
+      ...(this.node === undefined ? {} : { nodes: this.#nodes }),
+      ...(this.#prefix ? { prefix: this.#prefix } : {}),
+      server: this.session.server,
       ...(levelId === undefined ? {} : { levelId }),
       turns: this.turns,
       success: this.over && this.#success,
@@ -209,12 +296,25 @@ class Play {
       ...(this.#truncation ? { truncation: this.#truncation } : {}),
       ...(following ? { following } : {}),
       unsuccessful: this.over && !this.#success,
-      finalState: this.#session.observation,
+      finalState: this.session.observation,
       ...(structured === undefined ? {} : { finalStructured: structured }),
+      ...(stateKey === undefined ? {} : { finalStateKey: stateKey }),
       ...(samples.at(-1) ?? NO_ARRAYS),
       ...(samples.length > 1 ? { samples } : {}),
     };
+    const prefix = this.#prefix?.turns ?? 0;
+    return prefix === 0 ? episode : withoutTurns(episode, turn => turn < prefix);
   }
+}
+
+/** Tokens of a turn that its surprisal is the mean of. */
+const SURPRISAL_TOKENS = 20;
+
+function meanSurprisal(logProbs: ArrayLike<number> | undefined, most: number): number {
+  const count = Math.min(most, logProbs?.length ?? 0);
+  let sum = 0;
+  for (let i = 0; i < count; i++) sum -= logProbs![i];
+  return count === 0 ? 0 : sum / count;
 }
 
 /** An action that is JSON; text that is none goes to the environment as it is, which finds it invalid. */

@@ -31,4 +31,8 @@ export const PURPOSE = {
   demonstrations: 10,
   dynamics: 11,
   replay: 12,
+  branch: 13,
+  branchChoice: 14,
+  branchLuck: 15,
+  prefixChoice: 16,
 } as const;

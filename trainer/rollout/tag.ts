@@ -1,4 +1,6 @@
 import type { JsonObject } from '../../shared/json.ts';
+import type { KeptPrefix } from './branching/prefix.ts';
+import type { TreePlan } from './branching/tree-plan.ts';
 
 /** A named environment with its configuration and the caps of a rollout in it. */
 export interface Tag {
@@ -26,6 +28,12 @@ export interface GroupPlan {
   readonly whole?: boolean;
   /** Its episodes keep the state of every turn as plain JSON, for those who look at them. */
   readonly record?: boolean;
+  /** Its episodes are the leaves of trees; `size` is the most that there may be. */
+  readonly tree?: TreePlan;
+  /** Its episodes continue an earlier one, with other draws. */
+  readonly prefix?: KeptPrefix;
+  /** Its turns have the names of their states. */
+  readonly stateKeys?: boolean;
 }
 
 /**
@@ -42,8 +50,10 @@ export function planGroups(plan: {
   readonly recorded?: number;
   /** Episodes must be one token sequence each. */
   readonly whole?: boolean;
+  readonly tree?: TreePlan;
+  readonly stateKeys?: boolean;
 }): GroupPlan[] {
-  const { firstGroup = 0, recorded = 0, whole = false } = plan;
+  const { firstGroup = 0, recorded = 0, whole = false, tree, stateKeys = false } = plan;
   const groups: GroupPlan[] = [];
   for (const { tag, groups: count } of plan.tags) {
     for (let i = 0; i < count; i++) {
@@ -55,6 +65,8 @@ export function planGroups(plan: {
         size: plan.groupSize,
         ...(n < recorded ? { record: true } : {}),
         ...(whole ? { whole } : {}),
+        ...(tree ? { tree } : {}),
+        ...(stateKeys ? { stateKeys } : {}),
       });
     }
   }

@@ -48,6 +48,24 @@ export class TokenBuffer {
     return [start, this.#length];
   }
 
+  /** A buffer with the same tokens that grows apart. */
+  copy(): TokenBuffer {
+    const copy = new TokenBuffer();
+    copy.#length = this.#length;
+    copy.#hasValues = this.#hasValues;
+    copy.#tokenIds = this.#tokenIds.slice();
+    copy.#lossMask = this.#lossMask.slice();
+    copy.#logProbs = this.#logProbs.slice();
+    copy.#values = this.#values.slice();
+    copy.#versions = this.#versions.slice();
+    return copy;
+  }
+
+  /** All tokens so far. */
+  get tokenIds(): readonly number[] {
+    return Array.from(this.#tokenIds.subarray(0, this.#length));
+  }
+
   /** A copy of the sequence as it is now. */
   sample(): EpisodeSample {
     const end = this.#length;

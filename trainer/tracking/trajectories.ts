@@ -93,6 +93,13 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
     member: episode.member ?? 0,
     seed: episode.seed,
     ...(episode.dynamicsSeed === undefined ? {} : { dynamics_seed: episode.dynamicsSeed }),
+    ...(episode.reseeds
+      ? {
+          reseeds: episode.reseeds.map(({ step, dynamicsSeed }) => ({ step, dynamics_seed: dynamicsSeed })),
+        }
+      : {}),
+    ...(episode.nodes ? { nodes: episode.nodes } : {}),
+    ...(episode.prefix ? { prefix: episode.prefix } : {}),
     server: episode.server,
     success: episode.success,
     terminated: episode.terminated,
@@ -104,6 +111,8 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
       ...structuredField('structured', turn.structured),
       actions_left: turn.actionsLeft,
       actions: turn.actions,
+      ...(turn.sent ? { sent: turn.sent } : {}),
+      ...(turn.stateKey === undefined ? {} : { state_key: turn.stateKey }),
       reward: turn.reward,
       penalty: turn.penalty,
       ...(turn.rewards ? { rewards: turn.rewards } : {}),

@@ -30,7 +30,14 @@ const KEPT_VALIDATION_EPISODES = 20;
 const SHOWN_WINDOW = 5;
 
 /** Why a run ended before its last step, besides being asked to. */
-export type StopReason = EarlyStopType | 'plateau' | 'target' | 'time_limit' | 'stop_after';
+export type StopReason =
+  | EarlyStopType
+  | 'plateau'
+  | 'target'
+  | 'time_limit'
+  | 'stop_after'
+  | 'max_env_steps'
+  | 'max_sampled_tokens';
 
 export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'source' | 'trajectories'> {
   readonly policy: IterationParts['policy'] & Pick<Policy, 'save' | 'withAverage'>;
@@ -130,8 +137,11 @@ class TrainingLoop {
   }
 
   #limitReached(): StopReason | null {
-    const { max_seconds, stop_after } = this.#parts.settings.training;
+    const { max_seconds, stop_after, max_env_steps, max_sampled_tokens } = this.#parts.settings.training;
+    const { envSteps = 0, usedTokens = 0 } = this.#state;
     if (stop_after !== null && this.#state.step >= stop_after) return 'stop_after';
+    if (max_env_steps !== null && envSteps >= max_env_steps) return 'max_env_steps';
+    if (max_sampled_tokens !== null && usedTokens >= max_sampled_tokens) return 'max_sampled_tokens';
     return max_seconds !== null && this.#elapsed() >= max_seconds ? 'time_limit' : null;
   }
 
@@ -214,6 +224,8 @@ class TrainingLoop {
       ...done.metrics,
       ...earlyMetric(early),
       'training/episodes': this.#state.episodes,
+      'training/env_steps': this.#state.envSteps ?? 0,
+      'training/sampled_tokens': this.#state.usedTokens ?? 0,
       'training/seconds': seconds,
     });
     for (const [name, table] of Object.entries(done.tables)) {

@@ -21,6 +21,9 @@ export interface AdvantageSequence {
   /** The episode succeeded, and whether each of its turns carried out an action. */
   readonly success?: boolean;
   readonly validTurns?: readonly boolean[];
+  /** Tree rollouts: the leaf that the episode ends in, and the node of each trained turn, as paths from the root (`2.0.1`). */
+  readonly leaf?: string;
+  readonly turnNodes?: readonly string[];
   /** Named parts of the episode's reward, summed over its turns. */
   readonly components?: Readonly<Record<string, number>>;
   /** Log-probability of each token when it was sampled. */
@@ -110,6 +113,8 @@ export interface Advantages {
   readonly returns: readonly Float64Array[];
   /** Baselines of the agents after the batch (`rae`). */
   readonly baselines?: Readonly<Record<string, number>>;
+  /** Weight of each token in the loss, where tokens count unequally. */
+  readonly weights?: readonly Float64Array[];
   /** The estimator's own metrics, by logged names. */
   readonly metrics?: Readonly<Record<string, number>>;
 }
@@ -119,6 +124,7 @@ export type AdvantageRequirement =
   | 'values'
   | 'turnEnds'
   | 'states'
+  | 'leaf'
   | 'finalStates'
   | 'groups'
   | 'components'
@@ -130,6 +136,8 @@ export interface AdvantageEstimator {
   readonly needs: readonly AdvantageRequirement[];
   /** Every token of a sequence has the same advantage. */
   readonly perSequence?: boolean;
+  /** It compares the leaves of trees. */
+  readonly ofTrees?: boolean;
   /** It goes for success, which the environment must report. */
   readonly comparesSuccess?: boolean;
   estimate(sequences: readonly AdvantageSequence[], settings: AdvantageSettings): Advantages;

@@ -34,6 +34,8 @@ function makeBatch(seed: number, reward: (random: Random) => number): AdvantageS
       squaredProbabilities: lossMask.map(() => random.float()),
       components: { task: rewards.reduce((a, b) => a + b, 0) },
       groupId: Math.floor(i / 4),
+      leaf: `${i}`,
+      turnNodes: turnEnds.map(() => `${i}`),
     };
   });
 }

@@ -23,6 +23,7 @@ import { rebn } from './rebn.ts';
 import { reinforcePp } from './reinforce-pp.ts';
 import { reinforcePpBaseline } from './reinforce-pp-baseline.ts';
 import { rloo } from './rloo.ts';
+import { treeGrpo, treeLoo, treeRl } from './tree/estimators.ts';
 import { iwOpd } from './without-groups/iw-opd.ts';
 import { rae } from './without-groups/rae.ts';
 
@@ -48,6 +49,9 @@ const ESTIMATORS = {
   graph_gpo: graphGpo,
   g2po,
   gagpo,
+  tree_loo: treeLoo,
+  tree_grpo: treeGrpo,
+  tree_rl: treeRl,
 } satisfies Record<string, AdvantageEstimator>;
 
 export type AdvantageName = keyof typeof ESTIMATORS;
@@ -90,7 +94,7 @@ export function checkAdvantage(name: string, offer: AdvantageSupport): void {
       `${name} compares the episodes of a group, but group_size is ${offer.groupSize}: use at least 2`,
     );
   }
-  if (needs.includes('turnEnds') && offer.contextMode !== 'full') {
+  if (needs.includes('turnEnds') && !needs.includes('leaf') && offer.contextMode !== 'full') {
     throw new RangeError(
       `${name} needs the turns of an episode in one sequence, but the context mode is ${offer.contextMode}: use full`,
     );

@@ -39,7 +39,7 @@ function probabilities(episode: number): readonly { taken: number; squares: numb
   return episode === 0 ? [first] : [first, second];
 }
 
-function sequenceOf(episode: number): AdvantageSequence {
+function sequenceOf(episode: number, root: number): AdvantageSequence {
   const { rewards } = episodes[episode];
   const turns = probabilities(episode);
   return {
@@ -55,6 +55,9 @@ function sequenceOf(episode: number): AdvantageSequence {
     squaredProbabilities: turns.map(({ squares }) => squares),
     components: { task: rewards.reduce((a, b) => a + b, 0) },
     groupId: 0,
+    // A tree without a branch.
+    leaf: `${root}`,
+    turnNodes: rewards.map(() => `${root}`),
   };
 }
 

@@ -39,6 +39,8 @@ export interface FilterGroup {
   readonly entropies?: readonly number[];
   /** Sampled tokens of each episode; needed by the score `length`. */
   readonly lengths?: readonly number[];
+  /** Share of each episode in the group, summing to 1; absent: all alike. */
+  readonly shares?: readonly number[];
 }
 
 export interface FilterResult {
@@ -80,7 +82,9 @@ const SCORES: Readonly<
  */
 export function filterGroups(groups: readonly FilterGroup[], settings: FilterSettings): FilterResult {
   const { source, label, pick } = SCORES[settings.score];
-  const statistics = groups.map((group, i) => describe(values(group, source, settings.score, i)));
+  const statistics = groups.map((group, i) =>
+    describe(values(group, source, settings.score, i), group.shares),
+  );
   const scores = statistics.map(group => group[pick]);
   const kept = selectGroups(scores, settings);
   const metrics: Record<string, number> = {};
@@ -115,10 +119,24 @@ function values(
   return list;
 }
 
-function describe(list: readonly number[]): Statistics {
+function describe(list: readonly number[], shares?: readonly number[]): Statistics {
+  if (shares && list.length > 1) return describeShares(list, shares);
   const center = mean(list);
   return {
     std: list.length > 1 ? unbiasedStd(list) : 0,
+    max: Math.max(...list),
+    mean: center,
+    sum: center * list.length,
+  };
+}
+
+/** Mean and std with weights; Σw(x − mean)²/(1 − Σw²) is the unbiased variance where all weights are alike. */
+function describeShares(list: readonly number[], shares: readonly number[]): Statistics {
+  const center = list.reduce((sum, value, i) => sum + shares[i] * value, 0);
+  const squares = list.reduce((sum, value, i) => sum + shares[i] * (value - center) ** 2, 0);
+  const concentration = shares.reduce((sum, weight) => sum + weight * weight, 0);
+  return {
+    std: Math.sqrt(squares / (1 - concentration)),
     max: Math.max(...list),
     mean: center,
     sum: center * list.length,

@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { PROMPT_NAMES } from '../../prompts/templates.ts';
+import { BRANCH_CHOICES } from '../../rollout/branching/tree-plan.ts';
 import { CONTEXT_MODES } from '../../rollout/context.ts';
 import {
   aboveZero,
@@ -108,6 +109,71 @@ const LevelReplay = Type.Object(
   strict,
 );
 
+const PrefixSettings = Type.Object(
+  {
+    /**
+     * Turns that are taken over: as the ratios say (`fixed`), as a controller moves them (`adaptive`), or from the end of solved
+     * episodes backwards (`reverse`).
+     */
+    schedule: choice(['adaptive', 'fixed', 'reverse'], 'adaptive'),
+    /** Share of an iteration's groups that continue earlier episodes at most. */
+    share: share(0.25),
+    /** Groups with a lower pass rate get a head start from a success, those with a higher one are handicapped by a failure. */
+    low: share(0.3),
+    high: share(0.7),
+    directions: choice(['both', 'head_start', 'handicap'], 'both'),
+    /** Share of the turns that a head start leaves, and that a handicap takes over; at first, where they move. */
+    remaining_ratio: share(0.25),
+    prefix_ratio: share(0.25),
+    /** Most turns of either; null: no limit. */
+    remaining_cap: orNull(positive(1)),
+    prefix_cap: orNull(positive(1)),
+    /** Iterations for which an episode may be continued. */
+    max_age: positive(1),
+    /** Episodes that are kept at most. */
+    pool: positive(256),
+    /** Controller of the ratios (`adaptive`). */
+    adaptive: Type.Object(
+      {
+        target: share(0.5),
+        alpha: share(0.05),
+        deadzone: share(0.03),
+        step: share(0.05),
+        cooldown: count(5),
+        least: share(0.05),
+        most: share(0.95),
+      },
+      section,
+    ),
+    /** Iterations in which `reverse` goes from the last turns to the whole episode. */
+    reverse_over: positive(100),
+    /** States that nothing is random after the start, so that continuations may have the same luck. */
+    deterministic: flag(false),
+  },
+  strict,
+);
+
+const TreeSettings = Type.Object(
+  {
+    /** Turns after which a chain branches: drawn before it is played, the same for all, or after uncertain ones. */
+    where: choice(BRANCH_CHOICES, 'drawn'),
+    /** Trees of a group. */
+    roots: positive(4),
+    /** Chains after a branch, the one that goes on included. */
+    children: Type.Integer({ minimum: 2, default: 2 }),
+    /** Turns of `fixed` and `drawn`, from 1; null: any but the last. */
+    turns: orNull(Type.Array(Type.Integer({ minimum: 1 }), { minItems: 1, uniqueItems: true })),
+    /** Branches of a chain (`drawn`, `entropy`). */
+    branches: positive(1),
+    /** Generations of branches (`drawn`, `entropy`). */
+    depth: positive(1),
+    /** Probability of a branch after a turn as uncertain as the first, and its change with the entropy (`entropy`). */
+    base: share(0.5),
+    weight: Type.Number({ default: 0.2 }),
+  },
+  strict,
+);
+
 const Asynchronous = Type.Object(
   {
     /** Iterations that an episode may lie behind the weights it is trained on with; 0 equals synchronous training. */
@@ -154,6 +220,14 @@ export const RolloutSettings = Type.Object(
     adaptive_curriculum: orNull(AdaptiveCurriculum),
     /** Plays levels again from which much is to be learned: prioritized level replay. */
     level_replay: orNull(LevelReplay),
+    /** Some groups continue earlier episodes from where they are neither hopeless nor sure: prefix sampling. */
+    prefix: orNull(PrefixSettings),
+    /** Episodes branch into trees; `group_size` is the most leaves of a group. */
+    tree: orNull(TreeSettings),
+    /** Branches draw other events than the chain they come from, or the same. */
+    luck: choice(['fresh', 'same'], 'fresh'),
+    /** Equality of states: by the observation, with the actions left, or the server's `state_key`. */
+    state_key: choice(['observation', 'observation_and_left', 'state'], 'observation'),
     start_seed: count(10_000),
     /** Rewards for episodes that are over, by a function or a service. */
     reward: orNull(RewardHook),

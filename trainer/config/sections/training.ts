@@ -87,6 +87,9 @@ export const TrainingSettings = Type.Object(
     stop_after: orNull(Type.Integer({ minimum: 1 })),
     /** Seconds after which the run ends with a validation, those of warm start and validations included; null: no limit. */
     max_seconds: orNull(aboveZero(1)),
+    /** The run ends with the first iteration that passes one: actions that servers carried out, and tokens that were sampled. */
+    max_env_steps: orNull(positive(1)),
+    max_sampled_tokens: orNull(positive(1)),
     validate_every: count(10),
     validate_first: flag(true),
     checkpoint_every: count(10),

@@ -6,9 +6,10 @@ import { type ContextSettings, EpisodeTooLong, FULL_CONTEXT } from '../context.t
 import { type DescribedTag, promptTask, type ResponseSettings } from '../described-tag.ts';
 import type { Episode } from '../episode.ts';
 import type { Player } from '../episode-agent.ts';
-import type { PlayContext, WaitTimes } from '../play.ts';
+import type { PlayContext } from '../play.ts';
 import type { RewardHook } from '../rewards/reward-hook.ts';
 import type { GroupPlan } from '../tag.ts';
+import { budgetMetrics, emptyTally, type PlayTally } from '../tally.ts';
 import { type GroupOutcome, playGroup } from './group.ts';
 
 export interface CollectorSettings {
@@ -111,7 +112,7 @@ export class Collector {
    */
   async collect(plans: readonly GroupPlan[], options: PlayOptions): Promise<Collection> {
     const start = performance.now();
-    const waits: WaitTimes = { agent: 0, environment: 0 };
+    const tally: PlayTally = emptyTally();
     const position = new Map(plans.map((plan, i) => [plan, i]));
     const completed: (readonly Episode[] | undefined)[] = plans.map(() => undefined);
     const dropped: { plan: GroupPlan; error: Error }[] = [];
@@ -127,7 +128,7 @@ export class Collector {
           lost.push(...outcome.lost.map(error => ({ plan: outcome.plan, error })));
         }
       },
-      waits,
+      tally,
       count => {
         moves += count;
       },
@@ -148,8 +149,9 @@ export class Collector {
         'timing_s/rollout': seconds,
         'rollouter/episodes_per_second': episodes.length / seconds,
         'rollouter/steps': steps,
-        'rollouter/agent_wait_s': share(waits.agent),
-        'rollouter/environment_wait_s': share(waits.environment),
+        ...budgetMetrics(tally),
+        'rollouter/agent_wait_s': share(tally.agentMs),
+        'rollouter/environment_wait_s': share(tally.environmentMs),
         'rollouter/replayed_episodes': moves,
         'rollouter/dropped_groups': dropped.length,
         'rollouter/lost_episodes': lost.length,
@@ -167,7 +169,7 @@ export class Collector {
     plans: Iterable<GroupPlan> | AsyncIterable<GroupPlan>,
     options: PlayOptions,
     onGroup: (outcome: GroupOutcome) => void,
-    waits: WaitTimes = { agent: 0, environment: 0 },
+    tally: PlayTally = emptyTally(),
     onMoves: (count: number) => void = () => {},
   ): Promise<void> {
     const { concurrency } = this.#settings;
@@ -184,7 +186,7 @@ export class Collector {
       while (open > 0 && open + plan.size > concurrency && !signal.aborted) await change();
       if (signal.aborted) break;
       open += plan.size;
-      this.#playGroup(plan, options, waits, signal, onMoves)
+      this.#playGroup(plan, options, tally, signal, onMoves)
         .then(onGroup)
         .catch(error => {
           fatal ??= error;
@@ -203,7 +205,7 @@ export class Collector {
   async #playGroup(
     plan: GroupPlan,
     options: PlayOptions,
-    waits: WaitTimes,
+    tally: PlayTally,
     signal: AbortSignal,
     onMoves: (count: number) => void,
   ): Promise<GroupOutcome> {
@@ -218,7 +220,7 @@ export class Collector {
       context: { ...this.context, whole: plan.whole },
       sampling: { ...options.sampling, stopStrings },
       samplingSeed: plan.samplingSeed ?? options.samplingSeed,
-      waits,
+      tally,
     };
     return playGroup(plan, setting, signal, onMoves);
   }

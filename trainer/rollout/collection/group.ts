@@ -1,10 +1,13 @@
 import { ReplyTimeout, ServerProblem, ServerUnavailable } from '../../client/errors.ts';
 import type { ServerPool } from '../../client/servers.ts';
+import { playTrees } from '../branching/play-tree.ts';
+import type { KeptPrefix } from '../branching/prefix.ts';
+import type { TreePlan } from '../branching/tree-plan.ts';
 import { EpisodeTooLong } from '../context.ts';
 import { EnvironmentSession, LOST_CODES, ReplayDiverged } from '../environment-session.ts';
 import type { Episode } from '../episode.ts';
 import { type Player, ProgramFault } from '../episode-agent.ts';
-import { type PlayContext, playEpisode } from '../play.ts';
+import { Play, type PlayContext, playEpisode } from '../play.ts';
 import { RewardFault, type RewardHook, withHookRewards } from '../rewards/reward-hook.ts';
 import { mixSeed, PURPOSE } from '../seeds.ts';
 import type { GroupPlan } from '../tag.ts';
@@ -43,7 +46,9 @@ export class GroupTimeout extends Error {
 /** A group being played. */
 interface OpenGroup {
   readonly plan: GroupPlan;
-  sessions: readonly EnvironmentSession[];
+  readonly sessions: EnvironmentSession[];
+  /** Sessions that are open. */
+  open: number;
   /** Why it cannot be completed; its episodes end when they find it set. */
   failure: Error | undefined;
   /** Aborted with the failure, for those who wait. */
@@ -65,7 +70,7 @@ export async function playGroup(
   signal: AbortSignal,
   onMoves: (count: number) => void,
 ): Promise<GroupOutcome> {
-  const group: OpenGroup = { plan, sessions: [], failure: undefined, stop: new AbortController() };
+  const group: OpenGroup = { plan, sessions: [], open: 0, failure: undefined, stop: new AbortController() };
   const check = () => {
     signal.throwIfAborted();
     if (group.failure) throw group.failure;
@@ -87,24 +92,44 @@ export async function playGroup(
     let moves = 0;
     for (const session of group.sessions) {
       if (session.moves > 0) moves++;
-      session.close();
+      setting.tally.recoverySteps += session.extraSteps.recovery;
+      setting.tally.replayedSteps += session.extraSteps.replayed;
+      setting.tally.envSteps += session.extraSteps.replayed;
+      void session.close();
     }
     if (moves > 0) onMoves(moves);
   }
+}
+
+/** Episodes of a group, and why others of it were lost. */
+interface Played {
+  readonly episodes: Episode[];
+  readonly lost: RewardFault[];
 }
 
 /**
  * Plays the members. One that gets no reward costs its episode, and the group where too few are left: advantages compare the
  * episodes of a group, and any number from two can be compared.
  */
-async function playMembers(
-  group: OpenGroup,
-  setting: GroupSetting,
-  check: () => void,
-): Promise<{ readonly episodes: Episode[]; readonly lost: RewardFault[] }> {
+async function playMembers(group: OpenGroup, setting: GroupSetting, check: () => void): Promise<Played> {
+  const { tree, prefix, size } = group.plan;
+  if (tree) return playTreeMembers(group, tree, setting, check);
+  if (prefix) return playContinuations(group, prefix, setting, check);
+  await openSessions(group, setting, size);
+  return concluded(
+    group,
+    group.sessions.map((session, member) => playMember(group, member, session, setting, check)),
+  );
+}
+
+/** Opens sessions that start from the group's state. */
+async function openSessions(group: OpenGroup, setting: GroupSetting, count: number): Promise<void> {
   const { plan } = group;
-  const { tag, seedable, hasDynamicsSeed } = setting.described;
-  const sessions = await EnvironmentSession.openGroup(
+  const { tag, seedable, hasDynamicsSeed, copyable } = setting.described;
+  const { prefix } = plan;
+  // Members share the level, not the luck: else a group compares actions under one outcome of chance.
+  const luck = hasDynamicsSeed && plan.size > 1 ? mixSeed(plan.seed, PURPOSE.dynamics) : undefined;
+  const opened = await EnvironmentSession.openGroup(
     setting.servers,
     {
       environmentId: tag.environmentId,
@@ -112,9 +137,10 @@ async function playMembers(
       config: tag.config,
       options: tag.options,
       seed: seedable ? plan.seed : undefined,
-      // Members share the level, not the luck: else a group compares actions under one outcome of chance.
-      dynamicsSeed: hasDynamicsSeed && plan.size > 1 ? mixSeed(plan.seed, PURPOSE.dynamics) : undefined,
+      dynamicsSeed: prefix ? prefix.dynamicsSeed : luck,
       groupName: `${tag.name}/${plan.seed}/${plan.groupId}`,
+      copyable,
+      stateKeys: plan.stateKeys,
       record: plan.record,
       // A program plays by itself, so the server keeps to the cap on actions.
       ...(!('respond' in setting.agent) &&
@@ -122,44 +148,148 @@ async function playMembers(
           wrappers: [{ name: 'time_limit', options: { max_steps: tag.maxActionsPerTrajectory } }],
         }),
     },
-    plan.size,
+    count,
   );
-  if (group.failure) {
-    for (const session of sessions) session.close();
-    throw group.failure;
+  admit(group, opened, setting);
+}
+
+/** Takes in sessions of a group. @throws what ended it, where it is over: they are closed then */
+function admit(group: OpenGroup, opened: readonly EnvironmentSession[], { tally }: GroupSetting): void {
+  if (group.stop.signal.aborted) {
+    for (const session of opened) void session.close();
+    throw group.failure ?? group.stop.signal.reason;
   }
-  group.sessions = sessions;
-  const played = await Promise.allSettled(
-    sessions.map(async (session, member) => {
-      try {
-        return await playMember(group, member, session, setting, check);
-      } catch (error) {
-        if (error instanceof RewardFault) return error;
-        group.failure ??= error as Error;
-        group.stop.abort();
-        throw error;
-      }
-    }),
-  );
+  group.sessions.push(...opened);
+  group.open += opened.length;
+  tally.openSessionsMax = Math.max(tally.openSessionsMax, group.open);
+}
+
+/** The outcome of episodes that are being played. @throws what ended the group */
+async function concluded(
+  group: OpenGroup,
+  playing: readonly Promise<Episode | RewardFault>[],
+): Promise<Played> {
+  const fail = (error: Error): void => {
+    group.failure ??= error;
+    group.stop.abort();
+  };
+  const played = await Promise.all(playing.map(episode => episode.catch(fail)));
   if (group.failure) throw group.failure;
-  const results = played.flatMap(result => (result.status === 'fulfilled' ? [result.value] : []));
-  const lost = results.filter(result => result instanceof RewardFault);
-  const episodes = results.flatMap(result => (result instanceof RewardFault ? [] : [result]));
+  const lost = played.filter(result => result instanceof RewardFault);
+  const episodes = played.flatMap(result => (!result || result instanceof RewardFault ? [] : [result]));
   if (lost.length > 0 && episodes.length < MIN_COMPARED) throw lost[0];
   return { episodes, lost };
+}
+
+/** Plays the trees of a group: its episodes are their leaves. */
+async function playTreeMembers(
+  group: OpenGroup,
+  tree: TreePlan,
+  setting: GroupSetting,
+  check: () => void,
+): Promise<Played> {
+  const { plan } = group;
+  const lost: RewardFault[] = [];
+  await openSessions(group, setting, tree.roots);
+  const roots = [...group.sessions];
+  const episodes = await playTrees(
+    {
+      plan,
+      tree,
+      setting: playContext(setting, check),
+      onOpened: sessions => admit(group, sessions, setting),
+      onEnded: session => {
+        group.open--;
+        void session.close();
+      },
+      rewarded: async episode => {
+        const result = await withReward(episode, setting);
+        if (!(result instanceof RewardFault)) return result;
+        lost.push(result);
+        return undefined;
+      },
+      onFailure: error => {
+        group.failure ??= error;
+        group.stop.abort();
+      },
+    },
+    roots,
+  );
+  if (group.failure) throw group.failure;
+  if (lost.length > 0 && episodes.length < MIN_COMPARED) throw lost[0];
+  return { episodes, lost };
+}
+
+/** Plays episodes that continue an earlier one: its turns are carried out once, and copies go on from there. */
+async function playContinuations(
+  group: OpenGroup,
+  prefix: KeptPrefix,
+  setting: GroupSetting,
+  check: () => void,
+): Promise<Played> {
+  const { plan } = group;
+  const { reseedable } = setting.described;
+  await openSessions(group, setting, 1);
+  const [beginning] = group.sessions;
+  const base = Play.open(plan, 0, beginning, playContext(setting, check));
+  try {
+    await base.takeOver(prefix.played, prefix.kind);
+    const luck = mixSeed(plan.seed, PURPOSE.branchLuck, plan.groupId, prefix.step);
+    const sessions = await beginning.branch(plan.size, reseedable ? luck : undefined);
+    admit(group, sessions, setting);
+    void beginning.close();
+    check();
+    const continued = async (session: EnvironmentSession, member: number) => {
+      const play = base.fork(member, session, [member]);
+      try {
+        while (play.canGoOn) {
+          check();
+          await play.turn();
+        }
+        const episode = play.end();
+        void session.close();
+        return await withReward(episode, setting);
+      } finally {
+        play.release();
+      }
+    };
+    return await concluded(group, sessions.map(continued));
+  } finally {
+    base.release();
+  }
+}
+
+/** @throws Error where a program plays, as its state is not the trainer's */
+function playContext(setting: GroupSetting, check: () => void): PlayContext {
+  const { agent, ...others } = setting;
+  if (!('respond' in agent))
+    throw new Error('episodes that a program plays cannot branch: its state is its own');
+  return { ...others, agent, newSequence, check };
+}
+
+/** The episode with the hook's reward, or why it has none. */
+async function withReward(episode: Episode, { reward }: GroupSetting): Promise<Episode | RewardFault> {
+  if (!reward) return episode;
+  try {
+    return await withHookRewards(episode, reward);
+  } catch (error) {
+    if (error instanceof RewardFault) return error;
+    throw error;
+  }
 }
 
 async function playMember(
   { plan, stop }: OpenGroup,
   member: number,
   session: EnvironmentSession,
-  { agent, reward, ...setting }: GroupSetting,
+  setting: GroupSetting,
   check: () => void,
-): Promise<Episode> {
+): Promise<Episode | RewardFault> {
+  const { agent } = setting;
   const episode = await ('play' in agent
     ? agent.play(plan, member, session, { ...setting, newSequence, check, signal: stop.signal })
     : playEpisode(plan, member, session, { ...setting, agent, newSequence, check }));
-  return reward ? withHookRewards(episode, reward) : episode;
+  return withReward(episode, setting);
 }
 
 /** The work's result. @throws GroupTimeout when it takes longer; what it then comes to is nobody's concern */

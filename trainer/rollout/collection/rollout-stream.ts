@@ -1,9 +1,9 @@
 import { EpisodeTooLong } from '../context.ts';
 import type { Episode } from '../episode.ts';
 import type { Player } from '../episode-agent.ts';
-import type { WaitTimes } from '../play.ts';
 import type { RewardHook } from '../rewards/reward-hook.ts';
 import type { GroupPlan } from '../tag.ts';
+import { emptyTally, type PlayTally } from '../tally.ts';
 import type { Collector, PlayOptions } from './collector.ts';
 import type { GroupOutcome } from './group.ts';
 import { IntervalMeter } from './interval-meter.ts';
@@ -60,7 +60,7 @@ export interface StreamCounts {
   /** Groups that were completed too late to be trained on. */
   readonly staleGroups: number;
   readonly actions: number;
-  readonly waits: WaitTimes;
+  readonly tally: PlayTally;
   /** Share of the time in which no episode was open. */
   readonly idleShare: number;
 }
@@ -92,7 +92,7 @@ export class RolloutStream {
   readonly #started = new Map<GroupPlan, RunningGroup>();
   readonly #retry: number[];
   readonly #running = new IntervalMeter();
-  readonly #waits: WaitTimes = { agent: 0, environment: 0 };
+  readonly #tally: PlayTally = emptyTally();
   #ready: (RunningGroup & { readonly plan: GroupPlan; readonly episodes: readonly Episode[] })[] = [];
   #next: number;
   #version = 0;
@@ -117,7 +117,7 @@ export class RolloutStream {
         this.#plans(),
         { agent, ...(reward ? { reward } : {}), sampling, samplingSeed: 0, signal: this.#abort.signal },
         outcome => this.#ended(outcome),
-        this.#waits,
+        this.#tally,
         moves => {
           this.#counts.replayedEpisodes += moves;
         },
@@ -171,10 +171,9 @@ export class RolloutStream {
 
   /** Counts since the last call. */
   takeCounts(): StreamCounts {
-    const counts = { ...this.#counts, waits: { ...this.#waits }, idleShare: 1 - this.#running.takeShare() };
+    const counts = { ...this.#counts, tally: { ...this.#tally }, idleShare: 1 - this.#running.takeShare() };
     this.#counts = emptyCounts();
-    this.#waits.agent = 0;
-    this.#waits.environment = 0;
+    Object.assign(this.#tally, emptyTally());
     return counts;
   }
 

@@ -22,6 +22,14 @@ const SUMMED = [
   'rollouter/lost_episodes',
   'rollouter/too_long_groups',
   'errored_rollouts',
+  'branch/env_steps',
+  'branch/sampled_tokens',
+  'branch/prefill_tokens',
+  'branch/replayed_steps',
+  'branch/recovery_steps',
+  'branch/leaves',
+  'branch/branches',
+  'branch/lost_leaves',
 ];
 
 /** Episodes and what was kept of them. */

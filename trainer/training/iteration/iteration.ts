@@ -139,7 +139,8 @@ export async function runIteration(
   const isSynchronous = settings.rollout.asynchronous === null;
   const idle = 1 - (collected - started) / (times.ended - started);
   const metrics: Metrics = {
-    ...collectionMetrics(episodes, settings),
+    // What continues earlier episodes says nothing of the task itself.
+    ...collectionMetrics(withoutPrefixed(episodes), settings),
     ...(isSynchronous ? { 'rollouter/idle_ratio': idle } : {}),
     ...collection.metrics,
     ...filtered.metrics,
@@ -172,9 +173,17 @@ export async function runIteration(
       episodes: state.episodes + episodes.length,
       turns: state.turns + episodes.reduce((sum, episode) => sum + episode.turns.length, 0),
       sampledTokens: state.sampledTokens + sampled,
+      envSteps: (state.envSteps ?? 0) + (collection.metrics['branch/env_steps'] ?? 0),
+      usedTokens: (state.usedTokens ?? 0) + (collection.metrics['branch/sampled_tokens'] ?? 0),
       trainedTokens: state.trainedTokens + update.trainedTokens,
     },
   };
+}
+
+/** The episodes that begin at their start; all, where none does. */
+function withoutPrefixed(episodes: readonly Episode[]): readonly Episode[] {
+  const plain = episodes.filter(({ prefix }) => !prefix);
+  return plain.length === 0 ? episodes : plain;
 }
 
 /** Updates the policy; sampling that goes on meanwhile waits. */

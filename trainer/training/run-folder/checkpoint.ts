@@ -15,6 +15,7 @@ import type { EarlyStoppingState } from '../../algorithms/filters/early-stopping
 import type { MonitorState } from '../../algorithms/filters/metric-monitor.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import type { CollapseMemory } from '../../diagnostics/collapse/collapse.ts';
+import type { PrefixState } from '../../rollout/branching/prefix-pool.ts';
 import type { TagSuccess } from '../../rollout/levels/curriculum.ts';
 import type { ReplayedLevel } from '../../rollout/levels/level-replay.ts';
 import { writeAtomically } from '../../tracking/atomic-file.ts';
@@ -38,11 +39,15 @@ export interface TrainerState {
   /** State of the adaptive curriculum and of level replay; absent where they are off. */
   readonly tagSuccess?: TagSuccess;
   readonly replayLevels?: readonly ReplayedLevel[];
+  readonly prefixes?: PrefixState;
   readonly episodes: number;
   readonly turns: number;
   /** Tokens sampled and tokens trained on, in all. */
   readonly sampledTokens: number;
   readonly trainedTokens: number;
+  /** Actions that servers carried out and tokens that were sampled for training, those of lost groups included. */
+  readonly envSteps?: number;
+  readonly usedTokens?: number;
   /** Seconds that the run took before this checkpoint, warm start included, over all its sessions. */
   readonly seconds: number;
   /** Success of each validation so far. */

@@ -43,6 +43,8 @@ const EARLY_STOP_REASONS: { readonly [type in StopReason]: string } = {
   low_success: 'validation success stayed near nothing',
   plateau: 'the monitored metric did not improve any more',
   target: 'the monitored metric reached its target',
+  max_env_steps: 'the budget of training.max_env_steps was used',
+  max_sampled_tokens: 'the budget of training.max_sampled_tokens was used',
   stop_after: 'the iteration of training.stop_after was over',
   time_limit: 'the time of training.max_seconds was over',
 };

@@ -2,6 +2,7 @@ import { basename, dirname } from 'node:path';
 import { whoIsAway } from '../../client/errors.ts';
 import type { EnvServerSettings } from '../../client/server.ts';
 import { openServers, type ServerPool } from '../../client/servers.ts';
+import { checkBranching } from '../../config/branching-combinations.ts';
 import { baseFolder, validationTags } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Generator } from '../../generation/generator.ts';
@@ -60,6 +61,7 @@ export function openRunContext(
   signal: AbortSignal,
 ): Promise<RunContext> {
   return connected(settings, note, signal, async (servers, tags) => {
+    for (const text of checkBranching(settings, tags)) note(text);
     const tokenizer =
       tokenizerFolder === undefined
         ? await freshTokenizer(settings, tags, note)

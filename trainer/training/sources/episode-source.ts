@@ -1,5 +1,6 @@
 import type { Metrics } from '../../data/metrics.ts';
 import type { SamplingDistribution } from '../../generation/generation.ts';
+import type { PrefixState } from '../../rollout/branching/prefix-pool.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import type { TagSuccess } from '../../rollout/levels/curriculum.ts';
 import type { ReplayedLevel } from '../../rollout/levels/level-replay.ts';
@@ -36,6 +37,8 @@ export interface SourcePosition {
   readonly tagSuccess?: TagSuccess;
   /** Levels that may be played again, where there is level replay. */
   readonly replayLevels?: readonly ReplayedLevel[];
+  /** Episodes that later ones may continue, and the controllers of how much of them. */
+  readonly prefixes?: PrefixState;
 }
 
 /** Gives training its episodes, iteration after iteration. */

@@ -1,9 +1,17 @@
 import { needsWholeEpisodes } from '../../algorithms/advantages/registry.ts';
 import { mean } from '../../algorithms/statistics.ts';
-import { groupsPerTag, recordsTrajectories, samplingDistribution } from '../../config/derived.ts';
+import {
+  groupsPerTag,
+  prefixPoolSettings,
+  recordsTrajectories,
+  samplingDistribution,
+  treePlan,
+} from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { groupBy } from '../../data/episode-metrics.ts';
 import type { Metrics } from '../../data/metrics.ts';
+import type { KeptPrefix } from '../../rollout/branching/prefix.ts';
+import { learnPrefixes, NO_PREFIXES, takePrefixes } from '../../rollout/branching/prefix-pool.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import { adaptiveShares, apportion, followSuccess } from '../../rollout/levels/curriculum.ts';
 import { chooseReplays, learnability, rememberLevels } from '../../rollout/levels/level-replay.ts';
@@ -21,20 +29,23 @@ export class PlannedSource implements EpisodeSource {
   #position: SourcePosition;
   /** Groups of the iteration so far: numbers of further ones go on from there. */
   #groups = 0;
+  /** Kept episodes that were too old to be continued in the iteration. */
+  #oldPrefixes = 0;
 
   constructor(
     settings: RunSettings,
     rollouts: Rollouts,
-    { nextSeed, tagSuccess, replayLevels }: SourcePosition,
+    { nextSeed, tagSuccess, replayLevels, prefixes }: SourcePosition,
     signal: AbortSignal,
   ) {
     this.#settings = settings;
     this.#rollouts = rollouts;
-    const { adaptive_curriculum, level_replay } = settings.rollout;
+    const { adaptive_curriculum, level_replay, prefix } = settings.rollout;
     this.#position = {
       nextSeed,
       ...(adaptive_curriculum ? { tagSuccess: tagSuccess ?? {} } : {}),
       ...(level_replay ? { replayLevels: replayLevels ?? [] } : {}),
+      ...(prefix ? { prefixes: prefixes ?? NO_PREFIXES } : {}),
     };
     this.#signal = signal;
   }
@@ -45,7 +56,9 @@ export class PlannedSource implements EpisodeSource {
 
   collect(step: number): Promise<PlayedGroups> {
     this.#groups = 0;
-    return this.#play(step, this.#shares(step, this.#settings.rollout.env_groups));
+    const { env_groups } = this.#settings.rollout;
+    const prefixes = this.#takePrefixes(step, env_groups);
+    return this.#play(step, this.#shares(step, env_groups - prefixes.length), prefixes);
   }
 
   refill(step: number, groups: number): Promise<PlayedGroups> {
@@ -64,24 +77,58 @@ export class PlannedSource implements EpisodeSource {
     return apportion(shares, groups).map((count, i) => ({ tag: tags[i], groups: count }));
   }
 
-  async #play(step: number, tags: TagGroups): Promise<PlayedGroups> {
+  #takePrefixes(step: number, groups: number): readonly KeptPrefix[] {
+    const settings = prefixPoolSettings(this.#settings);
+    if (!settings) return [];
+    const { taken, left, old } = takePrefixes(this.#position.prefixes ?? NO_PREFIXES, settings, {
+      step,
+      groups,
+    });
+    this.#position = { ...this.#position, prefixes: left };
+    this.#oldPrefixes = old;
+    return taken;
+  }
+
+  /** Further groups that continue earlier episodes. */
+  #continuations(prefixes: readonly KeptPrefix[], planned: readonly GroupPlan[]): GroupPlan[] {
+    const size = this.#settings.rollout.group_size;
+    const whole = needsWholeEpisodes(this.#settings.algorithm.advantage);
+    return prefixes.map((prefix, i) => ({
+      groupId: this.#groups + planned.length + i,
+      tag: prefix.tag,
+      seed: prefix.seed,
+      size,
+      prefix,
+      ...(planned[0]?.record ? { record: true } : {}),
+      ...(whole ? { whole } : {}),
+      ...(planned[0]?.stateKeys ? { stateKeys: true } : {}),
+    }));
+  }
+
+  async #play(step: number, tags: TagGroups, prefixes: readonly KeptPrefix[] = []): Promise<PlayedGroups> {
     const { rollout, seed } = this.#settings;
     const planned = planGroups({
       whole: needsWholeEpisodes(this.#settings.algorithm.advantage),
       tags,
       groupSize: rollout.group_size,
+      tree: treePlan(this.#settings),
+      stateKeys: rollout.state_key === 'state',
       firstSeed: this.#position.nextSeed,
       firstGroup: this.#groups,
       recorded: recordsTrajectories(this.#settings, step) ? rollout.env_groups : 0,
     });
-    const { groups, fresh } = this.#withReplays(step, planned);
+    const { groups: begun, fresh } = this.#withReplays(step, planned);
+    const groups = [...begun, ...this.#continuations(prefixes, begun)];
     const played = await this.#rollouts.play(groups, {
       sampling: samplingDistribution(rollout),
       seed: mixSeed(seed, PURPOSE.rollout, step),
       signal: this.#signal,
     });
     this.#groups += groups.length;
-    const metrics = this.#learnFrom(step, played.episodes, groups.length - fresh);
+    const metrics = {
+      ...this.#learnFrom(step, withoutPrefixed(played.episodes), begun.length - fresh),
+      ...this.#learnPrefixes(step, played.episodes, prefixes.length),
+    };
     this.#position = { ...this.#position, nextSeed: this.#position.nextSeed + fresh };
     return { ...played, metrics: { ...played.metrics, ...metrics } };
   }
@@ -104,6 +151,23 @@ export class PlannedSource implements EpisodeSource {
     let { nextSeed } = this.#position;
     const groups = planned.map(plan => ({ ...plan, seed: seeds.get(plan.tag)!.shift() ?? nextSeed++ }));
     return { groups, fresh: nextSeed - this.#position.nextSeed };
+  }
+
+  #learnPrefixes(step: number, episodes: readonly Episode[], planned: number): Metrics {
+    const settings = prefixPoolSettings(this.#settings);
+    if (!settings) return {};
+    const groups = [...groupBy(episodes, ({ groupId }) => groupId).values()];
+    const { seed } = this.#settings;
+    const { state, metrics } = learnPrefixes(this.#position.prefixes ?? NO_PREFIXES, groups, settings, {
+      step,
+      seed,
+    });
+    this.#position = { ...this.#position, prefixes: state };
+    return {
+      ...metrics,
+      'prefix/dropped_old': this.#oldPrefixes,
+      'prefix/dropped_diverged': planned - metrics['prefix/groups'],
+    };
   }
 
   #learnFrom(step: number, episodes: readonly Episode[], replayed: number): Metrics {
@@ -133,6 +197,11 @@ export class PlannedSource implements EpisodeSource {
     }
     return metrics;
   }
+}
+
+/** The episodes from the start, which curricula use. */
+function withoutPrefixed(episodes: readonly Episode[]): readonly Episode[] {
+  return episodes.filter(({ prefix }) => !prefix);
 }
 
 function successOf(episodes: readonly Episode[]): number {

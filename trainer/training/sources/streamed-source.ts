@@ -10,6 +10,7 @@ import type { Player } from '../../rollout/episode-agent.ts';
 import type { RewardHook } from '../../rollout/rewards/reward-hook.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { type GroupPlan, planGroups } from '../../rollout/tag.ts';
+import { budgetMetrics } from '../../rollout/tally.ts';
 import type { EpisodeSource, PlayedGroups, SourcePosition } from './episode-source.ts';
 
 export interface StreamedParts {
@@ -126,8 +127,9 @@ export class StreamedSource implements EpisodeSource {
     return {
       'rollouter/episodes_completed': counts.completedEpisodes,
       'rollouter/steps': counts.actions,
-      'rollouter/agent_wait_s': perEpisode(counts.waits.agent),
-      'rollouter/environment_wait_s': perEpisode(counts.waits.environment),
+      ...budgetMetrics(counts.tally),
+      'rollouter/agent_wait_s': perEpisode(counts.tally.agentMs),
+      'rollouter/environment_wait_s': perEpisode(counts.tally.environmentMs),
       'rollouter/replayed_episodes': counts.replayedEpisodes,
       'rollouter/dropped_groups': counts.droppedGroups,
       'rollouter/lost_episodes': counts.lostEpisodes,

@@ -1,0 +1,137 @@
+import { Random } from '../../../shared/random.ts';
+import type { EnvironmentSession } from '../environment-session.ts';
+import { type Episode, withoutTurns } from '../episode.ts';
+import { Play, type PlayContext } from '../play.ts';
+import { mixSeed, PURPOSE } from '../seeds.ts';
+import type { GroupPlan } from '../tag.ts';
+import { branchProbability, plannedTurns, type TreePlan } from './tree-plan.ts';
+
+/** Leaf of a tree: its path of child numbers from the root on. */
+interface Leaf {
+  readonly path: readonly number[];
+  readonly episode: Episode;
+}
+
+export interface TreeParts {
+  readonly plan: GroupPlan;
+  readonly tree: TreePlan;
+  readonly setting: PlayContext;
+  /** Called with sessions that were opened, and that ended. */
+  readonly onOpened: (sessions: readonly EnvironmentSession[]) => void;
+  readonly onEnded: (session: EnvironmentSession) => void;
+  /** Rewards an episode that is over; undefined for one that gets no reward and is left out. */
+  readonly rewarded: (episode: Episode) => Promise<Episode | undefined>;
+  /** Called with what ends the group. */
+  readonly onFailure: (error: Error) => void;
+}
+
+/**
+ * Plays the trees of a group, all chains side by side. A chain branches after a turn: its session is cloned there, and the copies go
+ * on under other draws of the policy and, where the plan says so, of the environment. Node numbers follow the tree's shape and not
+ * the order in which chains end.
+ * @returns the leaves in the order of their paths; a turn that several share is trained on in the first of them
+ */
+export async function playTrees(parts: TreeParts, roots: readonly EnvironmentSession[]): Promise<Episode[]> {
+  const leaves: Leaf[] = [];
+  const chains: Promise<void>[] = [];
+  const spawn = (play: Play, path: readonly number[], depth: number): void => {
+    const chain = playChain(parts, { play, path, depth, spawn }).then(leaf => {
+      if (leaf) leaves.push(leaf);
+    });
+    chains.push(chain.catch(parts.onFailure));
+  };
+  const { plan, setting, tree } = parts;
+  roots.forEach((session, root) => {
+    spawn(Play.open(plan, root, session, setting), [root], tree.depth);
+  });
+  // Chains add others while they are played.
+  for (let i = 0; i < chains.length; i++) await chains[i];
+  leaves.sort((a, b) => comparePaths(a.path, b.path));
+  setting.tally.leaves += leaves.length;
+  return trainedOnce(leaves.map(({ episode }, member) => renumbered(episode, member)));
+}
+
+interface Chain {
+  readonly play: Play;
+  readonly path: readonly number[];
+  /** Generations of branches that may still come. */
+  readonly depth: number;
+  readonly spawn: (play: Play, path: readonly number[], depth: number) => void;
+}
+
+async function playChain(parts: TreeParts, chain: Chain): Promise<Leaf | undefined> {
+  const { plan, tree, setting } = parts;
+  const { play, depth, spawn } = chain;
+  const { tally, samplingSeed } = setting;
+  let { path } = chain;
+  const choice = (...more: number[]) =>
+    mixSeed(samplingSeed, PURPOSE.branchChoice, plan.groupId, ...chain.path, ...more);
+  const turns = new Set(
+    plannedTurns(tree, {
+      maxTurns: setting.described.tag.maxTurns,
+      done: play.turns.length,
+      seed: choice(),
+    }),
+  );
+  let branches = tree.where === 'entropy' ? tree.branches : turns.size;
+  try {
+    while (play.canGoOn) {
+      setting.check();
+      play.node = path.join('.');
+      await play.turn();
+      const done = play.turns.length;
+      const isPlanned =
+        turns.has(done) || (tree.where === 'entropy' && isUncertain(tree, setting, play, choice(done)));
+      const mayBranch = (tree.where === 'fixed' || depth > 0) && branches > 0;
+      if (!play.canGoOn || !mayBranch || !isPlanned) continue;
+      branches--;
+      const luck = mixSeed(plan.seed, PURPOSE.branchLuck, ...path, done);
+      const count = tree.where === 'entropy' ? 1 : tree.children - 1;
+      const fresh = tree.freshLuck && setting.described.reseedable;
+      const sessions = await play.session.branch(count, fresh ? luck : undefined);
+      parts.onOpened(sessions);
+      setting.check();
+      tally.branches++;
+      tally.branchTurns += done;
+      sessions.forEach((session, i) => {
+        const own = [...path, i + 1];
+        spawn(play.fork(play.member, session, own), own, depth - 1);
+      });
+      path = [...path, 0];
+    }
+    const episode = play.end();
+    parts.onEnded(play.session);
+    const rewarded = await parts.rewarded(episode);
+    if (!rewarded) tally.lostLeaves++;
+    return rewarded && { path, episode: rewarded };
+  } finally {
+    play.release();
+  }
+}
+
+/** A draw that depends on the surprise of the turn's first tokens: an estimate of their entropy from what was sampled. */
+function isUncertain(tree: TreePlan, { tokenizer }: PlayContext, play: Play, seed: number): boolean {
+  const scale = Math.log(Math.max(2, tokenizer?.vocabularySize ?? 2));
+  const { first, last } = play.surprisals;
+  return Random.fromSeed(seed).chance(branchProbability(last / scale, first / scale, tree));
+}
+
+function comparePaths(a: readonly number[], b: readonly number[]): number {
+  for (let i = 0; i < Math.min(a.length, b.length); i++) if (a[i] !== b[i]) return a[i] - b[i];
+  return a.length - b.length;
+}
+
+function renumbered(episode: Episode, member: number): Episode {
+  const { tag, seed, groupId } = episode;
+  return { ...episode, member, episodeId: `${tag}/${seed}/${groupId}.${member}` };
+}
+
+/** The episodes with a turn that several share in the loss mask of the first alone. */
+function trainedOnce(episodes: readonly Episode[]): Episode[] {
+  const owners = new Map<string, number>();
+  return episodes.map((episode, member) => {
+    const keys = episode.nodes!.map((node, turn) => `${node} ${turn}`);
+    for (const key of keys) if (!owners.has(key)) owners.set(key, member);
+    return withoutTurns(episode, turn => owners.get(keys[turn]) !== member);
+  });
+}
