@@ -25,12 +25,15 @@ t.test('help names the commands there are', async t => {
   const { status, out } = await ragen('--help');
   t.equal(status, 0);
   t.same(
-    [...out.matchAll(/^ {2}(\w+) .*(?:\[|<).*$/gm)].map(match => match[1]),
+    [...out.matchAll(/^ {2}([\w-]+) .*(?:\[|<).*$/gm)].map(match => match[1]),
     [
       'init',
       'train',
+      'verify-run',
+      'rescore',
       'demonstrations',
       'sft',
+      'merge-lora',
       'push',
       'serve',
       'sweep',

@@ -29,6 +29,7 @@ const program = new Command(TRAINER)
         'train ragen:sokoban-nano recipe=grpo optimizer.learning_rate=2e-4',
         'train --resume runs/sokoban-seed-1',
         'diagnose runs/sokoban-seed-1',
+        'verify-run runs/sokoban-seed-1',
         'evaluate runs/sokoban-seed-1 --policy checkpoint --policy random --policy optimal',
       ].map(example => `  ${TRAINER} ${example}`),
       '',
@@ -60,6 +61,35 @@ program
   .action(async (config: string | undefined, overrides: string[], options) => {
     const { train } = await import('./commands/train/train.ts');
     process.exitCode = await train(config, overrides, options);
+  });
+
+program
+  .command('verify-run')
+  .description('play the stored episodes of a run again, compute what training made of them, and compare')
+  .argument('<run>', 'run folder')
+  .argument('[overrides...]', `${OVERRIDES_HELP} servers=[http://127.0.0.1:8080]`)
+  .option('--json', 'print every verdict as JSON')
+  .option('--quiet', 'print the outcome alone')
+  .action(async (run: string, overrides: string[], options) => {
+    const { verifyRunCommand } = await import('./commands/verify/verify-run.ts');
+    process.exitCode = await verifyRunCommand(run, overrides, options);
+  });
+
+program
+  .command('rescore')
+  .description('reward the stored episodes of a run by a function, without playing anything')
+  .argument('<run>', 'run folder')
+  .requiredOption('--reward <file>', 'TypeScript or JavaScript file that exports reward(episode)')
+  .addOption(
+    new Option('--mode <mode>', 'its rewards are added to the stored ones, or take their place')
+      .choices(['add', 'replace'])
+      .default('replace'),
+  )
+  .option('--out <file>', 'file for the new returns, one episode a line')
+  .option('--json', 'print the table as JSON')
+  .action(async (run: string, options) => {
+    const { rescoreCommand } = await import('./commands/verify/rescore.ts');
+    process.exitCode = await rescoreCommand(run, options);
   });
 
 program

@@ -129,6 +129,10 @@ export interface TrajectoryRecord {
   readonly success: boolean;
   readonly terminated: boolean;
   readonly truncated: boolean;
+  /** Cause of the end where the rules of the environment did not end it. */
+  readonly truncation?: 'environment' | 'max_actions' | 'max_turns';
+  /** Tokens that the policy would have read next, had it gone on. */
+  readonly following?: readonly number[];
   readonly return: number;
   /** Decision of the rollout filter about the group; absent in validations. */
   readonly filter?: { readonly score: number; readonly std: number; readonly kept: boolean };
@@ -151,6 +155,8 @@ export interface TurnRecord {
   readonly state_key?: string;
   readonly reward: number;
   readonly penalty: number;
+  /** Sums of the named rewards of the environment; absent where it has none. */
+  readonly rewards?: Readonly<Record<string, number>>;
   readonly info: JsonObject;
   readonly llm_response: string;
   readonly llm_raw_response: string;

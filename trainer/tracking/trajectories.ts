@@ -7,7 +7,7 @@ import { appendJsonLine, reopenJsonLines, writeJsonLines } from './jsonlines.ts'
 
 /** A state that takes more is left out: it is for pictures. */
 const MAX_STRUCTURED_BYTES = 64 * 1024;
-/** Advantages, values, returns and entropies are written with so many decimal places. */
+/** Advantages, returns and entropies are written with so many decimal places. */
 const DECIMALS = 1e4;
 
 /** Training data about the tokens of a sample; arrays over its tokens. */
@@ -104,6 +104,8 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
     success: episode.success,
     terminated: episode.terminated,
     truncated: episode.unsuccessful,
+    ...(episode.truncation ? { truncation: episode.truncation } : {}),
+    ...(episode.following ? { following: Array.from(episode.following) } : {}),
     return: episodeReturn(episode),
     ...(group ? { filter: { score: group.score, std: group.std, kept: group.kept } } : {}),
     turns: episode.turns.map(turn => ({
@@ -153,7 +155,8 @@ function sampleRecord(sample: EpisodeSample, notes: TokenNotes = {}): SampleReco
     versions: Array.from(sample.versions),
     ...rounded('entropies', entropies),
     ...rounded('advantages', advantages),
-    ...rounded('values', values),
+    // Exact, since advantages follow from them.
+    ...(values ? { values: Array.from(sample.lossMask, (on, t) => (on ? values[t] : 0)) } : {}),
     ...rounded('returns', returns),
   };
 }

@@ -171,7 +171,7 @@ async function surveyLevels({ settings, progress, stop }: RunStart, context: Run
 }
 
 /** At the start of a run: a new optimizer, unless it is to be kept, and new averages of the weights. */
-async function prepareOptimizer(
+export async function prepareOptimizer(
   { training, policy, optimizer: { ema } }: RunSettings,
   actor: TrainedPolicy,
   checkpoint: Checkpoint | undefined,

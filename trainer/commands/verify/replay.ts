@@ -1,0 +1,121 @@
+import type { Json } from '../../../shared/json.ts';
+import { withoutImages } from '../../../shared/observation-parts.ts';
+import { mapActions, parseResponse } from '../../../shared/response.ts';
+import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import type { DescribedTag } from '../../rollout/described-tag.ts';
+import { EnvironmentSession } from '../../rollout/environment-session.ts';
+import type { TextRunContext } from '../../training/setup/run-context.ts';
+
+/** Episodes that are replayed at once. */
+const AT_ONCE = 16;
+
+/** The first thing that differs in an episode, in words; undefined where all agrees. */
+export type Difference = string | undefined;
+
+/** Plays stored episodes again on the servers of a run, and compares what they answer, bit for bit. */
+export async function replayEpisodes(
+  records: readonly TrajectoryRecord[],
+  settings: RunSettings,
+  { servers, tags }: Pick<TextRunContext, 'servers' | 'tags'>,
+): Promise<Difference[]> {
+  const described = new Map(tags.map(tag => [tag.tag.name, tag]));
+  const found = new Array<Difference>(records.length);
+  let next = 0;
+  const worker = async () => {
+    for (let i = next++; i < records.length; i = next++) {
+      const tag = described.get(records[i].tag);
+      found[i] = tag
+        ? await replayed(records[i], settings, tag, servers)
+        : `its tag ${records[i].tag} is not among those of the settings`;
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  return found;
+}
+
+async function replayed(
+  record: TrajectoryRecord,
+  { rollout }: RunSettings,
+  { tag, seedable, copyable }: DescribedTag,
+  servers: TextRunContext['servers'],
+): Promise<Difference> {
+  if (!seedable) return `${tag.environmentId} takes no seed, so nothing can be played again`;
+  let [session] = await EnvironmentSession.openGroup(
+    servers,
+    {
+      environmentId: tag.environmentId,
+      tag: tag.name,
+      config: tag.config,
+      options: tag.options,
+      seed: record.seed,
+      dynamicsSeed: record.dynamics_seed,
+      groupName: `verify/${record.episode_id}`.slice(0, 128),
+      copyable,
+      ...(rollout.agent
+        ? { wrappers: [{ name: 'time_limit', options: { max_steps: tag.maxActionsPerTrajectory } }] }
+        : {}),
+    },
+    1,
+  );
+  const reseeds = new Map(record.reseeds?.map(({ step, dynamics_seed }) => [step, dynamics_seed]));
+  let done = 0;
+  try {
+    let success: boolean | undefined;
+    for (const [i, turn] of record.turns.entries()) {
+      const what = `turn ${i + 1}`;
+      if (withoutImages(session.observation) !== turn.state)
+        return `${what}: the state before it is another one`;
+      const fresh = reseeds.get(done);
+      if (fresh !== undefined) {
+        const [branch] = await session.branch(1, fresh);
+        await session.close();
+        session = branch;
+      }
+      const sent = turn.sent ?? turn.actions;
+      const results = await session.act(sent);
+      done += results.length;
+      if (results.length !== sent.length)
+        return `${what}: ${results.length} of ${sent.length} actions were carried out`;
+      const reward = results.reduce((sum, result) => sum + result.reward, 0);
+      if (!rollout.reward && reward !== turn.reward)
+        return `${what}: the reward is ${reward}, not ${turn.reward}`;
+      success = results.at(-1)?.info.success === true;
+    }
+    if (record.final_state !== undefined && withoutImages(session.observation) !== record.final_state)
+      return 'the state after the last turn is another one';
+    const ended = record.terminated && success === true;
+    if (ended !== record.success) return `its success is ${ended}, not ${record.success}`;
+    return undefined;
+  } finally {
+    await session.close();
+  }
+}
+
+/** Compares the actions that were sent with those that the stored response asks for. */
+export function checkActions(
+  { turns }: TrajectoryRecord,
+  { actionNames, jsonActions }: DescribedTag,
+  format: Parameters<typeof parseResponse>[1],
+): Difference {
+  for (const [i, turn] of turns.entries()) {
+    const parsed = parseResponse(turn.llm_raw_response, format);
+    if (parsed.cleaned !== turn.llm_response) return `turn ${i + 1}: the cleaned response is another one`;
+    const asked: readonly Json[] = jsonActions
+      ? parsed.actions.map(jsonOr)
+      : mapActions(parsed.actions, actionNames);
+    const sent = turn.sent ?? turn.actions;
+    const wanted = asked.slice(0, turn.actions_left).slice(0, sent.length);
+    if (JSON.stringify(wanted) !== JSON.stringify(sent))
+      return `turn ${i + 1}: the response asks for ${JSON.stringify(wanted)}, and ${JSON.stringify(sent)} was done`;
+  }
+  return undefined;
+}
+
+function jsonOr(action: string): Json {
+  try {
+    return JSON.parse(action) as Json;
+  } catch {
+    return action;
+  }
+}

@@ -1,0 +1,146 @@
+import { resolve } from 'node:path';
+import { settingsAt } from '../../config/schedules.ts';
+import { filterEpisodes } from '../../data/filtering.ts';
+import { trainedReturn } from '../../data/reward-components.ts';
+import type { Episode } from '../../rollout/episode.ts';
+import { FileReward } from '../../rollout/rewards/file-reward.ts';
+import { RewardFault, withHookRewards } from '../../rollout/rewards/reward-hook.ts';
+import { writeJsonLines } from '../../tracking/jsonlines.ts';
+import { textTable } from '../../tracking/text-table.ts';
+import { openRunFolder } from '../../training/run-folder/run-folder.ts';
+import { episodeOfRecord, readRecorded, recordedSteps } from './recorded-episodes.ts';
+
+export interface RescoreOptions {
+  /** File that exports `reward(episode)`. */
+  readonly reward: string;
+  readonly mode?: 'add' | 'replace';
+  /** File for the new returns, one episode a line. */
+  readonly out?: string;
+  readonly json?: boolean;
+}
+
+/** New rewards of an iteration's stored episodes, next to the old ones. */
+export interface RescoredStep {
+  readonly kind: 'train' | 'validation';
+  readonly step: number;
+  readonly episodes: number;
+  /** Episodes that the function failed at; they are in none of the means. */
+  readonly failed: number;
+  readonly before: number;
+  readonly after: number;
+  /** Pearson correlation of old and new returns; null where one of them is constant. */
+  readonly correlation: number | null;
+  /** Groups that the rollout filter would keep by the old and the new rewards; null in validations. */
+  readonly keptBefore: number | null;
+  readonly keptAfter: number | null;
+}
+
+/**
+ * The command `rescore`: rewards of a function for the stored episodes of a run, without playing or sampling anything. The run stays
+ * as it is.
+ * @returns the exit status
+ */
+export async function rescoreCommand(target: string, options: RescoreOptions): Promise<number> {
+  const { run, settings } = openRunFolder(target);
+  const steps = recordedSteps(run);
+  if (steps.length === 0)
+    throw new Error(
+      `${run.path} has no stored episodes: train with tracking.trajectories_every=1, or any number above 0`,
+    );
+  const hook = new FileReward({
+    file: resolve(options.reward),
+    mode: options.mode ?? 'replace',
+    timeoutMs: 1000 * (settings.rollout.reward?.timeout_s ?? 30),
+    memoryMb: settings.rollout.reward?.memory_mb ?? 256,
+  });
+  const rows: RescoredStep[] = [];
+  const lines: object[] = [];
+  let fault: Error | undefined;
+  try {
+    for (const { kind, step } of steps) {
+      const { records } = readRecorded(run, kind, step);
+      const before = records.map(episodeOfRecord);
+      const after: (Episode | undefined)[] = [];
+      for (const episode of before) {
+        try {
+          after.push(await withHookRewards(episode, hook));
+        } catch (error) {
+          if (!(error instanceof RewardFault)) throw error;
+          fault ??= error;
+          after.push(undefined);
+        }
+      }
+      const known = before.flatMap((episode, i) => (after[i] ? [{ old: episode, now: after[i] }] : []));
+      const { settings: scheduled } = settingsAt(settings, Math.max(1, step));
+      const weights = scheduled.algorithm.reward_components;
+      const olds = known.map(({ old }) => trainedReturn(old, weights));
+      const news = known.map(({ now }) => trainedReturn(now, weights));
+      const canFilter = kind === 'train' && !scheduled.algorithm.filter.score.startsWith('entropy');
+      const kept = (episodes: readonly Episode[]) =>
+        canFilter && episodes.length > 0 ? filterEpisodes(episodes, scheduled).kept.length : null;
+      rows.push({
+        kind,
+        step,
+        episodes: records.length,
+        failed: records.length - known.length,
+        before: meanOf(olds),
+        after: meanOf(news),
+        correlation: correlation(olds, news),
+        keptBefore: kept(known.map(({ old }) => old)),
+        keptAfter: kept(known.map(({ now }) => now)),
+      });
+      known.forEach(({ old }, i) => {
+        lines.push({
+          kind,
+          step,
+          episode_id: old.episodeId,
+          group_id: old.groupId,
+          success: old.success,
+          return: olds[i],
+          rescored: news[i],
+        });
+      });
+    }
+  } finally {
+    await hook.close();
+  }
+  if (lines.length === 0 && fault) throw fault;
+  if (options.out !== undefined) writeJsonLines(resolve(options.out), lines);
+  console.log(options.json ? JSON.stringify(rows, null, 1) : rescoredText(rows, process.stdout.columns));
+  if (fault) console.error(`the first of the episodes without a reward: ${fault.message}`);
+  return 0;
+}
+
+function rescoredText(rows: readonly RescoredStep[], columns?: number): string {
+  const number = (value: number | null) => (value === null ? '' : value.toFixed(3));
+  return textTable(
+    ['', 'iteration', 'episodes', 'failed', 'return', 'rescored', 'correlation', 'groups kept', 'rescored'],
+    rows.map(row => [
+      row.kind,
+      String(row.step),
+      String(row.episodes),
+      String(row.failed),
+      number(row.before),
+      number(row.after),
+      number(row.correlation),
+      row.keptBefore === null ? '' : String(row.keptBefore),
+      row.keptAfter === null ? '' : String(row.keptAfter),
+    ]),
+    { columns, numbers: true },
+  );
+}
+
+function meanOf(values: readonly number[]): number {
+  return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+function correlation(xs: readonly number[], ys: readonly number[]): number | null {
+  const [x, y] = [meanOf(xs), meanOf(ys)];
+  let [xy, xx, yy] = [0, 0, 0];
+  xs.forEach((value, i) => {
+    xy += (value - x) * (ys[i] - y);
+    xx += (value - x) ** 2;
+    yy += (ys[i] - y) ** 2;
+  });
+  return xx > 0 && yy > 0 ? xy / Math.sqrt(xx * yy) : null;
+}
