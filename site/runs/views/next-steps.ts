@@ -1,0 +1,75 @@
+import { useRef, useState } from 'preact/hooks';
+import { shellWord } from '../../../shared/shell-word.ts';
+import { copyText } from '../../components/copy-button.ts';
+import { html } from '../../components/html.ts';
+import type { RunDetail } from '../../server/reader/run-reader.ts';
+import { formatAddress } from '../address.ts';
+import { useSource } from '../data/hooks.ts';
+import { Panel } from './parts.ts';
+
+/** Default address of `init`. */
+const DEFAULT_SERVER = 'http://127.0.0.1:8080';
+const COMPLETION = `curl -s http://127.0.0.1:8000/v1/completions -H 'content-type: application/json' -d '{"prompt":"Which way?","max_tokens":16}'`;
+
+/** Next steps after a finished run: commands to paste, and links. */
+export function NextSteps({ detail }: { readonly detail: RunDetail }) {
+  const { row, folder } = detail;
+  const { server, trainer, exported } = useSource().site;
+  if (row.state !== 'finished' || exported) return null;
+  const { tags } = row.run;
+  const url = server === null ? undefined : new URL(server, location.href).href.replace(/\/$/, '');
+  const players = ['checkpoint', ...(tags.every(({ random }) => random !== null) ? ['random'] : [])];
+  if (tags.every(({ optimum }) => optimum !== null)) players.push('optimal');
+  const evaluate = [
+    `${trainer} evaluate ${folder}`,
+    ...players.map(player => `--policy ${player}`),
+    ...(url === undefined || knows(detail, url) ? [] : [shellWord(`servers=[${url}]`)]),
+  ].join(' ');
+  const init = `${trainer} init me/GuessTen-v0${url === undefined || url === DEFAULT_SERVER ? '' : ` --servers ${shellWord(url)}`}`;
+  return html`<${Panel} title="What to do next" class="wide">
+    <div class="next-steps">
+      <section>
+        <h3>Evaluate it</h3>
+        <p>Measures success with its interval, greedily and as sampled, next to other players.${url === undefined && ' It needs a running environment server.'} The result is a row of the <a href=${formatAddress({ view: 'leaderboard' })}>leaderboard</a>.</p>
+        <${Command} text=${evaluate} />
+      </section>
+      <section>
+        <h3>Serve it</h3>
+        <p>Any OpenAI client can use the policy. Ask it in another terminal.</p>
+        <${Command} text=${`${trainer} serve ${folder}`} />
+        <${Command} text=${COMPLETION} />
+      </section>
+      <section>
+        <h3>Play</h3>
+        <p><a href=${formatAddress({ view: 'replay', run: row.id })}>See one level at every validation</a>${
+          server !== null &&
+          html`, or play ${[...new Set(tags.map(tag => tag.env_id))].map(
+            (id, i) =>
+              html`${i > 0 && ', '}<a key=${id} href=${`${server}#/play/${encodeURIComponent(id)}`}>${id}</a>`,
+          )} yourself`
+        }.</p>
+      </section>
+      <section>
+        <h3>Train on an environment of your own</h3>
+        <p><code>docs/tutorial/learning-curve.md</code> shows one of 20 lines in Python, as a script and in TypeScript${server !== null && html`; you can <a href=${`${server}#/register`}>register</a> one here, too`}. Then let the trainer choose the settings.</p>
+        <${Command} text=${init} />
+        <${Command} text=${`${trainer} train GuessTen-v0.yaml`} />
+      </section>
+    </div>
+  <//>`;
+}
+
+/** @returns true where the settings of the run name this server */
+function knows({ config }: RunDetail, url: string): boolean {
+  const { servers } = (config ?? {}) as { readonly servers?: readonly { readonly url?: unknown }[] };
+  return Array.isArray(servers) && servers.some(server => server?.url === url);
+}
+
+/** A command, and a button that copies it. */
+function Command({ text }: { readonly text: string }) {
+  const code = useRef<HTMLElement>(null);
+  const [said, setSaid] = useState('Copy');
+  const copy = () => copyText(code.current!, setSaid);
+  return html`<div class="command"><pre><code ref=${code}>${text}</code></pre>
+    <button type="button" class="quiet small" onClick=${copy}><span aria-live="polite">${said}</span><span class="visually-hidden"> the command ${text}</span></button></div>`;
+}
