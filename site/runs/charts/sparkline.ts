@@ -1,5 +1,5 @@
-import { html } from '../../components/html.ts';
 import type { ValidationPoint } from '../../../shared/run-folder/run-files.ts';
+import { html } from '../../components/html.ts';
 
 const WIDTH = 96;
 const HEIGHT = 24;

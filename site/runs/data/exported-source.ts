@@ -2,7 +2,12 @@ import { filtered } from '../../../shared/run-folder/episode-filter.ts';
 import { findIn, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
 import { runMatcher } from '../../compute/run-search.ts';
 import type { RunDetail, RunsReply, SearchReply } from '../../server/reader/run-reader.ts';
-import type { EpisodeDigest, EpisodeReply, SearchHit, TrajectoryFile } from '../../server/reader/trajectories.ts';
+import type {
+  EpisodeDigest,
+  EpisodeReply,
+  SearchHit,
+  TrajectoryFile,
+} from '../../server/reader/trajectories.ts';
 import type { Query } from './query.ts';
 
 /** Longest time of a search, and number of files read at once. */

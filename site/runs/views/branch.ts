@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
-import { html } from '../../components/html.ts';
 import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
+import { html } from '../../components/html.ts';
 import { useSource } from '../data/hooks.ts';
 import type { Source } from '../data/source.ts';
 import type { RunViewProps } from './run-view-props.ts';

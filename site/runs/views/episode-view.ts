@@ -1,8 +1,8 @@
 import { useLayoutEffect, useMemo, useState } from 'preact/hooks';
+import type { SampleRecord, TrajectoryRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
 import type { EpisodeReply } from '../../server/reader/trajectories.ts';
-import type { SampleRecord, TrajectoryRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
 import { formatAddress } from '../address.ts';
 import { useData } from '../data/hooks.ts';
 import { counted, short } from '../format.ts';

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { html } from '../../components/html.ts';
 import { bucketsOf, EPISODE_CHOICES, filtered, isAlike } from '../../../shared/run-folder/episode-filter.ts';
+import { html } from '../../components/html.ts';
 import type { SearchReply } from '../../server/reader/run-reader.ts';
 import type { EpisodeDigest, SearchHit, TrajectoryFile } from '../../server/reader/trajectories.ts';
 import { type Address, formatAddress } from '../address.ts';

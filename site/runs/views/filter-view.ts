@@ -1,6 +1,6 @@
-import { html } from '../../components/html.ts';
 import { isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import type { GroupsRow } from '../../../shared/run-folder/run-files.ts';
+import { html } from '../../components/html.ts';
 import { Chart, type Curve } from '../charts/chart.ts';
 import { Histogram } from '../charts/histogram.ts';
 import { Plane } from '../charts/plane.ts';

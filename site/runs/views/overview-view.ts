@@ -1,8 +1,8 @@
 import { useRef } from 'preact/hooks';
+import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
 import type { EpisodeDigest, EpisodeReply, TrajectoryFile } from '../../server/reader/trajectories.ts';
-import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
 import { formatAddress } from '../address.ts';
 import { Chart, type Curve } from '../charts/chart.ts';
 import { useData, useMetrics, useSource } from '../data/hooks.ts';

@@ -1,8 +1,8 @@
 import { useEffect, useState } from 'preact/hooks';
+import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
 import type { EpisodeDigest, EpisodeReply } from '../../server/reader/trajectories.ts';
-import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
 import { formatAddress } from '../address.ts';
 import { useData, useSource } from '../data/hooks.ts';
 import { counted, short } from '../format.ts';

@@ -1,5 +1,5 @@
-import { html } from '../../components/html.ts';
 import type { SampleRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
+import { html } from '../../components/html.ts';
 import { short } from '../format.ts';
 import { useNear } from './near.ts';
 
