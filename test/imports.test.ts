@@ -95,6 +95,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   'trainer/client': ['openapi/schema.d.ts', 'shared'],
   'trainer/tinker': [],
   'trainer/serve': [
+    'trainer/algorithms',
     'trainer/config',
     'trainer/generation',
     'trainer/models',

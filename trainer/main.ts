@@ -170,6 +170,9 @@ program
   .option('--runtime <name>', 'auto, onnx or webgpu')
   .option('--max-streams <count>', 'most responses at once; more are refused with 429', Number, 256)
   .option('--max-adapters <count>', 'most adapters at once', Number, 8)
+  .option('--tinker', 'also train LoRA adapters for clients of the Tinker API, at /api/v1')
+  .option('--max-models <count>', 'most adapters that are trained at once', Number, 4)
+  .option('--checkpoints <folder>', "folder of the trained adapters' checkpoints", 'runs/tinker')
   .option('--log-level <level>', 'silent, error, warn, info or debug', 'warn')
   .action(async (target: string, options) => {
     const { serve } = await import('./commands/serve.ts');

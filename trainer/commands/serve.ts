@@ -6,6 +6,7 @@ import { parseModelName } from '../hub/model-name.ts';
 import { createServeApp } from '../serve/app.ts';
 import { findServedModel } from '../serve/find-model.ts';
 import { Models } from '../serve/models.ts';
+import { TinkerServer } from '../serve/tinker/server.ts';
 import type { RuntimeChoice } from '../tensor/runtime/choice.ts';
 import { openProgress } from '../tracking/progress.ts';
 import { localModel } from './hub/local-models.ts';
@@ -33,11 +34,15 @@ export interface ServeOptions {
   readonly context?: number;
   readonly maxStreams: number;
   readonly maxAdapters: number;
+  /** Trains adapters for clients of the Tinker API. */
+  readonly tinker?: boolean;
+  readonly maxModels: number;
+  readonly checkpoints: string;
   readonly logLevel: 'silent' | 'error' | 'warn' | 'info' | 'debug';
 }
 
 /**
- * The command `serve`: puts a policy behind OpenAI's API until it is stopped.
+ * The command `serve`: puts a policy behind OpenAI's API until it is stopped, and with `tinker` also behind the Tinker API.
  * @param target run, checkpoint or model folder
  * @returns the exit status
  */
@@ -49,26 +54,25 @@ export async function serve(target: string, options: ServeOptions): Promise<numb
   const { folder, name, settings } = await findServedModel(named.folder);
   const given = options.base ?? (settings && baseFolder(settings));
   const base = given === undefined ? undefined : (await localModel(given, onHub)).folder;
-  const models = await Models.open({
-    folder,
-    name: options.name ?? parseModelName(target)?.id ?? name,
-    base,
-    maxAdapters: options.maxAdapters,
-    policy: {
-      workers: options.workers ?? settings?.policy.workers ?? availableParallelism(),
-      threads: options.threads ?? settings?.policy.threads,
-      runtime: options.runtime ?? settings?.policy.runtime,
-      precision: settings?.policy.precision,
-      maxSequenceLength: options.context ?? settings?.policy.context,
-      maxOpenSequences: maxStreams,
-    },
-  });
+  const modelName = options.name ?? parseModelName(target)?.id;
+  const policy = {
+    workers: options.workers ?? settings?.policy.workers ?? availableParallelism(),
+    threads: options.threads ?? settings?.policy.threads,
+    runtime: options.runtime ?? settings?.policy.runtime,
+    precision: settings?.policy.precision,
+    maxSequenceLength: options.context ?? settings?.policy.context,
+    maxOpenSequences: maxStreams,
+  };
+  const { maxAdapters, maxModels, checkpoints } = options;
+  const models = await Models.open({ folder, name: modelName ?? name, base, maxAdapters, policy });
   try {
     for (const adapter of adapters) {
       await models.load(adapter.name, (await localModel(adapter.folder, onHub, folder)).folder);
     }
+    const training = { models, policy, folder, name: modelName, maxModels, checkpoints };
     const app = createServeApp({
       models,
+      tinker: options.tinker ? new TinkerServer(training) : undefined,
       maxStreams,
       logLevel,
       host,

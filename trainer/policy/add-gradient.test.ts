@@ -22,10 +22,7 @@ const { optimizer } = settingsWith(
 const found = await WebGpuRuntime.open();
 await found?.close();
 
-const flatOf = async (policy: LocalPolicy): Promise<Float32Array> => {
-  const { weights } = await policy.weightsNow();
-  return weights.flat.slice();
-};
+const flatOf = async (policy: LocalPolicy): Promise<Float32Array> => (await policy.copyWeights()).flat;
 
 /** Σ over a batch as the mean that `update` takes. */
 function scaled(sequences: readonly TrainingSequence[]): TrainingSequence[] {

@@ -360,6 +360,15 @@ export class LocalPolicy implements TrainedPolicy {
     return this.#state.model;
   }
 
+  /** A copy of the learned weights of one version, for {@link takeWeights}. */
+  async copyWeights(): Promise<{ readonly version: number; readonly flat: Float32Array }> {
+    this.#assertOpen();
+    return this.#inTurn(async () => {
+      await this.#pool.all({ kind: 'download' });
+      return { version: this.version, flat: this.#state.weights.flat.slice() };
+    });
+  }
+
   /**
    * Takes weights and optimizer state from a folder, as {@link save} wrote them; without optimizer state learning
    * starts afresh. Open sequences continue under the new weights.
@@ -380,7 +389,7 @@ export class LocalPolicy implements TrainedPolicy {
 
   /**
    * Takes the learned weights of a policy of the same shape, such as an older version of it; open sequences continue under them.
-   * @param flat as {@link weightsNow} has them in `weights.flat`
+   * @param flat from {@link copyWeights}
    */
   async takeWeights(flat: Float32Array): Promise<void> {
     this.#assertOpen();

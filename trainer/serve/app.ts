@@ -10,6 +10,8 @@ import { ServeMetrics } from './metrics.ts';
 import type { Models } from './models.ts';
 import { ApiError } from './openai/errors.ts';
 import { apiErrorOf, type CompletionHost, completionRoutes } from './openai/routes.ts';
+import { tinkerRoutes } from './tinker/routes.ts';
+import type { TinkerServer } from './tinker/server.ts';
 import { tokenizerRoutes } from './tokenizer-routes.ts';
 
 const BODY_LIMIT_BYTES = 4 * 2 ** 20;
@@ -22,13 +24,21 @@ const LONGEST_REQUEST_ID = 128;
 
 export interface ServeAppOptions extends AccessSettings {
   readonly models: Models;
+  /** Trains adapters for clients of the Tinker API, at `/api/v1`. */
+  readonly tinker?: TinkerServer;
   /** Responses that are sampled at once, or wait for it; more are refused with 429. */
   readonly maxStreams: number;
   readonly logLevel: 'silent' | 'error' | 'warn' | 'info' | 'debug';
 }
 
 /** The server of `ragen serve`, not listening yet. @throws Error where others could reach it without a token */
-export function createServeApp({ models, maxStreams, logLevel, ...who }: ServeAppOptions): FastifyInstance {
+export function createServeApp({
+  models,
+  tinker,
+  maxStreams,
+  logLevel,
+  ...who
+}: ServeAppOptions): FastifyInstance {
   const access = new Access(who);
   const capacity = new Capacity(maxStreams, BODIES_LIMIT_BYTES);
   const metrics = new ServeMetrics(models, capacity);
@@ -46,11 +56,12 @@ export function createServeApp({ models, maxStreams, logLevel, ...who }: ServeAp
     if (typeof given === 'string' && given.length <= LONGEST_REQUEST_ID) reply.header('x-request-id', given);
     else reply.header('x-request-id', request.id);
     if (request.url.startsWith('/health')) return;
-    const { authorization, host } = request.headers;
-    access.client(authorization, host);
+    const { authorization, host, 'x-api-key': key } = request.headers;
+    access.client(authorization ?? (typeof key === 'string' ? `Bearer ${key}` : undefined), host);
     if (request.method !== 'POST') return;
-    const announced = Number(request.headers['content-length'] ?? BODY_LIMIT_BYTES);
-    const giveBack = capacity.takeBody(Math.min(BODY_LIMIT_BYTES, announced));
+    const { bodyLimit = BODY_LIMIT_BYTES } = request.routeOptions;
+    const announced = Number(request.headers['content-length'] ?? bodyLimit);
+    const giveBack = capacity.takeBody(Math.min(bodyLimit, announced));
     reply.raw.once('close', giveBack);
   });
   app.setErrorHandler((error, request, reply) => {
@@ -81,6 +92,10 @@ export function createServeApp({ models, maxStreams, logLevel, ...who }: ServeAp
   };
   completionRoutes(app, '/v1', host);
   batchRoute(app, host);
-  app.addHook('onClose', () => models.close());
+  if (tinker) app.register(async api => tinkerRoutes(api, tinker), { prefix: '/api/v1' });
+  app.addHook('onClose', async () => {
+    await tinker?.close();
+    await models.close();
+  });
   return app;
 }

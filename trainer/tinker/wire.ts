@@ -115,7 +115,8 @@ export const SamplingParameters = Type.Object({
 
 export const SampleRequest = Type.Object({
   sampling_session_id: orNull(Id),
-  seq_id: orNull(SequenceId),
+  /** Numbers of copied sampling clients reach 10¹⁸, which JSON does not keep exact. */
+  seq_id: orNull(Type.Integer({ minimum: 0 })),
   num_samples: orNull(Type.Integer({ minimum: 1, maximum: 256 })),
   /** Chunks are joined; one of another type than `encoded_text` has no tokens. */
   prompt: Type.Object({

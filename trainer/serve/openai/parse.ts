@@ -17,9 +17,13 @@ const MAX_NAMED = 5000;
 
 /**
  * Compiles the check of a request's body.
+ * @param refuse looks for what the schema does not: by default, fields of OpenAI's API that have no effect
  * @returns a function that gives the body with its type, or throws ApiError 400 naming the first field that does not fit
  */
-export function bodyParser<Schema extends TSchema>(schema: Schema): (body: unknown) => Static<Schema> {
+export function bodyParser<Schema extends TSchema>(
+  schema: Schema,
+  refuse: (body: JsonObject) => void = refuseEffects,
+): (body: unknown) => Static<Schema> {
   const validator = Compile(schema);
   return body => {
     if (typeof body !== 'object' || body === null || Array.isArray(body)) {
@@ -36,7 +40,7 @@ export function bodyParser<Schema extends TSchema>(schema: Schema): (body: unkno
       }
       throw badRequest(faultText(fault, 'the body'), fault.pointer.split('/')[1]);
     }
-    refuseEffects(body as JsonObject);
+    refuse(body as JsonObject);
     return body as Static<Schema>;
   };
 }

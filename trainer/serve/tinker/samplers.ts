@@ -1,0 +1,236 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Generation, SamplingSettings, TopLogProbs } from '../../generation/generation.ts';
+import type { LoraConfig } from '../../models/adapters/lora.ts';
+import type { LocalPolicy } from '../../policy/local-policy.ts';
+import { NO_LOGPROB, type SampleResponse, type TopkLogprobs } from '../../tinker/proto.ts';
+
+/** An adapter to sample with. */
+export interface AdapterWeights {
+  /** Names the weights: equal keys have equal weights. */
+  readonly key: string;
+  readonly lora: LoraConfig;
+  /** The weights, for a policy with this adapter. @throws ApiError where they are gone */
+  read(): Promise<Float32Array>;
+}
+
+/** A checked sampling request. */
+export interface SampleTask {
+  readonly prompt: Int32Array;
+  readonly samples: number;
+  /** Seed of the first sample; the others count on from it. */
+  readonly seed: number;
+  readonly sampling: SamplingSettings;
+  readonly promptLogProbs: boolean;
+  /** Most probable tokens at each position of the prompt; 0: none. */
+  readonly topPromptLogProbs: number;
+}
+
+/** A policy that samples, with the adapter that it has now. */
+interface Slot {
+  readonly lora: LoraConfig;
+  readonly policy: LocalPolicy;
+  key: string;
+  open: number;
+}
+
+/** Prefixes of a prompt that are computed at once for their most probable next tokens. */
+const PREFIXES_AT_ONCE = 64;
+/** Sequences of the server's other clients have smaller numbers. */
+const FIRST_SEQUENCE = 2 ** 32;
+
+/**
+ * Policies that sample from versions of adapters while the adapters are trained. Each has one version at a time; a request waits for
+ * one that has its version, or that nobody uses.
+ */
+export class SamplerPool {
+  readonly #base: LocalPolicy;
+  readonly #create: (lora: LoraConfig) => Promise<LocalPolicy>;
+  readonly #maxSlots: number;
+  readonly #slots: Slot[] = [];
+  /** Requests get their policies in the order in which they came. */
+  #turn: Promise<unknown> = Promise.resolve();
+  #onIdle: (() => void) | null = null;
+  #nextSequence = FIRST_SEQUENCE;
+
+  /**
+   * @param base samples without an adapter
+   * @param create opens a policy that generates with an adapter
+   */
+  constructor(base: LocalPolicy, create: (lora: LoraConfig) => Promise<LocalPolicy>, maxSlots: number) {
+    this.#base = base;
+    this.#create = create;
+    this.#maxSlots = maxSlots;
+  }
+
+  /**
+   * Samples and scores.
+   * @param weights null: without an adapter
+   * @param signal ends it
+   */
+  async sample(
+    weights: AdapterWeights | null,
+    task: SampleTask,
+    signal: AbortSignal,
+  ): Promise<SampleResponse> {
+    if (weights === null) return this.#sampleWith(this.#base, task, signal);
+    const slot = await this.#acquire(weights);
+    try {
+      return await this.#sampleWith(slot.policy, task, signal);
+    } finally {
+      slot.open--;
+      if (slot.open === 0) this.#onIdle?.();
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#turn;
+    await Promise.all(this.#slots.map(({ policy }) => policy.close()));
+  }
+
+  #acquire(weights: AdapterWeights): Promise<Slot> {
+    const slot = this.#turn.then(async () => {
+      for (;;) {
+        const found = await this.#slotFor(weights);
+        if (found) {
+          found.open++;
+          return found;
+        }
+        await new Promise<void>(resolve => {
+          this.#onIdle = resolve;
+        });
+      }
+    });
+    this.#turn = slot.catch(() => {});
+    return slot;
+  }
+
+  async #slotFor(weights: AdapterWeights): Promise<Slot | undefined> {
+    const { key, lora } = weights;
+    const ready = this.#slots.find(slot => slot.key === key);
+    if (ready) return ready;
+    const flat = await weights.read();
+    let slot = this.#slots.find(one => one.open === 0 && isDeepStrictEqual(one.lora, lora));
+    if (slot === undefined) {
+      if (this.#slots.length >= this.#maxSlots) {
+        const idle = this.#slots.findIndex(one => one.open === 0);
+        if (idle < 0) return undefined;
+        const [gone] = this.#slots.splice(idle, 1);
+        await gone.policy.close();
+      }
+      slot = { lora, policy: await this.#create(lora), key: '', open: 0 };
+      this.#slots.push(slot);
+    }
+    slot.key = '';
+    await slot.policy.takeWeights(flat);
+    slot.key = key;
+    return slot;
+  }
+
+  async #sampleWith(policy: LocalPolicy, task: SampleTask, signal: AbortSignal): Promise<SampleResponse> {
+    const { prompt, samples, seed, sampling } = task;
+    const ids = Array.from({ length: samples }, () => this.#nextSequence++);
+    const release = () => {
+      for (const id of ids) policy.release(id);
+    };
+    signal.throwIfAborted();
+    signal.addEventListener('abort', release, { once: true });
+    try {
+      const generations = await Promise.all(
+        ids.map((sequenceId, i) => policy.generate({ sequenceId, append: prompt, sampling, seed: seed + i })),
+      );
+      const scores = isPlain(sampling) ? [] : await untempered(policy, prompt, generations);
+      const scored = task.promptLogProbs ? await promptLogProbs(policy, prompt) : null;
+      const top = task.topPromptLogProbs;
+      return {
+        sequences: generations.map(({ tokenIds, logProbs, finishReason }, i) => ({
+          stopReason: finishReason === 'stop' ? 'stop' : 'length',
+          tokens: tokenIds,
+          logprobs: scores[i] ?? logProbs,
+        })),
+        promptLogprobs: scored,
+        topkPromptLogprobs: top > 0 ? await this.#topOfPrompt(policy, prompt, top, signal) : null,
+      };
+    } finally {
+      signal.removeEventListener('abort', release);
+      release();
+    }
+  }
+
+  /** The most probable tokens after each proper prefix of a prompt. */
+  async #topOfPrompt(
+    policy: LocalPolicy,
+    prompt: Int32Array,
+    k: number,
+    signal: AbortSignal,
+  ): Promise<TopkLogprobs> {
+    const cells = prompt.length * k;
+    const found = { tokenIds: new Int32Array(cells), logprobs: new Float32Array(cells).fill(NO_LOGPROB) };
+    for (let from = 1; from < prompt.length; from += PREFIXES_AT_ONCE) {
+      signal.throwIfAborted();
+      const ends = Array.from(
+        { length: Math.min(PREFIXES_AT_ONCE, prompt.length - from) },
+        (_, i) => from + i,
+      );
+      await Promise.all(
+        ends.map(async end => {
+          const top = await this.#topAfter(policy, prompt.slice(0, end), k);
+          found.tokenIds.set(top.tokenIds, end * k);
+          found.logprobs.set(top.logProbs, end * k);
+        }),
+      );
+    }
+    return { ...found, k, length: prompt.length };
+  }
+
+  async #topAfter(policy: LocalPolicy, append: Int32Array, k: number): Promise<TopLogProbs> {
+    const sequenceId = this.#nextSequence++;
+    try {
+      const { top } = await policy.generate({
+        sequenceId,
+        append,
+        sampling: ONE_TOKEN,
+        seed: 0,
+        topLogProbs: k,
+      });
+      return top![0];
+    } finally {
+      policy.release(sequenceId);
+    }
+  }
+}
+
+const ONE_TOKEN: SamplingSettings = { temperature: 1, topK: 0, topP: 1, maxNewTokens: 1, stopTokenIds: [] };
+
+/** True if tokens are sampled from the model's own distribution. */
+const isPlain = ({ temperature, topK, topP }: SamplingSettings): boolean =>
+  temperature === 1 && topK === 0 && topP === 1;
+
+/** log p of sampled tokens under the distribution of temperature 1 without cuts. */
+async function untempered(
+  policy: LocalPolicy,
+  prompt: Int32Array,
+  generations: readonly Generation[],
+): Promise<Float32Array[]> {
+  const sequences = generations.map(({ tokenIds: sampled }) => {
+    const tokenIds = new Int32Array(prompt.length + sampled.length);
+    tokenIds.set(prompt);
+    tokenIds.set(sampled, prompt.length);
+    return { tokenIds, lossMask: new Uint8Array(tokenIds.length).fill(1, prompt.length) };
+  });
+  const some = sequences.filter(({ tokenIds }) => tokenIds.length > prompt.length);
+  const scores = await policy.score(some);
+  return sequences.map(sequence => {
+    const score = scores[some.indexOf(sequence)];
+    return score ? score.logProbs.slice(prompt.length) : new Float32Array();
+  });
+}
+
+/** log p of each token of a prompt; NaN for the first. */
+async function promptLogProbs(policy: LocalPolicy, prompt: Int32Array): Promise<Float32Array> {
+  if (prompt.length === 1) return Float32Array.of(NaN);
+  const lossMask = new Uint8Array(prompt.length).fill(1, 1);
+  const [{ logProbs }] = await policy.score([{ tokenIds: prompt, lossMask }]);
+  const own = logProbs.slice();
+  own[0] = NaN;
+  return own;
+}

@@ -1,0 +1,118 @@
+import type { LoraConfig } from '../../models/adapters/lora.ts';
+import type { LocalPolicy } from '../../policy/local-policy.ts';
+import type { OptimizerSettings } from '../../policy/policy.ts';
+import type { ForwardBackwardOutput } from '../../tinker/proto.ts';
+import { badRequest } from '../openai/errors.ts';
+import type { TokenLoss } from './losses.ts';
+import { OperationQueue } from './operation-queue.ts';
+import type { AdapterWeights } from './samplers.ts';
+
+/** Versions of a model that samplers may use; of older ones the weights are gone. */
+const MAX_SNAPSHOTS = 16;
+
+/** A LoRA adapter that a client trains: its operations, one at a time, and the versions that are sampled. */
+export class TrainingModel {
+  readonly id: string;
+  readonly lora: LoraConfig;
+  readonly operations: OperationQueue;
+  readonly created = new Date().toISOString();
+  readonly #policy: Promise<LocalPolicy>;
+  /** Gradients that are missing from the next step, by the number of their request. */
+  #faults: { readonly seqId: number; readonly why: string }[] = [];
+  readonly #snapshots = new Map<number, Float32Array>();
+
+  constructor(id: string, lora: LoraConfig, policy: Promise<LocalPolicy>, gapMs: number) {
+    this.id = id;
+    this.lora = lora;
+    this.#policy = policy;
+    this.operations = new OperationQueue(gapMs, (seqId, why) => this.#faults.push({ seqId, why }));
+  }
+
+  /** Resolves when the model can be used. @throws why it cannot be opened */
+  get policy(): Promise<LocalPolicy> {
+    return this.#policy;
+  }
+
+  /** Log p of each target, and the loss; adds the gradient unless it is forward only. */
+  async forwardBackward(
+    seqId: number,
+    loss: TokenLoss,
+    forwardOnly: boolean,
+  ): Promise<ForwardBackwardOutput> {
+    try {
+      const policy = await this.#policy;
+      const logProbs = forwardOnly
+        ? (await policy.score(loss.sequences)).map(score => score.logProbs)
+        : await policy.addGradient(loss.sequences, loss.settings);
+      const outputs = logProbs.map(own => ({ logprobs: own.slice(1) }));
+      return { outputs, metrics: { 'loss:sum': loss.value(logProbs) } };
+    } catch (error) {
+      if (!forwardOnly) this.#faults.push({ seqId, why: (error as Error).message });
+      throw error;
+    }
+  }
+
+  /**
+   * One optimizer step on what was added since the last one.
+   * @throws RangeError when a gradient of this step is missing: the step is not taken, and the others are dropped
+   */
+  async step(seqId: number, optimizer: OptimizerSettings): Promise<Record<string, number>> {
+    const policy = await this.#policy;
+    const fault = this.#faults.find(one => one.seqId < seqId);
+    this.#faults = this.#faults.filter(one => one.seqId > seqId);
+    if (fault) {
+      await policy.dropGradients();
+      throw new RangeError(
+        `the step was not taken and the weights are unchanged: request ${fault.seqId} of it failed (${fault.why})`,
+      );
+    }
+    const norm = await policy.step(optimizer);
+    return { 'optim/grad_norm': norm, 'optim/lr': optimizer.learningRate };
+  }
+
+  /** Takes weights from a checkpoint, and the optimizer's state or none. Added gradients are dropped. */
+  async load(folder: string, optimizer: boolean): Promise<void> {
+    const policy = await this.#policy;
+    this.#faults = [];
+    await policy.dropGradients();
+    await policy.load(folder);
+    if (!optimizer) await policy.resetOptimizer();
+  }
+
+  /** Writes the adapter, with the optimizer's state or without. @param into gives the folder, and the checkpoint's path */
+  async save(
+    optimizer: boolean,
+    into: (write: (folder: string) => Promise<void>) => Promise<string>,
+  ): Promise<string> {
+    const policy = await this.#policy;
+    return into(folder => (optimizer ? policy.save(folder) : policy.publish(folder)));
+  }
+
+  /** The weights as they are now; kept for samplers while few are newer. */
+  async snapshot(): Promise<AdapterWeights> {
+    const { version, flat } = await (await this.#policy).copyWeights();
+    if (!this.#snapshots.has(version)) this.#snapshots.set(version, flat);
+    if (this.#snapshots.size > MAX_SNAPSHOTS) this.#snapshots.delete(this.#snapshots.keys().next().value!);
+    return {
+      key: `${this.id}@${version}`,
+      lora: this.lora,
+      read: async () => {
+        const kept = this.#snapshots.get(version);
+        if (kept) return kept;
+        throw badRequest(
+          `this sampler's weights are gone: the server keeps the ${MAX_SNAPSHOTS} newest of a model`,
+          'sampling_session_id',
+        );
+      },
+    };
+  }
+
+  /** Lets what runs end, and frees the model. */
+  async close(reason: string): Promise<void> {
+    await this.operations.close(reason);
+    await this.#policy.then(
+      policy => policy.close(),
+      () => {},
+    );
+  }
+}
