@@ -8,8 +8,9 @@ import {
   type LoadRow,
   play,
   serverCases,
+  storeCases,
 } from './server/cases.ts';
-import { compare } from './server/compare.ts';
+import { type Comparison, compare } from './server/compare.ts';
 
 /**
  * Steps per second of FrozenLake through every transport, with auth, metrics, limits and expiry on, compared with the least
@@ -41,6 +42,12 @@ function print(cases: readonly LoadCase[], rowsOf: ReadonlyMap<LoadCase, readonl
   }
 }
 
+interface Options extends Comparison {
+  readonly sessions: number;
+  readonly against?: string;
+  readonly store?: true;
+}
+
 const options = new Command('bench:server')
   .option('--seconds <n>', 'measured time of each case in each round', Number, 2)
   .option('--rounds <n>', 'how often each case is measured', Number, 5)
@@ -49,9 +56,10 @@ const options = new Command('bench:server')
     '--against <folder>',
     'another checkout; its server gets the same load alternately, and other cases are left out',
   )
+  .option('--store', 'sessions in a folder and in Valkey in the same run, without the crowd of sessions')
   .option('--only <text>', 'with --against: cases with this text in their name', '')
   .parse()
-  .opts<{ seconds: number; rounds: number; sessions: number; against?: string; only: string }>();
+  .opts<Options>();
 
 if (options.against !== undefined) {
   console.log(await compare(options.against, options));
@@ -61,8 +69,9 @@ if (options.against !== undefined) {
 const cases = [
   ...(await bareCases()),
   ...(await bareBatchCases()),
-  ...(await serverCases()),
-  ...(await crowdCases(options.sessions)),
+  ...(options.store
+    ? await storeCases(options.sessions)
+    : [...(await serverCases()), ...(await crowdCases(options.sessions))]),
 ];
 const rowsOf = new Map<LoadCase, LoadRow[]>(cases.map(each => [each, []]));
 for (let round = 0; round < options.rounds; round++) {

@@ -13,11 +13,12 @@ const map = (value: TSchema = text) => Type.Record(Type.String(), value);
 const literal = (...values: string[]) => Type.Enum(values);
 const duration = Type.String({ pattern: '^[0-9]+(s|m)$' });
 
-const ComposeService = closed({
-  build: closed({ context: text, dockerfile: text }),
+/** Properties of every service. */
+const service: TProperties = {
   image: text,
-  command: maybe(texts),
+  command: maybe(Type.Array(Type.String())),
   environment: map(),
+  user: maybe(text),
   ports: maybe(Type.Array(Type.String({ pattern: '^127\\.0\\.0\\.1:[0-9]+:[0-9]+$' }))),
   depends_on: maybe(map(closed({ condition: literal('service_healthy') }))),
   volumes: Type.Array(Type.String({ pattern: '^[a-z]+:/[a-z]+$' })),
@@ -36,9 +37,26 @@ const ComposeService = closed({
   ),
   stop_grace_period: duration,
   restart: literal('unless-stopped', 'on-failure'),
-});
+};
+const ComposeService = closed({ ...service, build: closed({ context: text, dockerfile: text }) });
 
 export const Compose = closed({ name: text, services: map(ComposeService), volumes: map(Type.Null()) });
+
+/** Additions of the file for replicas. */
+export const ComposeReplicas = closed({
+  services: closed({
+    store: closed({ ...service, image: Type.String({ pattern: '@sha256:[0-9a-f]{64}$' }) }),
+    'env-server': closed({
+      environment: map(Type.String()),
+      secrets: texts,
+      ports: Type.Array(Type.String({ pattern: '^127\\.0\\.0\\.1:[0-9]+-[0-9]+:[0-9]+$' })),
+      depends_on: map(closed({ condition: literal('service_healthy') })),
+      deploy: closed({ replicas: text }),
+    }),
+  }),
+  secrets: map(closed({ environment: text })),
+  volumes: map(Type.Null()),
+});
 
 const labels = map();
 const metadata = closed({ name: text, labels: maybe(labels) });
@@ -153,6 +171,23 @@ export const KINDS: { readonly [kind: string]: TSchema } = {
   }),
   Deployment: kind('apps/v1', 'Deployment', {
     spec: closed({ replicas: Type.Integer({ minimum: 1 }), selector, template }),
+  }),
+  ScaledObject: kind('keda.sh/v1alpha1', 'ScaledObject', {
+    spec: closed({
+      scaleTargetRef: closed({ apiVersion: text, kind: text, name: text }),
+      minReplicaCount: Type.Integer({ minimum: 1 }),
+      maxReplicaCount: Type.Integer({ minimum: 2 }),
+      cooldownPeriod: seconds,
+      fallback: closed({ failureThreshold: seconds, replicas: Type.Integer({ minimum: 1 }) }),
+      triggers: Type.Array(
+        closed({
+          type: Type.Literal('prometheus'),
+          metricType: maybe(literal('AverageValue', 'Value')),
+          metadata: closed({ serverAddress: text, query: text, threshold: text }),
+        }),
+        { minItems: 1 },
+      ),
+    }),
   }),
   HorizontalPodAutoscaler: kind('autoscaling/v2', 'HorizontalPodAutoscaler', {
     spec: closed({

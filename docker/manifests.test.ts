@@ -3,14 +3,15 @@ import { readdirSync, readFileSync } from 'node:fs';
 import t from 'tap';
 import type { TSchema } from 'typebox';
 import { Value } from 'typebox/value';
-import { parse, parseAllDocuments } from 'yaml';
+import { type CollectionTag, parse, parseAllDocuments } from 'yaml';
 import { DECLARATIONS, DEFAULT_SETTINGS, type Settings, variableOf } from '../env-server/config/settings.ts';
 import { NetworkGuard } from '../env-server/custom/remote/guard.ts';
 import { storeAddressOf } from '../env-server/store/connection.ts';
 import { Authenticator } from '../env-server/transports/access/auth.ts';
 import type { Body } from '../test/app.test-data.ts';
+import { lacksPython, PYTHON } from '../test/python.test-data.ts';
 import { exists, lastStage, ROOT, said, variablesOf } from './images.test-data.ts';
-import { Compose, KINDS } from './manifest-schema.test-data.ts';
+import { Compose, ComposeReplicas, KINDS } from './manifest-schema.test-data.ts';
 
 /** Seconds that the server takes to close after its last operation; see env-server/main.ts. */
 const CLOSE_S = 10;
@@ -22,6 +23,9 @@ const OTHER_VARIABLES = [
   'RAGEN_TOKEN_SHA256',
   'RAGEN_RECIPE',
   'RAGEN_STORE_PASSWORD',
+  'RAGEN_STORE_MEMORY',
+  'RAGEN_REPLICAS',
+  'RAGEN_HEADER_KEY',
 ];
 
 const settingOf = new Map(
@@ -30,7 +34,10 @@ const settingOf = new Map(
 
 const read = (path: string): string => readFileSync(`${ROOT}${path}`, 'utf8');
 
-const objects = readdirSync(`${ROOT}docker/kubernetes`)
+/** The store with fail-over, in place of one of them. */
+const SENTINEL = 'options/valkey-sentinel.yaml';
+const manifests = readdirSync(`${ROOT}docker/kubernetes`).filter(name => name.endsWith('.yaml'));
+const objects = manifests
   .filter(name => name !== 'kustomization.yaml')
   .flatMap(name =>
     parseAllDocuments(read(`docker/kubernetes/${name}`)).map(document => document.toJS() as Body),
@@ -81,6 +88,37 @@ t.test('compose: the tokens it makes are those the server reads', async t => {
   const given = tokens.replace(/\$\{RAGEN_TOKEN_SHA256:\?[^}]*\}/, digest);
   t.ok(new Authenticator(given).required);
   t.match(String(compose.services.trainer.environment.RAGEN_TOKEN), /^\$\{RAGEN_TOKEN:\?/);
+});
+
+/** Compose's tag for a list that replaces the other file's. */
+const override: CollectionTag = { tag: '!override', collection: 'seq' };
+
+t.test('compose: servers over one store, which keeps what it has and is there first', async t => {
+  const compose = parse(read('docker/compose.yaml')) as Body;
+  const more = parse(read('docker/compose.replicas.yaml'), { customTags: [override] }) as Body;
+  t.same(faults(ComposeReplicas, more), []);
+  const { store, 'env-server': server } = more.services;
+  const { options } = storeAddressOf(String(server.environment.RAGEN_STORE), {});
+  t.equal(options.host, 'store');
+  t.equal(options.port, 6379);
+  t.match(server.depends_on, { store: { condition: 'service_healthy' } });
+  t.match(list(store.command).join(' '), /--appendonly yes --appendfsync everysec/);
+  t.equal(String(list(store.volumes)[0]).split(':')[0] in more.volumes, true);
+  t.equal(String(server.environment.RAGEN_HEADER_KEY_FILE), `/run/secrets/${list(server.secrets)[0]}`);
+  t.equal(String(server.environment.RAGEN_DATA), '', 'nothing is in a folder');
+  t.notSame(server.ports, compose.services['env-server'].ports);
+});
+
+t.test('options: KEDA scales the same servers in the same bounds', async t => {
+  const scaled = parse(read('docker/kubernetes/options/keda.yaml')) as Body;
+  t.same(faults(KINDS.ScaledObject, scaled), []);
+  const { scaleTargetRef, minReplicas, maxReplicas } = one(
+    'HorizontalPodAutoscaler',
+    'ragen-env-server',
+  ).spec;
+  t.same(scaled.spec.scaleTargetRef, scaleTargetRef);
+  t.equal(scaled.spec.minReplicaCount, minReplicas);
+  t.equal(scaled.spec.maxReplicaCount, maxReplicas);
 });
 
 t.test('kubernetes: every object is of the right form', async t => {
@@ -212,10 +250,15 @@ t.test('kubernetes: the example of a secret is refused, and its file has the for
 });
 
 t.test('variables are ones that the programs read, with values they take', async t => {
-  const files = ['docker/compose.yaml', 'docs/how-to/deployment.md', 'docker/trainer.sh'];
+  const files = [
+    'docker/compose.yaml',
+    'docker/compose.replicas.yaml',
+    'docs/how-to/deployment.md',
+    'docker/trainer.sh',
+  ];
   const dockerfiles = ['env-server', 'trainer'].map(image => `docker/${image}.Dockerfile`);
-  const manifests = readdirSync(`${ROOT}docker/kubernetes`).map(name => `docker/kubernetes/${name}`);
-  for (const file of [...files, ...dockerfiles, ...manifests]) {
+  const kubernetes = manifests.map(name => `docker/kubernetes/${name}`);
+  for (const file of [...files, ...dockerfiles, ...kubernetes]) {
     for (const [name] of read(file).matchAll(/RAGEN_[A-Z0-9_]+/g)) {
       t.ok(settingOf.has(name) || OTHER_VARIABLES.includes(name), `${file}: ${name}`);
     }
@@ -246,6 +289,25 @@ t.test('the page names files that exist and commands as they are', async t => {
   t.ok(page.includes(`\`terminationGracePeriodSeconds: ${grace}\``));
 });
 
+t.test(
+  'kubernetes: every object fits the schemas of Kubernetes 1.37, strictly',
+  { skip: lacksPython('kubernetes_validate') },
+  async t => {
+    for (const name of [...manifests.filter(name => name !== 'kustomization.yaml'), SENTINEL]) {
+      const args = [
+        '-m',
+        'kubernetes_validate',
+        '-k',
+        '1.37',
+        '--strict',
+        `${ROOT}docker/kubernetes/${name}`,
+      ];
+      const { status, stdout, stderr } = spawnSync(PYTHON, args, { encoding: 'utf8' });
+      t.equal(status, 0, `${name}: ${stdout}${stderr}`);
+    }
+  },
+);
+
 const kustomize = spawnSync('kubectl', ['kustomize', `${ROOT}docker/kubernetes`], { encoding: 'utf8' });
 t.test(
   'kustomize puts the objects together',
@@ -259,13 +321,18 @@ t.test(
 
 const hasCompose = spawnSync('docker', ['compose', 'version']).status === 0;
 t.test('docker compose reads its file', { skip: hasCompose ? false : 'needs docker compose' }, async t => {
-  const { status, stderr } = spawnSync(
-    'docker',
-    ['compose', '-f', `${ROOT}docker/compose.yaml`, 'config', '--quiet'],
-    {
+  const env = {
+    ...process.env,
+    RAGEN_TOKEN: 'x',
+    RAGEN_TOKEN_SHA256: 'ab'.repeat(32),
+    RAGEN_HEADER_KEY: 'cd'.repeat(32),
+  };
+  const base = ['compose', '-f', `${ROOT}docker/compose.yaml`];
+  for (const more of [[], ['-f', `${ROOT}docker/compose.replicas.yaml`]]) {
+    const { status, stderr } = spawnSync('docker', [...base, ...more, 'config', '--quiet'], {
       encoding: 'utf8',
-      env: { ...process.env, RAGEN_TOKEN: 'x', RAGEN_TOKEN_SHA256: 'ab'.repeat(32) },
-    },
-  );
-  t.equal(status, 0, stderr);
+      env,
+    });
+    t.equal(status, 0, stderr);
+  }
 });

@@ -1,5 +1,10 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { hashToken } from '../../env-server/transports/access/auth.ts';
 import { type Client, httpClient, type Measurement, measure, type Player, webSocketClient } from './load.ts';
@@ -7,8 +12,10 @@ import { batchPlayer, fixedPlayer, framePlayer, openSessions, restPlayer } from 
 
 const TOKEN = 'bench';
 const HEAP = 'nodejs_heap_size_used_bytes';
+const RESIDENT = 'process_resident_memory_bytes';
 const BATCH = 32;
 const WARM_UP_SECONDS = 1;
+const STORE_POLL_MS = 20;
 const BARE_HTTP = 'node:http fixed reply, 32 clients';
 const BARE_WS = 'ws echo, 32 clients';
 const MANY_CLIENTS = 256;
@@ -171,6 +178,58 @@ export async function serverCases(main = MAIN, flags: readonly string[] = []): P
     BARE_FRAME_BATCHES,
   );
   return cases;
+}
+
+/** Memory that a process has, in bytes. */
+function residentBytes(pid: number): number {
+  return 1024 * Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
+}
+
+/**
+ * The transports of two servers, one that keeps its sessions in a folder and one that keeps them in Valkey. Prints the memory
+ * of idle sessions, at a server and in its store.
+ */
+export async function storeCases(sessions: number): Promise<LoadCase[]> {
+  const folder = mkdtempSync(join(tmpdir(), 'ragen-bench-'));
+  const socket = join(folder, 'socket');
+  const store = spawn(
+    'valkey-server',
+    ['--port', '0', '--unixsocket', socket, '--dir', folder, '--appendonly', 'yes', '--save', ''],
+    { stdio: 'ignore' },
+  );
+  const failed = once(store, 'exit').then(() => {
+    throw new Error(
+      'valkey-server ended: Debian 13 has the package valkey-server, Debian 12 has it in its backports',
+    );
+  });
+  process.on('exit', () => {
+    store.kill('SIGKILL');
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const listening = (async () => {
+    while (!existsSync(socket)) await delay(STORE_POLL_MS);
+  })();
+  await Promise.race([failed, listening]);
+  const flags = ['--store', `valkey+unix://${socket}`];
+  const crowd = [`valkey+unix://${socket}?prefix=crowd:`, '--max-sessions', String(sessions + 1)];
+  const { origin } = await start(MAIN, ['--port', '0', '--store', ...crowd]);
+  const bytes = async () => [await metric(origin, RESIDENT), residentBytes(store.pid!)];
+  const before = await bytes();
+  await openSessions(origin, TOKEN, sessions);
+  for (const [i, after] of (await bytes()).entries()) {
+    const each = (after - before[i]) / sessions / 1024;
+    const whole = `${(after / 2 ** 20).toFixed(0)} MiB resident, ${(before[i] / 2 ** 20).toFixed(0)} before`;
+    console.log(
+      `${['server', 'Valkey'][i]}: ${each.toFixed(2)} KiB for each of ${sessions} idle sessions, ${whole}`,
+    );
+  }
+  const kept = await serverCases(MAIN, ['--data', join(folder, 'data')]);
+  const shared = await serverCases(MAIN, flags);
+  // A case over Valkey is compared with the same case over the folder, this one with the bare server.
+  return [
+    ...kept.map(one => ({ ...one, name: `${one.name}, folder` })),
+    ...shared.map(one => ({ ...one, name: `${one.name}, Valkey`, baseline: `${one.name}, folder` })),
+  ];
 }
 
 /** Cost of a step with few and many open sessions, played or not, and memory of an idle one; a server for each. */
