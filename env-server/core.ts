@@ -9,7 +9,7 @@ import { HeaderSecrets } from './custom/remote/secrets.ts';
 import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Dispatcher } from './operations/dispatch/dispatcher.ts';
-import { createdReply, sessionView } from './operations/sessions/views.ts';
+import { createdReply, openedReply, sessionView } from './operations/sessions/views.ts';
 import type { JournalDisk } from './persistence/journal/journal-files.ts';
 import { type FolderLock, lockFolder } from './persistence/lock.ts';
 import { PersistenceHealth } from './persistence/persistence-health.ts';
@@ -91,7 +91,8 @@ export class ServerCore {
       log,
       editionOf: (envId: string) => registrations.edition(envId),
       viewOf: (session: Session) => sessionView(session) as unknown as Json,
-      openedReplyOf: (opened: readonly Session[]) => createdReply(this.sessions, opened),
+      openedReplyOf: (opened: readonly Session[], isCopies: boolean) =>
+        isCopies ? openedReply(this.sessions, opened, false) : createdReply(this.sessions, opened),
     };
     if (parts.shared) {
       const { sessions, environments } = parts.shared;

@@ -57,6 +57,8 @@ export class SessionManager implements SessionHost {
   resumption: Promise<void> | undefined;
   /** Called with every session that ends. */
   readonly endListeners = new Set<(ended: EndedSession, session: Session) => void>();
+  /** Called with the id of every session with a copy that is forgotten here, as a shared store has it. */
+  readonly dropListeners = new Set<(id: string) => void>();
 
   /**
    * @param clock or a function that gives its time, in milliseconds since the epoch
@@ -333,7 +335,9 @@ export class SessionManager implements SessionHost {
 
   /** Forgets the copy of a session that goes on in a shared store. */
   drop(session: Session): void {
-    if (!session.closed) this.#remove(session);
+    if (session.closed) return;
+    this.#remove(session);
+    for (const listener of this.dropListeners) listener(session.id);
   }
 
   /** Ends a session that the store says has expired. */

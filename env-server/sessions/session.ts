@@ -217,6 +217,11 @@ export class Session
     if (this.#recorder) this.#underKey = { key, input };
   }
 
+  /** Key of the operation that is under way and has no record yet, as its record will have it. */
+  get keyUnderWay(): Required<KeyFields> | undefined {
+    return this.#underKey && { key: this.#underKey.key, asked: fingerprint(this.#underKey.input) };
+  }
+
   /** The operation under the key is done: where it has no record for itself, one has its reply. */
   answerUnderKey(operation: string, reply: unknown): void {
     const fields = this.#takeKey();

@@ -8,7 +8,8 @@
  * | `s:<id>` | stream | records of a session: `k` the kind, `b` the body |
  * | `p:<id>` | hash | settings, owner, environment, group, edition, era, pinned, and the parts `<kind>:<number>` |
  * | `g:<id>` | string | how a session ended; expires |
- * | `due` | sorted set | ids by the time they expire, in milliseconds of the store's clock |
+ * | `due` | sorted set | ids by the time they expire, in milliseconds of the store's clock less `down` |
+ * | `seen`, `down` | strings | when a server was alive last; how long there was none, in all; milliseconds |
  * | `all`, `o:<owner>`, `e:<environment>` | sorted sets | ids by serial |
  * | `k:<owner>:<hash>` | string | reply to a request that concerns no session yet; expires |
  * | `r:<replica>` | string | a server that is alive; expires |
@@ -16,10 +17,11 @@
  * | `era` | hash | which process of the store this is, and how many there were |
  */
 
+/** The time by which sessions expire: that of the store, less the time in which there was no server. */
 const NOW = `
 local function now()
   local t = redis.call('TIME')
-  return t[1] * 1000 + math.floor(t[2] / 1000)
+  return t[1] * 1000 + math.floor(t[2] / 1000) - (tonumber(redis.call('GET', ARGV[1] .. 'down')) or 0)
 end`;
 
 /** Ends one session: `forget` milliseconds later its id is unknown. */
@@ -158,6 +160,17 @@ for _, id in ipairs(ended) do
 end
 return ended`;
 
+/** Replica, seconds for which it counts as alive, milliseconds without any server from which on they do not count. */
+const LIVE = `#!lua flags=allow-oom
+local p = ARGV[1]
+local t = redis.call('TIME')
+local time = t[1] * 1000 + math.floor(t[2] / 1000)
+local gap = time - (tonumber(redis.call('GET', p .. 'seen')) or time)
+if gap >= tonumber(ARGV[4]) then redis.call('INCRBY', p .. 'down', gap) end
+redis.call('SET', p .. 'seen', time)
+redis.call('SET', p .. 'r:' .. ARGV[2], '1', 'EX', ARGV[3])
+return gap`;
+
 /** Session, milliseconds until it expires; pairs. Moves no time back. */
 const TOUCH = `#!lua flags=allow-oom
 ${NOW}
@@ -191,6 +204,7 @@ export const SCRIPTS = {
   ragenCheckpoint: CHECKPOINT,
   ragenEnd: END,
   ragenExpire: EXPIRE,
+  ragenLive: LIVE,
   ragenTouch: TOUCH,
   ragenPutEnvironment: PUT_ENVIRONMENT,
   ragenEra: ERA,

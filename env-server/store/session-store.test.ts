@@ -261,6 +261,65 @@ t.test(
   },
 );
 
+t.test('what one turn sends goes in commands of bounded size', { skip: lacksValkey }, async t => {
+  const store = await testStore(t, await testValkey(t), 'a');
+  const sessions = Array.from({ length: 2500 }, (_, i) => fresh(`s${i}`, i, { ttlMs: 1 }));
+  await store.open('me', 'E', LIMITS, sessions);
+  const sent: [name: string, args: number][] = [];
+  const { connection } = store;
+  const run = connection.run.bind(connection);
+  connection.run = (name, ...args) => {
+    sent.push([name, args.length]);
+    return run(name, ...args);
+  };
+  const ids = sessions.map(({ id }) => id);
+  const kept = await Promise.all(ids.map(id => store.append(id, 1, 2, 's', '"x"')));
+  t.ok(kept.every(outcome => outcome === 'kept'));
+  t.same(sent.splice(0), [
+    ['ragenAppend', 4000],
+    ['ragenAppend', 4000],
+    ['ragenAppend', 2000],
+  ]);
+  const long = JSON.stringify('x'.repeat(600_000));
+  const turn = await Promise.all(ids.slice(0, 3).map(id => store.append(id, 1, 3, 's', long)));
+  t.same(turn, ['kept', 'kept', 'kept']);
+  t.same(sent.splice(0).length, 3, 'also in bytes');
+  const writers = await Promise.all(ids.map(id => store.isWriter(id, 1)));
+  t.ok(writers.every(isWriter => isWriter));
+  t.same(sent.splice(0), [
+    ['ragenTops', 1000],
+    ['ragenTops', 1000],
+    ['ragenTops', 500],
+  ]);
+  await store.touch(ids.map(id => [id, 60_000]));
+  t.same(sent.splice(0), [
+    ['ragenTouch', 2000],
+    ['ragenTouch', 2000],
+    ['ragenTouch', 1000],
+  ]);
+  t.same(await store.expire(10, FORGET_MS), [], 'each of them was touched');
+});
+
+t.test('time without any server brings no session nearer to its end', { skip: lacksValkey }, async t => {
+  const store = await testStore(t, await testValkey(t), 'a');
+  const seen = (msAgo: number) =>
+    store.connection.command(async client => {
+      const [seconds] = await client.time();
+      await client.set('ragen:seen', String(1000 * Number(seconds) - msAgo));
+    });
+  await store.live();
+  await store.open('me', 'E', LIMITS, [fresh('s1', 1, { ttlMs: 5000 })]);
+  await store.connection.command(client => client.zincrby('ragen:due', -20_000, 's1'));
+  await seen(60_000);
+  await store.live();
+  t.same(await store.expire(10, FORGET_MS), [], 'it was due 15 s ago, but no server was there for 60 s');
+  t.match(await store.take('s1', undefined, 'me', FORGET_MS), { state: 'load' });
+  await store.connection.command(client => client.zincrby('ragen:due', -60_000, 's1'));
+  await seen(1500);
+  await store.live();
+  t.same(await store.expire(10, FORGET_MS), ['s1'], 'a pause of a round counts');
+});
+
 t.test('a full store refuses whole turns, and frees memory', { skip: lacksValkey }, async t => {
   const valkey = await testValkey(t, '--maxmemory', '6mb', '--maxmemory-policy', 'noeviction');
   const store = await testStore(t, valkey, 'a');

@@ -81,16 +81,18 @@ export type OpenRefusal =
 
 const OUTCOMES: { readonly [code: string]: Outcome } = { 1: 'kept', 0: 'gone', '-1': 'fenced' };
 const ALIVE_SECONDS = 10;
-/** Sessions of one command: the store does nothing else meanwhile. */
+/** Milliseconds without any server from which on they bring no session nearer to its end: no client could use it. */
+const UNSERVED_MS = 3000;
+/** Sessions or records of one command, and characters of its records: the store does nothing else meanwhile. */
 const MAX_AT_ONCE = 1000;
+const MAX_LENGTH_AT_ONCE = 1024 * 1024;
 
 /** Sessions, replies, custom environments and the audit log in Valkey, shared by every server that is connected. */
 export class SessionStore {
   readonly connection: StoreConnection;
   /** Names this server in the store. */
   readonly replica: string;
-  #appends: (string | Json)[] = [];
-  #appendResults: ((outcome: Promise<Outcome>) => void)[] = [];
+  #appends: Append[] = [];
   #checked = new Map<string, ((top: Promise<string>) => void)[]>();
   #planned = false;
 
@@ -141,12 +143,14 @@ export class SessionStore {
     return code === 0 ? undefined : { limit: code - 1, open: detail as number };
   }
 
-  /** Adds a record. All records of a turn of the event loop go in one round trip. */
+  /** Adds a record. All records of a turn of the event loop go in one round trip, in commands of bounded size. */
   append(id: string, epoch: number, n: number, kind: EntryKind, body: string): Promise<Outcome> {
     this.#plan();
-    this.#appends.push(id, `${epoch}-${n}`, kind, body);
     return new Promise((resolve, reject) =>
-      this.#appendResults.push(outcome => outcome.then(resolve, reject)),
+      this.#appends.push({
+        args: [id, `${epoch}-${n}`, kind, body],
+        settle: outcome => outcome.then(resolve, reject),
+      }),
     );
   }
 
@@ -169,18 +173,17 @@ export class SessionStore {
 
   #flush(): void {
     this.#planned = false;
-    if (this.#appendResults.length > 0) {
-      const [args, results] = [this.#appends as string[], this.#appendResults];
-      this.#appends = [];
-      this.#appendResults = [];
+    for (const some of boundedCommands(this.#appends.splice(0))) {
+      const args = some.flatMap(append => append.args);
       const kept = this.connection.write('ragenAppend', ...args) as Promise<number[]>;
-      for (const [index, give] of results.entries()) give(kept.then(codes => OUTCOMES[codes[index]]));
+      for (const [index, { settle }] of some.entries()) settle(kept.then(codes => OUTCOMES[codes[index]]));
     }
-    if (this.#checked.size > 0) {
-      const checked = [...this.#checked];
-      this.#checked = new Map();
-      const tops = this.connection.run('ragenTops', ...checked.map(([id]) => id)) as Promise<string[]>;
-      checked.forEach(([, waiting], index) => {
+    const checked = [...this.#checked];
+    this.#checked = new Map();
+    for (let from = 0; from < checked.length; from += MAX_AT_ONCE) {
+      const some = checked.slice(from, from + MAX_AT_ONCE);
+      const tops = this.connection.run('ragenTops', ...some.map(([id]) => id)) as Promise<string[]>;
+      some.forEach(([, waiting], index) => {
         const top = tops.then(all => all[index]);
         for (const give of waiting) give(top);
       });
@@ -237,11 +240,9 @@ export class SessionStore {
     }
   }
 
-  /** Says that this server lives: sessions that only it can play are not taken from it. */
+  /** Says that this server lives: sessions that only it can play are not taken from it, and the time counts. */
   async live(): Promise<void> {
-    await this.connection.command(client =>
-      client.set(`${this.connection.prefix}r:${this.replica}`, '1', 'EX', ALIVE_SECONDS),
-    );
+    await this.connection.run('ragenLive', this.replica, ALIVE_SECONDS, UNSERVED_MS);
   }
 
   /** A page of ids of open sessions, of one client or of all, with serials above `after`; `last` where more may follow. */
@@ -343,6 +344,28 @@ export class SessionStore {
     );
     return entries.map(([, fields]) => JSON.parse(fields[1]) as AuditEntry);
   }
+}
+
+/** A record that is to be added. */
+interface Append {
+  readonly args: readonly string[];
+  settle(outcome: Promise<Outcome>): void;
+}
+
+/** Records in groups, each of one command. */
+function* boundedCommands(appends: readonly Append[]): Generator<readonly Append[]> {
+  let from = 0;
+  let length = 0;
+  for (const [index, { args }] of appends.entries()) {
+    const own = args[3].length;
+    if (index > from && (index - from >= MAX_AT_ONCE || length + own > MAX_LENGTH_AT_ONCE)) {
+      yield appends.slice(from, index);
+      from = index;
+      length = 0;
+    }
+    length += own;
+  }
+  if (from < appends.length) yield appends.slice(from);
 }
 
 const hashOf = (key: string): string => createHash('sha256').update(key).digest('hex');

@@ -30,7 +30,7 @@ t.test(
   async t => {
     const data = t.testdir();
     const copy = `${data}-copy`;
-    t.teardown(() => rmSync(copy, { recursive: true, force: true }));
+    t.teardown(() => rmSync(copy, { recursive: true, force: true, maxRetries: 20 }));
     const first = await server(t, data);
     const { session_id } = await first.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0' });
     const step = `/v1/sessions/${session_id}/step`;
@@ -55,7 +55,7 @@ for (const [name, lose] of [
   t.test(`where a file of the journal ${name}, sessions are rolled back and not continued`, async t => {
     const data = t.testdir();
     const copy = `${data}-copy`;
-    t.teardown(() => rmSync(copy, { recursive: true, force: true }));
+    t.teardown(() => rmSync(copy, { recursive: true, force: true, maxRetries: 20 }));
     const game = { env_id: 'test/Counter-v0', wrappers: [{ name: 'auto_reset' }] };
     const first = await server(t, data, undefined, { journalMaxMb: 0.1 });
     const { session_id } = await first.ask('POST', '/v1/sessions', game);

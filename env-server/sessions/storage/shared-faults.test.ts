@@ -5,6 +5,10 @@ import { listening } from '../../../test/wire.test-data.ts';
 import type { Settings } from '../../config/settings.ts';
 import type { Outcome } from '../../store/session-store.ts';
 import { lacksValkey, type TestValkey, testValkey } from '../../store/valkey.test-data.ts';
+import type { ResetRequest } from '../../transports/openenv/messages.ts';
+import { NamedSessions } from '../../transports/openenv/named-sessions.ts';
+import type { OpenEnvPlay } from '../../transports/openenv/play.ts';
+import type { Principal } from '../principal.ts';
 import type { SharedSessions } from './shared-sessions.ts';
 
 /** Faults between two servers on one store, each at the worst moment. */
@@ -200,6 +204,62 @@ t.test('clones are made once where the reply under their key was fenced', { skip
 });
 
 t.test(
+  'clones are made once where their server ended before the reply under their key was kept',
+  { skip: lacksValkey },
+  async t => {
+    const [a, b] = await servers(t);
+    for (const count of [1, 40]) {
+      const id = await open(a);
+      const key = { 'idempotency-key': 'c' };
+      const store = storeOf(a);
+      const before = await store.count();
+      const append = store.append.bind(store);
+      store.append = (...record) => (record[3] === 'y' ? new Promise(() => undefined) : append(...record));
+      a.ask('POST', `/v1/sessions/${id}/clone`, { count }, key).catch(() => undefined);
+      while ((await store.count()) === before) await delay(10);
+      store.append = append;
+      const cloned = await b.ask('POST', `/v1/sessions/${id}/clone`, { count }, key);
+      t.equal(cloned.status, 201, cloned.text);
+      const clones = cloned.body.sessions as unknown as { session_id: string }[];
+      t.equal(clones.length, count);
+      t.equal(await store.count(), before + count);
+      t.match(await step(b, clones[0].session_id), { body: { step: 1 } });
+      const again = await a.ask('POST', `/v1/sessions/${id}/clone`, { count }, key);
+      t.same(
+        (again.body.sessions as unknown as { session_id: string }[]).map(({ session_id }) => session_id),
+        clones.map(({ session_id }) => session_id),
+      );
+      t.match(await b.ask('POST', `/v1/sessions/${id}/clone`, { count: 2 }, key), {
+        body: { code: 'key_reused' },
+      });
+    }
+  },
+);
+
+t.test('a definition that a server cannot read costs no session its time', { skip: lacksValkey }, async t => {
+  const [a] = await servers(t, { idleTtlSeconds: 2 });
+  const touched: string[] = [];
+  const store = storeOf(a);
+  const touch = store.touch.bind(store);
+  store.touch = sessions => {
+    touched.push(...sessions.map(([id]) => id));
+    return touch(sessions);
+  };
+  const [used, idle] = [await open(a), await open(a)];
+  store.environments = async () => {
+    throw new Error('a definition of a newer version');
+  };
+  await store.connection.command(client => client.incr('ragen:envrev'));
+  for (const end = performance.now() + 12_000; performance.now() < end && (await store.count()) > 1; ) {
+    t.equal((await step(a, used)).status, 200);
+    a.wait(0.2);
+    await delay(200);
+  }
+  t.equal(await store.count(), 1, 'the idle one expired');
+  t.ok(touched.includes(used) && !touched.includes(idle));
+});
+
+t.test(
   'a store without its scripts, as after it started again, gets them again',
   { skip: lacksValkey },
   async t => {
@@ -241,6 +301,52 @@ t.test('sessions leave memory when it is crowded, and are played on', { skip: la
   for (; a.sessions.size > 0; await delay(50)) a.wait(0.05);
   for (const id of ids) t.match(await step(a, id), { body: { step: 1 } });
   t.equal(await storeOf(a).count(), 50);
+});
+
+t.test('the lifetime counts also where there was no server', { skip: lacksValkey }, async t => {
+  const [a, b] = await servers(t);
+  const id = await open(a);
+  await storeOf(a).connection.command(async client => {
+    const settings = JSON.parse((await client.hget(`ragen:p:${id}`, 'settings'))!) as { deadline: number };
+    await client.hset(
+      `ragen:p:${id}`,
+      'settings',
+      JSON.stringify({ ...settings, deadline: a.sessions.now() - 1 }),
+    );
+  });
+  t.match(await step(b, id), { status: 410, body: { code: 'session_expired' } });
+  t.equal(await storeOf(b).count(), 0);
+  t.match(await step(b, id), { status: 410, body: { code: 'session_expired' } });
+});
+
+t.test('OpenEnv keeps no names of sessions that ended at another server', { skip: lacksValkey }, async t => {
+  const [a, b] = await servers(t);
+  const shared = sharedOf(a);
+  const principal = { name: 'local', scopes: new Set(['play', 'admin'] as const) };
+  const attach = async (_principal: Principal, _envId: string, sessionId: string) => {
+    await shared.perform(principal, sessionId, 'reads', () => a.sessions.find(principal, sessionId));
+    return { sessionId };
+  };
+  const names = new NamedSessions(
+    {
+      dispatcher: { services: { sessions: a.sessions, shared } },
+      open: async () => ({ played: { sessionId: await open(a) }, stepReply: {} }),
+      attach,
+    } as unknown as OpenEnvPlay,
+    10,
+  );
+  const caller = { principal, envId: 'test/Counter-v0', name: 'mine', chosen: true };
+  await names.reset(caller, { input: {} } as ResetRequest);
+  const { sessionId } = await names.get(caller);
+  t.equal(names.size, 1);
+  t.match(await step(b, sessionId), { status: 200 });
+  t.equal((await b.ask('DELETE', `/v1/sessions/${sessionId}`)).status, 204);
+  // This server learns of it with its next request for the session.
+  t.equal((await a.ask('GET', `/v1/sessions/${sessionId}`)).status, 410);
+  t.equal(names.size, 0);
+  await t.rejects(names.get(caller), { code: 'session_closed' });
+  await names.reset(caller, { input: {} } as ResetRequest);
+  t.not((await names.get(caller)).sessionId, sessionId, 'the name begins again');
 });
 
 t.test('metrics count take-overs and errors of the store', { skip: lacksValkey }, async t => {

@@ -241,6 +241,7 @@ t.test(
       { body: { step: 2 } },
       'the server that has it goes on',
     );
+    await until(async () => (await b.ask('GET', '/readyz')).status === 200);
     t.match(await step(b, id), { status: 200, body: { step: 3 } }, 'and it is taken from there as it is');
     await valkey.stop();
     await until(async () => (await step(b, id)).status === 503);

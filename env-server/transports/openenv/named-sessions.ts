@@ -42,6 +42,13 @@ export class NamedSessions {
     this.#play = play;
     this.#mostEnded = mostEnded;
     this.#sessions.endListeners.add(({ id }) => this.#endNames(id));
+    // It may end at another server. Until then the store knows the session of a name.
+    this.#sessions.dropListeners.add(id => this.#endNames(id, false));
+  }
+
+  /** Number of the names that are kept. */
+  get size(): number {
+    return this.#entries.size;
   }
 
   get #sessions(): SessionManager {
@@ -172,10 +179,10 @@ export class NamedSessions {
     if (!this.#sessions.get(sessionId)) this.#endNames(sessionId);
   }
 
-  #endNames(sessionId: string): void {
+  #endNames(sessionId: string, hasEnded = true): void {
     for (const [key, entry] of this.#bySession.get(sessionId) ?? []) {
       if (this.#entries.get(key) === entry) this.#entries.delete(key);
-      if (entry.chosen) this.#rememberEnd(key, sessionId);
+      if (entry.chosen && hasEnded) this.#rememberEnd(key, sessionId);
     }
     this.#bySession.delete(sessionId);
   }

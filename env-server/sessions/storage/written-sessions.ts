@@ -1,0 +1,395 @@
+import type { Logger } from 'pino';
+import type { Json } from '../../../shared/json.ts';
+import { RECORD_KINDS, type RecordBody, type RecordKind } from '../../persistence/journal/records.ts';
+import { Problem } from '../../problems.ts';
+import type {
+  NewSession,
+  Outcome,
+  RequestClaim,
+  SessionStore,
+  StoredReplyRecord,
+  Tombstone,
+} from '../../store/session-store.ts';
+import type { EndedSession } from '../ended.ts';
+import { refusalAt, type SessionLimits, TooManySessions } from '../limits/admission.ts';
+import type { SessionManager } from '../manager.ts';
+import type { Session } from '../session.ts';
+import type { VariantCatalog } from '../variant-catalog.ts';
+import { lostReason } from './lost-reason.ts';
+import { recordedEpisode } from './recorded-episode.ts';
+import { SessionImage } from './session-image.ts';
+import type { StoredSettings } from './stored-session.ts';
+
+/** Records and characters after which a checkpoint makes those before it unneeded. */
+const CHECKPOINT_RECORDS = 64;
+const CHECKPOINT_LENGTH = 64 * 1024;
+/** Largest record, in characters: a step of this size cannot be kept. */
+export const MAX_RECORD_LENGTH = 16 * 1024 * 1024;
+/** The store hears of at most this many uses of a session in its idle time. */
+export const TOUCHES = 8;
+/** A session that is used is not due even where the store hears of it several seconds late. */
+const MIN_SLACK_MS = 5000;
+const MAX_GIVEN_UP = 10_000;
+
+/** Effect of an operation on its session: `writes` leaves a record, `copies` makes other sessions of its state. */
+export type SessionEffect = 'reads' | 'writes' | 'copies';
+
+/** Another server writes the session now: nothing of what was done here since was kept. */
+export class Fenced extends Error {}
+
+/** A request under the same key came before: nothing was opened. */
+export class ClaimedBefore extends Error {
+  readonly claimed: StoredReplyRecord;
+
+  constructor(claimed: StoredReplyRecord) {
+    super('a request under the same key came before');
+    this.claimed = claimed;
+  }
+}
+
+export interface WrittenSessionsParts {
+  readonly store: SessionStore;
+  readonly sessions: SessionManager;
+  readonly limits: SessionLimits;
+  readonly catalog: VariantCatalog;
+  readonly log: Logger;
+  readonly editionOf: (envId: string) => string;
+}
+
+/** The newest id in a session's stream that this server knows of: `<epoch>-<n>`. */
+export interface Position {
+  readonly epoch: number;
+  readonly top: number;
+}
+
+/** A session that this server writes. */
+export interface HeldSession extends Position {
+  readonly session: Session;
+  epoch: number;
+  top: number;
+  /** Number of the newest record that the store has acknowledged. */
+  acknowledged: number;
+  /** Settles with the newest record that is under way. */
+  pending: Promise<void> | undefined;
+  /** Why nothing more is done with the copy; undefined while all is well. What the store has kept before still counts. */
+  failed: unknown;
+  /** Number of the first record that was not kept: those after it follow a hole, and readers skip them. */
+  holeAt: number;
+  /** The store must be asked before it is played on. */
+  stale: boolean;
+  ending: Promise<Outcome> | undefined;
+  records: number;
+  length: number;
+  touchedAt: number;
+}
+
+/** Sessions that this server writes: sends their records, follows what became of them, opens, checkpoints and ends. */
+export class WrittenSessions {
+  readonly #parts: WrittenSessionsParts;
+  readonly #held = new Map<string, HeldSession>();
+  /** Newest acknowledged records of sessions with a copy that was given up because the store did not answer. */
+  readonly #givenUp = new Map<string, Position>();
+  /** Sessions that ended here while the store did not answer. */
+  readonly #unended = new Map<string, { readonly epoch: number; readonly tombstone: Tombstone }>();
+
+  constructor(parts: WrittenSessionsParts) {
+    this.#parts = parts;
+  }
+
+  get(id: string): HeldSession | undefined {
+    return this.#held.get(id);
+  }
+
+  all(): Iterable<HeldSession> {
+    return this.#held.values();
+  }
+
+  /** A session was taken. */
+  add(held: HeldSession): void {
+    this.#held.set(held.session.id, held);
+  }
+
+  /** The store may have lost something: it is asked before a session is played on. */
+  suspect(): void {
+    for (const held of this.#held.values()) held.stale = true;
+  }
+
+  /** It is as the store knew it last, or further. */
+  isUsable({ failed, stale, session }: HeldSession): boolean {
+    return !failed && !stale && !session.closed;
+  }
+
+  /**
+   * Resolves when the store has what an operation did; one that left no record waits until it is sure to have seen the
+   * newest state.
+   * @param before number of the session's newest record when the operation began
+   * @throws Fenced where nothing of it was kept
+   */
+  async settled(held: HeldSession, effect: SessionEffect, before: number): Promise<void> {
+    const { session } = held;
+    if (held.ending) {
+      if ((await held.ending) === 'fenced') throw new Fenced();
+      return;
+    }
+    const written = session.recorded;
+    if (effect !== 'reads' && written > before) {
+      await held.pending?.catch(() => undefined);
+      // Another operation may have failed since. It does not change whether the store kept what this one wrote.
+      if (held.acknowledged < written) throw held.failed ?? new Fenced();
+      return;
+    }
+    if (held.pending || held.failed) await held.pending;
+    if (held.failed) throw held.failed;
+    if (effect !== 'copies' && !session.closed) await this.requireWriter(held);
+  }
+
+  /** @throws Fenced where another server has taken the session */
+  async requireWriter(held: HeldSession): Promise<void> {
+    if (this.isUsable(held) && (await this.#parts.store.isWriter(held.session.id, held.epoch)) && !held.stale)
+      return;
+    this.#fail(held, new Fenced());
+    throw held.failed;
+  }
+
+  afterOperation(held: HeldSession): void {
+    const { session } = held;
+    if (held.failed || session.closed) return;
+    if (
+      (held.records >= CHECKPOINT_RECORDS || held.length >= CHECKPOINT_LENGTH) &&
+      !session.busy &&
+      !held.pending
+    ) {
+      this.checkpoint(held).catch(error =>
+        this.#parts.log.debug({ err: error }, `session ${session.id} has no checkpoint`),
+      );
+    }
+  }
+
+  append<K extends RecordKind>(session: Session, kind: K, body: RecordBody<K>): void {
+    const held = this.#held.get(session.id);
+    if (!held || held.session !== session || held.failed) return;
+    const n = ++session.recorded;
+    if (held.stale) {
+      // The store may have lost what this follows.
+      this.#fail(held, new Fenced());
+      return;
+    }
+    const text = body === undefined ? '' : JSON.stringify(body);
+    if (text.length > MAX_RECORD_LENGTH) {
+      this.#fail(
+        held,
+        new Problem(
+          'storage_failed',
+          `the step cannot be kept: its record has ${text.length} characters, and at most ${MAX_RECORD_LENGTH} fit`,
+        ),
+      );
+      return;
+    }
+    held.records++;
+    held.length += text.length;
+    this.#follow(held, n, this.#parts.store.append(session.id, held.epoch, n, RECORD_KINDS[kind], text));
+  }
+
+  /** Notes that a write is under way. When one fails, all later ones fail too, even if the store accepts them. */
+  #follow(held: HeldSession, n: number, written: Promise<Outcome>): void {
+    const pending = written
+      .then(
+        outcome => {
+          if (n > held.holeAt) throw held.failed;
+          if (outcome !== 'kept') throw new Fenced(outcome);
+          held.acknowledged = n;
+          held.top = n;
+        },
+        error => {
+          throw held.failed ?? error;
+        },
+      )
+      .catch(error => {
+        held.holeAt = Math.min(held.holeAt, n);
+        this.#fail(held, error);
+        throw error;
+      })
+      .finally(() => {
+        if (held.pending === pending) held.pending = undefined;
+      });
+    pending.catch(() => undefined);
+    held.pending = pending;
+  }
+
+  #fail(held: HeldSession, error: unknown): void {
+    if (held.failed) return;
+    held.failed = error;
+    if (!(error instanceof Fenced) || held.stale) this.giveUp(held.session.id, held);
+    this.drop(held);
+  }
+
+  giveUp(id: string, { epoch, top }: Position): void {
+    this.#givenUp.set(id, { epoch, top });
+    if (this.#givenUp.size <= MAX_GIVEN_UP) return;
+    const [oldest] = this.#givenUp.keys();
+    this.#givenUp.delete(oldest);
+  }
+
+  /** Forgets the copy of a session; the store keeps the session. */
+  drop(held: HeldSession): void {
+    const { session } = held;
+    held.failed ??= new Fenced();
+    if (this.#held.get(session.id) === held) this.#held.delete(session.id);
+    this.#parts.sessions.drop(session);
+  }
+
+  checkpoint(held: HeldSession): Promise<void> {
+    const { session } = held;
+    if (!session.variant.copyable) return Promise.resolve();
+    const n = ++session.recorded;
+    session.image ??= new SessionImage();
+    const content = session.content();
+    const { parts, head, remove } = session.image.change(content);
+    const fields = [...parts].map(({ kind, number, data }) => [`${kind}:${number}`, data] as const);
+    const gone = remove.map(({ kind, number }) => `${kind}:${number}`);
+    const written = this.#parts.store.checkpoint(
+      session.id,
+      { epoch: held.epoch, n },
+      head as unknown as Json,
+      fields,
+      gone,
+    );
+    held.records = 0;
+    held.length = 0;
+    this.#follow(held, n, written);
+    return held.pending!.then(() => session.stored(content));
+  }
+
+  /** Opens sessions in the store; each is `storing` until it has them. */
+  opened(sessions: readonly Session[], claim: RequestClaim | undefined): void {
+    const [{ owner, variant }] = sessions;
+    const { limits, catalog, editionOf } = this.#parts;
+    const fresh = sessions.map((session): NewSession => {
+      const { settings, serial, groupId, id } = session;
+      const episode = session.episode.capture();
+      const lost = lostReason(session, catalog);
+      const stored = { ...settings, deadline: Math.round(session.wall(settings.deadline)) };
+      const beginning = lost === undefined ? { episode: recordedEpisode(episode) } : { lost };
+      const { seed, options } = episode;
+      const record = { ...recordOfOpening(stored, editionOf(settings.envId)), seed, options, ...beginning };
+      session.recorded = 1;
+      return {
+        id,
+        serial,
+        settings: stored as unknown as Json,
+        edition: editionOf(settings.envId),
+        groupId,
+        pinned: lost !== undefined,
+        ttlMs: this.dueIn(session),
+        record: record as unknown as Json,
+      };
+    });
+    const counts = [
+      limits.maxSessions,
+      limits.maxSessionsPerClient,
+      limits.maxSessionsPerEnvironment,
+    ] as const;
+    const envId = variant.environment.spec.id;
+    const opening = this.#parts.store.open(owner, envId, counts, fresh, claim).then(refused => {
+      if (refused && 'claimed' in refused) throw new ClaimedBefore(refused.claimed);
+      if (refused) throw new TooManySessions(refusalAt(limits, refused, envId), sessions.length);
+      return 'kept' as const;
+    });
+    for (const session of sessions) {
+      const held = heldSession(session, { epoch: 1, top: 1 }, 0, 1);
+      held.touchedAt = this.#parts.sessions.now();
+      this.#held.set(session.id, held);
+      this.#follow(held, 1, opening);
+      session.storing = held.pending!.finally(() => {
+        session.storing = undefined;
+      });
+      session.storing.catch(() => undefined);
+    }
+  }
+
+  /** A session ended here. One that expired ends in the store by the store's clock. */
+  ended(session: Session, { owner, ending, reason }: EndedSession): void {
+    const held = this.#held.get(session.id);
+    if (!held || held.session !== session) return;
+    this.#held.delete(session.id);
+    if (ending === 'session_expired') return;
+    const tombstone = { owner, ending, reason };
+    held.ending = (held.pending ?? Promise.resolve()).then(
+      () => this.#parts.store.end(session.id, held.epoch, tombstone, this.forgetMs),
+      // The last write may still be there.
+      error =>
+        error instanceof TooManySessions || error instanceof ClaimedBefore
+          ? ('gone' as const)
+          : this.#parts.store.end(session.id, held.epoch, tombstone, this.forgetMs),
+    );
+    held.ending.catch(error => {
+      this.#parts.log.warn({ session_id: session.id, err: error }, `session ${session.id} is ended later`);
+      if (this.#unended.size < MAX_GIVEN_UP) this.#unended.set(session.id, { epoch: held.epoch, tombstone });
+    });
+  }
+
+  get forgetMs(): number {
+    return Math.ceil(1000 * this.#parts.limits.goneSeconds);
+  }
+
+  /** Milliseconds until a session is due in the store, which hears of a use only when some of that time has passed. */
+  dueIn({ ttlMs, deadline }: Session): number {
+    const left = deadline - this.#parts.sessions.now();
+    return Math.max(1, Math.min(ttlMs + Math.max(ttlMs / TOUCHES, MIN_SLACK_MS), left));
+  }
+
+  /** Position of a session with a copy that was given up; it is forgotten here. */
+  takeGivenUp(id: string): Position | undefined {
+    const position = this.#givenUp.get(id);
+    this.#givenUp.delete(id);
+    return position;
+  }
+
+  /** Ends what ended here while the store did not answer. */
+  async endLate(): Promise<void> {
+    for (const [id, { epoch, tombstone }] of this.#unended) {
+      await this.#parts.store.end(id, epoch, tombstone, this.forgetMs);
+      this.#unended.delete(id);
+    }
+  }
+}
+
+/** A session that this server has begun to write, with the number of its records in the store. */
+export function heldSession(
+  session: Session,
+  { epoch, top }: Position,
+  acknowledged: number,
+  records: number,
+): HeldSession {
+  return {
+    session,
+    epoch,
+    top,
+    acknowledged,
+    pending: undefined,
+    failed: undefined,
+    holeAt: Number.POSITIVE_INFINITY,
+    stale: false,
+    ending: undefined,
+    records,
+    length: 0,
+    touchedAt: 0,
+  };
+}
+
+/** Settings that an `open` record holds of a session besides its first state. */
+function recordOfOpening(settings: StoredSettings, edition: string) {
+  return {
+    serial: settings.serial,
+    owner: settings.owner,
+    group_id: settings.groupId,
+    env_id: settings.envId,
+    edition,
+    config: settings.config,
+    wrappers: settings.wrappers as unknown as readonly Json[],
+    format: settings.format,
+    created_at: settings.createdAt,
+    ttl_ms: settings.ttlMs,
+    deadline: settings.deadline,
+  };
+}
