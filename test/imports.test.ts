@@ -20,6 +20,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   'site/runs': [
     'shared/json.ts',
     'shared/run-folder',
+    'shared/shell-word.ts',
     'site/boards',
     'site/components',
     'site/compute',

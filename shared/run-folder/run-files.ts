@@ -147,12 +147,16 @@ export interface TurnRecord {
   readonly state: string;
   /** The state before the turn as plain JSON, where it was recorded. */
   readonly structured?: Json;
+  /** The states between its actions, one fewer than those, where they were recorded. */
+  readonly between?: readonly Json[];
   readonly actions_left: number;
   readonly actions: readonly Json[];
   /** All actions that were sent, where the environment did not know some. */
   readonly sent?: readonly Json[];
   /** The server's name of the state before the turn, where the run asks for it. */
   readonly state_key?: string;
+  /** Names of `actions`, where the environment has some. */
+  readonly action_names?: readonly string[];
   readonly reward: number;
   readonly penalty: number;
   /** Sums of the named rewards of the environment; absent where it has none. */

@@ -44,12 +44,16 @@ function App({ source }: { readonly source: Source }) {
       main.current?.focus();
     }}>Skip to the content</a>
     <${SiteHeader} current="Runs" server=${server ?? undefined} runs="#/" />
-    <nav class="sub-head" aria-label="Runs">
+    ${
+      address.view === 'episode'
+        ? null
+        : html`<nav class="sub-head" aria-label="Runs">
       ${(['runs', 'compare', 'leaderboard'] as const).map(
         view =>
           html`<a key=${view} href=${formatAddress({ view })} aria-current=${address.view === view ? 'page' : undefined}>${TITLES[view] === 'Runs' ? 'All runs' : TITLES[view]}</a>`,
       )}
-    </nav>
+    </nav>`
+    }
     <main ref=${main} id="main" tabindex="-1">${viewOf(address)}</main>
   <//>`;
 }

@@ -17,7 +17,7 @@ const VIEWS = [
   ['#/run/lake-1', '.health'],
   ['#/run/lake-1/replay', '.frame .board'],
   ['#/run/lake-1/episodes', '.member'],
-  [EPISODE, '.tokens .tint'],
+  [EPISODE, '.token.amount'],
   ['#/run/lake-1/filter', '.plane circle'],
   ['#/run/lake-1/system', '.uplot canvas'],
   ['#/run/lake-1/settings', 'tbody td'],
@@ -126,12 +126,28 @@ t.test('the keyboard alone finds a run and reads an episode', { skip }, async t 
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { level: 1, name: 'lake-2' }).waitFor();
   t.match(page.url(), /#\/run\/lake-2$/);
-  await page.goto(`${origin}/runs/${EPISODE}`);
+  await page.goto(`${origin}/runs/${EPISODE}&turn=0&token=4`);
   await page.getByText('Turn 1 of 3').waitFor();
   await page.keyboard.press('ArrowRight');
   await page.getByText('Turn 2 of 3').waitFor();
   await page.keyboard.press('ArrowLeft');
   await page.getByText('Turn 1 of 3').waitFor();
+  const chosen = page.locator('.token-name .label');
+  await page.keyboard.press('ArrowDown');
+  const first = await chosen.textContent();
+  await page.locator('.sampled').focus();
+  await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('End');
+  t.match([first, await chosen.textContent()], [/^token \d+ of 14, turn 1/, 'token 14 of 14, turn 1']);
+  await page.keyboard.press('t');
+  await page.getByText('2 nats or more').waitFor();
+  await page.keyboard.press('g');
+  await page.waitForURL(/index=2/);
+  await page.keyboard.press('j');
+  await page.waitForURL(/index=3/);
+  await page.getByText('Episode 4 of 16').waitFor();
+  await page.keyboard.press('g');
+  await page.waitForURL(/index=0/);
 });
 
 t.test('a run is live: its metrics, stage and notes appear without a reload', { skip }, async t => {
@@ -179,7 +195,7 @@ t.test('episodes are filtered, searched, tinted and saved', { skip }, async t =>
   t.equal(await page.locator('.hits .chip.bad').count(), 0);
   await page.goto(`${origin}/runs/${EPISODE}`);
   await page.getByLabel('Tokens tinted by').selectOption('advantage');
-  await page.locator('.tokens .minus-8').first().waitFor();
+  await page.locator('.token.down').first().waitFor();
   const download = page.waitForEvent('download');
   await page.getByRole('button', { name: 'Save as messages (JSONL)' }).click();
   const [line] = readFileSync(await (await download).path(), 'utf8').split('\n');
@@ -229,8 +245,9 @@ t.test('an episode branches into a session on the environment server', { skip },
   t.teardown(() => server.close());
   const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()), server: address });
   const page = await openPage(t, `${origin}/runs/${EPISODE}&turn=1`);
-  await page.getByRole('button', { name: 'Branch here' }).click();
-  const link = page.getByRole('link', { name: 'Play on from here' });
+  const ways = page.getByRole('group', { name: 'Branch here' });
+  await ways.getByRole('button', { name: 'hand' }).click();
+  const link = page.getByRole('link', { name: 'Open in Watch' });
   const id = /#\/watch\/(.+)$/.exec((await link.getAttribute('href'))!)![1];
   const session = (await (await fetch(`${address}/v1/sessions/${id}`)).json()) as {
     env_id: string;
@@ -238,7 +255,19 @@ t.test('an episode branches into a session on the environment server', { skip },
     step: number;
   };
   t.match(session, { env_id: 'FrozenLake-v0', seed: 100 });
-  t.ok(session.step > 0, 'it has taken the actions of the turns before');
+  t.equal(session.step, 1, 'it has taken the actions of the turns before');
+  await page.getByRole('group', { name: 'Play on by hand' }).getByRole('button', { name: 'Down' }).click();
+  await page.locator('.branch-actions li', { hasText: 'Down' }).waitFor();
+  t.match(await accessibilityProblems(page), []);
+  await ways.getByRole('button', { name: 'optimal' }).click();
+  await page.getByText('succeeded, return from here 1').waitFor();
+  await page.getByRole('button', { name: 'Close the branch' }).click();
+  await page.route('**/v1/sessions', route =>
+    route.fulfill({ status: 502, body: '{"detail":"it is gone"}' }),
+  );
+  await ways.getByRole('button', { name: 'optimal' }).click();
+  await ways.getByRole('alert').getByText('it is gone').waitFor();
+  await page.unroute('**/v1/sessions');
   await page.goto(`${origin}/runs/#/run/lake-1/replay`);
   const play = await page.getByRole('link', { name: 'Play this level yourself' }).getAttribute('href');
   await page.goto(play!);

@@ -90,6 +90,7 @@ export class EnvironmentSession {
   #episodeId: string;
   #observation: Schemas['Observation'];
   #structured: Json | undefined;
+  #between: readonly Json[] = [];
   readonly #actions: Json[] = [];
   #reseeds: readonly Reseed[] = [];
   #stateKey: string | undefined;
@@ -167,6 +168,11 @@ export class EnvironmentSession {
   /** Actions that were sent, the unknown ones included. */
   get actions(): readonly Json[] {
     return this.#actions;
+  }
+
+  /** States between the actions of the last `act`, one fewer than were carried out; empty where states are not recorded. */
+  get between(): readonly Json[] {
+    return this.#between;
   }
 
   /** Address of the session, for programs that play it themselves; {@link act} knows nothing of what they do. */
@@ -313,24 +319,25 @@ export class EnvironmentSession {
 
   /** @param done steps taken before these */
   async #steps(actions: readonly Json[], done: number): Promise<StepResult[]> {
-    const requests = actions.map(
-      (action, i) =>
-        this.#server.request('step', {
-          session_id: this.#sessionId,
-          action,
-          expected_step: done + i + 1,
-        }) as Request,
-    );
-    if (this.spec.record) requests.push(this.#structuredRequest());
+    const { record } = this.spec;
+    const requests = actions.flatMap((action, i) => {
+      const input = { session_id: this.#sessionId, action, expected_step: done + i + 1 };
+      const step = this.#server.request('step', input) as Request;
+      return record ? [step, this.#structuredRequest()] : [step];
+    });
     const replies = await this.#server.batch(requests);
     const results: StepResult[] = [];
-    for (const reply of replies.slice(0, actions.length)) {
+    const states: (Json | undefined)[] = [];
+    for (let i = 0; i < replies.length; i += record ? 2 : 1) {
+      const reply = replies[i];
       if (reply instanceof Error) throw reply;
       const result = reply as StepResult;
       results.push(result);
+      if (record) states.push(structuredIn(replies[i + 1]));
       if (result.terminated || result.truncated) break;
     }
-    if (this.spec.record) this.#structured = structuredIn(replies[actions.length]);
+    this.#structured = states.at(-1);
+    this.#between = states.slice(0, -1).filter(state => state !== undefined);
     return results;
   }
 

@@ -7,6 +7,8 @@ export interface Turn {
   readonly state: string;
   /** The same as plain JSON, where the plan of the group asks for it. */
   readonly structured?: Json;
+  /** States between its actions, where states are recorded and several actions were carried out. */
+  readonly between?: readonly Json[];
   readonly actionsLeft: number;
   /** Actions that were executed, as the environment knows them. */
   readonly actions: readonly Json[];
@@ -14,6 +16,8 @@ export interface Turn {
   readonly sent?: readonly Json[];
   /** Names the state before the turn, where the rollout asks for that. */
   readonly stateKey?: string;
+  /** Their names, where the environment names its actions. */
+  readonly actionNames?: readonly string[];
   /** Sum of the executed actions' rewards, without the format penalty. */
   readonly reward: number;
   /** Format penalty of this turn: 0 or negative. */

@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { isPenalized, mapActions, parseResponse } from '../../shared/response.ts';
+import { type ActionNames, isPenalized, mapActions, parseResponse } from '../../shared/response.ts';
 import type { Schemas } from '../client/operations.ts';
 import type { SamplingSettings } from '../generation/generation.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
@@ -202,6 +202,7 @@ export class Play {
     tally.environmentMs += performance.now() - sent;
     tally.envSteps += results.length;
     const executed = executedActions(mapped, results);
+    const { between } = this.session;
     const last = results.at(-1);
     this.#actionCount += executed.length;
     const valid = mapped.length - (results.length - executed.length);
@@ -215,10 +216,14 @@ export class Play {
     this.turns.push({
       state: view.state,
       ...(structured === undefined ? {} : { structured }),
+      ...(structured !== undefined && between.length === executed.length - 1 && between.length > 0
+        ? { between }
+        : {}),
       actionsLeft,
       actions: executed,
       ...(executed.length === results.length ? {} : { sent: mapped.slice(0, results.length) }),
       ...(stateKey === undefined ? {} : { stateKey }),
+      ...(described.actionNames ? { actionNames: namesOf(executed, described.actionNames) } : {}),
       reward: results.reduce((sum, result) => sum + result.reward, 0),
       ...(rewards ? { rewards } : {}),
       penalty: isPenalized(parsed.actions.length, valid) ? tag.formatPenalty : 0,
@@ -371,6 +376,10 @@ function episodeView(
 function executedActions(actions: readonly Json[], results: readonly Schemas['StepResult'][]): Json[] {
   return results.flatMap((result, i) => (isUnknown(result) ? [] : [actions[i]]));
 }
+
+/** Names of actions by id; text stays as it is. */
+const namesOf = (actions: readonly Json[], { names, start }: ActionNames): string[] =>
+  actions.map(action => names[Number(action) - start] ?? String(action));
 
 function isUnknown({ info, reward, terminated }: Schemas['StepResult']): boolean {
   return info.action_is_valid === false && info.action_is_effective !== true && reward === 0 && !terminated;

@@ -1,5 +1,4 @@
 import { join } from 'node:path';
-import type { Json } from '../../shared/json.ts';
 import { withoutImages } from '../../shared/observation-parts.ts';
 import type { GroupRecord, SampleRecord, TrajectoryRecord } from '../../shared/run-folder/run-files.ts';
 import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../rollout/episode.ts';
@@ -111,10 +110,12 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
     turns: episode.turns.map(turn => ({
       state: withoutImages(turn.state),
       ...structuredField('structured', turn.structured),
+      ...structuredField('between', turn.between),
       actions_left: turn.actionsLeft,
       actions: turn.actions,
       ...(turn.sent ? { sent: turn.sent } : {}),
       ...(turn.stateKey === undefined ? {} : { state_key: turn.stateKey }),
+      ...(turn.actionNames ? { action_names: turn.actionNames } : {}),
       reward: turn.reward,
       penalty: turn.penalty,
       ...(turn.rewards ? { rewards: turn.rewards } : {}),
@@ -131,10 +132,10 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
   };
 }
 
-function structuredField<K extends string>(key: K, state: Json | undefined): { readonly [key in K]?: Json } {
+function structuredField<K extends string, V>(key: K, state: V | undefined): { readonly [key in K]?: V } {
   if (state === undefined) return {};
   if (Buffer.byteLength(JSON.stringify(state)) > MAX_STRUCTURED_BYTES) return {};
-  return { [key]: state } as { readonly [key in K]: Json };
+  return { [key]: state } as { readonly [key in K]: V };
 }
 
 function sampleRecord(sample: EpisodeSample, notes: TokenNotes = {}): SampleRecord {

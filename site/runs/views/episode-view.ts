@@ -1,167 +1,240 @@
-import { useLayoutEffect, useMemo, useState } from 'preact/hooks';
-import type { SampleRecord, TrajectoryRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
-import { Board } from '../../boards/board.ts';
+import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
+import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
+import { episodeEnd } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
-import type { EpisodeReply } from '../../server/reader/trajectories.ts';
+import type { EpisodeDigest, EpisodeReply } from '../../server/reader/trajectories.ts';
 import { formatAddress } from '../address.ts';
 import { useData } from '../data/hooks.ts';
 import { counted, short } from '../format.ts';
-import { BranchHere } from './branch.ts';
+import { BranchLane, useBranch } from './branch.ts';
 import { chatLines, saveText } from './chat-export.ts';
-import { useNear } from './near.ts';
-import { choose, Panel, Select, Status } from './parts.ts';
+import { choose, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
-import { knownTints, promptRange, type Tint, Tokens, tintScale } from './tokens.ts';
+import { knownTints, probability, type Tint } from './tokens.ts';
+import { TurnPanel } from './turn-panel.ts';
+import { Arrow, actionNames, leastLikely, leastLikelyIn, turnNumbers } from './turn-words.ts';
 
-/** Turns that are drawn before the window is known. */
-const FIRST_TURNS = 2;
-
-/** One episode, turn by turn. */
+/** One episode: how it ended, its turns, what the chosen one did and said, and what the rest of its group did. */
 export function EpisodeView({ store, address }: RunViewProps) {
   const { file = '', index = '0' } = address.query;
   const { value, error } = useData<EpisodeReply>('episode', { id: store.id, file, index });
-  const loaded = value?.file === file && value.index === Number(index) ? value : undefined;
-  return html`<div class="episode">
-    <${Status} error=${error} loading=${!loaded && !error} />
-    ${loaded && html`<${Episode} store=${store} address=${address} reply=${loaded} />`}
+  const { value: all } = useData<readonly EpisodeDigest[]>('episodes', { id: store.id, file });
+  const current = value?.file === file && value.index === Number(index);
+  // The episode before stays until the next is there, so that nothing jumps and no key is lost.
+  return html`<div class="episode" aria-busy=${value && !current ? 'true' : undefined}>
+    <${Status} error=${error} loading=${!value && !error} />
+    ${value && !error && html`<${Episode} key=${`${value.file} ${value.index}`} store=${store} address=${address} reply=${value} all=${all ?? []} />`}
   </div>`;
 }
 
-function Episode({ store, address, reply }: RunViewProps & { readonly reply: EpisodeReply }) {
-  const { episode, texts, file, index, count } = reply;
+interface EpisodeProps extends RunViewProps {
+  readonly reply: EpisodeReply;
+  /** All episodes of the file, empty until they are there. */
+  readonly all: readonly EpisodeDigest[];
+}
+
+function Episode({ store, address, reply, all }: EpisodeProps) {
+  const { episode, file, count } = reply;
   const { turns, samples } = episode;
-  const last = turns.length - 1;
-  const turn = Math.max(0, Math.min(last, Number(address.query.turn) || 0));
+  const { query } = address;
+  /** The episode that the address names: the next one while it is on its way. */
+  const index = Number(query.index ?? 0);
+  const last = Math.max(0, turns.length - 1);
+  const least = useMemo(() => leastLikely(episode), [episode]);
+  const turn = Math.max(
+    0,
+    Math.min(last, query.turn === undefined ? (least?.turn ?? 0) : Number(query.turn) || 0),
+  );
+  const sample = samples[turns[turn]?.sample];
+  const range = turns[turn]?.tokens ?? [0, 0];
+  const [start, end] = range;
+  const wanted = query.token === undefined ? undefined : start + Number(query.token);
+  const token =
+    wanted !== undefined && wanted >= start && wanted < end ? wanted : leastLikelyIn(sample, range);
   const tints = knownTints(samples[0]);
-  const tint = tints.find(name => name === address.query.tint) ?? tints[0];
-  const scale = useMemo(() => (tint ? tintScale(tint, samples) : undefined), [tint, samples]);
-  const go = (to: number) => choose({ turn: String(Math.max(0, Math.min(last, to))) }, true);
-  useArrowKeys(turn, go);
-  const other = (to: number) =>
+  const tint = tints.find(name => name === query.tint) ?? tints[0];
+  const branch = useBranch(store, episode);
+  const { tag, group_id } = episode;
+  const group = all.filter(other => other.tag === tag && other.group_id === group_id);
+  const other = (to: number, more: { readonly [name: string]: string } = {}) =>
     formatAddress({
       view: 'episode',
       run: store.id,
-      query: { file, index: String(to), tint: address.query.tint ?? '' },
+      query: { file, index: String(to), tint: query.tint ?? '', ...more },
     });
-  const all = address.query.turns === 'all';
-  const shown = all ? turns.map((_, i) => i) : [turn];
-  return html`<${Header} episode=${episode} />
-    <div class="controls">
-      ${index > 0 && html`<a class="button" href=${other(index - 1)}>Episode before</a>`}
-      ${index < count - 1 && html`<a class="button" href=${other(index + 1)}>Episode after</a>`}
-      ${tints.length > 0 && html`<${Select} label="Tokens tinted by" value=${tint} options=${tints.map(name => [name, name] as const)} onChange=${(value: string) => choose({ tint: value }, true)} />`}
-      <label class="check"><input type="checkbox" checked=${all} onChange=${() => choose({ turns: all ? '' : 'all' }, true)} /> all turns</label>
-      <button type="button" onClick=${() => saveText(`${episode.tag}-${episode.seed}-${index}.jsonl`, chatLines([reply]))}>Save as messages (JSONL)</button>
+  const go = (to: number) => choose({ turn: String(Math.max(0, Math.min(last, to))), token: '' }, true);
+  const pick = (at: number) => choose({ turn: String(turn), token: String(at - start) }, true);
+  const member = group.findIndex(one => one.index === index);
+  useKeys({
+    ArrowLeft: () => go(turn - 1),
+    ArrowRight: () => go(turn + 1),
+    ArrowUp: () => token !== undefined && pick(Math.max(start, token - 1)),
+    ArrowDown: () => token !== undefined && pick(Math.min(end - 1, token + 1)),
+    t: () => tint && choose({ tint: tints[(tints.indexOf(tint) + 1) % tints.length] }, true),
+    b: () => branch.available && !branch.busy && void branch.open(turn, 'hand'),
+    g: () => group.length > 1 && open(other(group[(member + 1) % group.length].index)),
+    j: () => index < count - 1 && open(other(index + 1)),
+    k: () => index > 0 && open(other(index - 1)),
+  });
+  const end_ = episodeEnd(episode);
+  return html`<div class="episode-bar">
+      <nav class="crumbs" aria-label="Position"><a href="#/">Runs</a> / <a href=${formatAddress({ view: 'overview', run: store.id })}>${store.id}</a> / <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file } })}>${stepOf(file)}</a>${group.length > 1 ? ` / Group ${group_id} / Try ${member + 1}` : ''}</nav>
+      <span class="label">Episode ${index + 1} of ${count}</span>
+      ${index > 0 ? html`<a class="button small" href=${other(index - 1)} aria-keyshortcuts="k">Episode before</a>` : null}
+      ${index < count - 1 ? html`<a class="button small" href=${other(index + 1)} aria-keyshortcuts="j">Episode after</a>` : null}
+      <button type="button" class="small" onClick=${() => saveText(`${tag}-${episode.seed}-${index}.jsonl`, chatLines([reply]))}>Save as messages (JSONL)</button>
     </div>
-    ${tint && html`<${TintLegend} tint=${tint} />`}
+    <div class="episode-head">
+      <div><h1 class="episode-title">${end_.text}${turns.length > 0 ? ` in turn ${turns.length}` : ''} <span class="chip ${end_.success ? 'good' : 'bad'}">${end_.success ? 'success' : 'no success'}</span></h1>
+        <${Facts} episode=${episode} /></div>
+      <${Figures} episode=${episode} group=${group} least=${least} onLeast=${() => least && choose({ turn: String(least.turn), token: '' }, true)} />
+    </div>
+    <${TurnStrip} episode=${episode} turn=${turn} onTurn=${go} />
+    <${BranchLane} state=${branch} />
     ${
-      !all &&
       turns.length > 0 &&
-      html`<div class="controls turn-controls">
-      <button type="button" onClick=${() => go(turn - 1)} disabled=${turn === 0}>← Turn before</button>
-      <label class="field grow"><span>Turn ${turn + 1} of ${turns.length}</span>
-        <input type="range" min="0" max=${last} value=${turn} onInput=${(event: Event) => go(Number((event.currentTarget as HTMLInputElement).value))} /></label>
-      <button type="button" onClick=${() => go(turn + 1)} disabled=${turn === last}>Turn after →</button>
-    </div>`
+      html`<${TurnPanel} reply=${reply} turn=${turn} token=${token} tint=${tint} tints=${tints} onToken=${pick}
+        onTint=${(value: Tint) => choose({ tint: value }, true)} branch=${branch} />`
     }
-    ${shown.map(at => html`<${TurnPanel} key=${at} store=${store} reply=${reply} at=${at} tint=${tint} scale=${scale} texts=${texts} />`)}
-    ${(all || turn === last) && html`<${Panel} title="The end"><${Board} state=${episode.final_structured} text=${episode.final_state} /><//>`}`;
+    ${group.length > 1 && html`<${GroupMembers} group=${group} index=${index} link=${other} />`}
+    <p class="label keys"><kbd>←</kbd> <kbd>→</kbd> turn <kbd>↑</kbd> <kbd>↓</kbd> token <kbd>T</kbd> tint ${branch.available && html`<kbd>B</kbd> branch `}<kbd>G</kbd> next of the group <kbd>J</kbd> <kbd>K</kbd> next and previous episode</p>
+    <div class="thumb-bar"><button type="button" aria-label="Turn before" disabled=${turn === 0} onClick=${() => go(turn - 1)}>←</button>
+      <strong>Turn ${turn + 1}/${turns.length}</strong>
+      <button type="button" aria-label="Turn after" disabled=${turn === last} onClick=${() => go(turn + 1)}>→</button></div>`;
 }
 
-function useArrowKeys(turn: number, go: (to: number) => void): void {
+/** `train-000010` → `Step 10`, and `validation-000010` → `Validation 10`. */
+function stepOf(file: string): string {
+  const [kind, step = ''] = file.split('-');
+  return `${kind === 'train' ? 'Step' : 'Validation'} ${Number(step)}`;
+}
+
+const open = (hash: string): void => {
+  location.hash = hash;
+};
+
+/** Calls the action of a key unless the reader types or a list takes the key. */
+function useKeys(actions: { readonly [key: string]: () => unknown }): void {
   // Before the turn is seen: a key pressed right then is meant for it.
   useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       const typing = (event.target as Element).closest?.('input, select, textarea');
-      if (typing || event.ctrlKey || event.altKey || event.metaKey) return;
-      if (event.key === 'ArrowLeft') go(turn - 1);
-      else if (event.key === 'ArrowRight') go(turn + 1);
-      else return;
+      const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+      if (typing || event.ctrlKey || event.altKey || event.metaKey || !Object.hasOwn(actions, name)) return;
       event.preventDefault();
+      actions[name]();
     };
     addEventListener('keydown', onKey);
     return () => removeEventListener('keydown', onKey);
   });
 }
 
-function Header({ episode }: { readonly episode: TrajectoryRecord }) {
-  const { env_id, seed, success, turns, filter, server } = episode;
-  return html`<div class="facts">
-    <span class="chip ${success ? 'good' : 'bad'}">${success ? 'success' : 'no success'}</span>
-    <span>${env_id}, seed ${seed}</span><span>return ${short(episode.return)}</span><span>${counted(turns.length, 'turn')}</span>
-    ${filter && html`<span class="chip ${filter.kept ? 'good' : 'warn'}">${filter.kept ? 'kept' : 'dropped'}, score ${short(filter.score)}</span>`}
-    <span class="fine">played on ${server}</span>
+function Facts({ episode }: { readonly episode: TrajectoryRecord }) {
+  const { env_id, seed, turns, filter, server, samples } = episode;
+  const actions = turns.reduce((sum, turn) => sum + turn.actions.length, 0);
+  const version = samples.reduce((most, { versions }) => versions.reduce((a, b) => Math.max(a, b), most), 0);
+  return html`<p class="fine">${env_id}, seed ${seed} · ${counted(actions, 'action')} in ${counted(turns.length, 'turn')}${version > 0 ? ` · sampled by weights ${version}` : ''} · played on ${server}
+    ${filter && html` <span class="chip ${filter.kept ? 'good' : 'warn'}">${filter.kept ? 'kept' : 'dropped'}, score ${short(filter.score)}</span>`}</p>`;
+}
+
+interface FiguresProps {
+  readonly episode: TrajectoryRecord;
+  readonly group: readonly EpisodeDigest[];
+  readonly least: ReturnType<typeof leastLikely>;
+  readonly onLeast: () => void;
+}
+
+/** The numbers of an episode, each with what it is to be held against. */
+function Figures({ episode, group, least, onLeast }: FiguresProps) {
+  const numbers = episode.turns.map(turn => turnNumbers(turn, episode.samples[turn.sample]));
+  const expected = numbers[0]?.value;
+  const advantages = numbers.flatMap(({ advantage }) => advantage ?? []);
+  const mean = advantages.reduce((a, b) => a + b, 0) / advantages.length;
+  return html`<dl class="figures">
+    <div><dt>return</dt><dd>${short(episode.return)}</dd></div>
+    ${expected !== undefined && html`<div><dt>critic expected</dt><dd>${short(expected)}</dd></div>`}
+    ${advantages.length > 0 && html`<div><dt>advantage, mean</dt><dd>${signed(mean)}</dd></div>`}
+    ${group.length > 1 && html`<div><dt>of the group succeeded</dt><dd>${group.filter(({ success }) => success).length} <small>of ${group.length}</small></dd></div>`}
+    ${least && html`<div><dt><button type="button" class="link" onClick=${onLeast}>least likely token</button></dt><dd>${probability(least.logProb)} <small>turn ${least.turn + 1}</small></dd></div>`}
+  </dl>`;
+}
+
+const signed = (value: number): string => `${value > 0 ? '+' : '−'}${Math.abs(value).toFixed(2)}`;
+
+interface StripProps {
+  readonly episode: TrajectoryRecord;
+  readonly turn: number;
+  readonly onTurn: (turn: number) => void;
+}
+
+/** All turns in a row, each with its actions, reward, value and advantage. */
+function TurnStrip({ episode, turn, onTurn }: StripProps) {
+  const place = useRef<HTMLDivElement>(null);
+  const { turns, samples } = episode;
+  const numbers = useMemo(() => turns.map(one => turnNumbers(one, samples[one.sample])), [episode]);
+  const most = (key: 'value' | 'advantage') =>
+    numbers.reduce((most, one) => Math.max(most, Math.abs(one[key] ?? 0)), key === 'value' ? 1 : 0.01);
+  const [mostValue, mostAdvantage] = [most('value'), most('advantage')];
+  useEffect(() => {
+    const strip = place.current!;
+    const chosen = strip.children[turn] as HTMLElement | undefined;
+    if (!chosen || strip.scrollWidth <= strip.clientWidth) return;
+    const left = chosen.offsetLeft - strip.offsetLeft;
+    if (left < strip.scrollLeft || left + chosen.offsetWidth > strip.scrollLeft + strip.clientWidth)
+      strip.scrollLeft = left - 24;
+  }, [turn]);
+  return html`<div ref=${place} class="turn-strip" role="group" aria-label="Turns">
+    ${turns.map((one, i) => {
+      const { value, advantage } = numbers[i];
+      const names = actionNames(one);
+      return html`<button key=${i} type="button" class="turn-cell" aria-pressed=${i === turn} onClick=${() => onTurn(i)}>
+        <span class="turn-top"><strong>Turn ${i + 1}</strong><span class="label">reward ${short(one.reward)}${one.penalty < 0 ? `, penalty ${short(one.penalty)}` : ''}</span></span>
+        <span class="turn-actions">${names.length === 0 ? html`<span class="outcome">no valid action</span>` : names.map((name, k) => html`<span key=${k}><${Arrow} name=${name} />${name}</span>`)}${one.finish_reason === 'length' ? html`<span class="outcome">cut off</span>` : null}</span>
+        ${value !== undefined && html`<${Meter} name="value" text=${value.toFixed(2)} share=${value / mostValue} />`}
+        ${advantage !== undefined && html`<${Meter} name="advantage" text=${signed(advantage)} share=${advantage / mostAdvantage} middle />`}
+      </button>`;
+    })}
+    <div class="turn-cell end ${episode.success ? 'good' : 'bad'}"><strong>${episodeEnd(episode).text}</strong><span class="label">return</span><strong class="figure">${short(episode.return)}</strong></div>
   </div>`;
 }
 
-const LEGENDS: { readonly [tint in Tint]: string } = {
-  'log-probability': 'Stronger: the policy was less likely to say this token.',
-  entropy: 'Stronger: the policy was less sure what to say here.',
-  advantage: 'Green was better than expected and becomes more likely; red was worse.',
-  value: 'What the critic expected from here: green good, red bad.',
-  return: 'What came of it from here: green good, red bad.',
-  'weight version': 'Stronger: sampled by newer weights.',
-  'loss mask': 'Colored tokens are trained on.',
-};
-
-function TintLegend({ tint }: { readonly tint: Tint }) {
-  return html`<p class="fine">${LEGENDS[tint]} Hold the pointer over a token for its numbers.</p>`;
+interface MeterProps {
+  readonly name: string;
+  readonly text: string;
+  /** −1 to 1 of the longest bar. */
+  readonly share: number;
+  /** The bar begins in the middle, to the left below 0. */
+  readonly middle?: boolean;
 }
 
-interface TurnProps {
-  readonly store: RunViewProps['store'];
-  readonly reply: EpisodeReply;
-  readonly at: number;
-  readonly tint?: Tint;
-  readonly scale?: (value: number) => number;
-  readonly texts: { readonly [id: string]: string };
+function Meter({ name, text, share, middle }: MeterProps) {
+  const length = Math.min(1, Math.abs(share));
+  return html`<span class="turn-number"><span class="label">${name}</span><span class="number">${text}</span><span class="meter ${share < 0 ? 'down' : 'up'} ${middle ? 'middle' : ''}" style=${{ '--share': length.toFixed(3) }}></span></span>`;
 }
 
-/** A turn; far from the window its board is left out and its response is plain text. */
-function TurnPanel({ store, reply, at, tint, scale, texts }: TurnProps) {
-  const [place, near] = useNear<HTMLElement>(at < FIRST_TURNS);
-  const { episode } = reply;
-  const turn = episode.turns[at];
-  const sample = episode.samples[turn.sample];
-  const known = sample !== undefined && turn.tokens[1] > turn.tokens[0] && Object.keys(texts).length > 0;
-  const plain = html`<pre class="plain">${turn.llm_raw_response}</pre>`;
-  return html`<section ref=${place} class="panel turn">
-    <div class="panel-head"><h2>Turn ${at + 1}</h2><${Rewards} turn=${turn} /><${BranchHere} store=${store} episode=${episode} turn=${at} /></div>
-    <div class="turn-body">
-      ${near ? html`<${Board} state=${turn.structured} text=${turn.state} />` : html`<div class="board"></div>`}
-      <div class="texts">
-        ${near && html`<${Prompt} turn=${turn} sample=${known ? sample : undefined} range=${promptRange(episode.turns, at)} texts=${texts} />`}
-        <h3>Response</h3>
-        ${near && known ? html`<${Tokens} sample=${sample} range=${turn.tokens} texts=${texts} tint=${tint} scale=${scale} />` : plain}
-        <p class="fine">Carried out: ${actionsOf(turn)}</p>
-      </div>
-    </div>
+interface GroupProps {
+  readonly group: readonly EpisodeDigest[];
+  readonly index: number;
+  readonly link: (index: number) => string;
+}
+
+/** The other tries at the same level. */
+function GroupMembers({ group, index, link }: GroupProps) {
+  const [{ tag, seed, filter, group_id }] = group;
+  const won = group.filter(({ success }) => success).length;
+  const most = group.reduce((most, { advantage = 0 }) => Math.max(most, Math.abs(advantage)), 0.01);
+  return html`<section class="group-row" aria-label="Group">
+    <div class="panel-head"><h2>Group ${group_id}: the same level, ${counted(group.length, 'try', 'tries')}, ${won} succeeded</h2>
+      <span class="label">${tag}, seed ${seed}${filter ? ` · spread of returns ${short(filter.std)}, ${filter.kept ? 'kept' : 'dropped'}` : ''}</span></div>
+    <ul class="tries">${group.map(
+      (
+        one,
+        i,
+      ) => html`<li key=${one.index}><a class="try ${one.success ? 'good' : 'bad'}" href=${link(one.index)} aria-current=${one.index === index ? 'true' : undefined}>
+        <span class="turn-top"><strong>${i + 1}</strong><span class="outcome">${one.success ? '✓' : '✕'} ${episodeEnd(one).text}</span></span>
+        <span class="label">return ${short(one.return)}, ${counted(one.turns, 'turn')}</span>
+        ${one.advantage !== undefined && html`<${Meter} name="advantage" text=${signed(one.advantage)} share=${one.advantage / most} middle />`}
+      </a></li>`,
+    )}</ul>
   </section>`;
-}
-
-interface PromptProps {
-  readonly turn: TurnRecord;
-  /** Absent where its tokens are not known. */
-  readonly sample?: SampleRecord;
-  readonly range: readonly [number, number];
-  readonly texts: { readonly [id: string]: string };
-}
-
-/** The prompt of a turn, laid out when it is opened. */
-function Prompt({ turn, sample, range, texts }: PromptProps) {
-  const [open, setOpen] = useState(false);
-  const toggled = (event: Event) => setOpen((event.currentTarget as HTMLDetailsElement).open);
-  const shown = sample
-    ? html`<${Tokens} sample=${sample} range=${range} texts=${texts} />`
-    : html`<pre class="plain">${turn.state}</pre>`;
-  return html`<details onToggle=${toggled}><summary>Prompt</summary>${open && shown}</details>`;
-}
-
-export function actionsOf({ actions }: TurnRecord): string {
-  if (actions.length === 0) return 'nothing, no action was valid';
-  return actions.map(action => (typeof action === 'string' ? action : JSON.stringify(action))).join(', ');
-}
-
-function Rewards({ turn }: { readonly turn: TurnRecord }) {
-  return html`<span class="fine">reward ${short(turn.reward)}${turn.penalty < 0 ? `, penalty ${short(turn.penalty)}` : ''}${turn.finish_reason === 'length' ? ', response cut off' : ''}</span>`;
 }

@@ -40,6 +40,10 @@ export function RunPages({ address }: { readonly address: Address }) {
   const view = address.view as RunView;
   const tabs = RUN_VIEWS.filter(name => name !== 'episode');
   const row = detail?.row;
+  const pages = html`<${Status} error=${error} loading=${!detail && !error} />
+    ${detail && html`<${VIEWS[view]} store=${store} address=${address} />`}`;
+  // An episode says itself where it is: it needs the height.
+  if (view === 'episode') return html`<div class="page-body">${pages}</div>`;
   return html`<div class="page-body">
     <div class="title-row">
       <h1>${address.run}</h1>
@@ -49,11 +53,10 @@ export function RunPages({ address }: { readonly address: Address }) {
     <nav class="tabs" aria-label="Views of the run">
       ${tabs.map(
         name => html`<a key=${name} href=${formatAddress({ view: name, run: address.run })}
-          aria-current=${name === view || (view === 'episode' && name === 'episodes') ? 'page' : undefined}>${NAMES[name]}</a>`,
+          aria-current=${name === view ? 'page' : undefined}>${NAMES[name]}</a>`,
       )}
     </nav>
-    <${Status} error=${error} loading=${!detail && !error} />
-    ${detail && html`<${VIEWS[view]} store=${store} address=${address} />`}
+    ${pages}
   </div>`;
 }
 

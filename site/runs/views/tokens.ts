@@ -1,6 +1,6 @@
 import type { SampleRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
 import { html } from '../../components/html.ts';
-import { short } from '../format.ts';
+import { percent, short } from '../format.ts';
 import { useNear } from './near.ts';
 
 /** Values that can tint tokens. */
@@ -17,7 +17,12 @@ export type Tint = (typeof TINTS)[number];
 
 /** Tokens of one element; those far from the window are plain text. */
 const BLOCK = 400;
-const STEPS = 8;
+/** The probability from which on a token has the strongest tint, and the entropy and advantage that have it. */
+const UNLIKELY = 0.03;
+const MAX_ENTROPY = 2;
+const MAX_ADVANTAGE = 2;
+/** Responses up to so many tokens write each one's number under it. */
+const FEW_TOKENS = 24;
 
 type Field = 'log_probs' | 'entropies' | 'advantages' | 'values' | 'returns' | 'versions' | 'mask';
 const FIELDS: { readonly [tint in Tint]: Field } = {
@@ -35,27 +40,55 @@ export function knownTints(sample: SampleRecord | undefined): readonly Tint[] {
   return TINTS.filter(tint => sample?.[FIELDS[tint]] !== undefined);
 }
 
-/** Maps numbers of a tint to steps of color: −8 to 8, by the sign; 0 is no color. */
-export function tintScale(tint: Tint, samples: readonly SampleRecord[]): (value: number) => number {
-  const field = FIELDS[tint];
-  const values = samples.flatMap(sample => (sample[field] ?? []).filter((_, i) => sample.mask[i] === 1));
-  const finite = values.filter(value => Number.isFinite(value));
-  const most = finite.reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1;
-  const least = finite.reduce((least, value) => Math.min(least, value), Number.POSITIVE_INFINITY);
-  const greatest = finite.reduce((greatest, value) => Math.max(greatest, value), Number.NEGATIVE_INFINITY);
+/** Hue and strength of a token's background: the scale is fixed, so that episodes can be compared. */
+interface Shade {
+  readonly hue: 'amount' | 'up' | 'down';
+  /** 0 to 1. */
+  readonly share: number;
+}
+
+/** Legend of a tint: what no color and the strongest color mean. */
+export const SCALES: { readonly [tint in Tint]: readonly [pale: string, strong: string] } = {
+  'log-probability': ['certain', '3 % or less'],
+  entropy: ['sure', '2 nats or more'],
+  advantage: ['−2: worse', '+2: better'],
+  value: ['−1', '+1'],
+  return: ['−1', '+1'],
+  'weight version': ['oldest weights', 'newest'],
+  'loss mask': ['not trained on', 'trained on'],
+};
+
+/** True for tints with two hues, one for each sign. */
+export const isSigned = (tint: Tint): boolean => ['advantage', 'value', 'return'].includes(tint);
+
+/** Maps a number of a tint to its shade. @param samples all of the episode: versions are shaded by their range */
+export function tintScale(tint: Tint, samples: readonly SampleRecord[]): (value: number) => Shade {
+  const clamp = (share: number) => (Number.isFinite(share) ? Math.min(1, Math.max(0, share)) : 0);
+  const signed = (value: number, most: number): Shade => ({
+    hue: value < 0 ? 'down' : 'up',
+    share: clamp(Math.abs(value) / most),
+  });
   switch (tint) {
+    case 'log-probability':
+      return value => ({ hue: 'amount', share: clamp(value / Math.log(UNLIKELY)) });
+    case 'entropy':
+      return value => ({ hue: 'amount', share: clamp(value / MAX_ENTROPY) });
     case 'advantage':
+      return value => signed(value, MAX_ADVANTAGE);
     case 'value':
     case 'return':
-      return value => Math.round((value / most) * STEPS);
-    case 'weight version':
-      return value =>
-        greatest === least ? 1 : 1 + Math.round(((value - least) / (greatest - least)) * (STEPS - 1));
+      return value => signed(value, 1);
     case 'loss mask':
-      return value => (value === 1 ? 4 : 0);
-    default:
-      // A probable token is pale, an unlikely one strong.
-      return value => Math.round((Math.abs(value) / most) * STEPS);
+      return value => ({ hue: 'amount', share: value === 1 ? 0.5 : 0 });
+    case 'weight version': {
+      const known = samples.flatMap(({ versions, mask }) => versions.filter((_, i) => mask[i] === 1));
+      const least = known.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
+      const range = known.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY) - least;
+      return value => ({
+        hue: 'amount',
+        share: range > 0 ? clamp(0.1 + (0.9 * (value - least)) / range) : 0.1,
+      });
+    }
   }
 }
 
@@ -63,51 +96,121 @@ interface TokensProps {
   readonly sample: SampleRecord;
   readonly range: readonly [start: number, end: number];
   readonly texts: { readonly [id: string]: string };
-  readonly tint?: Tint;
-  readonly scale?: (value: number) => number;
 }
 
-/** Tokens of a sample, tinted; each says its numbers under the pointer. */
-export function Tokens({ range: [start, end], ...props }: TokensProps) {
-  const starts = Array.from({ length: Math.ceil((end - start) / BLOCK) }, (_, i) => start + i * BLOCK);
-  return html`<div class="tokens">${starts.map(
-    (from, i) =>
-      html`<${TokenBlock} key=${from} ...${props} range=${[from, Math.min(end, from + BLOCK)]} first=${i < 2} />`,
-  )}</div>`;
+interface SampledTokensProps extends TokensProps {
+  readonly tint?: Tint;
+  readonly scale?: (value: number) => Shade;
+  /** Place of the chosen token in the sample. */
+  readonly chosen?: number;
+  readonly onChoose: (at: number) => void;
 }
+
+/** Tokens of a prompt: nothing to choose. */
+export function Tokens({ sample, range, texts }: TokensProps) {
+  const parts = sample.token_ids.slice(...range).map(id => textOf(texts, id));
+  return html`<pre class="tokens given" tabindex="0" aria-label="Prompt">${parts.map((text, i) => html`<span key=${i} class=${isSpecial(text) ? 'special' : undefined}>${withLineEnds(text)}</span>`)}</pre>`;
+}
+
+/**
+ * Sampled tokens as one list to choose from: a press or the arrow keys choose a token, and {@link TokenPanel} says its numbers. A few
+ * tokens stand apart with their number below; many run as text.
+ */
+export function SampledTokens({ range: [start, end], onChoose, chosen, ...props }: SampledTokensProps) {
+  const few = end - start <= FEW_TOKENS;
+  const starts = Array.from({ length: Math.ceil((end - start) / BLOCK) }, (_, i) => start + i * BLOCK);
+  const onClick = (event: Event) => {
+    const place = (event.target as Element).closest<HTMLElement>('[data-at]')?.dataset.at;
+    if (place !== undefined) onChoose(Number(place));
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    const to =
+      { Home: start, End: end - 1 }[event.key] ?? (by === undefined ? undefined : (chosen ?? start) + by);
+    if (to === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    onChoose(Math.max(start, Math.min(end - 1, to)));
+  };
+  return html`<div class="tokens sampled ${few ? 'few' : ''}" role="listbox" tabindex="0" aria-label="Response, token by token"
+    aria-activedescendant=${chosen === undefined ? undefined : `token-${chosen}`} onClick=${onClick} onKeyDown=${onKeyDown}>${starts.map(
+      (from, i) =>
+        html`<${TokenBlock} key=${from} ...${props} few=${few} chosen=${chosen} range=${[from, Math.min(end, from + BLOCK)]} first=${i < 2} />`,
+    )}</div>`;
+}
+
+type BlockProps = Omit<SampledTokensProps, 'onChoose'> & { readonly few: boolean; readonly first: boolean };
 
 /** Some tokens; plain text while they are far from the window. */
-function TokenBlock({ first, range, ...props }: TokensProps & { readonly first: boolean }) {
+function TokenBlock({ first, ...props }: BlockProps) {
   const [place, near] = useNear<HTMLSpanElement>(first);
-  return html`<span ref=${place} class="token-block">${near ? tokensOf({ range, ...props }) : plainText({ range, ...props })}</span>`;
+  return html`<span ref=${place} class="token-block" role="presentation">${near ? tokensOf(props) : plainText(props)}</span>`;
 }
 
 function plainText({ sample, range, texts }: TokensProps): string {
   return sample.token_ids
     .slice(...range)
-    .map(id => texts[id] ?? `<${id}>`)
+    .map(id => textOf(texts, id))
     .join('');
 }
 
-function tokensOf({ sample, range: [start, end], texts, tint, scale }: TokensProps) {
+function tokensOf({
+  sample,
+  range: [start, end],
+  texts,
+  tint,
+  scale,
+  chosen,
+  few,
+}: Omit<BlockProps, 'first'>) {
   const list = tint && sample[FIELDS[tint]];
   return Array.from({ length: end - start }, (_, i) => {
     const at = start + i;
-    const id = sample.token_ids[at];
+    const text = textOf(texts, sample.token_ids[at]);
     const value = list?.[at];
-    const trained = sample.mask[at] === 1;
-    const step = scale && value !== undefined && trained ? scale(value) : 0;
-    return html`<span key=${at} class=${step === 0 ? undefined : `tint ${step < 0 ? 'minus' : 'plus'}-${Math.min(STEPS, Math.abs(step))}`}
-      title=${trained ? numbersOf(sample, at, id) : undefined}>${texts[id] ?? `<${id}>`}</span>`;
+    const shown = sample.mask[at] === 1 && value !== undefined;
+    const shade = shown && scale ? scale(value) : undefined;
+    return html`<span key=${at} id="token-${at}" data-at=${at} role="option" aria-selected=${at === chosen}
+      class="token ${shade ? shade.hue : ''}" style=${shade ? { '--share': shade.share.toFixed(3) } : undefined}>${withLineEnds(text)}${
+        few && shown && tint ? html`<small>${numberOf(tint, value)}</small>` : null
+      }</span>`;
   });
 }
 
-function numbersOf(sample: SampleRecord, at: number, id: number): string {
-  const parts = TINTS.flatMap(tint => {
+/** A number of a token as its tint is read: a probability in percent. */
+const numberOf = (tint: Tint, value: number): string =>
+  tint === 'log-probability' ? probability(value) : short(value);
+
+/** `3.9 %` of a log-probability. */
+export function probability(logProb: number): string {
+  const share = Math.exp(logProb);
+  return share > 0.9949 && share < 1 ? '> 99 %' : share < 0.001 ? '< 0.1 %' : percent(share);
+}
+
+const textOf = (texts: TokensProps['texts'], id: number): string => texts[id] ?? `<${id}>`;
+const isSpecial = (text: string): boolean => /^<[^<>]{1,40}>$/.test(text);
+/** Text with its line ends drawn. */
+const withLineEnds = (text: string): string => text.replaceAll('\n', '↵\n');
+
+interface TokenPanelProps {
+  readonly sample: SampleRecord;
+  readonly range: readonly [start: number, end: number];
+  readonly texts: { readonly [id: string]: string };
+  readonly at: number;
+  readonly turn: number;
+}
+
+/** All that is known about the chosen token. */
+export function TokenPanel({ sample, range: [start, end], texts, at, turn }: TokenPanelProps) {
+  const trained = sample.mask[at] === 1;
+  const rows = TINTS.flatMap(tint => {
     const value = sample[FIELDS[tint]]?.[at];
-    return value === undefined || tint === 'loss mask' ? [] : [`${tint} ${short(value)}`];
+    return value === undefined || tint === 'loss mask' || !trained ? [] : [[tint, short(value)] as const];
   });
-  return [`token ${id}`, ...parts].join('\n');
+  return html`<p class="token-name"><code>${withLineEnds(textOf(texts, sample.token_ids[at]))}</code><span class="label">token ${at - start + 1} of ${end - start}, turn ${turn + 1}</span></p>
+    ${trained ? html`<p><strong class="figure">${probability(sample.log_probs[at])}</strong> <span class="label">likely when it was sampled</span></p>` : html`<p class="fine">Not trained on: the loss mask leaves it out.</p>`}
+    <dl class="token-numbers">${rows.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd class="number">${value}</dd></div>`)}
+      <div><dt>token id</dt><dd class="number">${sample.token_ids[at]}</dd></div></dl>`;
 }
 
 /** The tokens of a turn's prompt that its sequence had not shown before. */

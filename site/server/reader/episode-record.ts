@@ -42,8 +42,10 @@ function turnOf(turn: Value, samples: readonly SampleRecord[]): TurnRecord {
   return {
     state: text(turn.state),
     ...(turn.structured === undefined ? {} : { structured: turn.structured as Json }),
+    ...(Array.isArray(turn.between) ? { between: turn.between as readonly Json[] } : {}),
     actions_left: number(turn.actions_left),
     actions: list(turn.actions) as readonly Json[],
+    ...(Array.isArray(turn.action_names) ? { action_names: turn.action_names.map(text) } : {}),
     reward: number(turn.reward),
     penalty: number(turn.penalty),
     info: object(turn.info) as JsonObject,

@@ -1,0 +1,89 @@
+import { Board } from '../../boards/board.ts';
+import { html } from '../../components/html.ts';
+import type { EpisodeReply } from '../../server/reader/trajectories.ts';
+import { counted } from '../format.ts';
+import { BranchControls, type BranchState } from './branch.ts';
+import { Select } from './parts.ts';
+import {
+  isSigned,
+  promptRange,
+  SampledTokens,
+  SCALES,
+  type Tint,
+  TokenPanel,
+  Tokens,
+  tintScale,
+} from './tokens.ts';
+import { Arrow, actionsOf, statesOf } from './turn-words.ts';
+
+/** A prompt or response with a longer line takes half of the width below the boards. */
+const LONG_LINE = 60;
+
+interface TurnPanelProps {
+  readonly reply: EpisodeReply;
+  readonly turn: number;
+  /** Place of the chosen token in the turn's sample; absent where none was sampled. */
+  readonly token?: number;
+  readonly tint?: Tint;
+  readonly tints: readonly Tint[];
+  readonly onToken: (at: number) => void;
+  readonly onTint: (tint: Tint) => void;
+  readonly branch: BranchState;
+}
+
+/** The chosen turn: what it saw, said and did, with the chosen token at its side. */
+export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint, branch }: TurnPanelProps) {
+  const { episode, texts } = reply;
+  const turn = episode.turns[at];
+  const sample = episode.samples[turn.sample];
+  const known = sample !== undefined && turn.tokens[1] > turn.tokens[0] && Object.keys(texts).length > 0;
+  const scale = tint && tintScale(tint, episode.samples);
+  const given = promptRange(episode.turns, at);
+  const promptText = known
+    ? sample.token_ids
+        .slice(...given)
+        .map(id => texts[id] ?? '')
+        .join('')
+    : turn.state;
+  const long = [promptText, turn.llm_raw_response].some(text =>
+    text.split('\n').some(line => line.length > LONG_LINE),
+  );
+  const states = statesOf(episode, at);
+  return html`<div class="turn-row">
+    <section class="panel turn ${long ? 'long' : ''}" aria-label="Turn ${at + 1}">
+      <div class="turn-boards">
+        <div class="panel-head"><h2><span role="status">Turn ${at + 1} of ${episode.turns.length}</span></h2><span class="label">${counted(turn.actions_left, 'action')} left before</span></div>
+        <ol class="states" style=${{ '--states': states.length }}>${states.map(
+          (state, i) => html`<li key=${i}><${Board} state=${state.structured} text=${state.text} />
+            <p class="state-caption">${i === 0 ? 'Before' : html`<${Arrow} name=${state.caption!} />${state.caption}`}${state.slipped && html` <span class="slipped">${state.slipped}</span>`}</p></li>`,
+        )}</ol>
+        <${BranchControls} state=${branch} turn=${at} />
+      </div>
+      <div class="said">
+        <div class="panel-head"><h2>Prompt</h2><span class="label">${known ? `${counted(given[1] - given[0], 'token')}, given` : 'given'}</span></div>
+        ${known ? html`<${Tokens} sample=${sample} range=${given} texts=${texts} />` : html`<pre class="plain" tabindex="0" aria-label="Prompt">${turn.state}</pre>`}
+      </div>
+      <div class="said">
+        <div class="panel-head"><h2>Response</h2><span class="label">${known ? counted(turn.tokens[1] - turn.tokens[0], 'token') : ''}</span></div>
+        ${
+          known
+            ? html`<${SampledTokens} sample=${sample} range=${turn.tokens} texts=${texts} tint=${tint} scale=${scale} chosen=${token} onChoose=${onToken} />`
+            : html`<pre class="plain" tabindex="0" aria-label="Response">${turn.llm_raw_response}</pre>`
+        }
+        <p class="fine">Carried out: <strong>${actionsOf(turn)}</strong></p>
+      </div>
+    </section>
+    ${
+      known &&
+      token !== undefined &&
+      html`<aside class="panel token-panel" aria-label="Token">
+      ${
+        tint &&
+        html`<${Select} label="Tokens tinted by" value=${tint} options=${tints.map(name => [name, name] as const)} onChange=${onTint} />
+      <p class="scale ${isSigned(tint) ? 'signed' : ''}"><span class="label">${SCALES[tint][0]}</span><span class="ramp"></span><span class="label">${SCALES[tint][1]}</span></p>`
+      }
+      <${TokenPanel} sample=${sample} range=${turn.tokens} texts=${texts} at=${token} turn=${at} />
+    </aside>`
+    }
+  </div>`;
+}
