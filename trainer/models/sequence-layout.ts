@@ -30,16 +30,18 @@ export interface PackedLayout {
   readonly places: Tensor;
   /** int32 [tokens]: the place of each token. */
   readonly tokens: Tensor;
+  /** Places may have tokens in common; their gradients add up. No two have when absent. */
+  readonly shared?: boolean;
 }
 
 /** Tokens [tokens, width] at their places in padded rows, [rows · time, width]. */
-export function spread(g: GraphBuilder, x: Tensor, { places, tokens }: PackedLayout): Tensor {
-  return g.rearrange(x, places, tokens);
+export function spread(g: GraphBuilder, x: Tensor, { places, tokens, shared }: PackedLayout): Tensor {
+  return shared ? g.gather(x, places) : g.rearrange(x, places, tokens);
 }
 
 /** The inverse of {@link spread}: padded rows [rows · time, width] without their padding, [tokens, width]. */
-export function collect(g: GraphBuilder, x: Tensor, { places, tokens }: PackedLayout): Tensor {
-  return g.rearrange(x, tokens, places);
+export function collect(g: GraphBuilder, x: Tensor, { places, tokens, shared }: PackedLayout): Tensor {
+  return shared ? g.gather(x, tokens) : g.rearrange(x, tokens, places);
 }
 
 /**

@@ -2,7 +2,7 @@ import { countTrained } from '../../algorithms/losses/aggregation.ts';
 import { type CompiledGrammar, grammarStates } from '../../generation/grammar.ts';
 import type { Graph } from '../../tensor/graph/graph.ts';
 import type { ScoreRequest } from '../policy.ts';
-import type { MicroBatch } from './micro-batches.ts';
+import { type MicroBatch, sharedTimes, sharePrompt } from './micro-batches.ts';
 import type { BatchShape } from './sequence-graph.ts';
 
 /** Arrays for every input of a program, used at every run. */
@@ -15,8 +15,17 @@ export type PredictedSequence = Pick<ScoreRequest, 'tokenIds' | 'lossMask' | 'ta
 
 /** Offsets of a sequence's tokens and predictions in a program's arrays. */
 interface Placement {
+  /** Its first token that is not in common with the row before. */
   readonly token: number;
   readonly prediction: number;
+  /** Number of tokens in common with the row before, and the first of them. */
+  readonly shared: number;
+  readonly prefix: number;
+}
+
+/** The token of a sequence's time. */
+function tokenAt({ token, shared, prefix }: Placement, time: number): number {
+  return time < shared ? prefix + time : token + time - shared;
 }
 
 export function allocateInputs(graph: Graph): BatchInputs {
@@ -52,7 +61,8 @@ export class BatchArrays {
     positions?.fill(0);
     if (grammar !== null) states.fill(grammar.stateCount);
     this.#sequences.forEach(({ tokenIds, lossMask, targets: own = tokenIds, sampled = lossMask }, row) => {
-      ids.set(tokenIds.subarray(0, -1), this.#placements[row].token);
+      const { token, shared } = this.#placements[row];
+      ids.set(tokenIds.subarray(shared, -1), token);
       if (targets !== undefined) this.put(row, own, targets);
       if (positions !== undefined) {
         let to = row * this.#shape.predictions;
@@ -90,10 +100,11 @@ export class BatchArrays {
     places.fill(packed.tokens - 1);
     tokens.fill(freePlace(lengths, rows, time));
     lengths.forEach((length, row) => {
-      const { token } = this.#placements[row];
+      const placement = this.#placements[row];
       for (let t = 0; t < length; t++) {
-        places[row * time + t] = token + t;
-        tokens[token + t] = row * time + t;
+        const token = tokenAt(placement, t);
+        places[row * time + t] = token;
+        if (t >= placement.shared) tokens[token] = row * time + t;
       }
     });
     if (this.#all) return;
@@ -104,12 +115,14 @@ export class BatchArrays {
     askedPlaces.fill(packed.predictions - 1);
     askedTokens.fill(freePlace(counts, rows, predictions));
     this.#sequences.forEach(({ lossMask }, row) => {
-      const { token, prediction } = this.#placements[row];
+      const placement = this.#placements[row];
+      const { prediction } = placement;
       let count = 0;
       for (let t = 1; t < lossMask.length; t++) {
         if (!lossMask[t]) continue;
-        asked[prediction + count] = token + t - 1;
-        askedInverse[token + t - 1] = prediction + count;
+        const token = tokenAt(placement, t - 1);
+        asked[prediction + count] = token;
+        askedInverse[token] = prediction + count;
         askedPlaces[row * predictions + count] = prediction + count;
         askedTokens[prediction + count] = row * predictions + count;
         count++;
@@ -124,12 +137,19 @@ function placed(
   all: boolean,
 ): Placement[] {
   if (packed === null) {
-    return sequences.map((_, row) => ({ token: row * time, prediction: row * predictions }));
+    return sequences.map((_, row) => {
+      return { token: row * time, prediction: row * predictions, shared: 0, prefix: 0 };
+    });
   }
-  let [token, prediction] = [0, 0];
-  return sequences.map(({ tokenIds, lossMask }) => {
-    const placement = { token, prediction };
-    token += tokenIds.length - 1;
+  let [token, prediction, prefix] = [0, 0, 0];
+  return sequences.map((sequence, row) => {
+    const { tokenIds, lossMask } = sequence;
+    const before = sequences[row - 1];
+    const together = packed.shared && before !== undefined && sharePrompt(before, sequence);
+    if (!together) prefix = token;
+    const shared = together ? sharedTimes(sequence) : 0;
+    const placement = { token, prediction, shared, prefix };
+    token += tokenIds.length - 1 - shared;
     prediction += all ? tokenIds.length - 1 : countTrained(lossMask);
     return placement;
   });

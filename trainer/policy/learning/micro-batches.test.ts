@@ -1,15 +1,15 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { scratchConfig } from '../../models/config.ts';
-import { dealSequences, planMicroBatches, timeBucket } from './micro-batches.ts';
+import { dealPrompts, dealSequences, planMicroBatches, timeBucket } from './micro-batches.ts';
 
 const BUDGET = 1024;
 const config = scratchConfig({ vocabularySize: 46, hiddenSize: 128 });
 
 /** Sequences of given lengths that are masked in every fourth token. */
 const ofLengths = (lengths: readonly number[]) =>
-  lengths.map(length => ({
-    tokenIds: { length },
+  lengths.map((length, i) => ({
+    tokenIds: Array.from({ length }, () => i),
     lossMask: Array.from({ length }, (_, t) => (t % 4 === 3 ? 1 : 0)),
   }));
 
@@ -74,4 +74,64 @@ t.test('workers get about as many tokens each', async t => {
   );
   const loads = shares.map(share => share.reduce((sum, index) => sum + lengths[index], 0));
   t.ok(Math.max(...loads) - Math.min(...loads) <= 160, loads.join(', '));
+});
+
+/** Groups of sequences that begin with the same prompt. */
+const ofPrompts = (prompts: number, members: number, promptLength: number, responseLength: number) =>
+  Array.from({ length: prompts * members }, (_, i) => ({
+    tokenIds: Array.from({ length: promptLength + responseLength }, (_, t) =>
+      t < promptLength ? 1000 * (i % prompts) + t : i,
+    ),
+    lossMask: Array.from({ length: promptLength + responseLength }, (_, t) => (t < promptLength ? 0 : 1)),
+  }));
+
+t.test('rows of one prompt compute it once in a large model, where responses are short', async t => {
+  const large = {
+    ...config,
+    hiddenSize: 576,
+    intermediateSize: 1536,
+    layers: 30,
+    heads: 9,
+    headDimension: 64,
+  };
+  const options = { tokenBudget: 2048, packing: true, config: { ...large, keyValueHeads: 3 } };
+  const computed = (sequences: ReturnType<typeof ofPrompts>) => {
+    const plan = planMicroBatches(sequences, options);
+    t.same(
+      plan.flatMap(batch => batch.members).sort((a, b) => a - b),
+      sequences.map((_, i) => i),
+    );
+    return sum(plan, ({ rows, time, packed }) => packed?.tokens ?? rows * time);
+  };
+  const short = computed(ofPrompts(16, 8, 135, 6));
+  t.ok(short < 1.2 * (16 * 135 + 128 * 7), `${short} tokens`);
+  t.ok(computed(ofPrompts(1, 64, 100, 3)) < 1.2 * (100 + 64 * 4));
+  const long = ofPrompts(4, 4, 10, 200);
+  t.ok(
+    planMicroBatches(long, options).every(({ packed }) => !packed?.shared),
+    'long ones are not selected from',
+  );
+  const apart = ofPrompts(8, 1, 100, 5);
+  t.ok(planMicroBatches(apart, options).every(({ packed }) => !packed?.shared));
+});
+
+t.test('sequences of one prompt go to one worker as far as the load allows', async t => {
+  const shares = dealPrompts(ofPrompts(16, 8, 100, 5), 2);
+  t.same(
+    shares.map(share => share.length),
+    [64, 64],
+  );
+  for (const share of shares) t.equal(new Set(share.map(index => index % 16)).size, 8);
+  t.same(
+    dealPrompts(ofPrompts(1, 8, 100, 5), 2).map(share => share.length),
+    [4, 4],
+    'a single group is cut',
+  );
+  const lengths = Array.from({ length: 33 }, (_, i) => 20 + ((i * 37) % 140));
+  t.same(
+    dealPrompts(ofLengths(lengths), 4),
+    dealSequences(lengths, 4),
+    'without prompts in common as before',
+  );
+  t.same(dealPrompts([], 2), [[], []]);
 });

@@ -42,7 +42,7 @@ export interface MicroBatch extends BatchShape {
 
 /** Properties of a sequence that a plan depends on. */
 export interface PlannedSequence {
-  readonly tokenIds: { readonly length: number };
+  readonly tokenIds: ArrayLike<number>;
   readonly lossMask: ArrayLike<number>;
 }
 
@@ -62,39 +62,103 @@ export interface PlanSettings {
 /**
  * Cuts sequences into micro-batches of at most `tokenBudget` tokens (a longer sequence goes alone) so that least is spent on
  * padding and on starting programs: sorted by length, then the best cut by dynamic programming. Rows of unequal length are
- * packed where that costs less than their padding. The plan depends on lengths, masks and the model's shape alone.
+ * packed where that costs less than their padding, and packed rows with one prompt compute it once where that costs less yet.
+ * The plan depends on lengths, masks, prompts and the model's shape alone.
  */
 export function planMicroBatches(
   sequences: readonly PlannedSequence[],
-  { tokenBudget, packing, config }: PlanSettings,
+  settings: PlanSettings,
 ): MicroBatch[] {
-  const costs = costsOf(config);
-  const rounding = roundingOf(config);
   const lengths = sequences.map(({ tokenIds }) => tokenIds.length);
   const order = lengths.map((_, index) => index).sort((a, b) => lengths[b] - lengths[a] || a - b);
+  const apart = bestCuts(order, sequences, settings, false);
+  const groups = promptGroups(order, sequences);
+  if (!settings.packing || groups.length === sequences.length) return apart.batches;
+  const together = bestCuts(groups.flat(), sequences, settings, true);
+  return together.cost < apart.cost ? together.batches : apart.batches;
+}
+
+/** Sequences with one prompt, in the order of their first. */
+function promptGroups(order: readonly number[], sequences: readonly PlannedSequence[]): number[][] {
+  const groups = new Map<string, number[]>();
+  for (const index of order) {
+    const { tokenIds, lossMask } = sequences[index];
+    const key = Array.from({ length: sharedTimes({ lossMask }) }, (_, t) => tokenIds[t]).join();
+    const group = groups.get(key);
+    // Of one token or none there is nothing to share.
+    if (group === undefined || !key.includes(',')) groups.set(key.includes(',') ? key : `${index}`, [index]);
+    else group.push(index);
+  }
+  return [...groups.values()];
+}
+
+/**
+ * Times that a sequence can compute together with others of its prompt: all but the last of the prompt, which predicts a token
+ * of each.
+ */
+export function sharedTimes({ lossMask }: Pick<PlannedSequence, 'lossMask'>): number {
+  let first = 1;
+  while (first < lossMask.length && !lossMask[first]) first++;
+  return first < lossMask.length ? first - 1 : 0;
+}
+
+/** True if the second sequence begins with the prompt of the first. */
+export function sharePrompt(one: PlannedSequence, other: PlannedSequence): boolean {
+  const times = sharedTimes(one);
+  if (times === 0 || times !== sharedTimes(other)) return false;
+  for (let t = 0; t < times; t++) if (one.tokenIds[t] !== other.tokenIds[t]) return false;
+  return true;
+}
+
+/** The cheapest cuts of sequences in this order. */
+function bestCuts(
+  order: readonly number[],
+  sequences: readonly PlannedSequence[],
+  { tokenBudget, packing, config }: PlanSettings,
+  sharing: boolean,
+): { readonly cost: number; readonly batches: MicroBatch[] } {
+  const costs = costsOf(config);
+  const rounding = roundingOf(config);
+  const trained = order.map(index => countTrained(sequences[index].lossMask));
+  const saved = order.map((index, i) => {
+    const before = sequences[order[i - 1]];
+    return sharing && i > 0 && sharePrompt(before, sequences[index]) ? sharedTimes(before) : 0;
+  });
   const best = [0];
   const cuts: MicroBatchCut[] = [];
   for (let end = 1; end <= order.length; end++) {
     best.push(Infinity);
-    let tokens = 0;
+    let [full, shared, longest, most] = [0, 0, 0, 0];
     for (let start = end - 1; start >= 0; start--) {
-      tokens += lengths[order[start]] - 1;
+      const { length } = sequences[order[start]].tokenIds;
+      full += length - 1;
+      // The first of a batch computes its prompt whole; the one behind it no longer does.
+      shared += length - 1 - (start + 1 < end ? saved[start + 1] : 0);
+      longest = Math.max(longest, length);
+      most = Math.max(most, trained[start]);
+      const tokens = sharing ? shared : full;
       const count = end - start;
       const rows = ROW_BUCKETS.find(bucket => bucket >= count);
       if (rows === undefined || (count > 1 && tokens > tokenBudget)) break;
-      const time = timeBucket(lengths[order[start]], rounding);
-      const consider = (packed: number | null, own: number) => {
+      const time = timeBucket(longest, rounding);
+      const consider = (cut: Pick<MicroBatchCut, 'packed' | 'shared'>, own: number) => {
         const cost = best[start] + own + rows * time * time * costs.position + START_COST;
         if (cost < best[end]) {
           best[end] = cost;
-          cuts[end] = { rows, time, packed, start };
+          cuts[end] = { rows, time, start, ...cut };
         }
       };
-      if (rows === 1 || rows * time <= tokenBudget) consider(null, rows * time);
-      const packed = packedBucket(tokens, rounding);
-      if (packing && packed < rows * time && rows * time <= MAX_PLACES * tokenBudget) {
-        consider(packed, packed * (1 + costs.packing));
+      if (rows === 1 || rows * time <= tokenBudget) consider({ packed: null, shared: false }, rows * time);
+      if (!packing || rows * time > MAX_PLACES * tokenBudget) continue;
+      const packed = packedBucket(full, rounding);
+      if (packed < rows * time && full <= tokenBudget) {
+        consider({ packed, shared: false }, packed * (1 + costs.packing));
       }
+      // Padding needs a place, and predictions must be fewer than times.
+      const selects = predictionBucket(most + 1, time, rounding) < time;
+      if (shared === full || full === rows * time || !selects) continue;
+      const once = packedBucket(shared, rounding);
+      consider({ packed: once, shared: true }, once + rows * time * costs.packing);
     }
   }
   const batches: MicroBatch[] = [];
@@ -102,7 +166,7 @@ export function planMicroBatches(
     const cut = cuts[end];
     batches.push(microBatch(cut, order.slice(cut.start, end), sequences, rounding));
   }
-  return batches.reverse();
+  return { cost: best[order.length], batches: batches.reverse() };
 }
 
 /** Cost of a token in attention, for a position and for packing, as shares of its other costs. */
@@ -124,6 +188,8 @@ function layerWeights({ hiddenSize, intermediateSize, heads, keyValueHeads, head
 interface MicroBatchCut extends Pick<MicroBatch, 'rows' | 'time'> {
   /** Number of tokens where rows are packed. */
   readonly packed: number | null;
+  /** Rows of one prompt compute it once. */
+  readonly shared: boolean;
   /** First of its sequences in their order. */
   readonly start: number;
 }
@@ -133,7 +199,7 @@ function roundingOf(config: DecoderConfig): Rounding {
 }
 
 function microBatch(
-  { rows, time, packed }: MicroBatchCut,
+  { rows, time, packed, shared }: MicroBatchCut,
   members: readonly number[],
   sequences: readonly PlannedSequence[],
   rounding: Rounding,
@@ -146,6 +212,9 @@ function microBatch(
   // Packed predictions need padding on either side.
   const roomy = rows * predictions > total ? predictions : predictionBucket(predictions + 1, time, rounding);
   const looked = roomy === time ? packed : packedBucket(total, rounding);
+  if (shared) {
+    return { ...shape, predictions: roomy, packed: { tokens: packed, predictions: looked, shared } };
+  }
   return looked < packed
     ? { ...shape, predictions: roomy, packed: { tokens: packed, predictions: looked } }
     : { ...shape, predictions: time, packed: { tokens: packed, predictions: packed } };
@@ -167,6 +236,27 @@ function bucket(count: number, smallest: number, share: number): number {
   let step = smallest;
   while (step * 2 <= count * share) step *= 2;
   return Math.ceil(count / step) * step;
+}
+
+/**
+ * Deals sequences to workers, those of one prompt to the same worker, in parts of at most half of what a worker gets.
+ * @returns indices by worker
+ */
+export function dealPrompts(sequences: readonly PlannedSequence[], workers: number): number[][] {
+  const length = (index: number) => sequences[index].tokenIds.length;
+  const total = sequences.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0);
+  const groups = promptGroups(
+    sequences.map((_, index) => index),
+    sequences,
+  );
+  const parts = groups.flatMap(group => {
+    const tokens = group.reduce((sum, index) => sum + length(index), 0);
+    const cuts = Math.min(group.length, Math.ceil((2 * workers * tokens) / total));
+    const size = Math.ceil(group.length / cuts);
+    return Array.from({ length: cuts }, (_, i) => group.slice(i * size, (i + 1) * size));
+  });
+  const costs = parts.map(part => part.reduce((sum, index) => sum + length(index), 0));
+  return dealSequences(costs, workers).map(share => share.flatMap(part => parts[part]));
 }
 
 /** Deals items to workers so that all get about as many tokens: longest first, each to the one with the least. */

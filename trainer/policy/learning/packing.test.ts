@@ -70,6 +70,36 @@ function sequences(share: number): TrainingSequence[] {
   });
 }
 
+/** Groups of sequences with one prompt each, and some without a companion. */
+function groups(): TrainingSequence[] {
+  const rng = Random.fromSeed(11);
+  const wholes = sequences(1);
+  const prompts = [30, 23, 17, 30].map(length =>
+    Int32Array.from({ length }, () => rng.integer(vocabularySize)),
+  );
+  return [0, 0, 0, 1, 1, 2, 0, 1, 3, 3, 3].map((of, n) => {
+    const whole = wholes[n % wholes.length];
+    const prompt = prompts[of];
+    const length = prompt.length + 2 + (n % 5);
+    const floats = (scale: number) => Float32Array.from({ length }, () => scale * rng.normal());
+    return {
+      ...whole,
+      tokenIds: Int32Array.from({ length }, (_, t) => prompt[t] ?? rng.integer(vocabularySize)),
+      // With a turn of the environment between two of the policy's.
+      lossMask: Uint8Array.from({ length }, (_, t) =>
+        t >= prompt.length && t !== prompt.length + 2 ? 1 : 0,
+      ),
+      entropyMask: Uint8Array.from({ length }, (_, t) => t % 2),
+      logProbs: floats(0.2).map(x => x - 3),
+      advantages: floats(1),
+      returns: floats(1),
+      values: floats(0.1),
+      referenceLogProbs: floats(0.2).map(x => x - 3),
+      proximalLogProbs: floats(0.2).map(x => x - 3),
+    };
+  });
+}
+
 for (const [place, runtime] of runtimes) {
   t.test(`on ${place}`, { skip: runtime === null && 'no GPU here that Dawn can use' }, async t => {
     const specs = parameterSpecs(config, true);
@@ -87,10 +117,19 @@ for (const [place, runtime] of runtimes) {
       tokenBudget: 128,
     };
     const [packed, padded] = [true, false].map(packing => new GradientProgram({ ...options, packing }));
-    for (const [name, share] of runtime === runtimes[0][1] ? ALL : SOME) {
-      const batch = sequences(share);
+    const cases = runtime === runtimes[0][1] ? ALL : SOME;
+    const batches = [
+      ...cases.map(([name, share]) => ({ name, share, batch: sequences(share), shared: false })),
+      ...cases.map(([name]) => ({ name, share: 'prompts', batch: groups(), shared: true })),
+    ];
+    for (const { name, share, batch, shared } of batches) {
       const plan = planMicroBatches(batch, { ...options, packing: true });
       t.ok(plan.length > 1 && plan.some(one => one.packed !== null), 'there is something to pack');
+      t.equal(
+        plan.some(one => one.packed?.shared),
+        shared,
+        'there are prompts to share',
+      );
       const loss = { ...DEFAULT_LOSS_SETTINGS, ...losses[name] };
       const task = {
         sequences: batch,
@@ -114,10 +153,10 @@ for (const [place, runtime] of runtimes) {
         t.ok(Math.abs(metrics[metric] - value) < TOLERANCE, `${name}: ${metric}`);
       }
     }
-    const scores = async (packing: boolean, share: number) =>
-      new ScoreProgram({ ...options, packing }).run(sequences(share), 0.8);
-    for (const share of SHARES) {
-      const [given, wanted] = [await scores(true, share), await scores(false, share)];
+    const scores = async (packing: boolean, batch: TrainingSequence[]) =>
+      new ScoreProgram({ ...options, packing }).run(batch, 0.8);
+    for (const batch of [...SHARES.map(sequences), groups()]) {
+      const [given, wanted] = [await scores(true, batch), await scores(false, batch)];
       wanted.forEach((score, i) => {
         for (const name of ['logProbs', 'entropies', 'values'] as const) {
           t.ok(largestDifference(given[i][name]!, score[name]!) < TOLERANCE, `${name} of sequence ${i}`);

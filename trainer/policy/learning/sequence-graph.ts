@@ -29,12 +29,18 @@ export interface BatchShape {
    * How many tokens and predictions there are where rows are packed: one after the other, with padding at the end alone, which
    * there must be some of. Null: each row is padded to `time` and `predictions`.
    */
-  readonly packed: { readonly tokens: number; readonly predictions: number } | null;
+  readonly packed: {
+    readonly tokens: number;
+    readonly predictions: number;
+    /** Rows of one prompt have its tokens in common but for the last; false when absent. */
+    readonly shared?: boolean;
+  } | null;
 }
 
 /** Names a shape: programs of equal names are the same. */
 export function shapeKey({ rows, time, predictions, packed }: BatchShape): string {
-  return [rows, time, predictions, ...(packed ? [packed.tokens, packed.predictions] : [])].join();
+  const { tokens, predictions: looked, shared = false } = packed ?? {};
+  return [rows, time, predictions, ...(packed ? [tokens, looked, shared] : [])].join();
 }
 
 /** A decoder over rows with what a loss or a score needs of its predictions. */
@@ -85,7 +91,10 @@ export function buildSequenceGraph(
   const { rows, time, packed } = shape;
   const extents = packed ? [packed.predictions] : [rows, shape.predictions];
   const ids = g.input('ids', 'int32', packed ? [packed.tokens] : [rows, time]);
-  const packing = packed && packingInputs(g, { places: rows * time, tokens: packed.tokens });
+  const packing = packed && {
+    ...packingInputs(g, { places: rows * time, tokens: packed.tokens }),
+    shared: packed.shared,
+  };
   const tokens = packed ? packed.tokens : rows * time;
   const layout = {
     ...rightPadded(g, config, rows, time),

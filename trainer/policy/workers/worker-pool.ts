@@ -2,7 +2,7 @@ import { addMetrics } from '../../algorithms/losses/metric-sums.ts';
 import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
-import { dealSequences } from '../learning/micro-batches.ts';
+import { dealPrompts, dealSequences } from '../learning/micro-batches.ts';
 import type { GradientReport, GradientTask } from '../learning/train-program.ts';
 import type { ContinuationRequest, Score, ScoreRequest, ScoreSettings } from '../policy.ts';
 import type { WeightSlice, WorkerSetup, WorkerTask } from './protocol.ts';
@@ -208,10 +208,7 @@ export class WorkerPool {
   }
 
   #deal(sequences: readonly ScoreRequest[]): number[][] {
-    return dealSequences(
-      sequences.map(({ tokenIds }) => tokenIds.length),
-      this.#workers.length,
-    );
+    return dealPrompts(sequences, this.#workers.length);
   }
 }
 
