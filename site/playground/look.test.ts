@@ -1,6 +1,13 @@
-import type { ViewportSize } from 'playwright-core';
+import type { Route, ViewportSize } from 'playwright-core';
 import t from 'tap';
-import { accessibilityProblems, openPlayground, overflow, seeBoardOf, skip } from './browser.test-data.ts';
+import {
+  accessibilityProblems,
+  hold,
+  openPlayground,
+  overflow,
+  seeBoardOf,
+  skip,
+} from './browser.test-data.ts';
 import type { Session } from './client/wire.ts';
 
 /** Themes and sizes together: axe takes a second for each. The last differs from the one before in colors only. */
@@ -82,6 +89,81 @@ t.test('the reference has the header of the site', { skip }, async t => {
   await page.getByRole('navigation', { name: 'Site' }).getByRole('link', { name: 'Watch' }).click();
   await page.getByRole('heading', { level: 1, name: 'Sessions' }).waitFor();
 });
+
+t.test('the reference is dark where the system is, its header too', { skip }, async t => {
+  const { page, origin } = await openPlayground(t, '', { context: { colorScheme: 'dark' } });
+  await page.goto(`${origin}/docs/`);
+  await page.locator('.opblock').first().waitFor();
+  const lightness = () =>
+    page.locator('.site-header, .site-header a, body').evaluateAll(elements =>
+      elements.flatMap(element => {
+        const [r, g, b, a = 1] = getComputedStyle(element)
+          .backgroundColor.match(/[\d.]+/g)!
+          .map(Number);
+        return a === 0 ? [] : [(r + g + b) / 3];
+      }),
+    );
+  const dark = await lightness();
+  t.ok(dark.length >= 2 && dark.every(value => value < 80), dark.join());
+  await page.emulateMedia({ colorScheme: 'light' });
+  await page.reload();
+  await page.locator('.opblock').first().waitFor();
+  const light = await lightness();
+  t.ok(
+    light.every(value => value > 180),
+    light.join(),
+  );
+});
+
+t.test('what the reference tries out exists, and succeeds', { skip }, async t => {
+  const { page, origin, ask } = await openPlayground(t);
+  await page.goto(`${origin}/docs/`);
+  const operation = page.locator('.opblock', { hasText: 'Open a session, or a group of them' });
+  await operation.locator('.opblock-summary-control').click();
+  await operation.getByRole('button', { name: 'Try it out' }).click();
+  const { env_id: envId } = JSON.parse(await operation.locator('textarea').first().inputValue());
+  t.match(await ask('GET', `v1/envs/${envId}`), { env_id: envId });
+  const reply = page.waitForResponse(response => response.url() === `${origin}/v1/sessions`);
+  await operation.getByRole('button', { name: 'Execute' }).click();
+  t.equal((await reply).status(), 201, await (await reply).text());
+});
+
+t.test(
+  'the gallery says that it loads until the environments are there, or why they are not',
+  { skip },
+  async t => {
+    const { page, origin } = await openPlayground(t, '#/register');
+    const loading = page.getByText('Loading the environments');
+    const release = await hold(page, '**/v1/envs');
+    await page.getByRole('link', { name: 'Environments' }).click();
+    await loading.waitFor();
+    release();
+    await page.locator('.gallery-card').first().waitFor();
+    t.equal(await loading.count(), 0, 'a slow server');
+    for (const fail of [
+      (route: Route) => route.fulfill({ status: 500, contentType: 'application/problem+json', body: '{}' }),
+      (route: Route) =>
+        route.fulfill({ status: 502, contentType: 'text/html', body: '<h1>Bad gateway</h1>' }),
+      (route: Route) => route.abort(),
+    ]) {
+      await page.unroute('**/v1/envs');
+      await page.route('**/v1/envs', fail);
+      await page.goto(`${origin}/#/register`);
+      await page.getByRole('link', { name: 'Environments' }).click();
+      await page.locator('.gallery .problem:visible').waitFor();
+      await loading.waitFor({ state: 'detached' });
+    }
+    await page.unroute('**/v1/envs');
+    await page.goto(`${origin}/#/register`);
+    await page.getByRole('link', { name: 'Environments' }).click();
+    await page.locator('.gallery-card').first().waitFor();
+    t.equal(
+      await page.locator('.gallery .problem:visible').count(),
+      0,
+      'the error of the time before is gone',
+    );
+  },
+);
 
 t.test('the theme is the system’s until it is switched, and stays switched', { skip }, async t => {
   const { page } = await openPlayground(t, '#/register', { context: { colorScheme: 'light' } });

@@ -10,7 +10,7 @@ import {
   seeFigure,
   skip,
 } from './browser.test-data.ts';
-import type { Session, StepResult } from './client/wire.ts';
+import type { Environment, Session, StepResult } from './client/wire.ts';
 
 /** A browser on a busy machine. */
 t.setTimeout(900_000);
@@ -84,23 +84,40 @@ t.test(
   { skip },
   async t => {
     const { page, ask, origin } = await openPlayground(t, '#/watch');
-    await ask<Session>('POST', 'v1/sessions', { env_id: 'FrozenLake-v0', count: 130, group_id: 'many' });
+    await ask<Session>('POST', 'v1/sessions', { env_id: 'FrozenLake-v0', count: 207, group_id: 'many' });
     await ask<Session>('POST', 'v1/sessions', { env_id: 'Sokoban-v0' });
-    await page.getByText('131 open, 0 ended in the last minute').waitFor();
+    await page.getByText('208 open, 0 ended in the last minute').waitFor();
     t.equal(await page.locator('.card').count(), 60);
     await page.getByRole('button', { name: 'Older' }).click();
-    await page.getByText('61 to 120 of 131').waitFor();
-    await page.getByRole('button', { name: 'Older' }).click();
-    await page.getByText('121 to 131 of 131').waitFor();
+    await page.getByText('61 to 120 of 208').waitFor();
+    await page.goto(`${origin}/#/watch?page=4`);
+    await page.getByText('181 to 208 of 208').waitFor();
+    t.ok(await page.getByRole('button', { name: 'Older' }).isDisabled());
+    await page.getByRole('button', { name: 'Newer' }).click();
+    await page.getByText('121 to 180 of 208').waitFor();
     t.ok(page.url().endsWith('#/watch?page=3'), page.url());
     await page.getByLabel('Group').fill('many');
-    await page.getByText('130 open').waitFor();
+    await page.getByText('207 open').waitFor();
     t.ok(page.url().endsWith('#/watch?group=many'), page.url());
     await page.goto(`${origin}/#/watch?env=Sokoban-v0`);
     await page.getByText('1 open').waitFor();
     t.equal(await page.getByLabel('Environment').inputValue(), 'Sokoban-v0');
   },
 );
+
+t.test('every view shows the step limit of the session, not of its environment', { skip }, async t => {
+  const { page, ask, origin } = await openPlayground(t, '#/watch');
+  const { max_episode_steps: general } = await ask<Environment>('GET', 'v1/envs/FrozenLake-v0');
+  t.not(general, 12);
+  const config = { max_steps: 12 };
+  const { session_id: id } = await ask<Session>('POST', 'v1/sessions', { env_id: 'FrozenLake-v0', config });
+  await page.locator('.card').getByText('0 of 12').waitFor();
+  await page.locator('.card').getByRole('link').click();
+  await seeFigure(page, 'Step', '0 of 12');
+  t.ok(page.url().endsWith(`#/watch/${id}`));
+  await page.goto(`${origin}/#/play/FrozenLake-v0?config=${encodeURIComponent(JSON.stringify(config))}`);
+  await seeFigure(page, 'Step', '0 of 12');
+});
 
 t.test('a card that is pressed stays where it is until the click is done', { skip }, async t => {
   const { page, ask } = await openPlayground(t, '#/register');

@@ -14,7 +14,7 @@ export function short(value: number): string {
   if (size >= 1e6) return `${(value / 1e6).toFixed(1)}M`;
   if (size >= 1e4) return `${(value / 1e3).toFixed(1)}k`;
   if (size >= 100 || Number.isInteger(value)) return String(Math.round(value));
-  if (size >= 0.01) return String(Number(value.toPrecision(3)));
+  if (size >= 0.0001) return String(Number(value.toPrecision(3)));
   return size === 0 ? '0' : value.toExponential(1);
 }
 

@@ -179,6 +179,36 @@ t.test('runs are ticked and compared; those that differ by seed become one curve
   await page.locator('.u-legend').getByText('lake-2').first().waitFor();
 });
 
+t.test('a comparison of less than two runs says how to choose them', { skip }, async t => {
+  const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
+  const page = await openPage(t, `${origin}/runs/#/compare`);
+  for (const hash of ['#/compare', '#/compare?runs=', '#/compare?runs=,', '#/compare?runs=lake-1']) {
+    await page.goto(`${origin}/runs/${hash}`);
+    await page
+      .locator('main')
+      .getByText('Tick two or more runs in the table of runs.', { exact: true })
+      .waitFor();
+    t.notMatch(await page.locator('main').textContent(), /undefined|NaN|\[object|null/, hash);
+  }
+  await page.getByRole('link', { name: 'table of runs' }).click();
+  await page.getByLabel('Compare lake-1').waitFor();
+});
+
+t.test('a search for episodes goes on after 100 hits', { skip }, async t => {
+  const runs = t.testdir();
+  writeSampleRun(runs, 'large', { groups: 60 });
+  const origin = await serveDashboard(t, { runs });
+  const page = await openPage(t, `${origin}/runs/#/run/large/episodes?file=train-000030`);
+  await page.getByText('240 episodes of 240').waitFor();
+  await page.getByLabel('Search prompts and responses').fill('quiet walk');
+  await page.getByText('Found in 100 episodes').waitFor();
+  await page.getByLabel('Success').selectOption('no');
+  await page.getByRole('button', { name: 'Search on' }).click();
+  await page.getByText('Found in 120 episodes.').waitFor();
+  t.equal(await page.locator('.hits .chip.good').count(), 0);
+  t.equal(await page.getByRole('button', { name: 'Search on' }).count(), 0);
+});
+
 t.test('episodes are filtered, searched, tinted and saved', { skip }, async t => {
   const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
   const page = await openPage(t, `${origin}/runs/#/run/lake-1/episodes?file=train-000030`);

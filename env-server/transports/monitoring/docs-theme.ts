@@ -82,7 +82,7 @@ html:not(.dark-mode) .swagger-ui .json-schema-2020-12-expand-deep-button { color
 .site-header a:hover { background: #f2efe8; }
 .site-header a[aria-current] { background: #e4f0ec; color: #17705f; }
 .site-header .site-brand { color: #23211d; font-size: 1.125rem; font-weight: 680; }
-html.dark-mode .site-header { border-color: #3a3d44; background: #1d1f24; }
+html.dark-mode body { background: #1c2022; } html.dark-mode .site-header { border-color: #3a3d44; background: #1d1f24; }
 html.dark-mode .site-header a { color: #b9b6ae; }
 html.dark-mode .site-header a:hover { background: #2a2d33; }
 html.dark-mode .site-header a[aria-current] { background: #1f3a33; color: #7fd1b9; }

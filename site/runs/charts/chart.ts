@@ -219,7 +219,7 @@ function options(
       { ...axis, size: 28, incrs: WHOLE_STEPS },
       {
         ...axis,
-        size: 52,
+        size: (_plot, labels) => 17 + 7 * Math.max(5, ...(labels ?? []).map(({ length }) => length)),
         values: (_plot, ticks) => ticks.map(value => (value === null ? '' : format(value))),
       },
     ],
