@@ -85,6 +85,9 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   'trainer/algorithms': ['trainer/tensor/graph', 'shared'],
   'trainer/policy': [
     'trainer/algorithms',
+    'trainer/client/availability.ts',
+    'trainer/client/errors.ts',
+    'trainer/client/retry.ts',
     'trainer/generation',
     'trainer/hub',
     'trainer/models',

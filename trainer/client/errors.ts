@@ -83,6 +83,13 @@ export class BadReply extends Error {
   }
 }
 
+/** A request that failed, with what is to be done about it. */
+export abstract class FailedRequest extends Error {
+  abstract readonly failure: 'away' | 'lost' | 'final';
+  /** Milliseconds the server asked to wait before trying again. */
+  readonly retryAfterMs: number | undefined;
+}
+
 /** The service of a remote environment does not answer: the server does. */
 const isServiceAway = (error: unknown): boolean =>
   error instanceof ServerProblem && error.code === 'remote_unavailable';

@@ -1,5 +1,5 @@
 import type { Availability } from './availability.ts';
-import { ConnectionFailed, ReplyTimeout, ServerProblem, ServerUnavailable } from './errors.ts';
+import { ConnectionFailed, FailedRequest, ReplyTimeout, ServerProblem, ServerUnavailable } from './errors.ts';
 import { sleep } from './platform.ts';
 
 /** When and how often a request is repeated. */
@@ -32,6 +32,7 @@ export type Failure = 'away' | 'lost' | 'final';
 const AWAY_STATUS: ReadonlySet<number> = new Set([429, 502, 503]);
 
 export function classify(error: unknown): Failure {
+  if (error instanceof FailedRequest) return error.failure;
   if (error instanceof ConnectionFailed) return 'away';
   if (error instanceof ReplyTimeout) return 'lost';
   if (error instanceof ServerProblem) {
@@ -50,7 +51,8 @@ export function classify(error: unknown): Failure {
  */
 export function retryDelay(error: unknown, attempt: number, policy: RetryPolicy, random: number): number {
   const ceiling = Math.min(policy.maxDelayMs, policy.baseMs * 2 ** (attempt - 1));
-  const asked = error instanceof ServerProblem ? (error.retryAfterMs ?? 0) : 0;
+  const asked =
+    error instanceof ServerProblem || error instanceof FailedRequest ? (error.retryAfterMs ?? 0) : 0;
   return Math.max(asked, random * ceiling);
 }
 

@@ -52,6 +52,11 @@ export async function serve(target: string, options: ServeOptions): Promise<numb
   const onHub = { progress: openProgress(process.stderr) };
   const named = await localModel(target, onHub, options.base);
   const { folder, name, settings } = await findServedModel(named.folder);
+  if (settings?.policy.runtime === 'tinker') {
+    throw new Error(
+      `the weights of ${target} are at the Tinker server ${settings.policy.tinker?.url}: evaluate plays with them, and its own tools export them`,
+    );
+  }
   const given = options.base ?? (settings && baseFolder(settings));
   const base = given === undefined ? undefined : (await localModel(given, onHub)).folder;
   const modelName = options.name ?? parseModelName(target)?.id;

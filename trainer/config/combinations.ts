@@ -24,6 +24,7 @@ import {
 import { scheduleClashes } from './schedule-combinations.ts';
 import type { SettingConflict } from './setting-conflict.ts';
 import type { RunSettings } from './settings.ts';
+import { tinkerClashes } from './tinker-combinations.ts';
 
 /** End of a well-formed response. */
 const ANSWER_END = '</answer>';
@@ -42,6 +43,7 @@ export function settingConflicts(settings: RunSettings): SettingConflict[] {
     ...branchingClashes(settings),
     ...generationClashes(settings),
     ...monitorClashes(settings),
+    ...tinkerClashes(settings),
   ];
 }
 
@@ -251,7 +253,7 @@ function policyClashes({ rollout, policy }: RunSettings): SettingConflict[] {
       'the words or bytes of a policy from scratch have no chat template, so it needs `compact`; `chat` needs policy.init: <folder>',
     );
   }
-  if (policy.init !== 'scratch' && tokenizer !== null) {
+  if (policy.init !== 'scratch' && tokenizer !== null && policy.runtime !== 'tinker') {
     add('policy.tokenizer', `${policy.init} has its own: leave it null, or choose policy.init: scratch`);
   }
   return found;

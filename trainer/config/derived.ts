@@ -198,8 +198,12 @@ export function needsProximal(settings: RunSettings): boolean {
   return usesProximal(lossSettings(settings));
 }
 
-/** Folder of an adapter's base by the settings; undefined where they name none. */
-export function baseFolder({ policy: { init } }: RunSettings): string | undefined {
+/**
+ * Folder of the model that a run begins with, an adapter's base or the whole, by the settings; that of its tokenizer where a Tinker
+ * server has the model, and undefined from scratch.
+ */
+export function baseFolder({ policy: { init, runtime, tokenizer } }: RunSettings): string | undefined {
+  if (runtime === 'tinker') return tokenizer ?? undefined;
   return init === 'scratch' ? undefined : init;
 }
 

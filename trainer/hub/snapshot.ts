@@ -15,6 +15,8 @@ const GIGABYTE = 1e9;
 
 export interface SnapshotOptions extends HubClientOptions {
   readonly settings: HubSettings;
+  /** Takes files of these names only; absent: all that a model is read from. */
+  readonly only?: (name: string) => boolean;
   /** Called as bytes arrive, with the bytes so far and their total. */
   readonly progress?: (bytes: number, total: number) => void;
 }
@@ -38,7 +40,7 @@ interface Repository {
  * @throws HubError saying what is missing and what to do
  */
 export async function fetchSnapshot(model: ModelName, options: SnapshotOptions): Promise<Snapshot> {
-  const { settings, note = () => {} } = options;
+  const { settings, note = () => {}, only = () => true } = options;
   const shown = shownModelName(model);
   const cached = cachedSnapshot(settings.cache, model);
   if (settings.offline) {
@@ -57,7 +59,7 @@ export async function fetchSnapshot(model: ModelName, options: SnapshotOptions):
     const pinned = { ...model, revision: repository.commit };
     const cache = new ModelCache(settings.cache, model.id);
     const folder = cache.snapshot(repository.commit);
-    const names = allowedFiles(repository.files, shown, model.file);
+    const names = allowedFiles(repository.files, shown, model.file).filter(only);
     const missing: string[] = [];
     for (const name of names) if (!(await hasFile(folder, name))) missing.push(name);
     await bring(client, cache, pinned, missing, options);

@@ -77,6 +77,8 @@ export interface TrainedPolicy extends Policy {
   readonly parameterCount: number;
   /** Shape of a model that is computed here; absent where a server computes it. */
   readonly config?: DecoderConfig;
+  /** An update may be submitted before the one before has ended; they are applied in order. */
+  readonly pipelined?: boolean;
   /** Present where weights that were not trained last may be sampled from: samples are then compared with scores. */
   readonly sampler?: PolicySampler;
 

@@ -8,12 +8,14 @@ import { parseModelName } from '../../hub/model-name.ts';
 import { ADAPTER_CONFIG_FILE, isAdapterFolder } from '../../policy/checkpoint/adapter-folder.ts';
 import { VALUE_HEAD_FILE } from '../../policy/checkpoint/checkpoint.ts';
 import { CONFIG_FILE, isModelFolder } from '../../policy/checkpoint/model-folder.ts';
+import { TINKER_FILE } from '../../policy/tinker/checkpoint.ts';
 import { endpointAgent } from '../../rollout/agents/endpoint-agent.ts';
 import { RANDOM, referenceAgent } from '../../rollout/agents/reference-agent.ts';
 import { hasRandomPlayer } from '../../rollout/described-tag.ts';
 import type { Player as EpisodePlayer } from '../../rollout/episode-agent.ts';
 import { openPrograms } from '../../training/setup/open-gateway.ts';
 import { openPolicy } from '../../training/setup/open-policy.ts';
+import { openTinker } from '../../training/setup/open-tinker.ts';
 import {
   openRunContext,
   openTextRunContext,
@@ -55,7 +57,7 @@ export interface PlayerParts {
 
 /** True if the named player has weights, so that the settings of the policy must fit. */
 export async function hasWeights(name: string): Promise<boolean> {
-  return name === CHECKPOINT || parseModelName(name) !== undefined || (await isModelFolder(name));
+  return name === CHECKPOINT || parseModelName(name) !== undefined || (await isPlayerFolder(name));
 }
 
 /**
@@ -71,7 +73,7 @@ export async function openPlayer(name: string, parts: PlayerParts): Promise<Play
     }
     return policyPlayer(parts.checkpoint, parts);
   }
-  if (await isModelFolder(name)) return policyPlayer(name, parts);
+  if (await isPlayerFolder(name)) return policyPlayer(name, parts);
   return name === ENDPOINT ? endpointPlayer(parts) : referencePlayer(name, parts);
 }
 
@@ -84,10 +86,12 @@ async function policyPlayer(folder: string, { settings, note, stop }: PlayerPart
     const alone = { lora: null, critic: null, value_head: valued };
     const own = { ...settings, policy: { ...settings.policy, ...alone } };
     const stored = (await isAdapterFolder(folder)) ? settings.policy.lora?.quantization : null;
-    const policy = await openPolicy(own, context, folder, {
-      generationOnly: true,
-      quantization: stored ?? undefined,
-    });
+    const policy = existsSync(join(folder, TINKER_FILE))
+      ? await openTinker(settings, context, folder, { note, generationOnly: true })
+      : await openPolicy(own, context, folder, {
+          generationOnly: true,
+          quantization: stored ?? undefined,
+        });
     const programs = await openPrograms(settings, context, { policy, generator: policy }, note);
     return {
       context,
@@ -192,4 +196,8 @@ export async function playerFolders(names: readonly string[], options: HubModelO
   const folders: string[] = [];
   for (const name of names) folders.push((await localModel(name, options)).folder);
   return folders;
+}
+
+async function isPlayerFolder(name: string): Promise<boolean> {
+  return existsSync(join(name, TINKER_FILE)) || (await isModelFolder(name));
 }

@@ -14,6 +14,8 @@ export interface HubModelOptions {
   readonly progress: Progress;
   readonly signal?: AbortSignal;
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Files to download; absent: all of a model. */
+  readonly only?: (name: string) => boolean;
 }
 
 /** A model that somebody named. */
@@ -45,7 +47,7 @@ export async function localModel(
   return found;
 }
 
-async function fetched(named: string, { progress, signal, env }: HubModelOptions): Promise<NamedModel> {
+async function fetched(named: string, { progress, signal, env, only }: HubModelOptions): Promise<NamedModel> {
   const model = parseModelName(named);
   if (model === undefined) return { name: named, folder: named };
   if (existsSync(named)) {
@@ -58,6 +60,7 @@ async function fetched(named: string, { progress, signal, env }: HubModelOptions
     const snapshot = await fetchSnapshot(model, {
       settings: hubSettings(env),
       signal,
+      ...(only ? { only } : {}),
       note: progress.note.bind(progress),
       progress: (bytes, total) => {
         if (!began) progress.begin(`download ${model.id}`, total, bytes);
@@ -92,7 +95,10 @@ export interface LocalSettings {
 export async function localSettings(settings: RunSettings, options: HubModelOptions): Promise<LocalSettings> {
   const { policy } = settings;
   const found = async (name: string | null) => (name === null ? null : await localModel(name, options));
-  const init = policy.init === 'scratch' ? null : await localModel(policy.init, options);
+  const isRemote = policy.runtime === 'tinker';
+  const init = policy.init === 'scratch' || isRemote ? null : await localModel(policy.init, options);
+  const texts = { ...options, only: (name: string) => !name.endsWith('.safetensors') };
+  const tokenizer = isRemote && policy.tokenizer ? await localModel(policy.tokenizer, texts) : null;
   const reference = await found(policy.reference);
   const critic = await found(policy.critic?.init ?? null);
   const withModels = (of: (model: NamedModel) => string): RunSettings => ({
@@ -100,6 +106,7 @@ export async function localSettings(settings: RunSettings, options: HubModelOpti
     policy: {
       ...policy,
       init: init === null ? policy.init : of(init),
+      tokenizer: tokenizer === null ? policy.tokenizer : of(tokenizer),
       reference: reference && of(reference),
       critic: policy.critic && { ...policy.critic, init: critic && of(critic) },
     },

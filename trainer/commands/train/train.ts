@@ -1,7 +1,7 @@
 import { stringify } from 'yaml';
 import { readLogLevel } from '../../../shared/log.ts';
 import { ServerUnavailable } from '../../client/errors.ts';
-import { hasValueHead, validationTags } from '../../config/derived.ts';
+import { baseFolder, hasValueHead, validationTags } from '../../config/derived.ts';
 import { configName, loadRunSettings, resumedSettings } from '../../config/load.ts';
 import { criticShape } from '../../config/model-shape.ts';
 import type { RunSettings } from '../../config/settings.ts';
@@ -56,12 +56,17 @@ export async function dryRun(
   });
   const { context, fit_context } = fitted.policy;
   const { model, prompts } = await prepared(fitted, signal);
+  const resolved = { ...shown, policy: { ...shown.policy, context, fit_context } };
+  const written = (lines: readonly string[]) =>
+    `${stringify(resolved)}\n${lines.map(line => `# ${line}\n`).join('')}`;
+  if (settings.policy.runtime === 'tinker')
+    return written([`policy: ${settings.policy.init} at ${settings.policy.tinker?.url}`, ...prompts]);
   const { parameters, trained, critic, memory, totalBytes, episodesPerIteration, episodes } = runSizes(
     fitted,
     model.config,
     await criticShape(settings, model.config),
   );
-  const lines = [
+  return written([
     `policy: ${parameters} parameters (${shownCount(parameters)})${model.remark}`,
     ...(trained < parameters
       ? [
@@ -73,9 +78,7 @@ export async function dryRun(
     ...prompts,
     `memory: about ${shownBytes(totalBytes)}`,
     ...memory.map(({ what, bytes }) => `  ${shownBytes(bytes).padStart(9)}  ${what}`),
-  ];
-  const resolved = { ...shown, policy: { ...shown.policy, context, fit_context } };
-  return `${stringify(resolved)}\n${lines.map(line => `# ${line}\n`).join('')}`;
+  ]);
 }
 
 interface Model {
@@ -95,7 +98,7 @@ async function prepared(settings: RunSettings, signal: AbortSignal): Promise<Pre
   const found = config && { config, remark: ` from ${init}` };
   const { rollout } = settings;
   try {
-    const folder = found && init;
+    const folder = baseFolder(settings);
     const context = await openRunContext(settings, folder, () => {}, signal);
     try {
       const { tokenizer } = context;

@@ -3,6 +3,10 @@ import { LORA_MODULES, type LoraConfig } from '../../models/adapters/lora.ts';
 import { QUANTIZATIONS } from '../../models/quantized.ts';
 import { aboveZero, flag, orNull, positive, strict } from './schema.ts';
 
+/** Layers that servers of the Tinker API adapt together. */
+export const ATTENTION_MODULES = ['q_proj', 'k_proj', 'v_proj', 'o_proj'] as const;
+export const MLP_MODULES = ['gate_proj', 'up_proj', 'down_proj'] as const;
+
 /** Adapters that are learned next to a model instead of the model itself. */
 export const LoraSection = Type.Object(
   {

@@ -5,6 +5,7 @@ import { PRECISIONS, RUNTIME_CHOICES } from '../../tensor/runtime/choice.ts';
 import { ReferenceEndpoint } from './endpoint.ts';
 import { LoraSection } from './lora.ts';
 import { aboveZero, choice, flag, notNegative, orNull, positive, section, strict, text } from './schema.ts';
+import { TinkerSection } from './tinker.ts';
 
 /** A separate model that estimates values, in place of a head on the policy's trunk. */
 const CriticSection = Type.Object(
@@ -33,7 +34,7 @@ export const PolicySettings = Type.Object(
     /**
      * Tokens of a policy from scratch. `words`: those of the environments' vocabularies. `bytes`: 256 bytes, the tags of the prompt
      * and the actions that environments name, which write any text. Or a `tokenizer.json`, or its folder. Null: words where all
-     * environments have a vocabulary, else bytes.
+     * environments have a vocabulary, else bytes. With the runtime `tinker` that of the model, as a folder or by its name on a hub.
      */
     tokenizer: orNull(Type.String({ minLength: 1 })),
     rope_theta: aboveZero(10_000),
@@ -53,8 +54,10 @@ export const PolicySettings = Type.Object(
     reference_endpoint: orNull(ReferenceEndpoint),
     /** Iterations after which the reference becomes the policy as it then is; null: it stays. */
     reference_refresh_every: orNull(Type.Integer({ minimum: 1 })),
-    /** `onnx`: the processor; `webgpu`: the GPU; `auto`: the GPU where there is one and the model is not small. */
-    runtime: choice(RUNTIME_CHOICES, 'onnx'),
+    /** `onnx`: the processor; `webgpu`: the GPU; `auto`: the GPU where there is one and the model is not small; `tinker`: a server of the Tinker API. */
+    runtime: choice([...RUNTIME_CHOICES, 'tinker'], 'onnx'),
+    /** The server of the runtime `tinker`, which trains LoRA adapters of its model `init`. */
+    tinker: orNull(TinkerSection),
     /** Type of the factors of products: `float16` takes `webgpu` on a GPU that has it; sums, weights and all else stay float32. */
     precision: choice(PRECISIONS, 'float32'),
     /** Gibibytes that the GPU has, for WebGPU does not say: what cannot fit is refused at the start. Null leaves it to the GPU. */

@@ -9,7 +9,7 @@ import { type Filtered, keptEpisodes } from '../../data/filtering.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import { type LaterScores, laterScores, type SampleScores } from '../../data/scoring.ts';
 import { diagnose } from '../../diagnostics/diagnosing.ts';
-import type { OptimizerSettings, Policy } from '../../policy/policy.ts';
+import type { OptimizerSettings, Policy, TrainedPolicy } from '../../policy/policy.ts';
 import { IntervalMeter } from '../../rollout/collection/interval-meter.ts';
 import { type Episode, episodeReturn } from '../../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
@@ -60,7 +60,8 @@ export interface IterationParts {
   readonly policy: Pick<
     Policy,
     'update' | 'score' | 'scoreContinuations' | 'decomposeGradients' | 'estimate' | 'holdingGeneration'
-  >;
+  > &
+    Pick<TrainedPolicy, 'pipelined'>;
   /** Whom a KL term compares with; needed where one is on. */
   readonly reference?: Pick<ReferencePolicy, 'score' | 'refresh'>;
   /** Weights that a token goes through. */

@@ -40,7 +40,9 @@ export async function scoresForRecord(
   episodes: readonly Episode[],
   scores: SampleScores | undefined,
 ): Promise<SampleScores | undefined> {
-  if (scores || !recordsTrajectories(settings, step)) return scores;
+  // A Tinker server returns no entropies.
+  const hasNone = settings.policy.runtime === 'tinker';
+  if (scores || hasNone || !recordsTrajectories(settings, step)) return scores;
   const chosen: Episode[] = [];
   let tokens = 0;
   for (const episode of episodes) {

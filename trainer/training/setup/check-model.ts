@@ -3,6 +3,7 @@ import { readShape } from '../../config/model-shape.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { loadTokenizer } from '../../models/tokenizer/load.ts';
+import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { checkWeights } from '../../policy/checkpoint/checkpoint.ts';
 import { findModel, findTokenizer } from '../../policy/checkpoint/model-folder.ts';
 
@@ -13,6 +14,10 @@ import { findModel, findTokenizer } from '../../policy/checkpoint/model-folder.t
 export async function checkInitialModel(settings: RunSettings): Promise<DecoderConfig | undefined> {
   const { init } = settings.policy;
   if (init === 'scratch') return undefined;
+  if (settings.policy.runtime === 'tinker') {
+    await checkTokenizer(baseFolder(settings)!, settings);
+    return undefined;
+  }
   const config = await readShape(init, settings);
   await checkModel(init, config, settings);
   return config;
@@ -24,7 +29,7 @@ export async function checkInitialModel(settings: RunSettings): Promise<DecoderC
  * @throws Error naming the file or setting that does not fit
  */
 async function checkModel(folder: string, config: DecoderConfig, settings: RunSettings): Promise<void> {
-  const { policy, rollout } = settings;
+  const { policy } = settings;
   const base = baseFolder(settings);
   if (!policy.fit_context && policy.context > config.maxPositions) {
     throw new RangeError(
@@ -32,16 +37,22 @@ async function checkModel(folder: string, config: DecoderConfig, settings: RunSe
     );
   }
   const place = await findTokenizer(folder, base);
-  const tokenizer = await loadTokenizer(place);
+  const tokenizer = await checkTokenizer(place, settings);
   if (tokenizer.vocabularySize > config.vocabularySize) {
     throw new RangeError(
       `the tokenizer of ${place} has ${tokenizer.vocabularySize} tokens, the model ${config.vocabularySize}: it is another model's`,
     );
   }
+  await checkWeights((await findModel(folder, base)).base, config);
+}
+
+/** The tokenizer of a folder, if it has what the prompts need. @throws Error naming what is missing */
+async function checkTokenizer(place: string, { rollout }: RunSettings): Promise<Tokenizer> {
+  const tokenizer = await loadTokenizer(place);
   if (rollout.prompt === 'chat' && tokenizer.chatTemplate === undefined) {
     throw new Error(
       `rollout.prompt is chat, and ${place} has no chat template: add chat_template.jinja, or choose the \`compact\` prompt`,
     );
   }
-  await checkWeights((await findModel(folder, base)).base, config);
+  return tokenizer;
 }

@@ -1,3 +1,4 @@
+import { baseFolder } from '../../config/derived.ts';
 import { readShape } from '../../config/model-shape.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Collector } from '../../rollout/collection/collector.ts';
@@ -21,8 +22,9 @@ export async function withFittedContext(
 ): Promise<RunSettings> {
   const { policy, rollout } = settings;
   if (!policy.fit_context) return settings;
-  const folder = policy.init === 'scratch' ? undefined : policy.init;
-  const positions = folder === undefined ? Infinity : (await readShape(folder, settings)).maxPositions;
+  const folder = baseFolder(settings);
+  const isHere = folder !== undefined && policy.runtime !== 'tinker';
+  const positions = isHere ? (await readShape(folder, settings)).maxPositions : Infinity;
   const most = Math.min(policy.context, positions);
   const withContext = (context: number): RunSettings => ({
     ...settings,

@@ -43,7 +43,10 @@ export interface GenerationParts {
  */
 export async function openGeneration(parts: GenerationParts): Promise<GenerationPort> {
   const { settings, policy } = parts;
-  if (settings.generation.engine === 'local') return policyGeneration(parts);
+  if (settings.generation.engine === 'local') {
+    await policy.sampler?.publish();
+    return policyGeneration(parts);
+  }
   const { urls, adapter_folder, patience_s } = settings.generation;
   const folder = resolve(adapter_folder!);
   await mkdir(folder, { recursive: true });

@@ -68,7 +68,8 @@ export function computeOptions({ policy }: RunSettings): ComputeOptions {
     threads: policy.threads,
     tokenBudget: policy.micro_batch_tokens,
     recompute: policy.recompute,
-    runtime: policy.runtime,
+    // What a Tinker policy computes here is small.
+    runtime: policy.runtime === 'tinker' ? 'onnx' : policy.runtime,
     precision: policy.precision,
     ...(policy.gpu_memory_gib === null ? {} : { gpuMemory: policy.gpu_memory_gib * GIBIBYTE }),
     lossScale: {

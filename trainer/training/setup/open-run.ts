@@ -1,5 +1,5 @@
 import { basename } from 'node:path';
-import { levelSeeds, needsReference } from '../../config/derived.ts';
+import { baseFolder, levelSeeds, needsReference } from '../../config/derived.ts';
 import { criticShape } from '../../config/model-shape.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { runSizes } from '../../config/sizes.ts';
@@ -32,6 +32,7 @@ import { firstPrompts } from './first-prompts.ts';
 import { openPrograms } from './open-gateway.ts';
 import { openGeneration } from './open-generation.ts';
 import { openPolicy, openReference, type ReferencePolicy, withCritic } from './open-policy.ts';
+import { openTinker } from './open-tinker.ts';
 import { isRefreshable, RefreshedReference, referenceFolder } from './refreshed-reference.ts';
 import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './run-context.ts';
 
@@ -63,8 +64,7 @@ export interface OpenRun {
  */
 export async function openRun(start: RunStart, closing: AsyncDisposableStack): Promise<OpenRun | undefined> {
   const { run, settings, progress, stop, checkpoint, warmStart } = start;
-  const initial = settings.policy.init === 'scratch' ? undefined : settings.policy.init;
-  const folder = checkpoint?.policy ?? warmStart?.policy ?? initial;
+  const folder = checkpoint?.policy ?? warmStart?.policy ?? baseFolder(settings);
   const context = await unlessStopped(stop, openRunContext(settings, folder, progress.warn, stop));
   if (!context) return undefined;
   closing.defer(() => context.close());
@@ -112,11 +112,13 @@ function checkFirstPrompts({ settings, progress, stop }: RunStart, context: RunC
 
 /** @throws DamagedCheckpoint where the checkpoint's model cannot be read */
 async function openActor(
-  { run, settings, checkpoint }: RunStart,
+  { run, settings, checkpoint, progress }: RunStart,
   context: RunContext,
   folder: string | undefined,
 ): Promise<TrainedPolicy> {
   try {
+    if (settings.policy.runtime === 'tinker')
+      return await openTinker(settings, context, folder, { note: progress.note.bind(progress), run });
     return await openPolicy(settings, context, folder);
   } catch (error) {
     throw checkpoint && isDamage(error)

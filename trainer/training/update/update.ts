@@ -7,7 +7,7 @@ import { policyLoss } from '../../algorithms/losses/registry.ts';
 import { countOnes, type TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import { averageRows } from '../../data/metrics.ts';
-import type { Policy, UpdateSettings } from '../../policy/policy.ts';
+import type { Policy, TrainedPolicy, UpdateMetrics, UpdateSettings } from '../../policy/policy.ts';
 import { mixSeed } from '../../rollout/seeds.ts';
 import { dump } from '../../tensor/runtime/dump.ts';
 import { scoreSequences, shuffledPairs, withPartners } from './preference-batches.ts';
@@ -40,25 +40,37 @@ export interface UpdateResult {
  * target KL `actor/kl_stopped` is 1 where it ended the iteration early.
  */
 export async function updatePolicy(
-  policy: Pick<Policy, 'update'>,
+  policy: Pick<TrainedPolicy, 'update' | 'pipelined'>,
   sequences: readonly TrainingSequence[],
   plan: UpdatePlan,
 ): Promise<UpdateResult> {
   const rows: Metrics[] = [];
   let trainedTokens = 0;
   let stopped = false;
+  // With a target or a scorer a step depends on the one before.
+  const ahead = policy.pipelined && plan.targetKl === undefined && !plan.scorer ? 1 : 0;
+  const underWay: { readonly metrics: Promise<UpdateMetrics>; readonly selection?: Metrics }[] = [];
+  const finishOne = async () => {
+    const { metrics, selection } = underWay.shift()!;
+    const found = { ...selection, ...(await metrics) };
+    trainerLog().debug({ ...found }, 'optimizer step');
+    rows.push(found);
+    stopped ||= plan.targetKl !== undefined && found['actor/ppo_kl'] > plan.targetKl;
+  };
   for (let epoch = 0; epoch < plan.epochs && !stopped; epoch++) {
     for await (const { batch, selection } of miniBatches(sequences, plan, mixSeed(plan.seed, epoch))) {
       if (batch.every(({ weight }) => weight === 0)) continue;
       dump('batch', `epoch-${epoch}`, () => batch.map(sequenceLine).join(''));
-      const metrics = { ...selection, ...(await policy.update({ sequences: batch }, plan.settings)) };
-      trainerLog().debug({ epoch, sequences: batch.length, ...metrics }, 'optimizer step');
-      rows.push({ ...metrics });
+      const metrics = policy.update({ sequences: batch }, plan.settings);
+      // It is waited for later.
+      metrics.catch(() => {});
+      underWay.push({ metrics, ...(selection ? { selection } : {}) });
       for (const sequence of batch) trainedTokens += countOnes(sequence.lossMask);
-      stopped = plan.targetKl !== undefined && metrics['actor/ppo_kl'] > plan.targetKl;
+      if (underWay.length > ahead) await finishOne();
       if (stopped) break;
     }
   }
+  while (underWay.length > 0) await finishOne();
   const whole = rows.length === 0 ? {} : batchMetrics(sequences, plan.settings.loss);
   const kl: Metrics = plan.targetKl === undefined ? {} : { 'actor/kl_stopped': stopped ? 1 : 0 };
   return { metrics: { ...averageRows(rows), ...whole, ...kl }, steps: rows.length, trainedTokens };

@@ -1,0 +1,52 @@
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import Type, { type Static } from 'typebox';
+import { Value } from 'typebox/value';
+import { isThere } from '../../models/files/model-file.ts';
+
+/** The file in place of the weights, which the server keeps. */
+export const TINKER_FILE = 'tinker.json';
+
+const Count = Type.Integer({ minimum: 0 });
+
+/** A checkpoint at a Tinker server. */
+export const TinkerCheckpoint = Type.Object({
+  format: Type.Literal(1),
+  /** Address of the server that wrote it. */
+  url: Type.String(),
+  base_model: Type.String(),
+  rank: Type.Integer({ minimum: 1 }),
+  /** Weights and optimizer's state at the server. */
+  path: Type.String({ pattern: '^tinker://[^/]+/.+$' }),
+  /** Optimizer steps before it. */
+  version: Count,
+  /** Tokens that the run sent so far, by price. */
+  tokens: Type.Object({ prefilled: Count, sampled: Count, trained: Count }),
+  /** Paths that the run saved and has not deleted, the oldest first. */
+  kept: Type.Array(Type.String()),
+});
+export type TinkerCheckpoint = Static<typeof TinkerCheckpoint>;
+
+/**
+ * The checkpoint in a folder; undefined where the folder has none, such as that of a tokenizer.
+ * @throws SyntaxError for a file that is damaged
+ */
+export async function readTinkerCheckpoint(folder: string): Promise<TinkerCheckpoint | undefined> {
+  const file = join(folder, TINKER_FILE);
+  if (!(await isThere(file))) return undefined;
+  const found: unknown = JSON.parse(await readFile(file, 'utf8'));
+  if (Value.Check(TinkerCheckpoint, found)) return found;
+  const [{ instancePath, message }] = Value.Errors(TinkerCheckpoint, found);
+  throw new SyntaxError(`${file}: ${instancePath || 'the file'} ${message}`);
+}
+
+/** @param files further ones by name, those of the tokenizer */
+export async function writeTinkerCheckpoint(
+  folder: string,
+  checkpoint: TinkerCheckpoint,
+  files: { readonly [name: string]: string },
+): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
+  await writeFile(join(folder, TINKER_FILE), `${JSON.stringify(checkpoint, null, 1)}\n`);
+}

@@ -1,0 +1,108 @@
+import type { LossCounts } from '../../algorithms/losses/aggregation.ts';
+import {
+  type LossStructure,
+  lossInputs,
+  lossScalarInputs,
+  lossScalars,
+  lossTokenInputs,
+} from '../../algorithms/losses/inputs.ts';
+import { addMetrics, finishMetrics } from '../../algorithms/losses/metric-sums.ts';
+import type { LossSettings } from '../../algorithms/losses/settings.ts';
+import { buildUpdateLoss, declareLossInputs, lossInputName } from '../../algorithms/losses/update-loss.ts';
+import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
+import { gradients } from '../../tensor/graph/gradients.ts';
+import { GraphBuilder } from '../../tensor/graph/graph.ts';
+import { openRuntime } from '../../tensor/runtime/open-runtime.ts';
+import type { Executable, Runtime } from '../../tensor/runtime/runtime.ts';
+
+/** Sequences that go through the graph together, padded to a multiple of so many tokens. */
+const ROWS = 8;
+const TOKEN_STEP = 128;
+
+/** A batch with the log-probabilities of its tokens under the weights that learn. */
+export interface ScoredBatch {
+  readonly sequences: readonly TrainingSequence[];
+  /** log π of each token in nats, by sequence; what is not trained is not read. */
+  readonly logProbs: readonly Float32Array[];
+  readonly settings: LossSettings;
+  readonly structure: LossStructure;
+  readonly counts: LossCounts;
+}
+
+export interface TokenGradients {
+  /** ∂loss / ∂log π of each token, by sequence. */
+  readonly gradients: readonly Float32Array[];
+  readonly metrics: Readonly<Record<string, number>>;
+}
+
+/** The trainer's own loss with log-probabilities in place of a model: its metrics, and its gradient by them. */
+export class LossProgram {
+  #runtime: Promise<Runtime> | undefined;
+  #turn: Promise<unknown> = Promise.resolve();
+  readonly #programs = new Map<string, Promise<Executable>>();
+
+  /** Runs follow one another, because a program gives its arrays away. */
+  run(batch: ScoredBatch): Promise<TokenGradients> {
+    const result = this.#turn.then(() => this.#run(batch));
+    this.#turn = result.catch(() => {});
+    return result;
+  }
+
+  async #run(batch: ScoredBatch): Promise<TokenGradients> {
+    const { sequences, logProbs, settings, structure, counts } = batch;
+    const longest = sequences.reduce((most, { tokenIds }) => Math.max(most, tokenIds.length), 1);
+    const width = TOKEN_STEP * Math.ceil(longest / TOKEN_STEP);
+    const program = await this.#program(structure, width);
+    const scalars = lossScalars(settings, counts);
+    const found: Float32Array[] = [];
+    const sums: Record<string, number> = {};
+    for (let first = 0; first < sequences.length; first += ROWS) {
+      const rows = sequences.slice(first, first + ROWS);
+      const inputs: Record<string, Float32Array> = { logProbs: new Float32Array(ROWS * width) };
+      for (const name of lossScalarInputs(structure))
+        inputs[lossInputName(name)] = Float32Array.of(scalars[name]);
+      for (const name of lossTokenInputs(structure))
+        inputs[lossInputName(name)] = new Float32Array(ROWS * width);
+      rows.forEach((sequence, row) => {
+        inputs.logProbs.set(logProbs[first + row], row * width);
+        const own = lossInputs(sequence, settings, structure, counts);
+        for (const name of lossTokenInputs(structure))
+          inputs[lossInputName(name)].set(own[name]!, row * width);
+      });
+      const { gradient, ...metrics } = await program.run(inputs);
+      rows.forEach(({ tokenIds }, row) => {
+        found.push((gradient as Float32Array).slice(row * width, row * width + tokenIds.length));
+      });
+      addMetrics(
+        sums,
+        Object.fromEntries(Object.entries(metrics).map(([name, values]) => [name, values[0]])),
+      );
+    }
+    return { gradients: found, metrics: finishMetrics(sums) };
+  }
+
+  async close(): Promise<void> {
+    await (await this.#runtime)?.close();
+  }
+
+  #program(structure: LossStructure, width: number): Promise<Executable> {
+    const key = JSON.stringify([structure, width]);
+    const known = this.#programs.get(key);
+    if (known) return known;
+    const program = this.#compiled(structure, width);
+    this.#programs.set(key, program);
+    return program;
+  }
+
+  async #compiled(structure: LossStructure, width: number): Promise<Executable> {
+    const shape = [ROWS, width];
+    const g = new GraphBuilder();
+    const logProbs = g.input('logProbs', 'float32', shape);
+    const inputs = declareLossInputs(g, structure, shape);
+    const { loss, metrics } = buildUpdateLoss(g, { logProbs }, inputs, structure);
+    for (const [name, metric] of metrics) g.output(name, metric);
+    g.output('gradient', gradients(g, loss, [logProbs])[0]);
+    this.#runtime ??= openRuntime('onnx', 1);
+    return (await this.#runtime).compile(g.build());
+  }
+}

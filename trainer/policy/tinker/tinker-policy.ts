@@ -1,0 +1,523 @@
+import { predictedTokens } from '../../algorithms/losses/aggregation.ts';
+import { batchMetrics } from '../../algorithms/losses/batch-metrics.ts';
+import { checkLossSettings } from '../../algorithms/losses/check-settings.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
+import { RemoteGenerator } from '../../generation/remote/remote-generator.ts';
+import type { WireDatum } from '../../tinker/proto.ts';
+import { checkContinuations, checkSequence } from '../learning/sequence-checks.ts';
+import type {
+  ContinuationRequest,
+  GradientDecomposition,
+  PolicySampler,
+  Score,
+  ScoreRequest,
+  ScoreSettings,
+  TrainedPolicy,
+  UpdateBatch,
+  UpdateMetrics,
+  UpdateSettings,
+} from '../policy.ts';
+import { readTinkerCheckpoint, type TinkerCheckpoint, writeTinkerCheckpoint } from './checkpoint.ts';
+import { atTokens, gradientRoute, lossRoute, preparedLoss, scoredDatum, stepData } from './datum.ts';
+import { TinkerError, TinkerHttp, type TinkerHttpOptions } from './http.ts';
+import { LossProgram, type ScoredBatch } from './loss-program.ts';
+import { gradientNorm, probeServer } from './probe.ts';
+import { TINKER_PROFILES, type TinkerProfile, type TinkerServer } from './profiles.ts';
+import { TinkerSampler } from './sampler.ts';
+import { type TinkerLora, type TinkerModel, TinkerSession } from './training-session.ts';
+
+/** log p of a token is not above this: sums of float32 end a little above 0. */
+const MAX_LOG_PROB = 1e-3;
+/** Milliseconds that the end of a run waits for the server to drop its model. */
+const UNLOAD_MS = 5_000;
+
+export interface TinkerPolicyOptions extends TinkerHttpOptions {
+  readonly server: TinkerServer;
+  /** Name of the base model, as the server knows it. */
+  readonly baseModel: string;
+  readonly lora: TinkerLora;
+  /** Size of the tokenizer's vocabulary; the model's is at least as large. */
+  readonly vocabularySize: number;
+  readonly maxSequenceLength: number;
+  /** Folder with the {@link TinkerCheckpoint} to continue from; without one the adapters are new. */
+  readonly folder?: string;
+  /** Continues with the optimizer's moments; so when absent. */
+  readonly optimizer?: boolean;
+  /** Newest checkpoints that the server keeps, besides those in use. */
+  readonly keepCheckpoints: number;
+  /** Seconds after which the server drops a checkpoint; null: it stays. */
+  readonly ttlSeconds: number | null;
+  /** Versions before the newest that are sampled from, for requests under way. */
+  readonly olderVersions: number;
+  readonly prices: TokenPrices;
+  /** Written next to a checkpoint: a tokenizer's files by name. */
+  readonly files: { readonly [name: string]: string };
+  /** Text of tokens, for responses that end at a text. */
+  readonly decode?: (tokenIds: Int32Array) => string;
+  /** Paths of checkpoints that folders of the run still name. */
+  readonly pathsInUse?: () => Promise<ReadonlySet<string>>;
+  /** Only samples and scores: the server is not probed. */
+  readonly generationOnly?: boolean;
+  readonly note: (text: string) => void;
+  readonly heartbeatMs?: number;
+}
+
+/** Prices of a million tokens, in any currency. */
+export interface TokenPrices {
+  readonly prefill: number;
+  readonly sample: number;
+  readonly train: number;
+}
+
+/**
+ * A policy with LoRA adapters at a Tinker server, which samples, scores and learns; losses, advantages and everything else stay here.
+ * Checkpoints lie at the server, and their folder names them.
+ */
+export class TinkerPolicy implements TrainedPolicy {
+  readonly description: string;
+  /** The server does not say. */
+  readonly parameterCount = 0;
+  readonly vocabularySize: number;
+  readonly maxSequenceLength: number;
+  /** An update may be called before the one before has ended. */
+  readonly pipelined = true;
+  readonly sampler: PolicySampler;
+  readonly #options: TinkerPolicyOptions;
+  readonly #profile: TinkerProfile;
+  readonly #session: TinkerSession;
+  readonly #sampler: TinkerSampler;
+  readonly #generator: RemoteGenerator;
+  readonly #losses = new LossProgram();
+  readonly #published: number[] = [];
+  readonly #tokens: { prefilled: number; sampled: number; trained: number };
+  /** Tokens at the last call for metrics. */
+  #shown = { prefilled: 0, sampled: 0, trained: 0 };
+  #model: TinkerModel;
+  #version: number;
+  #kept: readonly string[];
+  /** The checkpoint of the version as it is, where there is one. */
+  #saved: { readonly version: number; readonly path: string } | undefined;
+  #reference: Promise<string> | undefined;
+  /** Submissions follow one another: a later one sees the changes of an earlier one. */
+  #turn: Promise<unknown> = Promise.resolve();
+
+  private constructor(
+    options: TinkerPolicyOptions,
+    session: TinkerSession,
+    model: TinkerModel,
+    checkpoint: TinkerCheckpoint | undefined,
+  ) {
+    const { url, server, baseModel, lora, vocabularySize, maxSequenceLength } = options;
+    this.#options = options;
+    this.#profile = TINKER_PROFILES[server];
+    this.#session = session;
+    this.#model = model;
+    this.description = `the Tinker server ${url} (${server}), ${baseModel} with LoRA of rank ${lora.rank}`;
+    this.vocabularySize = vocabularySize;
+    this.maxSequenceLength = maxSequenceLength;
+    this.#version = checkpoint?.version ?? 0;
+    this.#kept = checkpoint?.kept ?? [];
+    this.#tokens = { ...(checkpoint?.tokens ?? this.#shown) };
+    this.#shown = { ...this.#tokens };
+    if (checkpoint) this.#saved = { version: checkpoint.version, path: checkpoint.path };
+    this.#sampler = new TinkerSampler(
+      session.http,
+      this.#profile.keepsSamplers,
+      this.#tokens,
+      options.decode,
+    );
+    this.#generator = new RemoteGenerator({
+      engines: [this.#sampler],
+      maxSequenceLength,
+      vocabularySize,
+      grammars: {},
+      // Only samples that no server may send are waited for here.
+      patienceMs: 30_000,
+      olderVersions: options.olderVersions,
+      note: options.note,
+    });
+    this.sampler = {
+      published: this.#published,
+      publish: () => this.#publish(),
+      takeMetrics: () => this.#takeMetrics(),
+    };
+  }
+
+  /**
+   * Opens a model at the server, new or from a checkpoint.
+   * @throws Error naming the setting that does not fit the server; TinkerError for its refusals
+   */
+  static async open(options: TinkerPolicyOptions): Promise<TinkerPolicy> {
+    const { baseModel, lora, server, vocabularySize, note } = options;
+    const profile = TINKER_PROFILES[server];
+    const checkpoint = options.folder === undefined ? undefined : await readTinkerCheckpoint(options.folder);
+    if (checkpoint) checkCheckpoint(checkpoint, options);
+    const http = new TinkerHttp(options);
+    let session: TinkerSession | undefined;
+    try {
+      await checkCapabilities(http, options);
+      session = await TinkerSession.open(http, options.heartbeatMs);
+      if (!options.generationOnly) {
+        const probe = await session.createModel(baseModel, lora);
+        const isKnown = await probeServer(probe, server, vocabularySize);
+        if (profile.unloads) await probe.unload();
+        if (!isKnown)
+          note(
+            `${options.url} reports no gradient norm: that it is ${server} (policy.tinker.server) is not checked`,
+          );
+      }
+      const model = checkpoint
+        ? await session.loadModel(checkpoint.path, options.optimizer ?? true, baseModel, lora, profile)
+        : await session.createModel(baseModel, lora);
+      return new TinkerPolicy(options, session, model, checkpoint);
+    } catch (error) {
+      await (session ?? http).close();
+      throw error;
+    }
+  }
+
+  get version(): number {
+    return this.#version;
+  }
+
+  async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
+    if (this.#published.length === 0) await this.#publish();
+    const generation = await this.#generator.generate(request);
+    const { tokenIds, logProbs, versions } = generation;
+    for (let i = 0; watch && i < tokenIds.length; i++)
+      watch({ tokenId: tokenIds[i], logProb: logProbs[i], version: versions[i] });
+    return generation;
+  }
+
+  release(sequenceId: number): void {
+    this.#generator.release(sequenceId);
+  }
+
+  /** Entropies are NaN: the API does not return them. @throws RangeError for what it cannot score */
+  async score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
+    this.#checkScored(sequences, settings);
+    const found = await this.#forward(sequences.map(scoredDatum));
+    return sequences.map((sequence, i) => scoreOf(sequence, found[i]));
+  }
+
+  /** Scores under the base model, without adapters. */
+  async scoreReference(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
+    this.#checkScored(sequences, settings);
+    this.#reference ??= this.#session.createSampler({ base_model: this.#options.baseModel });
+    const sampler = await this.#reference;
+    return Promise.all(
+      sequences.map(async sequence =>
+        scoreOf(sequence, await this.#sampler.scorePrompt(sampler, sequence.tokenIds)),
+      ),
+    );
+  }
+
+  /** The reference is the base model, for every folder: adapters begin as nothing. */
+  async loadReference(): Promise<void> {}
+
+  async scoreContinuations(
+    requests: readonly ContinuationRequest[],
+    settings?: ScoreSettings,
+  ): Promise<Float64Array[]> {
+    checkTemperature(settings?.temperature);
+    requests.forEach((request, index) => {
+      checkContinuations(request, this, `request ${index}`);
+    });
+    const sequences = requests.flatMap(({ prompt, continuations }) =>
+      continuations.map(continuation => {
+        const tokenIds = new Int32Array(prompt.length + continuation.length);
+        tokenIds.set(prompt);
+        tokenIds.set(continuation, prompt.length);
+        return { tokenIds, lossMask: new Uint8Array(tokenIds.length).fill(1, prompt.length) };
+      }),
+    );
+    const found = await this.#forward(sequences.map(scoredDatum));
+    let next = 0;
+    return requests.map(({ continuations }) =>
+      Float64Array.from(continuations, () => {
+        const { logProbs } = scoreOf(sequences[next], found[next++]);
+        return logProbs.reduce((sum, logProb) => sum + logProb, 0);
+      }),
+    );
+  }
+
+  /**
+   * One optimizer step at the server. It is sent once; where its result gets lost or is wrong, the error says so, and the run
+   * continues from its last checkpoint.
+   * @throws RangeError for settings or sequences that do not fit, before anything is sent; TinkerError
+   */
+  async update(
+    { sequences }: UpdateBatch,
+    { loss, optimizer, temperature }: UpdateSettings,
+  ): Promise<UpdateMetrics> {
+    checkLossSettings(loss);
+    checkTemperature(temperature);
+    sequences.forEach((sequence, index) => {
+      checkSequence(sequence, this, `training sequence ${index}`);
+      if (sequence.grammar !== undefined) throw new RangeError('a Tinker server trains without a grammar');
+    });
+    const batch = preparedLoss(
+      sequences.filter(({ weight }) => weight !== 0),
+      loss,
+    );
+    const { counts } = batch;
+    if (counts.tokens === 0 && (counts.streams?.crossEntropy?.tokens ?? 0) === 0)
+      throw new RangeError('nothing to train on: no sequence has a token in its loss mask');
+    const { step, found } = await this.#inTurn(() => this.#submitStep(batch, optimizer));
+    const { logProbs, metrics: server } = await step;
+    const metrics = found ?? (await this.#losses.run(this.#scored(batch, logProbs))).metrics;
+    this.#version++;
+    const norm = gradientNorm(server);
+    return {
+      ...metrics,
+      ...batchMetrics(sequences, loss),
+      'actor/lr': optimizer.learningRate,
+      ...(norm === undefined ? {} : { 'actor/grad_norm': norm }),
+    };
+  }
+
+  async decomposeGradients(): Promise<GradientDecomposition> {
+    throw new RangeError('diagnostics.gradients: a Tinker server returns no gradients');
+  }
+
+  /** Sampling goes on from the last published weights. */
+  holdingGeneration<T>(work: () => Promise<T>): Promise<T> {
+    return work();
+  }
+
+  /** The same weights with a new optimizer. */
+  async resetOptimizer(): Promise<void> {
+    if (this.#version === 0) return;
+    await this.#replaceModel(await this.#checkpointPath(), false);
+  }
+
+  async save(folder: string): Promise<void> {
+    const { url, baseModel, lora, files, keepCheckpoints, pathsInUse } = this.#options;
+    const path = await this.#checkpointPath();
+    const checkpoint = {
+      format: 1,
+      url,
+      base_model: baseModel,
+      rank: lora.rank,
+      path,
+      version: this.#version,
+    } as const;
+    await writeTinkerCheckpoint(
+      folder,
+      { ...checkpoint, tokens: this.#tokens, kept: [...this.#kept] },
+      files,
+    );
+    const older = this.#kept.slice(0, -keepCheckpoints);
+    if (older.length === 0) return;
+    const inUse = (await pathsInUse?.()) ?? new Set();
+    for (const old of older) if (!inUse.has(old)) await this.#deleteCheckpoint(old);
+  }
+
+  /** Continues from a folder that {@link save} wrote. */
+  async load(folder: string): Promise<void> {
+    const checkpoint = await readTinkerCheckpoint(folder);
+    if (!checkpoint) throw new RangeError(`${folder} holds no checkpoint of a Tinker server`);
+    checkCheckpoint(checkpoint, this.#options);
+    await this.#replaceModel(checkpoint.path, true);
+    this.#version = checkpoint.version;
+    this.#saved = { version: checkpoint.version, path: checkpoint.path };
+  }
+
+  async close(): Promise<void> {
+    await this.#generator.close();
+    const patience = new Promise(resolve => setTimeout(resolve, UNLOAD_MS).unref());
+    if (this.#profile.unloads) await Promise.race([patience, this.#model.unload().catch(() => {})]);
+    await this.#session.close();
+    await this.#losses.close();
+  }
+
+  /** @returns the step under way, and its metrics where they are known before it */
+  async #submitStep(batch: Omit<ScoredBatch, 'logProbs'>, optimizer: UpdateSettings['optimizer']) {
+    const route = lossRoute(batch, this.#profile);
+    const { sequences } = batch;
+    if (route.loss) {
+      const data = this.#counted(stepData(sequences, route, this.#profile));
+      return { step: (await this.#model.step(data, route.loss, optimizer)).result, found: undefined };
+    }
+    const scores = await this.#model.forward(this.#counted(sequences.map(scoredDatum)));
+    const scored = this.#scored(batch, scores);
+    const { gradients, metrics } = await this.#losses.run(scored);
+    const exact = gradientRoute(
+      new Map(sequences.map((sequence, i) => [sequence, gradients[i]])),
+      new Map(sequences.map((sequence, i) => [sequence, scored.logProbs[i]])),
+    );
+    const data = this.#counted(stepData(sequences, exact, this.#profile));
+    return { step: (await this.#model.step(data, exact.loss, optimizer)).result, found: metrics };
+  }
+
+  /** @throws TinkerError for a log-probability of a trained token that can be none */
+  #scored(batch: Omit<ScoredBatch, 'logProbs'>, found: readonly Float32Array[]): ScoredBatch {
+    const logProbs = batch.sequences.map(
+      (sequence, i) => scoreOf({ ...sequence, lossMask: predictedTokens(sequence) }, found[i]).logProbs,
+    );
+    return { ...batch, logProbs };
+  }
+
+  #forward(data: readonly WireDatum[]): Promise<readonly Float32Array[]> {
+    return this.#inTurn(async () => ({ found: this.#model.forward(this.#counted(data)) })).then(
+      ({ found }) => found,
+    );
+  }
+
+  /** Counts what is trained on and scored, and refuses numbers that are none. */
+  #counted(data: readonly WireDatum[]): readonly WireDatum[] {
+    for (const { tokens, inputs } of data) {
+      this.#tokens.trained += tokens.length;
+      for (const [name, { values }] of inputs) {
+        const wrong = values.find(value => !Number.isFinite(value));
+        if (wrong !== undefined)
+          throw new RangeError(`${name} has ${wrong}: nothing was sent, and the weights are unchanged`);
+      }
+    }
+    return data;
+  }
+
+  async #publish(): Promise<void> {
+    if (this.#version === this.#published.at(-1)) return;
+    const version = this.#version;
+    const { id } = await this.#inTurn(async () => ({ id: await this.#model.saveForSampler() }));
+    await this.#generator.publish(version, id, '');
+    this.#generator.takeOldFolders();
+    this.#published.push(version);
+  }
+
+  #takeMetrics(): Record<string, number> {
+    const { prices } = this.#options;
+    const { prefilled, sampled, trained } = this.#tokens;
+    const cost = prefilled * prices.prefill + sampled * prices.sample + trained * prices.train;
+    const metrics = {
+      ...this.#generator.takeMetrics(),
+      'tinker/prefill_tokens': prefilled - this.#shown.prefilled,
+      'tinker/sampled_tokens': sampled - this.#shown.sampled,
+      'tinker/trained_tokens': trained - this.#shown.trained,
+      ...(cost > 0 ? { 'tinker/cost': cost / 1e6 } : {}),
+    };
+    this.#shown = { ...this.#tokens };
+    return metrics;
+  }
+
+  /** Path of a checkpoint of the weights as they are. */
+  async #checkpointPath(): Promise<string> {
+    const version = this.#version;
+    if (this.#saved?.version === version) return this.#saved.path;
+    const name = `v${String(version).padStart(6, '0')}`;
+    const path = await this.#inTurn(() => this.#model.save(name, this.#options.ttlSeconds));
+    if (!/^tinker:\/\/[^/]+\/.+$/.test(path))
+      throw new TinkerError(`save_weights: ${path} is no path of a checkpoint`);
+    this.#saved = { version, path };
+    this.#kept = [...this.#kept, path];
+    return path;
+  }
+
+  async #deleteCheckpoint(path: string): Promise<void> {
+    const [, model, name] = /^tinker:\/\/([^/]+)\/(.+)$/.exec(path) ?? [];
+    try {
+      await this.#session.http.delete(`training_runs/${encodeURIComponent(model)}/checkpoints/${name}`);
+    } catch (error) {
+      const { status, message } = error as TinkerError;
+      if (status !== 404 && status !== 410) return this.#options.note(`${path} was not deleted: ${message}`);
+    }
+    this.#kept = this.#kept.filter(kept => kept !== path);
+  }
+
+  async #replaceModel(path: string, optimizer: boolean): Promise<void> {
+    const { baseModel, lora } = this.#options;
+    await this.#inTurn(async () => {
+      const model = await this.#session.loadModel(path, optimizer, baseModel, lora, this.#profile);
+      if (this.#profile.unloads) await this.#model.unload();
+      this.#model = model;
+    });
+    this.#published.length = 0;
+  }
+
+  #checkScored(sequences: readonly ScoreRequest[], settings: ScoreSettings | undefined): void {
+    checkTemperature(settings?.temperature);
+    if (settings?.squares) throw new RangeError('a Tinker server returns no sums over the vocabulary');
+    sequences.forEach((sequence, index) => {
+      checkSequence(sequence, this, `sequence ${index} to score`);
+      if (sequence.grammar !== undefined) throw new RangeError('a Tinker server scores without a grammar');
+    });
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#turn.then(work);
+    this.#turn = result.catch(() => {});
+    return result;
+  }
+}
+
+/** @param found log p at each position of the sequence's datum, or at each token */
+function scoreOf(
+  { tokenIds, lossMask }: Pick<ScoreRequest, 'tokenIds' | 'lossMask'>,
+  found: Float32Array,
+): Score {
+  const values = found.length === tokenIds.length ? found : atTokens(found);
+  const logProbs = new Float32Array(tokenIds.length);
+  const entropies = new Float32Array(tokenIds.length);
+  for (let t = 1; t < tokenIds.length; t++) {
+    if (!lossMask[t]) continue;
+    if (!(values[t] <= MAX_LOG_PROB && Number.isFinite(values[t]))) {
+      throw new TinkerError(
+        `the server returned ${values[t]} as log-probability of token ${t}: a step that was under way may have been applied; resume the run from its last checkpoint`,
+      );
+    }
+    logProbs[t] = values[t];
+    entropies[t] = Number.NaN;
+  }
+  return { logProbs, entropies };
+}
+
+function checkTemperature(temperature = 1): void {
+  if (temperature !== 1)
+    throw new RangeError(`a Tinker server scores and trains at temperature 1, not at ${temperature}`);
+}
+
+/** @throws RangeError for a checkpoint of another model */
+function checkCheckpoint(
+  { base_model, rank }: TinkerCheckpoint,
+  { baseModel, lora, folder }: TinkerPolicyOptions,
+): void {
+  if (base_model !== baseModel)
+    throw new RangeError(`policy.init is ${baseModel}, but ${folder} continues ${base_model}`);
+  if (rank !== lora.rank)
+    throw new RangeError(`policy.lora.rank is ${lora.rank}, but ${folder} has rank ${rank}`);
+}
+
+interface SupportedModel {
+  readonly model_name: string;
+  readonly trainable?: boolean;
+  readonly max_context_length?: number;
+}
+
+/** @throws Error where the server lacks the model, or holds shorter sequences */
+async function checkCapabilities(
+  http: TinkerHttp,
+  { baseModel, maxSequenceLength }: TinkerPolicyOptions,
+): Promise<void> {
+  const reply = await http.get('get_server_capabilities').catch((error: TinkerError) => {
+    if (error.status === 404) return { supported_models: [] };
+    throw error;
+  });
+  const { supported_models: list } = reply;
+  const models = (Array.isArray(list) ? (list as readonly SupportedModel[]) : []).filter(
+    model => typeof model?.model_name === 'string',
+  );
+  if (models.length === 0) return;
+  const found = models.find(model => model.model_name === baseModel);
+  if (!found || found.trainable === false) {
+    const names = models.filter(({ trainable }) => trainable !== false).map(({ model_name }) => model_name);
+    throw new Error(
+      `policy.init: ${http.url} does not train ${baseModel}, or no longer does; it trains ${names.slice(0, 30).join(', ') || 'nothing'}`,
+    );
+  }
+  const longest = found.max_context_length;
+  if (typeof longest === 'number' && longest < maxSequenceLength)
+    throw new Error(
+      `policy.context is ${maxSequenceLength}, and ${baseModel} at ${http.url} holds ${longest} tokens`,
+    );
+}

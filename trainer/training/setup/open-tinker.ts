@@ -1,0 +1,70 @@
+import { readdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { ATTENTION_MODULES, MLP_MODULES } from '../../config/sections/lora.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import { readTinkerCheckpoint, TINKER_FILE } from '../../policy/tinker/checkpoint.ts';
+import { TinkerPolicy, type TinkerPolicyOptions } from '../../policy/tinker/tinker-policy.ts';
+import type { RunFolder } from '../run-folder/run-folder.ts';
+import type { RunContext } from './run-context.ts';
+
+/** Context of a policy at a Tinker server. */
+export interface TinkerUse extends Pick<TinkerPolicyOptions, 'note' | 'generationOnly'> {
+  /** The run with folders that name checkpoints of the server; absent where none is written. */
+  readonly run?: Pick<RunFolder, 'path'>;
+}
+
+/**
+ * The policy of a run at a Tinker server.
+ * @param folder with a checkpoint to continue from, or the tokenizer alone
+ * @throws Error naming the setting that does not fit the server, or the variable without a key; TinkerError for its refusals
+ */
+export function openTinker(
+  settings: RunSettings,
+  { tokenizer }: Pick<RunContext, 'tokenizer'>,
+  folder: string | undefined,
+  { run, note, generationOnly }: TinkerUse,
+): Promise<TinkerPolicy> {
+  const { policy, rollout, seed } = settings;
+  const { url, server, token_env, keep_checkpoints, ttl_s, price_per_million, patience_s } = policy.tinker!;
+  const apiKey = token_env === null ? undefined : process.env[token_env];
+  if (token_env !== null && !apiKey)
+    throw new Error(`policy.tinker.token_env: the environment variable ${token_env} is not set`);
+  const modules: readonly string[] = policy.lora!.target_modules;
+  return TinkerPolicy.open({
+    url,
+    server,
+    ...(apiKey === undefined ? {} : { apiKey }),
+    retry: { patienceMs: 1000 * patience_s },
+    waiting: {
+      onWaiting: ({ waitedMs, error }) => waitedMs === 0 && note(`waiting for ${url}: ${error.message}`),
+      onBack: ({ waitedMs }) => note(`${url} replies again after ${Math.round(waitedMs / 1000)} s`),
+    },
+    baseModel: policy.init,
+    lora: {
+      rank: policy.lora!.rank,
+      seed,
+      attention: ATTENTION_MODULES.some(name => modules.includes(name)),
+      mlp: MLP_MODULES.some(name => modules.includes(name)),
+    },
+    vocabularySize: tokenizer.vocabularySize,
+    maxSequenceLength: policy.context,
+    ...(folder === undefined ? {} : { folder }),
+    keepCheckpoints: keep_checkpoints,
+    ttlSeconds: ttl_s,
+    olderVersions: (rollout.asynchronous?.max_staleness ?? 0) + 1,
+    prices: price_per_million,
+    files: tokenizer.files,
+    decode: ids => tokenizer.decode(ids),
+    ...(run ? { pathsInUse: () => pathsIn(run.path) } : {}),
+    ...(generationOnly ? { generationOnly } : {}),
+    note,
+  });
+}
+
+/** Paths of checkpoints that files below a folder name. */
+async function pathsIn(folder: string): Promise<Set<string>> {
+  const names = await readdir(folder, { recursive: true });
+  const files = names.filter(name => name.endsWith(TINKER_FILE));
+  const found = await Promise.all(files.map(name => readTinkerCheckpoint(dirname(join(folder, name)))));
+  return new Set(found.flatMap(checkpoint => checkpoint?.path ?? []));
+}
