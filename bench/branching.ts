@@ -249,7 +249,8 @@ function page(): string {
     );
   }
   lines.push(
-    `${seeds.length} ${seeds.length === 1 ? 'seed ranks' : 'seeds rank'} nothing by ${seeds.length === 1 ? 'itself' : 'themselves'}: intervals that overlap show no difference. Seconds depend on what else the machine did.`,
+    'Intervals that overlap show no difference. The learning rate is that of the config for all arms, not tuned for each. Seconds',
+    'depend on what else the machine did.',
     '',
   );
   return lines.join('\n');
