@@ -1,6 +1,7 @@
 import type { Json } from '../../../shared/json.ts';
 import { fill, h, newId } from '../../components/element.ts';
 import type { PlayAddress } from '../address.ts';
+import { namedAction } from '../client/action-names.ts';
 import { type Client, environmentPath, RequestFailed } from '../client/client.ts';
 import { SerialQueue } from '../client/serial-queue.ts';
 import type { Environment } from '../client/wire.ts';
@@ -14,8 +15,9 @@ import type { Episode, PlayedStep } from './episode.ts';
 import { keyOf } from './keys.ts';
 import { PolicyControls } from './policy-controls.ts';
 
-/** Actions that wait for the one under way; more of them are a key held down. */
-const MAX_WAITING = 4;
+/** Actions that wait for the one under way, and how many of them the page names. */
+const MAX_WAITING = 32;
+const MAX_NAMED = 8;
 const UNDO_KEY = 'Backspace';
 const POLICY_KEY = '.';
 /** Characters of actions that the address holds, so that reloading the page plays them again; longer episodes begin again. */
@@ -114,7 +116,9 @@ export class EpisodeView {
   #gone = false;
   /** Episodes that the server was asked for; the last one counts. */
   #beginning = 0;
-  #waiting = 0;
+  /** Actions that were asked for and not yet sent, in their order. */
+  #waiting: Json[] = [];
+  #isSlow = false;
   /** Things under way that the visitor waits for. */
   #underWay = 0;
   readonly #queue = new SerialQueue();
@@ -162,6 +166,7 @@ export class EpisodeView {
   /** Ends the episode and its session. */
   close(): void {
     this.#turn++;
+    this.#dropWaiting();
     this.#policy?.stop();
     const episode = this.#episode;
     this.#episode = undefined;
@@ -189,6 +194,7 @@ export class EpisodeView {
     const intro = this.#intro;
     if (!intro) return;
     const turn = ++this.#turn;
+    this.#dropWaiting();
     this.#policy?.stop();
     const old = this.#gone ? undefined : this.#episode;
     this.#loadNote.clear();
@@ -259,14 +265,27 @@ export class EpisodeView {
 
   /** Takes an action when those before it are done; true while the episode goes on. */
   #act(action: Json): Promise<boolean> {
-    // A key that comes late, or is held down, is no mistake.
-    if (this.#waiting >= MAX_WAITING || this.#episode?.isOver) return Promise.resolve(false);
-    this.#waiting++;
+    // A key that comes late is no mistake.
+    if (this.#episode?.isOver) return Promise.resolve(false);
+    if (this.#waiting.length >= MAX_WAITING) {
+      this.#options.announce(`${MAX_WAITING} actions wait already: this one was left out.`);
+      return Promise.resolve(false);
+    }
+    const [turn, waiting] = [this.#turn, this.#waiting];
+    waiting.push(action);
+    this.#showPending();
     return this.#queue.take(async () => {
-      this.#waiting--;
+      // Dropped together with the others, or meant for an episode that has ended.
+      if (waiting !== this.#waiting || turn !== this.#turn) return false;
+      waiting.shift();
+      this.#showPending();
       if (this.#episode?.isOver) return false;
       const before = this.#episode?.moves.length;
-      if (!(await this.#attempt(episode => episode.step(action)))) return false;
+      if (!(await this.#attempt(episode => episode.step(action)))) {
+        this.#dropWaiting();
+        return false;
+      }
+      if (this.#episode?.isOver) this.#dropWaiting();
       if (this.#episode) this.#options.announce(stepReport(this.#episode));
       const last = this.#episode?.moves.at(-1);
       return (
@@ -275,8 +294,27 @@ export class EpisodeView {
     });
   }
 
+  #dropWaiting(): void {
+    this.#waiting = [];
+    this.#showPending();
+  }
+
+  /** Names the actions that wait, or says that the server takes long. */
+  #showPending(): void {
+    const environment = this.#episode?.environment;
+    const names = this.#waiting.slice(0, MAX_NAMED).map(action => {
+      const named = environment ? namedAction(environment, action) : action;
+      return typeof named === 'string' ? named : JSON.stringify(named);
+    });
+    const more = this.#waiting.length - names.length;
+    const next = names.length === 0 ? '' : `Next: ${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+    this.#pending.textContent = next || (this.#isSlow ? 'Waiting for the server …' : '');
+  }
+
   async #goBack(): Promise<void> {
     this.#policy?.stop();
+    // What waits is taken back first.
+    this.#dropWaiting();
     const undone = await this.#queue.take(async () => {
       return this.#episode?.canUndo && this.#attempt(episode => episode.undo());
     });
@@ -313,12 +351,15 @@ export class EpisodeView {
   #wait(): () => void {
     this.#underWay++;
     const timer = setTimeout(() => {
-      this.#pending.textContent = 'Waiting for the server …';
+      this.#isSlow = true;
+      this.#showPending();
     }, PENDING_AFTER_MS);
     return () => {
       clearTimeout(timer);
       this.#underWay--;
-      if (this.#underWay === 0) this.#pending.textContent = '';
+      if (this.#underWay > 0) return;
+      this.#isSlow = false;
+      this.#showPending();
     };
   }
 
@@ -329,8 +370,10 @@ export class EpisodeView {
     const name = keyOf(event);
     if (name === undefined || !this.#episode) return;
     const action = this.#pad?.keys.get(name);
-    if (action !== undefined) this.#act(action);
-    else if (name === UNDO_KEY) this.#goBack();
+    // A key held down repeats faster than the server answers: it adds nothing while an action waits.
+    if (action !== undefined) {
+      if (!event.repeat || this.#waiting.length === 0) this.#act(action);
+    } else if (name === UNDO_KEY) this.#goBack();
     else if (name === POLICY_KEY) this.#policy?.one();
     else return;
     event.preventDefault();
