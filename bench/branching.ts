@@ -222,11 +222,12 @@ function page(): string {
   const lines = [
     '# Branching rollouts at equal cost',
     '',
-    `_Reference._ Written by \`${command}\``,
+    '_Reference._ Written by',
+    `\`${command}\``,
     'from [its data](./data/branching.json). All arms of a seed begin with the same imitated policy and play the same',
-    'validation levels from the original start. Success is read between the two validations around the budget, as the mean over',
-    'the seeds; the interval is Wilson’s 95 % over their episodes together. The budgets are the most that every run of the',
-    'environment reached. [What is counted](../how-to/branch-rollouts.md#count-the-budget).',
+    'validation levels from the original start. Success is read between the two validations around the budget, as the mean',
+    'over the seeds; the interval is Wilson’s 95 % over their episodes together. The budgets are the most that every run of',
+    'the environment reached. [What is counted](../how-to/branch-rollouts.md#count-the-budget).',
     '',
   ];
   for (const environment of new Set(runs.map(run => run.environment))) {
@@ -249,8 +250,8 @@ function page(): string {
     );
   }
   lines.push(
-    'Intervals that overlap show no difference. The learning rate is that of the config for all arms, not tuned for each. Seconds',
-    'depend on what else the machine did.',
+    'Intervals that overlap show no difference. The learning rate is that of the config for all arms, not tuned for each.',
+    'Seconds depend on what else the machine did.',
     '',
   );
   return lines.join('\n');
