@@ -323,3 +323,31 @@ t.test('branches of a session that was lost go on by their lineage, as if nothin
   t.ok(rough.metrics['branch/recovery_steps'] > 0);
   t.equal(rough.metrics['branch/env_steps'], calm.metrics['branch/env_steps'], 'recovery is not the budget');
 });
+
+t.test('where the context mode cuts episodes, a shared turn is one sample of the first leaf', async t => {
+  const servers = await serve(t);
+  const { Collector } = await import('../collection/collector.ts');
+  const { samplesOf } = await import('../episode.ts');
+  const shared = { full: 1, limited_multi_turn: 2, single_turn: 2 };
+  for (const mode of ['full', 'limited_multi_turn', 'single_turn'] as const) {
+    const collector = new Collector({
+      ...(await settingsOf(servers, true)),
+      // Too small for a whole episode.
+      maxSequenceLength: mode === 'full' ? 300 : 500,
+      context: { mode, window: 2 },
+    });
+    const { episodes, metrics } = await collector.collect([planOf({ turns: [2], roots: 1 })], {
+      agent: seeded,
+      sampling: SAMPLING,
+      samplingSeed: 1,
+    });
+    const trained = episodes.map(episode => samplesOf(episode).map(({ lossMask }) => countOnes(lossMask)));
+    const sum = trained.flat().reduce((a, b) => a + b, 0);
+    t.equal(sum, metrics['branch/sampled_tokens'], mode);
+    t.ok(trained[0].every(count => count > 0));
+    t.same(
+      trained[1].map(count => count > 0),
+      trained[1].map((_, sample) => sample >= shared[mode]),
+    );
+  }
+});
