@@ -1,0 +1,181 @@
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { mergeConfig } from '../../shared/config.ts';
+import type { Json } from '../../shared/json.ts';
+import { loadTokenizer } from '../models/tokenizer/load.ts';
+import { LocalPolicy } from '../policy/local-policy.ts';
+import { settingsWith } from '../policy/policies.test-data.ts';
+import { readTinkerCheckpoint } from '../policy/tinker/checkpoint.ts';
+import { playTinker, tinkerOptions } from '../policy/tinker/tinker.test-data.ts';
+import { TinkerPolicy } from '../policy/tinker/tinker-policy.ts';
+import { serve } from '../rollout/server.test-data.ts';
+import { createServeApp } from '../serve/app.ts';
+import { Models } from '../serve/models.ts';
+import { TinkerServer } from '../serve/tinker/server.ts';
+import { FOLDER, startTinker } from '../serve/tinker/tinker.test-data.ts';
+import { silentProgress } from '../tracking/progress.ts';
+import { trainRun } from './run.ts';
+import { latestCheckpoint } from './run-folder/checkpoint.ts';
+import { createRunFolder } from './run-folder/run-folder.ts';
+import { type Row, resumeTiny, tinySettings, trainingRows, trainTiny } from './runs.test-data.ts';
+
+/** The client against the server of this project. */
+const MODULES = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'] as const;
+const lora = { rank: 4, alpha: 32, rankStabilized: false, dora: false, modules: [...MODULES] };
+
+const farthest = (
+  a: readonly { logProbs: Float32Array }[],
+  b: readonly { logProbs: Float32Array }[],
+): number =>
+  Math.max(...a.flatMap(({ logProbs }, i) => Array.from(logProbs, (x, k) => Math.abs(x - b[i].logProbs[k]))));
+
+t.test('steps at the server move the policy as steps in process do, for losses of both routes', async t => {
+  const { url } = await startTinker(t);
+  const { vocabularySize } = await loadTokenizer(FOLDER);
+  const options = tinkerOptions(url, { baseModel: FOLDER, vocabularySize, retry: {} });
+  const policy = await TinkerPolicy.open(options);
+  t.teardown(() => policy.close());
+  const local = await LocalPolicy.create({
+    model: FOLDER,
+    lora,
+    seed: 1,
+    workers: 1,
+    valueHead: false,
+    maxSequenceLength: 64,
+  });
+  t.teardown(() => local.close());
+  const sequences = await playTinker(policy, 6);
+  t.ok(farthest(await policy.score(sequences), await local.score(sequences)) < 1e-4, 'before');
+  const losses = [
+    { policy: 'gspo', aggregation: 'seq_mean_token_mean' },
+    { policy: 'cross_entropy' },
+    { policy: 'ppo', dualClip: 0 },
+    { policy: 'ppo', dualClip: 3 },
+    { policy: 'cispo' },
+  ] as const;
+  for (const loss of losses) {
+    const settings = settingsWith({ ...loss, entropyCoefficient: 0 }, { learningRate: 0.01 });
+    const [remote, own] = [
+      await policy.update({ sequences }, settings),
+      await local.update({ sequences }, settings),
+    ];
+    const norm = own['actor/grad_norm'];
+    t.ok(
+      Math.abs(remote['actor/grad_norm'] - norm) <= 1e-3 * norm,
+      `${loss.policy}: ${remote['actor/grad_norm']}, ${norm}`,
+    );
+    t.ok(
+      Math.abs(remote['actor/ppo_kl'] - own['actor/ppo_kl']) < 1e-4 || loss.policy === 'cross_entropy',
+      loss.policy,
+    );
+  }
+  const moved = farthest(await policy.score(sequences), sequences);
+  t.ok(
+    moved > 0.05 && farthest(await policy.score(sequences), await local.score(sequences)) < 0.02 * moved,
+    'after',
+  );
+  await policy.sampler.publish();
+  const again = await playTinker(policy, 4);
+  t.ok(farthest(again, await policy.score(again)) < 1e-4, 'samples are scored as they were sampled');
+});
+
+/** A tiny model of a run's words, and runs with adapters over it. */
+async function opened(t: Test) {
+  const [server] = (await serve(t)).servers;
+  const folder = t.testdir({ runs: {}, checkpoints: {} });
+  const runs = join(folder, 'runs');
+  const taught = { warm_start: { episodes: 64, epochs: 8, learning_rate: 0.01 }, training: { steps: 0 } };
+  const model = latestCheckpoint(
+    await trainTiny(tinySettings(server.name, runs, 'model', { ...taught, policy: { value_head: false } })),
+  )!;
+  const common: Json = {
+    policy: { init: model.policy, lora: { rank: 8 }, value_head: false },
+    loss: { entropy_coefficient: 0, dual_clip: 0 },
+    optimizer: { learning_rate: 0.01, warmup_iterations: 0 },
+    rollout: { env_groups: 8, group_size: 8 },
+    algorithm: { mini_batch_size: 32 },
+    training: { steps: 4, checkpoint_every: 2, validate_every: 0 },
+    diagnostics: { collapse: { every: 0 } },
+  };
+  const settings = (name: string, over: Json = {}) =>
+    tinySettings(server.name, runs, name, mergeConfig(common, over));
+  const remote = (name: string, url: string, over: Json = {}) =>
+    settings(
+      name,
+      mergeConfig(
+        { policy: { runtime: 'tinker', tokenizer: model.policy, tinker: { url, server: 'ragen' } } },
+        over,
+      ),
+    );
+  /** A server on the checkpoints of the one before. */
+  const start = async () => {
+    const policy = { workers: 1, maxOpenSequences: 64 };
+    const models = await Models.open({ folder: model.policy, name: 'base', maxAdapters: 1, policy });
+    const checkpoints = join(folder, 'checkpoints');
+    const tinker = new TinkerServer({ models, policy, folder: model.policy, checkpoints, maxModels: 4 });
+    const app = createServeApp({
+      models,
+      tinker,
+      maxStreams: 64,
+      logLevel: 'silent',
+      host: '127.0.0.1',
+      token: undefined,
+    });
+    const url = await app.listen({ host: '127.0.0.1', port: 0 });
+    let open = true;
+    const close = async () => {
+      app.server.closeAllConnections();
+      const was = open;
+      open = false;
+      if (was) await app.close();
+    };
+    t.teardown(close);
+    return { url, close };
+  };
+  return { settings, remote, start };
+}
+
+const sum = (rows: readonly Row[], name: string) => rows.reduce((total, row) => total + row[name], 0);
+
+t.test(
+  'a run through the server learns as in process, and one killed with its server loses and doubles no step',
+  async t => {
+    const { settings, remote, start } = await opened(t);
+    const local = trainingRows(await trainTiny(settings('local')));
+    const first = await start();
+    const whole = trainingRows(await trainTiny(remote('whole', first.url)));
+    t.equal(whole.length, 4);
+    t.ok(
+      Math.abs(sum(whole, 'train/return') - sum(local, 'train/return')) < 0.15 * 4,
+      `${whole.map(row => row['train/return'])} and ${local.map(row => row['train/return'])}`,
+    );
+    t.ok(whole[0]['generation/logprob_gap_max'] < 1e-3);
+
+    // Killed a step after the checkpoint of step 2, on both sides.
+    const half = remote('killed', first.url, { policy: { tinker: { patience_s: 1 } } });
+    const run = createRunFolder(half, 'tiny');
+    const dying = { ...silentProgress, update: (done: number) => done === 3 && void first.close() };
+    await t.rejects(trainRun(run, half, dying, new AbortController().signal), {
+      message: /was not available/,
+    });
+    t.equal(latestCheckpoint(run)!.state.step, 2);
+    const second = await start();
+    await resumeTiny(run, remote('killed', second.url));
+    const rows = trainingRows(run).filter(
+      (row, i, all) => all.findLastIndex(({ step }) => step === row.step) === i,
+    );
+    t.same(
+      rows.map(({ step }) => step),
+      [1, 2, 3, 4],
+    );
+    const { policy, state } = latestCheckpoint(run)!;
+    t.equal(state.updates, 8);
+    t.equal((await readTinkerCheckpoint(policy))!.version, 8, 'each step was applied once');
+    rows.forEach((row, i) => {
+      t.ok(
+        Math.abs(row['actor/grad_norm'] - whole[i]['actor/grad_norm']) < 1e-2 * whole[i]['actor/grad_norm'],
+        `step ${i + 1}`,
+      );
+    });
+  },
+);
