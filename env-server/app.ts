@@ -14,10 +14,10 @@ import { addPlayground } from './playground.ts';
 import { Problem } from './problems.ts';
 import { scheduler } from './scheduling/fair-scheduler.ts';
 import type { SessionManager } from './sessions/manager.ts';
-import { Authenticator } from './transports/access/auth.ts';
+import { Authenticator, authorizationOf } from './transports/access/auth.ts';
 import { ConnectionLimit, connectionsByFiles } from './transports/access/connection-limit.ts';
 import { AllowedOrigins } from './transports/access/origins.ts';
-import { addCompatibleTransports, authorizationOf } from './transports/compatible.ts';
+import { addCompatibleTransports } from './transports/compatible.ts';
 import { createHttpServer } from './transports/http-server.ts';
 import { addPages } from './transports/monitoring/health.ts';
 import { createMetrics } from './transports/monitoring/metrics.ts';
@@ -27,8 +27,7 @@ import { readTracingSettings } from './transports/monitoring/tracing/settings.ts
 import { readJson } from './transports/replies/content.ts';
 import { ProblemHandler } from './transports/replies/problem-handler.ts';
 import { networkOf, PacedRequests } from './transports/rest/paced-requests.ts';
-import { PlainRequests } from './transports/rest/plain-requests.ts';
-import { addRestRoutes, restRoutes } from './transports/rest/rest.ts';
+import { addRestRoutes } from './transports/rest/rest.ts';
 import { OpenSockets } from './transports/websocket/open-sockets.ts';
 import { addWebSocketRoute } from './transports/websocket/websocket.ts';
 
@@ -72,12 +71,12 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const shared = parts.shared ?? (await openSharedStore(settings, log));
   const core = new ServerCore(settings, { ...parts, shared }, log, tracing);
   const { sessions, registrations, dispatcher, health, store } = core;
-  const direct = { authenticator, hosts, counts, problemHandler, sessions, bodyLimitBytes };
-  const server = await createHttpServer({ ...direct, origins, log, tracing });
+  const access = { authenticator, hosts, origins };
+  const http = { ...access, counts, problemHandler, sessions, bodyLimitBytes, log, tracing };
+  const server = await createHttpServer(http);
   const paced = pacedRequests(server, settings, authenticator, log);
-  readJson(server, bodyLimitBytes, request => paced.laneOf(request));
-  const routes = restRoutes(dispatcher, problemHandler, settings.maxBatchItems);
-  await addRestRoutes(server, routes);
+  readJson(server, bodyLimitBytes, paced);
+  await addRestRoutes(server, dispatcher, { ...settings, problemHandler, counts });
   const sockets = new OpenSockets(server, { ...settings, problemHandler, paced });
   await sockets.accept(async scope => {
     addWebSocketRoute(scope, dispatcher, problemHandler, settings);
@@ -92,9 +91,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     persistence: store.durable ? health : undefined,
   });
   await addPages(server, sessions, health, () => metrics.metrics());
-  // What traces or logs every request sees those that go through Fastify only.
-  const isDirect = !tracing && !log.isLevelEnabled('debug');
-  paced.pace(server.server, isDirect ? new PlainRequests(routes, direct) : undefined);
+  paced.pace(server.server);
   core.start();
   server.addHook('onClose', () => {
     sockets.closed();

@@ -62,6 +62,14 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
     'env-server/wrappers',
     'shared',
   ],
+  'env-server/stages': [
+    'env-server/environments/core',
+    'env-server/operations',
+    'env-server/problems.ts',
+    'env-server/scheduling',
+    'env-server/sessions',
+    'shared',
+  ],
   'env-server/transports': [
     'env-server/custom',
     'env-server/environments',
@@ -70,6 +78,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
     'env-server/problems.ts',
     'env-server/scheduling',
     'env-server/sessions',
+    'env-server/stages',
     'env-server/wrappers',
     'shared',
   ],

@@ -21,7 +21,7 @@ const SERVER: readonly Box[] = [
     title: 'transports',
     note: 'REST · WebSocket · OpenEnv, MCP · gym-http-api',
   },
-  { x: 40, y: 156, w: 280, h: 44, title: 'operations', note: 'one table, validated once' },
+  { x: 40, y: 156, w: 280, h: 44, title: 'stages', note: 'one list around one table of operations' },
   { x: 40, y: 224, w: 280, h: 44, title: 'sessions', note: 'episodes, limits, request keys' },
   { x: 40, y: 292, w: 134, h: 56, title: 'environments', note: '+ wrappers, custom' },
   { x: 186, y: 292, w: 134, h: 56, title: 'persistence', note: 'SQLite, journal' },

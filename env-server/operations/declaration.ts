@@ -32,6 +32,8 @@ export interface OperationDeclaration {
   readonly summary: string;
   readonly description?: string;
   readonly result: TSchema;
+  /** Makes the JSON text of a result, where that is quicker than `JSON.stringify`. */
+  serialize?(result: unknown): string;
   /** Changes something, hence honors request keys. */
   readonly keyed: boolean;
   /** Lets an environment's code run, with all that may come of it. */

@@ -12,9 +12,48 @@ import type {
   OperationSchemas,
   Representation,
 } from './declaration.ts';
-import type { Tracing } from './dispatch/tracing.ts';
-import type { WrittenResult } from './dispatch/written-result.ts';
 import { SessionId } from './schemas/fields.ts';
+
+/** Position of a request in its trace. */
+export interface TraceContext {
+  /** 32 hexadecimal digits. */
+  readonly traceId: string;
+}
+
+/** Reports durations of operations to a tracing backend. */
+export interface Tracing {
+  /** The place of a span in somebody else's process, by its `traceparent` (W3C Trace Context). */
+  below(traceparent: string): TraceContext;
+  /** Runs an operation in a new span. */
+  operation<T>(
+    parent: TraceContext | undefined,
+    operation: OperationDeclaration,
+    input: OperationInput,
+    work: () => MaybePromise<T>,
+  ): MaybePromise<T>;
+}
+
+/**
+ * The result of an operation as JSON text, read only where somebody looks into it: another process ran the operation, or
+ * it is so long that it was written in slices.
+ */
+export class WrittenResult {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+
+  /** For what stores replies. */
+  toJSON(): unknown {
+    return JSON.parse(this.text);
+  }
+}
+
+/** The result itself. */
+export function plainResult(result: unknown): unknown {
+  return result instanceof WrittenResult ? result.toJSON() : result;
+}
 
 export interface Services {
   readonly sessions: SessionManager;
@@ -66,7 +105,7 @@ export function serverOperation<
   Q extends TProperties = typeof NO_PROPERTIES,
   B extends TProperties = typeof NO_PROPERTIES,
 >(
-  declaration: Omit<OperationDeclaration, 'result'> &
+  declaration: Omit<OperationDeclaration, 'result' | 'serialize'> &
     Properties<P, Q, B> & {
       result: R;
       handle(
@@ -75,12 +114,14 @@ export function serverOperation<
         input: Input<P, Q, B>,
       ): MaybePromise<Static<R> | WrittenResult>;
       represent?(result: Static<R>): MaybePromise<Representation | undefined>;
+      serialize?(result: Static<R>): string;
     },
 ): ServerOperation {
   return {
     ...declaration,
     handle: declaration.handle as ServerOperation['handle'],
     represent: declaration.represent as ServerOperation['represent'],
+    serialize: declaration.serialize as ServerOperation['serialize'],
     target: 'server',
     params: object(declaration.params),
     query: object(declaration.query),
@@ -94,7 +135,7 @@ export function sessionOperation<
   Q extends TProperties = typeof NO_PROPERTIES,
   B extends TProperties = typeof NO_PROPERTIES,
 >(
-  declaration: Omit<OperationDeclaration, 'result' | 'tag' | 'scope'> &
+  declaration: Omit<OperationDeclaration, 'result' | 'serialize' | 'tag' | 'scope'> &
     Properties<typeof NO_PROPERTIES, Q, B> & {
       result: R;
       handle(
@@ -103,12 +144,14 @@ export function sessionOperation<
         input: Input<typeof NO_PROPERTIES, Q, B>,
       ): MaybePromise<Static<R> | WrittenResult>;
       represent?(result: Static<R>): MaybePromise<Representation | undefined>;
+      serialize?(result: Static<R>): string;
     },
 ): SessionOperation {
   return {
     ...declaration,
     handle: declaration.handle as SessionOperation['handle'],
     represent: declaration.represent as SessionOperation['represent'],
+    serialize: declaration.serialize as SessionOperation['serialize'],
     target: 'session',
     tag: 'sessions',
     scope: 'play',

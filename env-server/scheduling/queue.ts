@@ -9,10 +9,7 @@ export class Queue<T> {
   #items: (T | undefined)[] = [];
   #head = 0;
   #tail = 0;
-
-  get length(): number {
-    return this.#tail - this.#head;
-  }
+  length = 0;
 
   /** The next item; undefined if there is none. */
   get first(): T | undefined {
@@ -21,9 +18,11 @@ export class Queue<T> {
 
   push(item: T): void {
     this.#items[this.#tail++] = item;
+    this.length++;
   }
 
   unshift(item: T): void {
+    this.length++;
     if (this.#head > 0) {
       this.#items[--this.#head] = item;
     } else {
@@ -33,7 +32,8 @@ export class Queue<T> {
   }
 
   shift(): T | undefined {
-    if (this.#head === this.#tail) return undefined;
+    if (this.length === 0) return undefined;
+    this.length--;
     const item = this.#items[this.#head];
     this.#items[this.#head++] = undefined;
     if (this.#head > MAX_TAKEN) {

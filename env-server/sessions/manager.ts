@@ -41,7 +41,7 @@ export class SessionManager implements SessionHost {
   readonly pendingInputs = new PendingInputs();
   readonly #opener: SessionOpener;
   #wheel: ExpiryWheel<Session>;
-  readonly #shutdown = new Shutdown();
+  readonly shutdown = new Shutdown();
   #sweeper: NodeJS.Timeout | undefined;
   /** Sessions that ended, by how. */
   readonly endings: { [ending in EndReason]: number } = {
@@ -71,7 +71,7 @@ export class SessionManager implements SessionHost {
     this.now = this.clock.now;
     this.wall = time => this.clock.toWall(time);
     this.#wheel = new ExpiryWheel(this.now());
-    this.#opener = new SessionOpener(this, limits, this.#admission, this.#shutdown, replica);
+    this.#opener = new SessionOpener(this, limits, this.#admission, this.shutdown, replica);
   }
 
   /** Goes on with the time of an earlier process. Call it before there are sessions. */
@@ -95,7 +95,7 @@ export class SessionManager implements SessionHost {
   }
 
   get draining(): boolean {
-    return this.#shutdown.draining;
+    return this.shutdown.draining;
   }
 
   /** Operations that wait for another one on the same session. */
@@ -250,12 +250,12 @@ export class SessionManager implements SessionHost {
 
   /** From now on no sessions are opened. */
   drain(): void {
-    this.#shutdown.drain();
+    this.shutdown.drain();
   }
 
   /** @throws Problem `draining` when nothing new is begun any more */
   requireServing(): void {
-    this.#shutdown.requireServing();
+    this.shutdown.requireServing();
   }
 
   /**
@@ -263,14 +263,14 @@ export class SessionManager implements SessionHost {
    * @returns how much of it is still not done after so long; what is done after that counts for nothing
    */
   suspend(graceMs: number): Promise<number> {
-    return this.#shutdown.suspend(graceMs, () =>
+    return this.shutdown.suspend(graceMs, () =>
       Array.from(this.#sessions.values(), session => session.underWay).filter(each => each !== undefined),
     );
   }
 
   /** Ends every session and stops looking for expired ones. */
   stop(): void {
-    this.#shutdown.stop();
+    this.shutdown.stop();
     clearInterval(this.#sweeper);
     for (const session of this.#sessions.values()) this.#end(session, 'session_closed');
   }

@@ -6,9 +6,6 @@ import { scheduler } from '../scheduling/fair-scheduler.ts';
 const MAX_QUEUE_LENGTH = 256;
 const RETRY_AFTER_SECONDS = 1;
 
-/** Does something with what the queue is of. */
-type Handler<C, Q, I, T> = (context: C, queue: Q, input: I) => MaybePromise<T>;
-
 /** Runs operations on a session one after the other. The session inherits it, so that a step passes no other object. */
 export abstract class OperationQueue {
   abstract readonly id: string;
@@ -42,18 +39,17 @@ export abstract class OperationQueue {
    * Runs a handler when everything that came before it is done; at once where nothing is running.
    * @throws Problem `too_many_requests` when the queue is full
    */
-  exclusive<C, I, T>(handle: Handler<C, this, I, T>, context: C, input: I): MaybePromise<T> {
-    if (this.#tail) return this.#afterwards(this.#tail, handle, context, input);
-    const result = handle(context, this, input);
+  exclusive<C, T>(handle: (queue: this, context: C) => MaybePromise<T>, context: C): MaybePromise<T> {
+    if (this.#tail) return this.#afterwards(this.#tail, handle, context);
+    const result = handle(this, context);
     if (result instanceof Promise) this.#hold(result);
     return result;
   }
 
-  #afterwards<C, I, T>(
+  #afterwards<C, T>(
     tail: Promise<void>,
-    handle: Handler<C, this, I, T>,
+    handle: (queue: this, context: C) => MaybePromise<T>,
     context: C,
-    input: I,
   ): Promise<T> {
     if (this.#waiting >= MAX_QUEUE_LENGTH) {
       throw new Problem(
@@ -66,7 +62,7 @@ export abstract class OperationQueue {
     const turn = (): MaybePromise<T> => {
       this.#waiting--;
       this.requireOpen();
-      return handle(context, this, input);
+      return handle(this, context);
     };
     const result = tail.then(scheduler.keep(turn));
     this.#hold(result);

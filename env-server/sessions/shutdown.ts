@@ -14,12 +14,12 @@ const STOPPED = 3;
 /** Says what may still be begun, and waits for what is under way. */
 export class Shutdown {
   #stage = SERVING;
+  /** No sessions are opened any more. */
+  draining = false;
+  /** Nothing is begun any more. */
+  suspended = false;
   /** Sessions that are being opened. */
   readonly #openings = new Set<Promise<unknown>>();
-
-  get draining(): boolean {
-    return this.#stage >= DRAINING;
-  }
 
   drain(): void {
     this.#reach(DRAINING);
@@ -76,6 +76,8 @@ export class Shutdown {
 
   #reach(stage: number): void {
     this.#stage = Math.max(this.#stage, stage);
+    this.draining = this.#stage >= DRAINING;
+    this.suspended = this.#stage >= SUSPENDED;
   }
 
   #require(latest: number): void {

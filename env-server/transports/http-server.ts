@@ -1,23 +1,32 @@
 import type { IncomingMessage } from 'node:http';
-import Fastify, { type FastifyInstance, LogController } from 'fastify';
+import Fastify, {
+  type FastifyContextConfig,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type onResponseHookHandler,
+} from 'fastify';
 import type { Logger } from 'pino';
 import type { AllowedHosts } from '../../shared/http/allowed-hosts.ts';
-import { REPLY_HEADERS, secureReplies } from '../../shared/http/page-security.ts';
+import { REPLY_HEADERS } from '../../shared/http/page-security.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal } from '../sessions/principal.ts';
-import type { Authenticator } from './access/auth.ts';
+import { type Authenticator, authorizationOf } from './access/auth.ts';
 import { type AllowedOrigins, shareWithOrigins } from './access/origins.ts';
-import { authorizationOf } from './compatible.ts';
-import { countRequests, NO_ROUTE, type RequestCounts } from './monitoring/request-counts.ts';
+import { countUpgrades, NO_ROUTE, type RequestCounts } from './monitoring/request-counts.ts';
 import { traceIdOf, traceRequests } from './monitoring/trace-requests.ts';
 import type { OpenTelemetry } from './monitoring/tracing/open-telemetry.ts';
-import { writeContent } from './replies/content.ts';
+import { compressReplies, contentOf, takePretty } from './replies/content.ts';
 import type { ProblemHandler } from './replies/problem-handler.ts';
 import { answerUnrouted } from './replies/unrouted.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
     principal: Principal;
+  }
+  interface FastifyContextConfig {
+    /** The route writes its plain replies to the response itself, and counts them. */
+    writesReplies?: boolean;
   }
 }
 
@@ -47,8 +56,6 @@ const OPEN =
 export async function createHttpServer(parts: HttpServerParts): Promise<FastifyInstance> {
   const { problemHandler, tracing } = parts;
   const server = newServer(parts);
-  // A separate logger for every request costs more than a step.
-  server.setChildLoggerFactory(logger => logger);
   server.decorateRequest('principal');
   server.decorateRequest('trace', undefined);
   server.setErrorHandler((error, request, reply) => problemHandler.reply(error, request, reply));
@@ -62,10 +69,8 @@ export async function createHttpServer(parts: HttpServerParts): Promise<FastifyI
   return server;
 }
 
-function newServer({ problemHandler, counts, bodyLimitBytes, log }: HttpServerParts): FastifyInstance {
+function newServer({ problemHandler, counts, bodyLimitBytes }: HttpServerParts): FastifyInstance {
   return Fastify({
-    loggerInstance: log,
-    logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: bodyLimitBytes,
     routerOptions: { maxParamLength: 256 },
     pluginTimeout: START_TIMEOUT_MS,
@@ -76,10 +81,7 @@ function newServer({ problemHandler, counts, bodyLimitBytes, log }: HttpServerPa
     clientErrorHandler: (error, socket) => problemHandler.refuse(error, socket),
     frameworkErrors(error, request, reply) {
       // Such replies pass by the hooks.
-      reply.raw.once('finish', () => {
-        leaveUpgrade(request.raw);
-        counts.add(request.method, NO_ROUTE, reply.statusCode);
-      });
+      countLater(request, reply, counts);
       problemHandler.reply(error, request, reply.headers(REPLY_HEADERS));
     },
   }) as unknown as FastifyInstance;
@@ -88,27 +90,46 @@ function newServer({ problemHandler, counts, bodyLimitBytes, log }: HttpServerPa
 /** Adds the hooks in the order in which requests pass them. */
 async function addHooks(server: FastifyInstance, parts: HttpServerParts): Promise<void> {
   const { authenticator, hosts, origins, counts, sessions, log } = parts;
-  secureReplies(server);
-  server.addHook('onRequest', (request, _reply, done) => {
+  server.addHook('onRequest', (request, reply, done) => {
+    reply.headers(REPLY_HEADERS);
     hosts.check(request.raw);
     done();
   });
   await shareWithOrigins(server, origins);
-  countRequests(server, counts);
-  await writeContent(server);
+  await compressReplies(server);
   server.addHook('onRequest', (request, _reply, done) => {
-    origins.check(request);
-    if (!OPEN.test(request.url)) request.principal = authenticator.principal(authorizationOf(request));
+    takePretty(request);
+    if (request.raw.headers.origin !== undefined) origins.check(request);
+    if (!OPEN.test(request.url)) request.principal = authenticator.principal(authorizationOf(request.raw));
     done();
   });
-  if (log.isLevelEnabled('debug')) logRequests(server);
-  server.addHook('onResponse', (request, _reply, done) => {
-    leaveUpgrade(request.raw);
+  countUpgrades(server, counts);
+  // Routes that write their replies go without: it listens for the end of every reply.
+  const count: onResponseHookHandler = (request, reply, done) => {
+    counted(request, reply, counts);
     done();
+  };
+  server.addHook('onRoute', route => {
+    if (!writesReplies(route)) route.onResponse = [count, ...[route.onResponse ?? []].flat()];
   });
-  server.addHook('onSend', (request, _reply, payload, done) =>
-    sessions.deliver(() => done(null, payload), request.method === 'GET'),
-  );
+  if (log.isLevelEnabled('debug')) logRequests(server, log);
+  server.addHook('onSend', (request, reply, payload, done) => {
+    const content = contentOf(request, reply, payload);
+    if (request.is404 || writesReplies(request.routeOptions)) countLater(request, reply, counts);
+    sessions.deliver(() => done(null, content), request.method === 'GET');
+  });
+}
+
+const writesReplies = ({ config }: { readonly config?: object }): boolean =>
+  (config as FastifyContextConfig | undefined)?.writesReplies === true;
+
+function countLater(request: FastifyRequest, reply: FastifyReply, counts: RequestCounts): void {
+  reply.raw.once('finish', () => counted(request, reply, counts));
+}
+
+function counted(request: FastifyRequest, reply: FastifyReply, counts: RequestCounts): void {
+  leaveUpgrade(request.raw);
+  counts.add(request.method, request.routeOptions?.url ?? NO_ROUTE, reply.statusCode);
 }
 
 /** A request to upgrade that was answered instead leaves a socket that nobody reads from any more. */
@@ -117,13 +138,13 @@ function leaveUpgrade({ headers, socket }: IncomingMessage): void {
 }
 
 /** Logs every HTTP request with its reply, at the level `debug`. */
-function logRequests(app: FastifyInstance): void {
+function logRequests(app: FastifyInstance, log: Logger): void {
   app.addHook('onResponse', (request, reply, done) => {
     const { session_id } = (request.params ?? {}) as { session_id?: string };
     const { statusCode: status, elapsedTime } = reply;
     const { method, url } = request;
     const about = { method, url, status, ms: Math.round(elapsedTime * 1000) / 1000, session_id };
-    app.log.debug({ ...about, trace_id: traceIdOf(request) }, `${method} ${url} ${status}`);
+    log.debug({ ...about, trace_id: traceIdOf(request) }, `${method} ${url} ${status}`);
     done();
   });
 }

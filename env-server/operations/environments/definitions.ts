@@ -6,8 +6,8 @@ import { type CheckReport as Report, RULES, type Rule } from '../../environments
 import type { AuditAction, StoredEnvironment } from '../../persistence/stored-environment.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import { compileCheck, type InputCheck } from '../dispatch/validation.ts';
 import { AnyJson, nullable } from '../schemas/fields.ts';
+import { compileCheck, type InputCheck } from '../validation.ts';
 
 /** Taken as it comes and checked by {@link checkDefinition}, which names the faults of the kind that was meant instead of those of all kinds. */
 export const DefinitionInput = AnyJson();

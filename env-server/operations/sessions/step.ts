@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import { sessionOperation } from '../operation.ts';
 import { AnyJson } from '../schemas/fields.ts';
 import { StepResult } from '../schemas/session.ts';
@@ -42,5 +42,28 @@ export const step = sessionOperation({
     ),
   },
   result: StepResult,
+  serialize,
   handle: (_services, session, input) => session.step(input.action, input.expected_step),
 });
+
+/** Writes the result out, in the order of `StepResult`. Ids are URL-safe and need no escaping. */
+function serialize(result: Static<typeof StepResult>): string {
+  const key = result.state_key === undefined ? '' : `,"state_key":"${result.state_key}"`;
+  return `{"session_id":"${result.session_id}","episode_id":"${result.episode_id}","step":${result.step},"observation":${JSON.stringify(result.observation)}${key}${outcomeText(result)}`;
+}
+
+type Outcome = Pick<Static<typeof StepResult>, 'reward' | 'terminated' | 'truncated' | 'info'>;
+
+/** Environments share their frozen `info` objects between steps, so the text of an outcome is made once for many. */
+const knownOutcomes = new WeakMap<object, Outcome & { readonly text: string }>();
+
+/** Text of a result after the observation. */
+function outcomeText({ reward, terminated, truncated, info }: Outcome): string {
+  const known = knownOutcomes.get(info);
+  if (known?.reward === reward && known.terminated === terminated && known.truncated === truncated) {
+    return known.text;
+  }
+  const text = `,"reward":${reward},"terminated":${terminated},"truncated":${truncated},"info":${JSON.stringify(info)}}`;
+  if (Object.isFrozen(info)) knownOutcomes.set(info, { reward, terminated, truncated, info, text });
+  return text;
+}

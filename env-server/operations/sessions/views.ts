@@ -4,7 +4,7 @@ import { Problem } from '../../problems.ts';
 import { sizeOf } from '../../sessions/limits/size.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import type { Session as LiveSession } from '../../sessions/session.ts';
-import { WrittenResult } from '../dispatch/written-result.ts';
+import { WrittenResult } from '../operation.ts';
 import type { Session, SessionDetail } from '../schemas/session.ts';
 
 /** Greatest bytes of the observations in one reply: a longer reply holds up everybody while it is written. */

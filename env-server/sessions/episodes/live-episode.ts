@@ -17,7 +17,6 @@ import {
   type StepResult,
   type TrajectoryRecord,
 } from './episode.ts';
-import { headOfText, LiveResult } from './live-result.ts';
 import { levelIdOf, pictureOf, planOf, stateKeyOf, validActionsOf } from './state-queries.ts';
 import type { Variant } from './variant.ts';
 
@@ -74,8 +73,6 @@ export class LiveEpisode {
   failed: boolean;
   info: JsonObject;
   readonly #session: EpisodeSession;
-  /** First part of the text of every result. */
-  #head: string | undefined;
   readonly #random: Random;
   #state: Json;
   /** The generator as it was before the step that is under way. */
@@ -264,20 +261,18 @@ export class LiveEpisode {
     this.info = info;
     const logged = this.log.append(action, actionBytes);
     if (logged > 0) this.#session.grow(logged);
-    this.#head ??= headOfText(id, this.id);
     const { stepCount, terminated, truncated } = this;
-    const result = new LiveResult(
-      this.#head,
-      id,
-      this.id,
-      stepCount,
+    const result: StepResult = {
+      session_id: id,
+      episode_id: this.id,
+      step: stepCount,
       observation,
+      ...(this.stateKeys && { state_key: this.stateKey }),
       reward,
       terminated,
       truncated,
       info,
-    );
-    if (this.stateKeys) result.state_key = this.stateKey;
+    };
     this.#results?.push(result);
     if (transition.restarted) this.#forgetPast(observation);
     this.#unmeasured += actionBytes;

@@ -17,6 +17,8 @@ const RETRY_AFTER_SECONDS = 1;
  * request when the client went away or waits no longer: its input counts until it is done.
  */
 export class PendingInputs {
+  /** True if some inputs are refused now. */
+  isTight = false;
   #inAll = 0;
   readonly #byClient = new Map<string, number>();
 
@@ -31,7 +33,7 @@ export class PendingInputs {
    * @throws Problem `too_many_requests`
    */
   requireRoom(client: string, input: unknown, waits: boolean): void {
-    if (this.#inAll < MAX_PENDING_BYTES_PER_CLIENT) return;
+    if (!this.isTight) return;
     const taken = this.#byClient.get(client) ?? 0;
     const isOwn = taken >= MAX_PENDING_BYTES_PER_CLIENT;
     if (!isOwn && this.#inAll < MAX_PENDING_BYTES) return;
@@ -55,6 +57,7 @@ export class PendingInputs {
 
   #count(client: string, bytes: number): void {
     this.#inAll += bytes;
+    this.isTight = this.#inAll >= MAX_PENDING_BYTES_PER_CLIENT;
     const taken = (this.#byClient.get(client) ?? 0) + bytes;
     if (taken === 0) this.#byClient.delete(client);
     else this.#byClient.set(client, taken);

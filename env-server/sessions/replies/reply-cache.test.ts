@@ -1,7 +1,5 @@
 import t from 'tap';
 import { Problem } from '../../problems.ts';
-import { LiveResult } from '../episodes/live-result.ts';
-import { sizeOf } from '../limits/size.ts';
 import { ReplyCache, type ReplyCacheOwner, storedReply } from './reply-cache.ts';
 
 /** Somebody who counts the bytes of a memory. */
@@ -112,12 +110,4 @@ t.test('a failed request may be repeated', async t => {
     memory.once('y', 'op', {}, () => 'again'),
     'again',
   );
-});
-
-t.test('a result of a step is weighed like any data', async t => {
-  const info = Object.freeze({ success: false, tries: [1, 2] });
-  for (const observation of ['P___', 'x'.repeat(1000), { grid: [[1, 2]], status: 'playing' }]) {
-    const result = new LiveResult('{', 'sA', 'sA.1', 3, observation, 0.5, false, true, info);
-    t.ok(Math.abs(result.bytes - sizeOf(result)) < 100, `${result.bytes} and ${sizeOf(result)} bytes`);
-  }
 });

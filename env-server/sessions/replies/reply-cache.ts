@@ -1,7 +1,6 @@
 import type { Json } from '../../../shared/json.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem } from '../../problems.ts';
-import { LiveResult } from '../episodes/live-result.ts';
 import { sizeOf } from '../limits/size.ts';
 import type { StoredReply } from '../storage/stored-session.ts';
 import { hashOf, KeyHashes, MAX_HASHES } from './key-hashes.ts';
@@ -224,8 +223,7 @@ export class ReplyCache {
 
   #weigh(key: string, entry: CachedReply): void {
     const { asked, reply } = entry;
-    const replyBytes = reply instanceof LiveResult ? reply.bytes : sizeOf(reply);
-    entry.bytes = ENTRY_BYTES + 2 * key.length + sizeOf(asked) + replyBytes;
+    entry.bytes = ENTRY_BYTES + 2 * key.length + sizeOf(asked) + sizeOf(reply);
     this.#kept += entry.bytes;
     this.#holder.grow(entry.bytes);
   }

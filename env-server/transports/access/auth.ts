@@ -1,10 +1,12 @@
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { type Static, Type } from 'typebox';
 import { isLoopback } from '../../../shared/http/loopback.ts';
-import { compileCheck } from '../../operations/dispatch/validation.ts';
+import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
 import { type Principal, SCOPES, type Scope } from '../../sessions/principal.ts';
+import { isOrsPath } from '../ors/requests.ts';
 
 const TokenList = Type.Array(
   Type.Object(
@@ -87,4 +89,36 @@ export function refuseOpenServer(host: string, authenticator: Authenticator): vo
   throw new Error(
     `refusing to listen on ${host} without tokens: anybody could use the server; set --tokens or listen on 127.0.0.1`,
   );
+}
+
+const COMPATIBLE_ROUTES = '/compat/';
+const BASIC = /^basic (.+)$/i;
+/** The subprotocol by which a browser, which sends no header with a WebSocket, gives its token in base64url. */
+const TOKEN_PROTOCOL = /(?:^|,)\s*ragen\.bearer\.([\w-]+)\s*(?:,|$)/;
+const SOCKET = /^\/v1\/ws(\?|$)/;
+
+/**
+ * The `Authorization` of a request. Clients that cannot send a bearer token put it into the address of these transports, as
+ * the password: `http://any:token@host/compat/…`; browsers put it into a subprotocol of their WebSocket, and clients of the
+ * Open Reward Standard into `X-API-Key`.
+ */
+export function authorizationOf({
+  url = '',
+  headers,
+}: Pick<IncomingMessage, 'url' | 'headers'>): string | undefined {
+  const { authorization = socketAuthorization(url, headers), 'x-api-key': key } = headers;
+  const basic = authorization === undefined ? null : BASIC.exec(authorization);
+  if (!basic && typeof key !== 'string') return authorization;
+  const isOrs = isOrsPath(url);
+  if (isOrs && typeof key === 'string') return `Bearer ${key}`;
+  if (!basic || !(isOrs || url.startsWith(COMPATIBLE_ROUTES))) return authorization;
+  const pair = Buffer.from(basic[1], 'base64').toString();
+  return `Bearer ${pair.slice(pair.indexOf(':') + 1)}`;
+}
+
+/** `Authorization` header of a WebSocket that gives its token as a subprotocol; undefined for any other request. */
+function socketAuthorization(url: string, headers: IncomingHttpHeaders): string | undefined {
+  if (headers.upgrade === undefined || !SOCKET.test(url)) return undefined;
+  const token = TOKEN_PROTOCOL.exec(headers['sec-websocket-protocol'] ?? '')?.[1];
+  return token === undefined ? undefined : `Bearer ${Buffer.from(token, 'base64url').toString()}`;
 }

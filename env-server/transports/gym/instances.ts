@@ -1,11 +1,10 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
-import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import type { SessionDetail } from '../../operations/schemas/session.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import type { Principal } from '../../sessions/principal.ts';
+import type { Dispatcher } from '../../stages/stages.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';
-import { operate } from '../operate.ts';
 
 /** Instances that are remembered; beyond, those asked about longest ago are looked up again. */
 const MAX_REMEMBERED = 10_000;
@@ -26,7 +25,7 @@ export class Instances {
   variantOf(principal: Principal, id: string): MaybePromise<Variant> {
     const known = this.#variants.get(id);
     if (known) return known;
-    const found = operate<SessionDetail>(this.#dispatcher, principal, 'get', { session_id: id });
+    const found = this.#dispatcher.operate<SessionDetail>(principal, 'get', { session_id: id });
     return chain(found, ({ env_id, config, wrappers }) => {
       const { catalog } = this.#dispatcher.services;
       const variant = catalog.variant(env_id, config as JsonObject, wrappers as WrapperChoice[]);

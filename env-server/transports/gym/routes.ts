@@ -5,12 +5,11 @@ import { isObject } from '../../custom/answer.ts';
 import type { Space } from '../../environments/core/space.ts';
 import { observationSpaces } from '../../environments/core/spaces.ts';
 import type { OperationInput } from '../../operations/declaration.ts';
-import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
-import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { problemOf } from '../../operations/problems.ts';
 import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas/session.ts';
 import { Problem, type ProblemCode } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
-import { operate } from '../operate.ts';
+import type { Dispatcher } from '../../stages/stages.ts';
 import { floatText } from '../replies/float.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJsonText } from '../replies/send.ts';
@@ -58,7 +57,7 @@ function route(scope: FastifyInstance, method: 'GET' | 'POST', url: string, hand
 
 function addInstances(scope: FastifyInstance, dispatcher: Dispatcher, instances: Instances): void {
   const run = <T>(request: FastifyRequest, op: string, input: OperationInput) =>
-    operate<T>(dispatcher, request.principal, op, input);
+    dispatcher.operate<T>(request.principal, op, input);
   route(scope, 'POST', '/envs', async (request, reply) => {
     const body = readBody(request.body);
     const envId = required(body, 'env_id');
@@ -135,7 +134,7 @@ function addSpaces(scope: FastifyInstance, dispatcher: Dispatcher, instances: In
   /** The instance of a request, which must be the client's own. */
   const owned = async (request: FastifyRequest): Promise<string> => {
     const id = instanceOf(request);
-    await operate(dispatcher, request.principal, 'get', { session_id: id });
+    await dispatcher.operate(request.principal, 'get', { session_id: id });
     return id;
   };
   const actionSpace = async (request: FastifyRequest): Promise<Space> =>
@@ -157,7 +156,7 @@ function addSpaces(scope: FastifyInstance, dispatcher: Dispatcher, instances: In
         `${spec.id} has no random actions; an action is, for example, ${JSON.stringify(spec.exampleAction)}`,
       );
     }
-    const plan = await operate<{ actions: Json[] }>(dispatcher, request.principal, 'reference', {
+    const plan = await dispatcher.operate<{ actions: Json[] }>(request.principal, 'reference', {
       session_id: instanceOf(request),
       policy: 'random',
     });

@@ -1,5 +1,4 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import type {
   CreatedSession,
   Session,
@@ -10,7 +9,7 @@ import type {
 import { Problem } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import { operate } from '../operate.ts';
+import type { Dispatcher } from '../../stages/stages.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import type { ToolResult } from './endpoint.ts';
 import { RpcError } from './json-rpc.ts';
@@ -143,7 +142,7 @@ export class McpPlay {
   }
 
   async #run<T>(op: string, input: JsonObject): Promise<T> {
-    return operate<T>(this.#dispatcher, this.#principal, op, input);
+    return this.#dispatcher.operate<T>(this.#principal, op, input);
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { isParts, partsOfText, textOfParts, withoutImages } from '../../../shared/observation-parts.ts';
-import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { problemOf } from '../../operations/problems.ts';
 import type { Session, SessionDetail, StepResult, ValidActions } from '../../operations/schemas/session.ts';
 import { PROBLEMS } from '../../problems.ts';
 import type { ToolContent, ToolResult } from './endpoint.ts';

@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { problemOf } from '../../operations/problems.ts';
 import type { Problem, ProblemCode } from '../../problems.ts';
 import { TooManySessions } from '../../sessions/limits/admission.ts';
 import { RpcError } from './json-rpc.ts';

@@ -3,13 +3,13 @@ import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance } from 'fastify';
 import { securePages } from '../../../shared/http/page-security.ts';
 import { VERSION } from '../../../shared/version.ts';
-import { resuming } from '../../operations/dispatch/execute.ts';
 import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
 import { Problem } from '../../problems.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
+import { resuming } from '../../stages/locate.ts';
 import { revalidateReplies } from '../replies/revalidation.ts';
+import { JSON_TYPE } from '../replies/send.ts';
 import { openApiDocument } from '../rest/openapi.ts';
-import { JSON_TYPE } from '../rest/route.ts';
 import { DOCS_THEME } from './docs-theme.ts';
 import { METRICS_TYPE } from './metrics.ts';
 

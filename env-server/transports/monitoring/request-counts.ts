@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, preHandlerHookHandler } from 'fastify';
 
 const SWITCHING_PROTOCOLS = 101;
 const STATUSES_PER_CLASS = 100;
@@ -16,40 +16,43 @@ export interface RequestCount {
 
 /** Counts answered HTTP requests; an upgrade to a WebSocket is one with the class `1xx`. */
 export class RequestCounts {
-  readonly #counts = new Map<string, RequestCount>();
+  /** By route, then by method, then by class of status. */
+  readonly #counts = new Map<string, Map<string, (RequestCount | undefined)[]>>();
 
   /** @param route as it was declared, so that there are not more than routes */
   add(method: string, route: string, status: number): void {
-    this.counter(method, route, status).count++;
-  }
-
-  /** Counter of requests of one kind, for a caller that counts the same kind all the time. */
-  counter(method: string, route: string, status: number): RequestCount {
-    const ofClass = `${Math.floor(status / STATUSES_PER_CLASS)}xx`;
-    const key = `${method} ${route} ${ofClass}`;
-    let counter = this.#counts.get(key);
-    if (!counter) {
-      counter = { method, route, status: ofClass, count: 0 };
-      this.#counts.set(key, counter);
+    let ofRoute = this.#counts.get(route);
+    if (!ofRoute) {
+      ofRoute = new Map();
+      this.#counts.set(route, ofRoute);
     }
-    return counter;
+    let counters = ofRoute.get(method);
+    if (!counters) {
+      counters = [];
+      ofRoute.set(method, counters);
+    }
+    const ofClass = Math.floor(status / STATUSES_PER_CLASS);
+    counters[ofClass] ??= { method, route, status: `${ofClass}xx`, count: 0 };
+    counters[ofClass].count++;
   }
 
-  /** All that have counted anything. */
   *[Symbol.iterator](): Iterator<RequestCount> {
-    for (const counter of this.#counts.values()) if (counter.count > 0) yield counter;
+    for (const ofRoute of this.#counts.values()) {
+      for (const counters of ofRoute.values()) {
+        for (const counter of counters) if (counter) yield counter;
+      }
+    }
   }
 }
 
-/** Counts every request that Fastify answers. */
-export function countRequests(app: FastifyInstance, counts: RequestCounts): void {
-  // A socket that is open has no response.
-  app.addHook('preHandler', (request, _reply, done) => {
-    if (request.ws) counts.add(request.method, request.routeOptions.url ?? NO_ROUTE, SWITCHING_PROTOCOLS);
-    done();
-  });
-  app.addHook('onResponse', (request, reply, done) => {
-    counts.add(request.method, request.routeOptions.url ?? NO_ROUTE, reply.statusCode);
-    done();
+/** Counts requests that become a WebSocket: they get no response while it is open. */
+export function countUpgrades(app: FastifyInstance, counts: RequestCounts): void {
+  app.addHook('onRoute', route => {
+    if (!route.websocket) return;
+    const count: preHandlerHookHandler = (request, _reply, done) => {
+      if (request.ws) counts.add(request.method, request.routeOptions.url ?? NO_ROUTE, SWITCHING_PROTOCOLS);
+      done();
+    };
+    route.preHandler = [count, ...[route.preHandler ?? []].flat()];
   });
 }

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { TraceContext } from '../../operations/dispatch/tracing.ts';
+import type { TraceContext } from '../../operations/operation.ts';
 import type { OpenTelemetry, RequestSpan } from './tracing/open-telemetry.ts';
 
 declare module 'fastify' {

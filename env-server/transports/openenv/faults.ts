@@ -1,6 +1,6 @@
 import type { RequestFault } from '../../custom/remote/openenv-protocol.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { problemOf } from '../../operations/problems.ts';
 import { Problem } from '../../problems.ts';
 
 const INVALID_STATUS = 422;

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { WebSocket } from 'ws';
 import { isObject } from '../../custom/answer.ts';
-import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { problemOf } from '../../operations/problems.ts';
 import { RpcError, rpcFailure } from '../mcp/json-rpc.ts';
 import {
   answerDelete,

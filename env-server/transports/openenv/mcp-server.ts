@@ -16,8 +16,7 @@ import {
 } from '../mcp/json-rpc.ts';
 import { rpcErrorOf } from '../mcp/rpc-errors.ts';
 import { faultOfMessage } from '../mcp/streamable-http.ts';
-import { operate } from '../operate.ts';
-import { parseJson } from '../replies/json.ts';
+import { parseJson } from '../replies/content.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { countable, InvalidMessage } from './faults.ts';
 import type { OpenEnvPlay, PlayedSession } from './play.ts';
@@ -87,8 +86,7 @@ export class McpServer {
    */
   async endpoint(caller: McpCaller): Promise<McpEndpoint> {
     const { principal, envId, played } = caller;
-    const { title, instruction } = await operate<EnvironmentDocument>(
-      this.#play.dispatcher,
+    const { title, instruction } = await this.#play.dispatcher.operate<EnvironmentDocument>(
       principal,
       'get_environment',
       { env_id: envId },

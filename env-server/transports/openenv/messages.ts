@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import { isObject } from '../../custom/answer.ts';
-import { parseJson } from '../replies/json.ts';
+import { parseJson } from '../replies/content.ts';
 import { extras, InvalidMessage, missing, notObject } from './faults.ts';
 
 const MAX_ID_LENGTH = 255;

@@ -3,11 +3,10 @@ import { isParts, textOfParts, withoutImages } from '../../../shared/observation
 import type { OpenEnvReply } from '../../custom/remote/openenv-protocol.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../../operations/declaration.ts';
-import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas/session.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import { operate } from '../operate.ts';
+import type { Dispatcher } from '../../stages/stages.ts';
 import { floatText } from '../replies/float.ts';
 import { type ActionForm, actionForm } from './action-form.ts';
 import type { ResetRequest } from './messages.ts';
@@ -151,7 +150,7 @@ export class OpenEnvPlay {
   }
 
   #operate<T>(principal: Principal, op: string, input: OperationInput): MaybePromise<T> {
-    return operate(this.dispatcher, principal, op, input);
+    return this.dispatcher.operate(principal, op, input);
   }
 }
 

@@ -3,12 +3,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { WebSocket } from 'ws';
 import type { JsonObject } from '../../../shared/json.ts';
 import { SESSION_HEADER } from '../../custom/remote/openenv-protocol.ts';
-import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
-import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { problemOf } from '../../operations/problems.ts';
 import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
 import type { SessionLimits } from '../../sessions/limits/admission.ts';
+import type { Dispatcher } from '../../stages/stages.ts';
 import { RpcError, rpcFailure } from '../mcp/json-rpc.ts';
-import { operate } from '../operate.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJsonText } from '../replies/send.ts';
 import { heartbeat } from '../websocket/heartbeat.ts';
@@ -114,7 +113,7 @@ function addPlay(
 function addDescriptions(scope: FastifyInstance, dispatcher: Dispatcher): void {
   const describe = async (request: FastifyRequest) => {
     const envId = envIdOf(request);
-    const document = await operate<EnvironmentDocument>(dispatcher, request.principal, 'get_environment', {
+    const document = await dispatcher.operate<EnvironmentDocument>(request.principal, 'get_environment', {
       env_id: envId,
     });
     return { document, form: actionForm(dispatcher.services.catalog.variant(envId)) };

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { RawData } from 'ws';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { problemOf } from '../../operations/problems.ts';
 import { TooManySessions } from '../../sessions/limits/admission.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';

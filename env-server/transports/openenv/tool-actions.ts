@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import { isObject } from '../../custom/answer.ts';
-import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { problemOf } from '../../operations/problems.ts';
 import type { ProblemCode } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';

@@ -3,7 +3,6 @@ import type { EnvironmentDocument } from '../../operations/schemas/environment.t
 import type { Principal } from '../../sessions/principal.ts';
 import type { ToolDocument, ToolResult } from '../mcp/endpoint.ts';
 import { contentOf } from '../mcp/results.ts';
-import { operate } from '../operate.ts';
 import { actionForm } from './action-form.ts';
 import type { OpenEnvPlay, OpenEnvStepReply, PlayedSession } from './play.ts';
 
@@ -22,7 +21,7 @@ export async function toolsOf(
   played?: PlayedSession,
 ): Promise<ToolDocument[]> {
   const { dispatcher } = play;
-  const { instruction } = await operate<EnvironmentDocument>(dispatcher, principal, 'get_environment', {
+  const { instruction } = await dispatcher.operate<EnvironmentDocument>(principal, 'get_environment', {
     env_id: envId,
   });
   const { schema } = played?.form ?? actionForm(dispatcher.services.catalog.variant(envId));

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import type { OpenEnvCode } from '../../custom/remote/openenv-protocol.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { problemOf } from '../../operations/problems.ts';
 import { Problem } from '../../problems.ts';
 import { TooManySessions } from '../../sessions/limits/admission.ts';
 import { capacityOf } from '../mcp/rpc-errors.ts';

@@ -1,7 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
-import { compileCheck } from '../../operations/dispatch/validation.ts';
 import {
   Bag,
   Config,
@@ -14,6 +13,7 @@ import {
   Seed,
   Wrappers,
 } from '../../operations/schemas/fields.ts';
+import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
 
 /** Header that names the episode of a request. */

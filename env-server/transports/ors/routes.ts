@@ -2,12 +2,11 @@ import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
-import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import type { EnvironmentList } from '../../operations/schemas/environment.ts';
 import type { SessionDetail } from '../../operations/schemas/session.ts';
 import { Problem } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
-import { operate } from '../operate.ts';
+import type { Dispatcher } from '../../stages/stages.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJsonText } from '../replies/send.ts';
 import { event, sendEvents, sendResult } from './events.ts';
@@ -148,7 +147,7 @@ class OrsTransport {
     add('GET', '/prompt', async (request, reply) => {
       const session = await this.#session(request);
       const { id, variant } = session;
-      const now = await operate<SessionDetail>(this.#dispatcher, request.principal, 'get', {
+      const now = await this.#dispatcher.operate<SessionDetail>(request.principal, 'get', {
         session_id: id,
       });
       return sendJson(reply, promptBlocks(variant, now));
@@ -184,8 +183,7 @@ class OrsTransport {
     const names: string[] = [];
     let cursor: string | null = null;
     do {
-      const page: Static<typeof EnvironmentList> = await operate(
-        this.#dispatcher,
+      const page: Static<typeof EnvironmentList> = await this.#dispatcher.operate(
         request.principal,
         'list_environments',
         { limit: ENVIRONMENTS_PER_PAGE, ...(cursor !== null && { cursor }) },

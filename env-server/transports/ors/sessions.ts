@@ -1,11 +1,10 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
-import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { problemOf } from '../../operations/problems.ts';
 import type { Session } from '../../operations/schemas/session.ts';
 import { Problem, type ProblemCode } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
+import type { Dispatcher } from '../../stages/stages.ts';
 import { McpPlay, type McpSession } from '../mcp/play.ts';
-import { operate } from '../operate.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 
 /** Names that are remembered; beyond, those used longest ago are looked up again. */
@@ -113,7 +112,7 @@ export class OrsSessions {
   }
 
   #run<T>(principal: Principal, op: string, input: JsonObject) {
-    return operate<T>(this.#dispatcher, principal, op, input);
+    return this.#dispatcher.operate<T>(principal, op, input);
   }
 
   #remember(principal: Principal, name: string, session: OrsSession): OrsSession {

@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { problemOf } from '../../operations/problems.ts';
 import type { SessionDetail } from '../../operations/schemas/session.ts';
 import { PROBLEMS, type ProblemCode } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';

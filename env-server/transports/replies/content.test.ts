@@ -69,7 +69,7 @@ t.test('no more bodies are decompressed than are parsed', async t => {
   t.teardown(() => app.close());
   const turns: Task[] = [];
   const lane = { client: 'a', run: (task: Task) => turns.push(task) } as unknown as Lane;
-  readJson(app, 1000, () => lane);
+  readJson(app, 1000, { laneOf: () => lane });
   app.post('/', async ({ body }) => body);
   const add = Buffer.from('{"action":"add"}');
   const headers = { ...JSON_BODY, 'content-encoding': 'gzip' };

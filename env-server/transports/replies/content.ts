@@ -2,11 +2,10 @@ import type { IncomingMessage } from 'node:http';
 import { promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import compress from '@fastify/compress';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Problem } from '../../problems.ts';
 import type { Lane } from '../../scheduling/fair-scheduler.ts';
 import { type SlotGroup, Slots } from '../../scheduling/slots.ts';
-import { MAX_DEFINITION_PARTS, MAX_PARTS, parseJson } from './json.ts';
 
 /** Compressed bodies that are taken, by `Content-Encoding`. */
 const DECODERS: { readonly [encoding: string]: (body: Buffer, options: object) => Promise<Buffer> } = {
@@ -33,6 +32,24 @@ const DEFINITIONS = '/v1/envs';
 const MAX_INDENTED_BYTES = 256 * 1024;
 const INDENT = 2;
 
+/** Messages of the parser about Python's and JavaScript's ways to write objects. */
+const UNQUOTED = /^(?:Expected (?:property name|double-quoted)|Unexpected token (?:'|']'))/;
+const FORBIDDEN_KEY = '__proto__';
+/** A key may be written with escapes. */
+const ESCAPE = '\\u00';
+/** Lists, objects and keys of one text: reading them costs the time, not the length of the text. */
+export const MAX_PARTS = 100_000;
+/** The same for what defines an environment, which may have large tables. */
+export const MAX_DEFINITION_PARTS = 300_000;
+/** Other values of a text cost a fraction of that. */
+export const VALUES_A_PART = 2;
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const BRACKET = 0x5b;
+const BACKSLASH = 0x5c;
+const BRACE = 0x7b;
+
 declare module 'fastify' {
   interface FastifyRequest {
     /** The query asks for JSON that is indented. */
@@ -43,12 +60,12 @@ declare module 'fastify' {
 /**
  * Takes bodies of JSON only, compressed or not.
  * @param limitBytes of a body, also after it was decompressed
- * @param laneOf gives the turns in which a body is parsed
+ * @param paced gives the turns in which a body is parsed
  */
 export function readJson(
   app: FastifyInstance,
   limitBytes: number,
-  laneOf: (request: IncomingMessage) => Lane,
+  paced: { laneOf(request: IncomingMessage): Lane },
 ): void {
   const slots = new Slots({ most: MAX_DECODING });
   app.removeAllContentTypeParsers();
@@ -56,7 +73,7 @@ export function readJson(
     const encoding = request.headers['content-encoding']?.toLowerCase() ?? 'identity';
     const maxParts = request.routeOptions.url?.startsWith(DEFINITIONS) ? MAX_DEFINITION_PARTS : MAX_PARTS;
     const read = (plain: Buffer, release?: () => void) =>
-      laneOf(request.raw).run(() => {
+      paced.laneOf(request.raw).run(() => {
         release?.();
         let value: unknown;
         try {
@@ -71,7 +88,7 @@ export function readJson(
     else {
       const { raw } = request;
       const decoding = { body, encoding, limitBytes, isLeft: () => raw.socket.destroyed };
-      const slot = slots.group(laneOf(raw).client);
+      const slot = slots.group(paced.laneOf(raw).client);
       decode(decoding, slot).then(plain => read(plain, () => slot.release()), done);
     }
   });
@@ -116,31 +133,30 @@ async function decode(decoding: Decoding, slot: SlotGroup): Promise<Buffer> {
   }
 }
 
-/**
- * Lets JSON end with a line break, so that the shell prompt after curl starts a new line, indents it where the query
- * has `pretty`, and compresses large replies for clients that take that. To be called before any routes are added.
- */
-export async function writeContent(app: FastifyInstance): Promise<void> {
+/** Notes that the query asks for indented JSON. */
+export function takePretty(request: FastifyRequest): void {
+  const query = request.query as { pretty?: unknown };
+  if (query.pretty === undefined) return;
+  request.pretty = query.pretty !== 'false' && query.pretty !== '0';
+  // No operation knows it.
+  delete query.pretty;
+}
+
+/** The text of a reply as it leaves: JSON ends with a line break, so that the shell prompt after curl starts a new line. */
+export function contentOf(request: FastifyRequest, reply: FastifyReply, payload: unknown): unknown {
+  const isText = typeof payload === 'string' || Buffer.isBuffer(payload);
+  if (!isText || payload.length === 0) return payload;
+  if (!request.pretty && (typeof payload !== 'string' || payload.endsWith('\n'))) return payload;
+  if (!JSON_CONTENT.test(String(reply.getHeader('content-type')))) return payload;
+  if (request.pretty && payload.length <= MAX_INDENTED_BYTES) {
+    return `${JSON.stringify(JSON.parse(payload.toString()), null, INDENT)}\n`;
+  }
+  return typeof payload === 'string' && !payload.endsWith('\n') ? `${payload}\n` : payload;
+}
+
+/** Compresses large replies for clients that take that. To be called before any routes are added. */
+export async function compressReplies(app: FastifyInstance): Promise<void> {
   app.decorateRequest('pretty', false);
-  app.addHook('onRequest', (request, _reply, done) => {
-    const query = request.query as { pretty?: unknown };
-    if (query.pretty !== undefined) {
-      request.pretty = query.pretty !== 'false' && query.pretty !== '0';
-      // No operation knows it.
-      delete query.pretty;
-    }
-    done();
-  });
-  app.addHook('onSend', (request, reply, payload, done) => {
-    const isText = typeof payload === 'string' || Buffer.isBuffer(payload);
-    if (!isText || payload.length === 0 || !JSON_CONTENT.test(String(reply.getHeader('content-type')))) {
-      done(null, payload);
-    } else if (request.pretty && payload.length <= MAX_INDENTED_BYTES) {
-      done(null, `${JSON.stringify(JSON.parse(payload.toString()), null, INDENT)}\n`);
-    } else {
-      done(null, typeof payload === 'string' && !payload.endsWith('\n') ? `${payload}\n` : payload);
-    }
-  });
   await app.register(compress, {
     globalDecompression: false,
     encodings: ['br', 'gzip'],
@@ -148,4 +164,66 @@ export async function writeContent(app: FastifyInstance): Promise<void> {
     syncThreshold: MAX_CHUNK_BYTES,
     customTypes: COMPRESSIBLE,
   });
+}
+
+/**
+ * Reads a request's text.
+ * @throws Problem `bad_json`, also for the key `__proto__`, which some code would take for the prototype
+ */
+export function parseJson(text: string, maxParts = MAX_PARTS): unknown {
+  try {
+    if (text.length > maxParts && hasTooManyParts(text, maxParts)) {
+      throw new Problem(
+        'body_too_large',
+        `a request may have ${maxParts} lists, objects and keys (${VALUES_A_PART} values of a list count as one), this one has more`,
+      );
+    }
+    const value: unknown = JSON.parse(text);
+    if (text.includes(FORBIDDEN_KEY) || text.includes(ESCAPE)) refuseForbidden(value);
+    return value;
+  } catch (error) {
+    if (error instanceof Problem) throw error;
+    const { message } = error as Error;
+    const hint = UNQUOTED.test(message)
+      ? '; keys and texts take double quotes, and no comma before } or ]'
+      : '';
+    throw new Problem('bad_json', message + hint);
+  }
+}
+
+function hasTooManyParts(text: string, maxParts: number): boolean {
+  const most = VALUES_A_PART * maxParts;
+  let cost = 0;
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at);
+    if (unit === QUOTE) at = endOfString(text, at);
+    else if (unit === COMMA) cost++;
+    else if (unit === COLON || unit === BRACKET || unit === BRACE) cost += VALUES_A_PART;
+    if (cost > most) return true;
+  }
+  return false;
+}
+
+/** Index of the quote that ends a string; the end of the text where there is none. */
+function endOfString(text: string, start: number): number {
+  for (let end = text.indexOf('"', start + 1); end >= 0; end = text.indexOf('"', end + 1)) {
+    let before = end;
+    while (text.charCodeAt(before - 1) === BACKSLASH) before--;
+    if ((end - before) % 2 === 0) return end;
+  }
+  return text.length;
+}
+
+/** Looks at every key of a value. (A function that `JSON.parse` calls for each would take ten times as long.) */
+function refuseForbidden(value: unknown): void {
+  const open: unknown[] = [value];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    if (typeof next !== 'object' || next === null) continue;
+    if (Object.hasOwn(next, FORBIDDEN_KEY)) {
+      throw new Problem('bad_json', `the key "${FORBIDDEN_KEY}" is not allowed`);
+    }
+    for (const member of Array.isArray(next) ? next : Object.values(next)) {
+      if (typeof member === 'object' && member !== null) open.push(member);
+    }
+  }
 }

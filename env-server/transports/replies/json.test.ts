@@ -1,5 +1,5 @@
 import t from 'tap';
-import { MAX_DEFINITION_PARTS, MAX_PARTS, parseJson } from './json.ts';
+import { MAX_DEFINITION_PARTS, MAX_PARTS, parseJson } from './content.ts';
 
 t.test('JSON is read, anything else refused with the place', async t => {
   t.same(parseJson('{"a":[1,"__prot__","\\u005fx"]}'), { a: [1, '__prot__', '_x'] });

@@ -1,6 +1,6 @@
 import type { FastifyReply } from 'fastify';
 
-const JSON_TYPE = 'application/json; charset=utf-8';
+export const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** Sends a text that is JSON already. */
 export function sendJsonText(reply: FastifyReply, text: string): FastifyReply {

@@ -1,6 +1,6 @@
 import type { TObject, TSchema } from 'typebox';
-import { BATCH_PROBLEMS, documentedProblems } from '../../operations/dispatch/documented-problems.ts';
 import type { Operation } from '../../operations/operation.ts';
+import { BATCH_PROBLEMS, documentedProblems } from '../../operations/problems.ts';
 import { REQUEST_KEY } from '../../operations/schemas/fields.ts';
 import { ProblemSchema } from '../../operations/schemas/problem.ts';
 import { OPERATIONS } from '../../operations/table.ts';

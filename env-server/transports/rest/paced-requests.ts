@@ -19,16 +19,8 @@ type PacedSocket = Duplex & { [PACED]?: Connection; readonly remoteAddress?: str
 
 interface WaitingRequest {
   readonly response: ServerResponse;
+  readonly lane: Lane;
   readonly task: Task;
-}
-
-/** Serves some requests without what listens to a server's requests. */
-export interface DirectServer {
-  /**
-   * Begins to serve a request, unless it is not one for it. What takes time runs in turns of the lane.
-   * @returns whether it serves it
-   */
-  take(request: IncomingMessage, response: ServerResponse, lane: Lane): boolean;
 }
 
 /** Names the client of a request that carries a valid token. */
@@ -47,11 +39,8 @@ export class PacedRequests {
     this.#identify = identify;
   }
 
-  /**
-   * Puts itself before everything that listens to a server's requests. To be called when all of it listens.
-   * @param direct is asked first
-   */
-  pace(server: Server, direct?: DirectServer): void {
+  /** Puts itself before everything that listens to a server's requests. To be called when all of it listens. */
+  pace(server: Server): void {
     for (const event of ['request', 'checkExpectation'] as const) {
       const listeners = server.listeners(event) as ((
         request: IncomingMessage,
@@ -60,14 +49,10 @@ export class PacedRequests {
       server.removeAllListeners(event);
       server.on(event, (request: IncomingMessage, response: ServerResponse) => {
         const connection = this.#connectionOf(request);
-        const { lane } = connection;
         const listened = () => {
           for (const listener of listeners) listener.call(server, request, response);
         };
-        connection.take(response, () => {
-          if (event === 'request' && direct?.take(request, response, lane)) return;
-          lane.run(listened);
-        });
+        connection.take(response, listened);
       });
     }
     cutStalled(server);
@@ -154,11 +139,11 @@ class Connection {
     if (this.#socket.destroyed) return;
     if (this.#waiting.length === 0 && isDone(this.#response)) {
       this.#response = response;
-      task();
+      this.lane.run(task);
       return;
     }
     if (this.#waiting.length === 0) this.#awaitReply();
-    this.#waiting.push({ response, task });
+    this.#waiting.push({ response, lane: this.lane, task });
     waitingInAll++;
     if (this.#waiting.length >= MAX_WAITING) {
       if (waitingInAll > MAX_WAITING_TOTAL) this.#socket.destroy();
@@ -202,7 +187,7 @@ class Connection {
     }
     this.#response = waiting.response;
     if (this.#waiting.length > 0) this.#awaitReply();
-    waiting.task();
+    waiting.lane.run(waiting.task);
     if (this.#isStopped && this.#waiting.length < MAX_WAITING / 2) {
       this.#isStopped = false;
       readAgain(this);

@@ -1,60 +1,216 @@
-import type { FastifyInstance, FastifyReply } from 'fastify';
-import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { Value } from 'typebox/value';
+import { REPLY_HEADERS } from '../../../shared/http/page-security.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
+import type { OperationInput } from '../../operations/declaration.ts';
+import { type Operation, plainResult } from '../../operations/operation.ts';
+import { RequestKey } from '../../operations/schemas/fields.ts';
+import { compileCheck } from '../../operations/validation.ts';
+import { Problem } from '../../problems.ts';
+import { runBatch, textForm } from '../../stages/batch.ts';
+import type { CompiledOperation, Dispatcher } from '../../stages/stages.ts';
+import type { RequestCounts } from '../monitoring/request-counts.ts';
 import { traceIdOf } from '../monitoring/trace-requests.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { revalidateReplies } from '../replies/revalidation.ts';
-import { batchRoute } from './batch-route.ts';
-import { operationRoute, type RestReply, type RestRoute } from './route.ts';
+import { JSON_TYPE } from '../replies/send.ts';
+import { encodeText } from '../replies/texts.ts';
 
-/** A route for every operation, and one for batches. */
-export function restRoutes(
-  dispatcher: Dispatcher,
-  problemHandler: ProblemHandler,
-  mostBatchItems: number,
-): RestRoute[] {
-  return [
-    ...dispatcher.operations.map(compiled => operationRoute(dispatcher, compiled)),
-    batchRoute(dispatcher, problemHandler, mostBatchItems),
-  ];
+const NO_CONTENT = 204;
+const OK = 200;
+/** Routes that programs use all the time: Fastify's hooks for replies, and compression, cost more than they do. */
+const FREQUENT = { compress: false, config: { writesReplies: true } } as const;
+const HEADERS = Object.entries({ ...REPLY_HEADERS, 'content-type': JSON_TYPE }).flat();
+
+export interface RestParts {
+  readonly problemHandler: ProblemHandler;
+  readonly counts: RequestCounts;
+  readonly maxBatchItems: number;
 }
 
-/** Serves routes by Fastify. */
-export async function addRestRoutes(app: FastifyInstance, routes: readonly RestRoute[]): Promise<void> {
+/** A route for every operation, and one for batches. */
+export async function addRestRoutes(
+  app: FastifyInstance,
+  dispatcher: Dispatcher,
+  parts: RestParts,
+): Promise<void> {
+  const write = writer(dispatcher, parts.counts);
+  addBatchRoute(app, dispatcher, parts, write);
   const { true: tagged = [], false: others = [] } = Object.groupBy(
-    routes,
-    ({ revalidated }) => `${revalidated}` as const,
+    dispatcher.operations,
+    ({ operation }) => `${operation.revalidated === true}` as const,
   );
-  addRoutes(app, others);
-  await app.register(async pages => {
-    await revalidateReplies(pages);
-    addRoutes(pages, tagged);
+  for (const compiled of others) addRoute(app, dispatcher, compiled, write);
+  await app.register(async scope => {
+    await revalidateReplies(scope);
+    for (const compiled of tagged) addRoute(scope, dispatcher, compiled, write);
   });
 }
 
-function addRoutes(app: FastifyInstance, routes: readonly RestRoute[]): void {
-  for (const { method, url, run } of routes) {
-    app.route({
-      method,
-      url,
-      handler(request, reply) {
-        const { principal, trace, body, headers } = request;
-        const result = run({
-          principal,
-          params: request.params as { [name: string]: string },
-          query: request.query as { [name: string]: unknown },
-          body,
-          key: headers['idempotency-key'],
-          trace,
-          traceId: traceIdOf(request),
-        });
-        return result instanceof Promise ? result.then(value => send(reply, value)) : send(reply, result);
-      },
-    });
-  }
+/** Decodes requests to calls of an operation, and encodes its results. */
+function addRoute(
+  app: FastifyInstance,
+  dispatcher: Dispatcher,
+  compiled: CompiledOperation,
+  write: Write,
+): void {
+  const { operation, checkRest, run } = compiled;
+  const decode = decoder(operation);
+  const isFrequent = operation.name === 'step';
+  const encode = encoder(compiled, isFrequent ? write : send);
+  app.route({
+    method: operation.method,
+    url: operation.path.replaceAll(/\{(\w+)\}/g, ':$1'),
+    ...(isFrequent && FREQUENT),
+    handler(request, reply) {
+      const input = decode(request);
+      checkRest(input);
+      const result = run(dispatcher.begin(request.principal, request.trace), input);
+      if (!(result instanceof Promise)) return encode(reply, result);
+      return result.then(value => encode(reply, value)).then(() => reply);
+    },
+  });
 }
 
-function send(reply: FastifyReply, { status, contentType, body }: RestReply): FastifyReply {
-  reply.code(status);
-  if (contentType !== undefined) reply.header('content-type', contentType);
-  return reply.send(body);
+/** `POST /v1/batch`. */
+function addBatchRoute(
+  app: FastifyInstance,
+  dispatcher: Dispatcher,
+  { problemHandler, maxBatchItems }: RestParts,
+  write: Write,
+): void {
+  app.post('/v1/batch', FREQUENT, (request, reply) => {
+    const input = inputOf(request.body, ['request_key'], BATCH_SHAPE);
+    const { 'idempotency-key': key } = request.headers;
+    if (key !== undefined) input.request_key = key;
+    checkBatch(input);
+    const traceId = traceIdOf(request);
+    const batch = {
+      items: input.items as unknown[],
+      wait: input.wait as number | undefined,
+      requestKey: input.request_key as string | undefined,
+      mostItems: maxBatchItems,
+      problem: (error: unknown, sessionId: unknown) => problemHandler.document(error, { traceId, sessionId }),
+    };
+    const texts = runBatch(dispatcher, dispatcher.begin(request.principal, request.trace), batch, textForm);
+    const encode = (pieces: readonly string[]) => write(reply, OK, JSON_TYPE, encodeText([...pieces, '\n']));
+    if (!(texts instanceof Promise)) return encode(texts);
+    return texts.then(encode).then(() => reply);
+  });
+}
+
+const BATCH_SHAPE = '{"items": [{"op": "step", "session_id": "…", "action": …}, …]}';
+const BATCH_EXAMPLE = [{ op: 'step', session_id: '…', action: 'Up' }];
+const checkBatch = compileCheck(
+  Type.Object(
+    {
+      items: Type.Array(Type.Unknown(), { minItems: 1, examples: [BATCH_EXAMPLE] }),
+      wait: Type.Optional(Type.Integer({ minimum: 1 })),
+      request_key: Type.Optional(RequestKey),
+    },
+    { additionalProperties: false },
+  ),
+  'batch',
+);
+
+/** Sends the result of an operation. Texts of JSON end with a line break, so that the shell prompt after curl starts a new line. */
+function encoder(
+  { operation, serialize }: CompiledOperation,
+  write: Write,
+): (reply: FastifyReply, result: unknown) => MaybePromise<void> {
+  const { status } = operation;
+  if (status === NO_CONTENT) return reply => void reply.code(status).send();
+  const json = (reply: FastifyReply, result: unknown) =>
+    write(reply, status, JSON_TYPE, `${serialize(result)}\n`);
+  if (!operation.represent) return json;
+  return (reply, result) =>
+    chain(operation.represent?.(plainResult(result)), representation =>
+      representation
+        ? send(reply, status, representation.contentType, representation.body)
+        : json(reply, result),
+    );
+}
+
+/** Sends a reply. */
+type Write = (reply: FastifyReply, status: number, contentType: string, body: string | Buffer) => void;
+
+/** Writes plain replies in JSON to the response itself, when what was done before them is stored. */
+function writer({ services: { sessions } }: Dispatcher, counts: RequestCounts): Write {
+  return (reply, status, contentType, body) => {
+    const { request, raw } = reply;
+    const { origin, upgrade } = request.raw.headers;
+    if (request.pretty || origin !== undefined || upgrade !== undefined) {
+      send(reply, status, contentType, body);
+      return;
+    }
+    reply.hijack();
+    counts.add(request.method, request.routeOptions.url!, status);
+    sessions.deliver(() => {
+      raw.writeHead(status, [...HEADERS, 'content-length', String(Buffer.byteLength(body))]);
+      raw.end(body);
+    });
+  };
+}
+
+function send(reply: FastifyReply, status: number, contentType: string, body: string | Buffer): void {
+  reply.code(status).header('content-type', contentType).send(body);
+}
+
+/** Puts parameters, query, body and request key of a request into one object, as frames have it. */
+function decoder(operation: Operation): (request: FastifyRequest) => OperationInput {
+  const params = Object.keys(operation.params.properties);
+  const query = Object.keys(operation.query.properties);
+  const elsewhere = [...params, ...query, 'request_key'];
+  const shape = shapeOf(operation);
+  return request => {
+    const input = inputOf(request.body, elsewhere, shape);
+    const values = request.params as { readonly [name: string]: string };
+    for (const name of params) input[name] = values[name];
+    const given = request.query as { readonly [name: string]: unknown };
+    for (const name in given) {
+      if (Object.hasOwn(input, name))
+        throw unknownKey(name, `the query takes ${query.join(', ') || 'nothing'}`);
+      input[name] = given[name];
+    }
+    if (query.length > 0) Value.Convert(operation.query, input);
+    const { 'idempotency-key': key } = request.headers;
+    if (operation.keyed && key !== undefined) input.request_key = key;
+    return input;
+  };
+}
+
+/**
+ * The part of an operation's input that a body brings.
+ * @param elsewhere keys that other parts of the request bring
+ * @param shape how a body looks
+ * @throws Problem `invalid_request`
+ */
+function inputOf(body: unknown, elsewhere: readonly string[], shape: string): { [name: string]: unknown } {
+  if (body === undefined) return {};
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+    const given = body === null ? 'null' : Array.isArray(body) ? 'a list' : `a ${typeof body}`;
+    throw new Problem('invalid_request', `the body must be a JSON object such as ${shape}, got ${given}`);
+  }
+  for (const name of elsewhere) {
+    if (Object.hasOwn(body, name)) {
+      const place =
+        name === 'request_key' ? 'over HTTP it is the header Idempotency-Key' : 'it belongs in the address';
+      throw unknownKey(name, `${place}, not in the body`);
+    }
+  }
+  return body as { [name: string]: unknown };
+}
+
+/** A body as an operation takes it, in short: its required keys, or else its first one. */
+function shapeOf({ body }: Operation): string {
+  const names = Object.keys(body.properties);
+  const required = names.filter(name => body.required?.includes(name));
+  const shown = required.length > 0 ? required : names.slice(0, 1);
+  return `{${shown.map(name => `"${name}": …`).join(', ')}}`;
+}
+
+function unknownKey(name: string, why: string): Problem {
+  const detail = `unknown key "${name}": ${why}`;
+  return new Problem('invalid_request', detail, { violations: [{ pointer: `/${name}`, detail }] });
 }

@@ -1,6 +1,6 @@
 import { Decoder, Encoder } from '@msgpack/msgpack';
 import { Problem } from '../../problems.ts';
-import { MAX_PARTS, VALUES_A_PART } from '../replies/json.ts';
+import { MAX_PARTS, VALUES_A_PART } from '../replies/content.ts';
 
 /** Greatest depth of nested maps and arrays. */
 const DEEPEST = 100;

@@ -1,7 +1,7 @@
 import type { RawData } from 'ws';
-import { plainForm, type ReplyForm, textForm } from '../../operations/dispatch/reply-form.ts';
 import { Problem } from '../../problems.ts';
-import { parseJson } from '../replies/json.ts';
+import { plainForm, type ReplyForm, textForm } from '../../stages/batch.ts';
+import { parseJson } from '../replies/content.ts';
 import { type TextChunks, unitsOf } from '../replies/texts.ts';
 import { binaryFrames, textFrames } from './frames.ts';
 import { decodeMsgpack, encodeMsgpack } from './msgpack.ts';

@@ -1,9 +1,9 @@
 import { Type } from 'typebox';
-import { compileCheck } from '../../operations/dispatch/validation.ts';
 import type { Services } from '../../operations/operation.ts';
 import { EnvId, GroupId } from '../../operations/schemas/fields.ts';
 import type { SessionCard } from '../../operations/schemas/trajectory.ts';
 import { type CardFilter, type Cards, cardsOf, cardText } from '../../operations/sessions/cards.ts';
+import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { FrameIdSchema } from './frame-id.ts';

@@ -3,15 +3,15 @@ import { Type } from 'typebox';
 import type { RawData } from 'ws';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../../operations/declaration.ts';
-import { runBatch } from '../../operations/dispatch/batch.ts';
-import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
-import { newCall, type OperationCall } from '../../operations/dispatch/execute.ts';
-import type { TraceContext } from '../../operations/dispatch/tracing.ts';
-import { compileCheck } from '../../operations/dispatch/validation.ts';
+import type { TraceContext } from '../../operations/operation.ts';
 import { RequestKey } from '../../operations/schemas/fields.ts';
+import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
 import { OPERATION_BYTES } from '../../sessions/limits/pending-inputs.ts';
 import type { Principal } from '../../sessions/principal.ts';
+import { runBatch } from '../../stages/batch.ts';
+import type { ClientRequest } from '../../stages/call.ts';
+import type { Dispatcher } from '../../stages/stages.ts';
 import { traceIdIn, traceIdOf } from '../monitoring/trace-requests.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { FrameIdSchema } from './frame-id.ts';
@@ -219,13 +219,14 @@ class Connection<T, B, M> {
         { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
-    const call = newCall(this.#dispatcher.services, this.#principal, origin.trace);
-    if (frame.op === 'batch') return this.#batch(frame, call, origin);
+    const request = this.#dispatcher.begin(this.#principal, origin.trace);
+    if (frame.op === 'batch') return this.#batch(frame, request, origin);
     if (frame.op === 'watch') return this.#watch(frame, origin);
     if (frame.op === 'unwatch') return this.#unwatch(frame);
     const { form } = this.#protocol;
     const compiled = this.#dispatcher.find(frame.op, ['batch', 'ping', 'watch', 'unwatch']);
-    const result = this.#dispatcher.perform(call, compiled, frame as OperationInput);
+    compiled.checkFrame(frame);
+    const result = compiled.run(request, frame as OperationInput);
     return result instanceof Promise
       ? result.then(value => form.result(compiled, value))
       : form.result(compiled, result);
@@ -263,12 +264,12 @@ class Connection<T, B, M> {
     return this.#protocol.plain({ watching: false });
   }
 
-  #batch(frame: Frame, call: OperationCall, { traceId }: Origin): MaybePromise<B> {
+  #batch(frame: Frame, request: ClientRequest, { traceId }: Origin): MaybePromise<B> {
     checkBatchFrame(frame);
     const { items, wait, request_key } = frame as { items: unknown[]; wait?: number; request_key?: string };
     /** Bytes held by replies to items while others are missing; undefined when the batch was answered. */
     let held: number | undefined = 0;
-    const request = {
+    const batch = {
       items,
       wait,
       requestKey: request_key,
@@ -281,7 +282,7 @@ class Connection<T, B, M> {
         this.#socket.hold(length);
       },
     };
-    const reply = runBatch(this.#dispatcher, call, request, this.#protocol.form);
+    const reply = runBatch(this.#dispatcher, request, batch, this.#protocol.form);
     if (!(reply instanceof Promise)) return reply;
     return reply.finally(() => {
       this.#socket.release(held!);

@@ -26,8 +26,7 @@ import {
 import type { Logger } from 'pino';
 import type { MaybePromise } from '../../../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../../../operations/declaration.ts';
-import type { TraceContext, Tracing } from '../../../operations/dispatch/tracing.ts';
-import type { Operation } from '../../../operations/operation.ts';
+import type { Operation, TraceContext, Tracing } from '../../../operations/operation.ts';
 import { Problem } from '../../../problems.ts';
 import type { TracingSettings } from './settings.ts';
 

@@ -1,5 +1,7 @@
-import { PROBLEMS, type ProblemCode } from '../../problems.ts';
-import type { Operation } from '../operation.ts';
+import { InvalidConfig, InvalidOptions } from '../environments/core/environment.ts';
+import { UnknownEnvironment } from '../environments/registry.ts';
+import { PROBLEMS, Problem, type ProblemCode } from '../problems.ts';
+import type { Operation } from './operation.ts';
 
 /** Problems of any request. */
 const ANY: readonly ProblemCode[] = [
@@ -57,4 +59,17 @@ export const BATCH_PROBLEMS: readonly ProblemCode[] = inOrder([...ANY, ...WITH_B
 function inOrder(codes: readonly ProblemCode[]): ProblemCode[] {
   const wanted = new Set(codes);
   return (Object.keys(PROBLEMS) as ProblemCode[]).filter(code => wanted.has(code));
+}
+
+/** A thrown value as a problem with a code. */
+export function problemOf(error: unknown): Problem {
+  if (error instanceof Problem) return error;
+  if (error instanceof UnknownEnvironment) return new Problem('unknown_environment', error.message);
+  if (error instanceof InvalidConfig) return invalid(`/config${error.pointer}`, error.message);
+  if (error instanceof InvalidOptions) return invalid(`/options${error.pointer}`, error.message);
+  return new Problem('internal', 'the server failed; its log has the cause', { cause: error });
+}
+
+function invalid(pointer: string, detail: string): Problem {
+  return new Problem('invalid_request', detail, { violations: [{ pointer, detail }] });
 }

@@ -1,8 +1,8 @@
 import t from 'tap';
 import { type TSchema, Type } from 'typebox';
-import { DEFINITIONS } from '../../custom/definitions/definition.ts';
-import { Wrappers } from '../schemas/fields.ts';
-import { OPERATIONS } from '../table.ts';
+import { DEFINITIONS } from '../custom/definitions/definition.ts';
+import { Wrappers } from './schemas/fields.ts';
+import { OPERATIONS } from './table.ts';
 import { compileCheck } from './validation.ts';
 
 interface Node {

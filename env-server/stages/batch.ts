@@ -1,10 +1,66 @@
-import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { Problem, type ProblemDocument } from '../../problems.ts';
-import { background, type Lane, SLICE_MS, scheduler } from '../../scheduling/fair-scheduler.ts';
-import type { OperationInput } from '../declaration.ts';
-import type { CompiledOperation, Dispatcher } from './dispatcher.ts';
-import type { OperationCall } from './execute.ts';
-import type { ReplyForm } from './reply-form.ts';
+import type { MaybePromise } from '../environments/core/maybe-promise.ts';
+import type { OperationInput } from '../operations/declaration.ts';
+import { plainResult } from '../operations/operation.ts';
+import { Problem, type ProblemDocument } from '../problems.ts';
+import { background, type Lane, SLICE_MS, scheduler } from '../scheduling/fair-scheduler.ts';
+import type { ClientRequest } from './call.ts';
+import type { CompiledOperation, Dispatcher } from './stages.ts';
+
+/** Form of replies: JSON text as it leaves, or plain values that something else writes. `B` is the type of batches. */
+export interface ReplyForm<T, B = T> {
+  /** The result of an operation. */
+  result(compiled: CompiledOperation, value: unknown): T;
+  problem(document: ProblemDocument): T;
+  /** Batch items. */
+  success(result: T): T;
+  failure(problem: T): T;
+  /** About how many characters an item takes. */
+  lengthOf(item: T): number;
+  /** The item that has no reply yet; always the same value. */
+  readonly pending: T;
+  /**
+   * The result of a batch.
+   * @param pending positions of items without a reply; absent where the batch waited for all
+   */
+  batch(items: readonly T[], pending: readonly number[] | undefined): B;
+}
+
+/** Batches come in consecutive chunks; the writer encodes each chunk by itself. */
+export const textForm: ReplyForm<string, readonly string[]> = {
+  result: (compiled, value) => compiled.serialize(value),
+  problem: document => JSON.stringify(document),
+  success: result => `{"ok":true,"result":${result}}`,
+  failure: problem => `{"ok":false,"error":${problem}}`,
+  lengthOf: item => item.length,
+  pending: '{"ok":false,"pending":true}',
+  batch(items, pending) {
+    const pieces = new Array<string>(items.length + 1);
+    pieces[0] = `{"results":[${items[0]}`;
+    for (let index = 1; index < items.length; index++) pieces[index] = `,${items[index]}`;
+    pieces[items.length] = pending ? `],"pending":[${pending.join(',')}]}` : ']}';
+    return pieces;
+  },
+};
+
+export const plainForm: ReplyForm<unknown> = {
+  result: (_compiled, value) => plainResult(value),
+  problem: document => document,
+  success: result => ({ ok: true, result }),
+  failure: error => ({ ok: false, error }),
+  lengthOf: item => lengthOfTexts((item as { readonly result?: unknown }).result),
+  pending: Object.freeze({ ok: false, pending: true }),
+  // Replies that come later must not change what is being written.
+  batch: (items, pending) => ({ results: items.slice(), ...(pending && { pending }) }),
+};
+
+/** Length of the texts in a result or in its lists, which make it long: a picture, the observations of a trajectory. */
+function lengthOfTexts(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (typeof value !== 'object' || value === null) return 0;
+  let length = 0;
+  for (const key in value) length += lengthOfTexts((value as { [key: string]: unknown })[key]);
+  return length;
+}
 
 export interface BatchRequest {
   /** Each is taken out as it is begun: while the batch waits, it holds only what its operations hold. */
@@ -28,7 +84,7 @@ export interface BatchRequest {
  */
 export function runBatch<T, B>(
   dispatcher: Dispatcher,
-  call: OperationCall,
+  call: ClientRequest,
   request: BatchRequest,
   form: ReplyForm<T, B>,
 ): MaybePromise<B> {
@@ -50,7 +106,7 @@ const RETRY_AFTER_SECONDS = 1;
 /** A batch that is carried out. */
 class BatchRun<T, B> {
   readonly #dispatcher: Dispatcher;
-  readonly #call: OperationCall;
+  readonly #call: ClientRequest;
   readonly #request: BatchRequest;
   readonly #form: ReplyForm<T, B>;
   readonly #replies: T[];
@@ -60,7 +116,7 @@ class BatchRun<T, B> {
   /** Part of the length that {@link BatchRequest.hold} was called with. */
   #heldLength = 0;
 
-  constructor(dispatcher: Dispatcher, call: OperationCall, request: BatchRequest, form: ReplyForm<T, B>) {
+  constructor(dispatcher: Dispatcher, call: ClientRequest, request: BatchRequest, form: ReplyForm<T, B>) {
     this.#dispatcher = dispatcher;
     this.#call = call;
     this.#request = request;
@@ -163,7 +219,7 @@ function settled(promises: readonly Promise<void>[], count: number): Promise<voi
 
 function runItem<T>(
   dispatcher: Dispatcher,
-  call: OperationCall,
+  call: ClientRequest,
   request: BatchRequest,
   index: number,
   form: ReplyForm<T, unknown>,
@@ -174,11 +230,9 @@ function runItem<T>(
       throw new Problem('invalid_request', 'a batch item must be an object with "op"');
     }
     const compiled = dispatcher.find((item as { op?: unknown }).op);
-    const result = dispatcher.perform(
-      call,
-      compiled,
-      withKey(item as OperationInput, request, index, compiled.operation.keyed),
-    );
+    const input = withKey(item as OperationInput, request, index, compiled.operation.keyed);
+    compiled.checkFrame(input);
+    const result = compiled.run(call, input);
     if (!(result instanceof Promise)) return form.success(form.result(compiled, result));
     call.mark = performance.now();
     return later(result, compiled, request, { session_id: (item as OperationInput).session_id }, form);

@@ -1,11 +1,11 @@
 import { type TProperties, type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import type { TLocalizedValidationError } from 'typebox/error';
-import { type Fault, faultsOf, faultText, oversizeOf, withFewUnknown } from '../../../shared/faults.ts';
-import { DEEPEST_JSON, faultOf, type JsonLimits } from '../../custom/json-limits.ts';
-import { Problem, type Violation } from '../../problems.ts';
-import type { Operation } from '../operation.ts';
-import { RequestKey } from '../schemas/fields.ts';
+import { type Fault, faultsOf, faultText, oversizeOf, withFewUnknown } from '../../shared/faults.ts';
+import { DEEPEST_JSON, faultOf, type JsonLimits } from '../custom/json-limits.ts';
+import { Problem, type Violation } from '../problems.ts';
+import type { Operation } from './operation.ts';
+import { RequestKey } from './schemas/fields.ts';
 
 const MAX_VIOLATIONS = 20;
 
@@ -47,6 +47,8 @@ export function compileInputCheck(operation: Operation, transport: 'rest' | 'fra
   const quick = Compile(Type.Object(properties));
   const shut = Type.Object(properties, { additionalProperties: false });
   const thorough = compileCheck(shut, operation.name, placeOfOthers(properties));
+  const bounded = Object.entries(properties).filter(([, schema]) => isBounded(schema));
+  const limits = bounded.map(([key, schema]) => [key, textLimit(schema)] as const);
   return value => {
     const input = value as { [key: string]: unknown };
     let closed = true;
@@ -54,10 +56,26 @@ export function compileInputCheck(operation: Operation, transport: 'rest' | 'fra
       if (!known.has(key)) closed = false;
       else refuseOutOfBounds(operation.name, key, input[key]);
     }
-    refuseOversize(shut, input, operation.name);
+    for (const [key, most] of limits) {
+      const part = input[key];
+      if (part === undefined || (typeof part === 'string' && part.length <= most)) continue;
+      refuseOversize(shut, input, operation.name);
+      break;
+    }
     if (!closed) thorough(withFewUnknown(shut, input));
     else if (!quick.Check(input)) thorough(input);
   };
+}
+
+/** True if a schema bounds how much a value may have in it, at any depth. */
+function isBounded(schema: TSchema): boolean {
+  return /"max(?:Length|Items|Properties)":/.test(JSON.stringify(schema));
+}
+
+/** Greatest length of texts of a schema that takes texts only; -1 for any other schema. */
+function textLimit(schema: TSchema): number {
+  const { type, maxLength } = schema as { readonly type?: unknown; readonly maxLength?: number };
+  return type === 'string' && maxLength !== undefined ? maxLength : -1;
 }
 
 /** @throws Problem `invalid_request` */
