@@ -12,6 +12,8 @@ const PYTHON = process.env.RAGEN_PYTHON ?? 'python3';
 
 interface Part {
   readonly packages: readonly string[];
+  /** Packages that are installed without their dependencies, for every version of Python. */
+  readonly bare?: readonly string[];
   /** Packages that it brings along and that keep it from starting. */
   readonly without: readonly string[];
   /** Program of the virtual environment, and the variable in which the tests look for it. */
@@ -28,12 +30,23 @@ const PARTS: Readonly<Record<string, Part>> = {
     variable: 'RAGEN_VLLM',
     tests: ['trainer/generation/remote/vllm.test.ts'],
   },
+  skyrl: {
+    packages: [
+      'jax==0.10.2 flax==0.12.8 optax==0.2.8 tinker==0.25.0 transformers==5.16.1 fastapi uvicorn httpx aiohttp psutil uv',
+      'sqlmodel sqlalchemy[asyncio] aiosqlite datasets typer cloudpathlib zstandard xxhash',
+    ].flatMap(names => names.split(' ')),
+    bare: ['skyrl==0.4.0', 'peft==0.18.1'],
+    without: [],
+    program: 'python',
+    variable: 'RAGEN_SKYRL',
+    tests: ['trainer/policy/tinker/skyrl.test.ts'],
+  },
 };
 
 /** The program of a part, installed where it is not there yet. */
-function installed(name: string, { packages, without, program }: Part): string {
+function installed(name: string, { packages, bare = [], without, program }: Part): string {
   const place = join(FOLDER, name);
-  const done = join(place, packages.join('+'));
+  const done = join(place, [...bare, ...packages][0]);
   const path = join(place, 'bin', program);
   if (existsSync(done)) return path;
   console.log(`installing ${packages.join(', ')} into ${place}`);
@@ -45,7 +58,8 @@ function installed(name: string, { packages, without, program }: Part): string {
       stdio: 'inherit',
     });
   pip('install', ...packages);
-  pip('uninstall', '-y', ...without);
+  if (bare.length > 0) pip('install', '--no-deps', '--ignore-requires-python', ...bare);
+  if (without.length > 0) pip('uninstall', '-y', ...without);
   writeFileSync(done, '');
   return path;
 }
