@@ -65,6 +65,22 @@ t.test('every view is accessible and fits, in both themes and three sizes', { sk
   }
 });
 
+t.test(
+  'the field for a text is directly under its task, at the width of a phone and of a screen',
+  { skip },
+  async t => {
+    const { page } = await openPlayground(t, '#/play/Countdown-v0?seed=7');
+    await page.locator('.state .board').waitFor();
+    for (const [, viewport] of [LOOKS[0], LOOKS[2]]) {
+      await page.setViewportSize(viewport);
+      const task = (await page.locator('.state .board').boundingBox())!;
+      const field = (await page.getByRole('textbox', { name: 'Action' }).boundingBox())!;
+      const gap = field.y - task.y - task.height;
+      t.ok(gap >= 0 && gap < 40, `${viewport.width} px: ${gap} px between them`);
+    }
+  },
+);
+
 t.test('one tab stop lies before the board, and leads to it', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
   await page.locator('.state:focus').waitFor();
