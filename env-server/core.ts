@@ -138,6 +138,7 @@ export class ServerCore {
    * @returns how many operations were not done after so long
    */
   async settle(graceMs: number): Promise<number> {
+    this.#shared?.suspend();
     const unfinished = await this.sessions.suspend(graceMs);
     await this.#shared?.settle();
     this.keepSessions();

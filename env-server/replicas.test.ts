@@ -159,6 +159,22 @@ t.test(
   },
 );
 
+t.test('replicas that still start are ended where one of them cannot', { skip: lacksValkey }, async t => {
+  const { output, runServer } = await import('../test/process.test-data.ts');
+  const child = runServer(t, ['--replicas', '3', '--port', '0', '--log-level', 'info']);
+  const ended = output(child);
+  const pids: number[] = [];
+  child.stdout!.on('data', chunk => {
+    const found = [...String(chunk).matchAll(/"replica_pid":(\d+)/g)].map(([, pid]) => Number(pid));
+    if (pids.length === 0 && found.length > 0) process.kill(found[0], 'SIGKILL');
+    pids.push(...found);
+  });
+  const { code, text } = await ended;
+  t.equal(code, 1, text);
+  t.equal(pids.length, 3);
+  for (const pid of pids) t.throws(() => process.kill(pid, 0), { code: 'ESRCH' });
+});
+
 t.test('--replicas without valkey-server says how to install it', async t => {
   const { output, runServer } = await import('../test/process.test-data.ts');
   const { code, text } = await output(runServer(t, ['--replicas', '2', '--port', '0'], { PATH: '/nowhere' }));

@@ -170,8 +170,8 @@ async function listening(child: ChildProcess): Promise<void> {
   });
   const lines = createInterface({ input: child.stdout! });
   const said = (async () => {
-    for await (const line of lines) if (line.includes('listening on')) break;
-    child.stdout!.resume();
+    for await (const line of lines) if (line.includes('listening on')) return child.stdout!.resume();
+    return ended;
   })();
   ended.catch(() => undefined);
   await Promise.race([said, ended]);

@@ -315,9 +315,14 @@ t.test('time without any server brings no session nearer to its end', { skip: la
   t.same(await store.expire(10, FORGET_MS), [], 'it was due 15 s ago, but no server was there for 60 s');
   t.match(await store.take('s1', undefined, 'me', FORGET_MS), { state: 'load' });
   await store.connection.command(client => client.zincrby('ragen:due', -60_000, 's1'));
-  await seen(1500);
+  await seen(1200);
   await store.live();
   t.same(await store.expire(10, FORGET_MS), ['s1'], 'a pause of a round counts');
+  await store.open('me', 'E', LIMITS, [fresh('s2', 2, { ttlMs: 5000 })]);
+  await store.connection.command(client => client.zincrby('ragen:due', -5500, 's2'));
+  await seen(3000);
+  await store.live(true);
+  t.same(await store.expire(10, FORGET_MS), [], 'but not where it ends with the start of a server');
 });
 
 t.test('a full store refuses whole turns, and frees memory', { skip: lacksValkey }, async t => {

@@ -83,6 +83,8 @@ const OUTCOMES: { readonly [code: string]: Outcome } = { 1: 'kept', 0: 'gone', '
 const ALIVE_SECONDS = 10;
 /** Milliseconds without any server from which on they bring no session nearer to its end: no client could use it. */
 const UNSERVED_MS = 3000;
+/** The same for a server that starts: others would have been seen a second ago. */
+const UNSERVED_AT_START_MS = 1500;
 /** Sessions or records of one command, and characters of its records: the store does nothing else meanwhile. */
 const MAX_AT_ONCE = 1000;
 const MAX_LENGTH_AT_ONCE = 1024 * 1024;
@@ -241,8 +243,9 @@ export class SessionStore {
   }
 
   /** Says that this server lives: sessions that only it can play are not taken from it, and the time counts. */
-  async live(): Promise<void> {
-    await this.connection.run('ragenLive', this.replica, ALIVE_SECONDS, UNSERVED_MS);
+  async live(begins = false): Promise<void> {
+    const unservedMs = begins ? UNSERVED_AT_START_MS : UNSERVED_MS;
+    await this.connection.run('ragenLive', this.replica, ALIVE_SECONDS, unservedMs);
   }
 
   /** A page of ids of open sessions, of one client or of all, with serials above `after`; `last` where more may follow. */

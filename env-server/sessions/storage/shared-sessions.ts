@@ -61,6 +61,7 @@ export class SharedSessions implements SessionJournal {
   readonly #copying = new AsyncLocalStorage<Copying>();
   #round: NodeJS.Timeout | undefined;
   #active = false;
+  #settling = false;
   readonly isSlow = false;
   readonly isShared = true;
 
@@ -80,13 +81,18 @@ export class SharedSessions implements SessionJournal {
 
   begin(): void {
     this.#active = true;
-    const round = async () => {
-      await this.#keepHouse().catch(error =>
+    const round = async (begins = false) => {
+      await this.#keepHouse(begins).catch(error =>
         this.#parts.log.debug({ err: error }, 'the store was not asked'),
       );
       if (this.#active) this.#round = setTimeout(round, ROUND_MS).unref();
     };
-    void round();
+    void round(true);
+  }
+
+  /** Nothing new is begun here: the time until another server is there brings no session nearer to its end. */
+  suspend(): void {
+    this.#settling = true;
   }
 
   /** Writes what is new of every session, so that another server has less to replay. */
@@ -272,11 +278,11 @@ export class SharedSessions implements SessionJournal {
     return this.#parts.refreshEnvironments();
   }
 
-  async #keepHouse(): Promise<void> {
+  async #keepHouse(begins: boolean): Promise<void> {
     const { sessions, refreshEnvironments } = this.#parts;
     const now = sessions.now();
-    if (this.store.connection.failure !== undefined) return;
-    await this.store.live();
+    if (this.store.connection.failure !== undefined || this.#settling) return;
+    await this.store.live(begins);
     await this.#written.endLate();
     const { used, limits } = sessions.bytes;
     const idleMs = used > CROWDED * limits.maxBytes ? 0 : IDLE_IN_MEMORY_MS;
