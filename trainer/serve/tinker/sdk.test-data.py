@@ -24,11 +24,16 @@ def datum(ids, **inputs):
     )
 
 
+def ready(client):
+    """A client: SDKs from 0.38 give a future of it."""
+    return client.result() if hasattr(client, "result") else client
+
+
 def per_token(results):
     return [result["logprobs"].tolist() for result in results.loss_fn_outputs]
 
 
-training = service.create_lora_training_client(base_model=base, rank=4, seed=1).result()
+training = ready(service.create_lora_training_client(base_model=base, rank=4, seed=1))
 info = training.get_info()
 found["tokenizer"] = info.model_data.tokenizer_id
 data = [datum([5, 9, 17, 23, 4]), datum([8, 12, 31])]
@@ -65,10 +70,10 @@ def squares(_, logprobs):
 
 
 custom = training.forward_backward_custom(data, squares).result()
-found["custom"] = [custom.metrics["loss:sum"], sum(x**2 for own in per_token(forward) for x in own)]
+found["custom"] = [custom.metrics["squares"], sum(x**2 for own in per_token(forward) for x in own)]
 training.optim_step(types.AdamParams(learning_rate=0.0)).result()
 
-sampler = training.save_weights_and_get_sampling_client().result()
+sampler = ready(training.save_weights_and_get_sampling_client())
 params = types.SamplingParams(max_tokens=6, temperature=1.0, seed=3, stop=[])
 sampled = sampler.sample(
     prompt=types.ModelInput.from_ints(PROMPT),
@@ -96,18 +101,17 @@ for name, create in {
     "resumed": service.create_training_client_from_state_with_optimizer,
     "weights": service.create_training_client_from_state,
 }.items():
-    resumed = create(path)
-    resumed = resumed.result() if hasattr(resumed, "result") else resumed
+    resumed = ready(create(path))
     found[name] = [before, resumed.forward(data, "cross_entropy").result().metrics["loss:sum"]]
-loaded = service.create_sampling_client(model_path=named)
-loaded = loaded.result() if hasattr(loaded, "result") else loaded
+loaded = ready(service.create_sampling_client(model_path=named))
 again = loaded.sample(prompt=types.ModelInput.from_ints(PROMPT), num_samples=3, sampling_params=params).result()
 found["same"] = [list(s.tokens) for s in again.sequences] == [list(s.tokens) for s in sampled.sequences]
 
-refused = service.create_lora_training_client(base_model=base, rank=4).result()
+refused = ready(service.create_lora_training_client(base_model=base, rank=4))
 try:
     refused.forward_backward(data, "gspo").result()
 except Exception as error:
     found["refused"] = str(error)
-service.close(status="success")
+if hasattr(service, "close"):
+    service.close(status="success")
 print(json.dumps(found))
