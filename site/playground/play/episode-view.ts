@@ -58,6 +58,14 @@ const WIDE_BOARDS: ReadonlySet<string> = new Set([
   'bandit',
   'plain-text',
 ]);
+/** Boards that hold a task, which is answered in the field below. */
+const TASKS: ReadonlySet<string> = new Set([
+  'choice-question',
+  'tried-question',
+  'searched-question',
+  'countdown',
+  'plain-text',
+]);
 
 /** View in which an environment is played. Owns the present episode. */
 export class EpisodeView {
@@ -395,6 +403,7 @@ export class EpisodeView {
       ...(!episode.isOver && { act: action => void this.#act(action) }),
     });
     this.#play.dataset.wide = String(WIDE_BOARDS.has(this.#board.kind));
+    this.#play.dataset.task = String(TASKS.has(this.#board.kind));
     this.#actions.inert = episode.isOver;
     this.#policyPlace.inert = episode.isOver;
     this.#play.dataset.over = String(episode.isOver);
