@@ -174,6 +174,15 @@ interface OldFolder {
 }
 
 const OLD_FOLDER = new URL('./persistence/journal/old-folder.test-data.json', import.meta.url);
+/** A moment after the folder was written, in milliseconds since the epoch: ended sessions are remembered for an hour. */
+const WRITTEN_AT = Date.parse('2026-11-24T16:45:10Z');
+/** A program that sets a server's clocks to then: that of the wall, and that of the machine, which counts where it is the same one. */
+const CLOCK = `import os from 'node:os';
+import { syncBuiltinESMExports } from 'node:module';
+const { now } = Date, { uptime } = os, ahead = now() - ${WRITTEN_AT};
+Date.now = () => now() - ahead;
+os.uptime = () => uptime() - ahead / 1000;
+syncBuiltinESMExports();`;
 /** Milliseconds after which a server that opens the folder is killed: before, in and after the migration. */
 const KILLS = [250, 400, 550, 700, 850, 1000, 1300];
 
@@ -189,14 +198,16 @@ t.test(
       writeFileSync(join(data, path), gunzipSync(Buffer.from(text, 'base64')));
     }
     const all = ['--data', data, '--idle-ttl-seconds', '3155760000', '--lifetime-seconds', '3155760000'];
+    const options = process.env.NODE_OPTIONS ?? '';
+    const env = { NODE_OPTIONS: `${options} --import=data:text/javascript,${encodeURIComponent(CLOCK)}` };
     for (const ms of KILLS) {
-      const child = runServer(t, ['--port', '0', ...all]);
+      const child = runServer(t, ['--port', '0', ...all], env);
       await after(ms);
       const ended = new Promise(resolve => child.once('exit', resolve));
       child.kill('SIGKILL');
       await ended;
     }
-    const again = await startServer(t, all);
+    const again = await startServer(t, all, env);
     for (const { session_id } of opened.sessions as unknown as Body[]) {
       const id = String(session_id);
       const seen = last[id];
