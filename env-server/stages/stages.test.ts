@@ -34,7 +34,7 @@ const SERVER = pathToFileURL(`${import.meta.dirname}/../`).href;
 /** The environment itself. */
 const ENVIRONMENT = /^(?:environments|wrappers)\//;
 
-/** How often something is done: what the server does on the side now and then is not found each time. */
+/** Repetitions of a step: work that the server does now and then is not found each time. */
 const TIMES = 5;
 
 /** The files of the server in which a function runs whenever something is done, besides those of the environment. */
