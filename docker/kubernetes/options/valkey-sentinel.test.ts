@@ -84,22 +84,27 @@ t.test(
     const { origin } = await listening(
       runServer(t, ['--port', '0', '--store', store, '--durability', 'replicated']),
     );
-    const post = async (path: string, body: unknown): Promise<{ status: number; body: Body }> => {
+    const post = async (
+      path: string,
+      body: unknown,
+      key: string,
+    ): Promise<{ status: number; body: Body }> => {
       const response = await fetch(`${origin}${path}`, {
         method: 'POST',
-        headers: { 'content-type': 'application/json', 'idempotency-key': crypto.randomUUID() },
+        headers: { 'content-type': 'application/json', 'idempotency-key': key },
         body: JSON.stringify(body),
       });
       return { status: response.status, body: (await response.json()) as Body };
     };
     const config = { map: '4x4', success_rate: 1, max_steps: 100 };
-    const opened = await post('/v1/sessions', { env_id: 'FrozenLake-v0', seed: 3, config });
+    const opened = await post('/v1/sessions', { env_id: 'FrozenLake-v0', seed: 3, config }, 'open');
     t.equal(opened.status, 201, JSON.stringify(opened.body));
-    /** A step is asked for until the store is back; a refused one was not taken. */
+    /** A step is asked for under one key until the store is back: the store may have it, though the reply says 503. */
+    const path = `/v1/sessions/${opened.body.session_id}/step`;
     let steps = 0;
     const step = async () => {
       for (;;) {
-        const { status, body } = await post(`/v1/sessions/${opened.body.session_id}/step`, { action: 1 });
+        const { status, body } = await post(path, { action: 1 }, `step-${steps}`);
         if (status !== 503) {
           t.equal(status, 200, JSON.stringify(body));
           return t.equal(Number(body.step), ++steps, 'each acknowledged step was taken once');
