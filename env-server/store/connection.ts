@@ -169,6 +169,7 @@ export class StoreConnection {
       autoResendUnfulfilledCommands: false,
       connectTimeout: CONNECT_MS,
       commandTimeout: COMMAND_MS,
+      sentinelCommandTimeout: COMMAND_MS,
       retryStrategy: (times: number) => Math.min(50 * times, MAX_RECONNECT_MS),
       reconnectOnError: (error: Error) => error.message.startsWith('READONLY'),
     });
@@ -195,6 +196,7 @@ export class StoreConnection {
       });
     }
     connection.#client.on('ready', () => void connection.#enterAgain());
+    connection.#client.on('end', () => connection.#connectAgain());
     return connection;
   }
 
@@ -249,6 +251,18 @@ export class StoreConnection {
     this.#closed = true;
     this.#up = false;
     this.#client.disconnect();
+  }
+
+  /**
+   * The client gives up for good where it is disconnected while Sentinels are asked for the primary: both a fail-over and a
+   * hanging store do that.
+   */
+  #connectAgain(): void {
+    if (this.#closed) return;
+    setTimeout(() => {
+      // A failure ends it again, and comes back to here.
+      if (!this.#closed) this.#client.connect().catch((error: Error) => this.#lost(error.message));
+    }, MAX_RECONNECT_MS).unref();
   }
 
   #lost(reason: string): void {
