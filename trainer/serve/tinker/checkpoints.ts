@@ -80,6 +80,7 @@ export class Checkpoints {
     if (exists && !isExpired(exists) && !overwrite) {
       throw badRequest(`${path} exists: choose another name, or set overwrite`, 'path');
     }
+    await this.#removeExpired(parent);
     const temporary = join(parent, `.${randomUUID()}`);
     await mkdir(temporary, { recursive: true });
     try {
@@ -138,6 +139,14 @@ export class Checkpoints {
   /** @throws ApiError 404 where the path names no checkpoint of this owner */
   async delete(path: string, owner: string): Promise<void> {
     await this.#remove((await this.find(path, owner)).folder);
+  }
+
+  /** Expired checkpoints take room until the same model saves another one. */
+  async #removeExpired(parent: string): Promise<void> {
+    for (const name of (await readdir(parent).catch(() => [])).filter(one => NAME.test(one))) {
+      const info = await this.#info(join(parent, name));
+      if (info && isExpired(info)) await this.#remove(join(parent, name));
+    }
   }
 
   /** Removes a folder so that no reader sees a part of it. */

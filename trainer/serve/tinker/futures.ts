@@ -4,8 +4,9 @@ import { ApiError } from '../openai/errors.ts';
 
 /** Results stay readable so long after they were delivered, since a reply can get lost. */
 const KEPT_MS = 600_000;
-/** Bytes of delivered results that are kept, and results of a session that wait to be read. */
+/** Bytes of delivered results that are kept, about those of an entry itself, and results of a session that wait to be read. */
 const KEPT_BYTES = 256 * 2 ** 20;
+const ENTRY_BYTES = 1024;
 const MAX_UNREAD = 8192;
 
 /** Result of an operation: a message of tinker_public, or JSON. */
@@ -75,7 +76,7 @@ export class Futures {
     const result = await Promise.race([future.settled, aborted(signal)]);
     if (result !== undefined && future.deliveredAt === null) {
       future.deliveredAt = performance.now();
-      future.bytes = result instanceof Uint8Array ? result.byteLength : 0;
+      future.bytes = ENTRY_BYTES + (result instanceof Uint8Array ? result.byteLength : 0);
       this.#unread.set(future.owner, this.#unread.get(future.owner)! - 1);
       this.#delivered.add(id);
       this.#keptBytes += future.bytes;

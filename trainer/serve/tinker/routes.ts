@@ -22,7 +22,7 @@ import type { TrainingModel } from './training-model.ts';
 
 const PROTOBUF = 'application/x-protobuf';
 const TRAINING_BODY_BYTES = 64 * 2 ** 20;
-/** Bytes of a session's training requests that wait or run. */
+/** Bytes of a key's training requests that wait or run. */
 const MAX_WAITING_BYTES = 256 * 2 ** 20;
 
 const decompress = promisify(zstdDecompress);
@@ -164,9 +164,11 @@ function trainingRoutes(app: FastifyInstance, server: TinkerServer): void {
       const bytes = await bodyBytes(request);
       const decoded = decodeForwardBackwardRequest(bytes);
       const { modelId, seqId, forwardOnly } = decoded;
-      const { session, model } = server.model(modelId, ownerOf(request));
-      if (session.waitingBytes + bytes.length > MAX_WAITING_BYTES) {
-        const waiting = `${Math.round(session.waitingBytes / 2 ** 20)} MiB of training requests wait`;
+      const owner = ownerOf(request);
+      const { session, model } = server.model(modelId, owner);
+      const waits = server.waitingBytes(owner);
+      if (waits + bytes.length > MAX_WAITING_BYTES) {
+        const waiting = `${Math.round(waits / 2 ** 20)} MiB of training requests wait`;
         throw new ApiError(429, `${waiting}; send more when some are done`, { retryAfterS: 1 });
       }
       try {

@@ -95,6 +95,8 @@ export class SamplerPool {
           found.open++;
           return found;
         }
+        // One may have become idle since.
+        if (this.#slots.some(({ open }) => open === 0)) continue;
         await new Promise<void>(resolve => {
           this.#onIdle = resolve;
         });

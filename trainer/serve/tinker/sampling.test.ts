@@ -342,6 +342,9 @@ t.test('names of checkpoints stay in their folder, and are replaced only on requ
     body.checkpoints.map((one: { checkpoint_id: string }) => one.checkpoint_id),
     ['weights/one'],
   );
+  t.ok((await model.operation('save_weights', { path: 'two' })).path);
+  const kept = await readdir(join(checkpoints, model.id.replaceAll(':', '-'), 'weights'));
+  t.same(kept.sort(), ['one', 'two'], 'what has expired takes no room');
   t.same(
     (await readdir(checkpoints)).filter(name => !/^[0-9a-f-]{36}-train-\d+$/.test(name)),
     [],

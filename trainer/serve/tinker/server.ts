@@ -20,7 +20,7 @@ const ALPHA = 32;
 const MAX_RANK = 256;
 /** Sessions of one owner. */
 const MAX_SESSIONS = 64;
-/** Samplers of a Tinker session; the oldest are forgotten. */
+/** Samplers of a Tinker session, and models that it asked for; the oldest are forgotten. */
 const MAX_SAMPLERS = 1024;
 /** A Tinker session without a request for so long loses its models where room is needed, and in the end everything. */
 const SILENT_MS = 60_000;
@@ -272,7 +272,16 @@ export class TinkerServer {
     }
     const request_id = known?.requestId ?? this.futures.add(session, Promise.resolve().then(work));
     session.creating.set(id, { fingerprint, requestId: request_id });
+    if (session.creating.size > MAX_SAMPLERS) session.creating.delete(session.creating.keys().next().value!);
     return { request_id, model_id: id };
+  }
+
+  /** Bytes of an owner's training requests that wait or run, in all of its sessions. */
+  waitingBytes(owner: string): number {
+    return [...this.#sessions.values()].reduce(
+      (sum, session) => sum + (session.owner === owner ? session.waitingBytes : 0),
+      0,
+    );
   }
 
   /** Takes the place of a sampling request. @returns gives it back. @throws ApiError 429 */
