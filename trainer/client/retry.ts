@@ -102,3 +102,20 @@ export async function pause(ms: number, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
   }
 }
+
+/**
+ * The work's result, or the signal's reason when it is aborted and the work has not ended `graceMs` later, because it
+ * waits for something that is away.
+ */
+export async function orAborted<T>(work: Promise<T>, signal: AbortSignal, graceMs = 0): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const refuse = () => reject(signal.reason);
+  const abort = () => (graceMs === 0 ? refuse() : void setTimeout(refuse, graceMs).unref());
+  if (signal.aborted) abort();
+  else signal.addEventListener('abort', abort, { once: true });
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+  }
+}

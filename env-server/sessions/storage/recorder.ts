@@ -1,4 +1,3 @@
-import type { Json } from '../../../shared/json.ts';
 import { type Journal, RecordTooLarge } from '../../persistence/journal/journal.ts';
 import {
   NO_SESSION,
@@ -10,6 +9,7 @@ import type { EndedSession } from '../ended.ts';
 import { dynamicsSeedOf, type EpisodeState } from '../episodes/episode.ts';
 import type { Session } from '../session.ts';
 import { type Recorder, recordedEpisode } from './recorded-episode.ts';
+import { recordOfOpening } from './stored-session.ts';
 
 export interface RecorderParts {
   /** Current definition of an environment id. */
@@ -113,17 +113,7 @@ export class SessionRecorder implements SessionJournal {
     const { settings } = session;
     const lost = this.#parts.lostBy(session);
     return {
-      serial: settings.serial,
-      owner: settings.owner,
-      group_id: settings.groupId,
-      env_id: settings.envId,
-      edition: this.#parts.editionOf(settings.envId),
-      config: settings.config,
-      wrappers: settings.wrappers as unknown as readonly Json[],
-      format: settings.format,
-      created_at: settings.createdAt,
-      ttl_ms: settings.ttlMs,
-      deadline: settings.deadline,
+      ...recordOfOpening(settings, this.#parts.editionOf(settings.envId)),
       seed: episode.seed,
       options: episode.options,
       ...(lost === undefined

@@ -18,7 +18,7 @@ import type { VariantCatalog } from '../variant-catalog.ts';
 import { lostReason } from './lost-reason.ts';
 import { recordedEpisode } from './recorded-episode.ts';
 import { SessionImage } from './session-image.ts';
-import type { StoredSettings } from './stored-session.ts';
+import { recordOfOpening } from './stored-session.ts';
 
 /** Records and characters after which a checkpoint makes those before it unneeded. */
 const CHECKPOINT_RECORDS = 64;
@@ -374,22 +374,5 @@ export function heldSession(
     records,
     length: 0,
     touchedAt: 0,
-  };
-}
-
-/** Settings that an `open` record holds of a session besides its first state. */
-function recordOfOpening(settings: StoredSettings, edition: string) {
-  return {
-    serial: settings.serial,
-    owner: settings.owner,
-    group_id: settings.groupId,
-    env_id: settings.envId,
-    edition,
-    config: settings.config,
-    wrappers: settings.wrappers as unknown as readonly Json[],
-    format: settings.format,
-    created_at: settings.createdAt,
-    ttl_ms: settings.ttlMs,
-    deadline: settings.deadline,
   };
 }

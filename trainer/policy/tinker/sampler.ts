@@ -1,3 +1,4 @@
+import { orAborted } from '../../client/retry.ts';
 import {
   type EngineCall,
   type EngineClient,
@@ -164,13 +165,4 @@ function samplingParameters(sampling: EngineCall['sampling']): object {
     top_p: topP,
     stop: stopTokenIds,
   };
-}
-
-/** The work's result, or the signal's reason as soon as it is aborted. */
-function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const abort = () => reject(signal.reason);
-  if (signal.aborted) abort();
-  signal.addEventListener('abort', abort, { once: true });
-  return Promise.race([work, promise]).finally(() => signal.removeEventListener('abort', abort));
 }

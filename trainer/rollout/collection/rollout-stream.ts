@@ -1,3 +1,4 @@
+import { orAborted } from '../../client/retry.ts';
 import { EpisodeTooLong } from '../context.ts';
 import type { Episode } from '../episode.ts';
 import type { Player } from '../episode-agent.ts';
@@ -145,7 +146,7 @@ export class RolloutStream {
     while (this.#ready.length < groups) {
       signal.throwIfAborted();
       if (this.#failure) throw this.#failure.error;
-      await untilAborted(this.#changed, signal);
+      await orAborted(this.#changed, signal);
       this.#dropStale();
     }
     const taken = this.#ready.sort((a, b) => a.n - b.n).splice(0, groups);
@@ -266,16 +267,5 @@ export class RolloutStream {
     this.#changed = new Promise(resolve => {
       this.#wake = resolve;
     });
-  }
-}
-
-async function untilAborted(event: Promise<void>, signal: AbortSignal): Promise<void> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const abort = () => reject(signal.reason);
-  signal.addEventListener('abort', abort, { once: true });
-  try {
-    await Promise.race([event, promise]);
-  } finally {
-    signal.removeEventListener('abort', abort);
   }
 }

@@ -1,5 +1,6 @@
 import { basename, dirname } from 'node:path';
 import { whoIsAway } from '../../client/errors.ts';
+import { orAborted } from '../../client/retry.ts';
 import type { EnvServerSettings } from '../../client/server.ts';
 import { openServers, type ServerPool } from '../../client/servers.ts';
 import { checkBranching } from '../../config/branching-combinations.ts';
@@ -139,7 +140,7 @@ async function connected<T>(
   const { failover_s } = settings.rollout;
   const servers = openServers(serverSettings(settings), waitNotes(note), 1000 * failover_s);
   try {
-    return await make(servers, await orAborted(describeTags(servers, namedTags(settings)), signal, 0));
+    return await make(servers, await orAborted(describeTags(servers, namedTags(settings)), signal));
   } catch (error) {
     await servers.close();
     throw error;
@@ -222,22 +223,6 @@ export function agentRollouts(
       };
     },
   };
-}
-
-/**
- * The work's result, or the signal's reason when it is aborted and the work has not ended `graceMs` later, because it
- * waits for something that is away.
- */
-async function orAborted<T>(work: Promise<T>, signal: AbortSignal, graceMs: number): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const abort = () => setTimeout(() => reject(signal.reason), graceMs).unref();
-  if (signal.aborted) abort();
-  else signal.addEventListener('abort', abort, { once: true });
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    signal.removeEventListener('abort', abort);
-  }
 }
 
 function namedTags(settings: RunSettings): Tag[] {
