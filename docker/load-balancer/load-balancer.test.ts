@@ -12,7 +12,7 @@ import { listening, runServer } from '../../test/process.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
 
 /** Three programs start. */
-t.setTimeout(900_000);
+t.setTimeout(300_000);
 
 const lacksNginx = spawnSync('nginx', ['-v']).status !== 0 && 'needs nginx: apt-get install nginx-light';
 

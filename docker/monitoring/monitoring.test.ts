@@ -11,7 +11,7 @@ import { listening, runServer } from '../../test/process.test-data.ts';
 import { SELDOM_MS, until } from '../../test/until.test-data.ts';
 
 /** A server and Prometheus start, and Prometheus scrapes twice. */
-t.setTimeout(900_000);
+t.setTimeout(300_000);
 
 const FOLDER = import.meta.dirname;
 const lacksPrometheus =

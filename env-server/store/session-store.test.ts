@@ -1,6 +1,8 @@
+import { pino } from 'pino';
 import t from 'tap';
 import { Random } from '../../shared/random.ts';
-import { storeAddressOf } from './connection.ts';
+import { until } from '../../test/until.test-data.ts';
+import { StoreConnection, storeAddressOf } from './connection.ts';
 import { countedEntries, type NewSession, type Outcome, type SessionStore } from './session-store.ts';
 import { lacksValkey, testStore, testValkey } from './valkey.test-data.ts';
 
@@ -350,3 +352,30 @@ t.test('a store that is no store of ours is refused with what to change', { skip
   await t.rejects(testStore(t, valkey, 'a'), { message: /maxmemory-policy is allkeys-lru.*noeviction/ });
   await t.rejects(testStore(t, { address: 'valkey+unix:///nowhere/s' }, 'a'), { message: /nowhere/ });
 });
+
+t.test(
+  'a client that gave up for good connects again, until the server closes',
+  { skip: lacksValkey },
+  async t => {
+    const { address } = await testValkey(t);
+    const connection = await StoreConnection.open(
+      storeAddressOf(address),
+      'journal',
+      pino({ level: 'silent' }),
+    );
+    t.teardown(() => connection.close());
+    let client: { readonly status: string } | undefined;
+    await connection.command(async own => {
+      client = own;
+      own.disconnect();
+    });
+    await until(() => client!.status === 'end');
+    t.match(connection.failure, /the connection was closed/);
+    await until(() => connection.failure === undefined);
+    t.equal(await connection.command(own => own.ping()), 'PONG');
+    connection.close();
+    await until(() => client!.status === 'end');
+    await new Promise(resolve => setTimeout(resolve, 1500));
+    t.equal(client!.status, 'end', 'it stays closed');
+  },
+);
