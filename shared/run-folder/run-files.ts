@@ -123,6 +123,8 @@ export interface TrajectoryRecord {
   readonly reseeds?: readonly { readonly step: number; readonly dynamics_seed: number }[];
   /** Tree rollouts: the node of each turn, as the path from its root. */
   readonly nodes?: readonly string[];
+  /** Rewards of other continuations from before each turn on. */
+  readonly continuations?: readonly (readonly Pick<TurnRecord, 'reward' | 'penalty' | 'rewards'>[])[];
   /** First turns that were taken over from an earlier episode. */
   readonly prefix?: { readonly turns: number; readonly kind: string };
   readonly server: string;

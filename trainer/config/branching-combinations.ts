@@ -5,6 +5,8 @@ import { treePlan } from './derived.ts';
 import type { SettingConflict } from './setting-conflict.ts';
 import type { RunSettings } from './settings.ts';
 
+type Clash = readonly [on: boolean, key: string, message: string];
+
 /** Conflicts of episodes that branch, and of those that continue others. */
 export function branchingClashes(settings: RunSettings): SettingConflict[] {
   const { rollout, algorithm, loss } = settings;
@@ -13,7 +15,7 @@ export function branchingClashes(settings: RunSettings): SettingConflict[] {
   const comparing = ADVANTAGES.filter(name => advantageEstimator(name).ofTrees).join(', ');
   const plan = treePlan(settings);
   const leaves = plan && plan.roots * leavesPerRoot(plan);
-  const clashes: readonly (readonly [boolean, string, string])[] = [
+  const clashes: readonly Clash[] = [
     [
       ofTrees && !tree,
       'algorithm.advantage',
@@ -45,9 +47,9 @@ export function branchingClashes(settings: RunSettings): SettingConflict[] {
       'seq_mean_token_mean divides by the tokens of a leaf, of which shared turns are no part: choose token_mean, seq_mean_token_sum or dr_grpo with rollout.tree',
     ],
     [
-      tree !== null && algorithm.reward_normalization.method !== 'identity',
+      (tree !== null || rollout.vine !== null) && algorithm.reward_normalization.method !== 'identity',
       'algorithm.reward_normalization',
-      'compares episodes as if they shared nothing: use identity with rollout.tree',
+      'compares whole episodes: use identity with rollout.tree and rollout.vine',
     ],
     [
       prefix !== null && prefix.low > prefix.high,
@@ -64,7 +66,7 @@ export function branchingClashes(settings: RunSettings): SettingConflict[] {
       'rollout.luck',
       'is same, and rollout.prefix chooses episodes by their outcome: the same luck again would bias what is learned. Use fresh, or rollout.prefix.deterministic: true where nothing is random after the start',
     ],
-    ...(['tree', 'prefix'] as const).flatMap(key => [
+    ...(['tree', 'vine', 'prefix'] as const).flatMap(key => [
       [
         rollout[key] !== null && rollout.agent !== null,
         `rollout.${key}`,
@@ -73,13 +75,47 @@ export function branchingClashes(settings: RunSettings): SettingConflict[] {
       [
         rollout[key] !== null && rollout.asynchronous !== null,
         `rollout.${key}`,
-        key === 'tree'
-          ? 'is not played asynchronously yet: set rollout.asynchronous to null'
+        key !== 'prefix'
+          ? 'compares branches under the same weights, and asynchronous collection may change those between a branch and its chain: set rollout.asynchronous to null'
           : "depends on the last iteration's results, which asynchronous collection does not wait for: use one of them",
       ] as const,
     ]),
   ];
-  return clashes.flatMap(([on, key, message]) => (on ? [{ key, message }] : []));
+  return [...clashes, ...vineClashes(settings)].flatMap(([on, key, message]) =>
+    on ? [{ key, message }] : [],
+  );
+}
+
+/** Conflicts of valued histories. */
+function vineClashes({ rollout, algorithm }: RunSettings): readonly Clash[] {
+  const { tree, prefix, vine } = rollout;
+  return [
+    [
+      algorithm.advantage === 'vine' && !vine,
+      'algorithm.advantage',
+      'vine takes values of histories from other continuations, but rollout.vine is null: give it settings, e.g. rollout.vine={}',
+    ],
+    [
+      algorithm.advantage !== 'vine' && vine !== null,
+      'algorithm.advantage',
+      `${algorithm.advantage} uses no values of rollout.vine, which cost ${vine?.clones} continuations a turn: choose vine, or set rollout.vine to null`,
+    ],
+    [
+      vine !== null && (tree !== null || prefix !== null),
+      'rollout.vine',
+      `values the histories of whole episodes: set rollout.${tree === null ? 'prefix' : 'tree'} to null, or rollout.vine`,
+    ],
+    [
+      vine !== null && algorithm.gamma !== 1,
+      'algorithm.gamma',
+      `is ${algorithm.gamma}, and vine compares undiscounted returns: use 1`,
+    ],
+    [
+      vine !== null && algorithm.kl_in_reward.coefficient > 0,
+      'algorithm.kl_in_reward',
+      'is no part of what continuations earn: use loss.kl_coefficient with rollout.vine',
+    ],
+  ];
 }
 
 /**
@@ -88,13 +124,14 @@ export function branchingClashes(settings: RunSettings): SettingConflict[] {
  * @throws Error naming the setting, the environment and the missing capability
  */
 export function checkBranching(settings: RunSettings, tags: readonly DescribedTag[]): string[] {
-  const { tree, prefix, luck, state_key } = settings.rollout;
+  const { tree, vine, prefix, luck, state_key } = settings.rollout;
   const notes: string[] = [];
   for (const { tag, copyable, seedable, reseedable } of tags) {
     if (!settings.train_tags.includes(tag.name)) continue;
     const id = tag.environmentId;
     for (const [key, on] of [
       ['rollout.tree', tree !== null],
+      ['rollout.vine', vine !== null],
       ['rollout.prefix', prefix !== null],
     ] as const) {
       if (!on) continue;
@@ -110,7 +147,7 @@ export function checkBranching(settings: RunSettings, tags: readonly DescribedTa
         `rollout.prefix: ${id} has no capability reseed, so continuations would have the luck of the episode that was chosen by its outcome, which biases what is learned: set rollout.prefix.deterministic to true if nothing is random after the start, or rollout.prefix to null`,
       );
     }
-    if (tree && luck === 'fresh' && !reseedable)
+    if ((tree || vine) && luck === 'fresh' && !reseedable)
       notes.push(
         `rollout.luck: ${id} has no capability reseed, so branches have the same luck (rollout.luck: same)`,
       );

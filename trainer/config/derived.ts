@@ -7,7 +7,7 @@ import { policyLoss } from '../algorithms/losses/registry.ts';
 import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';
 import type { SamplingDistribution } from '../generation/generation.ts';
 import type { PrefixPoolSettings } from '../rollout/branching/prefix-pool.ts';
-import type { TreePlan } from '../rollout/branching/tree-plan.ts';
+import type { TreePlan, VinePlan } from '../rollout/branching/tree-plan.ts';
 import { apportion, curriculumShares } from '../rollout/levels/curriculum.ts';
 import type { RunSettings } from './settings.ts';
 
@@ -28,6 +28,11 @@ export function groupsPerTag(
 /** Shape of the trees of training groups; undefined where episodes do not branch. */
 export function treePlan({ rollout: { tree, luck } }: Pick<RunSettings, 'rollout'>): TreePlan | undefined {
   return tree === null ? undefined : { ...tree, freshLuck: luck === 'fresh' };
+}
+
+/** Plan of the continuations that value histories; undefined where none do. */
+export function vinePlan({ rollout: { vine, luck } }: Pick<RunSettings, 'rollout'>): VinePlan | undefined {
+  return vine === null ? undefined : { ...vine, freshLuck: luck === 'fresh' };
 }
 
 /** Settings of episodes that later ones continue; undefined where they are not. */

@@ -7,7 +7,14 @@ import { penalizeRewards } from '../algorithms/rewards/kl-penalty.ts';
 import { countOnes, type TrainingSequence } from '../algorithms/training-sequence.ts';
 import { hasCrossEntropy, lossSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
-import { countedTurns, type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
+import {
+  countedTurns,
+  type Episode,
+  type EpisodeSample,
+  type RewardSums,
+  samplesOf,
+  type Turn,
+} from '../rollout/episode.ts';
 import { groupBy } from './episode-metrics.ts';
 import { observationWeights } from './observation-weights.ts';
 import { episodeComponents, type RewardWeights, trainedReturn, trainedReward } from './reward-components.ts';
@@ -26,6 +33,8 @@ interface Piece {
   readonly episode: Episode;
   readonly sample: EpisodeSample;
   readonly rewards: Float64Array;
+  /** Turns that it trains. */
+  readonly turns: readonly Turn[];
   readonly turnEnds: readonly number[];
   readonly states: readonly string[];
   readonly validTurns: readonly boolean[];
@@ -158,12 +167,13 @@ function shareWeights(
 }
 
 function advantageSequence(
-  { episode, sample, rewards, turnEnds, states, validTurns, turnNodes, wholeReturn }: Piece,
-  { klInReward, rewardWeights, offPolicy, withActionsLeft = false }: ExperienceSettings,
+  { episode, sample, rewards, turns, turnEnds, states, validTurns, turnNodes, wholeReturn }: Piece,
+  settings: ExperienceSettings,
   later: LaterScores,
 ): AdvantageSequence {
   const { lossMask, logProbs } = sample;
   const { reference } = later;
+  const { klInReward, rewardWeights, offPolicy, withActionsLeft = false } = settings;
   return {
     lossMask: lossMask,
     rewards:
@@ -182,6 +192,7 @@ function advantageSequence(
     success: episode.success,
     ...finalStateOf(episode, withActionsLeft),
     ...(episode.nodes ? { turnNodes, leaf: episode.nodes.at(-1)! } : {}),
+    ...(episode.continuations ? { vine: vineTurns(episode, turns, settings) } : {}),
     groupId: episode.groupId,
     episodeId: episode.episodeId,
     ...(rewardWeights ? { components: episodeComponents(episode, rewardWeights) } : {}),
@@ -192,6 +203,20 @@ function advantageSequence(
       : {}),
     ...(later.squares ? { squaredProbabilities: known(later.squares, sample) } : {}),
     ...agentOf(episode),
+  };
+}
+
+/** Rewards of an episode's turns and returns of its continuations, as training weighs and scales them. */
+function vineTurns(
+  { turns, continuations = [] }: Episode,
+  trained: readonly Turn[],
+  { rewardScale, rewardWeights = null }: ExperienceSettings,
+): NonNullable<AdvantageSequence['vine']> {
+  const earned = (sums: RewardSums) => rewardScale * trainedReward(sums, rewardWeights);
+  return {
+    rewards: turns.map(earned),
+    continuations: continuations.map(others => others.map(earned)),
+    trained: trained.map(turn => turns.indexOf(turn)),
   };
 }
 
@@ -319,6 +344,7 @@ function piecesOf(
         episode,
         sample,
         rewards,
+        turns,
         turnEnds,
         turnNodes,
         states: turns.map(({ stateKey, state, actionsLeft }) =>

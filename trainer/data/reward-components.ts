@@ -1,21 +1,21 @@
-import { countedTurns, type Episode, type Turn } from '../rollout/episode.ts';
+import { countedTurns, type Episode, type RewardSums } from '../rollout/episode.ts';
 
 /** Weights of reward components by name; null: the environment's reward and the format penalty as they are. */
 export type RewardWeights = Readonly<Record<string, number>> | null;
 
 /** Components that every turn has: the environment's own reward, and what the trainer takes off for the format. */
 const OWN = {
-  reward: ({ reward }: Turn) => reward,
-  format_penalty: ({ penalty }: Turn) => penalty,
+  reward: ({ reward }: RewardSums) => reward,
+  format_penalty: ({ penalty }: RewardSums) => penalty,
 } as const;
 
 /** A component of a turn's reward; 0 where the environment did not return it. */
-function component(turn: Turn, name: string): number {
+function component(turn: RewardSums, name: string): number {
   return Object.hasOwn(OWN, name) ? OWN[name as keyof typeof OWN](turn) : (turn.rewards?.[name] ?? 0);
 }
 
-/** A turn's reward in training. */
-export function trainedReward(turn: Turn, weights: RewardWeights): number {
+/** A turn's reward in training, or that of several together. */
+export function trainedReward(turn: RewardSums, weights: RewardWeights): number {
   if (weights === null) return turn.reward + turn.penalty;
   return Object.entries(weights).reduce((sum, [name, weight]) => sum + weight * component(turn, name), 0);
 }

@@ -73,6 +73,8 @@ export interface Episode {
   readonly reseeds?: readonly Reseed[];
   /** Tree rollouts: the node that each turn belongs to, as the path from its root, e.g. `2.0.1`. The last is the leaf. */
   readonly nodes?: readonly string[];
+  /** Rewards of other continuations from before each turn on, where histories are valued; empty where none were played. */
+  readonly continuations?: readonly (readonly RewardSums[])[];
   /** First turns that were taken over from an earlier episode: nobody is trained on them, and their rewards do not count. */
   readonly prefix?: EpisodePrefix;
   readonly server: string;
@@ -159,6 +161,20 @@ export function withoutTurns(episode: Episode, isLeftOut: (turn: number) => bool
 /** Turns with rewards that count: all but those of the prefix. */
 export function countedTurns({ turns, prefix }: Pick<Episode, 'turns' | 'prefix'>): readonly Turn[] {
   return prefix ? turns.slice(prefix.turns) : turns;
+}
+
+/** Rewards of some turns together. */
+export type RewardSums = Pick<Turn, 'reward' | 'penalty' | 'rewards'>;
+
+export function sumRewards(turns: readonly RewardSums[]): RewardSums {
+  let [reward, penalty] = [0, 0];
+  const parts: Record<string, number> = {};
+  for (const turn of turns) {
+    reward += turn.reward;
+    penalty += turn.penalty;
+    for (const [name, value] of Object.entries(turn.rewards ?? {})) parts[name] = (parts[name] ?? 0) + value;
+  }
+  return { reward, penalty, ...(Object.keys(parts).length > 0 ? { rewards: parts } : {}) };
 }
 
 /** Σ turn rewards + Σ penalties. */

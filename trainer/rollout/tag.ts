@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../shared/json.ts';
 import type { KeptPrefix } from './branching/prefix.ts';
-import type { TreePlan } from './branching/tree-plan.ts';
+import type { TreePlan, VinePlan } from './branching/tree-plan.ts';
 
 /** A named environment with its configuration and the caps of a rollout in it. */
 export interface Tag {
@@ -30,6 +30,8 @@ export interface GroupPlan {
   readonly record?: boolean;
   /** Its episodes are the leaves of trees; `size` is the most that there may be. */
   readonly tree?: TreePlan;
+  /** Histories of its episodes are valued by other continuations. */
+  readonly vine?: VinePlan;
   /** Its episodes continue an earlier one, with other draws. */
   readonly prefix?: KeptPrefix;
   /** Its turns have the names of their states. */
@@ -51,9 +53,10 @@ export function planGroups(plan: {
   /** Episodes must be one token sequence each. */
   readonly whole?: boolean;
   readonly tree?: TreePlan;
+  readonly vine?: VinePlan;
   readonly stateKeys?: boolean;
 }): GroupPlan[] {
-  const { firstGroup = 0, recorded = 0, whole = false, tree, stateKeys = false } = plan;
+  const { firstGroup = 0, recorded = 0, whole = false, tree, vine, stateKeys = false } = plan;
   const groups: GroupPlan[] = [];
   for (const { tag, groups: count } of plan.tags) {
     for (let i = 0; i < count; i++) {
@@ -66,6 +69,7 @@ export function planGroups(plan: {
         ...(n < recorded ? { record: true } : {}),
         ...(whole ? { whole } : {}),
         ...(tree ? { tree } : {}),
+        ...(vine ? { vine } : {}),
         ...(stateKeys ? { stateKeys } : {}),
       });
     }

@@ -16,7 +16,10 @@ export interface PlayTally {
   leaves: number;
   branches: number;
   branchTurns: number;
-  /** Leaves that got no reward. */
+  /** Parts of `envSteps` and `sampledTokens`: continuations that only value a history. */
+  cloneSteps: number;
+  cloneTokens: number;
+  /** Leaves and continuations that got no reward. */
   lostLeaves: number;
   /** Most sessions that one group had open at once. */
   openSessionsMax: number;
@@ -34,6 +37,8 @@ export function emptyTally(): PlayTally {
     leaves: 0,
     branches: 0,
     branchTurns: 0,
+    cloneSteps: 0,
+    cloneTokens: 0,
     lostLeaves: 0,
     openSessionsMax: 0,
   };
@@ -54,6 +59,8 @@ export function budgetMetrics(tally: PlayTally): Record<string, number> {
           'branch/leaves': leaves,
           'branch/branches': branches,
           'branch/branch_turn_mean': branches === 0 ? 0 : tally.branchTurns / branches,
+          'branch/clone_steps': tally.cloneSteps,
+          'branch/clone_tokens': tally.cloneTokens,
           'branch/lost_leaves': tally.lostLeaves,
           'branch/open_sessions_max': tally.openSessionsMax,
         }

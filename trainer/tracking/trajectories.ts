@@ -98,6 +98,7 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
         }
       : {}),
     ...(episode.nodes ? { nodes: episode.nodes } : {}),
+    ...(episode.continuations ? { continuations: episode.continuations } : {}),
     ...(episode.prefix ? { prefix: episode.prefix } : {}),
     server: episode.server,
     success: episode.success,

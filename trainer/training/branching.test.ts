@@ -93,6 +93,27 @@ t.test(
   },
 );
 
+t.test(
+  'vine: a resumed run goes on as one that never stopped, and learns from values',
+  { timeout: MAX_MS },
+  async t => {
+    const [{ name: url }] = (await serve(t)).servers;
+    const folder = t.testdir();
+    const settings = over({
+      rollout: { env_groups: 16, group_size: 1, vine: { clones: 3 } },
+      algorithm: { advantage: 'vine', mini_batch_size: 16 },
+      training: { steps: 4, checkpoint_every: 2, validate_first: false, validate_every: 4 },
+    });
+    const whole = await trainTiny(tinySettings(url, folder, 'whole', settings));
+    const parted = await trainInTwo(tinySettings(url, folder, 'parted', settings), 2);
+    t.ok(weightsOf(parted).equals(weightsOf(whole)));
+    for (const row of trainingRows(whole)) {
+      t.ok(row['branch/clone_steps'] > 0 && row['branch/clone_steps'] < row['branch/env_steps']);
+      t.ok(row['vine/value_std'] > 0 && row['vine/unique_ratio'] > 0 && row['vine/explained'] <= 1);
+    }
+  },
+);
+
 t.test('prefixes: a resumed run goes on as one that never stopped', { timeout: MAX_MS }, async t => {
   const [{ name: url }] = (await serve(t)).servers;
   const folder = t.testdir();
@@ -183,6 +204,24 @@ t.test('settings that do not fit are refused by both names', async t => {
   t.match(
     keysOf({ rollout: tree, algorithm: loo, loss: { aggregation: 'seq_mean_token_mean' } }),
     /loss.aggregation: seq_mean_token_mean divides by the tokens of a leaf/,
+  );
+  const vine = { advantage: 'vine' };
+  t.match(
+    keysOf({ algorithm: vine }),
+    /algorithm.advantage: vine takes values of histories.*rollout.vine is null/,
+  );
+  t.match(
+    keysOf({ rollout: { vine: {} }, algorithm: { advantage: 'rloo' } }),
+    /rloo uses no values of rollout.vine, which cost 9 continuations a turn/,
+  );
+  t.match(
+    keysOf({ rollout: { vine: {}, ...tree }, algorithm: vine }),
+    /rollout.vine: values the histories of whole episodes: set rollout.tree to null/,
+  );
+  t.match(keysOf({ rollout: { vine: {} }, algorithm: { ...vine, gamma: 0.9 } }), /algorithm.gamma: is 0.9/);
+  t.match(
+    keysOf({ rollout: { vine: {}, asynchronous: {} }, algorithm: vine }),
+    /rollout.vine: compares branches under the same weights/,
   );
   for (const key of ['tree', 'prefix'])
     t.match(

@@ -24,6 +24,8 @@ export interface AdvantageSequence {
   /** Tree rollouts: the leaf that the episode ends in, and the node of each trained turn, as paths from the root (`2.0.1`). */
   readonly leaf?: string;
   readonly turnNodes?: readonly string[];
+  /** Rewards and valued histories of its episode. */
+  readonly vine?: VineTurns;
   /** Named parts of the episode's reward, summed over its turns. */
   readonly components?: Readonly<Record<string, number>>;
   /** Log-probability of each token when it was sampled. */
@@ -38,6 +40,16 @@ export interface AdvantageSequence {
   readonly agent?: string;
   /** Sequences of several agents that played together share it; absent: each was alone. */
   readonly sceneId?: number | string;
+}
+
+/** An episode with Monte-Carlo values of its histories. */
+export interface VineTurns {
+  /** Reward of each turn of the episode. */
+  readonly rewards: readonly number[];
+  /** Returns of the continuations from before each turn on, the episode's own not among them; empty: none was played. */
+  readonly continuations: readonly (readonly number[])[];
+  /** Positions in the episode of the turns that the sequence trains. */
+  readonly trained: readonly number[];
 }
 
 export interface AdvantageSettings {
@@ -125,6 +137,7 @@ export type AdvantageRequirement =
   | 'turnEnds'
   | 'states'
   | 'leaf'
+  | 'vine'
   | 'finalStates'
   | 'groups'
   | 'components'

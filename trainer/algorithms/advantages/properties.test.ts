@@ -35,6 +35,11 @@ function makeBatch(seed: number, reward: (random: Random) => number): AdvantageS
       components: { task: rewards.reduce((a, b) => a + b, 0) },
       groupId: Math.floor(i / 4),
       leaf: `${i}`,
+      vine: {
+        rewards: turnEnds.map(end => rewards[end]),
+        continuations: turnEnds.map(() => [reward(random), reward(random)]),
+        trained: turnEnds.map((_, turn) => turn),
+      },
       turnNodes: turnEnds.map(() => `${i}`),
     };
   });

@@ -24,6 +24,7 @@ import { reinforcePp } from './reinforce-pp.ts';
 import { reinforcePpBaseline } from './reinforce-pp-baseline.ts';
 import { rloo } from './rloo.ts';
 import { treeGrpo, treeLoo, treeRl } from './tree/estimators.ts';
+import { vine } from './tree/vine.ts';
 import { iwOpd } from './without-groups/iw-opd.ts';
 import { rae } from './without-groups/rae.ts';
 
@@ -52,6 +53,7 @@ const ESTIMATORS = {
   tree_loo: treeLoo,
   tree_grpo: treeGrpo,
   tree_rl: treeRl,
+  vine,
 } satisfies Record<string, AdvantageEstimator>;
 
 export type AdvantageName = keyof typeof ESTIMATORS;

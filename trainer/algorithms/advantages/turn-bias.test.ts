@@ -54,6 +54,12 @@ function sequenceOf(episode: number, root: number): AdvantageSequence {
     logProbs: turns.map(({ taken }) => Math.log(taken)),
     squaredProbabilities: turns.map(({ squares }) => squares),
     components: { task: rewards.reduce((a, b) => a + b, 0) },
+    // Values are linear in what continuations earn, so one that earns the mean is as good as all.
+    vine: {
+      rewards,
+      continuations: [[values.start], [values.turn_2]].slice(0, rewards.length),
+      trained: rewards.map((_, k) => k),
+    },
     groupId: 0,
     // A tree without a branch.
     leaf: `${root}`,

@@ -52,6 +52,7 @@ export function episodeOfRecord(record: TrajectoryRecord): Episode {
       ? { reseeds: record.reseeds.map(({ step, dynamics_seed }) => ({ step, dynamicsSeed: dynamics_seed })) }
       : {}),
     ...(record.nodes ? { nodes: record.nodes } : {}),
+    ...(record.continuations ? { continuations: record.continuations } : {}),
     ...(record.prefix ? { prefix: record.prefix as EpisodePrefix } : {}),
     server: record.server,
     turns: record.turns.map(turn => ({

@@ -138,39 +138,47 @@ t.test(
   },
 );
 
-t.test('trees and prefixes replay through their changes of the stream', { timeout: MAX_MS }, async t => {
-  const tags = {
-    Lake: {
-      env_id: 'FrozenLake-v0',
-      config: { size: 2, p_frozen: 1, success_rate: 0.7 },
-      max_turn: 4,
-      max_actions_per_turn: 1,
-      max_actions_per_traj: 4,
-    },
-  };
-  for (const branching of [
-    {
-      rollout: { env_groups: 4, group_size: 8, tree: { roots: 4 } },
-      algorithm: { advantage: 'tree_loo', mini_batch_size: 16 },
-    },
-    {
-      rollout: { env_groups: 4, group_size: 8, prefix: { share: 0.5, low: 0.49, high: 0.51 } },
-      algorithm: { advantage: 'rloo', mini_batch_size: 16 },
-    },
-  ]) {
-    const { run } = await trained(t, {
-      ...QUICK,
-      ...(branching as object),
-      tags,
-      policy: { value_head: false },
-    } as Json);
-    const reports = await verifyRun(run, openRunFolder(run.path).settings, parts);
-    const text = reportText(reports);
-    t.match(text, /100 % of 21 checks/, text);
-    const stored = readFileSync(join(run.trajectories, 'train-000003.jsonl'), 'utf8');
-    t.match(stored, /"reseeds":\[/);
-  }
-});
+t.test(
+  'trees, vines and prefixes replay through their changes of the stream',
+  { timeout: MAX_MS },
+  async t => {
+    const tags = {
+      Lake: {
+        env_id: 'FrozenLake-v0',
+        config: { size: 2, p_frozen: 1, success_rate: 0.7 },
+        max_turn: 4,
+        max_actions_per_turn: 1,
+        max_actions_per_traj: 4,
+      },
+    };
+    for (const branching of [
+      {
+        rollout: { env_groups: 4, group_size: 8, tree: { roots: 4 } },
+        algorithm: { advantage: 'tree_loo', mini_batch_size: 16 },
+      },
+      {
+        rollout: { env_groups: 16, group_size: 1, vine: { clones: 2 } },
+        algorithm: { advantage: 'vine', mini_batch_size: 16 },
+      },
+      {
+        rollout: { env_groups: 4, group_size: 8, prefix: { share: 0.5, low: 0.49, high: 0.51 } },
+        algorithm: { advantage: 'rloo', mini_batch_size: 16 },
+      },
+    ]) {
+      const { run } = await trained(t, {
+        ...QUICK,
+        ...(branching as object),
+        tags,
+        policy: { value_head: false },
+      } as Json);
+      const reports = await verifyRun(run, openRunFolder(run.path).settings, parts);
+      const text = reportText(reports);
+      t.match(text, /100 % of 21 checks/, text);
+      const stored = readFileSync(join(run.trajectories, 'train-000003.jsonl'), 'utf8');
+      t.match(stored, 'vine' in branching.rollout ? /"continuations":\[/ : /"reseeds":\[/);
+    }
+  },
+);
 
 t.test(
   'rescore gives the rewards of a function, and leaves the run as it is',

@@ -174,6 +174,16 @@ const TreeSettings = Type.Object(
   strict,
 );
 
+const VineSettings = Type.Object(
+  {
+    /** Continuations of a history, the mean return of which is its value. */
+    clones: positive(9),
+    /** Turns from one valued history to the next. */
+    every: positive(1),
+  },
+  strict,
+);
+
 const Asynchronous = Type.Object(
   {
     /** Iterations that an episode may lie behind the weights it is trained on with; 0 equals synchronous training. */
@@ -224,6 +234,8 @@ export const RolloutSettings = Type.Object(
     prefix: orNull(PrefixSettings),
     /** Episodes branch into trees; `group_size` is the most leaves of a group. */
     tree: orNull(TreeSettings),
+    /** Histories are valued by other continuations, which nobody is trained on (`algorithm.advantage: vine`). */
+    vine: orNull(VineSettings),
     /** Branches draw other events than the chain they come from, or the same. */
     luck: choice(['fresh', 'same'], 'fresh'),
     /** Equality of states: by the observation, with the actions left, or the server's `state_key`. */

@@ -12,15 +12,19 @@ interface Leaf {
   readonly episode: Episode;
 }
 
-export interface TreeParts {
+/** Settings and callbacks of episodes that branch. */
+export interface BranchParts {
   readonly plan: GroupPlan;
-  readonly tree: TreePlan;
   readonly setting: PlayContext;
   /** Called with sessions that were opened, and that ended. */
   readonly onOpened: (sessions: readonly EnvironmentSession[]) => void;
   readonly onEnded: (session: EnvironmentSession) => void;
   /** Rewards an episode that is over; undefined for one that gets no reward and is left out. */
   readonly rewarded: (episode: Episode) => Promise<Episode | undefined>;
+}
+
+export interface TreeParts extends BranchParts {
+  readonly tree: TreePlan;
   /** Called with what ends the group. */
   readonly onFailure: (error: Error) => void;
 }

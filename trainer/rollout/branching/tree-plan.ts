@@ -24,6 +24,16 @@ export interface TreePlan {
   readonly freshLuck: boolean;
 }
 
+/** Number and place of the continuations that value an episode's histories. */
+export interface VinePlan {
+  /** Continuations of a history. */
+  readonly clones: number;
+  /** Turns from one valued history to the next. */
+  readonly every: number;
+  /** They draw other events than the episode. */
+  readonly freshLuck: boolean;
+}
+
 /** Leaves of one tree at most. */
 export function leavesPerRoot({ where, children, turns, branches, depth }: TreePlan): number {
   if (where === 'fixed') return children ** (turns?.length ?? 0);

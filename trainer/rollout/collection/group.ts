@@ -1,8 +1,9 @@
 import { ReplyTimeout, ServerProblem, ServerUnavailable } from '../../client/errors.ts';
 import type { ServerPool } from '../../client/servers.ts';
-import { playTrees } from '../branching/play-tree.ts';
+import { type BranchParts, playTrees } from '../branching/play-tree.ts';
+import { playVine } from '../branching/play-vine.ts';
 import type { KeptPrefix } from '../branching/prefix.ts';
-import type { TreePlan } from '../branching/tree-plan.ts';
+import type { TreePlan, VinePlan } from '../branching/tree-plan.ts';
 import { EpisodeTooLong } from '../context.ts';
 import { EnvironmentSession, LOST_CODES, ReplayDiverged } from '../environment-session.ts';
 import type { Episode } from '../episode.ts';
@@ -112,8 +113,9 @@ interface Played {
  * episodes of a group, and any number from two can be compared.
  */
 async function playMembers(group: OpenGroup, setting: GroupSetting, check: () => void): Promise<Played> {
-  const { tree, prefix, size } = group.plan;
+  const { tree, vine, prefix, size } = group.plan;
   if (tree) return playTreeMembers(group, tree, setting, check);
+  if (vine) return playVineMembers(group, vine, setting, check);
   if (prefix) return playContinuations(group, prefix, setting, check);
   await openSessions(group, setting, size);
   return concluded(
@@ -188,36 +190,68 @@ async function playTreeMembers(
   setting: GroupSetting,
   check: () => void,
 ): Promise<Played> {
-  const { plan } = group;
   const lost: RewardFault[] = [];
   await openSessions(group, setting, tree.roots);
   const roots = [...group.sessions];
+  const fail = (error: Error): void => {
+    group.failure ??= error;
+    group.stop.abort();
+  };
   const episodes = await playTrees(
-    {
-      plan,
-      tree,
-      setting: playContext(setting, check),
-      onOpened: sessions => admit(group, sessions, setting),
-      onEnded: session => {
-        group.open--;
-        void session.close();
-      },
-      rewarded: async episode => {
-        const result = await withReward(episode, setting);
-        if (!(result instanceof RewardFault)) return result;
-        lost.push(result);
-        return undefined;
-      },
-      onFailure: error => {
-        group.failure ??= error;
-        group.stop.abort();
-      },
-    },
+    { ...branchParts(group, setting, check, lost), tree, onFailure: fail },
     roots,
   );
   if (group.failure) throw group.failure;
   if (lost.length > 0 && episodes.length < MIN_COMPARED) throw lost[0];
   return { episodes, lost };
+}
+
+/** Plays the members, each with other continuations from before its turns; those without a reward count for no value. */
+async function playVineMembers(
+  group: OpenGroup,
+  vine: VinePlan,
+  setting: GroupSetting,
+  check: () => void,
+): Promise<Played> {
+  await openSessions(group, setting, group.plan.size);
+  const members = [...group.sessions];
+  return concluded(
+    group,
+    members.map(async (session, member) => {
+      const lost: RewardFault[] = [];
+      const parts = branchParts(group, setting, check, lost);
+      const play = Play.open(group.plan, member, session, parts.setting);
+      try {
+        return (await playVine(parts, vine, play)) ?? lost.at(-1)!;
+      } finally {
+        play.release();
+      }
+    }),
+  );
+}
+
+/** @param lost takes in why episodes got no reward */
+function branchParts(
+  group: OpenGroup,
+  setting: GroupSetting,
+  check: () => void,
+  lost: RewardFault[],
+): BranchParts {
+  return {
+    plan: group.plan,
+    setting: playContext(setting, check),
+    onOpened: sessions => admit(group, sessions, setting),
+    onEnded: session => {
+      group.open--;
+      void session.close();
+    },
+    rewarded: async episode => {
+      const result = await withReward(episode, setting);
+      if (!(result instanceof RewardFault)) return result;
+      lost.push(result);
+      return undefined;
+    },
+  };
 }
 
 /** Plays episodes that continue an earlier one: its turns are carried out once, and copies go on from there. */

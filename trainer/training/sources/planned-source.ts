@@ -6,6 +6,7 @@ import {
   recordsTrajectories,
   samplingDistribution,
   treePlan,
+  vinePlan,
 } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { groupBy } from '../../data/episode-metrics.ts';
@@ -112,6 +113,7 @@ export class PlannedSource implements EpisodeSource {
       tags,
       groupSize: rollout.group_size,
       tree: treePlan(this.#settings),
+      vine: vinePlan(this.#settings),
       stateKeys: rollout.state_key === 'state',
       firstSeed: this.#position.nextSeed,
       firstGroup: this.#groups,
