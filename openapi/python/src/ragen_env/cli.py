@@ -12,6 +12,8 @@ _EPILOG = """examples:
   ragen-env serve my_module:MyEnv --register http://127.0.0.1:8080
   ragen-env serve FrozenLake-v1 --kwargs '{"render_mode": "ansi"}' --register http://127.0.0.1:8080
   ragen-env serve minigrid:MiniGrid-DoorKey-5x5-v0 --workers 2
+  ragen-env serve reasoning_gym:syllogism --actions Yes,No
+  ragen-env serve textworld:tw-simple --timeout 60
 """
 
 
@@ -27,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = serve.add_argument
-    add("target", help="module:Class, file.py:Class, a function that makes one, or an id of Gymnasium")
+    add("target", help="module:Class, file.py:Class, a function that makes one, an id of Gymnasium, or package:name")
     add("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")
     add("--port", type=int, default=9001, help="port to listen at, 0 for a free one (default: %(default)s)")
     add("--workers", type=int, default=0, metavar="N", help="processes that play; 0: a thread for each episode")

@@ -58,7 +58,8 @@ def derive(source: WorldSource, url: str, timeout_s: float, overrides: Overrides
         world.close()
     title = overrides.title or world.name
     documentation = _documentation(source, world)
-    instruction = overrides.instruction or _instruction(documentation)
+    given = getattr(world.base, "instruction", None)
+    instruction = overrides.instruction or (given if isinstance(given, str) else _instruction(documentation))
     notes = list(trial.notes)
     if not instruction:
         instruction = f"Take the actions that earn the most reward in {title}."

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .families import MissingPart, family_of, maker
 from .forms import (
     ActionForm,
     InvalidAction,
@@ -47,7 +48,7 @@ class WorldSource:
     """Where environments come from. It can be sent to another process where ``target`` can be pickled."""
 
     target: str | Make
-    """``module:name``, ``file.py:name``, an id of Gymnasium, or what makes an environment when it is called."""
+    """``module:name``, ``file.py:name``, an id of Gymnasium, a name of a family, or what makes an environment."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     actions: Sequence[str] | None = None
     """The actions of an environment that does not name them."""
@@ -70,6 +71,11 @@ class WorldSource:
 
 
 def _found(target: str) -> Make:
+    if family_of(target) is not None:
+        try:
+            return maker(target)
+        except MissingPart as error:
+            raise UnusableWorld(str(error)) from None
     if _GYMNASIUM_ID.match(target):
         try:
             import gymnasium
@@ -112,6 +118,8 @@ class faults_of:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
         if error is None or isinstance(error, (UnusableWorld, WorldFault, GeneratorExit)):
             return
+        if isinstance(error, MissingPart):
+            raise UnusableWorld(str(error)) from None
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             return
         frames = traceback.extract_tb(error.__traceback__)
@@ -126,7 +134,8 @@ class World:
         self.env = env
         self.base = getattr(env, "unwrapped", env)
         is_id = isinstance(source.target, str) and _GYMNASIUM_ID.match(source.target)
-        self.name = source.name if is_id else type(self.base).__name__
+        named = getattr(self.base, "world_name", None)
+        self.name = named if isinstance(named, str) else source.name if is_id else type(self.base).__name__
         """A short name, e.g. ``MyEnv`` or ``FrozenLake-v1``."""
         for method in ("reset", "step"):
             if not callable(getattr(env, method, None)):
