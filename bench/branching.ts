@@ -1,15 +1,16 @@
 /**
- * Branching rollouts against single episodes at equal cost, `npm run bench:branching`: GRPO, PPO, GiGPO, prefix sampling and trees on
- * FrozenLake and Sokoban, from one imitated policy per environment and seed, until each has used the budget of environment steps.
- * Success of validations from the original start is read at equal environment steps and at equal sampled tokens. The same command
- * continues where it was stopped; `--fresh` starts over. Writes docs/results/branching.md and its data after each run.
+ * Branching rollouts against single episodes at equal cost, `npm run bench:branching`: GRPO, PPO, GiGPO, prefix sampling, trees, vines
+ * and graph credit, from one imitated policy per environment and seed, until each has used the budget of environment steps. Success
+ * of validations from the original start is read at equal environment steps and at equal sampled tokens. The same command continues
+ * where it was stopped; `--fresh` starts over. Writes docs/results/branching.md, its data and its curves after each run.
  *
- * `--environments FrozenLake,Sokoban`, `--arms grpo,ppo,gigpo,prefix,tree`, `--seeds 0,1,2`, `--env-steps 200000`, `--imitated 2000`
+ * `--environments FrozenLake,Sokoban,Sudoku,Countdown`, `--arms grpo,ppo,gigpo,prefix,tree,vine,graph`, `--seeds 0,1,2`, `--env-steps 200000`, `--imitated 2000`
  * episodes, `--every 5` iterations between validations of `--episodes 256`; `--runs` is the folder of the runs, `--out` that of page
  * and data. Settings behind the flags go to every run.
  */
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { curvePlot } from '../docs/generator/plot.ts';
 import { wilsonInterval } from '../trainer/algorithms/wilson-interval.ts';
 import { readJsonLines } from '../trainer/tracking/jsonlines.ts';
 import { latestCheckpoint } from '../trainer/training/run-folder/checkpoint.ts';
@@ -22,8 +23,8 @@ import { ServerProcess } from './server-process.ts';
 const { values: flags, positionals } = scriptFlags(import.meta.filename, {
   allowPositionals: true,
   options: {
-    environments: { type: 'string', default: 'FrozenLake,Sokoban' },
-    arms: { type: 'string', default: 'grpo,ppo,gigpo,prefix,tree' },
+    environments: { type: 'string', default: 'FrozenLake,Sokoban,Sudoku' },
+    arms: { type: 'string', default: 'grpo,ppo,gigpo,prefix,tree,vine,graph' },
     seeds: { type: 'string', default: '0,1,2' },
     'env-steps': { type: 'string', default: '200000' },
     imitated: { type: 'string', default: '2000' },
@@ -42,11 +43,34 @@ const ARMS: { readonly [name: string]: readonly string[] } = {
   gigpo: ['recipe=gigpo'],
   prefix: ['recipe=prefix'],
   tree: ['recipe=tree'],
+  vine: ['recipe=vine', 'rollout.vine.clones=3', 'algorithm.mini_batch_size=32'],
+  graph: ['recipe=graph_gpo'],
 };
-const CONFIGS: { readonly [name: string]: string } = {
-  FrozenLake: 'configs/frozenlake-grpo.yaml',
-  Sokoban: 'configs/sokoban-nano-grpo.yaml',
+/** A game of symbols on its own; credit by turns takes whole episodes, and trees take returns as they are. */
+const game = (name: string) => ({
+  config: 'configs/generalist-nano.yaml',
+  overrides: [
+    `train_tags=[${name}Train]`,
+    `validation.tags=[${name}Unseen]`,
+    'rollout.context_mode=full',
+    'rollout.max_context_window=0',
+    'algorithm.reward_normalization.method=identity',
+  ],
+});
+const ENVIRONMENTS: {
+  readonly [name: string]: { readonly config: string; readonly overrides: readonly string[] };
+} = {
+  FrozenLake: { config: 'configs/frozenlake-grpo.yaml', overrides: [] },
+  Sokoban: { config: 'configs/sokoban-nano-grpo.yaml', overrides: [] },
+  Sudoku: game('Sudoku'),
+  Countdown: game('Countdown'),
 };
+
+type Axis = 'envSteps' | 'tokens';
+const AXES: readonly (readonly [Axis, unit: string])[] = [
+  ['envSteps', 'environment step'],
+  ['tokens', 'sampled token'],
+];
 
 const chosen = (flag: 'environments' | 'arms', known: readonly string[]): string[] => {
   const names = flags[flag].split(',');
@@ -55,7 +79,7 @@ const chosen = (flag: 'environments' | 'arms', known: readonly string[]): string
     throw new RangeError(`--${flag}: there is no ${wrong}; there are ${known.join(', ')}`);
   return names;
 };
-const environments = chosen('environments', Object.keys(CONFIGS));
+const environments = chosen('environments', Object.keys(ENVIRONMENTS));
 const arms = chosen('arms', Object.keys(ARMS));
 const seeds = flags.seeds.split(',').map(text => {
   const seed = Number(text);
@@ -116,8 +140,9 @@ console.log(page());
 /** The policy that all arms of an environment and seed begin with. */
 async function imitated(environment: string, seed: number): Promise<string> {
   const name = `${environment.toLowerCase()}-imitated-${seed}`;
-  const config = CONFIGS[environment];
+  const { config, overrides: own } = ENVIRONMENTS[environment];
   const overrides = [
+    ...own,
     `seed=${seed}`,
     'seeds.validation=123',
     'policy.value_head=true',
@@ -138,7 +163,9 @@ interface Plan {
 
 async function trained({ environment, arm, seed, start }: Plan): Promise<Run> {
   const name = `${environment.toLowerCase()}-${arm}-${budget}-${seed}`;
+  const { config, overrides: own } = ENVIRONMENTS[environment];
   const overrides = [
+    ...own,
     ...ARMS[arm],
     `seed=${seed}`,
     'seeds.validation=123',
@@ -157,8 +184,7 @@ async function trained({ environment, arm, seed, start }: Plan): Promise<Run> {
     ...positionals,
   ];
   const run = runFolderAt(join(folder, name));
-  if (!existsSync(run.summary))
-    await ended({ command: 'train', config: CONFIGS[environment], name, overrides });
+  if (!existsSync(run.summary)) await ended({ command: 'train', config, name, overrides });
   const { state } = latestCheckpoint(run)!;
   return {
     environment,
@@ -201,14 +227,44 @@ async function ended(plan: {
 function write(): void {
   const results = join(flags.out, 'docs/results');
   mkdirSync(join(results, 'data'), { recursive: true });
+  mkdirSync(join(flags.out, 'docs/pictures'), { recursive: true });
   const data = { title: 'Branching rollouts at equal cost', command, budget, episodes, runs };
   writeFileSync(join(results, 'data/branching.json'), `${JSON.stringify(data, null, 1)}\n`);
   writeFileSync(join(results, 'branching.md'), page());
+  for (const [file, figure] of figures()) writeFileSync(join(flags.out, 'docs/pictures', file), figure);
   writeResultsIndex(results);
 }
 
+/** Curves of an environment over both budgets: means over the seeds, as far as every run of it went. */
+function figures(): [file: string, figure: string][] {
+  return [...new Set(runs.map(({ environment }) => environment))].flatMap(environment => {
+    const own = runs.filter(run => run.environment === environment);
+    return AXES.map(([axis, unit]): [string, string] => {
+      const last = commonBudget(own, axis);
+      const budgets = Array.from({ length: 11 }, (_, i) => (i / 10) * last);
+      const curves = [...new Set(own.map(({ arm }) => arm))].map(arm => ({
+        name: arm,
+        points: budgets.map((at): [number, number] => [
+          at,
+          100 * mean(own.flatMap(run => (run.arm === arm ? (successAt(run.points, axis, at) ?? []) : []))),
+        ]),
+      }));
+      return [pictureOf(environment, axis), curvePlot(`${environment} at equal cost`, curves, unit)];
+    });
+  });
+}
+
+function pictureOf(environment: string, axis: Axis): string {
+  return `branching-${environment.toLowerCase()}-${axis === 'envSteps' ? 'steps' : 'tokens'}.svg`;
+}
+
+/** The most of a budget that every run used. */
+function commonBudget(own: readonly Run[], axis: Axis): number {
+  return Math.min(...own.map(({ points }) => points.at(-1)![axis]));
+}
+
 /** Success at a budget, between the two validations around it; undefined where the run did not get there. */
-function successAt(points: readonly Point[], axis: 'envSteps' | 'tokens', at: number): number | undefined {
+function successAt(points: readonly Point[], axis: Axis, at: number): number | undefined {
   const after = points.findIndex(point => point[axis] >= at);
   if (after < 0) return undefined;
   if (after === 0) return points[0].success;
@@ -232,8 +288,8 @@ function page(): string {
   ];
   for (const environment of new Set(runs.map(run => run.environment))) {
     const own = runs.filter(run => run.environment === environment);
-    const steps = Math.min(...own.map(({ points }) => points.at(-1)!.envSteps));
-    const tokens = Math.min(...own.map(({ points }) => points.at(-1)!.tokens));
+    const steps = commonBudget(own, 'envSteps');
+    const tokens = commonBudget(own, 'tokens');
     lines.push(
       `## ${environment}`,
       '',
@@ -247,6 +303,10 @@ function page(): string {
         ),
       ),
       '',
+      ...AXES.flatMap(([axis, unit]) => [
+        `![Success on ${environment} by ${unit}](../pictures/${pictureOf(environment, axis)})`,
+        '',
+      ]),
     );
   }
   lines.push(
@@ -258,7 +318,7 @@ function page(): string {
 }
 
 function rowOf(own: readonly Run[], steps: number, tokens: number): string {
-  const cell = (axis: 'envSteps' | 'tokens', at: number) => {
+  const cell = (axis: Axis, at: number) => {
     const shares = own.flatMap(({ points }) => successAt(points, axis, at) ?? []);
     const share = mean(shares);
     const count = episodes * shares.length;

@@ -2,6 +2,7 @@ import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:f
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { Json } from '../../../shared/json.ts';
+import { loadRunSettings } from '../../config/load.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { openRunFolder, type RunFolder } from '../../training/run-folder/run-folder.ts';
 import { tinySettings, trainTiny } from '../../training/runs.test-data.ts';
@@ -53,6 +54,29 @@ t.test('a run like the quickstart agrees in all of its checks', { timeout: MAX_M
     if (kind === 'train')
       t.ok((checks.update as { agrees: number }).agrees > 40, 'metrics, tokens and weights');
   }
+});
+
+t.test('a run of `npm start` agrees in all of its checks', { timeout: MAX_MS }, async t => {
+  const [{ name: url }] = (await serve(t)).servers;
+  const config = new URL('../../../configs/quickstart.yaml', import.meta.url).pathname;
+  const settings = loadRunSettings(config, [
+    `servers=[{url: "${url}"}]`,
+    `run.folder=${t.testdir()}`,
+    'run.name=quickstart-001',
+    'policy.workers=1',
+    // The rest is as shipped; whole, it takes minutes.
+    'warm_start.episodes=64',
+    'rollout.env_groups=32',
+    'validation.episodes=16',
+    'training.steps=2',
+    'training.validate_every=2',
+    'training.checkpoint_every=1',
+    'tracking.trajectories_every=1',
+  ]);
+  const run = await trainTiny(settings);
+  const text = reportText(await verifyRun(run, openRunFolder(run.path).settings, parts));
+  t.match(text, /100 % of \d+ checks agree bit for bit/, text);
+  t.match(text, /^train +2 .* \d+ ok$/m, 'the update was computed again');
 });
 
 t.test(
