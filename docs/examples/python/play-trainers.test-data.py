@@ -1,4 +1,4 @@
-"""Plays an episode through the environments for verl and verifiers, in the order in which these trainers call them.
+"""Plays an episode through the environment for verl, in the order in which it calls it.
 
 Usage: play-trainers.test-data.py URL; prints what came of it.
 """
@@ -8,7 +8,6 @@ import json
 import sys
 
 import ragen_env
-import verifiers_environment
 import verl_interaction
 
 url = sys.argv[1]
@@ -41,29 +40,9 @@ async def verl() -> dict[str, object]:
     return {"episodes": seen, "left": interaction._episodes}
 
 
-async def verifiers() -> dict[str, object]:
-    environment = verifiers_environment.load_environment("Sokoban-v0", url, SETTINGS, seeds=3)
-    rows = environment.dataset
-    states = []
-
-    def policy(messages: object) -> str:
-        with ragen_env.Client(url) as client:
-            newest = client.list(limit=1000)["sessions"][-1]["session_id"]
-        return solution(newest)
-
-    state = await environment.rollout({"prompt": [verifiers_environment.vf.UserMessage(content="")], **rows[0]}, policy, "model")
-    states.append(state)
-    return {
-        "examples": len(rows),
-        "return": await verifiers_environment.episode_return(state),
-        "success": await verifiers_environment.success(state),
-        "first": state["prompt"][0].content,
-    }
-
-
 async def main() -> dict[str, object]:
     with ragen_env.Client(url) as client:
-        result = {"verl": await verl(), "verifiers": await verifiers()}
+        result = {"verl": await verl()}
         result["open"] = len(client.list()["sessions"])
     return result
 

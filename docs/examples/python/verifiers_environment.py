@@ -1,78 +1,80 @@
-"""An environment for verifiers (0.3), the library of prime-rl: every environment of a server as a `MultiTurnEnv`.
+"""An environment for verifiers (0.4), the library of prime-rl: every environment of a server.
 
-`load_environment` is what `vf.load_environment("verifiers_environment", env_id="Sokoban-v0")`, `prime eval run` and
-prime-rl call. An example is a seed; the reward is the return of the episode.
+    vf-eval verifiers_environment --env.taskset.env-id Sokoban-v0 --env.taskset.base-url http://127.0.0.1:8080
+
+A task is a seed; the reward is the return of the episode. `<answer>Up || Left</answer>` takes several actions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import ragen_env
-import verifiers as vf
-from datasets import Dataset
+import verifiers.v1 as vf
+from pydantic import Field
 
 FORMAT = "Answer with <answer>your action</answer>; several are separated by ||."
 
 
-class RagenMultiTurnEnv(vf.MultiTurnEnv):
-    def __init__(
-        self, env_id: str, base_url: str | None, config: dict[str, Any] | None, max_actions: int, **kwargs: Any
-    ):
-        super().__init__(**kwargs)
-        self._client = ragen_env.AsyncClient(base_url)
-        wrapper: Any = {"name": "action_text", "options": {"max_actions": max_actions, "think": False}}
-        self._session: dict[str, Any] = {"env_id": env_id, "config": config, "wrappers": [wrapper]}
-
-    async def setup_state(self, state: vf.State) -> vf.State:
-        session = await self._client.create(**self._session, seed=int(state["info"]["seed"]))
-        state["session_id"], state["over"] = session["session_id"], False
-        content = f"{state['info']['instruction']}\n{FORMAT}\n\n{session['observation']}"
-        state["prompt"] = [*state["prompt"][:-1], vf.UserMessage(content=content)]
-        return state
-
-    async def env_response(self, messages: vf.Messages, state: vf.State, **kwargs: Any) -> vf.Messages:
-        answer = next(one for one in reversed(messages) if one.role == "assistant")
-        reply = await self._client.step(state["session_id"], str(answer.content or ""))
-        state["trajectory"][-1]["reward"] = reply["reward"]
-        state["over"] = reply["terminated"] or reply["truncated"]
-        state["success"] = bool(reply["info"].get("success"))
-        response: vf.Messages = [vf.UserMessage(content=str(reply["observation"]))]
-        if state["over"]:
-            state["final_env_response"] = response
-        return response
-
-    @vf.cleanup
-    async def close_session(self, state: vf.State) -> None:
-        if "session_id" in state:
-            await self._client.close_session(state["session_id"])
+class RagenData(vf.TaskData):
+    env_id: str
+    base_url: str | None
+    config: dict[str, Any]
+    max_actions: int
+    max_turns: int
+    seed: int
 
 
-async def episode_return(state: vf.State) -> float:
-    return sum(float(step["reward"] or 0) for step in state["trajectory"])
+class RagenTask(vf.Task[RagenData]):
+    pass
 
 
-async def success(state: vf.State) -> float:
-    return float(state.get("success", False))
+class RagenTasksetConfig(vf.TasksetConfig):
+    env_id: str = "Sokoban-v0"
+    base_url: str | None = None
+    config: dict[str, Any] = Field(default_factory=dict)
+    seeds: int = 1000
+    max_turns: int = 5
+    max_actions: int = 5
 
 
-def load_environment(
-    env_id: str = "Sokoban-v0",
-    base_url: str | None = None,
-    config: dict[str, Any] | None = None,
-    seeds: int = 1000,
-    max_turns: int = 5,
-    max_actions: int = 5,
-) -> vf.Environment:
-    with ragen_env.Client(base_url) as client:
-        instruction = client.describe_environment(env_id, config=config)["instruction"]
-    rows = [{"question": "", "answer": "", "info": {"seed": seed, "instruction": instruction}} for seed in range(seeds)]
-    return RagenMultiTurnEnv(
-        env_id,
-        base_url,
-        config,
-        max_actions,
-        dataset=Dataset.from_list(rows),
-        rubric=vf.Rubric(funcs=[episode_return, success], weights=[1.0, 0.0]),
-        max_turns=max_turns,
-    )
+class RagenTaskset(vf.Taskset[RagenTask, RagenTasksetConfig]):
+    def load(self) -> Iterator[RagenTask]:
+        fields = self.config.model_dump(include={"env_id", "base_url", "config", "max_actions", "max_turns"})
+        for seed in range(self.config.seeds):
+            name = f"{self.config.env_id}#{seed}"
+            yield RagenTask(RagenData(name=name, prompt=None, seed=seed, **fields), self.config.task)
+
+
+class RagenEnvConfig(vf.EnvConfig):
+    player: vf.AgentConfig = vf.AgentConfig()
+
+
+class RagenEnv(vf.Env[RagenEnvConfig]):
+    async def run(self, task: Any, agents: Any) -> None:
+        data = task.data
+        wrapper: Any = {"name": "action_text", "options": {"max_actions": data.max_actions, "think": False}}
+        async with ragen_env.AsyncClient(data.base_url) as client:
+            described = await client.describe_environment(data.env_id, config=data.config)
+            session = await client.create(data.env_id, config=data.config, wrappers=[wrapper], seed=data.seed)
+            total, success = 0.0, False
+            text = f"{described['instruction']}\n{FORMAT}\n\n{session['observation']}"
+            try:
+                async with agents.player.interaction(task) as interaction:
+                    for _ in range(data.max_turns):
+                        segment = await interaction.turn(text)
+                        if segment.terminated:
+                            break
+                        reply = await client.step(session["session_id"], segment.last_reply)
+                        total, text = total + reply["reward"], str(reply["observation"])
+                        success = bool(reply["info"].get("success"))
+                        if reply["terminated"] or reply["truncated"]:
+                            break
+            finally:
+                await client.close_session(session["session_id"])
+        interaction.trace.record_reward("episode_return", total)
+        interaction.trace.record_metric("success", float(success))
+
+
+__all__ = ["RagenEnv", "RagenTaskset"]
