@@ -70,6 +70,12 @@ const FORMS: readonly QuickForm[] = [
     overrides: ({ variant }) =>
       ['bandit-nano', 'quickstart'].includes(variant) ? ['training.max_seconds=300'] : undefined,
   },
+  {
+    claim: 'showcase',
+    text: 'The short form goes a third of the way.',
+    overrides: ({ variant }) =>
+      variant === 'quickstart' ? within(150, 1) : ['training.validate_every=25', ...within(120, 4)],
+  },
 ];
 
 function quickForm({ claim: name, text, overrides, players }: QuickForm): Claim {
