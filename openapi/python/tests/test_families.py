@@ -16,7 +16,7 @@ from test_serve import Service, start  # noqa: F401 - a fixture
 
 import ragen_env
 from ragen_env.service.families import FAMILIES
-from ragen_env.service.worlds import UnusableWorld, WorldSource
+from ragen_env.service.worlds import UnusableWorld, WorldFault, WorldSource
 
 EPISODES = 20
 #: Family: what is served, its options, and the most steps of an episode here.
@@ -29,7 +29,7 @@ PLAYED: dict[str, tuple[str, list[str], int]] = {
     "textarena": ("GuessTheNumber-v0", ["--example-actions", "[5],[12]"], 20),
     "reasoning_gym": ("syllogism", ["--actions", "Yes,No"], 1),
     "scienceworld": ("find-animal", ["--timeout", "60"], 5),
-    "textworld": ("tw-simple", ["--timeout", "60"], 5),
+    "textworld": ("tw-simple", ["--timeout", "60", "--kwargs", '{"games": 5}'], 5),
     "jericho": ("", [], 5),
     "openenv": ("protocol_examples:GuessEnvironment", ["--example-actions", '{"number": 1}'], 3),
     "ors": ("protocol_examples:Sums", ["--example-actions", '{"tool": "answer"; "input": {}}'], 2),
@@ -77,6 +77,24 @@ def story(folder: Path) -> str:
     path = folder / "story.z8"
     subprocess.run([str(Path(sys.executable).parent / "tw-make"), "custom", "--seed", "1", "--output", str(path)], check=True, timeout=120)
     return str(path)
+
+
+def test_scienceworld_gets_another_java_machine() -> None:
+    if not installed("scienceworld"):
+        pytest.skip("pip install scienceworld")
+    from ragen_env.service import text_worlds
+
+    source = WorldSource("scienceworld:boil")
+    lost, other = source.make(), source.make()
+    assert len(text_worlds._GATEWAY) == 1, "both are in one machine"
+    assert "boil water" in str(lost.reset(None)["observation"]) or lost.reset(None)["valid_actions"]
+    machine = text_worlds._GATEWAY[0]._gateway.java_process
+    machine.kill()
+    machine.wait()
+    for world in (lost, other):
+        with pytest.raises(WorldFault):
+            world.step("look around")
+    assert source.make().reset(None)["valid_actions"]
 
 
 @pytest.mark.parametrize(

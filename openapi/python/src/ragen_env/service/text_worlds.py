@@ -117,6 +117,8 @@ def _science_world(limit: int) -> Any:
     if shutil.which("java") is None:
         raise MissingPart("scienceworld needs Java 8 or newer: apt-get install default-jre-headless")
     with _JVM:
+        if _GATEWAY and _GATEWAY[0]._gateway.java_process.poll() is not None:
+            _GATEWAY.clear()  # it ended, with the episodes in it: the next ones get another
         if not _GATEWAY:
             _GATEWAY.append(ScienceWorldEnv("", envStepLimit=limit))
         first = _GATEWAY[0]
