@@ -166,7 +166,7 @@ function trainingRoutes(app: FastifyInstance, server: TinkerServer): void {
       const { modelId, seqId, forwardOnly } = decoded;
       const owner = ownerOf(request);
       const { session, model } = server.model(modelId, owner);
-      const waits = server.waitingBytes(owner);
+      const waits = server.sumOf('waitingBytes', owner);
       if (waits + bytes.length > MAX_WAITING_BYTES) {
         const waiting = `${Math.round(waits / 2 ** 20)} MiB of training requests wait`;
         throw new ApiError(429, `${waiting}; send more when some are done`, { retryAfterS: 1 });

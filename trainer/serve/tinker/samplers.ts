@@ -35,20 +35,24 @@ interface Slot {
 
 /** Prefixes of a prompt that are computed at once for their most probable next tokens. */
 const PREFIXES_AT_ONCE = 64;
+/** A request with a ready policy goes first only while nobody has waited so long for one. */
+const MAX_OVERTAKEN_MS = 5_000;
 /** Sequences of the server's other clients have smaller numbers. */
 const FIRST_SEQUENCE = 2 ** 32;
 
 /**
- * Policies that sample from versions of adapters while the adapters are trained. Each has one version at a time; a request waits for
- * one that has its version, or that nobody uses.
+ * Policies that sample from versions of adapters while the adapters are trained. Each has one version at a time; a request takes one
+ * that has its version, or waits for its turn and one that nobody uses.
  */
 export class SamplerPool {
   readonly #base: LocalPolicy;
   readonly #create: (lora: LoraConfig) => Promise<LocalPolicy>;
   readonly #maxSlots: number;
   readonly #slots: Slot[] = [];
-  /** Requests get their policies in the order in which they came. */
+  /** Requests without a ready policy get theirs in the order in which they came. */
   #turn: Promise<unknown> = Promise.resolve();
+  /** When the first of them began to wait for an idle policy. */
+  #waitsSince: number | null = null;
   #onIdle: (() => void) | null = null;
   #nextSequence = FIRST_SEQUENCE;
 
@@ -87,23 +91,37 @@ export class SamplerPool {
     await Promise.all(this.#slots.map(({ policy }) => policy.close()));
   }
 
-  #acquire(weights: AdapterWeights): Promise<Slot> {
-    const slot = this.#turn.then(async () => {
+  /** A policy with these weights, which counts as in use. */
+  async #acquire(weights: AdapterWeights): Promise<Slot> {
+    const ready = this.#slots.find(({ key }) => key === weights.key);
+    const overtaken = this.#waitsSince !== null && performance.now() - this.#waitsSince > MAX_OVERTAKEN_MS;
+    if (ready && !overtaken) {
+      ready.open++;
+      return ready;
+    }
+    const slot = this.#turn.then(() => this.#waitFor(weights));
+    this.#turn = slot.catch(() => {});
+    return slot;
+  }
+
+  async #waitFor(weights: AdapterWeights): Promise<Slot> {
+    try {
       for (;;) {
         const found = await this.#slotFor(weights);
         if (found) {
           found.open++;
           return found;
         }
+        this.#waitsSince ??= performance.now();
         // One may have become idle since.
         if (this.#slots.some(({ open }) => open === 0)) continue;
         await new Promise<void>(resolve => {
           this.#onIdle = resolve;
         });
       }
-    });
-    this.#turn = slot.catch(() => {});
-    return slot;
+    } finally {
+      this.#waitsSince = null;
+    }
   }
 
   async #slotFor(weights: AdapterWeights): Promise<Slot | undefined> {

@@ -213,13 +213,39 @@ t.test('ten thousand sampling requests at once are refused beyond 256, and other
   const refused = replies.filter(({ status }) => status === 429);
   t.equal(taken.length + refused.length, 10_000);
   t.ok(taken.length >= 256 && refused.length > 5_000, `${taken.length} were taken`);
-  t.match(refused[0].body.detail, /256 sampling requests of this session are open/);
+  t.match(refused[0].body.detail, /sampling requests are open: 256 of this session/);
   await client.finishAll();
   t.equal(
     (await client.post('retrieve_future', { request_id: taken.at(-1)!.body.request_id })).status < 500,
     true,
   );
   await stranger.finishAll();
+});
+
+t.test('a key has 1,024 sampling requests open in all of its sessions, other keys have theirs', async t => {
+  const sessions = [0, 1, 2, 3, 4].map(() => server.createSession('one key'));
+  const leave = sessions
+    .slice(0, 4)
+    .flatMap(own => Array.from({ length: 256 }, () => server.enterSample(own)));
+  t.throws(() => server.enterSample(sessions[4]), {
+    status: 429,
+    message: /open: 1024 of this key/,
+  });
+  const other = server.createSession('another key');
+  leave.push(server.enterSample(other));
+  for (const end of leave) end();
+  server.enterSample(sessions[4])();
+  await Promise.all([...sessions, other].map(session => server.endSession(session)));
+});
+
+t.test('a sampler with a deleted checkpoint is its client’s fault, by name', async t => {
+  const model = await trained(1);
+  const { path } = await model.operation('save_weights_for_sampler', { path: 'gone' });
+  const body = { session_id: model.session, sampling_session_seq_id: 5, base_model: null, model_path: path };
+  const { sampling_session_id: sampler } = (await client.post('create_sampling_session', body)).body;
+  await client.get(`training_runs/${model.id}/checkpoints/sampler_weights/gone`, 'DELETE');
+  const result = await client.result(await client.post('asample', sampleBody(sampler, 0)));
+  t.match(result, { category: 'user', error: /checkpoint of this sampler was deleted/ });
 });
 
 t.test('a model goes on from a checkpoint, in another process too, bit for bit', async t => {
@@ -374,7 +400,7 @@ t.test('models beyond the limit are refused until one is unloaded, and bad ones 
   t.equal((await create(5)).body.model_id, `${session_id}:train:5`, 'asked again, it is opened once');
   const cases: readonly [object, RegExp][] = [
     [{ base_model: 'another' }, /base_model "another" is not served; this server has/],
-    [{ lora_config: { rank: 1000 } }, /lora_config.rank is 1000; it can be 1 to 256/],
+    [{ lora_config: { rank: 1000 } }, /lora_config.rank 1000 is not 1 to 256/],
     [{ lora_config: { rank: 2, train_mlp: false, train_attn: false } }, /lora_config trains nothing/],
     [{ optimizer_config: { type: 'dimuon' } }, /optimizer_config.type "dimuon" is not supported/],
     [{ lora_config: { rank: 3 } }, /was used for another model/],

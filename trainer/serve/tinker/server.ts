@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import { LORA_MODULES, type LoraConfig, type LoraModule } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
 import { loraSpecs } from '../../models/parameters.ts';
-import { readAdapterWeights } from '../../policy/checkpoint/adapter-folder.ts';
+import { isAdapterFolder, readAdapterWeights } from '../../policy/checkpoint/adapter-folder.ts';
 import { LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { FutureReply, LoraSettings } from '../../tinker/wire.ts';
@@ -20,6 +20,8 @@ const ALPHA = 32;
 const MAX_RANK = 256;
 /** Sessions of one owner. */
 const MAX_SESSIONS = 64;
+/** Sampling requests of an owner at once, in all of its sessions. */
+const MAX_OWNER_SAMPLES = 1024;
 /** Samplers of a Tinker session, and models that it asked for; the oldest are forgotten. */
 const MAX_SAMPLERS = 1024;
 /** A Tinker session without a request for so long loses its models where room is needed, and in the end everything. */
@@ -94,9 +96,7 @@ export class TinkerServer {
     const { models, folder, name, checkpoints, maxModels } = options;
     const { policy } = models.base;
     if (policy.config.lora !== undefined) {
-      throw new Error(
-        `--tinker trains adapters over a whole model, but ${folder} is an adapter: serve its base`,
-      );
+      throw new Error(`--tinker trains adapters over a model; ${folder} is an adapter: serve its base`);
     }
     this.#options = options;
     this.tokenizerFolder = resolve(folder);
@@ -142,10 +142,8 @@ export class TinkerServer {
   session(id: string, owner: string): TinkerSession {
     const session = this.#sessions.get(id);
     if (session === undefined || session.owner !== owner) {
-      throw new ApiError(
-        410,
-        `there is no session ${JSON.stringify(id.slice(0, 100))}: it ended, or was silent for ${ENDED_MS / 60_000} minutes`,
-      );
+      const why = `it ended, or was silent for ${ENDED_MS / 60_000} minutes`;
+      throw new ApiError(410, `there is no session ${JSON.stringify(id.slice(0, 100))}: ${why}`);
     }
     session.seenAt = performance.now();
     return session;
@@ -156,10 +154,8 @@ export class TinkerServer {
     const session = this.#sessions.get(id.slice(0, id.indexOf(':')));
     const model = session?.owner === owner ? session.models.get(id) : undefined;
     if (session && model) return { session: this.session(session.id, owner), model };
-    throw new ApiError(
-      404,
-      `there is no model ${JSON.stringify(id.slice(0, 200))}: it was unloaded, or its session ended`,
-    );
+    const name = JSON.stringify(id.slice(0, 200));
+    throw new ApiError(404, `there is no model ${name}: it was unloaded, or its session ended`);
   }
 
   /** The session and sampler of an id `<session>:sample:<n>`. @throws ApiError 404 */
@@ -180,10 +176,8 @@ export class TinkerServer {
     const known = session.samplers.get(id);
     if (known) {
       if (known.fingerprint === sampler.fingerprint) return known;
-      throw badRequest(
-        `sampling_session_seq_id ${number} was used for another sampler`,
-        'sampling_session_seq_id',
-      );
+      const field = 'sampling_session_seq_id';
+      throw badRequest(`${field} ${number} was used for another sampler`, field);
     }
     const added = { id, submitted: new Map(), ...sampler };
     session.samplers.set(id, added);
@@ -199,7 +193,10 @@ export class TinkerServer {
       lora: config.lora!,
       read: async () => {
         const store = new ParameterStore(loraSpecs(config, config.lora!));
-        await readAdapterWeights(folder, config, store);
+        await readAdapterWeights(folder, config, store).catch(async error => {
+          if (await isAdapterFolder(folder)) throw error;
+          throw new ApiError(404, 'the checkpoint of this sampler was deleted, or has expired');
+        });
         return store.flat;
       },
     };
@@ -208,16 +205,13 @@ export class TinkerServer {
   /** @throws ApiError 400 for a model that is not served */
   checkBase(name: string): void {
     if (name === this.name || name === this.tokenizerFolder) return;
-    throw badRequest(
-      `base_model ${JSON.stringify(name.slice(0, 300))} is not served; this server has ${this.name}`,
-      'base_model',
-    );
+    const asked = JSON.stringify(name.slice(0, 300));
+    throw badRequest(`base_model ${asked} is not served; this server has ${this.name}`, 'base_model');
   }
 
   /** The adapter that a client asks for. @throws ApiError 400 */
   loraOf({ rank, train_mlp: mlp, train_attn: attention }: LoraSettings): LoraConfig {
-    if (rank > MAX_RANK)
-      throw badRequest(`lora_config.rank is ${rank}; it can be 1 to ${MAX_RANK}`, 'lora_config');
+    if (rank > MAX_RANK) throw badRequest(`lora_config.rank ${rank} is not 1 to ${MAX_RANK}`, 'lora_config');
     const modules = LORA_MODULES.filter(module => (MLP.includes(module) ? mlp : attention) !== false);
     if (modules.length === 0) {
       throw badRequest('lora_config trains nothing: set train_mlp, train_attn or both', 'lora_config');
@@ -276,24 +270,18 @@ export class TinkerServer {
     return { request_id, model_id: id };
   }
 
-  /** Bytes of an owner's training requests that wait or run, in all of its sessions. */
-  waitingBytes(owner: string): number {
-    return [...this.#sessions.values()].reduce(
-      (sum, session) => sum + (session.owner === owner ? session.waitingBytes : 0),
-      0,
-    );
+  /** The sum over the sessions of an owner of its sampling requests, or of the bytes of its training requests. */
+  sumOf(count: 'openSamples' | 'waitingBytes', owner: string): number {
+    const own = [...this.#sessions.values()].filter(session => session.owner === owner);
+    return own.reduce((sum, session) => sum + session[count], 0);
   }
 
   /** Takes the place of a sampling request. @returns gives it back. @throws ApiError 429 */
   enterSample(session: TinkerSession): () => void {
-    if (session.openSamples >= this.maxOpenSamples) {
-      throw new ApiError(
-        429,
-        `${session.openSamples} sampling requests of this session are open, which is the most`,
-        {
-          retryAfterS: 1,
-        },
-      );
+    const full = session.openSamples >= this.maxOpenSamples;
+    if (full || this.sumOf('openSamples', session.owner) >= MAX_OWNER_SAMPLES) {
+      const most = full ? `${this.maxOpenSamples} of this session` : `${MAX_OWNER_SAMPLES} of this key`;
+      throw new ApiError(429, `the most sampling requests are open: ${most}`, { retryAfterS: 1 });
     }
     session.openSamples++;
     return () => {
@@ -334,10 +322,8 @@ export class TinkerServer {
       .filter(({ seenAt }) => performance.now() - seenAt > SILENT_MS)
       .sort((a, b) => a.seenAt - b.seenAt);
     if (silent === undefined) {
-      throw badRequest(
-        `${this.#modelCount()} models are open, which is the most (--max-models): unload one, or end its session`,
-        'model_id',
-      );
+      const full = `${this.#modelCount()} models are open, which is the most (--max-models)`;
+      throw badRequest(`${full}: unload one, or end its session`, 'model_id');
     }
     await Promise.all([...silent.models.keys()].map(id => this.unloadModel(silent, id)));
   }

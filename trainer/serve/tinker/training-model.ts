@@ -16,7 +16,8 @@ export class TrainingModel {
   readonly lora: LoraConfig;
   readonly operations: OperationQueue;
   readonly created = new Date().toISOString();
-  readonly #policy: Promise<LocalPolicy>;
+  /** Resolves when the model can be used; rejects with why it cannot be opened. */
+  readonly policy: Promise<LocalPolicy>;
   /** Gradients that are missing from the next step, by the number of their request. */
   #faults: { readonly seqId: number; readonly why: string }[] = [];
   readonly #snapshots = new Map<number, Float32Array>();
@@ -24,13 +25,8 @@ export class TrainingModel {
   constructor(id: string, lora: LoraConfig, policy: Promise<LocalPolicy>, gapMs: number) {
     this.id = id;
     this.lora = lora;
-    this.#policy = policy;
+    this.policy = policy;
     this.operations = new OperationQueue(gapMs, (seqId, why) => this.#faults.push({ seqId, why }));
-  }
-
-  /** Resolves when the model can be used. @throws why it cannot be opened */
-  get policy(): Promise<LocalPolicy> {
-    return this.#policy;
   }
 
   /** Log p of each target, and the loss; adds the gradient unless it is forward only. */
@@ -40,7 +36,7 @@ export class TrainingModel {
     forwardOnly: boolean,
   ): Promise<ForwardBackwardOutput> {
     try {
-      const policy = await this.#policy;
+      const policy = await this.policy;
       const logProbs = forwardOnly
         ? (await policy.score(loss.sequences)).map(score => score.logProbs)
         : await policy.addGradient(loss.sequences, loss.settings);
@@ -57,7 +53,7 @@ export class TrainingModel {
    * @throws RangeError when a gradient of this step is missing: the step is not taken, and the others are dropped
    */
   async step(seqId: number, optimizer: OptimizerSettings): Promise<Record<string, number>> {
-    const policy = await this.#policy;
+    const policy = await this.policy;
     const fault = this.#faults.find(one => one.seqId < seqId);
     this.#faults = this.#faults.filter(one => one.seqId > seqId);
     if (fault) {
@@ -72,7 +68,7 @@ export class TrainingModel {
 
   /** Takes weights from a checkpoint, and the optimizer's state or none. Added gradients are dropped. */
   async load(folder: string, optimizer: boolean): Promise<void> {
-    const policy = await this.#policy;
+    const policy = await this.policy;
     this.#faults = [];
     await policy.dropGradients();
     await policy.load(folder);
@@ -84,13 +80,13 @@ export class TrainingModel {
     optimizer: boolean,
     into: (write: (folder: string) => Promise<void>) => Promise<string>,
   ): Promise<string> {
-    const policy = await this.#policy;
+    const policy = await this.policy;
     return into(folder => (optimizer ? policy.save(folder) : policy.publish(folder)));
   }
 
   /** The weights as they are now; kept for samplers while few are newer. */
   async snapshot(): Promise<AdapterWeights> {
-    const { version, flat } = await (await this.#policy).copyWeights();
+    const { version, flat } = await (await this.policy).copyWeights();
     if (!this.#snapshots.has(version)) this.#snapshots.set(version, flat);
     if (this.#snapshots.size > MAX_SNAPSHOTS) this.#snapshots.delete(this.#snapshots.keys().next().value!);
     return {
@@ -110,7 +106,7 @@ export class TrainingModel {
   /** Lets what runs end, and frees the model. */
   async close(reason: string): Promise<void> {
     await this.operations.close(reason);
-    await this.#policy.then(
+    await this.policy.then(
       policy => policy.close(),
       () => {},
     );

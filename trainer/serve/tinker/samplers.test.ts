@@ -1,0 +1,73 @@
+import t from 'tap';
+import type { LoraConfig } from '../../models/adapters/lora.ts';
+import type { LocalPolicy } from '../../policy/local-policy.ts';
+import { type AdapterWeights, SamplerPool, type SampleTask } from './samplers.ts';
+
+const LORA: LoraConfig = { rank: 1, alpha: 1, rankStabilized: false, dora: false, modules: ['q_proj'] };
+const task: SampleTask = {
+  prompt: Int32Array.of(1),
+  samples: 1,
+  seed: 0,
+  sampling: { temperature: 1, topK: 0, topP: 1, maxNewTokens: 1, stopTokenIds: [] },
+  promptLogProbs: false,
+  topPromptLogProbs: 0,
+};
+const adapter = (key: string): AdapterWeights => ({ key, lora: LORA, read: async () => new Float32Array() });
+const never = new AbortController().signal;
+
+/** A pool of one policy with samples that the test ends. */
+function poolOfOne() {
+  const running: (() => void)[] = [];
+  const policy = {
+    takeWeights: async () => {},
+    release: () => {},
+    close: async () => {},
+    generate: () =>
+      new Promise(resolve => {
+        const done = { tokenIds: Int32Array.of(2), logProbs: Float32Array.of(-1), finishReason: 'stop' };
+        running.push(() => resolve(done));
+      }),
+  } as unknown as LocalPolicy;
+  return { pool: new SamplerPool(policy, async () => policy, 1), running };
+}
+
+const turns = async () => {
+  for (let i = 0; i < 50; i++) await Promise.resolve();
+};
+
+t.test('a request with a ready policy does not wait behind one that waits for a policy', async t => {
+  const { pool, running } = poolOfOne();
+  const first = pool.sample(adapter('a'), task, never);
+  await turns();
+  const other = pool.sample(adapter('b'), task, never);
+  await turns();
+  const second = pool.sample(adapter('a'), task, never);
+  await turns();
+  t.equal(running.length, 2, 'both requests of the loaded adapter run');
+  for (const end of running.splice(0)) end();
+  await Promise.all([first, second]);
+  await turns();
+  t.equal(running.length, 1, 'then the other adapter has the policy');
+  running[0]();
+  await other;
+  await pool.close();
+});
+
+t.test('requests of a busy adapter overtake one that waits for five seconds at most', async t => {
+  const { pool, running } = poolOfOne();
+  const samples = [pool.sample(adapter('a'), task, never)];
+  await turns();
+  samples.push(pool.sample(adapter('b'), task, never));
+  await turns();
+  const later = performance.now() + 5_001;
+  t.intercept(performance, 'now', { value: () => later });
+  samples.push(pool.sample(adapter('a'), task, never));
+  await turns();
+  t.equal(running.length, 1, 'the third waits behind the second');
+  for (let i = 0; i < 3; i++) {
+    for (const end of running.splice(0)) end();
+    await turns();
+  }
+  await Promise.all(samples);
+  await pool.close();
+});
