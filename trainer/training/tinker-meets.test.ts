@@ -9,15 +9,15 @@ import { readTinkerCheckpoint } from '../policy/tinker/checkpoint.ts';
 import { playTinker, tinkerOptions } from '../policy/tinker/tinker.test-data.ts';
 import { TinkerPolicy } from '../policy/tinker/tinker-policy.ts';
 import { serve } from '../rollout/server.test-data.ts';
-import { createServeApp } from '../serve/app.ts';
-import { Models } from '../serve/models.ts';
-import { TinkerServer } from '../serve/tinker/server.ts';
+import { serveInProcess } from '../serve/process.test-data.ts';
 import { FOLDER, startTinker } from '../serve/tinker/tinker.test-data.ts';
 import { silentProgress } from '../tracking/progress.ts';
 import { trainRun } from './run.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
 import { createRunFolder } from './run-folder/run-folder.ts';
 import { type Row, resumeTiny, tinySettings, trainingRows, trainTiny } from './runs.test-data.ts';
+
+t.setTimeout(120_000);
 
 /** The client against the server of this project. */
 const MODULES = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'] as const;
@@ -107,30 +107,11 @@ async function opened(t: Test) {
         over,
       ),
     );
-  /** A server on the checkpoints of the one before. */
-  const start = async () => {
-    const policy = { workers: 1, maxOpenSequences: 64 };
-    const models = await Models.open({ folder: model.policy, name: 'base', maxAdapters: 1, policy });
+  /** A server in its own process, on the checkpoints of the one before. */
+  const start = () => {
     const checkpoints = join(folder, 'checkpoints');
-    const tinker = new TinkerServer({ models, policy, folder: model.policy, checkpoints, maxModels: 4 });
-    const app = createServeApp({
-      models,
-      tinker,
-      maxStreams: 64,
-      logLevel: 'silent',
-      host: '127.0.0.1',
-      token: undefined,
-    });
-    const url = await app.listen({ host: '127.0.0.1', port: 0 });
-    let open = true;
-    const close = async () => {
-      app.server.closeAllConnections();
-      const was = open;
-      open = false;
-      if (was) await app.close();
-    };
-    t.teardown(close);
-    return { url, close };
+    const limits = ['--workers', '1', '--max-streams', '64'];
+    return serveInProcess(t, model.policy, ['--tinker', '--checkpoints', checkpoints, ...limits]);
   };
   return { settings, remote, start };
 }
@@ -151,10 +132,11 @@ t.test(
     );
     t.ok(whole[0]['generation/logprob_gap_max'] < 1e-3);
 
-    // Killed a step after the checkpoint of step 2, on both sides.
+    // Killed within step 4, after the checkpoint of step 2: the server by SIGKILL, the run by its end.
     const half = remote('killed', first.url, { policy: { tinker: { patience_s: 1 } } });
     const run = createRunFolder(half, 'tiny');
-    const dying = { ...silentProgress, update: (done: number) => done === 3 && void first.close() };
+    const kill = () => first.process.kill('SIGKILL');
+    const dying = { ...silentProgress, update: (done: number) => done === 3 && void setTimeout(kill, 100) };
     await t.rejects(trainRun(run, half, dying, new AbortController().signal), {
       message: /was not available/,
     });
