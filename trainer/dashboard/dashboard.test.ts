@@ -148,6 +148,11 @@ t.test('the keyboard alone finds a run and reads an episode', { skip }, async t 
   await page.getByText('Episode 4 of 16').waitFor();
   await page.keyboard.press('g');
   await page.waitForURL(/index=0/);
+  await page.evaluate(() => {
+    for (const key of ['j', 'j', 'k', 'j'])
+      dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+  });
+  await page.waitForURL(/index=2/, { timeout: 10_000 });
 });
 
 t.test('a run is live: its metrics, stage and notes appear without a reload', { skip }, async t => {

@@ -3,7 +3,7 @@ import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
 import { episodeEnd } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
 import type { EpisodeDigest, EpisodeReply } from '../../server/reader/trajectories.ts';
-import { formatAddress } from '../address.ts';
+import { formatAddress, parseAddress } from '../address.ts';
 import { useData } from '../data/hooks.ts';
 import { counted, short } from '../format.ts';
 import { BranchLane, useBranch } from './branch.ts';
@@ -64,7 +64,8 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
     });
   const go = (to: number) => choose({ turn: String(Math.max(0, Math.min(last, to))), token: '' }, true);
   const pick = (at: number) => choose({ turn: String(turn), token: String(at - start) }, true);
-  const member = group.findIndex(one => one.index === index);
+  const memberAt = (at: number) => group.findIndex(one => one.index === at);
+  const now = () => Number(parseAddress(location.hash).query.index ?? 0); // earlier keys may not be drawn yet
   useKeys({
     ArrowLeft: () => go(turn - 1),
     ArrowRight: () => go(turn + 1),
@@ -72,13 +73,13 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
     ArrowDown: () => token !== undefined && pick(Math.min(end - 1, token + 1)),
     t: () => tint && choose({ tint: tints[(tints.indexOf(tint) + 1) % tints.length] }, true),
     b: () => branch.available && !branch.busy && void branch.open(turn, 'hand'),
-    g: () => group.length > 1 && open(other(group[(member + 1) % group.length].index)),
-    j: () => index < count - 1 && open(other(index + 1)),
-    k: () => index > 0 && open(other(index - 1)),
+    g: () => group.length > 1 && open(other(group[(memberAt(now()) + 1) % group.length].index)),
+    j: () => now() < count - 1 && open(other(now() + 1)),
+    k: () => now() > 0 && open(other(now() - 1)),
   });
   const end_ = episodeEnd(episode);
   return html`<div class="episode-bar">
-      <nav class="crumbs" aria-label="Position"><a href="#/">Runs</a> / <a href=${formatAddress({ view: 'overview', run: store.id })}>${store.id}</a> / <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file } })}>${stepOf(file)}</a>${group.length > 1 ? ` / Group ${group_id} / Try ${member + 1}` : ''}</nav>
+      <nav class="crumbs" aria-label="Position"><a href="#/">Runs</a> / <a href=${formatAddress({ view: 'overview', run: store.id })}>${store.id}</a> / <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file } })}>${stepOf(file)}</a>${group.length > 1 ? ` / Group ${group_id} / Try ${memberAt(index) + 1}` : ''}</nav>
       <span class="label">Episode ${index + 1} of ${count}</span>
       ${index > 0 ? html`<a class="button small" href=${other(index - 1)} aria-keyshortcuts="k">Episode before</a>` : null}
       ${index < count - 1 ? html`<a class="button small" href=${other(index + 1)} aria-keyshortcuts="j">Episode after</a>` : null}

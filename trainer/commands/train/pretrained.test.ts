@@ -9,7 +9,7 @@ import { openRunFolder } from '../../training/run-folder/run-folder.ts';
 import { supervise, train } from './train.ts';
 
 const ROOT = new URL('../../../', import.meta.url);
-const PAGES = ['README.md', 'docs/how-to/pretrained-models.md'];
+const PAGES = ['docs/how-to/pretrained-models.md'];
 /** The task and recipe of the command that trains a model in a folder. */
 const COMMAND =
   /npm run trainer -- train (configs\/[\w-]+\.yaml) '(recipe=\[[\w,]+\])' policy\.init=<folder> (warm_start=null)/;
