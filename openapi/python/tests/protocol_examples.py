@@ -44,7 +44,7 @@ except ModuleNotFoundError:
 
 if RewardEnvironment is not None:
 
-    class Answer(BaseModel):
+    class Answer(BaseModel):  # type: ignore[misc, unused-ignore]
         number: int
 
     class Sums(RewardEnvironment):  # type: ignore[misc]
