@@ -42,7 +42,23 @@ const golden = JSON.parse(
   batches: Record<string, Batch>;
   policy_losses: Case[];
   masked_non_finite: { log_prob: (number | string)[][] }[];
+  distillation: SelfDistillation[];
 };
+
+/** TRL's self-distillation of two completions of four tokens from a vocabulary of six. */
+interface SelfDistillation {
+  readonly set: string;
+  readonly student_logits: Matrix[];
+  readonly teacher_logits: Matrix[];
+  readonly completion_ids: Matrix;
+  readonly old_log_probs: Matrix;
+  readonly cases: {
+    readonly function: string;
+    readonly alpha: number;
+    readonly terms: Matrix;
+    readonly gradient_of_sum_wrt_student_logits: Matrix[];
+  }[];
+}
 
 interface Run {
   /** Σ over the weighted terms, and its derivative with respect to log π_θ. */
@@ -283,4 +299,66 @@ t.test('what the mask excludes reaches no loss, NaN and infinities included', as
       t.equal(gradient[0][2], 0, policy);
     }
   }
+});
+
+const sdft = golden.distillation.find(({ set }) => set === 'sdft')!;
+const sdftCase = (name: string, alpha: number) =>
+  sdft.cases.find(({ function: own, alpha: a }) => own === name && a === alpha)!;
+const logSoftmax = (logits: readonly number[]) => {
+  const norm = Math.log(logits.reduce((total, x) => total + Math.exp(x), 0));
+  return logits.map(x => x - norm);
+};
+const student = sdft.student_logits.map(rows => rows.map(logSoftmax));
+const teacher = sdft.teacher_logits.map(rows => rows.map(logSoftmax));
+
+/** d loss / d log π_θ of tokens by `loss.kl.estimator: reverse` with TRL's settings. */
+function reverseGradient(tokens: Matrix, old?: Matrix): Matrix {
+  const own = (of: readonly Matrix[]) => tokens.map((row, i) => row.map((token, k) => of[i][k][token]));
+  const batch: Batch = {
+    mask: tokens.map(row => row.map(() => 1)),
+    log_prob: own(student),
+    old_log_prob: old ?? own(student),
+    rollout_log_prob: old ?? own(student),
+    advantages: tokens.map(row => row.map(() => 0)),
+  };
+  const kl = { estimator: 'reverse', coefficient: 1, ratioCap: 2, keepLow: 1, tau: 0 } as const;
+  return run(batch, { policy: 'cross_entropy', kl }, { reference: own(teacher) }).gradient;
+}
+/** From d / d log π(token) to d / d logits. */
+const byLogits = (gradient: number, i: number, k: number, token: number) =>
+  student[i][k].map((lp, j) => gradient * ((j === token ? 1 : 0) - Math.exp(lp)));
+
+t.test('golden TRL SDFT, sampled_token', async t => {
+  const found = reverseGradient(sdft.completion_ids);
+  const wanted = sdftCase('sampled_token', 1).gradient_of_sum_wrt_student_logits;
+  sdft.completion_ids.forEach((row, i) => {
+    const rows = row.map((token, k) => byLogits(found[i][k], i, k, token));
+    t.ok(same(rows, wanted[i]), `gradient of completion ${i}`);
+  });
+});
+
+t.test('golden TRL SDFT, the clipped ratio of stale samples', async t => {
+  const clipped = sdftCase('full_logits + importance_sampling_clipping', 0.5).terms;
+  const plain = sdftCase('full_logits', 0.5).terms;
+  const fresh = reverseGradient(sdft.completion_ids);
+  const stale = reverseGradient(sdft.completion_ids, sdft.old_log_probs);
+  const wanted = fresh.map((row, i) => row.map((x, k) => x * (clipped[i][k] / plain[i][k])));
+  t.ok(same(stale, wanted));
+  t.notOk(same(fresh, wanted), 'the ratios matter');
+});
+
+t.test('golden TRL SDFT, full_logits with alpha 1 is the expectation over what is sampled', async t => {
+  const wanted = sdftCase('full_logits', 1).gradient_of_sum_wrt_student_logits;
+  const vocabulary = student[0][0].map((_, token) => token);
+  const found = vocabulary.map(token =>
+    reverseGradient(sdft.completion_ids.map(row => row.map(() => token))),
+  );
+  student.forEach((rows, i) => {
+    const expected = rows.map((lps, k) =>
+      vocabulary
+        .map(token => byLogits(Math.exp(lps[token]) * found[token][i][k], i, k, token))
+        .reduce((total, row) => total.map((x, j) => x + row[j])),
+    );
+    t.ok(same(expected, wanted[i]), `gradient of completion ${i}`);
+  });
 });
