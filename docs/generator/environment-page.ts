@@ -9,7 +9,7 @@ import { block, code, decimal, percent, schemaTable, table } from './markdown.ts
 import type { EnvironmentMeasurement } from './measure.ts';
 
 /** Longest observation that is shown whole, in characters. */
-const MAX_EXAMPLE_LENGTH = 1500;
+const MAX_EXAMPLE_LENGTH = 700;
 const EXAMPLE_SEED = 0;
 /** The folder of pictures, next to the pages. */
 export const PICTURES = 'pictures';
@@ -26,11 +26,17 @@ export function pictureName(environment: AnyEnvironment): string {
   return `${PICTURES}/${shortName(environment)}.png`;
 }
 
+const nameOf = (id: string): string => id.replace(/-v\d+$/, '');
+
+/** The newest version of an environment, which stands first in the list. */
+function newestVersion(environment: AnyEnvironment): AnyEnvironment {
+  return BUILT_IN.find(other => nameOf(other.spec.id) === nameOf(environment.spec.id)) ?? environment;
+}
+
 /** The name of an environment in paths of files, e.g. `frozenlake`; older versions keep theirs, e.g. `lean-v0`. */
-export function shortName({ spec }: AnyEnvironment): string {
-  const name = (id: string) => id.replace(/-v\d+$/, '');
-  const newest = BUILT_IN.find(other => name(other.spec.id) === name(spec.id));
-  return (newest?.spec.id === spec.id ? name(spec.id) : spec.id).toLowerCase();
+export function shortName(environment: AnyEnvironment): string {
+  const { id } = environment.spec;
+  return (newestVersion(environment).spec.id === id ? nameOf(id) : id).toLowerCase();
 }
 
 /** The state that the page shows. */
@@ -44,111 +50,138 @@ export async function examplePicture(environment: AnyEnvironment): Promise<Pictu
   return environment.render?.(await exampleState(environment));
 }
 
-/** `docs/environments/<name>.md`: all that the source says of an environment. */
+/** `docs/environments/<name>.md`: an older version shows only the sections that differ from the newest one. */
 export async function environmentPage(
   environment: AnyEnvironment,
   measured: EnvironmentMeasurement,
 ): Promise<string> {
   const { spec } = environment;
-  const description = environment.describe(resolveConfig(environment));
-  const sections = [
+  const newest = newestVersion(environment);
+  const ownSections = await sectionsOf(environment);
+  const sections = newest === environment ? ownSections : without(ownSections, await sectionsOf(newest));
+  const parts = [
     `${GENERATED}\n# ${spec.title}`,
-    `\`${spec.id}\` · ${spec.tags.join(', ')}`,
-    spec.description,
-    `![${spec.title}: a reference policy plays](../pictures/environments/${shortName(environment)}.svg)`,
-    '## Instructions of the player',
-    `> ${description.instruction}`,
-    description.legend &&
-      table(
-        ['symbol', 'meaning'],
-        description.legend.map(({ symbol, meaning }) => [code(symbol), meaning]),
-      ),
-    description.actions && `Actions, in the order of their ids: ${description.actions.map(code).join(', ')}.`,
-    description.actionFormat && `Actions are written as ${description.actionFormat}.`,
-    '## What a player sees',
-    await examples(environment),
-    '## Facts',
-    table(
-      ['', ''],
-      [
-        ['actions', spaceText(spec.actionSpace)],
-        ['example action', code(spec.exampleAction)],
-        ['reward of a step', spec.rewardRange.map(decimal).join(' … ')],
-        ...(spec.rewardThreshold === undefined
-          ? []
-          : [['solved at a mean return of', decimal(spec.rewardThreshold)]]),
-        ['steps before truncation', decimal(spec.maxEpisodeSteps)],
-        ['observation forms', spec.observationFormats.map(code).join(', ')],
-        ['picture', environment.render ? 'yes' : 'no'],
-        ['takes a seed', spec.seedable === false ? 'no' : 'yes'],
-        ...(spec.knownOptimum
-          ? [['best known success', `${percent(spec.knownOptimum.success)}: ${spec.knownOptimum.source}`]]
-          : []),
-      ],
-    ),
-    '## Configuration',
-    schemaTable(spec.configSchema),
-    readsFiles(spec.configSchema) &&
-      'Files are read from the server’s disk, and only from the folder that its operator names in `RAGEN_DATA_DIR` where that is set.',
-    '## Presets',
-    Object.keys(spec.presets ?? {}).length > 0
-      ? `Chosen by the configuration key \`preset\`; other keys win over it.\n\n${table(
-          ['preset', 'configuration'],
-          Object.entries(spec.presets ?? {}).map(([name, config]) => [code(name), code(config)]),
-        )}`
-      : 'None.',
-    '## Reset options',
-    schemaTable(spec.optionsSchema),
-    '## Reference policies',
-    policies(environment, measured),
-    '## History',
-    table(
-      ['version', 'change'],
-      spec.history.map(({ version, change }) => [`v${version}`, change]),
-    ),
+    `_Reference._ \`${spec.id}\` · ${spec.tags.join(', ')}`,
+    newest !== environment &&
+      `The sections that are missing here are as in [\`${newest.spec.id}\`](${pageName(newest)}).`,
+    ...sections.flatMap(({ heading, text }) => (heading === '' ? [text] : [`## ${heading}`, text])),
+    ...policies(environment, measured),
   ];
-  return `${sections.filter(section => section).join('\n\n')}\n`;
+  return `${parts.filter(part => part).join('\n\n')}\n`;
 }
 
-/** Keys of configurations that name data files. */
-const FILE_KEYS = ['data', 'corpus', 'products'];
+interface Section {
+  /** Empty for the description under the title. */
+  readonly heading: string;
+  readonly text: string;
+}
 
-function readsFiles({ properties = {} }: { properties?: object }): boolean {
-  return FILE_KEYS.some(key => key in properties);
+function without(sections: readonly Section[], others: readonly Section[]): readonly Section[] {
+  const paragraphs = new Set(others.flatMap(({ text }) => text.split('\n\n')));
+  return sections.flatMap(({ heading, text }) => {
+    const own = text.split('\n\n').filter(paragraph => !paragraphs.has(paragraph));
+    return own.length === 0 ? [] : [{ heading, text: heading === '' ? own.join('\n\n') : text }];
+  });
+}
+
+async function sectionsOf(environment: AnyEnvironment): Promise<readonly Section[]> {
+  const { spec } = environment;
+  const sections: Section[] = [
+    {
+      heading: '',
+      text: `${spec.description}\n\n![${spec.title}: a reference policy plays](../pictures/environments/${shortName(environment)}.svg)`,
+    },
+    { heading: 'Instructions of the player', text: instructions(environment) },
+    { heading: 'Observations', text: await examples(environment) },
+    { heading: 'Facts', text: facts(environment) },
+    { heading: 'Configuration', text: schemaTable(spec.configSchema, SHARED_KEYS) },
+    {
+      heading: 'Presets',
+      text: Object.entries(spec.presets ?? {})
+        .map(([name, config]) => `- ${code(name)}: ${code(config)}`)
+        .join('\n'),
+    },
+    { heading: 'Reset options', text: schemaTable(spec.optionsSchema) },
+    {
+      heading: 'History',
+      text:
+        spec.history.length < 2
+          ? ''
+          : spec.history.map(({ version, change }) => `- v${version}: ${change}`).join('\n'),
+    },
+  ];
+  return sections.filter(({ text }) => text !== '');
+}
+
+/** Configuration keys that the index explains once for all environments. */
+const SHARED_KEYS: ReadonlySet<string> = new Set(['split']);
+
+function instructions(environment: AnyEnvironment): string {
+  const { instruction, legend, actions, actionFormat } = environment.describe(resolveConfig(environment));
+  return [
+    `> ${instruction}`,
+    legend && `Symbols: ${legend.map(({ symbol, meaning }) => `${code(symbol)} ${meaning}`).join(', ')}.`,
+    actions && `Actions: ${actions.map(code).join(', ')}.`,
+    actionFormat && `Actions are written as ${actionFormat}.`,
+  ]
+    .filter(part => part)
+    .join('\n\n');
+}
+
+function facts({ spec, render }: AnyEnvironment): string {
+  const { knownOptimum } = spec;
+  return [
+    `Actions: ${spaceText(spec.actionSpace)}, for example ${code(spec.exampleAction)}`,
+    `Reward of a step: ${spec.rewardRange.map(decimal).join(' … ')}`,
+    ...(spec.rewardThreshold === undefined
+      ? []
+      : [`Solved at a mean return of ${decimal(spec.rewardThreshold)}`]),
+    `Truncated after ${decimal(spec.maxEpisodeSteps)} ${spec.maxEpisodeSteps === 1 ? 'step' : 'steps'}`,
+    `Observation forms: ${spec.observationFormats.map(code).join(', ')}${render ? '; paints a picture' : ''}`,
+    ...(hasKey(spec.configSchema, 'split') ? ['Levels have a [`split`](../environments.md#settings)'] : []),
+    ...(spec.seedable === false ? ['Takes no seed'] : []),
+    ...(knownOptimum
+      ? [`Best known success: ${percent(knownOptimum.success)} (${knownOptimum.source})`]
+      : []),
+  ]
+    .map(fact => `- ${fact}`)
+    .join('\n');
+}
+
+function hasKey({ properties = {} }: { readonly properties?: object }, key: string): boolean {
+  return key in properties;
 }
 
 function policies(
   environment: AnyEnvironment,
   { episodes, policies: measured }: EnvironmentMeasurement,
-): string {
+): string[] {
   const rows = Object.entries(environment.references ?? {}).map(([name, { title }]) => {
     const { success, mean_return, mean_steps } = measured[name];
     return [code(name), title, percent(success), decimal(mean_return), decimal(mean_steps)];
   });
-  if (rows.length === 0) return 'None.';
-  return `${table(['policy', 'what it does', 'success', 'mean return', 'mean steps'], rows)}
-
-Measured under the default configuration over ${episodes} episodes with seeds from 0: \`npm run docs -- --measure ${environment.spec.id}\`.`;
+  if (rows.length === 0) return [];
+  return [
+    '## Reference policies',
+    table(['policy', 'what it does', 'success', 'mean return', 'mean steps'], rows),
+    `${episodes} episodes: \`npm run docs -- --measure ${environment.spec.id}\``,
+  ];
 }
 
 async function examples(environment: AnyEnvironment): Promise<string> {
   const state = await exampleState(environment);
-  const parts: string[] = [`The first observation with seed ${EXAMPLE_SEED}:`];
-  const seen = new Set<string>();
+  const parts: string[] = [];
+  const shownTexts: string[] = [];
   const formats = environment.spec.observationFormats.filter(format => format !== 'image');
   for (const format of formats) {
     const observation = environment.observe(state, format);
     const text = typeof observation === 'string' ? observation : JSON.stringify(observation);
-    if (seen.has(text)) continue;
-    seen.add(text);
-    const shown = text.length > MAX_EXAMPLE_LENGTH ? `${text.slice(0, MAX_EXAMPLE_LENGTH)}…` : text;
+    if (shownTexts.some(shown => text.includes(shown))) continue;
+    shownTexts.push(text);
+    const shown = text.length > MAX_EXAMPLE_LENGTH ? `${text.slice(0, MAX_EXAMPLE_LENGTH).trimEnd()}…` : text;
     parts.push(`\`${format}\``, block(shown, typeof observation === 'string' ? 'text' : 'json'));
   }
-  if (environment.render) {
-    const isImage = environment.spec.observationFormats.includes('image');
-    const where = isImage ? '`image`, a PNG as `data:` URL, and `render` as `png`:' : '`render` as `png`:';
-    parts.push(where, `![${environment.spec.title}](${pictureName(environment)})`);
-  }
+  if (environment.render) parts.push(`![${environment.spec.title}](${pictureName(environment)})`);
   return parts.join('\n\n');
 }
 

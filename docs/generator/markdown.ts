@@ -39,19 +39,41 @@ interface Schema {
   readonly minItems?: number;
 }
 
-/** The keys of an object schema as a table: key, values, default, meaning; nested objects with dotted keys. */
-export function schemaTable(schema: unknown): string {
-  const rows = schemaRows(schema as Schema, '');
-  return rows.length > 0 ? table(['key', 'values', 'default', 'meaning'], rows) : 'None.';
+/**
+ * The keys of an object schema as a table: key, values, default, meaning; empty without keys. Nested objects have dotted
+ * keys, or one row where no key of theirs has a description.
+ * @param leftOut keys that another page explains
+ */
+export function schemaTable(schema: unknown, leftOut: ReadonlySet<string> = new Set()): string {
+  const rows = schemaRows(schema as Schema, '', leftOut);
+  return rows.length > 0 ? table(['key', 'values', 'default', 'meaning'], rows) : '';
 }
 
-function schemaRows(schema: Schema, prefix: string): string[][] {
+function schemaRows(schema: Schema, prefix: string, leftOut: ReadonlySet<string>): string[][] {
   return Object.entries(schema.properties ?? {}).flatMap(([key, property]) => {
     const name = `${prefix}${key}`;
-    if (property.properties) return schemaRows(property, `${name}.`);
+    if (leftOut.has(name)) return [];
+    if (property.properties) {
+      const inner = Object.entries(property.properties);
+      if (inner.some(([, { description, default: fallback }]) => description || fallback === undefined)) {
+        return schemaRows(property, `${name}.`, leftOut);
+      }
+      const defaults = Object.fromEntries(inner.map(([key, { default: fallback }]) => [key, fallback!]));
+      return [[code(name), 'object', code(defaults), property.description ?? '']];
+    }
     const fallback = property.default === undefined ? '' : code(property.default);
     return [[code(name), values(property), fallback, property.description ?? '']];
   });
+}
+
+/** The keys of an object schema in one line: `key` (values, default): meaning. */
+export function schemaList(schema: unknown): string {
+  return schemaRows(schema as Schema, '', new Set())
+    .map(([name, kinds, fallback, meaning]) => {
+      const range = fallback === '' ? kinds : `${kinds}; ${fallback}`;
+      return `${name} (${range}): ${meaning}`;
+    })
+    .join(' ');
 }
 
 function values(schema: Schema): string {

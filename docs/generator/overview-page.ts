@@ -2,7 +2,7 @@ import { RULES } from '../../env-server/environments/core/checker/report.ts';
 import type { AnyEnvironment } from '../../env-server/environments/core/environment.ts';
 import { WRAPPERS } from '../../env-server/wrappers/wrap.ts';
 import { GENERATED, pageName } from './environment-page.ts';
-import { percent, schemaTable, table } from './markdown.ts';
+import { percent, schemaList, table } from './markdown.ts';
 import type { EnvironmentMeasurement } from './measure.ts';
 
 /** `docs/environments.md`: all environments, all wrappers, and how an environment is checked. */
@@ -22,8 +22,13 @@ export function overviewPage(
       others.length > 0 ? percent(Math.max(...others.map(([, policy]) => policy.success))) : '–',
     ];
   });
-  const wrappers = [...WRAPPERS.values()].map(
-    ({ name, title, optionsSchema }) => `### \`${name}\`\n\n${title}\n\n${schemaTable(optionsSchema)}`,
+  const wrappers = table(
+    ['wrapper', 'what it does', 'options'],
+    [...WRAPPERS.values()].map(({ name, title, optionsSchema }) => [
+      `\`${name}\``,
+      title.replaceAll('<', '\\<'),
+      schemaList(optionsSchema).replaceAll('<', '\\<'),
+    ]),
   );
   const rules = table(
     ['rule', 'what it demands'],
@@ -32,14 +37,12 @@ export function overviewPage(
   return `${GENERATED}
 # Environments
 
+_Reference._ Every environment has a page, written from its source. \`random\` and \`best\` are the success of the
+reference policies under the default configuration.
+
 ${table(['id', 'name', 'tags', 'random', 'best'], rows)}
 
-\`random\` and \`best\` are the success of the reference policies under the default configuration; each environment's page
-says over how many episodes, and how to measure again.
-
 ## Settings
-
-A session names an environment and may give it a \`config\`, reset \`options\`, a \`seed\` and \`wrappers\`:
 
 \`\`\`sh
 curl -s localhost:8080/v1/sessions -H 'content-type: application/json' -d '{
@@ -51,37 +54,34 @@ curl -s localhost:8080/v1/sessions -H 'content-type: application/json' -d '{
 }'
 \`\`\`
 
-- The effective configuration is the defaults, over them the preset that \`config.preset\` names, over them the other keys.
-- Options pin the start: a level is data. What they leave open is drawn from the seed; the same seed gives the same
-  episode on every machine.
-- Environments that generate their levels have a configuration key \`split\`: every level belongs to train, validation or
-  test by a hash of what makes it the same (its \`level_id\`: for Sokoban walls, targets and boxes up to rotation
-  and mirror, wherever the player stands), so that the parts never overlap.
-- Data files (\`config.data\`) are JSON Lines, JSON or Parquet; where \`RAGEN_DATA_DIR\` is set they must lie under it, and a server with tokens reads none without it.
+- \`config\`: keys of the page's table. \`preset\` names a set of them; other keys win over it.
+- \`config.split\` (\`any\`, \`train\`, \`validation\`, \`test\`; default \`any\`), in environments with levels: 8 of 10
+  levels belong to train, the rest to validation and test, by a hash of the level up to symmetry (\`level_id\`), so the
+  parts never overlap.
+- \`config.data\`: JSON Lines, JSON or Parquet on the server's disk. With \`RAGEN_DATA_DIR\` it must lie in that folder; a
+  server with tokens reads no file without it.
+- \`options\` pin the start: a level is data. The seed draws everything else, the same on every machine.
+- \`info\` of each step has \`success\`, \`action_is_valid\` and \`action_is_effective\`.
+
+The observations on the pages are the first ones of seed 0; forms that only combine others are left out.
 
 ## Wrappers
 
-Applied in the order given, the first one innermost. Their state is part of the session's: snapshots and clones go through
-them.
+The first in the list is the innermost. Snapshots and clones include their state.
 
-${wrappers.join('\n\n')}
+${wrappers}
 
 ## Checking an environment
 
-\`npm run check-env -- <id>\` plays an environment with sensible and senseless actions and reports, rule by rule, whether
-it keeps what the server promises its clients. Without an id it checks all.
+\`npm run check-env -- [id]\` plays an environment, or all, with sensible and senseless actions and reports by rule:
 
 ${rules}
 
-The tests play the same rules with random and malformed configurations, options and actions, a few dozen tries for each
-environment. The long mode takes as many as are asked for, says how far it is, and goes through all environments or the
-one that is named:
+A longer form plays the same rules with random and malformed settings. 100,000 tries take 15 s (Bandit) to 15 minutes
+(Sokoban), an hour for DeepCoder; \`RAGEN_FUZZ_SEED\` varies them:
 
 \`\`\`sh
 RAGEN_FUZZ_TRIES=100000 RAGEN_FUZZ_ENVIRONMENT=Sokoban TAP_TIMEOUT=36000 npx node env-server/environments/fuzz.test.ts
 \`\`\`
-
-\`RAGEN_FUZZ_SEED\` varies the tries. A hundred thousand take from a quarter of a minute (Bandit) to some fifteen minutes
-(FrozenLake, the cube, Sokoban), and an hour for DeepCoder, which runs several programs for each.
 `;
 }
