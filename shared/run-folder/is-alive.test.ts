@@ -33,10 +33,15 @@ t.test(
 );
 
 t.test(`a process that ended unnoticed is dead${PROC ? '' : ': no /proc here'}`, { skip: !PROC }, async t => {
-  const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 60']);
+  // A shell may notice that its child has ended; `cat`, which takes its place, never does.
+  const parent = spawn('sh', ['-c', 'sleep 60 & echo $!; exec cat']);
   t.teardown(() => parent.kill('SIGKILL'));
   const [line] = (await once(parent.stdout, 'data')) as [Buffer];
   const child = Number(String(line));
+  t.ok(isAlive(child));
+  parent.stdin.write('cat runs');
+  await once(parent.stdout, 'data');
+  process.kill(child, 'SIGKILL');
   while (isAlive(child)) await sleep(10);
   process.kill(child, 0);
   t.pass('the system still knows its number');
