@@ -27,6 +27,8 @@ function bundledNode() {
 export async function launch(program) {
   const file = new URL(`../dist/${program}`, import.meta.url);
   if (Number.parseInt(process.versions.node, 10) >= NEEDED) {
+    const { keepCompiledModules } = await import('./compile-cache.js');
+    keepCompiledModules();
     await import(file.href);
     return;
   }

@@ -1,4 +1,7 @@
-/** Loaded before the programs of the repository: an older Node cannot read their TypeScript, and would fail with a stack of calls. */
+/**
+ * Loaded before the programs of the repository: an older Node cannot read their TypeScript, and would fail with a stack of
+ * calls; one that can keeps the modules it compiles.
+ */
 const NEEDED = 24;
 
 if (Number.parseInt(process.versions.node, 10) < NEEDED) {
@@ -7,3 +10,6 @@ if (Number.parseInt(process.versions.node, 10) < NEEDED) {
   );
   process.exit(1);
 }
+// Old versions do not have what it imports.
+const { keepCompiledModules } = await import('./compile-cache.js');
+keepCompiledModules();

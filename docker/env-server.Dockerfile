@@ -22,6 +22,7 @@ RUN apt-get update \
 WORKDIR /app
 COPY --from=packages /app/package.json ./
 COPY --from=packages /app/node_modules node_modules
+COPY bin bin
 COPY shared shared
 COPY site site
 COPY env-server env-server
@@ -41,4 +42,4 @@ VOLUME /data
 EXPOSE 8080
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 CMD ["node", "docker/healthcheck.ts"]
-ENTRYPOINT ["tini", "--", "node", "env-server/main.ts"]
+ENTRYPOINT ["tini", "--", "node", "--import", "./bin/needs-node.js", "env-server/main.ts"]

@@ -228,16 +228,28 @@ t.test('a named run is begun once and then gone on with', async t => {
     'training.steps=9',
     '--quiet',
   ];
-  t.equal(run(undefined, 'train', ...settings), `trainer/main.ts train ${settings.join(' ')}`);
-  t.equal(run('one', 'evaluate', 'runs/one'), 'trainer/main.ts evaluate runs/one');
-  t.equal(run('one', 'train', ...settings), `trainer/main.ts train ${settings.join(' ')} run.name=one`);
+  t.equal(
+    run(undefined, 'train', ...settings),
+    `--import ./bin/needs-node.js trainer/main.ts train ${settings.join(' ')}`,
+  );
+  t.equal(
+    run('one', 'evaluate', 'runs/one'),
+    '--import ./bin/needs-node.js trainer/main.ts evaluate runs/one',
+  );
+  t.equal(
+    run('one', 'train', ...settings),
+    `--import ./bin/needs-node.js trainer/main.ts train ${settings.join(' ')} run.name=one`,
+  );
   spawnSync('mkdir', ['-p', join(folder, 'app/runs/one')]);
   writeFileSync(join(folder, 'app/runs/one/config.yaml'), '');
   t.equal(
     run('one', 'train', ...settings),
-    'trainer/main.ts train --resume runs/one servers=[{url: "http://a b"}] training.steps=9 --quiet',
+    '--import ./bin/needs-node.js trainer/main.ts train --resume runs/one servers=[{url: "http://a b"}] training.steps=9 --quiet',
   );
-  t.equal(run('two', 'train', ...settings), `trainer/main.ts train ${settings.join(' ')} run.name=two`);
+  t.equal(
+    run('two', 'train', ...settings),
+    `--import ./bin/needs-node.js trainer/main.ts train ${settings.join(' ')} run.name=two`,
+  );
 });
 
 t.test('manifests take images of others by digest, and name the version', async t => {

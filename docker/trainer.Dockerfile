@@ -25,6 +25,7 @@ RUN apt-get update \
 WORKDIR /app
 COPY --from=packages /app/package.json ./
 COPY --from=packages /app/node_modules node_modules
+COPY bin bin
 COPY shared shared
 COPY site site
 COPY trainer trainer

@@ -4,10 +4,10 @@
 set -eu
 run="runs/${RAGEN_RUN:-}"
 if [ "${1:-}" != train ] || [ -z "${RAGEN_RUN:-}" ]; then
-  exec node trainer/main.ts "$@"
+  exec node --import ./bin/needs-node.js trainer/main.ts "$@"
 fi
 if [ ! -e "$run/config.yaml" ]; then
-  exec node trainer/main.ts "$@" "run.name=$RAGEN_RUN"
+  exec node --import ./bin/needs-node.js trainer/main.ts "$@" "run.name=$RAGEN_RUN"
 fi
 shift
 for argument; do
@@ -16,4 +16,4 @@ for argument; do
     -* | servers* | training.* | tracking.*) set -- "$@" "$argument" ;;
   esac
 done
-exec node trainer/main.ts train --resume "$run" "$@"
+exec node --import ./bin/needs-node.js trainer/main.ts train --resume "$run" "$@"

@@ -1,6 +1,5 @@
 import { flushCompileCache } from 'node:module';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { keepCompiledModules } from '../shared/compile-cache.ts';
 import { outliveReaders } from '../shared/log-output.ts';
 import { printableLines } from '../shared/printable.ts';
 import { ENV_SERVER } from '../shared/program.ts';
@@ -194,7 +193,6 @@ async function readAll(stream: NodeJS.ReadableStream): Promise<string> {
 }
 
 try {
-  keepCompiledModules();
   outliveReaders();
   await command().parseAsync();
 } catch (error) {

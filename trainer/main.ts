@@ -1,5 +1,4 @@
 import { Command, Option } from 'commander';
-import { keepCompiledModules } from '../shared/compile-cache.ts';
 import { LOG_LEVEL_VARIABLE, LOG_LEVELS } from '../shared/log.ts';
 import { outliveReaders } from '../shared/log-output.ts';
 import { printableLines } from '../shared/printable.ts';
@@ -266,7 +265,6 @@ program.hook('preAction', async (_program, command) => {
 });
 
 try {
-  keepCompiledModules();
   outliveReaders();
   await program.parseAsync();
 } catch (error) {
