@@ -2,20 +2,19 @@
  * Branching rollouts against single episodes at equal cost, `npm run bench:branching`: GRPO, PPO, GiGPO, prefix sampling, trees, vines
  * and graph credit, from one imitated policy per environment and seed, until each has used the budget of environment steps. Success
  * of validations from the original start is read at equal environment steps and at equal sampled tokens. The same command continues
- * where it was stopped; `--fresh` starts over. Writes docs/results/branching.md, its data and its curves after each run.
+ * where it was stopped; `--fresh` starts over. Writes docs/results/branching.md, its data and its curves after each run, and keeps
+ * what the data has of other environments.
  *
  * `--environments FrozenLake,Sokoban,Sudoku,Countdown`, `--arms grpo,ppo,gigpo,prefix,tree,vine,graph`, `--seeds 0,1,2`, `--env-steps 200000`, `--imitated 2000`
  * episodes, `--every 5` iterations between validations of `--episodes 256`; `--runs` is the folder of the runs, `--out` that of page
  * and data. Settings behind the flags go to every run.
  */
-import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { curvePlot } from '../docs/generator/plot.ts';
-import { wilsonInterval } from '../trainer/algorithms/wilson-interval.ts';
 import { readJsonLines } from '../trainer/tracking/jsonlines.ts';
 import { latestCheckpoint } from '../trainer/training/run-folder/checkpoint.ts';
 import { runFolderAt } from '../trainer/training/run-folder/run-folder.ts';
-import { writeResultsIndex } from './claims/results-index.ts';
+import { type BranchingRun, type Point, writeComparison } from './branching/report.ts';
 import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 import { ServerProcess } from './server-process.ts';
@@ -66,12 +65,6 @@ const ENVIRONMENTS: {
   Countdown: game('Countdown'),
 };
 
-type Axis = 'envSteps' | 'tokens';
-const AXES: readonly (readonly [Axis, unit: string])[] = [
-  ['envSteps', 'environment step'],
-  ['tokens', 'sampled token'],
-];
-
 const chosen = (flag: 'environments' | 'arms', known: readonly string[]): string[] => {
   const names = flags[flag].split(',');
   const wrong = names.find(name => !known.includes(name));
@@ -92,50 +85,32 @@ const episodes = positiveInteger('episodes', flags.episodes);
 const folder = resolve(flags.runs, 'bench-branching');
 if (flags.fresh) rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
-const PLACES = ['--runs', '--out'];
+/** The flags that a page names: neither places nor what starts over, and its own environment alone. */
+const UNNAMED = ['--runs', '--out', '--environments'];
 const given = process.argv
   .slice(2)
   .filter(
     (argument, i, all) =>
-      argument !== '--fresh' && !PLACES.includes(argument) && !PLACES.includes(all[i - 1]),
+      argument !== '--fresh' && !UNNAMED.includes(argument) && !UNNAMED.includes(all[i - 1]),
   );
-const command = `npm run bench:branching${given.length === 0 ? '' : ` -- ${given.join(' ')}`}`;
 
-/** A validation with what had been used by then. */
-interface Point {
-  readonly envSteps: number;
-  readonly tokens: number;
-  /** 0 to 1. */
-  readonly success: number;
-}
-
-interface Run {
-  readonly environment: string;
-  readonly arm: string;
-  readonly seed: number;
-  readonly iterations: number;
-  readonly updates: number;
-  readonly seconds: number;
-  readonly points: readonly Point[];
-}
-
-const runs: Run[] = [];
 const server = new ServerProcess([]);
 try {
   await server.start();
   for (const environment of environments) {
+    const runs: BranchingRun[] = [];
+    const command = ['npm run bench:branching -- --environments', environment, ...given].join(' ');
     for (const seed of seeds) {
       const start = await imitated(environment, seed);
       for (const arm of arms) {
         runs.push(await trained({ environment, arm, seed, start }));
-        write();
+        console.log(writeComparison(flags.out, { environment, command, budget, episodes, runs }));
       }
     }
   }
 } finally {
   await server.end('SIGTERM');
 }
-console.log(page());
 
 /** The policy that all arms of an environment and seed begin with. */
 async function imitated(environment: string, seed: number): Promise<string> {
@@ -161,7 +136,7 @@ interface Plan {
   readonly start: string;
 }
 
-async function trained({ environment, arm, seed, start }: Plan): Promise<Run> {
+async function trained({ environment, arm, seed, start }: Plan): Promise<BranchingRun> {
   const name = `${environment.toLowerCase()}-${arm}-${budget}-${seed}`;
   const { config, overrides: own } = ENVIRONMENTS[environment];
   const overrides = [
@@ -187,7 +162,6 @@ async function trained({ environment, arm, seed, start }: Plan): Promise<Run> {
   if (!existsSync(run.summary)) await ended({ command: 'train', config, name, overrides });
   const { state } = latestCheckpoint(run)!;
   return {
-    environment,
     arm,
     seed,
     iterations: state.step,
@@ -222,124 +196,4 @@ async function ended(plan: {
 }): Promise<void> {
   const status = await runTrainer(trainerArguments({ ...plan, folder, server: server.origin }), 'ignore');
   if (status !== 0) throw new Error(`${plan.name} ended with status ${status}; the same command goes on`);
-}
-
-function write(): void {
-  const results = join(flags.out, 'docs/results');
-  mkdirSync(join(results, 'data'), { recursive: true });
-  mkdirSync(join(flags.out, 'docs/pictures'), { recursive: true });
-  const data = { title: 'Branching rollouts at equal cost', command, budget, episodes, runs };
-  writeFileSync(join(results, 'data/branching.json'), `${JSON.stringify(data, null, 1)}\n`);
-  writeFileSync(join(results, 'branching.md'), page());
-  for (const [file, figure] of figures()) writeFileSync(join(flags.out, 'docs/pictures', file), figure);
-  writeResultsIndex(results);
-}
-
-/** Curves of an environment over both budgets: means over the seeds, as far as every run of it went. */
-function figures(): [file: string, figure: string][] {
-  return [...new Set(runs.map(({ environment }) => environment))].flatMap(environment => {
-    const own = runs.filter(run => run.environment === environment);
-    return AXES.map(([axis, unit]): [string, string] => {
-      const last = commonBudget(own, axis);
-      const budgets = Array.from({ length: 11 }, (_, i) => (i / 10) * last);
-      const curves = [...new Set(own.map(({ arm }) => arm))].map(arm => ({
-        name: arm,
-        points: budgets.map((at): [number, number] => [
-          at,
-          100 * mean(own.flatMap(run => (run.arm === arm ? (successAt(run.points, axis, at) ?? []) : []))),
-        ]),
-      }));
-      return [pictureOf(environment, axis), curvePlot(`${environment} at equal cost`, curves, unit)];
-    });
-  });
-}
-
-function pictureOf(environment: string, axis: Axis): string {
-  return `branching-${environment.toLowerCase()}-${axis === 'envSteps' ? 'steps' : 'tokens'}.svg`;
-}
-
-/** The most of a budget that every run used. */
-function commonBudget(own: readonly Run[], axis: Axis): number {
-  return Math.min(...own.map(({ points }) => points.at(-1)![axis]));
-}
-
-/** Success at a budget, between the two validations around it; undefined where the run did not get there. */
-function successAt(points: readonly Point[], axis: Axis, at: number): number | undefined {
-  const after = points.findIndex(point => point[axis] >= at);
-  if (after < 0) return undefined;
-  if (after === 0) return points[0].success;
-  const [a, b] = [points[after - 1], points[after]];
-  const part = (at - a[axis]) / (b[axis] - a[axis]);
-  return a.success + part * (b.success - a.success);
-}
-
-/** Tables of all runs so far, one for each environment. */
-function page(): string {
-  const lines = [
-    '# Branching rollouts at equal cost',
-    '',
-    '_Reference._ Written by',
-    `\`${command}\``,
-    'from [its data](./data/branching.json). All arms of a seed begin with the same imitated policy and play the same',
-    'validation levels from the original start. Success is read between the two validations around the budget, as the mean',
-    'over the seeds; the interval is Wilson’s 95 % over their episodes together. The budgets are the most that every run of',
-    'the environment reached. [What is counted](../how-to/branch-rollouts.md#count-the-budget).',
-    '',
-  ];
-  for (const environment of new Set(runs.map(run => run.environment))) {
-    const own = runs.filter(run => run.environment === environment);
-    const steps = commonBudget(own, 'envSteps');
-    const tokens = commonBudget(own, 'tokens');
-    lines.push(
-      `## ${environment}`,
-      '',
-      `| arm | seeds | before % | after ${steps} environment steps % | after ${tokens} sampled tokens % | iterations | optimizer steps | seconds |`,
-      '| --- | --- | --- | --- | --- | --- | --- | --- |',
-      ...[...new Set(own.map(({ arm }) => arm))].map(arm =>
-        rowOf(
-          own.filter(run => run.arm === arm),
-          steps,
-          tokens,
-        ),
-      ),
-      '',
-      ...AXES.flatMap(([axis, unit]) => [
-        `![Success on ${environment} by ${unit}](../pictures/${pictureOf(environment, axis)})`,
-        '',
-      ]),
-    );
-  }
-  lines.push(
-    'Intervals that overlap show no difference. The learning rate is that of the config for all arms, not tuned for each.',
-    'Seconds depend on what else the machine did.',
-    '',
-  );
-  return lines.join('\n');
-}
-
-function rowOf(own: readonly Run[], steps: number, tokens: number): string {
-  const cell = (axis: Axis, at: number) => {
-    const shares = own.flatMap(({ points }) => successAt(points, axis, at) ?? []);
-    const share = mean(shares);
-    const count = episodes * shares.length;
-    const [low, high] = wilsonInterval(Math.round(share * count), count);
-    const percent = (value: number) => (100 * value).toFixed(1);
-    return `${percent(share)} (${percent(low)} to ${percent(high)})`;
-  };
-  const rounded = (pick: (run: Run) => number) => String(Math.round(mean(own.map(pick))));
-  const before = (100 * mean(own.map(({ points }) => points[0].success))).toFixed(1);
-  return `| ${[
-    own[0].arm,
-    own.map(({ seed }) => seed).join(', '),
-    before,
-    cell('envSteps', steps),
-    cell('tokens', tokens),
-    rounded(({ iterations }) => iterations),
-    rounded(({ updates }) => updates),
-    rounded(({ seconds }) => seconds),
-  ].join(' | ')} |`;
-}
-
-function mean(values: readonly number[]): number {
-  return values.reduce((sum, value) => sum + value, 0) / values.length;
 }

@@ -7,12 +7,13 @@
  * `--parallel 2` runs two seeds at a time, each with its share of the processors as workers: one and a half times as many runs in
  * the same time, as small policies gain little from a second worker. Minutes are those of such a run then.
  *
- * `--only` takes the variants with this in their names, and the warm starts that they need. `--scale 0.02` is a rehearsal with
+ * `--only` takes the variants with this in their names, and the warm starts that they need; rows of the others stay as the same
+ * command wrote them. `--scale 0.02` is a rehearsal with
  * that share of iterations, time and demonstrations; `--minutes` is the longest time of each run. `--runs` is the folder of the
  * runs, `--out` that of pages, data and pictures. `--dry-run` prints the commands. Settings may follow, for all runs: with
  * `training.max_seconds=null` their iterations alone end them, for a machine that does other things as well.
  */
-import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { latestCheckpoint } from '../trainer/training/run-folder/checkpoint.ts';
@@ -140,10 +141,8 @@ function isDone(run: ClaimRun, seed: number, folder: string): boolean {
 }
 
 /** A flag as it was given, for the command that a page names. */
-function flagText(name: 'minutes' | 'only'): string {
-  return flags[name] === undefined
-    ? ''
-    : ` --${name} ${/ /.test(flags[name]!) ? `'${flags[name]}'` : flags[name]}`;
+function flagText(name: 'minutes'): string {
+  return flags[name] === undefined ? '' : ` --${name} ${flags[name]}`;
 }
 
 /** The runs that were asked for. */
@@ -163,21 +162,32 @@ function asGiven(claim: Claim): Claim {
   return { ...claim, runs, text: [...claim.text, ...text] };
 }
 
+/** Rows that the same command wrote. */
+function rowsOf(file: string, command: string): readonly ClaimOutcome[] {
+  if (!existsSync(file)) return [];
+  const data = JSON.parse(readFileSync(file, 'utf8')) as { command: string; rows: ClaimOutcome[] };
+  return data.command === command ? data.rows : [];
+}
+
 /** Writes page, data and pictures of what is done. */
 function write(claim: Claim, folder: string): void {
+  const command = `npm run bench:claims -- --claim ${claim.number}${flags.quick ? ' --quick' : ''} --seeds ${seeds.join(',')}${scale === 1 ? '' : ` --scale ${scale}`}${flagText('minutes')}${parallel === 1 ? '' : ` --parallel ${parallel}`}${positionals.map(text => ` ${text}`).join('')}`;
+  const data = `docs/results/data/claim-${claim.name}.json`;
+  const before = flags.only === undefined ? [] : rowsOf(join(flags.out, data), command);
   const outcomes = claim.runs.flatMap(run =>
     seeds.flatMap((seed): ClaimOutcome[] => {
       if (run.warmStart) return [];
-      const outcome = readOutcome(join(folder, runName(run.variant, seed)), run.variant, seed);
+      const outcome =
+        readOutcome(join(folder, runName(run.variant, seed)), run.variant, seed) ??
+        before.find(row => row.variant === run.variant && row.seed === seed);
       return outcome ? [outcome] : [];
     }),
   );
   if (outcomes.length === 0) return;
-  const command = `npm run bench:claims -- --claim ${claim.number}${flags.quick ? ' --quick' : ''} --seeds ${seeds.join(',')}${scale === 1 ? '' : ` --scale ${scale}`}${flagText('minutes')}${flagText('only')}${parallel === 1 ? '' : ` --parallel ${parallel}`}${positionals.map(text => ` ${text}`).join('')}`;
   const references = readReferences(claim.players ?? [], folder);
   const files = new Map([
     [
-      `docs/results/data/claim-${claim.name}.json`,
+      data,
       `${JSON.stringify({ title: claim.title, command, rows: outcomes, ...(claim.players ? { references } : {}) }, null, 2)}\n`,
     ],
     [`docs/results/${claim.name}.md`, claimPage(asGiven(claim), outcomes, command, references)],

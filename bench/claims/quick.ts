@@ -68,7 +68,7 @@ const FORMS: readonly QuickForm[] = [
     claim: 'recipes',
     text: 'The short form has the two shortest recipes.',
     overrides: ({ variant }) =>
-      ['bandit-nano', 'quickstart'].includes(variant) ? ['training.max_seconds=300'] : undefined,
+      ['bandit-nano', 'frozenlake-grpo'].includes(variant) ? ['training.max_seconds=300'] : undefined,
   },
   {
     claim: 'showcase',
