@@ -16,6 +16,8 @@ export type CheckpointKind = 'weights' | 'sampler_weights';
 
 /** Facts of a checkpoint besides its adapter, in `tinker.json`. */
 interface CheckpointInfo {
+  /** Differs between checkpoints that had the same name one after the other. */
+  readonly id: string;
   readonly base_model: string;
   /** Hash of the key that wrote it: with another key it is not found. */
   readonly owner: string;
@@ -46,6 +48,8 @@ export interface NewCheckpoint {
  */
 export class Checkpoints {
   readonly #folder: string;
+  /** Folders of checkpoints that were overwritten while a sampler used them, by id. */
+  readonly #superseded = new Map<string, string>();
 
   constructor(folder: string) {
     this.#folder = folder;
@@ -63,6 +67,7 @@ export class Checkpoints {
   /**
    * Writes a checkpoint.
    * @param write fills a folder
+   * @param isUsed true for the id of a checkpoint that a sampler uses: it is kept when it is overwritten
    * @returns its `tinker://` path
    * @throws ApiError 400 where there is one of this name and it is not to be replaced
    */
@@ -70,6 +75,7 @@ export class Checkpoints {
     modelId: string,
     checkpoint: NewCheckpoint,
     write: (folder: string) => Promise<void>,
+    isUsed: (id: string) => boolean,
   ): Promise<string> {
     const { kind, name, owner, baseModel, ttlSeconds, overwrite } = checkpoint;
     this.checkName(name);
@@ -81,18 +87,24 @@ export class Checkpoints {
       throw badRequest(`${path} exists: choose another name, or set overwrite`, 'path');
     }
     await this.#removeExpired(parent);
-    const temporary = join(parent, `.${randomUUID()}`);
+    const id = randomUUID();
+    const temporary = join(parent, `.${id}`);
     await mkdir(temporary, { recursive: true });
     try {
       await write(temporary);
       const info: CheckpointInfo = {
+        id,
         base_model: baseModel,
         owner,
         time: new Date().toISOString(),
         expires: ttlSeconds ? Date.now() + ttlSeconds * 1000 : null,
       };
       await writeFile(join(temporary, INFO_FILE), `${JSON.stringify(info, null, 2)}\n`);
-      await this.#remove(folder);
+      const old = await this.#info(folder);
+      if (old && isUsed(old.id)) {
+        await rename(folder, hiddenFolder(folder, old.id));
+        this.#superseded.set(old.id, hiddenFolder(folder, old.id));
+      } else await this.#remove(folder);
       await rename(temporary, folder);
     } catch (error) {
       await rm(temporary, { recursive: true, force: true });
@@ -114,6 +126,22 @@ export class Checkpoints {
       }
     }
     throw new ApiError(404, `there is no checkpoint ${JSON.stringify(path.slice(0, 300))}`);
+  }
+
+  /** Folders with a checkpoint's files: its own, and the one it is moved to when it is overwritten; none when it is gone. */
+  async foldersOf({ folder, id }: FoundCheckpoint): Promise<string[]> {
+    const places = [folder, hiddenFolder(folder, id)];
+    const found = await Promise.all(places.map(place => this.#info(place)));
+    return places.filter((_, i) => found[i]?.id === id && !isExpired(found[i]));
+  }
+
+  /** Removes overwritten checkpoints that no sampler uses any more. */
+  async sweep(isUsed: (id: string) => boolean): Promise<void> {
+    for (const [id, folder] of this.#superseded) {
+      if (isUsed(id)) continue;
+      this.#superseded.delete(id);
+      await rm(folder, { recursive: true, force: true });
+    }
   }
 
   /** The checkpoints of a model that belong to an owner. */
@@ -161,12 +189,16 @@ export class Checkpoints {
 
   async #info(folder: string): Promise<CheckpointInfo | null> {
     try {
-      return JSON.parse(await readFile(join(folder, INFO_FILE), 'utf8')) as CheckpointInfo;
+      const info = JSON.parse(await readFile(join(folder, INFO_FILE), 'utf8'));
+      return { id: info.time, ...info };
     } catch {
       return null;
     }
   }
 }
+
+/** The folder that a checkpoint is moved to when it is overwritten while a sampler uses it. */
+const hiddenFolder = (folder: string, id: string): string => join(folder, '..', `.${id}`);
 
 const isExpired = ({ expires }: CheckpointInfo): boolean => expires !== null && expires < Date.now();
 

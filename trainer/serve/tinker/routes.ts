@@ -236,6 +236,7 @@ function checkpointRoutes(app: FastifyInstance, server: TinkerServer): void {
           overwrite: body.overwrite,
         },
         write,
+        server.usesCheckpoint,
       ),
     );
   app.post('/save_weights', async request => {

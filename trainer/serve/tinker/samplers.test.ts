@@ -71,3 +71,31 @@ t.test('requests of a busy adapter overtake one that waits for five seconds at m
   await Promise.all(samples);
   await pool.close();
 });
+
+t.test(
+  'a request that is aborted while it waits ends at once, and those behind it get their turn',
+  async t => {
+    const { pool, running } = poolOfOne();
+    const first = pool.sample(adapter('a'), task, never);
+    await turns();
+    const gone = [new AbortController(), new AbortController()];
+    const waits = gone.map(({ signal }, i) => pool.sample(adapter(`gone ${i}`), task, signal));
+    const ends = Promise.all(waits.map(wait => wait.catch((error: Error) => error.message)));
+    const last = pool.sample(adapter('b'), task, never);
+    await turns();
+    for (const controller of gone) controller.abort(new Error('the session has ended'));
+    t.same(await Promise.race([ends, turns().then(() => 'they wait')]), [
+      'the session has ended',
+      'the session has ended',
+    ]);
+    t.equal(running.length, 1, 'the first goes on');
+    running.splice(0)[0]();
+    await first;
+    await turns();
+    t.equal(running.length, 1, 'the last has the policy');
+    running[0]();
+    await last;
+    await t.rejects(pool.sample(adapter('c'), task, gone[0].signal), { message: 'the session has ended' });
+    await pool.close();
+  },
+);

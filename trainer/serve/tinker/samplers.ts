@@ -33,6 +33,13 @@ interface Slot {
   open: number;
 }
 
+/** A request that waits for a policy with its weights. */
+interface Waiter {
+  readonly weights: AdapterWeights;
+  resolve(slot: Slot): void;
+  reject(why: unknown): void;
+}
+
 /** Prefixes of a prompt that are computed at once for their most probable next tokens. */
 const PREFIXES_AT_ONCE = 64;
 /** A request with a ready policy goes first only while nobody has waited so long for one. */
@@ -49,11 +56,12 @@ export class SamplerPool {
   readonly #create: (lora: LoraConfig) => Promise<LocalPolicy>;
   readonly #maxSlots: number;
   readonly #slots: Slot[] = [];
-  /** Requests without a ready policy get theirs in the order in which they came. */
-  #turn: Promise<unknown> = Promise.resolve();
+  /** Requests without a ready policy, which get theirs in the order in which they came. */
+  readonly #waiting = new Set<Waiter>();
   /** When the first of them began to wait for an idle policy. */
   #waitsSince: number | null = null;
-  #onIdle: (() => void) | null = null;
+  #serving = false;
+  #served: Promise<void> = Promise.resolve();
   #nextSequence = FIRST_SEQUENCE;
 
   /**
@@ -77,50 +85,68 @@ export class SamplerPool {
     signal: AbortSignal,
   ): Promise<SampleResponse> {
     if (weights === null) return this.#sampleWith(this.#base, task, signal);
-    const slot = await this.#acquire(weights);
+    const slot = await this.#acquire(weights, signal);
     try {
       return await this.#sampleWith(slot.policy, task, signal);
     } finally {
       slot.open--;
-      if (slot.open === 0) this.#onIdle?.();
+      this.#serve();
     }
   }
 
   async close(): Promise<void> {
-    await this.#turn;
+    await this.#served;
     await Promise.all(this.#slots.map(({ policy }) => policy.close()));
   }
 
-  /** A policy with these weights, which counts as in use. */
-  async #acquire(weights: AdapterWeights): Promise<Slot> {
+  /** A policy with these weights, which counts as in use. @param signal ends the wait for one */
+  async #acquire(weights: AdapterWeights, signal: AbortSignal): Promise<Slot> {
+    signal.throwIfAborted();
     const ready = this.#slots.find(({ key }) => key === weights.key);
     const overtaken = this.#waitsSince !== null && performance.now() - this.#waitsSince > MAX_OVERTAKEN_MS;
     if (ready && !overtaken) {
       ready.open++;
       return ready;
     }
-    const slot = this.#turn.then(() => this.#waitFor(weights));
-    this.#turn = slot.catch(() => {});
-    return slot;
+    const { promise, resolve, reject } = Promise.withResolvers<Slot>();
+    const waiter: Waiter = { weights, resolve, reject };
+    const abort = () => {
+      this.#waiting.delete(waiter);
+      reject(signal.reason);
+    };
+    signal.addEventListener('abort', abort, { once: true });
+    this.#waiting.add(waiter);
+    this.#serve();
+    return promise.finally(() => signal.removeEventListener('abort', abort));
   }
 
-  async #waitFor(weights: AdapterWeights): Promise<Slot> {
+  /** Gives idle policies to those who wait. */
+  #serve(): void {
+    if (!this.#serving) this.#served = this.#serveWaiting();
+  }
+
+  async #serveWaiting(): Promise<void> {
+    this.#serving = true;
     try {
-      for (;;) {
-        const found = await this.#slotFor(weights);
-        if (found) {
-          found.open++;
-          return found;
+      while (this.#waiting.size > 0) {
+        const [waiter] = this.#waiting;
+        const slot = await this.#slotFor(waiter.weights).catch((error: Error) => error);
+        if (slot === undefined) {
+          this.#waitsSince ??= performance.now();
+          // One may have become idle since.
+          if (this.#slots.some(({ open }) => open === 0)) continue;
+          return;
         }
-        this.#waitsSince ??= performance.now();
-        // One may have become idle since.
-        if (this.#slots.some(({ open }) => open === 0)) continue;
-        await new Promise<void>(resolve => {
-          this.#onIdle = resolve;
-        });
+        this.#waitsSince = null;
+        if (!this.#waiting.delete(waiter)) continue;
+        if (slot instanceof Error) waiter.reject(slot);
+        else {
+          slot.open++;
+          waiter.resolve(slot);
+        }
       }
     } finally {
-      this.#waitsSince = null;
+      this.#serving = false;
     }
   }
 

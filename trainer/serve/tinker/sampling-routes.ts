@@ -31,8 +31,9 @@ export function samplingRoutes(app: FastifyInstance, server: TinkerServer): void
     const { model_path: path = null, base_model: base } = body;
     if (path === null && !base) throw badRequest('send base_model or model_path', 'base_model');
     if (base) server.checkBase(base);
-    const adapter = path === null ? null : server.adapterOf(await server.checkpoints.find(path, owner));
-    const sampler = { fingerprint: hashOf(body), path, weights: async () => adapter };
+    const checkpoint = path === null ? undefined : await server.checkpoints.find(path, owner);
+    const adapter = checkpoint ? server.adapterOf(checkpoint) : null;
+    const sampler = { fingerprint: hashOf(body), path, checkpoint, weights: async () => adapter };
     return { sampling_session_id: server.addSampler(session, body.sampling_session_seq_id, sampler).id };
   });
   app.get<{ Params: { id: string } }>('/samplers/:id', async request => {
@@ -52,6 +53,7 @@ export function samplingRoutes(app: FastifyInstance, server: TinkerServer): void
         'sampling_session_id',
       );
     const { session, sampler } = server.sampler(id, ownerOf(request));
+    if (sampler.checkpoint) await server.foldersOf(sampler.checkpoint);
     const task = sampleTask(body, server);
     const fingerprint = hashOf(body);
     const sample_sequence_ids = Array.from({ length: task.samples }, (_, i) => `${id}:${number}:${i}`);

@@ -244,8 +244,49 @@ t.test('a sampler with a deleted checkpoint is its client’s fault, by name', a
   const body = { session_id: model.session, sampling_session_seq_id: 5, base_model: null, model_path: path };
   const { sampling_session_id: sampler } = (await client.post('create_sampling_session', body)).body;
   await client.get(`training_runs/${model.id}/checkpoints/sampler_weights/gone`, 'DELETE');
-  const result = await client.result(await client.post('asample', sampleBody(sampler, 0)));
-  t.match(result, { category: 'user', error: /checkpoint of this sampler was deleted/ });
+  const refusal = { status: 404, body: { detail: /checkpoint of this sampler was deleted/ } };
+  t.match(await client.post('asample', sampleBody(sampler, 0)), refusal);
+});
+
+/** A sampler of a checkpoint's path. */
+async function samplerOf({ session }: WireModel, number: number, path: string): Promise<string> {
+  const body = { session_id: session, sampling_session_seq_id: number, model_path: path };
+  return (await client.post('create_sampling_session', body)).body.sampling_session_id;
+}
+
+t.test('a sampler keeps the weights of its checkpoint when that is overwritten', async t => {
+  const model = await trained(1);
+  const save = { path: 'latest', overwrite: true };
+  const scores = async (sampler: string) =>
+    (await sample(client, sampleBody(sampler, 0, { prompt_logprobs: true }))).promptLogprobs!.slice(1);
+  const { path } = await model.operation('save_weights_for_sampler', save);
+  const [used, unused] = [await samplerOf(model, 0, path), await samplerOf(model, 1, path)];
+  const first = await scores(used);
+  const folder = join(checkpoints, model.id.replaceAll(':', '-'), 'sampler_weights');
+  for (let n = 2; n < 6; n++) {
+    await model.forwardBackward(lesson());
+    await model.step();
+    await model.operation('save_weights_for_sampler', save);
+    // Every policy of the server has other weights then.
+    const newest = await scores(await samplerOf(model, n, path));
+    t.ok(largestDifference(newest, first) > 1e-3);
+  }
+  t.same(await scores(unused), first);
+  await client.finishAll();
+  t.same(await readdir(folder), ['latest'], 'nothing is kept without a sampler');
+});
+
+t.test('a sampler with an expired checkpoint gets 404 at once', async t => {
+  const model = await trained(0);
+  const save = { path: 'brief', ttl_seconds: 1 };
+  const { path } = await model.operation('save_weights_for_sampler', save);
+  const sampler = await samplerOf(model, 0, path);
+  t.equal((await sample(client, sampleBody(sampler, 0))).sequences.length, 1);
+  await new Promise(resolve => setTimeout(resolve, 1_100));
+  t.match(await client.post('asample', sampleBody(sampler, 1)), {
+    status: 404,
+    body: { detail: /checkpoint of this sampler was deleted, or has expired/ },
+  });
 });
 
 t.test('a model goes on from a checkpoint, in another process too, bit for bit', async t => {

@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import { LORA_MODULES, type LoraConfig, type LoraModule } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
 import { loraSpecs } from '../../models/parameters.ts';
-import { isAdapterFolder, readAdapterWeights } from '../../policy/checkpoint/adapter-folder.ts';
+import { readAdapterWeights } from '../../policy/checkpoint/adapter-folder.ts';
 import { LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { FutureReply, LoraSettings } from '../../tinker/wire.ts';
@@ -68,6 +68,7 @@ export interface Sampler {
   readonly fingerprint: string;
   /** `tinker://` path that it was made from. */
   readonly path: string | null;
+  readonly checkpoint?: FoundCheckpoint;
   /** Null: the base alone. */
   readonly weights: () => Promise<AdapterWeights | null>;
   /** Samples by their number, for those that are submitted again; the newest. */
@@ -167,11 +168,7 @@ export class TinkerServer {
   }
 
   /** Adds a sampler. @throws ApiError 400 where its number was used for another one */
-  addSampler(
-    session: TinkerSession,
-    number: number,
-    sampler: Pick<Sampler, 'fingerprint' | 'path' | 'weights'>,
-  ): Sampler {
+  addSampler(session: TinkerSession, number: number, sampler: Omit<Sampler, 'id' | 'submitted'>): Sampler {
     const id = `${session.id}:sample:${number}`;
     const known = session.samplers.get(id);
     if (known) {
@@ -186,21 +183,37 @@ export class TinkerServer {
   }
 
   /** The adapter of a checkpoint, read when it is used. */
-  adapterOf({ folder, lora, time }: FoundCheckpoint): AdapterWeights {
-    const config = withLora(this.#options.models.base.policy.config, lora);
+  adapterOf(checkpoint: FoundCheckpoint): AdapterWeights {
+    const config = withLora(this.#options.models.base.policy.config, checkpoint.lora);
     return {
-      key: `${folder}@${time}`,
+      key: checkpoint.id,
       lora: config.lora!,
       read: async () => {
-        const store = new ParameterStore(loraSpecs(config, config.lora!));
-        await readAdapterWeights(folder, config, store).catch(async error => {
-          if (await isAdapterFolder(folder)) throw error;
-          throw new ApiError(404, 'the checkpoint of this sampler was deleted, or has expired');
-        });
-        return store.flat;
+        for (const folder of await this.foldersOf(checkpoint)) {
+          const store = new ParameterStore(loraSpecs(config, config.lora!));
+          const fault = await readAdapterWeights(folder, config, store).catch((error: Error) => error);
+          // It may have been overwritten meanwhile.
+          if (!(await this.foldersOf(checkpoint)).includes(folder)) continue;
+          if (fault) throw fault;
+          return store.flat;
+        }
+        return this.adapterOf(checkpoint).read();
       },
     };
   }
+
+  /** Folders of a sampler's checkpoint. @throws ApiError 404 where it is gone */
+  async foldersOf(checkpoint: FoundCheckpoint): Promise<string[]> {
+    const folders = await this.checkpoints.foldersOf(checkpoint);
+    if (folders.length > 0) return folders;
+    throw new ApiError(404, 'the checkpoint of this sampler was deleted, or has expired');
+  }
+
+  /** True if a sampler was made from the checkpoint with this id. */
+  readonly usesCheckpoint = (id: string): boolean =>
+    [...this.#sessions.values()].some(({ samplers }) =>
+      [...samplers.values()].some(({ checkpoint }) => checkpoint?.id === id),
+    );
 
   /** @throws ApiError 400 for a model that is not served */
   checkBase(name: string): void {
@@ -307,6 +320,7 @@ export class TinkerServer {
     this.#sessions.delete(session.id);
     session.ended.abort(new Error('the session has ended'));
     await Promise.all([...session.models.keys()].map(id => this.unloadModel(session, id)));
+    await this.checkpoints.sweep(this.usesCheckpoint);
   }
 
   async close(): Promise<void> {
@@ -357,6 +371,7 @@ export class TinkerServer {
     for (const session of this.#sessions.values()) {
       if (performance.now() - session.seenAt > ENDED_MS) void this.endSession(session);
     }
+    void this.checkpoints.sweep(this.usesCheckpoint);
     this.futures.sweep(owner => !this.#sessions.has((owner as TinkerSession).id));
   }
 }
