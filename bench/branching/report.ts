@@ -70,13 +70,10 @@ function page(comparisons: readonly Comparison[]): string {
   return [
     `# ${TITLE}`,
     '',
-    '_Reference._ Written from [its data](./data/branching.json) by the command of each section. All arms of a seed begin with the same',
-    'imitated policy and play the same validation levels from the original start. Success is read between the two validations',
-    'around the budget, as the mean over the seeds; the interval is Wilson’s 95 % over their episodes together. The budgets',
-    'are the most that every run of the environment reached. [What is counted](../how-to/branch-rollouts.md#count-the-budget).',
-    '',
-    'Intervals that overlap show no difference. The learning rate is the same for all arms, not tuned for each. Seconds depend',
-    'on what else the machine did.',
+    '_Reference._ Written from [its data](./data/branching.json) by the command of each section. All arms of a seed begin',
+    'with the same imitated policy and play the same validation levels. Success is read between the two validations around',
+    'the budget, the most that every run reached: mean over the seeds, Wilson’s 95 % interval over their episodes together.',
+    '[What is counted](../how-to/branch-rollouts.md#count-the-budget). The learning rate is the same for all arms.',
     '',
     ...comparisons.flatMap(section),
   ].join('\n');
