@@ -20,7 +20,7 @@ export const TinkerSection = Type.Object(
       { prefill: notNegative(0), sample: notNegative(0), train: notNegative(0) },
       section,
     ),
-    /** Seconds that the run waits for a server that is away or full. */
+    /** Seconds that the run waits for a server that is away or full; six times as long for one that finishes nothing. */
     patience_s: aboveZero(600),
   },
   strict,

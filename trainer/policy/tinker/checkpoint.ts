@@ -7,6 +7,9 @@ import { isThere } from '../../models/files/model-file.ts';
 /** The file in place of the weights, which the server keeps. */
 export const TINKER_FILE = 'tinker.json';
 
+/** Its parts become parts of an address. */
+const PATH = '^tinker:/(?:/(?!\\.{1,2}(?:/|$))[^/]+){2,}$';
+const Path = Type.String({ pattern: PATH });
 const Count = Type.Integer({ minimum: 0 });
 
 /** A checkpoint at a Tinker server. */
@@ -17,15 +20,17 @@ export const TinkerCheckpoint = Type.Object({
   base_model: Type.String(),
   rank: Type.Integer({ minimum: 1 }),
   /** Weights and optimizer's state at the server. */
-  path: Type.String({ pattern: '^tinker://[^/]+/.+$' }),
+  path: Path,
   /** Optimizer steps before it. */
   version: Count,
   /** Tokens that the run sent so far, by price. */
   tokens: Type.Object({ prefilled: Count, sampled: Count, trained: Count }),
   /** Paths that the run saved and has not deleted, the oldest first. */
-  kept: Type.Array(Type.String()),
+  kept: Type.Array(Path),
 });
 export type TinkerCheckpoint = Static<typeof TinkerCheckpoint>;
+
+export const isTinkerPath = (text: string): boolean => Value.Check(Path, text);
 
 /**
  * The checkpoint in a folder; undefined where the folder has none, such as that of a tokenizer.

@@ -1,5 +1,5 @@
 import { countLossTokens, predictedTokens } from '../../algorithms/losses/aggregation.ts';
-import { type LossInputs, lossInputs, lossStructure } from '../../algorithms/losses/inputs.ts';
+import { lossInputs, lossStructure } from '../../algorithms/losses/inputs.ts';
 import type { LossSettings } from '../../algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { WireDatum, WireTensor } from '../../tinker/proto.ts';
@@ -13,10 +13,9 @@ type TokenArrays = Readonly<Record<string, Float32Array>>;
 
 /** The server's computation of a loss. */
 export interface LossRoute {
-  /** The server's loss; undefined where the gradient by log-probabilities is sent instead. */
-  readonly loss?: TinkerLoss;
-  /** The server's inputs of the loss, besides the targets. */
-  readonly arrays: (sequence: TrainingSequence) => TokenArrays;
+  readonly loss: TinkerLoss;
+  /** The server's inputs of the loss, besides the targets, for the sequence at an index of the batch. */
+  readonly arrays: (sequence: TrainingSequence, index: number) => TokenArrays;
 }
 
 /** A datum: N − 1 input tokens, and at position i what belongs to token i + 1, its target. */
@@ -31,13 +30,6 @@ export function datumOf(tokenIds: Int32Array, arrays: TokenArrays): WireDatum {
 /** A datum with targets to score. */
 export function scoredDatum({ tokenIds }: Pick<ScoreRequest, 'tokenIds'>): WireDatum {
   return datumOf(tokenIds, { weights: new Float32Array(tokenIds.length).fill(1) });
-}
-
-/** Results at positions of a datum, back at the tokens they are about; 0 for the first. */
-export function atTokens(values: Float32Array): Float32Array {
-  const out = new Float32Array(values.length + 1);
-  out.set(values, 1);
-  return out;
 }
 
 /** Inputs of an update besides log-probabilities. @throws RangeError naming the setting that the API has no room for */
@@ -56,33 +48,33 @@ export function preparedLoss(
 }
 
 /**
- * The route of a loss: the server's own where it computes the same, with aggregation, weights of sequences and off-policy weights
- * in the advantages; else the gradient by log-probabilities, which takes one more forward pass. `dro` is such a one: the server's
- * has no mask, and would pull on the tokens of prompts.
+ * The server's own route of a loss where it computes the same, with aggregation, weights of sequences and off-policy weights in the
+ * advantages; otherwise undefined, and {@link gradientRoute} takes one more forward pass. `dro` is such a one: the server's has no
+ * mask, and would pull on the tokens of prompts.
  */
-export function lossRoute(batch: Omit<ScoredBatch, 'logProbs'>, { reduction }: TinkerProfile): LossRoute {
-  const { settings, structure, counts } = batch;
+export function lossRoute(
+  { settings, structure, counts }: Omit<ScoredBatch, 'logProbs'>,
+  { reduction }: TinkerProfile,
+): LossRoute | undefined {
   const inputs = (sequence: TrainingSequence) => lossInputs(sequence, settings, structure, counts);
-  const bounds = { clip_low_threshold: 1 - settings.clipLow, clip_high_threshold: 1 + settings.clipHigh };
-  const arrays = (sequence: TrainingSequence) => ratioArrays(inputs(sequence));
-  const alone = structure.kl === null && structure.crossEntropy === undefined;
-  switch (structure.policy) {
-    case null:
-      // A mean over weights is not a sum with them.
-      if (reduction === 'mean' || structure.kl !== null) break;
-      return {
-        loss: { name: 'cross_entropy', config: {} },
-        arrays: sequence => ({ weights: inputs(sequence).crossEntropyWeights! }),
-      };
-    case 'ppo':
-    case 'decoupled_ppo':
-      if (!alone || structure.dualClip) break;
-      return { loss: { name: 'ppo', config: bounds }, arrays };
-    case 'cispo':
-      if (!alone) break;
-      return { loss: { name: 'cispo', config: bounds }, arrays };
+  const { policy, kl, crossEntropy, dualClip } = structure;
+  if (policy === null) {
+    // A mean over weights is not a sum with them.
+    if (reduction === 'mean' || kl !== null) return undefined;
+    const arrays = (sequence: TrainingSequence) => ({ weights: inputs(sequence).crossEntropyWeights! });
+    return { loss: { name: 'cross_entropy', config: {} }, arrays };
   }
-  return { arrays: () => ({}) };
+  const name = policy === 'decoupled_ppo' ? 'ppo' : policy;
+  if (!(name === 'cispo' || (name === 'ppo' && !dualClip)) || kl !== null || crossEntropy) return undefined;
+  const config = { clip_low_threshold: 1 - settings.clipLow, clip_high_threshold: 1 + settings.clipHigh };
+  const arrays = (sequence: TrainingSequence) => {
+    const { oldLogProbs, advantages, policyWeights } = inputs(sequence);
+    return {
+      logprobs: oldLogProbs!,
+      advantages: advantages!.map((advantage, t) => advantage * policyWeights![t]),
+    };
+  };
+  return { loss: { name, config }, arrays };
 }
 
 /**
@@ -90,16 +82,14 @@ export function lossRoute(batch: Omit<ScoredBatch, 'logProbs'>, { reduction }: T
  * −Σ A·log π.
  */
 export function gradientRoute(
-  gradients: ReadonlyMap<TrainingSequence, Float32Array>,
-  scores: ReadonlyMap<TrainingSequence, Float32Array>,
-): Required<LossRoute> {
-  return {
-    loss: { name: 'importance_sampling', config: {} },
-    arrays: sequence => ({
-      logprobs: scores.get(sequence)!,
-      advantages: gradients.get(sequence)!.map(gradient => -gradient),
-    }),
-  };
+  gradients: readonly Float32Array[],
+  logProbs: readonly Float32Array[],
+): LossRoute {
+  const arrays = (_: TrainingSequence, i: number) => ({
+    logprobs: logProbs[i],
+    advantages: gradients[i].map(gradient => -gradient),
+  });
+  return { loss: { name: 'importance_sampling', config: {} }, arrays };
 }
 
 /** Datums of a step for a server that sums, or for one that averages: its means are then canceled. */
@@ -108,8 +98,8 @@ export function stepData(
   { arrays }: LossRoute,
   { reduction }: TinkerProfile,
 ): WireDatum[] {
-  return sequences.map(sequence => {
-    const own = arrays(sequence);
+  return sequences.map((sequence, i) => {
+    const own = arrays(sequence, i);
     if (reduction === 'sum' || !own.advantages) return datumOf(sequence.tokenIds, own);
     const weights = Float32Array.from(predictedTokens(sequence));
     const factor = weights.reduce((sum, weight) => sum + weight, 0) * sequences.length;
@@ -119,11 +109,4 @@ export function stepData(
       advantages: own.advantages.map(advantage => factor * advantage),
     });
   });
-}
-
-function ratioArrays({ oldLogProbs, advantages, policyWeights }: LossInputs): TokenArrays {
-  return {
-    logprobs: oldLogProbs!,
-    advantages: advantages!.map((advantage, t) => advantage * policyWeights![t]),
-  };
 }

@@ -178,8 +178,9 @@ t.test(
         },
       ],
       [/datum 0 has \d+ tokens, but \d+ logprobs came/, changed(logprobs => logprobs.subarray(1))],
-      [/returned NaN as log-probability of token \d+/, changed(logprobs => logprobs.fill(NaN))],
+      [/http:.* returned NaN as log-probability of token \d+/, changed(logprobs => logprobs.fill(NaN))],
       [/returned 0\.5 as log-probability/, changed(logprobs => logprobs.fill(0.5))],
+      [/returned -Infinity as log-probability/, changed(logprobs => logprobs.fill(-Infinity))],
     ];
     for (const [message, change] of replies) {
       proxy.fault({ route: 'retrieve_future', change });
@@ -187,6 +188,22 @@ t.test(
     }
     proxy.fault({ route: 'retrieve_future', body: '{"path": "x"}' });
     await t.rejects(policy.score(sequences), { message: /no protobuf message came, but \{"path":"x"\}/ });
+
+    const prompt = (values: readonly number[] | null) => () =>
+      encodeSampleResponse({
+        sequences: [],
+        promptLogprobs: values && Float32Array.from(values),
+        topkPromptLogprobs: null,
+      });
+    const { length } = sequences[0].tokenIds;
+    for (const [message, change] of [
+      [/no log-probabilities of a prompt of \d+ tokens came/, prompt(null)],
+      [/: 1 log-probabilities of a prompt of \d+ tokens/, prompt([-1])],
+      [/http:.* returned NaN as log-probability of token/, prompt(new Array(length).fill(NaN))],
+    ] as const) {
+      proxy.fault({ route: 'retrieve_future', change });
+      await t.rejects(policy.scoreReference(sequences.slice(0, 1)), { name: 'TinkerError', message });
+    }
 
     const generate = () =>
       policy.generate({

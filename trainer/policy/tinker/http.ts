@@ -5,6 +5,7 @@ import { printable } from '../../../shared/printable.ts';
 import { Availability, type WaitEvents } from '../../client/availability.ts';
 import { FailedRequest } from '../../client/errors.ts';
 import { pause, type RetryPolicy, retrying } from '../../client/retry.ts';
+import { TinkerProtocolError } from '../../tinker/proto.ts';
 
 export interface TinkerHttpOptions {
   /** Address of the server, without `/api/v1`. */
@@ -12,8 +13,10 @@ export interface TinkerHttpOptions {
   /** Sent as `X-API-Key`. Official clients send only keys that start with `tml-`. */
   readonly apiKey?: string;
   readonly retry?: Partial<RetryPolicy>;
-  /** Milliseconds until a reply must be whole; servers hold a poll for up to 45 s. */
+  /** Milliseconds until a reply must begin, and from then until it must be whole; servers hold a poll for up to 45 s. */
   readonly timeoutMs?: number;
+  /** Longest prompt with its response, which bounds replies to samples. */
+  readonly maxSequenceLength: number;
   readonly waiting?: WaitEvents;
 }
 
@@ -25,19 +28,39 @@ const RETRY: RetryPolicy = {
   probeMs: 1_000,
 };
 const TIMEOUT_MS = 90_000;
-/** Larger replies are refused. */
-const MAX_REPLY_BYTES = 256 * 2 ** 20;
+/** Larger replies are refused: requests of training have 5 MB and replies less, and a sample some bytes a token. */
+const MAX_REPLY_BYTES = 2 ** 24;
+const MAX_SAMPLE_BYTES = 2 ** 20;
+const SAMPLE_BYTES_PER_TOKEN = 64;
 const EXCERPT_LENGTH = 500;
+/** Longest id or path of a server. */
+const MAX_TEXT = 1024;
 /** Connections of samples, each of which holds one until it is done, and of all else. */
 const SAMPLING_CONNECTIONS = 256;
 const TRAINING_CONNECTIONS = 16;
 /** Least time between two polls of one result: servers should hold a poll, and some do not. */
 const POLL_MS = 250;
+/** A server that stays reachable and finishes nothing is given up after so many times the patience. */
+const PENDING_PATIENCE = 6;
 
 /** The server is full or on its way back: it is waited for. */
 const AWAY_STATUS: ReadonlySet<number> = new Set([425, 429, 502, 503, 504, 529]);
 /** The request may have been carried out, and is repeated under its number. */
 const LOST_STATUS: ReadonlySet<number> = new Set([408, 409, 500]);
+const CHECK_KEY = 'Check the key in the variable of policy.tinker.token_env';
+/** Errors of undici that another attempt would meet too, and their meaning. */
+const HOPELESS: Readonly<Record<string, string>> = {
+  UND_ERR_RES_EXCEEDED_MAX_SIZE: 'the reply is larger than any that was asked for',
+  UND_ERR_INVALID_ARG: `the request can't be sent. ${CHECK_KEY}`,
+};
+const HINTS: Readonly<Record<number, string>> = {
+  401: CHECK_KEY,
+  402: 'The account has no credit left: top it up, then resume the run, which continues from its last checkpoint',
+  403: CHECK_KEY,
+  404: 'The server does not know it, or has retired it: check policy.tinker.url and policy.init',
+  410: 'The server has dropped it; whether it was applied is unknown: resume the run from its last checkpoint',
+  429: 'The quota is used up, or the server is full',
+};
 
 /** A Tinker server refuses a request, or replies with something that no server may. */
 export class TinkerError extends FailedRequest {
@@ -58,8 +81,8 @@ export class TinkerError extends FailedRequest {
   }
 }
 
-/** A reply: protobuf where the server sends it, else JSON. */
-export type TinkerReply = { readonly bytes: Uint8Array } | { readonly json: JsonObject };
+/** A reply: a protobuf message where the server sends it, else JSON. */
+export type TinkerReply = Uint8Array | JsonObject;
 
 /** Purpose of a request: samples have separate connections, so that training never waits for them. */
 export type Purpose = 'training' | 'sampling';
@@ -70,22 +93,35 @@ export class TinkerHttp {
   readonly #apiKey: string;
   readonly #agents: Readonly<Record<Purpose, Agent>>;
   readonly #retry: RetryPolicy;
+  readonly #timeoutMs: number;
   readonly #availability: Availability;
+  /** The waits for a server that finishes no operation. */
+  readonly #progress: Availability;
+  #finishedAt = 0;
   readonly #closing = new AbortController();
 
-  constructor({ url, apiKey, retry, timeoutMs = TIMEOUT_MS, waiting = {} }: TinkerHttpOptions) {
+  constructor(options: TinkerHttpOptions) {
+    const {
+      url,
+      apiKey = 'tml-none',
+      retry,
+      timeoutMs = TIMEOUT_MS,
+      maxSequenceLength,
+      waiting = {},
+    } = options;
     this.url = url.replace(/(?<!\/)\/+$/, '');
-    this.#apiKey = apiKey ?? 'tml-none';
+    this.#apiKey = apiKey;
     this.#retry = { ...RETRY, ...retry };
+    this.#timeoutMs = timeoutMs;
     this.#availability = new Availability(this.url, waiting);
-    const agent = (connections: number) =>
-      new Agent({
-        connections,
-        headersTimeout: timeoutMs,
-        bodyTimeout: timeoutMs,
-        maxResponseSize: MAX_REPLY_BYTES,
-      });
-    this.#agents = { training: agent(TRAINING_CONNECTIONS), sampling: agent(SAMPLING_CONNECTIONS) };
+    this.#progress = new Availability(this.url, waiting);
+    const agent = (connections: number, maxResponseSize: number) =>
+      new Agent({ connections, headersTimeout: timeoutMs, bodyTimeout: timeoutMs, maxResponseSize });
+    const sampleBytes = MAX_SAMPLE_BYTES + SAMPLE_BYTES_PER_TOKEN * maxSequenceLength;
+    this.#agents = {
+      training: agent(TRAINING_CONNECTIONS, MAX_REPLY_BYTES),
+      sampling: agent(SAMPLING_CONNECTIONS, sampleBytes),
+    };
   }
 
   /** Ends all requests, and the session with them. */
@@ -93,165 +129,168 @@ export class TinkerHttp {
     this.#closing.abort(error);
   }
 
-  get(route: string): Promise<JsonObject> {
-    return this.#json('GET', route);
-  }
-
-  delete(route: string): Promise<JsonObject> {
-    return this.#json('DELETE', route);
-  }
-
-  /** @param body JSON, or a protobuf message */
-  async post(route: string, body: object | Uint8Array, purpose: Purpose = 'training'): Promise<JsonObject> {
-    return jsonOf(await this.#send('POST', route, body, purpose), `${this.url}: ${route}`);
-  }
-
-  /**
-   * The result of an operation: asks until there is one.
-   * @throws TinkerError where the operation failed, or its result expired (status 410)
-   */
-  async result(requestId: string, what: string, purpose: Purpose = 'training'): Promise<TinkerReply> {
-    for (;;) {
-      const asked = performance.now();
-      const body = { request_id: requestId, allow_metadata_only: false };
-      const reply = await this.#send('POST', 'retrieve_future', body, purpose);
-      if ('bytes' in reply) return reply;
-      const { type, error, category } = reply.json;
-      if (typeof error === 'string') {
-        throw new TinkerError(`${this.url}: ${what} failed (${category ?? 'unknown'}): ${excerpt(error)}`);
-      }
-      if (type !== 'try_again') return reply;
-      await pause(Math.max(0, POLL_MS - (performance.now() - asked)), this.#closing.signal);
-    }
-  }
-
   async close(): Promise<void> {
     this.#closing.abort(new Error(`the client of ${this.url} was closed`));
     await Promise.all(Object.values(this.#agents).map(agent => agent.destroy()));
   }
 
-  async #json(method: 'GET' | 'DELETE', route: string): Promise<JsonObject> {
-    return jsonOf(await this.#send(method, route, undefined, 'training'), `${this.url}: ${route}`);
+  /** @param body JSON, or a protobuf message */
+  async json(
+    method: 'GET' | 'POST' | 'DELETE',
+    route: string,
+    body?: object,
+    purpose?: Purpose,
+  ): Promise<JsonObject> {
+    return this.asJson(await this.#send(method, route, body, purpose), route);
+  }
+
+  /**
+   * Submits an operation.
+   * @returns reads its result, and throws a TinkerError where the operation failed or its result expired (status 410)
+   */
+  async submit(route: string, body: object, purpose?: Purpose): Promise<() => Promise<TinkerReply>> {
+    const id = this.textOf(await this.json('POST', route, body, purpose), 'request_id', route);
+    return () => this.#result(id, route, purpose);
+  }
+
+  async #result(request_id: string, what: string, purpose?: Purpose): Promise<TinkerReply> {
+    const { patienceMs } = this.#retry;
+    const began = performance.now();
+    for (;;) {
+      const asked = performance.now();
+      const body = { request_id, allow_metadata_only: false };
+      const reply = await this.#send('POST', 'retrieve_future', body, purpose);
+      if (reply instanceof Uint8Array || reply.type !== 'try_again') {
+        this.#finishedAt = performance.now();
+        this.#progress.answered();
+        if (reply instanceof Uint8Array || typeof reply.error !== 'string') return reply;
+        const { category = 'unknown', error } = reply;
+        throw new TinkerError(`${this.url}: ${what} failed (${category}): ${excerpt(error)}`);
+      }
+      const idleMs = performance.now() - Math.max(began, this.#finishedAt);
+      if (idleMs > patienceMs) {
+        const pending = new TinkerError(
+          `${this.url}: ${what} is pending, and nothing was finished for ${(idleMs / 1000).toFixed(1)} s (policy.tinker.patience_s, ${PENDING_PATIENCE} times): whether it was applied is unknown; resume the run from its last checkpoint`,
+        );
+        this.#progress.failed(pending);
+        if (idleMs > PENDING_PATIENCE * patienceMs) throw pending;
+      }
+      await pause(Math.max(0, POLL_MS - (performance.now() - asked)), this.#closing.signal);
+    }
+  }
+
+  /** @throws TinkerError for a protobuf message */
+  asJson(reply: TinkerReply, what: string): JsonObject {
+    if (!(reply instanceof Uint8Array)) return reply;
+    throw new TinkerError(`${this.url}: ${what}: a protobuf message came, not JSON`);
+  }
+
+  /** A decoded protobuf message. @throws TinkerError for JSON, and for a message of another kind */
+  decoded<T>(reply: TinkerReply, decode: (bytes: Uint8Array) => T, what: string): T {
+    try {
+      if (reply instanceof Uint8Array) return decode(reply);
+    } catch (error) {
+      if (!(error instanceof TinkerProtocolError)) throw error;
+      throw new TinkerError(`${this.url}: ${what}: ${error.message}`);
+    }
+    const found = excerpt(JSON.stringify(reply));
+    throw new TinkerError(`${this.url}: ${what}: no protobuf message came, but ${found}`);
+  }
+
+  /** A text of a reply. @throws TinkerError naming the field */
+  textOf(reply: TinkerReply, field: string, what: string): string {
+    const value = this.asJson(reply, what)[field];
+    if (typeof value === 'string' && value !== '' && value.length <= MAX_TEXT) return value;
+    const found = excerpt(JSON.stringify(reply));
+    throw new TinkerError(`${this.url}: ${what}: the reply has no ${field}: ${found}`);
   }
 
   #send(
     method: 'GET' | 'POST' | 'DELETE',
     route: string,
-    body: object | Uint8Array | undefined,
-    purpose: Purpose,
+    body: object | undefined,
+    purpose: Purpose = 'training',
   ): Promise<TinkerReply> {
     const { signal } = this.#closing;
     signal.throwIfAborted();
-    const binary = body instanceof Uint8Array;
-    const content = body === undefined || binary ? body : JSON.stringify(body);
+    const isBinary = body instanceof Uint8Array;
     const headers = {
       'x-api-key': this.#apiKey,
       'x-idempotency-key': randomUUID(),
       accept: 'application/x-protobuf, application/json',
-      ...(body === undefined
-        ? {}
-        : { 'content-type': binary ? 'application/x-protobuf' : 'application/json' }),
+      ...(body && { 'content-type': isBinary ? 'application/x-protobuf' : 'application/json' }),
     };
+    const content = isBinary ? body : body && JSON.stringify(body);
+    const dispatcher = this.#agents[purpose];
+    const where = `${this.url}: ${route}`;
     const attempt = async (): Promise<TinkerReply> => {
+      let late: NodeJS.Timeout | undefined;
       try {
-        const dispatcher = this.#agents[purpose];
         const address = `${this.url}/api/v1/${route}`;
         const reply = await request(address, { method, dispatcher, headers, body: content, signal });
+        const notWhole = new Error(`the reply was not whole after ${this.#timeoutMs / 1000} s`);
+        late = setTimeout(() => reply.body.destroy(notWhole), this.#timeoutMs);
         const bytes = new Uint8Array(await reply.body.arrayBuffer());
-        return this.#read(route, reply.statusCode, reply.headers, bytes);
+        return readReply(where, reply.statusCode, reply.headers, bytes);
       } catch (error) {
         signal.throwIfAborted();
         if (error instanceof TinkerError) throw error;
-        throw new TinkerError(`${this.url}: ${route}: ${(error as Error).message}`, { failure: 'away' });
+        const { code = '', message } = error as NodeJS.ErrnoException;
+        const failure = HOPELESS[code] ? 'final' : 'away';
+        throw new TinkerError(`${where}: ${HOPELESS[code] ?? (message || code)}`, { failure });
+      } finally {
+        clearTimeout(late);
       }
     };
     return retrying(this.url, attempt, this.#retry, this.#availability, signal);
   }
+}
 
-  /** @throws TinkerError for a refusal, and for a body that is not what the headers say */
-  #read(
-    route: string,
-    status: number,
-    headers: Readonly<Record<string, string | string[] | undefined>>,
-    bytes: Uint8Array,
-  ): TinkerReply {
-    const isPending = route === 'retrieve_future' && status === 408;
-    if (status < 300 && String(headers['content-type']).includes('protobuf')) return { bytes };
-    const text = Buffer.from(bytes).toString();
-    if (status < 300 || isPending) {
-      if (text === '') return { json: isPending ? { type: 'try_again' } : {} };
-      const json = parsed(text);
-      if (json) return { json: isPending ? { ...json, type: 'try_again' } : json };
-      throw new TinkerError(`${this.url}: ${route}: the reply is no JSON object: ${excerpt(text)}`, {
-        failure: 'lost',
-        status,
-      });
-    }
-    const detail = parsed(text)?.detail;
-    const said = excerpt(typeof detail === 'string' ? detail : detail ? JSON.stringify(detail) : text);
-    const seconds = Number(headers['retry-after']);
-    const isFinal = headers['x-should-retry'] === 'false';
-    throw new TinkerError(`${this.url}: ${route}: status ${status}: ${said || 'no reason'}${hint(status)}`, {
-      status,
-      failure: isFinal
-        ? 'final'
-        : AWAY_STATUS.has(status)
-          ? 'away'
-          : LOST_STATUS.has(status)
-            ? 'lost'
-            : 'final',
-      ...(seconds > 0 ? { retryAfterMs: 1000 * Math.min(seconds, 3600) } : {}),
-    });
+/** @throws TinkerError for a refusal, and for a body that is not what the headers say */
+function readReply(
+  where: string,
+  status: number,
+  headers: Readonly<Record<string, string | string[] | undefined>>,
+  bytes: Uint8Array,
+): TinkerReply {
+  if (status < 300 && String(headers['content-type']).includes('protobuf')) return bytes;
+  const isPending = status === 408 && where.endsWith('retrieve_future');
+  const text = Buffer.from(bytes).toString();
+  const json = text === '' ? {} : parsed(text);
+  if (status < 300 || isPending) {
+    if (json) return isPending ? { ...json, type: 'try_again' } : json;
+    const message = `${where}: the reply is no JSON object: ${excerpt(text)}`;
+    throw new TinkerError(message, { failure: 'lost', status });
   }
-}
-
-function hint(status: number): string {
-  switch (status) {
-    case 401:
-    case 403:
-      return '. Check the key in the variable of policy.tinker.token_env';
-    case 402:
-      return '. The account has no credit left: top it up, then resume the run, which continues from its last checkpoint';
-    case 404:
-      return '. The server does not know it, or has retired it: check policy.tinker.url and policy.init';
-    case 410:
-      return '. The server has dropped it; whether it was applied is unknown: resume the run from its last checkpoint';
-    case 429:
-      return '. The quota is used up, or the server is full';
-    default:
-      return '';
-  }
-}
-
-/** A result of JSON. @throws TinkerError for a protobuf message */
-export function jsonOf(reply: TinkerReply, what: string): JsonObject {
-  if ('json' in reply) return reply.json;
-  throw new TinkerError(`${what}: a protobuf message came, not JSON`);
-}
-
-/** A result of protobuf. @throws TinkerError for JSON */
-export function bytesOf(reply: TinkerReply, what: string): Uint8Array {
-  if ('bytes' in reply) return reply.bytes;
-  throw new TinkerError(`${what}: no protobuf message came, but ${excerpt(JSON.stringify(reply.json))}`);
-}
-
-/** A text of a reply. @throws TinkerError naming the field */
-export function textOf(reply: JsonObject, field: string, what: string): string {
-  const value = reply[field];
-  if (typeof value === 'string' && value !== '') return value;
-  throw new TinkerError(`${what}: the reply has no ${field}: ${excerpt(JSON.stringify(reply))}`);
+  const { detail = text } = json ?? {};
+  const said = excerpt(typeof detail === 'string' ? detail : JSON.stringify(detail)) || 'no reason';
+  const isFinal = headers['x-should-retry'] === 'false';
+  const failure = isFinal
+    ? 'final'
+    : AWAY_STATUS.has(status)
+      ? 'away'
+      : LOST_STATUS.has(status)
+        ? 'lost'
+        : 'final';
+  const seconds = Number(headers['retry-after']);
+  const retryAfterMs = failure === 'away' && seconds > 0 ? 1000 * Math.min(seconds, 3600) : undefined;
+  const moved =
+    headers.location &&
+    `It redirects to ${excerpt(String(headers.location))}: put that server into policy.tinker.url if you trust it`;
+  const hint = status < 400 ? moved : HINTS[status];
+  const message = `${where}: status ${status}: ${said}${hint ? `. ${hint}` : ''}`;
+  throw new TinkerError(message, { status, failure, ...(retryAfterMs && { retryAfterMs }) });
 }
 
 function parsed(text: string): JsonObject | undefined {
   try {
     const json = JSON.parse(text) as unknown;
-    return typeof json === 'object' && json !== null && !Array.isArray(json)
-      ? (json as JsonObject)
-      : undefined;
+    return typeof json === 'object' && json && !Array.isArray(json) ? (json as JsonObject) : undefined;
   } catch {
     return undefined;
   }
 }
 
-const excerpt = (text: string): string =>
+/** The beginning of a server's text. */
+export const excerpt = (text: string): string =>
   text.length > EXCERPT_LENGTH ? `${text.slice(0, EXCERPT_LENGTH)} …` : text;

@@ -1,6 +1,7 @@
 import { datumOf } from './datum.ts';
+import { excerpt, TinkerError, type TinkerHttp } from './http.ts';
 import { TINKER_PROFILES, type TinkerServer } from './profiles.ts';
-import type { TinkerModel } from './training-session.ts';
+import type { TinkerModel, TinkerStep } from './training-session.ts';
 
 const PROBE_TOKENS = 8;
 /** A step that changes nothing: its learning rate is 0. */
@@ -21,8 +22,8 @@ export async function probeServer(
   const datum = datumOf(ids, { weights: new Float32Array(PROBE_TOKENS).fill(1) });
   const norm = async (count: number) => {
     const loss = { name: 'cross_entropy', config: {} };
-    const { result } = await model.step(new Array(count).fill(datum), loss, STILL);
-    return gradientNorm((await result).metrics);
+    const read = await model.step(new Array(count).fill(datum), loss, STILL);
+    return gradientNorm((await read()).metrics);
   };
   // The first step clears what a model before it may have left.
   await norm(1);
@@ -37,6 +38,44 @@ export async function probeServer(
 }
 
 /** Norm of the gradient in the metrics of a step; undefined where the server does not report it. */
-export function gradientNorm(metrics: Readonly<Record<string, number>>): number | undefined {
-  return Object.entries(metrics).find(([name]) => /(?:^|[/_.])grad_norm(?::|$)/.test(name))?.[1];
+export function gradientNorm(metrics: TinkerStep['metrics']): number | undefined {
+  const isNorm = /(?:^|[/_.])grad_norm(?::|$)/;
+  return Object.entries(metrics).find(
+    (entry): entry is [string, number] => typeof entry[1] === 'number' && isNorm.test(entry[0]),
+  )?.[1];
+}
+
+/** @throws TinkerError where the server lacks the model, or holds shorter sequences */
+export async function checkCapabilities(
+  http: TinkerHttp,
+  { baseModel, maxSequenceLength }: { readonly baseModel: string; readonly maxSequenceLength: number },
+): Promise<void> {
+  const reply = await http.json('GET', 'get_server_capabilities').catch((error: TinkerError) => {
+    if (error.status === 404) return {};
+    throw error;
+  });
+  const { supported_models: list } = reply as { supported_models?: unknown };
+  const models = (Array.isArray(list) ? (list as (SupportedModel | null)[]) : []).filter(
+    (model): model is SupportedModel => typeof model?.model_name === 'string',
+  );
+  if (models.length === 0) return;
+  const trained = models.filter(({ trainable }) => trainable !== false);
+  const found = trained.find(({ model_name }) => model_name === baseModel);
+  if (!found) {
+    const names = trained.slice(0, 30).map(({ model_name }) => model_name);
+    throw new TinkerError(
+      `policy.init: ${http.url} does not train ${baseModel}, or no longer does; it trains ${excerpt(names.join(', ')) || 'nothing'}`,
+    );
+  }
+  const longest = found.max_context_length;
+  if (typeof longest === 'number' && longest < maxSequenceLength)
+    throw new TinkerError(
+      `policy.context is ${maxSequenceLength}, and ${baseModel} at ${http.url} holds ${longest} tokens`,
+    );
+}
+
+interface SupportedModel {
+  readonly model_name: string;
+  readonly trainable?: boolean;
+  readonly max_context_length?: number;
 }

@@ -5,9 +5,10 @@ import {
   EngineError,
   type EngineReply,
 } from '../../generation/remote/engine-client.ts';
+import { changedSamplingFields } from '../../generation/remote/sampling-fields.ts';
 import { type Decode, StopStrings } from '../../generation/stop-strings.ts';
-import { decodeSampleResponse, type SampleResponse, TinkerProtocolError } from '../../tinker/proto.ts';
-import { bytesOf, TinkerError, type TinkerHttp, textOf } from './http.ts';
+import { decodeSampleResponse, type SampleResponse } from '../../tinker/proto.ts';
+import { TinkerError, type TinkerHttp } from './http.ts';
 
 /** Times that a sample is submitted again after the server dropped its result. */
 const SUBMISSIONS = 4;
@@ -25,21 +26,19 @@ export interface SamplerCounts {
 export class TinkerSampler implements EngineClient {
   /** A sampler keeps its weights; otherwise the next one waits for the requests under the last. */
   readonly versioned: boolean;
-  readonly counts: SamplerCounts;
+  readonly url: string;
+  readonly #counts: SamplerCounts;
   readonly #http: TinkerHttp;
   readonly #decode: Decode | undefined;
-  readonly #sequences = new Map<string, number>();
+  #sequence = 0;
 
   /** @param decode text of tokens; absent where no response ends at a text */
   constructor(http: TinkerHttp, keepsSamplers: boolean, counts: SamplerCounts, decode?: Decode) {
     this.#http = http;
+    this.url = http.url;
     this.#decode = decode;
     this.versioned = keepsSamplers;
-    this.counts = counts;
-  }
-
-  get url(): string {
-    return this.#http.url;
+    this.#counts = counts;
   }
 
   async generate(call: EngineCall, signal: AbortSignal): Promise<EngineReply> {
@@ -47,23 +46,20 @@ export class TinkerSampler implements EngineClient {
     try {
       if (call.grammar)
         throw new RangeError('a Tinker server samples without a grammar: turn rollout.constrained off');
-      const work = this.#sample(weights!, promptIds, {
-        ...samplingParameters(sampling),
-        seed: Math.abs(Math.trunc(seed)) % GREATEST_SEED,
-      });
-      const [sequence] = (await orAborted(work, signal)).sequences;
-      if (!sequence) throw new EngineError(`${this.url}: a sample came without a sequence`);
-      const { tokens, logprobs, stopReason } = sequence;
-      if (!logprobs) throw new EngineError(`${this.url}: a sample came without log-probabilities`);
-      this.counts.prefilled += promptIds.length;
-      this.counts.sampled += tokens.length;
-      // Sums of float32 can end a little above 0.
-      const logProbs = Array.from(logprobs, logProb => (logProb > 0 && logProb < 1e-4 ? 0 : logProb));
-      const { stopStrings = [] } = sampling;
-      const length = this.#stopAt(tokens, stopStrings);
+      const parameters = { ...parametersOf(sampling), seed: Math.abs(Math.trunc(seed)) % GREATEST_SEED };
+      const { sequences } = await orAborted(this.#sample(weights!, promptIds, parameters), signal);
+      if (!sequences[0]?.logprobs)
+        throw new EngineError(
+          `${this.url}: a sample came without ${sequences[0] ? 'log-probabilities' : 'a sequence'}`,
+        );
+      const { tokens, logprobs, stopReason } = sequences[0];
+      this.#counts.prefilled += promptIds.length;
+      this.#counts.sampled += tokens.length;
+      const length = this.#stopAt(tokens, sampling.stopStrings ?? []);
       return {
         tokenIds: Array.from(tokens.subarray(0, length)),
-        logProbs: logProbs.slice(0, length),
+        // Sums of float32 can end a little above 0.
+        logProbs: Array.from(logprobs.subarray(0, length), x => (x > 0 && x < 1e-4 ? 0 : x)),
         finishReason: length === undefined ? stopReason : 'stop',
       };
     } catch (error) {
@@ -79,14 +75,13 @@ export class TinkerSampler implements EngineClient {
    */
   async scorePrompt(sampler: string, tokenIds: Int32Array): Promise<Float32Array> {
     const { promptLogprobs: found } = await this.#sample(sampler, Array.from(tokenIds), SCORE, true);
-    this.counts.prefilled += tokenIds.length;
     const { length } = tokenIds;
+    this.#counts.prefilled += length;
     // SkyRL leaves the first one out.
     const missing = length - (found?.length ?? 0);
     if (!found || (missing !== 0 && missing !== 1)) {
-      throw new TinkerError(
-        `${this.url}: ${found?.length ?? 'no'} log-probabilities of a prompt of ${length} tokens came`,
-      );
+      const count = found?.length ?? 'no';
+      throw new TinkerError(`${this.url}: ${count} log-probabilities of a prompt of ${length} tokens came`);
     }
     const logProbs = new Float32Array(length);
     logProbs.set(found, missing);
@@ -104,9 +99,7 @@ export class TinkerSampler implements EngineClient {
 
   async probe(): Promise<void> {}
   async load(): Promise<void> {}
-  async unload(name: string): Promise<void> {
-    this.#sequences.delete(name);
-  }
+  async unload(): Promise<void> {}
   async close(): Promise<void> {}
 
   async #sample(
@@ -115,28 +108,20 @@ export class TinkerSampler implements EngineClient {
     parameters: object,
     scoresPrompt = false,
   ): Promise<SampleResponse> {
+    const request = {
+      sampling_session_id: sampler,
+      num_samples: 1,
+      prompt: { chunks: [{ type: 'encoded_text', tokens }] },
+      sampling_params: parameters,
+      prompt_logprobs: scoresPrompt,
+      type: 'sample',
+    };
     for (let submission = 1; ; submission++) {
-      const number = (this.#sequences.get(sampler) ?? 0) + 1;
-      this.#sequences.set(sampler, number);
       try {
-        const reply = await this.#http.post(
-          'asample',
-          {
-            sampling_session_id: sampler,
-            seq_id: number,
-            num_samples: 1,
-            prompt: { chunks: [{ type: 'encoded_text', tokens }] },
-            sampling_params: parameters,
-            prompt_logprobs: scoresPrompt,
-            type: 'sample',
-          },
-          'sampling',
-        );
-        const id = textOf(reply, 'request_id', `${this.url}: asample`);
-        return decodeSampleResponse(bytesOf(await this.#http.result(id, 'asample', 'sampling'), 'asample'));
+        const seq_id = ++this.#sequence;
+        const read = await this.#http.submit('asample', { ...request, seq_id }, 'sampling');
+        return this.#http.decoded(await read(), decodeSampleResponse, 'asample');
       } catch (error) {
-        if (error instanceof TinkerProtocolError)
-          throw new TinkerError(`${this.url}: asample: ${error.message}`);
         // A sample changes nothing, so that it can be taken again.
         if ((error as TinkerError).status !== 410 || submission === SUBMISSIONS) throw error;
       }
@@ -145,24 +130,9 @@ export class TinkerSampler implements EngineClient {
 }
 
 /** @throws RangeError for what the API does not have */
-function samplingParameters(sampling: EngineCall['sampling']): object {
-  const { temperature, topK, topP, maxNewTokens, stopTokenIds } = sampling;
-  const { minP = 0, repetitionPenalty = 1, presencePenalty = 0, frequencyPenalty = 0 } = sampling;
-  const { logitBias = {}, badWords = [] } = sampling;
-  const lacking = [
-    ['min_p', minP > 0],
-    ['repetition_penalty', repetitionPenalty !== 1],
-    ['presence_penalty', presencePenalty !== 0],
-    ['frequency_penalty', frequencyPenalty !== 0],
-    ['logit_bias', Object.keys(logitBias).length > 0],
-    ['bad_words', badWords.length > 0],
-  ].find(([, isOn]) => isOn);
-  if (lacking) throw new RangeError(`a Tinker server samples without ${lacking[0]}`);
-  return {
-    max_tokens: maxNewTokens,
-    temperature,
-    top_k: topK === 0 ? -1 : topK,
-    top_p: topP,
-    stop: stopTokenIds,
-  };
+function parametersOf(sampling: EngineCall['sampling']): object {
+  const { temperature, top_k = -1, top_p = 1, ...lacking } = changedSamplingFields(sampling);
+  const [name] = Object.keys(lacking);
+  if (name !== undefined) throw new RangeError(`a Tinker server samples without ${name}`);
+  return { max_tokens: sampling.maxNewTokens, temperature, top_k, top_p, stop: sampling.stopTokenIds };
 }

@@ -17,19 +17,26 @@ import type {
   UpdateMetrics,
   UpdateSettings,
 } from '../policy.ts';
-import { readTinkerCheckpoint, type TinkerCheckpoint, writeTinkerCheckpoint } from './checkpoint.ts';
-import { atTokens, gradientRoute, lossRoute, preparedLoss, scoredDatum, stepData } from './datum.ts';
+import {
+  isTinkerPath,
+  readTinkerCheckpoint,
+  type TinkerCheckpoint,
+  writeTinkerCheckpoint,
+} from './checkpoint.ts';
+import { gradientRoute, lossRoute, preparedLoss, scoredDatum, stepData } from './datum.ts';
 import { TinkerError, TinkerHttp, type TinkerHttpOptions } from './http.ts';
 import { LossProgram, type ScoredBatch } from './loss-program.ts';
-import { gradientNorm, probeServer } from './probe.ts';
+import { checkCapabilities, gradientNorm, probeServer } from './probe.ts';
 import { TINKER_PROFILES, type TinkerProfile, type TinkerServer } from './profiles.ts';
 import { TinkerSampler } from './sampler.ts';
-import { type TinkerLora, type TinkerModel, TinkerSession } from './training-session.ts';
+import { type TinkerLora, type TinkerModel, TinkerSession, within } from './training-session.ts';
 
 /** log p of a token is not above this: sums of float32 end a little above 0. */
 const MAX_LOG_PROB = 1e-3;
 /** Milliseconds that the end of a run waits for the server to drop its model. */
 const UNLOAD_MS = 5_000;
+/** Milliseconds that a sample is asked for again after a reply that no server may send. */
+const BAD_SAMPLE_MS = 30_000;
 
 export interface TinkerPolicyOptions extends TinkerHttpOptions {
   readonly server: TinkerServer;
@@ -38,7 +45,6 @@ export interface TinkerPolicyOptions extends TinkerHttpOptions {
   readonly lora: TinkerLora;
   /** Size of the tokenizer's vocabulary; the model's is at least as large. */
   readonly vocabularySize: number;
-  readonly maxSequenceLength: number;
   /** Folder with the {@link TinkerCheckpoint} to continue from; without one the adapters are new. */
   readonly folder?: string;
   /** Continues with the optimizer's moments; so when absent. */
@@ -91,7 +97,7 @@ export class TinkerPolicy implements TrainedPolicy {
   readonly #published: number[] = [];
   readonly #tokens: { prefilled: number; sampled: number; trained: number };
   /** Tokens at the last call for metrics. */
-  #shown = { prefilled: 0, sampled: 0, trained: 0 };
+  #shown: TinkerCheckpoint['tokens'];
   #model: TinkerModel;
   #version: number;
   #kept: readonly string[];
@@ -115,24 +121,19 @@ export class TinkerPolicy implements TrainedPolicy {
     this.description = `the Tinker server ${url} (${server}), ${baseModel} with LoRA of rank ${lora.rank}`;
     this.vocabularySize = vocabularySize;
     this.maxSequenceLength = maxSequenceLength;
+    this.#saved = checkpoint;
     this.#version = checkpoint?.version ?? 0;
     this.#kept = checkpoint?.kept ?? [];
-    this.#tokens = { ...(checkpoint?.tokens ?? this.#shown) };
-    this.#shown = { ...this.#tokens };
-    if (checkpoint) this.#saved = { version: checkpoint.version, path: checkpoint.path };
-    this.#sampler = new TinkerSampler(
-      session.http,
-      this.#profile.keepsSamplers,
-      this.#tokens,
-      options.decode,
-    );
+    this.#shown = checkpoint?.tokens ?? { prefilled: 0, sampled: 0, trained: 0 };
+    this.#tokens = { ...this.#shown };
+    const { keepsSamplers } = this.#profile;
+    this.#sampler = new TinkerSampler(session.http, keepsSamplers, this.#tokens, options.decode);
     this.#generator = new RemoteGenerator({
       engines: [this.#sampler],
       maxSequenceLength,
       vocabularySize,
       grammars: {},
-      // Only samples that no server may send are waited for here.
-      patienceMs: 30_000,
+      patienceMs: BAD_SAMPLE_MS,
       olderVersions: options.olderVersions,
       note: options.note,
     });
@@ -148,9 +149,9 @@ export class TinkerPolicy implements TrainedPolicy {
    * @throws Error naming the setting that does not fit the server; TinkerError for its refusals
    */
   static async open(options: TinkerPolicyOptions): Promise<TinkerPolicy> {
-    const { baseModel, lora, server, vocabularySize, note } = options;
+    const { baseModel, lora, server, vocabularySize, folder, optimizer = true, note } = options;
     const profile = TINKER_PROFILES[server];
-    const checkpoint = options.folder === undefined ? undefined : await readTinkerCheckpoint(options.folder);
+    const checkpoint = folder === undefined ? undefined : await readTinkerCheckpoint(folder);
     if (checkpoint) checkCheckpoint(checkpoint, options);
     const http = new TinkerHttp(options);
     let session: TinkerSession | undefined;
@@ -161,13 +162,11 @@ export class TinkerPolicy implements TrainedPolicy {
         const probe = await session.createModel(baseModel, lora);
         const isKnown = await probeServer(probe, server, vocabularySize);
         if (profile.unloads) await probe.unload();
-        if (!isKnown)
-          note(
-            `${options.url} reports no gradient norm: that it is ${server} (policy.tinker.server) is not checked`,
-          );
+        const unknown = `${http.url} reports no gradient norm: that it is ${server} (policy.tinker.server) is not checked`;
+        if (!isKnown) note(unknown);
       }
       const model = checkpoint
-        ? await session.loadModel(checkpoint.path, options.optimizer ?? true, baseModel, lora, profile)
+        ? await session.loadModel(checkpoint.path, optimizer, baseModel, lora, profile)
         : await session.createModel(baseModel, lora);
       return new TinkerPolicy(options, session, model, checkpoint);
     } catch (error) {
@@ -196,20 +195,20 @@ export class TinkerPolicy implements TrainedPolicy {
   /** Entropies are NaN: the API does not return them. @throws RangeError for what it cannot score */
   async score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
     this.#checkScored(sequences, settings);
-    const found = await this.#forward(sequences.map(scoredDatum));
-    return sequences.map((sequence, i) => scoreOf(sequence, found[i]));
+    const data = this.#counted(sequences.map(scoredDatum));
+    const read = await this.#inTurn(() => this.#model.forward(data));
+    const { logProbs } = await read();
+    return sequences.map((sequence, i) => this.#scoreOf(sequence, logProbs[i], 1));
   }
 
   /** Scores under the base model, without adapters. */
   async scoreReference(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
     this.#checkScored(sequences, settings);
-    this.#reference ??= this.#session.createSampler({ base_model: this.#options.baseModel });
+    this.#reference ??= this.#session.createSampler(this.#options.baseModel);
     const sampler = await this.#reference;
-    return Promise.all(
-      sequences.map(async sequence =>
-        scoreOf(sequence, await this.#sampler.scorePrompt(sampler, sequence.tokenIds)),
-      ),
-    );
+    const score = async (sequence: ScoreRequest) =>
+      this.#scoreOf(sequence, await this.#sampler.scorePrompt(sampler, sequence.tokenIds), 0);
+    return Promise.all(sequences.map(score));
   }
 
   /** The reference is the base model, for every folder: adapters begin as nothing. */
@@ -219,25 +218,18 @@ export class TinkerPolicy implements TrainedPolicy {
     requests: readonly ContinuationRequest[],
     settings?: ScoreSettings,
   ): Promise<Float64Array[]> {
-    checkTemperature(settings?.temperature);
     requests.forEach((request, index) => {
       checkContinuations(request, this, `request ${index}`);
     });
     const sequences = requests.flatMap(({ prompt, continuations }) =>
       continuations.map(continuation => {
-        const tokenIds = new Int32Array(prompt.length + continuation.length);
-        tokenIds.set(prompt);
-        tokenIds.set(continuation, prompt.length);
+        const tokenIds = Int32Array.from([...prompt, ...continuation]);
         return { tokenIds, lossMask: new Uint8Array(tokenIds.length).fill(1, prompt.length) };
       }),
     );
-    const found = await this.#forward(sequences.map(scoredDatum));
-    let next = 0;
+    const scores = (await this.score(sequences, settings)).values();
     return requests.map(({ continuations }) =>
-      Float64Array.from(continuations, () => {
-        const { logProbs } = scoreOf(sequences[next], found[next++]);
-        return logProbs.reduce((sum, logProb) => sum + logProb, 0);
-      }),
+      Float64Array.from(continuations, () => scores.next().value!.logProbs.reduce((sum, x) => sum + x, 0)),
     );
   }
 
@@ -251,20 +243,14 @@ export class TinkerPolicy implements TrainedPolicy {
     { loss, optimizer, temperature }: UpdateSettings,
   ): Promise<UpdateMetrics> {
     checkLossSettings(loss);
-    checkTemperature(temperature);
-    sequences.forEach((sequence, index) => {
-      checkSequence(sequence, this, `training sequence ${index}`);
-      if (sequence.grammar !== undefined) throw new RangeError('a Tinker server trains without a grammar');
-    });
-    const batch = preparedLoss(
-      sequences.filter(({ weight }) => weight !== 0),
-      loss,
-    );
-    const { counts } = batch;
-    if (counts.tokens === 0 && (counts.streams?.crossEntropy?.tokens ?? 0) === 0)
+    this.#check(sequences, 'training sequence', temperature);
+    const trained = sequences.filter(({ weight }) => weight !== 0);
+    const batch = preparedLoss(trained, loss);
+    const { tokens, streams } = batch.counts;
+    if (tokens === 0 && (streams?.crossEntropy?.tokens ?? 0) === 0)
       throw new RangeError('nothing to train on: no sequence has a token in its loss mask');
-    const { step, found } = await this.#inTurn(() => this.#submitStep(batch, optimizer));
-    const { logProbs, metrics: server } = await step;
+    const { read, found } = await this.#inTurn(() => this.#submitStep(batch, optimizer));
+    const { logProbs, metrics: server } = await read();
     const metrics = found ?? (await this.#losses.run(this.#scored(batch, logProbs))).metrics;
     this.#version++;
     const norm = gradientNorm(server);
@@ -287,29 +273,16 @@ export class TinkerPolicy implements TrainedPolicy {
 
   /** The same weights with a new optimizer. */
   async resetOptimizer(): Promise<void> {
-    if (this.#version === 0) return;
-    await this.#replaceModel(await this.#checkpointPath(), false);
+    if (this.#version > 0) await this.#replaceModel(await this.#checkpointPath(), false);
   }
 
   async save(folder: string): Promise<void> {
-    const { url, baseModel, lora, files, keepCheckpoints, pathsInUse } = this.#options;
+    const { url, baseModel: base_model, lora, files, keepCheckpoints, pathsInUse } = this.#options;
     const path = await this.#checkpointPath();
-    const checkpoint = {
-      format: 1,
-      url,
-      base_model: baseModel,
-      rank: lora.rank,
-      path,
-      version: this.#version,
-    } as const;
-    await writeTinkerCheckpoint(
-      folder,
-      { ...checkpoint, tokens: this.#tokens, kept: [...this.#kept] },
-      files,
-    );
+    const model = { format: 1, url, base_model, rank: lora.rank, path, version: this.#version } as const;
+    await writeTinkerCheckpoint(folder, { ...model, tokens: this.#tokens, kept: [...this.#kept] }, files);
     const older = this.#kept.slice(0, -keepCheckpoints);
-    if (older.length === 0) return;
-    const inUse = (await pathsInUse?.()) ?? new Set();
+    const inUse = (older.length > 0 && (await pathsInUse?.())) || new Set();
     for (const old of older) if (!inUse.has(old)) await this.#deleteCheckpoint(old);
   }
 
@@ -320,48 +293,59 @@ export class TinkerPolicy implements TrainedPolicy {
     checkCheckpoint(checkpoint, this.#options);
     await this.#replaceModel(checkpoint.path, true);
     this.#version = checkpoint.version;
-    this.#saved = { version: checkpoint.version, path: checkpoint.path };
+    this.#saved = checkpoint;
   }
 
   async close(): Promise<void> {
     await this.#generator.close();
-    const patience = new Promise(resolve => setTimeout(resolve, UNLOAD_MS).unref());
-    if (this.#profile.unloads) await Promise.race([patience, this.#model.unload().catch(() => {})]);
+    if (this.#profile.unloads) await within(UNLOAD_MS, this.#model.unload());
     await this.#session.close();
     await this.#losses.close();
   }
 
-  /** @returns the step under way, and its metrics where they are known before it */
+  /** @returns reads the result of the step under way, and its metrics where they are known before it */
   async #submitStep(batch: Omit<ScoredBatch, 'logProbs'>, optimizer: UpdateSettings['optimizer']) {
-    const route = lossRoute(batch, this.#profile);
     const { sequences } = batch;
-    if (route.loss) {
-      const data = this.#counted(stepData(sequences, route, this.#profile));
-      return { step: (await this.#model.step(data, route.loss, optimizer)).result, found: undefined };
+    let route = lossRoute(batch, this.#profile);
+    let found: UpdateMetrics | undefined;
+    if (!route) {
+      const score = await this.#model.forward(this.#counted(sequences.map(scoredDatum)));
+      const scored = this.#scored(batch, (await score()).logProbs);
+      const { gradients, metrics } = await this.#losses.run(scored);
+      found = metrics;
+      route = gradientRoute(gradients, scored.logProbs);
     }
-    const scores = await this.#model.forward(this.#counted(sequences.map(scoredDatum)));
-    const scored = this.#scored(batch, scores);
-    const { gradients, metrics } = await this.#losses.run(scored);
-    const exact = gradientRoute(
-      new Map(sequences.map((sequence, i) => [sequence, gradients[i]])),
-      new Map(sequences.map((sequence, i) => [sequence, scored.logProbs[i]])),
-    );
-    const data = this.#counted(stepData(sequences, exact, this.#profile));
-    return { step: (await this.#model.step(data, exact.loss, optimizer)).result, found: metrics };
+    const data = this.#counted(stepData(sequences, route, this.#profile));
+    return { read: await this.#model.step(data, route.loss, optimizer), found };
   }
 
   /** @throws TinkerError for a log-probability of a trained token that can be none */
   #scored(batch: Omit<ScoredBatch, 'logProbs'>, found: readonly Float32Array[]): ScoredBatch {
-    const logProbs = batch.sequences.map(
-      (sequence, i) => scoreOf({ ...sequence, lossMask: predictedTokens(sequence) }, found[i]).logProbs,
-    );
+    const logProbs = batch.sequences.map((sequence, i) => {
+      const lossMask = predictedTokens(sequence);
+      return this.#scoreOf({ ...sequence, lossMask }, found[i], 1).logProbs;
+    });
     return { ...batch, logProbs };
   }
 
-  #forward(data: readonly WireDatum[]): Promise<readonly Float32Array[]> {
-    return this.#inTurn(async () => ({ found: this.#model.forward(this.#counted(data)) })).then(
-      ({ found }) => found,
-    );
+  /** @param found log p of the tokens from position `first` on */
+  #scoreOf(
+    { tokenIds, lossMask }: Pick<ScoreRequest, 'tokenIds' | 'lossMask'>,
+    found: Float32Array,
+    first: number,
+  ): Score {
+    const logProbs = new Float32Array(tokenIds.length);
+    const entropies = new Float32Array(tokenIds.length);
+    for (let t = 1; t < tokenIds.length; t++) {
+      if (!lossMask[t]) continue;
+      logProbs[t] = found[t - first];
+      entropies[t] = Number.NaN;
+      if (logProbs[t] <= MAX_LOG_PROB && logProbs[t] > Number.NEGATIVE_INFINITY) continue;
+      throw new TinkerError(
+        `${this.#options.url}: the server returned ${logProbs[t]} as log-probability of token ${t}: a step that was under way may have been applied; resume the run from its last checkpoint`,
+      );
+    }
+    return { logProbs, entropies };
   }
 
   /** Counts what is trained on and scored, and refuses numbers that are none. */
@@ -380,7 +364,7 @@ export class TinkerPolicy implements TrainedPolicy {
   async #publish(): Promise<void> {
     if (this.#version === this.#published.at(-1)) return;
     const version = this.#version;
-    const { id } = await this.#inTurn(async () => ({ id: await this.#model.saveForSampler() }));
+    const id = await this.#inTurn(() => this.#model.saveForSampler());
     await this.#generator.publish(version, id, '');
     this.#generator.takeOldFolders();
     this.#published.push(version);
@@ -407,17 +391,17 @@ export class TinkerPolicy implements TrainedPolicy {
     if (this.#saved?.version === version) return this.#saved.path;
     const name = `v${String(version).padStart(6, '0')}`;
     const path = await this.#inTurn(() => this.#model.save(name, this.#options.ttlSeconds));
-    if (!/^tinker:\/\/[^/]+\/.+$/.test(path))
-      throw new TinkerError(`save_weights: ${path} is no path of a checkpoint`);
+    if (!isTinkerPath(path))
+      throw new TinkerError(`${this.#options.url}: save_weights: ${path} is no path of a checkpoint`);
     this.#saved = { version, path };
     this.#kept = [...this.#kept, path];
     return path;
   }
 
   async #deleteCheckpoint(path: string): Promise<void> {
-    const [, model, name] = /^tinker:\/\/([^/]+)\/(.+)$/.exec(path) ?? [];
     try {
-      await this.#session.http.delete(`training_runs/${encodeURIComponent(model)}/checkpoints/${name}`);
+      const [model, ...name] = path.split('/').slice(2).map(encodeURIComponent);
+      await this.#session.http.json('DELETE', `training_runs/${model}/checkpoints/${name.join('/')}`);
     } catch (error) {
       const { status, message } = error as TinkerError;
       if (status !== 404 && status !== 410) return this.#options.note(`${path} was not deleted: ${message}`);
@@ -436,11 +420,17 @@ export class TinkerPolicy implements TrainedPolicy {
   }
 
   #checkScored(sequences: readonly ScoreRequest[], settings: ScoreSettings | undefined): void {
-    checkTemperature(settings?.temperature);
     if (settings?.squares) throw new RangeError('a Tinker server returns no sums over the vocabulary');
+    this.#check(sequences, 'sequence to score', settings?.temperature);
+  }
+
+  #check(sequences: readonly ScoreRequest[], what: string, temperature = 1): void {
+    if (temperature !== 1)
+      throw new RangeError(`a Tinker server scores and trains at temperature 1, not at ${temperature}`);
     sequences.forEach((sequence, index) => {
-      checkSequence(sequence, this, `sequence ${index} to score`);
-      if (sequence.grammar !== undefined) throw new RangeError('a Tinker server scores without a grammar');
+      checkSequence(sequence, this, `${what} ${index}`);
+      if (sequence.grammar !== undefined)
+        throw new RangeError('a Tinker server scores and trains without a grammar');
     });
   }
 
@@ -449,32 +439,6 @@ export class TinkerPolicy implements TrainedPolicy {
     this.#turn = result.catch(() => {});
     return result;
   }
-}
-
-/** @param found log p at each position of the sequence's datum, or at each token */
-function scoreOf(
-  { tokenIds, lossMask }: Pick<ScoreRequest, 'tokenIds' | 'lossMask'>,
-  found: Float32Array,
-): Score {
-  const values = found.length === tokenIds.length ? found : atTokens(found);
-  const logProbs = new Float32Array(tokenIds.length);
-  const entropies = new Float32Array(tokenIds.length);
-  for (let t = 1; t < tokenIds.length; t++) {
-    if (!lossMask[t]) continue;
-    if (!(values[t] <= MAX_LOG_PROB && Number.isFinite(values[t]))) {
-      throw new TinkerError(
-        `the server returned ${values[t]} as log-probability of token ${t}: a step that was under way may have been applied; resume the run from its last checkpoint`,
-      );
-    }
-    logProbs[t] = values[t];
-    entropies[t] = Number.NaN;
-  }
-  return { logProbs, entropies };
-}
-
-function checkTemperature(temperature = 1): void {
-  if (temperature !== 1)
-    throw new RangeError(`a Tinker server scores and trains at temperature 1, not at ${temperature}`);
 }
 
 /** @throws RangeError for a checkpoint of another model */
@@ -486,38 +450,4 @@ function checkCheckpoint(
     throw new RangeError(`policy.init is ${baseModel}, but ${folder} continues ${base_model}`);
   if (rank !== lora.rank)
     throw new RangeError(`policy.lora.rank is ${lora.rank}, but ${folder} has rank ${rank}`);
-}
-
-interface SupportedModel {
-  readonly model_name: string;
-  readonly trainable?: boolean;
-  readonly max_context_length?: number;
-}
-
-/** @throws Error where the server lacks the model, or holds shorter sequences */
-async function checkCapabilities(
-  http: TinkerHttp,
-  { baseModel, maxSequenceLength }: TinkerPolicyOptions,
-): Promise<void> {
-  const reply = await http.get('get_server_capabilities').catch((error: TinkerError) => {
-    if (error.status === 404) return { supported_models: [] };
-    throw error;
-  });
-  const { supported_models: list } = reply;
-  const models = (Array.isArray(list) ? (list as readonly SupportedModel[]) : []).filter(
-    model => typeof model?.model_name === 'string',
-  );
-  if (models.length === 0) return;
-  const found = models.find(model => model.model_name === baseModel);
-  if (!found || found.trainable === false) {
-    const names = models.filter(({ trainable }) => trainable !== false).map(({ model_name }) => model_name);
-    throw new Error(
-      `policy.init: ${http.url} does not train ${baseModel}, or no longer does; it trains ${names.slice(0, 30).join(', ') || 'nothing'}`,
-    );
-  }
-  const longest = found.max_context_length;
-  if (typeof longest === 'number' && longest < maxSequenceLength)
-    throw new Error(
-      `policy.context is ${maxSequenceLength}, and ${baseModel} at ${http.url} holds ${longest} tokens`,
-    );
 }

@@ -1,16 +1,16 @@
-import type { JsonObject } from '../../../shared/json.ts';
 import { trainerLog } from '../../../shared/log.ts';
 import {
   decodeForwardBackwardOutput,
   encodeForwardBackwardRequest,
-  TinkerProtocolError,
   type WireDatum,
 } from '../../tinker/proto.ts';
 import type { OptimizerSettings } from '../policy.ts';
-import { bytesOf, jsonOf, TinkerError, type TinkerHttp, textOf } from './http.ts';
+import { TinkerError, type TinkerHttp, type TinkerReply } from './http.ts';
 import type { TinkerProfile } from './profiles.ts';
 
 const HEARTBEAT_MS = 10_000;
+/** Milliseconds that the end of a session waits for the server. */
+const FINISH_MS = 2_000;
 /** A request has at most so many datums, and about so many bytes (the SDK's limits). */
 const MAX_DATUMS = 1024;
 const MAX_BYTES = 5_000_000;
@@ -47,28 +47,16 @@ export class TinkerSession {
 
   static async open(http: TinkerHttp, heartbeatMs = HEARTBEAT_MS): Promise<TinkerSession> {
     const request = { tags: ['ragen'], user_metadata: {}, sdk_version: '0.38.0', type: 'create_session' };
-    const reply = await http.post('create_session', request);
+    const reply = await http.json('POST', 'create_session', request);
     if (typeof reply.error_message === 'string') throw new TinkerError(`${http.url}: ${reply.error_message}`);
-    return new TinkerSession(http, textOf(reply, 'session_id', http.url), heartbeatMs);
+    return new TinkerSession(http, http.textOf(reply, 'session_id', 'create_session'), heartbeatMs);
   }
 
   /** A new model of the base: its adapters change nothing yet. */
-  async createModel(baseModel: string, lora: TinkerLora): Promise<TinkerModel> {
-    const request = {
-      session_id: this.id,
-      model_seq_id: this.#models++,
-      base_model: baseModel,
-      lora_config: {
-        rank: lora.rank,
-        seed: lora.seed,
-        train_unembed: false,
-        train_mlp: lora.mlp,
-        train_attn: lora.attention,
-      },
-      optimizer_config: { type: 'adamw' },
-      type: 'create_model',
-    };
-    return this.#made(await this.operation('create_model', request));
+  createModel(baseModel: string, { rank, seed, mlp, attention }: TinkerLora): Promise<TinkerModel> {
+    const lora_config = { rank, seed, train_unembed: false, train_mlp: mlp, train_attn: attention };
+    const optimizer_config = { type: 'adamw' };
+    return this.#model('create_model', { base_model: baseModel, lora_config, optimizer_config });
   }
 
   /** A model as a checkpoint has it, with the optimizer's state or without. */
@@ -79,57 +67,42 @@ export class TinkerSession {
     lora: TinkerLora,
     { loadCreates }: Pick<TinkerProfile, 'loadCreates'>,
   ): Promise<TinkerModel> {
-    if (!loadCreates) {
-      const model = await this.createModel(baseModel, lora);
-      await model.load(path, optimizer);
-      return model;
-    }
-    const numbers = { session_id: this.id, model_seq_id: this.#models++ };
-    return this.#made(
-      await this.operation('load_weights', { ...numbers, path, optimizer, type: 'load_weights' }),
-    );
+    if (loadCreates) return this.#model('load_weights', { path, optimizer });
+    const model = await this.createModel(baseModel, lora);
+    await model.run('load_weights', { path, optimizer });
+    return model;
   }
 
-  /** A sampler of the base model, or of a checkpoint for samplers. @returns its id */
-  async createSampler(weights: { base_model: string } | { model_path: string }): Promise<string> {
+  async #model(type: string, request: object): Promise<TinkerModel> {
+    const numbers = { session_id: this.id, model_seq_id: this.#models++ };
+    const reply = await (await this.http.submit(type, { ...numbers, ...request, type }))();
+    return new TinkerModel(this, this.http.textOf(reply, 'model_id', type));
+  }
+
+  /** A sampler of the base model. @returns its id */
+  async createSampler(baseModel: string): Promise<string> {
+    const type = 'create_sampling_session';
     const numbers = { session_id: this.id, sampling_session_seq_id: this.nextSampler() };
-    const request = { ...numbers, ...weights, type: 'create_sampling_session' };
-    return textOf(
-      await this.http.post('create_sampling_session', request),
-      'sampling_session_id',
-      'create_sampling_session',
-    );
+    const reply = await this.http.json('POST', type, { ...numbers, base_model: baseModel, type });
+    return this.http.textOf(reply, 'sampling_session_id', type);
   }
 
   nextSampler(): number {
     return this.#samplers++;
   }
 
-  /** Submits an operation and waits for its result. */
-  async operation(route: string, request: object): Promise<JsonObject> {
-    const { request_id } = await this.http.post(route, request);
-    return jsonOf(await this.http.result(asId(request_id, route), route), route);
-  }
-
   /** Ends the session, where the server still answers. */
   async close(): Promise<void> {
     clearInterval(this.#heartbeat);
     const finished = { reason: { type: 'success' }, detail: '' };
-    const impatient = new Promise(resolve => setTimeout(resolve, 2_000).unref());
-    await Promise.race([
-      impatient,
-      this.http.post(`sessions/${encodeURIComponent(this.id)}/finish`, finished).catch(() => {}),
-    ]);
+    const finish = this.http.json('POST', `sessions/${encodeURIComponent(this.id)}/finish`, finished);
+    await within(FINISH_MS, finish);
     await this.http.close();
-  }
-
-  #made(reply: JsonObject): TinkerModel {
-    return new TinkerModel(this, textOf(reply, 'model_id', `${this.http.url}: create_model`));
   }
 
   async #beat(): Promise<void> {
     try {
-      await this.http.post('session_heartbeat', { session_id: this.id, type: 'session_heartbeat' });
+      await this.http.json('POST', 'session_heartbeat', { session_id: this.id, type: 'session_heartbeat' });
     } catch (error) {
       const { status, message } = error as TinkerError;
       if (status !== 404 && status !== 410) return trainerLog().debug({ message }, 'no heartbeat');
@@ -143,171 +116,126 @@ export class TinkerSession {
   }
 }
 
+/** Waits for work that may fail, and no longer than `ms`. */
+export async function within(ms: number, work: Promise<unknown>): Promise<void> {
+  await Promise.race([work.catch(() => {}), new Promise(resolve => setTimeout(resolve, ms).unref())]);
+}
+
 /** Log-probabilities of targets by datum, and what the server measured. */
 export interface TinkerStep {
   readonly logProbs: readonly Float32Array[];
-  readonly metrics: { readonly [name: string]: number };
+  readonly metrics: { readonly [name: string]: unknown };
 }
 
-/** A request of `forward_backward` that was accepted. */
-interface Chunk {
-  readonly id: string;
-  readonly data: readonly WireDatum[];
-}
-
-/** A model that learns. Its operations are numbered and submitted in order; several may be under way. */
+/**
+ * A model that learns. Its operations are numbered: the caller submits one after the other, and reads results when it likes. After a
+ * submission that failed none is sent, because a number would be missing.
+ */
 export class TinkerModel {
   readonly id: string;
   readonly #session: TinkerSession;
   #sequence = 0;
-  /** Submissions follow one another; after one that failed none is sent, because numbers would be missing. */
-  #submitted: Promise<unknown> = Promise.resolve();
+  #failure: unknown;
 
   constructor(session: TinkerSession, id: string) {
     this.#session = session;
     this.id = id;
   }
 
-  /** log p of the targets of datums in nats; changes nothing. */
-  async forward(data: readonly WireDatum[]): Promise<readonly Float32Array[]> {
-    const loss = { name: 'cross_entropy', config: {} };
-    return (await this.#collect(await this.#inOrder(() => this.#submitChunks(data, loss, true)))).logProbs;
+  /** Submits datums; adds their gradient unless `forwardOnly`. @returns reads log p of their targets in nats */
+  async forward(
+    data: readonly WireDatum[],
+    { name: lossFn, config: lossConfig }: TinkerLoss = { name: 'cross_entropy', config: {} },
+    forwardOnly = true,
+  ): Promise<() => Promise<TinkerStep>> {
+    const chunks: (() => Promise<TinkerStep>)[] = [];
+    for (const part of chunked(data)) {
+      const request = { modelId: this.id, data: part, lossFn, lossConfig, forwardOnly };
+      const read = await this.#submit('forward_backward', seqId =>
+        encodeForwardBackwardRequest({ ...request, seqId }),
+      );
+      chunks.push(async () => this.#stepOf(await read(), part));
+    }
+    return async () => {
+      const parts = await Promise.all(chunks.map(read => read()));
+      return {
+        logProbs: parts.flatMap(({ logProbs }) => logProbs),
+        metrics: Object.assign({}, ...parts.map(({ metrics }) => metrics)),
+      };
+    };
   }
 
-  /**
-   * Submits one optimizer step, all of it before anything is waited for: what is submitted next comes after it.
-   * @returns its result
-   */
+  /** Submits one optimizer step, all of it before anything is waited for: what is submitted next comes after it. */
   async step(
     data: readonly WireDatum[],
     loss: TinkerLoss,
-    optimizer: OptimizerSettings,
-  ): Promise<{ readonly result: Promise<TinkerStep> }> {
-    const submitted = await this.#inOrder(async () => {
-      const chunks = await this.#submitChunks(data, loss, false);
-      const adam = {
-        learning_rate: optimizer.learningRate,
-        beta1: optimizer.beta1,
-        beta2: optimizer.beta2,
-        eps: optimizer.epsilon,
-        weight_decay: optimizer.weightDecay,
-        grad_clip_norm: optimizer.clipNorm,
-      };
-      return { chunks, optim: await this.#submit('optim_step', { adam_params: adam, type: 'optim_step' }) };
-    });
-    const result = this.#stepped(submitted);
-    result.catch(() => {});
-    return { result };
-  }
-
-  async #stepped({
-    chunks,
-    optim,
-  }: {
-    readonly chunks: readonly Chunk[];
-    readonly optim: string;
-  }): Promise<TinkerStep> {
-    const [found, stepped] = await Promise.all([
-      this.#collect(chunks),
-      this.#session.http.result(optim, 'optim_step').then(reply => jsonOf(reply, 'optim_step')),
-    ]);
-    const metrics = Object.entries((stepped.metrics ?? {}) as JsonObject);
-    const numbers = metrics.filter((entry): entry is [string, number] => typeof entry[1] === 'number');
-    return { ...found, metrics: { ...found.metrics, ...Object.fromEntries(numbers) } };
+    { learningRate, beta1, beta2, epsilon, weightDecay, clipNorm }: OptimizerSettings,
+  ): Promise<() => Promise<TinkerStep>> {
+    const readGradient = await this.forward(data, loss, false);
+    const adam = { learning_rate: learningRate, beta1, beta2, eps: epsilon, weight_decay: weightDecay };
+    const adam_params = { ...adam, grad_clip_norm: clipNorm };
+    const readStep = await this.#operation('optim_step', { adam_params });
+    return async () => {
+      const [found, stepped] = await Promise.all([readGradient(), readStep()]);
+      const { metrics } = this.#session.http.asJson(stepped, 'optim_step');
+      return { ...found, metrics: { ...found.metrics, ...(metrics as object | undefined) } };
+    };
   }
 
   /** @returns path of the checkpoint, weights and optimizer */
-  async save(name: string, ttlSeconds: number | null): Promise<string> {
+  async save(path: string, ttlSeconds: number | null): Promise<string> {
     const ttl = ttlSeconds === null ? {} : { ttl_seconds: ttlSeconds };
-    return textOf(await this.#run('save_weights', { path: name, ...ttl }), 'path', 'save_weights');
+    return this.#session.http.textOf(
+      await this.run('save_weights', { path, ...ttl }),
+      'path',
+      'save_weights',
+    );
   }
 
   /** @returns id of a sampler of the weights as they are after all that was submitted before */
   async saveForSampler(): Promise<string> {
+    const type = 'save_weights_for_sampler';
     const request = { sampling_session_seq_id: this.#session.nextSampler(), kind: 'snapshot' };
-    return textOf(
-      await this.#run('save_weights_for_sampler', request),
-      'sampling_session_id',
-      'save_weights_for_sampler',
-    );
-  }
-
-  async load(path: string, optimizer: boolean): Promise<void> {
-    await this.#run('load_weights', { path, optimizer });
+    return this.#session.http.textOf(await this.run(type, request), 'sampling_session_id', type);
   }
 
   async unload(): Promise<void> {
-    await this.#session.operation('unload_model', { model_id: this.id, type: 'unload_model' });
+    const request = { model_id: this.id, type: 'unload_model' };
+    await (await this.#session.http.submit('unload_model', request))();
   }
 
-  async #run(route: string, request: object): Promise<JsonObject> {
-    const id = await this.#inOrder(() => this.#submit(route, { ...request, type: route }));
-    return jsonOf(await this.#session.http.result(id, route), route);
+  /** Submits an operation and waits for its result. */
+  async run(type: string, request: object): Promise<TinkerReply> {
+    return (await this.#operation(type, request))();
   }
 
-  #inOrder<T>(submit: () => Promise<T>): Promise<T> {
-    const result = this.#submitted.then(submit);
-    this.#submitted = result;
-    result.catch(() => {});
-    return result;
+  #operation(type: string, request: object): Promise<() => Promise<TinkerReply>> {
+    return this.#submit(type, seq_id => ({ model_id: this.id, seq_id, ...request, type }));
   }
 
-  async #submit(route: string, request: object): Promise<string> {
-    const numbered = { model_id: this.id, seq_id: this.#sequence + 1, ...request };
-    const { request_id } = await this.#session.http.post(route, numbered);
-    this.#sequence++;
-    return asId(request_id, route);
-  }
-
-  async #submitChunks(data: readonly WireDatum[], loss: TinkerLoss, forwardOnly: boolean) {
-    const chunks: Chunk[] = [];
-    for (const part of chunked(data)) {
-      const message = encodeForwardBackwardRequest({
-        modelId: this.id,
-        seqId: this.#sequence + 1,
-        data: part,
-        lossFn: loss.name,
-        lossConfig: loss.config,
-        forwardOnly,
-      });
-      const { request_id } = await this.#session.http.post('forward_backward', message);
-      this.#sequence++;
-      chunks.push({ id: asId(request_id, 'forward_backward'), data: part });
+  async #submit(route: string, request: (number: number) => object): Promise<() => Promise<TinkerReply>> {
+    if (this.#failure) throw this.#failure;
+    try {
+      return await this.#session.http.submit(route, request(++this.#sequence));
+    } catch (error) {
+      this.#failure = error;
+      throw error;
     }
-    return chunks;
-  }
-
-  async #collect(chunks: readonly Chunk[]): Promise<TinkerStep> {
-    const parts = await Promise.all(
-      chunks.map(async ({ id, data }) =>
-        this.#read(await this.#session.http.result(id, 'forward_backward'), data),
-      ),
-    );
-    return {
-      logProbs: parts.flatMap(({ logProbs }) => logProbs),
-      metrics: Object.assign({}, ...parts.map(({ metrics }) => metrics)),
-    };
   }
 
   /** @throws TinkerError for results that do not fit the datums */
-  #read(reply: Parameters<typeof bytesOf>[0], data: readonly WireDatum[]): TinkerStep {
-    const what = `${this.#session.http.url}: forward_backward`;
-    try {
-      const { outputs, metrics } = decodeForwardBackwardOutput(bytesOf(reply, what));
-      if (outputs.length !== data.length)
-        throw new TinkerError(`${what}: results of ${outputs.length} datums came, sent were ${data.length}`);
-      const logProbs = outputs.map(({ logprobs }, i) => {
-        const { length } = data[i].tokens;
-        if (logprobs?.length === length) return logprobs;
-        throw new TinkerError(
-          `${what}: datum ${i} has ${length} tokens, but ${logprobs?.length ?? 'no'} logprobs came`,
-        );
-      });
-      return { logProbs, metrics };
-    } catch (error) {
-      if (!(error instanceof TinkerProtocolError)) throw error;
-      throw new TinkerError(`${what}: ${error.message}`);
-    }
+  #stepOf(reply: TinkerReply, data: readonly WireDatum[]): TinkerStep {
+    const { http } = this.#session;
+    const { outputs, metrics } = http.decoded(reply, decodeForwardBackwardOutput, 'forward_backward');
+    const wrong = (what: string) => new TinkerError(`${http.url}: forward_backward: ${what}`);
+    if (outputs.length !== data.length)
+      throw wrong(`results of ${outputs.length} datums came, sent were ${data.length}`);
+    const logProbs = outputs.map(({ logprobs }, i) => {
+      const { length } = data[i].tokens;
+      if (logprobs?.length === length) return logprobs;
+      throw wrong(`datum ${i} has ${length} tokens, but ${logprobs?.length ?? 'no'} logprobs came`);
+    });
+    return { logProbs, metrics };
   }
 }
 
@@ -325,9 +253,4 @@ function* chunked(data: readonly WireDatum[]): Generator<readonly WireDatum[]> {
     bytes += size;
   }
   if (part.length > 0) yield part;
-}
-
-function asId(value: unknown, route: string): string {
-  if (typeof value === 'string' && value !== '') return value;
-  throw new TinkerError(`${route}: the reply has no request_id`);
 }
