@@ -109,7 +109,7 @@ import { createApp } from './env-server/app.ts';
 import { checkEnvironment } from './env-server/environments/core/checker/checker.ts';
 import { createRegistry } from './env-server/environments/registry.ts';
 import { estimateAdvantages } from './trainer/algorithms/advantages/registry.ts';
-import { selectGroups } from './trainer/algorithms/filters/rollout-filter.ts';
+import { selectGroups } from './trainer/data/filtering.ts';
 import { policyLoss } from './trainer/algorithms/losses/registry.ts';
 import { loadRunSettings } from './trainer/config/load.ts';
 import { GraphBuilder } from './trainer/tensor/graph/graph.ts';

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { Batcher } from './batcher.ts';
 import type { Request } from './operations.ts';
+import { Batcher } from './server.ts';
 
 const request = (id: string): Request => ({ op: 'get', input: { session_id: id } }) as Request;
 const idOf = (one: Request): string => (one.input as { session_id: string }).session_id;

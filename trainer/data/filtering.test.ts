@@ -1,11 +1,10 @@
 import t from 'tap';
-import { filterGroups } from '../algorithms/filters/rollout-filter.ts';
 import { unbiasedStd } from '../algorithms/statistics.ts';
 import { filterSettings } from '../config/derived.ts';
 import type { Episode } from '../rollout/episode.ts';
 import { tinySettings } from '../training/runs.test-data.ts';
 import { episodeOf, turnOf } from './episodes.test-data.ts';
-import { filterEpisodes } from './filtering.ts';
+import { filterEpisodes, filterGroups } from './filtering.ts';
 
 const settings = tinySettings('http://127.0.0.1:1', '/tmp', 'x', {
   algorithm: { filter: { strategy: 'top_k', value: 0.5, score: 'reward_std' } },

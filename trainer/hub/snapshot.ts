@@ -1,9 +1,18 @@
-import { mkdir, statfs } from 'node:fs/promises';
-import { join } from 'node:path';
+import { createHash, type Hash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { mkdir, open, rename, rm, stat, statfs } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { lock } from 'proper-lockfile';
 import { allowedFiles } from './allowed-files.ts';
 import { cachedSnapshot, hasFile, ModelCache, modelOfSnapshot } from './cache.ts';
-import { describeFile, downloadBlob, type RemoteFile } from './download.ts';
-import { HubClient, type HubClientOptions, isUnreachable } from './hub-client.ts';
+import {
+  type HubAnswer,
+  HubClient,
+  type HubClientOptions,
+  isUnreachable,
+  PassingError,
+} from './hub-client.ts';
 import { HubError } from './hub-error.ts';
 import type { HubSettings } from './hub-settings.ts';
 import { isCommit, type ModelName, shownModelName } from './model-name.ts';
@@ -159,4 +168,221 @@ async function eachOf<T>(
   const lanes = await Promise.allSettled(Array.from({ length: Math.min(atOnce, items.length) }, lane));
   const first = lanes.find(result => result.status === 'rejected');
   if (first !== undefined) throw first.reason;
+}
+
+const ETAG = /^[A-Za-z0-9_-]{1,128}$/;
+const SHA256_DIGITS = 64;
+const SHA1_DIGITS = 40;
+const PARTIAL_CONTENT = 206;
+const RANGE_NOT_SATISFIABLE = 416;
+
+/** A file of a model, as a hub describes it. */
+interface RemoteFile {
+  readonly name: string;
+  /** Its name in the cache: SHA-256 of large files, git's hash of small ones. */
+  readonly etag: string;
+  readonly bytes: number;
+}
+
+/** Hash, size and commit of a file. @throws HubError */
+async function describeFile(client: HubClient, model: ModelName, name: string): Promise<RemoteFile> {
+  const what = `${name} of ${shownModelName(model)}`;
+  return client.retried(what, async () => {
+    const answer = await client.send(filePath(model, name), {
+      method: 'HEAD',
+      headers: { 'accept-encoding': 'identity' },
+      stay: true,
+    });
+    await answer.body.dump();
+    if (answer.status >= 400) throw client.refused(answer, what);
+    const { headers } = answer;
+    const etag = String(headers['x-linked-etag'] ?? headers.etag ?? '').replace(/^W\/|"/g, '');
+    const bytes = Number(headers['x-linked-size'] ?? headers['content-length']);
+    if (!ETAG.test(etag) || !Number.isInteger(bytes) || bytes < 0) {
+      throw new HubError(
+        `${answer.url.origin} describes ${what} without ${ETAG.test(etag) ? 'its size' : 'an ETag'}: is it a hub?`,
+      );
+    }
+    return { name, etag, bytes };
+  });
+}
+
+/**
+ * Brings a file into the cache, from where an earlier attempt ended, and checks its hash. Of several processes one downloads, the
+ * others wait and find it there.
+ * @param progress called with bytes as they arrive; negative ones are lost again
+ * @throws HubError when the file is not what its hash says, or the disk is full
+ */
+async function downloadBlob(
+  client: HubClient,
+  cache: ModelCache,
+  model: ModelName,
+  file: RemoteFile,
+  progress: (bytes: number) => void,
+): Promise<void> {
+  const what = `${file.name} of ${shownModelName(model)}`;
+  const blob = cache.blob(file.etag);
+  const partial = cache.partial(file.etag);
+  const lockfilePath = cache.lock(file.etag);
+  await Promise.all([blob, lockfilePath].map(path => mkdir(dirname(path), { recursive: true })));
+  const { signal, note } = client;
+  const unlock = await lockFile(blob, { lockfilePath, what, signal, note });
+  try {
+    if ((await sizeOf(blob)) === file.bytes) {
+      progress(file.bytes);
+      return;
+    }
+    let corrupt = 0;
+    await client.retried(what, async () => {
+      await fetchRest({ client, model, file, partial, what, progress });
+      const found = await hashOf(partial, file);
+      if (found === undefined || found === file.etag) return;
+      await rm(partial, { force: true });
+      progress(-file.bytes);
+      const message = `${what} arrived with the hash ${found}, the hub names ${file.etag}`;
+      if (++corrupt > 1)
+        throw new HubError(`${message}, twice: what is between here and the hub changes files`);
+      throw new PassingError(message, {});
+    });
+    await rename(partial, blob);
+  } catch (error) {
+    throw (error as NodeJS.ErrnoException).code === 'ENOSPC'
+      ? new HubError(
+          `the disk of ${cache.folder} is full; free space or set HF_HOME, then start again: what has arrived is kept`,
+          {
+            cause: error,
+          },
+        )
+      : error;
+  } finally {
+    await unlock();
+  }
+}
+
+interface Fetch {
+  readonly client: HubClient;
+  readonly model: ModelName;
+  readonly file: RemoteFile;
+  readonly partial: string;
+  readonly what: string;
+  readonly progress: (bytes: number) => void;
+}
+
+/** Appends to the partial file what it lacks. @throws PassingError where the connection ends early */
+async function fetchRest({ client, model, file, partial, what, progress }: Fetch): Promise<void> {
+  let have = (await sizeOf(partial)) ?? 0;
+  if (have > file.bytes) {
+    await rm(partial);
+    have = 0;
+  }
+  if (have === file.bytes && have > 0) {
+    progress(have);
+    return;
+  }
+  const answer = await client.send(filePath(model, file.name), {
+    headers: { 'accept-encoding': 'identity', ...(have > 0 ? { range: `bytes=${have}-` } : undefined) },
+  });
+  if (answer.status === RANGE_NOT_SATISFIABLE || (have > 0 && !continues(answer, have, file.bytes))) {
+    await answer.body.dump();
+    await rm(partial, { force: true });
+    throw new PassingError(`${what} cannot be gone on with where it ended`, {});
+  }
+  if (answer.status >= 300) {
+    await answer.body.dump();
+    throw client.refused(answer, what);
+  }
+  const start = answer.status === PARTIAL_CONTENT ? have : 0;
+  const handle = await open(partial, start > 0 ? 'a' : 'w');
+  let arrived = start;
+  progress(start);
+  try {
+    for await (const chunk of answer.body as AsyncIterable<Buffer>) {
+      if (arrived + chunk.length > file.bytes) {
+        await rm(partial, { force: true });
+        throw new HubError(`${what} is longer than the ${file.bytes} bytes that the hub names`);
+      }
+      await handle.writeFile(chunk);
+      arrived += chunk.length;
+      progress(chunk.length);
+    }
+    await handle.sync();
+  } catch (error) {
+    progress(-arrived);
+    throw error;
+  } finally {
+    await handle.close();
+  }
+  if (arrived === file.bytes) return;
+  progress(-arrived);
+  throw new PassingError(`${what} ended after ${arrived} of ${file.bytes} bytes`, {});
+}
+
+/** True if a response begins where the partial file ends, in a file of the same size; a whole one does too. */
+function continues({ status, headers }: HubAnswer, have: number, bytes: number): boolean {
+  if (status !== PARTIAL_CONTENT) return status < 400 || status === 429 || status >= 500;
+  return headers['content-range'] === `bytes ${have}-${bytes - 1}/${bytes}`;
+}
+
+/** The hash of a file of the kind that its ETag is; undefined where that is neither. */
+async function hashOf(path: string, { etag, bytes }: RemoteFile): Promise<string | undefined> {
+  let hash: Hash;
+  if (etag.length === SHA256_DIGITS) hash = createHash('sha256');
+  else if (etag.length === SHA1_DIGITS) hash = createHash('sha1').update(`blob ${bytes}\0`);
+  else return undefined;
+  for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer);
+  return hash.digest('hex');
+}
+
+async function sizeOf(path: string): Promise<number | undefined> {
+  return stat(path).then(
+    ({ size }) => size,
+    () => undefined,
+  );
+}
+
+function filePath({ id, revision }: ModelName, name: string): string {
+  return `${id}/resolve/${encodeURIComponent(revision)}/${encodeURIComponent(name)}`;
+}
+
+/** A process that has not renewed its lock for so long is gone. */
+const STALE_LOCK_MS = 20_000;
+const RETRY_MS = 500;
+const LONGEST_WAIT_MS = 3_600_000;
+
+interface LockOptions {
+  /** Path of the lock itself. */
+  readonly lockfilePath: string;
+  /** The file and model, for notes and errors. */
+  readonly what: string;
+  /** Ends the wait. */
+  readonly signal?: AbortSignal;
+  /** Called once where another process has the lock. */
+  readonly note: (text: string) => void;
+}
+
+/**
+ * Locks a file against other processes and waits, for up to an hour, where another one has it.
+ * @returns what gives the lock back
+ * @throws HubError after an hour; AbortError, or the signal's reason, once it is aborted
+ */
+async function lockFile(
+  path: string,
+  { lockfilePath, what, signal, note }: LockOptions,
+): Promise<() => Promise<void>> {
+  for (let waitedMs = 0; ; waitedMs += RETRY_MS) {
+    signal?.throwIfAborted();
+    try {
+      return await lock(path, { realpath: false, lockfilePath, stale: STALE_LOCK_MS, retries: 0 });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ELOCKED') throw error;
+      if (waitedMs >= LONGEST_WAIT_MS) {
+        throw new HubError(
+          `another process has been downloading ${what} for an hour: end it, or remove ${lockfilePath}, then start again`,
+          { cause: error },
+        );
+      }
+      if (waitedMs === 0) note(`another process is downloading ${what}: waiting for it (${lockfilePath})`);
+      await sleep(RETRY_MS, undefined, { signal });
+    }
+  }
 }

@@ -1,18 +1,29 @@
 import { maxHeaderSize } from 'node:http';
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { outputLog } from '../../shared/log-text.ts';
+import { inSlices, type Sliced } from '../../shared/slices.ts';
 import { VERSION } from '../../shared/version.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { Access, type AccessSettings } from './access.ts';
-import { adapterRoutes } from './adapter-routes.ts';
 import { batchRoute } from './batch-route.ts';
 import { Capacity } from './capacity.ts';
-import { ServeMetrics } from './metrics.ts';
 import type { Models } from './models.ts';
-import { ApiError } from './openai/errors.ts';
-import { apiErrorOf, type CompletionHost, completionRoutes } from './openai/routes.ts';
+import { chatPrompt } from './openai/chat-prompt.ts';
+import { clientGone } from './openai/client-gone.ts';
+import { ApiError, badRequest } from './openai/errors.ts';
+import { bodyParser } from './openai/parse.ts';
+import { encoded } from './openai/prompts.ts';
+import { apiErrorOf, type CompletionEnd, type CompletionHost, completionRoutes } from './openai/routes.ts';
+import {
+  DetokenizeRequestSchema,
+  LoadAdapterSchema,
+  TokenizeRequestSchema,
+  UnloadAdapterSchema,
+} from './openai/schemas.ts';
+import type { ServedModel } from './served-model.ts';
 import { tinkerRoutes } from './tinker/routes.ts';
 import type { TinkerServer } from './tinker/server.ts';
-import { tokenizerRoutes } from './tokenizer-routes.ts';
 
 const BODY_LIMIT_BYTES = 4 * 2 ** 20;
 /** Bodies of all open requests together. */
@@ -98,4 +109,200 @@ export function createServeApp({
     await models.close();
   });
   return app;
+}
+
+const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+/** Metrics of `GET /metrics`, for Prometheus. */
+class ServeMetrics {
+  readonly registry = new Registry();
+  readonly #requests: Counter<'route' | 'model' | 'outcome'>;
+  readonly #promptTokens: Counter<'model'>;
+  readonly #completionTokens: Counter<'model'>;
+  readonly #seconds: Histogram<'route'>;
+  readonly #firstToken: Histogram<'route'>;
+
+  constructor(models: Models, capacity: Capacity) {
+    const registers = [this.registry];
+    this.#requests = new Counter({
+      name: 'ragen_serve_requests_total',
+      help: 'Completion requests by route, model and outcome (finished, failed, aborted by the client)',
+      labelNames: ['route', 'model', 'outcome'],
+      registers,
+    });
+    this.#promptTokens = new Counter({
+      name: 'ragen_serve_prompt_tokens_total',
+      help: 'Tokens of prompts',
+      labelNames: ['model'],
+      registers,
+    });
+    this.#completionTokens = new Counter({
+      name: 'ragen_serve_completion_tokens_total',
+      help: 'Tokens sampled',
+      labelNames: ['model'],
+      registers,
+    });
+    this.#seconds = new Histogram({
+      name: 'ragen_serve_request_seconds',
+      help: 'Time from a request to the end of its reply',
+      labelNames: ['route'],
+      buckets: SECONDS,
+      registers,
+    });
+    this.#firstToken = new Histogram({
+      name: 'ragen_serve_first_token_seconds',
+      help: 'Time from a streamed request to its first token',
+      labelNames: ['route'],
+      buckets: SECONDS,
+      registers,
+    });
+    new Gauge({
+      name: 'ragen_serve_open_responses',
+      help: 'Responses that are being sampled or wait for it',
+      registers,
+      collect() {
+        this.set(capacity.streams);
+      },
+    });
+    new Gauge({
+      name: 'ragen_serve_adapters',
+      help: 'Adapters that are loaded',
+      registers,
+      collect() {
+        this.set(models.all.length - 1);
+      },
+    });
+    new Counter({
+      name: 'ragen_serve_refused_total',
+      help: 'Requests refused with 429',
+      registers,
+      collect() {
+        this.reset();
+        this.inc(capacity.refused);
+      },
+    });
+  }
+
+  observe(end: CompletionEnd): void {
+    const { kind: route, model, outcome } = end;
+    this.#requests.inc({ route, model, outcome });
+    this.#promptTokens.inc({ model }, end.promptTokens);
+    this.#completionTokens.inc({ model }, end.completionTokens);
+    this.#seconds.observe({ route }, end.seconds);
+    if (end.firstTokenSeconds !== undefined) this.#firstToken.observe({ route }, end.firstTokenSeconds);
+  }
+
+  /** Forgets the counts of a model that was unloaded, so that versions of a run do not pile up. */
+  forget(model: string): void {
+    for (const route of ['chat', 'completion']) {
+      for (const outcome of ['finished', 'failed', 'aborted'])
+        this.#requests.remove({ route, model, outcome });
+    }
+    this.#promptTokens.remove({ model });
+    this.#completionTokens.remove({ model });
+  }
+}
+
+const parseLoad = bodyParser(LoadAdapterSchema);
+const parseUnload = bodyParser(UnloadAdapterSchema);
+
+/**
+ * `GET /v1/models`, and vLLM's routes that load and unload adapters, which want the admin token.
+ * @param onUnload called with each name that is gone
+ */
+function adapterRoutes(
+  app: FastifyInstance,
+  models: Models,
+  access: Access,
+  onUnload: (name: string) => void,
+): void {
+  app.get('/v1/models', async () => ({
+    object: 'list',
+    data: models.all.map(model => describe(model, models.base)),
+  }));
+  app.get<{ Params: { '*': string } }>('/v1/models/*', async ({ params }) =>
+    describe(models.named(params['*']), models.base),
+  );
+  app.post('/v1/load_lora_adapter', async (request, reply) => {
+    access.admin(request.headers.authorization);
+    const { lora_name, lora_path, load_inplace } = parseLoad(request.body);
+    if (load_inplace) {
+      throw badRequest('load_inplace is not supported: load each version under its own name', 'load_inplace');
+    }
+    await models.load(lora_name, lora_path);
+    return reply.type('text/plain').send(`Success: LoRA adapter '${lora_name}' added successfully.`);
+  });
+  app.post('/v1/unload_lora_adapter', async (request, reply) => {
+    access.admin(request.headers.authorization);
+    const { lora_name } = parseUnload(request.body);
+    await models.unload(lora_name);
+    onUnload(lora_name);
+    return reply.type('text/plain').send(`Success: LoRA adapter '${lora_name}' removed successfully.`);
+  });
+}
+
+function describe(model: ServedModel, base: ServedModel): object {
+  return {
+    id: model.name,
+    object: 'model',
+    created: model.created,
+    owned_by: 'ragen',
+    root: model.folder,
+    parent: model === base ? null : base.name,
+    max_model_len: model.maxSequenceLength,
+  };
+}
+
+const parseTokenize = bodyParser(TokenizeRequestSchema);
+const parseDetokenize = bodyParser(DetokenizeRequestSchema);
+/** To decode a million ids takes a second. */
+const MAX_DETOKENIZED = 2 ** 17;
+
+/** `POST /tokenize` and `/detokenize`, as vLLM has them. */
+function tokenizerRoutes(app: FastifyInstance, models: Models, capacity: Capacity): void {
+  app.post('/tokenize', async (request, reply) => {
+    const body = parseTokenize(request.body);
+    const model = models.named(body.model ?? undefined);
+    const { tokenizer, maxSequenceLength } = model;
+    const { signal } = clientGone(request, reply);
+    const { messages, prompt } = body;
+    if ((messages === undefined) === (prompt === undefined)) {
+      throw badRequest('give either prompt or messages', 'prompt');
+    }
+    const tokens = await capacity.during(1, async () =>
+      messages === undefined
+        ? encoded(prompt!, model, 'prompt', signal)
+        : encoded(await chatPrompt({ ...body, messages }, model, signal), model, 'messages', signal),
+    );
+    return {
+      count: tokens.length,
+      max_model_len: maxSequenceLength,
+      tokens,
+      token_strs: body.return_token_strs ? await inSlices(tokenTexts(tokens, tokenizer)) : null,
+    };
+  });
+  app.post('/detokenize', async (request, reply) => {
+    const { model, tokens } = parseDetokenize(request.body);
+    const { tokenizer, encoder } = models.named(model ?? undefined);
+    if (tokens.length > MAX_DETOKENIZED) {
+      throw badRequest(`${tokens.length} tokens are more than ${MAX_DETOKENIZED}: ask for parts`, 'tokens');
+    }
+    const unknown = tokens.find(id => id >= tokenizer.vocabularySize);
+    if (unknown !== undefined) {
+      throw badRequest(
+        `token id ${unknown} is outside the vocabulary of ${tokenizer.vocabularySize}`,
+        'tokens',
+      );
+    }
+    return { prompt: await encoder.decode(tokens, clientGone(request, reply).signal) };
+  });
+}
+
+function* tokenTexts(tokens: readonly number[], tokenizer: Tokenizer): Sliced<string[]> {
+  const texts: string[] = [];
+  for (const id of tokens) {
+    texts.push(tokenizer.decode([id]));
+    yield;
+  }
+  return texts;
 }

@@ -1,9 +1,11 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { request } from 'undici';
 import type { Json } from '../../shared/json.ts';
 import type { RunSettings } from '../config/settings.ts';
-import { MlflowRun } from './mlflow.ts';
-import type { OpenSink } from './tracker.ts';
-import { WandbRun } from './wandb/wandb.ts';
+import type { MetricSink, OpenSink } from './tracker.ts';
+import { type TrackedRun, WandbRun } from './wandb/wandb.ts';
 
 /**
  * The sinks of a run besides its own files: Weights & Biases and MLflow where the settings name them. They get the
@@ -33,4 +35,217 @@ export function configuredSinks(
     sinks.push(() => new MlflowRun(server, tracked, join(folder, 'mlflow.json'), note));
   }
   return sinks;
+}
+
+interface MlflowSettings {
+  /** Address of the tracking server, e.g. `http://127.0.0.1:5000`. */
+  readonly url: string;
+  readonly experiment: string;
+  /** Sent as bearer token. */
+  readonly token?: string;
+}
+
+const API = '/api/2.0/mlflow';
+/** Limits of the REST interface for one request and one value. */
+const MAX_METRICS = 1000;
+const MAX_PARAMETERS = 100;
+const MAX_VALUE_LENGTH = 500;
+const MAX_KEY_LENGTH = 250;
+const DEFAULT_ATTEMPTS = 5;
+const FIRST_DELAY_MS = 250;
+const EXCERPT_LENGTH = 200;
+const MISSING = 'RESOURCE_DOES_NOT_EXIST';
+
+interface Metric {
+  readonly key: string;
+  readonly value: number | string;
+  readonly timestamp: number;
+  readonly step: number;
+}
+
+class MlflowError extends Error {
+  readonly code: string | undefined;
+  /** It may succeed when it is tried again. */
+  readonly passing: boolean;
+
+  constructor(message: string, code: string | undefined, passing: boolean) {
+    super(message);
+    this.name = 'MlflowError';
+    this.code = code;
+    this.passing = passing;
+  }
+}
+
+/**
+ * Sends rows to an MLflow tracking server by its REST interface. Rows wait in a queue while others are under way; a server
+ * that fails costs the run nothing but these rows, and is reported once. A resumed run continues under its MLflow id.
+ */
+export class MlflowRun implements MetricSink {
+  readonly #settings: MlflowSettings;
+  readonly #run: TrackedRun;
+  /** Keeps the run's id. */
+  readonly #idFile: string;
+  readonly #note: (text: string) => void;
+  readonly #attempts: number;
+  #waiting: Metric[] = [];
+  #id: string | undefined;
+  #work: Promise<void> | undefined;
+  #lost = 0;
+
+  constructor(
+    settings: MlflowSettings,
+    run: TrackedRun,
+    idFile: string,
+    note: (text: string) => void,
+    attempts = DEFAULT_ATTEMPTS,
+  ) {
+    this.#settings = settings;
+    this.#run = run;
+    this.#idFile = idFile;
+    this.#note = note;
+    this.#attempts = attempts;
+  }
+
+  write(step: number, metrics: { readonly [name: string]: number }): void {
+    const timestamp = Date.now();
+    for (const [name, value] of Object.entries(metrics)) {
+      const shown = Number.isFinite(value) ? value : String(value);
+      this.#waiting.push({ key: keyOf(name), value: shown, timestamp, step });
+    }
+    this.#work ??= this.#send().finally(() => {
+      this.#work = undefined;
+    });
+  }
+
+  /** Sends the waiting rows and ends the run on the server. */
+  async close(): Promise<void> {
+    while (this.#work) await this.#work;
+    if (this.#id !== undefined) {
+      await this.#tolerating(0, () => this.#post('runs/update', this.#update('FINISHED', Date.now())));
+    }
+    if (this.#lost > 0) this.#note(`${this.#lost} numbers did not reach MLflow; metrics.jsonl has them all`);
+  }
+
+  async #send(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const metrics = this.#waiting.splice(0, MAX_METRICS);
+      await this.#tolerating(metrics.length, async () => {
+        this.#id ??= await this.#open();
+        await this.#post('runs/log-batch', { run_id: this.#id, metrics });
+      });
+    }
+  }
+
+  /** Does the work; a failure costs so many numbers. */
+  async #tolerating(numbers: number, work: () => Promise<unknown>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      if (this.#lost === 0) this.#note(`MLflow: ${(error as Error).message}; the run goes on without it`);
+      this.#lost += numbers;
+    }
+  }
+
+  async #open(): Promise<string> {
+    if (existsSync(this.#idFile)) {
+      const { run_id } = JSON.parse(readFileSync(this.#idFile, 'utf8')) as { readonly run_id: string };
+      await this.#post('runs/update', { ...this.#update('RUNNING'), run_id });
+      return run_id;
+    }
+    const created = (await this.#post('runs/create', {
+      experiment_id: await this.#experiment(),
+      run_name: this.#run.name,
+      start_time: Date.now(),
+    })) as { readonly run: { readonly info: { readonly run_id: string } } };
+    const { run_id } = created.run.info;
+    const params = parameters(this.#run.config);
+    for (let at = 0; at < params.length; at += MAX_PARAMETERS) {
+      await this.#post('runs/log-batch', { run_id, params: params.slice(at, at + MAX_PARAMETERS) });
+    }
+    writeFileSync(this.#idFile, `${JSON.stringify({ run_id })}\n`);
+    return run_id;
+  }
+
+  async #experiment(): Promise<string> {
+    const { experiment } = this.#settings;
+    try {
+      const path = `experiments/get-by-name?experiment_name=${encodeURIComponent(experiment)}`;
+      const found = (await this.#exchange('GET', path)) as {
+        readonly experiment: { readonly experiment_id: string };
+      };
+      return found.experiment.experiment_id;
+    } catch (error) {
+      if (!(error instanceof MlflowError) || error.code !== MISSING) throw error;
+      const made = (await this.#post('experiments/create', { name: experiment })) as {
+        readonly experiment_id: string;
+      };
+      return made.experiment_id;
+    }
+  }
+
+  #update(status: 'RUNNING' | 'FINISHED', end?: number) {
+    return { run_id: this.#id, status, ...(end === undefined ? {} : { end_time: end }) };
+  }
+
+  #post(path: string, body: unknown): Promise<unknown> {
+    return this.#exchange('POST', path, body);
+  }
+
+  async #exchange(method: 'GET' | 'POST', path: string, body?: unknown): Promise<unknown> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#once(method, path, body);
+      } catch (error) {
+        const passing = !(error instanceof MlflowError) || error.passing;
+        if (!passing || attempt >= this.#attempts) throw error;
+        await sleep(FIRST_DELAY_MS * 2 ** (attempt - 1));
+      }
+    }
+  }
+
+  async #once(method: 'GET' | 'POST', path: string, body: unknown): Promise<unknown> {
+    const { url, token } = this.#settings;
+    const response = await request(`${url.replace(/\/$/, '')}${API}/${path}`, {
+      method,
+      headers: {
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+      },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    const text = await response.body.text();
+    const { statusCode } = response;
+    if (statusCode < 300) return text === '' ? {} : JSON.parse(text);
+    const what = `${url} answered ${path.split('?')[0]} with status ${statusCode}: ${text.slice(0, EXCERPT_LENGTH)}`;
+    throw new MlflowError(what, errorCode(text), statusCode === 429 || statusCode >= 500);
+  }
+}
+
+function errorCode(text: string): string | undefined {
+  try {
+    return (JSON.parse(text) as { readonly error_code?: string }).error_code;
+  } catch {
+    return undefined;
+  }
+}
+
+/** MLflow's names hold letters, digits, and `_ - . : / ` and blanks: `pass@4` becomes `pass_at_4`. */
+function keyOf(name: string): string {
+  return name
+    .replaceAll('@', '_at_')
+    .replace(/[^\w\-.:/ ]/g, '_')
+    .slice(0, MAX_KEY_LENGTH);
+}
+
+/** The settings as `section.key`, values as JSON and cut where they are longer than MLflow takes. */
+function parameters(config: { readonly [key: string]: Json }, prefix = ''): { key: string; value: string }[] {
+  return Object.entries(config).flatMap(([name, value]) => {
+    const key = keyOf(prefix + name);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+      return parameters(value as { readonly [key: string]: Json }, `${key}.`);
+    }
+    return [
+      { key, value: (typeof value === 'string' ? value : JSON.stringify(value)).slice(0, MAX_VALUE_LENGTH) },
+    ];
+  });
 }

@@ -1,5 +1,8 @@
+import { appendFileSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import crc32c from 'crc-32/crc32c.js';
+import protobuf from 'protobufjs';
 import { appendJsonLine, reopenJsonLines, writeJsonLines } from './jsonlines.ts';
-import { TensorBoardWriter } from './tensorboard.ts';
 
 /** Every row of a validation has it. */
 const VALIDATION_MARK = 'val-env/success';
@@ -71,4 +74,74 @@ export function openTracker(
       await Promise.all(sinks.map(sink => sink.close()));
     },
   };
+}
+
+const FILE_VERSION = 'brain.Event:2';
+/** TFRecord checksums are rotated right by 15 bits, plus this. */
+const MASK_DELTA = 0xa282ead8;
+
+/** The fields that are written of tensorflow/core/util/event.proto and framework/summary.proto. */
+const eventType = protobuf
+  .parse(
+    `syntax = "proto3";
+    message SessionLog { enum Status { UNSPECIFIED = 0; START = 1; } Status status = 1; }
+    message Value { string tag = 1; oneof value { float simple_value = 2; } }
+    message Summary { repeated Value value = 1; }
+    message Event {
+      double wall_time = 1; int64 step = 2;
+      oneof what { string file_version = 3; Summary summary = 5; SessionLog session_log = 7; }
+    }`,
+    { keepCase: true },
+  )
+  .root.lookupType('Event');
+
+interface TensorBoardEvent {
+  /** Seconds. */
+  readonly wall_time: number;
+  readonly step?: number;
+  readonly file_version?: string;
+  readonly summary?: { readonly value: readonly { readonly tag: string; readonly simple_value: number }[] };
+  readonly session_log?: { readonly status: 'START' };
+}
+
+/**
+ * Writes scalars as a TensorBoard event file: TFRecords of `Event` messages
+ * (https://github.com/tensorflow/tensorboard, tensorboard/compat/proto/event.proto).
+ * A run that resumes writes a further file; its first event makes readers drop all that an earlier file
+ * holds from `firstStep` on.
+ */
+export class TensorBoardWriter {
+  readonly #file: string;
+
+  constructor(folder: string, firstStep: number, now = Date.now()) {
+    mkdirSync(folder, { recursive: true });
+    this.#file = join(folder, `events.out.tfevents.${Math.floor(now / 1000)}.${process.pid}.ragen`);
+    this.#append({ wall_time: now / 1000, file_version: FILE_VERSION });
+    this.#append({ wall_time: now / 1000, step: firstStep, session_log: { status: 'START' } });
+  }
+
+  /** Scalars of one step; values that are not finite are written as they are. */
+  write(step: number, scalars: { readonly [name: string]: number }, now = Date.now()): void {
+    const value = Object.entries(scalars).map(([tag, simple_value]) => ({ tag, simple_value }));
+    this.#append({ wall_time: now / 1000, step, summary: { value } });
+  }
+
+  #append(event: TensorBoardEvent): void {
+    appendFileSync(this.#file, record(eventType.encode(eventType.fromObject(event)).finish()));
+  }
+}
+
+/** Length, its checksum, the bytes, their checksum; all little-endian. */
+function record(bytes: Uint8Array): Buffer {
+  const frame = Buffer.alloc(bytes.length + 16);
+  frame.writeBigUInt64LE(BigInt(bytes.length), 0);
+  frame.writeUInt32LE(maskedChecksum(frame.subarray(0, 8)), 8);
+  frame.set(bytes, 12);
+  frame.writeUInt32LE(maskedChecksum(bytes), 12 + bytes.length);
+  return frame;
+}
+
+function maskedChecksum(bytes: Uint8Array): number {
+  const crc = crc32c.buf(bytes);
+  return (((crc >>> 15) | (crc << 17)) + MASK_DELTA) >>> 0;
 }

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
-import { mergeAdapter } from '../policy/checkpoint/merge-adapter.ts';
+import { mergeAdapter } from '../commands/merge-lora.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';

@@ -1,8 +1,8 @@
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
+import { diagnoseCheckpoint } from '../commands/diagnose.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
-import { diagnoseCheckpoint } from './run-folder/diagnose-checkpoint.ts';
 import { tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */

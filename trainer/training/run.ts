@@ -1,3 +1,9 @@
+import { readFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { lockSync } from 'proper-lockfile';
+import { isAlive } from '../../shared/run-folder/is-alive.ts';
+import { type RunStatus, SILENT_MS } from '../../shared/run-folder/run-files.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { dropGroupRows } from '../tracking/group-rows.ts';
 import type { Progress } from '../tracking/progress.ts';
@@ -8,7 +14,6 @@ import { trainLoop } from './loop.ts';
 import { type Checkpoint, latestCheckpoint, mendBestCheckpoint } from './run-folder/checkpoint.ts';
 import { type RunSummary, writeReport } from './run-folder/report.ts';
 import type { RunFolder } from './run-folder/run-folder.ts';
-import { ownRun } from './run-folder/run-ownership.ts';
 import { openRun, type RunStart } from './setup/open-run.ts';
 import { readWarmStart, shownPosition } from './supervised/warm-start-progress.ts';
 
@@ -73,5 +78,53 @@ async function trainTracked(start: RunStart): Promise<RunSummary | undefined> {
     return open && writeReport(start.run, start.settings, await trainLoop(open.parts, open.state));
   } finally {
     await closing.disposeAsync();
+  }
+}
+
+/**
+ * Makes a run this process's own: of several that begin at once, one comes to `begin`.
+ * @param begin writes the status that names this process
+ * @throws Error where another process on this machine trains the run: both would write to the same files
+ */
+export function ownRun<T>(run: Pick<RunFolder, 'path' | 'status'>, begin: () => T): T {
+  const release = startAlone(run.path);
+  try {
+    refuseRunning(run);
+    return begin();
+  } finally {
+    release();
+  }
+}
+
+/** @returns lets others start. @throws Error while another process is between its look at the status and writing its own */
+function startAlone(path: string): () => void {
+  try {
+    return lockSync(path, { lockfilePath: join(path, 'starting.lock'), realpath: false });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ELOCKED') throw error;
+    throw new Error(
+      `another process is just about to train the run in ${path}: begin another run with run.name, or try again in ten seconds`,
+      { cause: error },
+    );
+  }
+}
+
+function refuseRunning(run: Pick<RunFolder, 'path' | 'status'>): void {
+  const status = readStatus(run.status);
+  if (status?.state !== 'running' || status.host !== hostname() || status.pid === process.pid) return;
+  const { pid, pid_start = null, updated_at } = status;
+  if (!isAlive(pid, pid_start)) return;
+  // Without its start, a number that was silent for long may be another process's by now.
+  if (pid_start === null && Date.now() - Date.parse(updated_at) > SILENT_MS) return;
+  throw new Error(
+    `process ${pid} is training the run in ${run.path}: wait for it or stop it, or begin another run with run.name`,
+  );
+}
+
+function readStatus(file: string): RunStatus | undefined {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8')) as RunStatus;
+  } catch {
+    return undefined;
   }
 }

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import { planFill } from './fill.ts';
+import { planFill } from '../../data/batch.ts';
 import type { FilterFill } from './settings.ts';
 
 const plan = (mode: FilterFill, count: number, multiple = 4) =>

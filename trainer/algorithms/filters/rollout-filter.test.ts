@@ -1,5 +1,5 @@
 import t from 'tap';
-import { filterGroups } from './rollout-filter.ts';
+import { filterGroups } from '../../data/filtering.ts';
 import { checkFilterSettings, DEFAULT_FILTER_SETTINGS, type FilterSettings } from './settings.ts';
 
 const groups = [

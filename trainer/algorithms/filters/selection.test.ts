@@ -1,5 +1,5 @@
 import t from 'tap';
-import { selectGroups } from './rollout-filter.ts';
+import { selectGroups } from '../../data/filtering.ts';
 import type { SelectionSettings } from './settings.ts';
 
 const settings: SelectionSettings = {

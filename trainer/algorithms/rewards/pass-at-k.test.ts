@@ -1,5 +1,5 @@
 import t from 'tap';
-import { meanPassAtK, passAtK } from './pass-at-k.ts';
+import { meanPassAtK, passAtK } from '../../commands/evaluate/evaluation.ts';
 
 t.test('with k = n it says whether any attempt succeeded', async t => {
   t.equal(passAtK(4, 0, 4), 0);

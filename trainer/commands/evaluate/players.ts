@@ -9,7 +9,7 @@ import { ADAPTER_CONFIG_FILE, isAdapterFolder } from '../../policy/checkpoint/ad
 import { VALUE_HEAD_FILE } from '../../policy/checkpoint/checkpoint.ts';
 import { CONFIG_FILE, isModelFolder } from '../../policy/checkpoint/model-folder.ts';
 import { TINKER_FILE } from '../../policy/tinker/checkpoint.ts';
-import { endpointAgent } from '../../rollout/agents/endpoint-agent.ts';
+import type { Agent } from '../../rollout/agents/agent.ts';
 import { RANDOM, referenceAgent } from '../../rollout/agents/reference-agent.ts';
 import { hasRandomPlayer } from '../../rollout/described-tag.ts';
 import type { Player as EpisodePlayer } from '../../rollout/episode-agent.ts';
@@ -200,4 +200,22 @@ export async function playerFolders(names: readonly string[], options: HubModelO
 
 async function isPlayerFolder(name: string): Promise<boolean> {
   return existsSync(join(name, TINKER_FILE)) || (await isModelFolder(name));
+}
+
+/** Answers with a chat model behind an endpoint: whole responses, unless the endpoint continues those that are begun. */
+function endpointAgent(endpoint: Pick<Completions, 'complete' | 'primes'>): Agent {
+  return {
+    async respond({ messages, sampling, seed, prime }) {
+      const { text, finishReason } = await endpoint.complete({
+        messages: messages(),
+        prime,
+        maxTokens: sampling.maxNewTokens,
+        sampling,
+        seed,
+        stopStrings: sampling.stopStrings ?? [],
+      });
+      return { text, rawResponse: endpoint.primes ? prime + text : text, finishReason };
+    },
+    release() {},
+  };
 }

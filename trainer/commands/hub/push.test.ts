@@ -6,8 +6,7 @@ import { parse, stringify } from 'yaml';
 import { startHub, TEST_TOKEN } from '../../hub/hub.test-data.ts';
 import { silentProgress } from '../../tracking/progress.ts';
 import { tinySettings } from '../../training/runs.test-data.ts';
-import { push } from './push.ts';
-import { validationCurve } from './validation-curve.ts';
+import { push, validationCurve } from './push.ts';
 
 const golden = new URL('../../../test/golden/models/qwen2-tiny/', import.meta.url).pathname;
 const folder = await mkdtemp(join(tmpdir(), 'ragen-push-'));

@@ -1,21 +1,24 @@
 import { existsSync, openAsBlob, readdirSync, readFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { uploadFiles } from '@huggingface/hub';
+import { EnvHttpProxyAgent, fetch } from 'undici';
 import { stringify } from 'yaml';
 import { RUN_FILES, type RunStatus, type ValidationPoint } from '../../../shared/run-folder/run-files.ts';
 import { VERSION } from '../../../shared/version.ts';
 import { loraConfig } from '../../config/sections/lora.ts';
 import type { RunSettings } from '../../config/settings.ts';
+import { mayRedirect } from '../../hub/addresses.ts';
 import { allowedFiles } from '../../hub/allowed-files.ts';
-import { hubSettings } from '../../hub/hub-settings.ts';
+import { HubClient, type HubClientOptions, PassingError } from '../../hub/hub-client.ts';
+import { HubError } from '../../hub/hub-error.ts';
+import { type HubSettings, hubSettings } from '../../hub/hub-settings.ts';
 import { parseModelName } from '../../hub/model-name.ts';
-import { publishModel } from '../../hub/publish.ts';
 import { isAdapterFolder, readAdapterConfig } from '../../policy/checkpoint/adapter-folder.ts';
 import { findServedModel } from '../../serve/find-model.ts';
 import { openProgress, type Progress, shownShare } from '../../tracking/progress.ts';
 import { readCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import type { EvaluationRow } from '../evaluate/evaluation.ts';
-import { validationCurve } from './validation-curve.ts';
 
 /** Contents of a card. */
 interface CardParts {
@@ -209,4 +212,153 @@ export async function push(target: string, id: string, options: PushOptions): Pr
 function runOf(folder: string, settings: NonNullable<CardParts['run']>['settings']): CardParts['run'] {
   const checkpoint = dirname(folder);
   return { folder: dirname(dirname(checkpoint)), settings, step: readCheckpoint(checkpoint).state.step };
+}
+
+const WIDTH = 640;
+const HEIGHT = 260;
+const LEFT = 52;
+const RIGHT = WIDTH - 16;
+const TOP = 16;
+const BOTTOM = HEIGHT - 40;
+/** Lines of the share, from 0 to 1. */
+const SHARES = [0, 0.25, 0.5, 0.75, 1];
+
+const STYLE = `
+:root { --paper: #ffffff; --line: #d0d7de; --ink: #1f2328; --curve: #0969da; }
+@media (prefers-color-scheme: dark) { :root { --paper: #0d1117; --line: #3d444d; --ink: #f0f6fc; --curve: #4493f8; } }
+text { font: 13px ui-sans-serif, Arial, sans-serif; fill: var(--ink); }
+.paper { fill: var(--paper); } .line { stroke: var(--line); } .interval { fill: var(--curve); opacity: 0.2; }
+.curve { fill: none; stroke: var(--curve); stroke-width: 2; } .point { fill: var(--curve); }`;
+
+/**
+ * Success of each validation by iteration as SVG, with its 95 % interval where that is known; undefined where there are fewer
+ * than two.
+ */
+export function validationCurve(points: readonly ValidationPoint[]): string | undefined {
+  if (points.length < 2) return undefined;
+  const last = Math.max(1, ...points.map(({ step }) => step));
+  const x = (step: number) => rounded(LEFT + ((RIGHT - LEFT) * step) / last);
+  const y = (share: number) => rounded(BOTTOM - (BOTTOM - TOP) * share);
+  const path = (of: readonly (readonly [number, number])[]) =>
+    of.map(([step, share]) => `${x(step)},${y(share)}`).join(' ');
+  const known = points.filter(({ low, high }) => low !== undefined && high !== undefined);
+  const upper = known.map(({ step, high }) => [step, high!] as const);
+  const lower = known.map(({ step, low }) => [step, low!] as const).reverse();
+  const curve = points.map(({ step, success }) => [step, success] as const);
+  const steps = [...new Set([points[0].step, Math.round(last / 2), last])];
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" width="${WIDTH}" height="${HEIGHT}" role="img">
+<title>Success of validation by iteration</title>
+<style>${STYLE}
+</style>
+<rect class="paper" width="${WIDTH}" height="${HEIGHT}"/>
+${SHARES.map(
+  share =>
+    `<line class="line" x1="${LEFT}" x2="${RIGHT}" y1="${y(share)}" y2="${y(share)}"/><text x="${LEFT - 8}" y="${y(share) + 4}" text-anchor="end">${100 * share} %</text>`,
+).join('\n')}
+${steps.map(step => `<text x="${x(step)}" y="${BOTTOM + 18}" text-anchor="middle">${step}</text>`).join('\n')}
+<text x="${(LEFT + RIGHT) / 2}" y="${HEIGHT - 6}" text-anchor="middle">iteration</text>
+${known.length < 2 ? '' : `<polygon class="interval" points="${path([...upper, ...lower])}"/>\n`}<polyline class="curve" points="${path(curve)}"/>
+${points.map(({ step, success }) => `<circle class="point" cx="${x(step)}" cy="${y(success)}" r="3"/>`).join('\n')}
+</svg>
+`;
+}
+
+/** A coordinate with at most one decimal. */
+function rounded(value: number): number {
+  return Math.round(value * 10) / 10;
+}
+
+const CONFLICT = 409;
+const TOO_MANY_REQUESTS = 429;
+
+/** Files that become a commit of a model's repository. */
+interface Publication {
+  /** `organization/name`. */
+  readonly id: string;
+  readonly files: readonly { readonly name: string; readonly content: Blob }[];
+  /** Title of the commit. */
+  readonly title: string;
+  /** Makes a new repository private; as the organization has it when absent. One that exists stays as it is. */
+  readonly private?: boolean;
+}
+
+interface Published {
+  readonly url: string;
+  readonly commit: string;
+}
+
+/**
+ * Makes the repository where there is none, and adds one commit with the files to its main branch.
+ * @throws HubError without a token, or where the hub refuses
+ */
+async function publishModel(
+  publication: Publication,
+  options: HubClientOptions & { readonly settings: HubSettings },
+): Promise<Published> {
+  const { settings } = options;
+  const { id, files, title } = publication;
+  if (settings.offline) throw new HubError('HF_HUB_OFFLINE is set, and a push needs the hub: unset it');
+  if (settings.token === undefined) {
+    throw new HubError('a push needs a token that may write: set HF_TOKEN, or run `hf auth login`');
+  }
+  const client = new HubClient(settings, options);
+  try {
+    await createRepository(client, publication);
+    const { commit } = (await uploadFiles({
+      repo: { type: 'model', name: id },
+      files: files.map(({ name, content }) => ({ path: name, content })),
+      commitTitle: title,
+      hubUrl: settings.endpoint,
+      fetch: authorizedFetch(client, id),
+      abortSignal: options.signal,
+      useXet: false,
+    }))!;
+    return { url: `${settings.endpoint}/${id}`, commit: commit.oid };
+  } finally {
+    await client.close();
+  }
+}
+
+async function createRepository(client: HubClient, { id, private: hidden }: Publication): Promise<void> {
+  const [organization, name] = id.split('/');
+  const body = JSON.stringify({ type: 'model', name, organization, private: hidden });
+  await client.retried(id, async () => {
+    const headers = { 'content-type': 'application/json' };
+    const answer = await client.send('api/repos/create', { method: 'POST', headers, body });
+    const text = await answer.body.text();
+    if (answer.status >= 300 && answer.status !== CONFLICT) throw client.refused(answer, id, text);
+  });
+}
+
+/** The library's `fetch`: the token goes to the hub alone, and passing failures are tried again. */
+function authorizedFetch(client: HubClient, id: string): typeof globalThis.fetch {
+  const { endpoint, token } = client.settings;
+  const dispatcher = new EnvHttpProxyAgent();
+  const send = async (input: unknown, init: Record<string, unknown> = {}) => {
+    const url = new URL(String(input));
+    if (!mayRedirect(endpoint, url))
+      throw new HubError(`${endpoint} wants files sent to ${url.origin}: refused`);
+    const headers = new Headers(init.headers as HeadersInit | undefined);
+    if (url.origin === new URL(endpoint).origin) headers.set('authorization', `Bearer ${token}`);
+    else headers.delete('authorization');
+    return client.retried(id, async () => {
+      const answer = await fetch(url, {
+        ...init,
+        headers: Object.fromEntries(headers),
+        dispatcher,
+        redirect: 'error',
+      } as Parameters<typeof fetch>[1]).catch(error => {
+        client.signal?.throwIfAborted();
+        throw new PassingError(`${url.origin}: ${String((error as Error).cause ?? error)}`, { cause: error });
+      });
+      if (answer.status === TOO_MANY_REQUESTS || answer.status >= 500) {
+        throw new PassingError(`${url.origin} answers ${answer.status}`, { status: answer.status });
+      }
+      if (answer.status === 401 || answer.status === 403) {
+        throw client.refused({ status: answer.status, headers: {} }, id, await answer.text());
+      }
+      return answer;
+    });
+  };
+  return send as unknown as typeof globalThis.fetch;
 }

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
+import { mergeAdapter } from '../../commands/merge-lora.ts';
 import { checkWeights } from '../../policy/checkpoint/checkpoint.ts';
-import { mergeAdapter } from '../../policy/checkpoint/merge-adapter.ts';
 import { readConfig, readModelConfig } from '../../policy/checkpoint/model-folder.ts';
 import { LocalPolicy } from '../../policy/local-policy.ts';
 import { parseConfig } from '../config-json.ts';
@@ -25,7 +25,7 @@ import {
   type Value,
 } from './gguf.test-data.ts';
 import { readFully, readGgufHeader } from './gguf-file.ts';
-import { tokenizerFilesOf } from './gguf-tokenizer.ts';
+import { tokenizerFilesOf } from './gguf-texts.ts';
 import { GgufWeights, readRopeFactors } from './gguf-weights.ts';
 
 const golden = fileURLToPath(new URL('../../../test/golden/', import.meta.url));

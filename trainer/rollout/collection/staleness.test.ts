@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { startCapacity } from './staleness.ts';
+import { startCapacity } from './rollout-stream.ts';
 
 const file = new URL('../../../test/golden/closed_form.json', import.meta.url);
 const golden = JSON.parse(readFileSync(file, 'utf8')) as { capacity: number };

@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { Episode } from '../episode.ts';
 import { FileReward } from './file-reward.ts';
-import { HttpReward } from './http-reward.ts';
-import { withHookRewards } from './reward-hook.ts';
+import { HttpReward, withHookRewards } from './reward-hook.ts';
 
 /** An episode of two turns that were rewarded with 1 and 2. */
 const EPISODE = {

@@ -1,10 +1,157 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import { inSlices, type Sliced } from '../../../shared/slices.ts';
-import type { TextGrammar, TokenTrie } from '../../generation/text-grammar.ts';
+import { type TextGrammar, type TokenTrie, visitTokens } from '../../generation/text-grammar.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { ApiError, badRequest } from '../openai/errors.ts';
-import { StepBudget, textGrammarOf } from './text-automaton.ts';
-import { tokenTrie } from './token-trie.ts';
+import { CharacterAutomaton } from './character-automaton.ts';
+import { addSchema } from './json-schema.ts';
+import { shared, tokenTrie } from './token-trie.ts';
+
+/** Entries of the table of states and character classes: 2 MiB of them. */
+const LARGEST_TABLE = 2 ** 19;
+/** Steps between two places where others may have their turn. */
+const STEPS_AT_ONCE = 256;
+
+/** Steps that a schema may take: one for each state of the automaton that a character is tried in, or node of the trie. */
+class StepBudget {
+  #left: number;
+  #yieldAt: number;
+
+  constructor(steps: number) {
+    this.#left = steps;
+    this.#yieldAt = steps - STEPS_AT_ONCE;
+  }
+
+  /** @throws RangeError when there are not so many left */
+  *take(steps: number): Sliced<void> {
+    this.#left -= steps;
+    if (this.#left < 0) throw new RangeError('it takes too long to compile');
+    if (this.#left >= this.#yieldAt) return;
+    this.#yieldAt = this.#left - STEPS_AT_ONCE;
+    yield;
+  }
+}
+
+/**
+ * The JSON texts that fit a schema, with the tokens that spell them.
+ * @throws RangeError for a schema that an automaton cannot hold, or that these tokens cannot spell
+ */
+function* textGrammarOf(
+  schema: JsonObject,
+  trie: TokenTrie,
+  stopTokenIds: readonly number[],
+  budget: StepBudget,
+): Sliced<TextGrammar> {
+  const automaton = new CharacterAutomaton();
+  const begin = automaton.state();
+  const end = addSchema(automaton, begin, schema);
+  const bounds = automaton.bounds();
+  const { next, accepting } = yield* deterministic(automaton, begin, end, bounds, budget);
+  const grammar: TextGrammar = {
+    trie,
+    classes: classesOf(bounds),
+    classCount: bounds.length,
+    next: shared(Int32Array, next),
+    live: shared(Uint8Array, accepting),
+    accepting: shared(Uint8Array, accepting),
+    final: shared(Uint8Array, new Uint8Array(accepting.length)),
+    stopTokenIds,
+  };
+  yield* findLive(grammar, budget);
+  if (grammar.live[0] === 0) {
+    throw new RangeError('no text that fits it can be written with the tokens of this model');
+  }
+  for (const [state, accepts] of accepting.entries()) {
+    if (accepts === 0) continue;
+    let goesOn = false;
+    const steps = visitTokens(grammar, state, () => {
+      goesOn = true;
+      return true;
+    });
+    if (!goesOn) grammar.final[state] = 1;
+    yield* budget.take(steps);
+  }
+  return grammar;
+}
+
+/** Class i holds the code units from `bounds[i]` up to the next bound: all of them lead to the same states. */
+function classesOf(bounds: readonly number[]): Uint16Array {
+  const classes = shared(Uint16Array, new Uint16Array(2 ** 16));
+  bounds.forEach((bound, i) => {
+    classes.fill(i, bound, bounds[i + 1]);
+  });
+  return classes;
+}
+
+function* deterministic(
+  automaton: CharacterAutomaton,
+  begin: number,
+  end: number,
+  bounds: readonly number[],
+  budget: StepBudget,
+): Sliced<{ readonly next: readonly number[]; readonly accepting: readonly number[] }> {
+  const numbers = new Map<string, number>();
+  const sets: number[][] = [];
+  const numberOf = (set: number[]): number => {
+    const key = set.join();
+    const number = numbers.get(key) ?? sets.length;
+    if (number < sets.length) return number;
+    if ((number + 1) * bounds.length > LARGEST_TABLE) throw new RangeError('it takes too many states');
+    numbers.set(key, number);
+    sets.push(set);
+    return number;
+  };
+  numberOf(automaton.closure([begin]));
+  const next: number[] = [];
+  for (let s = 0; s < sets.length; s++) {
+    const ways = automaton.waysFrom(sets[s]);
+    for (const bound of bounds) {
+      const reached = ways(bound);
+      next.push(reached.length === 0 ? -1 : numberOf(reached));
+      yield* budget.take(1 + reached.length);
+    }
+    yield* budget.take(sets[s].length);
+  }
+  return { next, accepting: sets.map(set => (set.includes(end) ? 1 : 0)) };
+}
+
+/** Sets `live` where tokens lead to an accepting state: by single characters where those do, else by looking at all. */
+function* findLive(grammar: TextGrammar, budget: StepBudget): Sliced<void> {
+  const { trie, classes, classCount, next, live } = grammar;
+  const before: number[][] = Array.from(live, () => []);
+  const spelled = new Set<number>();
+  for (let node = 1; node < trie.characters.length; node = trie.ends[node]) {
+    if (trie.firstTokens[node] < trie.firstTokens[node + 1]) spelled.add(classes[trie.characters[node]]);
+  }
+  for (const at of live.keys()) {
+    for (const one of spelled) {
+      const to = next[at * classCount + one];
+      if (to !== -1) before[to].push(at);
+    }
+    yield* budget.take(1);
+  }
+  spread(live, before);
+  // Every state counts as live for now, so that all tokens are visited.
+  const all = { ...grammar, live: new Uint8Array(live.length).fill(1) };
+  for (const [at, isLive] of live.entries()) {
+    if (isLive === 1) continue;
+    const reached = new Set<number>();
+    const steps = visitTokens(all, at, (_, state) => {
+      reached.add(state);
+      return false;
+    });
+    for (const state of reached) before[state].push(at);
+    yield* budget.take(steps);
+  }
+  spread(live, before);
+}
+
+/** A state that leads to a live one is live. */
+function spread(live: Uint8Array, before: readonly (readonly number[])[]): void {
+  const found = new Set(Array.from(live.keys()).filter(state => live[state] === 1));
+  for (const state of found) for (const from of before[state]) found.add(from);
+  for (const state of found) live[state] = 1;
+}
 
 /** Grammars that are kept. */
 const MAX_KEPT = 32;

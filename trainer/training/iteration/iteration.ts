@@ -1,29 +1,37 @@
+import type { GroupRecord } from '../../../shared/run-folder/run-files.ts';
 import type { Advantages } from '../../algorithms/advantages/estimator.ts';
 import { policyLoss } from '../../algorithms/losses/registry.ts';
-import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
-import { hasPreferenceLoss, lossSettings } from '../../config/derived.ts';
+import { mean } from '../../algorithms/statistics.ts';
+import { countOnes, type TrainingSequence } from '../../algorithms/training-sequence.ts';
+import { hasPreferenceLoss, lossSettings, recordsTrajectories } from '../../config/derived.ts';
 import { settingsAt } from '../../config/schedules.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { fillBatch, keptSequences } from '../../data/batch.ts';
-import { type Filtered, keptEpisodes } from '../../data/filtering.ts';
-import type { Metrics } from '../../data/metrics.ts';
-import { type LaterScores, laterScores, type SampleScores } from '../../data/scoring.ts';
+import {
+  type Filtered,
+  filterEpisodes,
+  keptEpisodes,
+  mergeFiltered,
+  type ScoredGroup,
+} from '../../data/filtering.ts';
+import { averageRows, type Metrics } from '../../data/metrics.ts';
+import { type LaterScores, laterScores, type SampleScores, scoreEpisodes } from '../../data/scoring.ts';
 import { diagnose } from '../../diagnostics/diagnosing.ts';
 import type { OptimizerSettings, Policy, TrainedPolicy } from '../../policy/policy.ts';
 import { IntervalMeter } from '../../rollout/collection/interval-meter.ts';
-import { type Episode, episodeReturn } from '../../rollout/episode.ts';
+import { type Episode, episodeReturn, samplesOf } from '../../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
+import { appendGroupsRow } from '../../tracking/group-rows.ts';
 import type { MetricTable } from '../../tracking/tracker.ts';
 import type { TrajectoryWriter } from '../../tracking/trajectories.ts';
 import type { TrainerState } from '../run-folder/checkpoint.ts';
 import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { GenerationPort } from '../setup/open-generation.ts';
 import type { ReferencePolicy } from '../setup/open-policy.ts';
-import type { EpisodeSource } from '../sources/episode-source.ts';
+import type { EpisodeSource, PlayedGroups } from '../sources/episode-source.ts';
 import { optimizerSettings } from '../update/schedule.ts';
 import { type UpdateResult, updatePolicy } from '../update/update.ts';
-import { collect } from './collection.ts';
-import { recordIteration, scoresForRecord } from './recording.ts';
+import { levelHash } from '../validation.ts';
 import { collectionMetrics, sampledTokens, speedMetrics, timingMetrics } from './step-metrics.ts';
 
 /**
@@ -224,4 +232,170 @@ async function trainingSequencesOf(
   const { settings, actionTokens } = parts;
   const later = await laterScores(parts, keptEpisodes(filtered), scores);
   return keptSequences(filtered, settings, { actionTokens, ...later, ...running });
+}
+
+/** Most tokens that are scored only to record their entropies; further episodes are written without. */
+const SCORED_TOKENS = 4096;
+
+interface RecordingParts {
+  readonly settings: RunSettings;
+  readonly run: Pick<RunFolder, 'groups'>;
+  readonly policy: Pick<Policy, 'score'>;
+  readonly trajectories: TrajectoryWriter;
+}
+
+/** Episodes of an iteration and the training data made from them. */
+interface IterationRecord {
+  readonly step: number;
+  readonly episodes: readonly Episode[];
+  readonly filtered: Filtered;
+  readonly sequences: readonly TrainingSequence[];
+  readonly scores: SampleScores | undefined;
+}
+
+/**
+ * Scores for the record of an iteration: those that there are, else of as many episodes as have {@link SCORED_TOKENS} tokens
+ * together. Undefined when the iteration is not recorded.
+ */
+async function scoresForRecord(
+  { settings, policy }: RecordingParts,
+  step: number,
+  episodes: readonly Episode[],
+  scores: SampleScores | undefined,
+): Promise<SampleScores | undefined> {
+  // A Tinker server returns no entropies.
+  const hasNone = settings.policy.runtime === 'tinker';
+  if (scores || hasNone || !recordsTrajectories(settings, step)) return scores;
+  const chosen: Episode[] = [];
+  let tokens = 0;
+  for (const episode of episodes) {
+    for (const { tokenIds } of samplesOf(episode)) tokens += tokenIds.length;
+    if (tokens > SCORED_TOKENS) break;
+    chosen.push(episode);
+  }
+  return scoreEpisodes(policy, chosen, settings);
+}
+
+/** Writes the groups of an iteration, and where they are due its trajectories with what training made of each token. */
+function recordIteration(parts: RecordingParts, record: IterationRecord): void {
+  const { settings, run, trajectories } = parts;
+  const { step, episodes, filtered, sequences, scores } = record;
+  const kept = new Set(filtered.kept.flatMap(group => group.map(({ episode }) => episode)));
+  const groups = filtered.scored.map(group => groupRecord(group, kept.has(group.episodes[0])));
+  const { score, strategy } = settings.algorithm.filter;
+  appendGroupsRow(run.groups, { step, score, strategy, groups });
+  if (!recordsTrajectories(settings, step)) return;
+  const groupOf = new Map(
+    filtered.scored.flatMap(({ episodes }, i) => episodes.map(episode => [episode, groups[i]])),
+  );
+  // A sequence to train on holds the token ids of its sample as they are.
+  const sequenceOf = new Map(sequences.map(sequence => [sequence.tokenIds, sequence]));
+  trajectories.write('train', step, episodes, {
+    group: episode => groupOf.get(episode),
+    tokens(sample) {
+      const sequence = sequenceOf.get(sample.tokenIds);
+      return {
+        entropies: countOnes(sample.lossMask) > 0 ? scores?.get(sample)?.entropies : undefined,
+        advantages: sequence?.advantages,
+        values: sequence?.values,
+        returns: sequence?.returns,
+      };
+    },
+  });
+}
+
+function groupRecord({ episodes, score, std }: ScoredGroup, kept: boolean): GroupRecord {
+  const [first] = episodes;
+  return {
+    group_id: first.groupId,
+    tag: first.tag,
+    seed: first.seed,
+    size: episodes.length,
+    successes: episodes.filter(({ success }) => success).length,
+    mean: mean(episodes.map(episodeReturn)),
+    std,
+    score,
+    kept,
+  };
+}
+
+interface CollectionParts {
+  readonly settings: RunSettings;
+  readonly policy: Pick<Policy, 'score'>;
+  readonly source: EpisodeSource;
+}
+
+/** Metrics of collections that add up over those of an iteration. */
+const SUMMED = [
+  'timing_s/rollout',
+  'rollouter/steps',
+  'rollouter/replayed_episodes',
+  'rollouter/dropped_groups',
+  'rollouter/lost_episodes',
+  'rollouter/too_long_groups',
+  'errored_rollouts',
+  'branch/env_steps',
+  'branch/sampled_tokens',
+  'branch/prefill_tokens',
+  'branch/replayed_steps',
+  'branch/recovery_steps',
+  'branch/leaves',
+  'branch/branches',
+  'branch/lost_leaves',
+];
+
+/** Episodes and what was kept of them. */
+interface IterationContext {
+  /** All that were played and do not start from a validation level. */
+  readonly episodes: readonly Episode[];
+  readonly filtered: Filtered;
+  /** Scores of all samples under the current weights, where something needs them. */
+  readonly scores: SampleScores | undefined;
+  /** Episodes left out because they start from a validation level. */
+  readonly leftOut: number;
+}
+
+/** Collected episodes and metrics of one iteration. */
+interface CollectedIteration extends IterationContext {
+  readonly metrics: Metrics;
+}
+
+/** Collects and filters; again and again for what is missing where the filter's `fill` is `refill`. */
+async function collect(
+  { settings, policy, source }: CollectionParts,
+  step: number,
+  validationLevels: ReadonlySet<string>,
+): Promise<CollectedIteration> {
+  const { filter } = settings.algorithm;
+  const { env_groups } = settings.rollout;
+  const byEntropy = filter.score.startsWith('entropy');
+  const rounds: (IterationContext & { readonly played: PlayedGroups })[] = [];
+  let missing = env_groups;
+  do {
+    const played = rounds.length === 0 ? await source.collect(step) : await source.refill(step, missing);
+    const episodes = played.episodes.filter(episode => !validationLevels.has(levelHash(episode)));
+    const scores = byEntropy ? await scoreEpisodes(policy, episodes, settings) : undefined;
+    const filtered = filterEpisodes(episodes, settings, scores);
+    const leftOut = played.episodes.length - episodes.length;
+    rounds.push({ played, episodes, filtered, scores, leftOut });
+    missing -= filtered.kept.length;
+  } while (filter.fill === 'refill' && missing > 0 && rounds.length <= filter.refill_rounds);
+  const filtered = mergeFiltered(rounds.map(round => round.filtered));
+  return {
+    episodes: rounds.flatMap(round => round.episodes),
+    filtered: filter.fill === 'refill' ? { ...filtered, kept: filtered.kept.slice(0, env_groups) } : filtered,
+    scores: byEntropy ? new Map(rounds.flatMap(round => [...round.scores!])) : undefined,
+    leftOut: rounds.reduce((sum, round) => sum + round.leftOut, 0),
+    metrics: {
+      ...mergePlayed(rounds.map(round => round.played)),
+      ...(filter.fill === 'refill' ? { 'rollout/refill_rounds': rounds.length - 1 } : {}),
+    },
+  };
+}
+
+/** Seconds and counts of several collections added up, all else averaged. */
+function mergePlayed(rounds: readonly PlayedGroups[]): Metrics {
+  const merged = averageRows(rounds.map(round => round.metrics));
+  for (const name of SUMMED) if (name in merged) merged[name] *= rounds.length;
+  return merged;
 }

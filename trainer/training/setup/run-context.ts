@@ -14,7 +14,6 @@ import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { findTokenizer } from '../../policy/checkpoint/model-folder.ts';
 import { compactByteWords, compactVocabulary } from '../../prompts/compact.ts';
 import type { Agent } from '../../rollout/agents/agent.ts';
-import { policyAgent } from '../../rollout/agents/policy-agent.ts';
 import { Collector, type CollectorSettings } from '../../rollout/collection/collector.ts';
 import {
   type DescribedTag,
@@ -274,3 +273,25 @@ function waitNotes(note: (text: string) => void) {
 }
 
 const REMIND_EVERY_MS = 30_000;
+
+/**
+ * The agent that samples from a local policy.
+ * @param grammarOf names the grammar that responses under a tag are sampled with, of those the policy was given at start;
+ *   absent: any token can be sampled
+ */
+export function policyAgent(
+  policy: Generator,
+  grammarOf: (tag: string) => string | undefined = () => undefined,
+): Agent {
+  return {
+    respond: turn =>
+      policy.generate({
+        sequenceId: turn.sequenceId,
+        append: turn.append,
+        sampling: turn.sampling,
+        seed: turn.seed,
+        grammar: grammarOf(turn.episode.tag),
+      }),
+    release: sequenceId => policy.release(sequenceId),
+  };
+}

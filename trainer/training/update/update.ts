@@ -5,12 +5,10 @@ import { selectByCovariance } from '../../algorithms/losses/covariance/selection
 import { ratioDenominator } from '../../algorithms/losses/inputs.ts';
 import { policyLoss } from '../../algorithms/losses/registry.ts';
 import { countOnes, type TrainingSequence } from '../../algorithms/training-sequence.ts';
-import type { Metrics } from '../../data/metrics.ts';
-import { averageRows } from '../../data/metrics.ts';
-import type { Policy, TrainedPolicy, UpdateMetrics, UpdateSettings } from '../../policy/policy.ts';
+import { averageRows, type Metrics } from '../../data/metrics.ts';
+import type { Policy, Score, TrainedPolicy, UpdateMetrics, UpdateSettings } from '../../policy/policy.ts';
 import { mixSeed } from '../../rollout/seeds.ts';
 import { dump } from '../../tensor/runtime/dump.ts';
-import { scoreSequences, shuffledPairs, withPartners } from './preference-batches.ts';
 
 export interface UpdatePlan {
   readonly settings: UpdateSettings;
@@ -142,4 +140,50 @@ export function splitEvenly<T>(items: readonly T[], largest: number): T[][] {
   return Array.from({ length: parts }, (_, i) =>
     items.slice(Math.floor((i * items.length) / parts), Math.floor(((i + 1) * items.length) / parts)),
   );
+}
+
+type Pair = readonly [chosen: TrainingSequence, rejected: TrainingSequence];
+
+/** Sequences in pairs, chosen before rejected, in another order; pairs stay together. */
+function shuffledPairs(sequences: readonly TrainingSequence[], seed: number): Pair[] {
+  const pairs = Array.from(
+    { length: sequences.length / 2 },
+    (_, i): Pair => [sequences[2 * i], sequences[2 * i + 1]],
+  );
+  return Random.fromSeed(seed).shuffle(pairs);
+}
+
+/** Sequences of pairs with what a preference loss needs to know of their partners under the weights as they are. */
+async function withPartners(
+  policy: Pick<Policy, 'score'>,
+  pairs: readonly Pair[],
+  temperature: number,
+): Promise<TrainingSequence[]> {
+  const sequences = pairs.flat();
+  const scores = await scoreSequences(policy, sequences, temperature);
+  const ratios = sequences.map(({ lossMask, referenceLogProbs }, i) => {
+    let sum = 0;
+    for (let t = 0; t < lossMask.length; t++)
+      if (lossMask[t]) sum += scores[i].logProbs[t] - referenceLogProbs![t];
+    return sum;
+  });
+  return sequences.map((sequence, i) => ({
+    ...sequence,
+    // The partner stands next to it: 0 and 1, 2 and 3, …
+    preference: { chosen: i % 2 === 0, partnerLogRatio: ratios[i ^ 1] },
+  }));
+}
+
+/** Scores the trained tokens of sequences under the weights as they are. */
+function scoreSequences(
+  policy: Pick<Policy, 'score'>,
+  sequences: readonly TrainingSequence[],
+  temperature: number,
+): Promise<Score[]> {
+  const requests = sequences.map(({ tokenIds, lossMask, grammar }) => ({
+    tokenIds,
+    lossMask,
+    ...(grammar === undefined ? {} : { grammar }),
+  }));
+  return policy.score(requests, { temperature });
 }

@@ -1,7 +1,6 @@
 import t from 'tap';
 import { GraphBuilder } from '../../graph/graph.ts';
-import { OnnxRuntime } from './onnx-runtime.ts';
-import { SessionBudget } from './session-budget.ts';
+import { OnnxRuntime, SessionBudget } from './onnx-runtime.ts';
 
 class Holder {
   busy = false;

@@ -1,10 +1,10 @@
 import t from 'tap';
 import type { Agent } from '../agents/agent.ts';
-import { collectorOf, SAMPLING } from '../collection/collector.test-data.ts';
+import { seeded } from '../branching/branching.test-data.ts';
 import { RewardFault } from '../rewards/reward-hook.ts';
 import { CAPS, serve } from '../server.test-data.ts';
 import type { GroupPlan, Tag } from '../tag.ts';
-import { seeded } from './branching.test-data.ts';
+import { collectorOf, SAMPLING } from './collector.test-data.ts';
 
 const LAKE: Tag = {
   name: 'Lake',

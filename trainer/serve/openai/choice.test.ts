@@ -1,5 +1,5 @@
 import t from 'tap';
-import { ResponseText } from './response-text.ts';
+import { ResponseText } from './choice.ts';
 
 /** Token ids are bytes. */
 const bytes = { decode: (ids: ArrayLike<number>) => Buffer.from(Array.from(ids)).toString('utf8') };

@@ -5,8 +5,8 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { processStart } from '../../../shared/run-folder/is-alive.ts';
-import { ownRun } from './run-ownership.ts';
+import { processStart } from '../../shared/run-folder/is-alive.ts';
+import { ownRun } from './run.ts';
 
 t.test('a run that another living process trains is refused, and no other', async t => {
   const path = t.testdir();
@@ -77,7 +77,7 @@ t.test('of processes that begin to train a run at the same moment one does', asy
   const run = JSON.stringify({ path, status: join(path, 'status.json') });
   const outputs = await atOnce(
     4,
-    { '{ ownRun }': './run-ownership.ts', '{ writeFileSync }': 'node:fs', '{ hostname }': 'node:os' },
+    { '{ ownRun }': './run.ts', '{ writeFileSync }': 'node:fs', '{ hostname }': 'node:os' },
     `const run = ${run};
     try {
       ownRun(run, () => {
@@ -100,7 +100,7 @@ t.test('runs without a name that begin at the same moment have separate folders'
   const settings = { run: { folder: t.testdir(), name: null } };
   const outputs = await atOnce(
     4,
-    { '{ createRunFolder }': './run-folder.ts' },
+    { '{ createRunFolder }': './run-folder/run-folder.ts' },
     `for (let i = 0; i < 25; i++) console.log(createRunFolder(${JSON.stringify(settings)}, 'demo').path);`,
   );
   const paths = outputs.flatMap(text => text.trim().split('\n'));

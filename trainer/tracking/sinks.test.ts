@@ -2,7 +2,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { MlflowRun } from './mlflow.ts';
+import { MlflowRun } from './sinks.ts';
 
 interface Asked {
   readonly call: string;

@@ -1,12 +1,18 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { mergedWeight } from '../../models/adapters/lora.ts';
-import { SafetensorsReader } from '../../models/files/safetensors.ts';
-import { mergeAdapter } from './merge-adapter.ts';
-import { assertSameModel, findModel, findTokenizer, isModelFolder, readModelConfig } from './model-folder.ts';
+import { mergedWeight } from '../models/adapters/lora.ts';
+import { SafetensorsReader } from '../models/files/safetensors.ts';
+import {
+  assertSameModel,
+  findModel,
+  findTokenizer,
+  isModelFolder,
+  readModelConfig,
+} from '../policy/checkpoint/model-folder.ts';
+import { mergeAdapter } from './merge-lora.ts';
 
-const base = new URL('../../../test/golden/models/qwen2-tiny', import.meta.url).pathname;
+const base = new URL('../../test/golden/models/qwen2-tiny', import.meta.url).pathname;
 const adapter = join(base, 'lora');
 const up = 'model.layers.1.mlp.up_proj';
 
