@@ -850,6 +850,10 @@ export interface components {
                 success: number;
                 source: string;
             };
+            /** @description Values of `info.ended_by` in steps that end an episode, and their meaning. A custom environment may return others, or none. */
+            ends: {
+                [key: string]: string;
+            };
             max_episode_steps: number;
             render_modes: string[];
             references: {
@@ -956,6 +960,8 @@ export interface components {
             action_is_valid?: boolean;
             /** @description The action changed the state. */
             action_is_effective?: boolean;
+            /** @description In the step that ends the episode: why, by a name among `ends` of the environment, e.g. `time_limit`. */
+            ended_by?: string;
         } & {
             [key: string]: unknown;
         };
@@ -1608,6 +1614,10 @@ export interface components {
              * @default 100
              */
             max_episode_steps?: number;
+            /** @description Values of `info.ended_by` in steps that end an episode, and their meaning, e.g. `{"hole": "Fell into a hole"}`. */
+            ends?: {
+                [key: string]: string;
+            };
             action_space: components["schemas"]["DefinedActionSpace"];
             /** @description An action of the space. */
             example_action: unknown;
@@ -1877,6 +1887,10 @@ export interface components {
              * @default 100
              */
             max_episode_steps?: number;
+            /** @description Values of `info.ended_by` in steps that end an episode, and their meaning, e.g. `{"hole": "Fell into a hole"}`. */
+            ends?: {
+                [key: string]: string;
+            };
             /** @description Names of the actions; their ids count from 0. */
             actions: string[];
             /** @description State → probability to start there; they sum to 1. */
@@ -1906,6 +1920,8 @@ export interface components {
              * @default false
              */
             success?: boolean;
+            /** @description Why an episode that ends here has ended, for `info.ended_by`; only where nothing can be done. */
+            ended_by?: string;
             /** @description Action → outcomes. An action that is not listed is invalid in this state; a state without transitions ends the episode. */
             transitions?: {
                 [key: string]: components["schemas"]["TabularOutcome"][];
@@ -2040,6 +2056,10 @@ export interface components {
              * @default 100
              */
             max_episode_steps?: number;
+            /** @description Values of `info.ended_by` in steps that end an episode, and their meaning, e.g. `{"hole": "Fell into a hole"}`. */
+            ends?: {
+                [key: string]: string;
+            };
             action_space: components["schemas"]["DefinedActionSpace"];
             /** @description An action of the space. */
             example_action: unknown;

@@ -1,3 +1,4 @@
+import { endsOf } from '../../env-server/environments/core/ends.ts';
 import type { AnyEnvironment, Picture } from '../../env-server/environments/core/environment.ts';
 import { resolveConfig, resolveOptions } from '../../env-server/environments/core/settings.ts';
 import type { Space } from '../../env-server/environments/core/space.ts';
@@ -94,6 +95,14 @@ async function sectionsOf(environment: AnyEnvironment): Promise<readonly Section
     { heading: 'Instructions of the player', text: instructions(environment) },
     { heading: 'Observations', text: await examples(environment) },
     { heading: 'Facts', text: facts(environment) },
+    {
+      heading: 'Ends',
+      text: `The step that ends an episode has one of these in \`info.ended_by\`:\n\n${Object.entries(
+        endsOf(spec),
+      )
+        .map(([name, meaning]) => `- ${code(name)}: ${meaning}`)
+        .join('\n')}`,
+    },
     { heading: 'Configuration', text: schemaTable(spec.configSchema, SHARED_KEYS) },
     {
       heading: 'Presets',

@@ -20,7 +20,7 @@ function step(state, action, rng) {
     state: { secret: state.secret, last: guess },
     reward: right ? 1 : 0,
     terminated: right,
-    info: { success: right },
+    info: right ? { success: true, ended_by: 'right_guess' } : { success: false },
   };
 }
 
@@ -54,7 +54,7 @@ export const EXAMPLES: { readonly [kind: string]: Example } = {
               Ferry: [{ to: 'far bank', reward: 0.5 }],
             },
           },
-          'far bank': { text: 'You have crossed the river.', success: true },
+          'far bank': { text: 'You have crossed the river.', success: true, ended_by: 'far_bank' },
         },
       },
     },
@@ -69,6 +69,7 @@ export const EXAMPLES: { readonly [kind: string]: Example } = {
         instruction:
           'Find the secret number. After every guess you learn whether it was too low or too high.',
         max_episode_steps: 8,
+        ends: { right_guess: 'Guessed the number' },
         action_space: { type: 'Text', max_length: 20, format: 'a whole number' },
         example_action: '5',
         actions: ['1', '2', '3', '4', '5', '6', '7', '8', '9', '10'],

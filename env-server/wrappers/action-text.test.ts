@@ -48,10 +48,12 @@ t.test('unknown actions and missing tags cost the format penalty, once', async t
 
 t.test('the limit of the episode counts actions', async t => {
   const play = await begin(WRAPPERS, { config: { success_rate: 1, max_steps: 3 } });
-  t.match(await play.step('<think></think><answer>Up||Up</answer>'), { truncated: false });
+  const first = await play.step('<think></think><answer>Up||Up</answer>');
+  t.equal(first.truncated, false);
+  t.notOk('ended_by' in first.info);
   t.match(await play.step('<think></think><answer>Up||Up</answer>'), {
     truncated: true,
-    info: { actions: [4] },
+    info: { actions: [4], ended_by: 'time_limit' },
   });
 });
 

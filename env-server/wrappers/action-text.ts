@@ -8,6 +8,7 @@ import {
   mapActions,
   parseResponse,
 } from '../../shared/response.ts';
+import { withTimeLimit } from '../environments/core/ends.ts';
 import type { AnyEnvironment, StepInfo, Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { stepLimit } from '../environments/core/settings.ts';
@@ -131,14 +132,15 @@ function turnOf(
     };
     return chain(play(environment, actions, state.limit - state.done, rng, start), tally => {
       const { transition, done, reward } = tally;
+      const isOver =
+        !transition.terminated && transition.truncated !== true && state.done + done >= state.limit;
       return {
         ...transition,
         state: { done: state.done + done, limit: state.limit, inner: transition.state },
         reward: reward + due,
-        truncated:
-          transition.truncated === true || (!transition.terminated && state.done + done >= state.limit),
+        truncated: transition.truncated === true || isOver,
         info: {
-          ...transition.info,
+          ...(isOver ? withTimeLimit(transition.info) : transition.info),
           action_is_valid: tally.valid,
           action_is_effective: tally.effective,
           actions: actions.slice(0, done),

@@ -18,7 +18,7 @@ t.test('counts the steps of each episode itself', async t => {
   const play = await begin([{ name: 'auto_reset' }], { config: { success_rate: 1, max_steps: 2 } });
   for (let episode = 0; episode < 3; episode++) {
     t.match(await play.step('Up'), { truncated: false });
-    t.match(await play.step('Up'), { truncated: true, terminated: false });
+    t.match(await play.step('Up'), { truncated: true, terminated: false, info: { ended_by: 'time_limit' } });
   }
 });
 

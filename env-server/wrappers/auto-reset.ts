@@ -1,5 +1,6 @@
 import Type from 'typebox';
 import type { Json } from '../../shared/json.ts';
+import { withTimeLimit } from '../environments/core/ends.ts';
 import type { Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { stepLimit } from '../environments/core/settings.ts';
@@ -49,13 +50,19 @@ export const autoReset: Wrapper = {
         ): MaybePromise<Transition<NestedState<AutoResetState>>> => {
           const steps = state.steps + 1;
           const { terminated } = transition;
-          const truncated =
-            transition.truncated === true || (!terminated && steps >= stepLimit(environment.spec, config));
+          const isOver =
+            !terminated && transition.truncated !== true && steps >= stepLimit(environment.spec, config);
+          const truncated = transition.truncated === true || isOver;
           if (!terminated && !truncated) {
             return { ...transition, truncated, state: { config, options, steps, inner: transition.state } };
           }
           return chain(
-            restart(environment, { ...transition, truncated }, { config, options }, rng),
+            restart(
+              environment,
+              { ...transition, truncated, ...(isOver && { info: withTimeLimit(transition.info) }) },
+              { config, options },
+              rng,
+            ),
             next => ({
               ...next,
               state: { config, options, steps: 0, inner: next.state },

@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
+import { withTimeLimit } from '../environments/core/ends.ts';
 import type { Transition } from '../environments/core/environment.ts';
 import { chain } from '../environments/core/maybe-promise.ts';
 import { type NestedState, nested, type ResetArguments, restart, type Wrapper } from './layer.ts';
@@ -41,7 +42,8 @@ export const timeLimit: Wrapper = {
         return chain(environment.step(inner, action, rng), transition => {
           const isOver = !transition.terminated && steps >= limit;
           const truncated = transition.truncated === true || isOver;
-          const limited = { ...transition, truncated };
+          const info = transition.truncated || !isOver ? transition.info : withTimeLimit(transition.info);
+          const limited = { ...transition, truncated, info };
           if (!isOver || !beginning || transition.restarted) return own(limited);
           return chain(restart(environment, limited, beginning, rng), own);
         });

@@ -1,3 +1,4 @@
+import type { Ends } from '../../environments/core/ends.ts';
 import type { EnvironmentSpec } from '../../environments/core/environment.ts';
 
 const VERSION = /-v(\d+)$/;
@@ -6,15 +7,16 @@ interface About {
   readonly title: string;
   readonly description?: string;
   readonly tags?: readonly string[];
+  readonly ends?: Ends;
 }
 
 /** The parts of a specification that every kind of custom environment has. */
 export function aboutSpec(
   envId: string,
   kind: string,
-  { title, description, tags = [] }: About,
+  { title, description, tags = [], ends }: About,
   summary: string,
-): Pick<EnvironmentSpec, 'id' | 'title' | 'description' | 'tags' | 'history'> {
+): Pick<EnvironmentSpec, 'id' | 'title' | 'description' | 'tags' | 'history' | 'ends'> {
   const version = Number(VERSION.exec(envId)?.[1] ?? 0);
   return {
     id: envId,
@@ -22,5 +24,6 @@ export function aboutSpec(
     description: description ?? summary,
     tags: [...new Set([kind, ...tags])],
     history: [{ version, change: 'Registered by its owner.' }],
+    ...(ends && { ends }),
   };
 }

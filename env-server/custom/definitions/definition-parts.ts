@@ -41,6 +41,13 @@ export const about = {
   tags: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: NAME_LENGTH }), { maxItems: 16 })),
 };
 
+/** Longest name of an end, in characters. */
+const END_LENGTH = 64;
+/** Pattern of a name that `info.ended_by` may have. */
+const END_NAME = `^[a-z][a-z0-9_]{0,${END_LENGTH - 1}}$`;
+
+export const EndName = (description: string) => Type.String({ pattern: END_NAME, description });
+
 /** Fields of environments with a task that the definition itself sets. */
 export const task = {
   ...about,
@@ -56,6 +63,14 @@ export const task = {
       default: DEFAULT_MAX_STEPS,
       description:
         'Steps after which an episode is truncated; sessions may ask for fewer with `config.max_steps`.',
+    }),
+  ),
+  ends: Type.Optional(
+    Type.Record(Type.String({ pattern: END_NAME }), Type.String({ minLength: 1, maxLength: 200 }), {
+      maxProperties: 100,
+      additionalProperties: false,
+      description:
+        'Values of `info.ended_by` in steps that end an episode, and their meaning, e.g. `{"hole": "Fell into a hole"}`.',
     }),
   ),
 };

@@ -54,7 +54,8 @@ export class Trials {
       const facts = await learnFacts(owned, this.#context);
       const { environment, warnings } = await buildInSlices(owned, facts, this.#context);
       const base = definition.kind === 'composed' ? registry.get(definition.env_id) : undefined;
-      const report = { ...(await checkEnvironment(environment, extent.check)), warnings };
+      const checked = await checkEnvironment(environment, extent.check);
+      const report = { ...checked, warnings: [...warnings, ...(checked.warnings ?? [])] };
       if (!report.passed) throw checkFailed(report);
       if (base && registry.find(base.spec.id) !== base) {
         throw new Problem('environment_in_use', `${base.spec.id} changed meanwhile; try again`);

@@ -1,5 +1,6 @@
 import Type from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Ends } from '../../environments/core/ends.ts';
 import type {
   AnyEnvironment,
   Description,
@@ -124,7 +125,7 @@ export function ragenEnvironment(
 
 function specOf(envId: string, definition: RagenDefinition, about: Document): EnvironmentSpec {
   const { maxSteps } = about;
-  const titled = { ...definition, title: definition.title ?? about.title };
+  const titled = { ...definition, title: definition.title ?? about.title, ends: about.ends };
   return {
     ...aboutSpec(envId, 'remote', titled, about.text ?? about.title),
     configSchema: closed({ max_steps: stepsSetting(maxSteps) }),
@@ -160,11 +161,13 @@ interface Document {
   readonly maxSteps: number;
   readonly seedable: boolean;
   readonly takesOptions: boolean;
+  readonly ends: Ends;
 }
 
 const DEFAULT_MAX_TEXT_LENGTH = 1_000_000;
 const ACTION_SPACE = 'action_space.gymnasium';
 const MAX_LEGEND_ENTRIES = 1000;
+const MAX_ENDS = 100;
 /** Far beyond what any text has, and sums of them stay exact. */
 const MAX_NUMBER = 2 ** 40;
 
@@ -207,6 +210,7 @@ function readDocument(document: JsonObject): Document {
     maxSteps,
     seedable: isObject(capabilities) && capabilities.seed === true,
     takesOptions: Object.keys(options).length > 0,
+    ends: readEnds(document.ends),
   };
 }
 
@@ -244,6 +248,15 @@ function readInteger(
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value;
   throw new InvalidAnswer(`${field} must be a whole number from ${least} to ${most}`);
+}
+
+/** Ends of an older server are unknown. */
+function readEnds(ends: Json | undefined): Ends {
+  if (!isObject(ends)) return {};
+  const known = Object.entries(ends).filter(
+    (entry): entry is [string, string] => typeof entry[1] === 'string',
+  );
+  return Object.fromEntries(known.slice(0, MAX_ENDS));
 }
 
 /** @throws InvalidAnswer */

@@ -1,5 +1,12 @@
 import Type, { type Static } from 'typebox';
-import { closed, MAX_TEXT_LENGTH, NAME_LENGTH, REWARD, task } from '../definitions/definition-parts.ts';
+import {
+  closed,
+  EndName,
+  MAX_TEXT_LENGTH,
+  NAME_LENGTH,
+  REWARD,
+  task,
+} from '../definitions/definition-parts.ts';
 
 export const MAX_STATES = 20_000;
 const MAX_ACTIONS = 1000;
@@ -31,6 +38,11 @@ export const TabularState = closed(
     text: Type.String({ maxLength: MAX_TEXT_LENGTH, description: 'What the player sees.' }),
     success: Type.Optional(
       Type.Boolean({ default: false, description: 'An episode that ends here is a success.' }),
+    ),
+    ended_by: Type.Optional(
+      EndName(
+        'Why an episode that ends here has ended, for `info.ended_by`; only where nothing can be done.',
+      ),
     ),
     transitions: Type.Optional(
       Type.Record(Type.String(), Type.Array(TabularOutcome, { minItems: 1, maxItems: 1000 }), {

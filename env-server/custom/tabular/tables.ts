@@ -15,6 +15,8 @@ export interface TableState {
   readonly name: string;
   readonly text: string;
   readonly success: boolean;
+  /** Name of the end of an episode that ends here. */
+  readonly end?: string;
   /** Ids of the actions that are valid here, ascending; none where the episode ends. */
   readonly valid: readonly number[];
   /** Number of the branch of the first valid action; those of the others follow. */
@@ -70,7 +72,7 @@ export function* compileTables(definition: TabularDefinition): Sliced<Tables> {
   const states: TableState[] = [];
   let branch = 0;
   let outcome = 0;
-  for (const [name, { text, success = false, transitions = {} }] of entries) {
+  for (const [name, { text, success = false, ended_by: end, transitions = {} }] of entries) {
     const pointer = `/states/${escapePointer(name)}`;
     const given = Object.entries(transitions).flatMap(([action, list]) => {
       const id = actionIds.get(action);
@@ -81,7 +83,17 @@ export function* compileTables(definition: TabularDefinition): Sliced<Tables> {
       return [];
     });
     given.sort((one, other) => one.id - other.id);
-    states.push({ name, text, success, valid: given.map(({ id }) => id), firstBranch: branch });
+    if (end !== undefined && given.length > 0) {
+      faults.add(`${pointer}/ended_by`, 'no episode ends in a state with transitions: leave one of them out');
+    }
+    states.push({
+      name,
+      text,
+      success,
+      ...(end !== undefined && { end }),
+      valid: given.map(({ id }) => id),
+      firstBranch: branch,
+    });
     for (const { action, list } of given) {
       const at = `${pointer}/transitions/${escapePointer(action)}`;
       const first = outcome;

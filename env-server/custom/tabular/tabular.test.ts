@@ -76,7 +76,9 @@ t.test('outcomes and starts are drawn as often as the definition says', async t 
 t.test('a state without transitions ends the episode, as a success where it says so', async t => {
   const { environment, state, rng } = play(crossing);
   const result = await environment.step(state, 'Ferry', rng);
-  t.match(result, { reward: 0.5, terminated: true, info: { success: true, action_is_valid: true } });
+  const info = { success: true, action_is_valid: true, ended_by: 'far_bank' };
+  t.match(result, { reward: 0.5, terminated: true, info });
+  t.same(environment.spec.ends, { far_bank: 'far bank' });
   t.equal(environment.observe(result.state, 'text'), 'You have crossed the river.');
   t.match(environment.observe(result.state, 'structured'), {
     state: 'far bank',
@@ -299,4 +301,17 @@ t.test('the plan of a process that never settles stays within its work and its m
   for (let next = work.next(); !next.done; next = work.next()) turns++;
   t.ok(turns > 1000, `${turns} chances for others`);
   t.ok(turns < 20_000, `${turns} slices of at most 1,000 states: value iteration ended`);
+});
+
+t.test('an end is named where episodes end, and nowhere else', async t => {
+  const { environment, state, rng } = play(corridor, { start: 'room 3' });
+  for (let i = 0; i < 9; i++) {
+    const { terminated, info } = await environment.step(state, 'Right', rng);
+    t.notOk('ended_by' in info, terminated ? 'this author names no end' : 'a step within the episode');
+  }
+  const midway = { ...crossing, states: { ...crossing.states } };
+  midway.states['near bank'] = { ...crossing.states['near bank'], ended_by: 'near_bank' };
+  t.throws(() => tabularEnvironment('me/C-v0', midway), /no episode ends in a state with transitions/);
+  const worded = { ...crossing, ends: { far_bank: 'Came to the far bank' } };
+  t.same(tabularEnvironment('me/C-v0', worded).spec.ends, { far_bank: 'Came to the far bank' });
 });

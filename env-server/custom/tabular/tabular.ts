@@ -3,6 +3,7 @@ import type { Json } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import type { Sliced } from '../../../shared/slices.ts';
 import { namedActions } from '../../environments/core/actions.ts';
+import type { Ends } from '../../environments/core/ends.ts';
 import {
   type AnyEnvironment,
   type Environment,
@@ -224,8 +225,15 @@ function specOf(
       source: 'value iteration: success of the policy that earns the most',
     },
     maxEpisodeSteps: maxSteps,
+    ends: endsIn(tables, definition),
     exampleAction: definition.actions[tables.states[tables.start.states[0]].valid[0]],
   };
+}
+
+/** Ends that states name, in the words of the definition or else their own. */
+function endsIn({ states }: Tables, { ends }: TabularDefinition): Ends {
+  const named = states.flatMap(({ end }) => (end === undefined ? [] : [[end, end.replaceAll('_', ' ')]]));
+  return { ...Object.fromEntries(named), ...ends };
 }
 
 /**
@@ -271,8 +279,8 @@ function likeliest({ from, to, probability }: Tables, branch: number): number {
   return to[best];
 }
 
-function infoOf({ success }: TableState, effective: boolean): StepInfo {
-  return { success, action_is_valid: true, action_is_effective: effective };
+function infoOf({ success, end }: TableState, effective: boolean): StepInfo {
+  return { success, action_is_valid: true, action_is_effective: effective, ...(end && { ended_by: end }) };
 }
 
 function startOf(tables: Tables, rng: Random, { start }: Options): string {

@@ -234,6 +234,7 @@ export const alfworld = {
     rewardThreshold: REWARD_WON,
     knownOptimum: { success: 1, source: 'reference policy `oracle`' },
     maxEpisodeSteps: MAX_STEPS,
+    ends: { task_done: 'Did the task' },
     exampleAction: 'go to countertop 1',
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -307,7 +308,14 @@ function transition(
     state,
     reward,
     terminated: won,
-    info: { success: won, action_is_valid: valid, action_is_effective: effective, won, admissible: choices },
+    info: {
+      success: won,
+      action_is_valid: valid,
+      action_is_effective: effective,
+      won,
+      admissible: choices,
+      ...(won && { ended_by: 'task_done' }),
+    },
   };
 }
 

@@ -102,6 +102,7 @@ const spec: EnvironmentSpec = {
   rewardThreshold: 0.24,
   knownOptimum: { success: 1, source: 'the daring name is the high arm' },
   maxEpisodeSteps: MAX_ATTEMPTS,
+  ends: { high_arm: 'Pulled the high arm', low_arm: 'Pulled the low arm' },
   exampleAction: 'Stuntman',
   history: [{ version: 0, change: 'First version.' }],
 };
@@ -152,7 +153,7 @@ export const bandit = {
   step(state: BanditState, action: Json, rng: Random): Transition<BanditState> {
     const arm = armOf(state, action);
     if (!arm || state.pulled) {
-      const info = stepInfo(state.pulled?.arm === 'high', arm !== undefined, false);
+      const info = stepInfo(state.pulled?.arm, arm !== undefined, false);
       return { state, reward: 0, terminated: state.pulled !== null, info };
     }
     const { low, high, high_probability } = state.rewards;
@@ -161,7 +162,7 @@ export const bandit = {
       state: { ...state, pulled: { arm, reward } },
       reward,
       terminated: true,
-      info: stepInfo(arm === 'high', true, true),
+      info: stepInfo(arm, true, true),
     };
   },
 
@@ -210,6 +211,12 @@ function armOf(state: BanditState, action: Json): Arm | undefined {
   return state.order.find(arm => fold(state.names[arm]) === wanted);
 }
 
-function stepInfo(success: boolean, valid: boolean, effective: boolean): StepInfo {
-  return { success, action_is_valid: valid, action_is_effective: effective };
+/** @param pulled arm that was pulled in this episode, if any */
+function stepInfo(pulled: Arm | undefined, valid: boolean, effective: boolean): StepInfo {
+  return {
+    success: pulled === 'high',
+    action_is_valid: valid,
+    action_is_effective: effective,
+    ...(pulled && { ended_by: `${pulled}_arm` }),
+  };
 }

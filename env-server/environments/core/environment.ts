@@ -1,6 +1,7 @@
 import type { TObject, TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import type { Ends } from './ends.ts';
 import type { ObservationSpaces, Space } from './space.ts';
 
 /**
@@ -105,7 +106,8 @@ export interface Transition<State> {
 
 /**
  * `info` of every step; environments add further keys. `rewards`, where it is there, is an object of finite numbers: named parts of
- * what the step is worth, next to its one reward, each at every step (0 where nothing was earned).
+ * what the step is worth, next to its one reward, each at every step (0 where nothing was earned). `ended_by`, in steps that end the
+ * episode and in no others, is one of the names in `spec.ends`, or `time_limit`.
  */
 export interface StepInfo extends JsonObject {
   readonly success: boolean;
@@ -150,6 +152,8 @@ export interface EnvironmentSpec {
   readonly knownOptimum?: { readonly success: number; readonly source: string };
   /** Steps after which the session truncates, from the effective config where it has `max_steps`. */
   readonly maxEpisodeSteps: number;
+  /** Ends of an episode by the environment's rules, for `info.ended_by`. */
+  readonly ends?: Ends;
   /** Steps after which the wrapper `time_limit` truncates, regardless of the configuration. */
   readonly timeLimit?: number;
   readonly exampleAction: Json;

@@ -69,15 +69,17 @@ t.test('expressions are parsed as arithmetic is written', async t => {
 t.test('one answer ends the episode', async t => {
   const state = await play.reset({}, { nums: [3, 5, 2], target: 4 });
   t.equal(play.text(state), 'Numbers: 3 5 2\nTarget: 4');
-  for (const [answer, reward] of [
-    ['2+5-3', 1],
-    ['2+5+3', 0.1],
-    ['5-(3/(2-2))', 0],
-    ['2/(5-5)', 0],
-    ['hello', 0],
+  for (const [answer, reward, end] of [
+    ['2+5-3', 1, 'right_answer'],
+    ['2+5+3', 0.1, 'wrong_value'],
+    ['2+2', 0, 'wrong_numbers'],
+    ['5-(3/(2-2))', 0, 'unreadable'],
+    ['2/(5-5)', 0, 'unreadable'],
+    ['hello', 0, 'unreadable'],
   ] as const) {
     const result = await play.step(state, answer);
     t.same([result.reward, result.terminated, result.info.success], [reward, true, reward === 1], answer);
+    t.equal(result.info.ended_by, end, answer);
   }
   const zero = await play.reset({}, { nums: [3, 2, 2], target: 4 });
   t.equal((await play.step(zero, '3/(2-2)')).reward, 0.1, 'right numbers that divide by zero');

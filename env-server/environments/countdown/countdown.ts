@@ -47,6 +47,13 @@ export function score(text: string, nums: readonly number[], target: number): Sc
   return { reward: right ? RIGHT : RIGHT_NUMBERS, value };
 }
 
+/** End of an episode with this score. */
+function endOf({ reward, value }: Score): string {
+  if (reward === RIGHT) return 'right_answer';
+  if (value === null) return 'unreadable';
+  return reward === RIGHT_NUMBERS ? 'wrong_value' : 'wrong_numbers';
+}
+
 function sameNumbers(a: readonly number[], b: readonly number[]): boolean {
   if (a.length !== b.length) return false;
   const wanted = b.toSorted((x, y) => x - y);
@@ -193,6 +200,12 @@ const spec: EnvironmentSpec = {
   rewardRange: [0, 1],
   knownOptimum: { success: 1, source: 'search over all expressions solves every generated puzzle' },
   maxEpisodeSteps: 1,
+  ends: {
+    right_answer: 'Came to the target',
+    wrong_value: 'Came to another number than the target',
+    wrong_numbers: 'Did not use exactly the given numbers',
+    unreadable: 'Wrote no expression that has a value',
+  },
   exampleAction: '(3 + 5) * 2',
   history: [{ version: 0, change: 'First version.' }],
 };
@@ -247,6 +260,7 @@ export const countdown = {
           action_is_valid: valid,
           action_is_effective: false,
           rewards: { correct: 0, numbers: 0 },
+          ...(state.answer && { ended_by: endOf(state.answer) }),
         },
       };
     }
@@ -261,6 +275,7 @@ export const countdown = {
         action_is_effective: true,
         value,
         rewards: { correct: reward === RIGHT ? 1 : 0, numbers: reward > 0 ? 1 : 0 },
+        ended_by: endOf({ reward, value }),
       },
     };
   },

@@ -124,14 +124,18 @@ t.test('the solutions of all shipped tasks pass their tests', { skip }, async t 
 
 t.test('the reward is the share of passed tests', { skip }, async t => {
   const state = await play.reset({}, SUM);
-  const answers: [string, number, string][] = [
-    ['a, b = map(int, input().split())\nprint(a + b)', 1, ''],
-    ['input(); print(3)', 0.5, 'wrong output'],
-    ['print(1 / 0)', 0, 'ended with an error'],
+  const answers: [string, number, string, string][] = [
+    ['a, b = map(int, input().split())\nprint(a + b)', 1, '', 'all_tests_passed'],
+    ['input(); print(3)', 0.5, 'wrong output', 'some_tests_passed'],
+    ['print(1 / 0)', 0, 'ended with an error', 'no_tests_passed'],
   ];
-  for (const [program, reward, failure] of answers) {
+  for (const [program, reward, failure, end] of answers) {
     const result = await play.step(state, program);
-    t.match(result, { reward, terminated: true, info: { success: reward === 1, failure, total: 2 } });
+    t.match(result, {
+      reward,
+      terminated: true,
+      info: { success: reward === 1, failure, total: 2, ended_by: end },
+    });
   }
   for (const action of ['', '  \n', null, 7, '```python\n```']) {
     t.match(await play.step(state, action), {

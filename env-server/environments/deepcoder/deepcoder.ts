@@ -86,6 +86,11 @@ export const deepCoder = {
       source: 'reference policy `oracle`, the solutions that come with the shipped tasks',
     },
     maxEpisodeSteps: 1,
+    ends: {
+      all_tests_passed: 'Passed all tests',
+      some_tests_passed: 'Passed some of the tests',
+      no_tests_passed: 'Passed none of the tests',
+    },
     exampleAction: 'print(sum(map(int, input().split())))',
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -129,7 +134,12 @@ export const deepCoder = {
         state,
         reward: 0,
         terminated: state.outcome !== null,
-        info: { success, action_is_valid: false, action_is_effective: false },
+        info: {
+          success,
+          action_is_valid: false,
+          action_is_effective: false,
+          ...(state.outcome && { ended_by: endOf(state.outcome) }),
+        },
       };
     }
     const inputs = task.tests.map(test => (test.kind === 'stdin' ? test.input : test.arguments));
@@ -156,6 +166,7 @@ export const deepCoder = {
         total,
         failure,
         isolation: [...walls],
+        ended_by: endOf({ passed, total }),
       },
     };
   },
@@ -198,6 +209,11 @@ export const deepCoder = {
     },
   },
 } satisfies Environment<DeepCoderConfig, DeepCoderState>;
+
+function endOf({ passed, total }: { readonly passed: number; readonly total: number }): string {
+  if (passed === total) return 'all_tests_passed';
+  return passed > 0 ? 'some_tests_passed' : 'no_tests_passed';
+}
 
 function describeIsolation({ walls, proven }: Isolation): Condition {
   const names = walls.join(', ');

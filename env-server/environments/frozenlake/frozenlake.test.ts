@@ -43,7 +43,11 @@ t.test('deterministic transitions are the golden ones, in every form', async t =
       { success_rate: 1 },
       { layout: row.map, player: [Math.floor(row.state / size), row.state % size] },
     );
-    const { state, reward, terminated, info } = step(before, row.action);
+    const { state, reward, terminated, info: ours } = step(before, row.action);
+    // RAGEN says nothing of why an episode ends.
+    const { ended_by, ...info } = ours;
+    const end = state.position === state.lake.goal ? 'goal' : 'hole';
+    t.equal(ended_by, terminated ? end : undefined);
     const seen = (s: FrozenLakeState) =>
       Object.fromEntries(FORMS.map(form => [form, frozenLake.observe(s, form)]));
     t.same(

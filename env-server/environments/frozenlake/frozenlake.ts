@@ -28,6 +28,9 @@ import { optimal, random } from './reference.ts';
 import { render } from './render.ts';
 import {
   ACTIONS,
+  AFTER_END,
+  ENDS,
+  FELL,
   type FrozenLakeState,
   HOLE,
   isHole,
@@ -37,7 +40,6 @@ import {
   neighbor,
   REACHED_GOAL,
   STAYED,
-  STAYED_ON_GOAL,
   slippedDirection,
   UNKNOWN_ACTION,
 } from './rules.ts';
@@ -185,6 +187,7 @@ const spec: EnvironmentSpec = {
     source: 'value iteration over 500 random 4 × 4 lakes, at most 100 steps; 0.945 within 10',
   },
   maxEpisodeSteps: 100,
+  ends: ENDS,
   exampleAction: 'Right',
   history: [{ version: 0, change: 'First version.' }],
 };
@@ -240,20 +243,16 @@ export const frozenLake = {
 
 function step(state: FrozenLakeState, action: Json, rng: Random): Transition<FrozenLakeState> {
   const { lake, position } = state;
-  const over = isOver(lake, position);
   const chosen = ACTIONS.indexOf(action);
-  if (chosen < 0) return { state, reward: 0, terminated: over, info: UNKNOWN_ACTION };
-  if (over) {
-    return { state, reward: 0, terminated: true, info: position === lake.goal ? STAYED_ON_GOAL : STAYED };
+  if (isOver(lake, position)) {
+    const { known, unknown } = AFTER_END[position === lake.goal ? 'goal' : 'hole'];
+    return { state, reward: 0, terminated: true, info: chosen < 0 ? unknown : known };
   }
+  if (chosen < 0) return { state, reward: 0, terminated: false, info: UNKNOWN_ACTION };
   const direction = lake.success_rate === 1 ? chosen : slippedDirection(lake, chosen, rng.float());
   const next = neighbor(lake, position, direction);
   const moved: FrozenLakeState = { lake, position: next, steps: state.steps + 1 };
   if (next === lake.goal) return { state: moved, reward: 1, terminated: true, info: REACHED_GOAL };
-  return {
-    state: moved,
-    reward: 0,
-    terminated: isHole(lake, next),
-    info: next === position ? STAYED : MOVED,
-  };
+  if (isHole(lake, next)) return { state: moved, reward: 0, terminated: true, info: FELL };
+  return { state: moved, reward: 0, terminated: false, info: next === position ? STAYED : MOVED };
 }

@@ -1,4 +1,5 @@
 import { namedActions } from '../core/actions.ts';
+import type { Ends } from '../core/ends.ts';
 import type { StepInfo } from '../core/environment.ts';
 import type { FrozenLakeConfig, Symbols } from './config.ts';
 
@@ -95,11 +96,29 @@ export function slippedDirection(lake: Lake, direction: number, uniform: number)
   return (direction + 1) % DIRECTIONS;
 }
 
-const info = (success: boolean, valid: boolean, effective: boolean): StepInfo =>
-  Object.freeze({ success, action_is_valid: valid, action_is_effective: effective });
+/** Ends of an episode. */
+export const ENDS = { goal: 'Reached the goal', hole: 'Fell into a hole' } as const satisfies Ends;
+
+const info = (
+  success: boolean,
+  valid: boolean,
+  effective: boolean,
+  end?: keyof typeof ENDS,
+): Readonly<StepInfo> =>
+  Object.freeze({
+    success,
+    action_is_valid: valid,
+    action_is_effective: effective,
+    ...(end && { ended_by: end }),
+  });
 
 export const UNKNOWN_ACTION = info(false, false, false);
 export const STAYED = info(false, true, false);
 export const MOVED = info(false, true, true);
-export const REACHED_GOAL = info(true, true, true);
-export const STAYED_ON_GOAL = info(true, true, false);
+export const FELL = info(false, true, true, 'hole');
+export const REACHED_GOAL = info(true, true, true, 'goal');
+/** Infos of steps after the end, by whether the action is known. */
+export const AFTER_END = {
+  goal: { known: info(true, true, false, 'goal'), unknown: info(false, false, false, 'goal') },
+  hole: { known: info(false, true, false, 'hole'), unknown: info(false, false, false, 'hole') },
+} as const;

@@ -149,6 +149,7 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
     observationFormats: ['text', 'grid', 'structured'],
     rewardRange: [0, rewardOf(36 * MAX_TILE)],
     maxEpisodeSteps: 5000,
+    ends: { stuck: 'No tile could move any more' },
     exampleAction: 'Left',
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -211,10 +212,11 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
 
 function transition(state: Game2048State, merged: number, moved: boolean): Transition<Game2048State> {
   const maxTile = Math.max(...state.tiles);
+  const stuck = openDirections(state.size, state.tiles).length === 0;
   return {
     state,
     reward: rewardOf(merged),
-    terminated: openDirections(state.size, state.tiles).length === 0,
+    terminated: stuck,
     info: {
       success: maxTile >= state.win_tile,
       action_is_valid: moved,
@@ -222,6 +224,7 @@ function transition(state: Game2048State, merged: number, moved: boolean): Trans
       score: state.score,
       merged,
       max_tile: maxTile,
+      ...(stuck && { ended_by: 'stuck' }),
     },
   };
 }

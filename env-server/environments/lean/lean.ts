@@ -2,6 +2,7 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { chooseRecord } from '../core/datasets/choose.ts';
 import { words } from '../core/datasets/question.ts';
+import { TIME_LIMIT } from '../core/ends.ts';
 import {
   type Environment,
   InvalidConfig,
@@ -304,6 +305,8 @@ function judge(rewards: Rewards, state: LeanState, tactic: string, verdict: Verd
       status,
       messages: verdict.messages.map(cut),
       checker: nameOf(state),
+      ...(proved && { ended_by: 'proved' }),
+      ...(capped && { ended_by: TIME_LIMIT }),
     },
   };
 }
@@ -318,6 +321,7 @@ function over(state: LeanState): Transition<LeanState> {
     status: 'over',
     messages: [],
     checker: nameOf(state),
+    ended_by: proved ? 'proved' : TIME_LIMIT,
   };
   return { state, reward: 0, terminated: proved, truncated: !proved, info };
 }

@@ -62,6 +62,7 @@ export function specOf(version: Version): EnvironmentSpec {
       source: 'every generated theorem comes with a proof; reference policy `oracle`',
     },
     maxEpisodeSteps: MAX_STEPS,
+    ends: { proved: 'Proved the theorem' },
     exampleAction: 'intro h',
     history: HISTORY.slice(0, version + 1),
   };

@@ -12,6 +12,7 @@ import {
 } from '../core/datasets/question.ts';
 import { InvalidField, textField } from '../core/datasets/records.ts';
 import { drawWordProblem } from '../core/datasets/word-problems.ts';
+import { RIGHT_OR_WRONG } from '../core/ends.ts';
 import { type Environment, InvalidOptions } from '../core/environment.ts';
 import { dict, FLAG, list } from '../core/spaces.ts';
 import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
@@ -66,6 +67,7 @@ export const metaMathQa: Environment<MetaMathQaConfig, MetaMathQaState> = {
     presets: SPLIT_PRESETS,
     ...MARKED_QUESTION,
     maxEpisodeSteps: MAX_STEPS,
+    ends: { right_answer: RIGHT_OR_WRONG.right_answer },
     exampleAction: '42',
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -105,6 +107,7 @@ export const metaMathQa: Environment<MetaMathQaConfig, MetaMathQaState> = {
           action_is_valid: false,
           action_is_effective: false,
           tries: state.tries.length,
+          ...(state.solved && { ended_by: 'right_answer' }),
         },
       };
     }
@@ -120,6 +123,7 @@ export const metaMathQa: Environment<MetaMathQaConfig, MetaMathQaState> = {
         action_is_valid: fold(text) !== '',
         action_is_effective: true,
         tries: tries.length,
+        ...(solved && { ended_by: 'right_answer' }),
       },
     };
   },

@@ -233,6 +233,7 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
       source: 'exact search, reference policy `optimal`; a scramble takes at most its own length to undo',
     },
     maxEpisodeSteps: 20,
+    ends: { solved: 'Solved the cube' },
     exampleAction: "R'",
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -270,7 +271,7 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
     const index = ACTIONS.indexOf(action);
     if (index < 0) {
       const solved = isSolved(state.cube);
-      return { state, reward: 0, terminated: solved, info: { ...UNKNOWN_ACTION, success: solved } };
+      return { state, reward: 0, terminated: solved, info: stepInfo(solved, false) };
     }
     const cube = turn(state.cube, index);
     const solved = isSolved(cube);
@@ -278,7 +279,7 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
       state: { cube },
       reward: solved ? REWARD_SOLVED : 0,
       terminated: solved,
-      info: { success: solved, action_is_valid: true, action_is_effective: true },
+      info: stepInfo(solved, true),
     };
   },
 
@@ -314,7 +315,15 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
   },
 };
 
-const UNKNOWN_ACTION: StepInfo = { success: false, action_is_valid: false, action_is_effective: false };
+/** @param known the action is a turn */
+function stepInfo(solved: boolean, known: boolean): StepInfo {
+  return {
+    success: solved,
+    action_is_valid: known,
+    action_is_effective: known,
+    ...(solved && { ended_by: 'solved' }),
+  };
+}
 
 function row(face: string, index: number): string {
   return `${face[2 * index]} ${face[2 * index + 1]}`;

@@ -34,7 +34,8 @@ t.test('search, then finish: exact match pays 1, overlap its F1, the rest nothin
     const result = await play.step(searched.state, action);
     t.equal(result.terminated, true, action);
     t.ok(Math.abs(result.reward - reward) < 1e-12, action);
-    t.match(result.info, { action_is_valid: valid, success });
+    const end = reward === 1 ? 'right_answer' : reward > 0 ? 'similar_answer' : 'wrong_answer';
+    t.match(result.info, { action_is_valid: valid, success, ended_by: end });
   }
   for (const action of ['', ' ', 'search[ ]', null, 5]) {
     const result = await play.step(state, action);

@@ -5,6 +5,7 @@ import { textTool } from '../core/action-tool.ts';
 import { partOf, pick } from '../core/datasets/choose.ts';
 import { dataFile, indexOption, MARKED_WORDS, words } from '../core/datasets/question.ts';
 import { InvalidField, readRecords, textField } from '../core/datasets/records.ts';
+import { RIGHT_OR_WRONG } from '../core/ends.ts';
 import {
   type ActionTool,
   type Environment,
@@ -147,6 +148,11 @@ export const searchQa = {
     ...MARKED_WORDS,
     knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the answer' },
     maxEpisodeSteps: MAX_STEPS,
+    ends: {
+      right_answer: RIGHT_OR_WRONG.right_answer,
+      similar_answer: 'Gave an answer with words of the right one',
+      wrong_answer: RIGHT_OR_WRONG.wrong_answer,
+    },
     exampleAction: 'search[river of the town Cormere]',
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -251,8 +257,14 @@ function transition(
       action_is_effective: effective,
       action_type: kind,
       ...more,
+      ...(finished && { ended_by: endOf(finished.reward) }),
     },
   };
+}
+
+function endOf(reward: number): string {
+  if (reward === 1) return 'right_answer';
+  return reward > 0 ? 'similar_answer' : 'wrong_answer';
 }
 
 async function search(state: SearchQaState, query: string): Promise<Transition<SearchQaState>> {

@@ -1,4 +1,5 @@
 import { namedActions } from '../core/actions.ts';
+import type { Ends } from '../core/ends.ts';
 import type { StepInfo } from '../core/environment.ts';
 import type { SokobanConfig, Symbols } from './config.ts';
 
@@ -88,11 +89,20 @@ export function move(state: SokobanState, direction: number): SokobanState {
   };
 }
 
-const info = (success: boolean, valid: boolean, effective: boolean): StepInfo =>
-  Object.freeze({ success, action_is_valid: valid, action_is_effective: effective });
+/** Ends of an episode. */
+export const ENDS = { solved: 'Brought every box onto a target' } as const satisfies Ends;
+
+const info = (success: boolean, valid: boolean, effective: boolean, end?: keyof typeof ENDS): StepInfo =>
+  Object.freeze({
+    success,
+    action_is_valid: valid,
+    action_is_effective: effective,
+    ...(end && { ended_by: end }),
+  });
 
 export const UNKNOWN_ACTION = info(false, false, false);
 export const BLOCKED = info(false, true, false);
 export const MOVED = info(false, true, true);
-export const SOLVED = info(true, true, true);
-export const SOLVED_STANDING = info(true, true, false);
+export const SOLVED = info(true, true, true, 'solved');
+export const SOLVED_STANDING = info(true, true, false, 'solved');
+export const UNKNOWN_AFTER_END = info(false, false, false, 'solved');

@@ -36,6 +36,7 @@ import {
   BLOCKED,
   BOX_REWARD,
   countOnTarget,
+  ENDS,
   isSolved,
   MOVED,
   move,
@@ -47,6 +48,7 @@ import {
   STEP_REWARD,
   TARGET,
   UNKNOWN_ACTION,
+  UNKNOWN_AFTER_END,
   WALL,
 } from './rules.ts';
 import { SearchTooLarge, solve } from './solver.ts';
@@ -288,6 +290,7 @@ const spec: EnvironmentSpec = {
   rewardRange: [STEP_REWARD - BOX_REWARD, STEP_REWARD + BOX_REWARD + SOLVED_REWARD],
   knownOptimum: { success: 1, source: 'breadth-first search solves every generated room' },
   maxEpisodeSteps: 100,
+  ends: ENDS,
   exampleAction: 'Up',
   history: [{ version: 0, change: 'First version.' }],
 };
@@ -345,8 +348,11 @@ function step(state: SokobanState, action: Json): Transition<SokobanState> {
   const { room, boxes_on_target: before } = state;
   const over = before === room.targets;
   const direction = ACTIONS.indexOf(action);
-  if (direction < 0) return { state, reward: 0, terminated: over, info: UNKNOWN_ACTION };
-  if (over) return { state, reward: 0, terminated: true, info: SOLVED_STANDING };
+  if (over) {
+    const info = direction < 0 ? UNKNOWN_AFTER_END : SOLVED_STANDING;
+    return { state, reward: 0, terminated: true, info };
+  }
+  if (direction < 0) return { state, reward: 0, terminated: false, info: UNKNOWN_ACTION };
 
   const moved = move(state, direction);
   const onTarget = countOnTarget(room, moved.boxes);

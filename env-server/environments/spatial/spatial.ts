@@ -1,6 +1,7 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { Canvas, type Color, cellSize, textWidth } from '../core/drawing/painting.ts';
+import { RIGHT_OR_WRONG, rightOrWrong } from '../core/ends.ts';
 import {
   type Environment,
   InvalidOptions,
@@ -232,6 +233,7 @@ export const spatial = {
       source: 'four looks from one spot show the whole room; reference policy `oracle`',
     },
     maxEpisodeSteps: 20,
+    ends: RIGHT_OR_WRONG,
     exampleAction: 'look',
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -340,7 +342,12 @@ function result(
     state,
     reward,
     terminated: over,
-    info: { success, action_is_valid: valid, action_is_effective: effective },
+    info: {
+      success,
+      action_is_valid: valid,
+      action_is_effective: effective,
+      ...(over && { ended_by: rightOrWrong(success) }),
+    },
   };
 }
 

@@ -10,6 +10,7 @@ import {
   words,
 } from '../core/datasets/question.ts';
 import { drawWordProblem } from '../core/datasets/word-problems.ts';
+import { RIGHT_OR_WRONG, rightOrWrong } from '../core/ends.ts';
 import { type Environment, InvalidOptions } from '../core/environment.ts';
 import { dict, FLAG, list, orNull } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
@@ -184,6 +185,7 @@ export const staticQa: Environment<StaticQaConfig, StaticQaState> = {
     presets: Object.fromEntries(KINDS.map(kind => [kind, { kind }])),
     ...MARKED_QUESTION,
     maxEpisodeSteps: 1,
+    ends: RIGHT_OR_WRONG,
     exampleAction: 'B',
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -218,7 +220,12 @@ export const staticQa: Environment<StaticQaConfig, StaticQaState> = {
         state,
         reward: 0,
         terminated: state.given !== null,
-        info: { success: right, action_is_valid: valid, action_is_effective: false },
+        info: {
+          success: right,
+          action_is_valid: valid,
+          action_is_effective: false,
+          ...(state.given && { ended_by: rightOrWrong(right) }),
+        },
       };
     }
     const right = isRight(state.item, text);
@@ -226,7 +233,12 @@ export const staticQa: Environment<StaticQaConfig, StaticQaState> = {
       state: { ...state, given: { text, right } },
       reward: right ? 1 : 0,
       terminated: true,
-      info: { success: right, action_is_valid: true, action_is_effective: true },
+      info: {
+        success: right,
+        action_is_valid: true,
+        action_is_effective: true,
+        ended_by: rightOrWrong(right),
+      },
     };
   },
 

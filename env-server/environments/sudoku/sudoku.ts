@@ -1,3 +1,4 @@
+import { TIME_LIMIT } from '../core/ends.ts';
 import {
   type Environment,
   InvalidOptions,
@@ -201,6 +202,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
     rewardRange: [-REWARD_CORRECTED, REWARD_RIGHT + REWARD_SOLVED],
     knownOptimum: { success: 1, source: 'exact search, reference policy `optimal`' },
     maxEpisodeSteps: STEPS_PER_BLANK * Math.floor(BLANK_SHARES.hard * 16 * 16),
+    ends: { solved: 'Filled the board' },
     exampleAction: 'place 3 at row 1 col 2',
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -259,17 +261,20 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
     const old = grid[cell];
     const next = old === number ? grid : grid.with(cell, number);
     const solved = isSolved(size, next);
+    const capped = !solved && steps >= state.maxSteps;
     const reward = worth(old, number, solution[cell]) + (solved ? REWARD_SOLVED : 0);
     return {
       state: { ...state, grid: next, steps, feedback: '' },
       reward,
       terminated: solved,
-      truncated: !solved && steps >= state.maxSteps,
+      truncated: capped,
       info: {
         success: solved,
         action_is_valid: true,
         action_is_effective: old !== number,
         blanks: countBlanks(next),
+        ...(solved && { ended_by: 'solved' }),
+        ...(capped && { ended_by: TIME_LIMIT }),
       },
     };
   },
@@ -313,23 +318,31 @@ function worth(old: number, number: number, right: number): number {
 
 /** A solved board stays as it is. */
 function stay(state: SudokuState): Transition<SudokuState> {
-  const info = { success: true, action_is_valid: false, action_is_effective: false, blanks: 0 };
+  const info = {
+    success: true,
+    action_is_valid: false,
+    action_is_effective: false,
+    blanks: 0,
+    ended_by: 'solved',
+  };
   return { state, reward: 0, terminated: true, info };
 }
 
 function refuse(state: SudokuState, reason: string, feedback: string): Transition<SudokuState> {
   const steps = state.steps + 1;
+  const capped = steps >= state.maxSteps;
   return {
     state: { ...state, steps, feedback },
     reward: REWARD_INVALID,
     terminated: false,
-    truncated: steps >= state.maxSteps,
+    truncated: capped,
     info: {
       success: false,
       action_is_valid: false,
       action_is_effective: false,
       blanks: countBlanks(state.grid),
       reason,
+      ...(capped && { ended_by: TIME_LIMIT }),
     },
   };
 }

@@ -165,7 +165,7 @@ t.test('strict pays only a perfect purchase, partial the fraction', async t => {
   t.match(await play.step(strict, 'click[Buy Now]'), {
     reward: 0,
     terminated: true,
-    info: { success: false, raw_reward: r, option_hits: 0, price_hit: true },
+    info: { success: false, raw_reward: r, option_hits: 0, price_hit: true, ended_by: 'wrong_options' },
   });
   const bought = await play.step(partial, 'click[buy now]');
   t.match(bought, { reward: r, terminated: true, info: { success: false } });

@@ -31,7 +31,7 @@ import {
   showPage,
 } from './pages.ts';
 import type { Goal, Product } from './product.ts';
-import { judge } from './reward.ts';
+import { judge, type Verdict } from './reward.ts';
 import { openShop, type Shop } from './shop.ts';
 import type { WebShopState } from './state.ts';
 
@@ -172,6 +172,13 @@ export const webshop = {
     ...MARKED_WORDS,
     knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the product' },
     maxEpisodeSteps: MAX_STEPS,
+    ends: {
+      bought: 'Bought what was asked for',
+      wrong_product: 'Bought another kind of product',
+      too_expensive: 'Bought above the upper price',
+      wrong_options: 'Bought with other options',
+      wrong_attributes: 'Bought a product that lacks attributes',
+    },
     exampleAction: 'search[waterproof rain jacket]',
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -305,13 +312,14 @@ function transition(
   valid: boolean,
   effective: boolean,
 ): Transition<WebShopState> {
-  const { verdict, where } = state;
+  const { verdict, where, goal } = state;
+  const perfect = verdict !== null && verdict.reward >= 1 - EPSILON;
   return {
     state,
     reward,
     terminated: verdict !== null,
     info: {
-      success: verdict !== null && verdict.reward >= 1 - EPSILON,
+      success: perfect,
       action_is_valid: valid,
       action_is_effective: effective,
       page: where.page,
@@ -321,9 +329,17 @@ function transition(
         attribute_hits: verdict.attribute_hits,
         option_hits: verdict.option_hits,
         price_hit: verdict.price_hit,
+        ended_by: perfect ? 'bought' : faultOf(verdict, goal),
       }),
     },
   };
+}
+
+/** The first thing that is wrong with a purchase. */
+function faultOf({ r_type, price_hit, option_hits }: Verdict, { options }: Goal): string {
+  if (r_type < 1) return 'wrong_product';
+  if (!price_hit) return 'too_expensive';
+  return option_hits < options.length ? 'wrong_options' : 'wrong_attributes';
 }
 
 /** Page that an action leads to, or null when the current page does not offer it. */

@@ -1,3 +1,4 @@
+import { endsOf } from '../../environments/core/ends.ts';
 import type { EnvironmentSpec } from '../../environments/core/environment.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { Space } from '../../environments/core/space.ts';
@@ -41,6 +42,7 @@ function plainDocument(variant: Variant): EnvironmentDocument {
     reward_range: rewardRange(spec),
     ...(spec.rewardThreshold !== undefined && { reward_threshold: spec.rewardThreshold }),
     ...(spec.knownOptimum && { known_optimum: spec.knownOptimum }),
+    ends: { ...endsOf(spec) },
     max_episode_steps: variant.maxSteps,
     render_modes: environment.render ? ['text', 'structured', 'png'] : ['text', 'structured'],
     references: Object.entries(environment.references ?? {}).map(([name, { title }]) => ({ name, title })),

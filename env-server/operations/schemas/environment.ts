@@ -71,6 +71,10 @@ export const EnvironmentDocument = Type.Object(
     }),
     reward_threshold: Type.Optional(Type.Number({ description: 'Mean return that counts as solved.' })),
     known_optimum: Type.Optional(Type.Object({ success: Type.Number(), source: Type.String() })),
+    ends: Type.Record(Type.String(), Type.String(), {
+      description:
+        'Values of `info.ended_by` in steps that end an episode, and their meaning. A custom environment may return others, or none.',
+    }),
     max_episode_steps: Type.Integer(),
     render_modes: Type.Array(Type.String()),
     references: Type.Array(Type.Object({ name: Type.String(), title: Type.String() })),

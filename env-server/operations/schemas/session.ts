@@ -34,6 +34,10 @@ export const Info = Type.Unsafe<{ [key: string]: unknown }>({
     success: Type.Boolean({ description: 'The task is solved.' }),
     action_is_valid: Type.Boolean({ description: 'The environment knows the action.' }),
     action_is_effective: Type.Boolean({ description: 'The action changed the state.' }),
+    ended_by: Type.String({
+      description:
+        'In the step that ends the episode: why, by a name among `ends` of the environment, e.g. `time_limit`.',
+    }),
   },
 });
 

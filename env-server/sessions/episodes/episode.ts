@@ -3,7 +3,8 @@ import { performance } from 'node:perf_hooks';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { ObservationPart } from '../../../shared/observation-parts.ts';
 import { Random, type RandomState } from '../../../shared/random.ts';
-import type { ObservationFormat } from '../../environments/core/environment.ts';
+import { withTimeLimit } from '../../environments/core/ends.ts';
+import type { ObservationFormat, StepInfo, Transition } from '../../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem } from '../../problems.ts';
 import { background, nextTurn, SLICE_MS, scheduler } from '../../scheduling/fair-scheduler.ts';
@@ -260,8 +261,7 @@ async function replay(
       ...observe(state),
       reward: transition.reward,
       terminated: transition.terminated,
-      truncated: isTruncated(variant, transition, step),
-      info: transition.info,
+      ...limited(variant, transition, step),
     };
     bytes += sizeOf(record);
     if (bytes > MAX_TRAJECTORY_BYTES) {
@@ -318,11 +318,12 @@ export function recorded(
   return [{ type: 'reset', step: episode.restart?.step ?? 0, observation: first, info: {} }, ...steps];
 }
 
-export function isTruncated(
+/** `truncated` and `info` of an episode's step; the session's step limit is one of the reasons why an episode ends. */
+export function limited(
   variant: Variant,
-  transition: { readonly terminated: boolean; readonly truncated?: boolean },
+  { terminated, truncated = false, info }: Pick<Transition<Json>, 'terminated' | 'truncated' | 'info'>,
   step: number,
-): boolean {
-  if (transition.truncated === true || transition.terminated) return transition.truncated === true;
-  return !variant.autoReset && step >= variant.maxSteps;
+): { readonly truncated: boolean; readonly info: StepInfo } {
+  if (terminated || truncated || variant.autoReset || step < variant.maxSteps) return { truncated, info };
+  return { truncated: true, info: withTimeLimit(info) };
 }

@@ -10,7 +10,7 @@ import {
   type EpisodeRestart,
   type EpisodeState,
   episodeSize,
-  isTruncated,
+  limited,
   type Reseed,
   recorded,
   replayFor,
@@ -244,7 +244,7 @@ export class LiveEpisode {
 
   #commit(action: Json, actionBytes: number, transition: Transition<Json>): StepResult {
     const { id, variant, format } = this.#session;
-    const { reward, info } = transition;
+    const { reward } = transition;
     let observation: StepResult['observation'];
     try {
       if (!Number.isFinite(reward)) throw new Error(`the reward is ${reward}, not a finite number`);
@@ -257,11 +257,12 @@ export class LiveEpisode {
     this.stepCount++;
     this.totalReward += reward;
     this.terminated = transition.terminated;
-    this.truncated = isTruncated(variant, transition, this.stepCount);
+    const { truncated, info } = limited(variant, transition, this.stepCount);
+    this.truncated = truncated;
     this.info = info;
     const logged = this.log.append(action, actionBytes);
     if (logged > 0) this.#session.grow(logged);
-    const { stepCount, terminated, truncated } = this;
+    const { stepCount, terminated } = this;
     const result: StepResult = {
       session_id: id,
       episode_id: this.id,

@@ -18,7 +18,43 @@ t.test('a session has the step limit of its level, wherever it is shown', async 
   });
   t.equal(limit, 3);
   for (let n = 1; n <= opened.max_episode_steps; n++) {
-    const { truncated } = await ask('POST', `${session}/step`, { action: 'nonsense' });
+    const { truncated, info } = await ask('POST', `${session}/step`, { action: 'nonsense' });
     t.equal(truncated, n === opened.max_episode_steps, `step ${n}`);
+    t.equal(info.ended_by, truncated ? 'time_limit' : undefined);
   }
+});
+
+t.test('the step limit is the end of an episode that nothing else ends, in replays too', async t => {
+  const app = await createApp({ logLevel: 'silent' });
+  t.teardown(() => app.server.close());
+  const ask = async (method: 'GET' | 'POST', url: string, payload?: object) =>
+    (await app.server.inject({ method, url, payload })).json();
+  const lake = { env_id: 'FrozenLake-v0', config: { success_rate: 1, max_steps: 2 } };
+  const play = async (actions: readonly string[]) => {
+    const { session_id } = await ask('POST', '/v1/sessions', {
+      ...lake,
+      options: { layout: ['SFG', 'FHF'] },
+    });
+    const steps = [];
+    for (const action of actions)
+      steps.push(await ask('POST', `/v1/sessions/${session_id}/step`, { action }));
+    const url = `/v1/sessions/${session_id}/trajectory`;
+    const lines = (await app.server.inject({ method: 'GET', url })).body.trim().split('\n');
+    const kept = JSON.parse(lines.at(-1)!).info;
+    return { ends: steps.map(({ info }) => info.ended_by), last: steps.at(-1), kept };
+  };
+  const limit = await play(['Up', 'Up']);
+  t.same(limit.ends, [undefined, 'time_limit']);
+  t.match(limit.last, { terminated: false, truncated: true });
+  t.equal(limit.kept.ended_by, 'time_limit');
+  const won = await play(['Right', 'Right']);
+  t.same(won.ends, [undefined, 'goal'], 'the goal at the last step is no time limit');
+  t.match(won.last, { terminated: true, truncated: false });
+  t.same((await play(['Right', 'Down'])).ends, [undefined, 'hole']);
+  const document = await ask('GET', '/v1/envs/FrozenLake-v0');
+  t.same(document.ends, {
+    goal: 'Reached the goal',
+    hole: 'Fell into a hole',
+    time_limit: 'Reached the step limit',
+  });
 });

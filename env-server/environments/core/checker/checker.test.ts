@@ -213,6 +213,29 @@ t.test('each rule finds the environment that breaks it', async t => {
   );
 });
 
+t.test('ends without a name, or with an unknown one, are hints and no faults', async t => {
+  const named = await checkEnvironment(lake, FEW);
+  t.equal(named.warnings, undefined);
+  const change = (end: Json | undefined) =>
+    withStep(result => {
+      const { ended_by: _own, ...info } = result.info;
+      const changed = result.terminated && end !== undefined ? { ...info, ended_by: end } : info;
+      return { ...result, info: changed as Transition<Json>['info'] };
+    });
+  const unnamed = await checkEnvironment(change(undefined), { ...FEW, steps: 200 });
+  t.equal(unnamed.passed, true);
+  t.match(unnamed.warnings, [/has no info.ended_by/]);
+  t.match(formatReport(unnamed), /hint a step that ends an episode has no info.ended_by/);
+  for (const [end, shown] of [
+    ['ice', /"ice", which is not among the ends goal, hole, time_limit/],
+    [7, /is 7, which/],
+  ] as const) {
+    const { warnings, passed } = await checkEnvironment(change(end), { ...FEW, steps: 200 });
+    t.equal(passed, true);
+    t.match(warnings, [shown]);
+  }
+});
+
 t.test('the clock and Math.random are themselves again afterwards', async t => {
   const { random } = Math;
   const { now } = Date;

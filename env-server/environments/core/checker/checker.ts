@@ -129,5 +129,6 @@ export async function checkEnvironment(
     episodes: episodesPlayed,
     steps: stepsPlayed,
     findings: findings.list,
+    ...(findings.warnings.length > 0 && { warnings: findings.warnings }),
   };
 }

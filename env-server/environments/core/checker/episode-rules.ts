@@ -2,7 +2,8 @@ import { webcrypto } from 'node:crypto';
 import { setImmediate as othersFirst } from 'node:timers/promises';
 import type { Json, JsonObject } from '../../../../shared/json.ts';
 import { Random } from '../../../../shared/random.ts';
-import type { AnyEnvironment, ObservationFormat, Transition } from '../environment.ts';
+import { endsOf } from '../ends.ts';
+import type { AnyEnvironment, ObservationFormat, StepInfo, Transition } from '../environment.ts';
 import { whyOutside } from '../membership.ts';
 import type { ObservationSpaces, Space } from '../space.ts';
 import { charactersOf, observationSpaces } from '../spaces.ts';
@@ -113,7 +114,10 @@ export async function checkEpisode(
     actions.push(action);
     results.push(result);
     state = result.state;
-    if (result.terminated || result.truncated) break;
+    if (result.terminated || result.truncated) {
+      checkEnd(environment, result.info, findings);
+      break;
+    }
   }
   findings.at(`${where}, last state`);
   watch.looks(state, true);
@@ -123,6 +127,18 @@ export async function checkEpisode(
   }
   await watch.call('no_exceptions', 'dispose', () => environment.dispose?.(state), 'dispose');
   return actions.length;
+}
+
+/** Warns of an end that nobody can count: environments of Gymnasium name none. */
+function checkEnd({ spec }: AnyEnvironment, { ended_by: end }: StepInfo, findings: Findings): void {
+  const known = endsOf(spec);
+  if (end === undefined) {
+    findings.warn('a step that ends an episode has no info.ended_by, a short name of why it ended');
+  } else if (typeof end !== 'string' || !Object.hasOwn(known, end)) {
+    findings.warn(
+      `info.ended_by is ${shown(end)}, which is not among the ends ${Object.keys(known).join(', ')}`,
+    );
+  }
 }
 
 /** True if states hold everything, so a state can be stepped from twice. */

@@ -41,15 +41,26 @@ export interface CheckReport {
 
 /** Findings of each rule that are kept: the first ones say enough. */
 const MAX_FINDINGS_PER_RULE = 3;
+const MAX_WARNINGS = 3;
 
 /** Findings as they come in. */
 export class Findings {
   readonly list: Finding[] = [];
+  readonly #warnings = new Set<string>();
   #where = '';
 
   /** Says where the findings from now on are made. */
   at(where: string): void {
     this.#where = where;
+  }
+
+  get warnings(): readonly string[] {
+    return [...this.#warnings];
+  }
+
+  /** Notes what may be intended and fails no rule. */
+  warn(message: string): void {
+    if (this.#warnings.size < MAX_WARNINGS) this.#warnings.add(message);
   }
 
   add(rule: Rule, message: string): void {
@@ -69,5 +80,6 @@ export function formatReport(report: CheckReport): string {
     lines.push(`  ${findings.length === 0 ? 'ok  ' : 'FAIL'} ${rule}: ${title}`);
     for (const { message, where } of findings) lines.push(`         ${message}${where ? ` (${where})` : ''}`);
   }
+  for (const warning of report.warnings ?? []) lines.push(`  hint ${warning}`);
   return lines.join('\n');
 }

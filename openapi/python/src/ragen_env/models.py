@@ -348,6 +348,7 @@ class _EnvironmentRequired(TypedDict):
     action_space: Space
     observation_formats: list[str]
     reward_range: list[float | None]
+    ends: dict[str, str]
     max_episode_steps: int
     render_modes: list[str]
     references: list[EnvironmentReferences]
@@ -411,6 +412,7 @@ class Info(TypedDict, total=False):
     success: bool
     action_is_valid: bool
     action_is_effective: bool
+    ended_by: str
 
 
 class _ListEnvironmentsItemRequired(TypedDict):
@@ -871,6 +873,7 @@ class ScriptDefinition(_ScriptDefinitionRequired, total=False):
     description: str
     tags: list[str]
     max_episode_steps: int
+    ends: dict[str, str]
     observation_max_length: int
     reward_range: list[float]
     config_schema: dict[str, Any]
@@ -1094,6 +1097,7 @@ class TabularDefinition(_TabularDefinitionRequired, total=False):
     description: str
     tags: list[str]
     max_episode_steps: int
+    ends: dict[str, str]
 
 
 class _TabularOutcomeRequired(TypedDict):
@@ -1119,6 +1123,7 @@ class TabularState(_TabularStateRequired, total=False):
     """TabularState of the contract."""
 
     success: bool
+    ended_by: str
     transitions: dict[str, list[TabularOutcome]]
 
 
@@ -1221,6 +1226,7 @@ class WebhookDefinition(_WebhookDefinitionRequired, total=False):
     description: str
     tags: list[str]
     max_episode_steps: int
+    ends: dict[str, str]
     observation_max_length: int
     reward_range: list[float]
     config_schema: dict[str, Any]
