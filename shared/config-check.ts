@@ -1,6 +1,6 @@
 import type { TSchema } from 'typebox';
-import Value from 'typebox/value';
 import type { Json, JsonObject } from './json.ts';
+import { errorsOf } from './schema/check.ts';
 import { suggestion } from './suggestion.ts';
 
 /** One thing wrong with a configuration. */
@@ -39,7 +39,7 @@ export function checkConfig(schema: TSchema, value: Json, origin: (key: string) 
     const known = [...problems.keys()].some(other => other === key || other.startsWith(`${key}.`));
     if (!known) problems.set(key, { key, where: origin(key), message });
   };
-  const errors = [...Value.Errors(schema, value)];
+  const errors = errorsOf(schema, value);
   const unions: string[] = [];
   for (const error of errors) {
     const key = dotted(error.instancePath);

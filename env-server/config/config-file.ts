@@ -1,6 +1,7 @@
-import { type TSchema, Type } from 'typebox';
+import type { TSchema } from 'typebox';
 import { loadConfig } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
+import { Type } from '../../shared/schema/type.ts';
 import { DECLARATIONS, flagOf, type SettingDeclaration } from './settings.ts';
 
 /** Contents of a config file: the flags without their dashes. */

@@ -1,4 +1,5 @@
-import { type Static, type TObject, type TProperties, type TSchema, Type } from 'typebox';
+import type { Static, TObject, TProperties, TSchema } from 'typebox';
+import { Type } from '../../shared/schema/type.ts';
 import type { Registrations } from '../custom/registrations/registrations.ts';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { SessionManager } from '../sessions/manager.ts';

@@ -1,7 +1,8 @@
-import { type TProperties, type TSchema, Type } from 'typebox';
-import { Compile } from 'typebox/compile';
+import type { TProperties, TSchema } from 'typebox';
 import type { TLocalizedValidationError } from 'typebox/error';
 import { type Fault, faultsOf, faultText, oversizeOf, withFewUnknown } from '../../shared/faults.ts';
+import { compiled } from '../../shared/schema/check.ts';
+import { Type } from '../../shared/schema/type.ts';
 import { DEEPEST_JSON, faultOf, type JsonLimits } from '../custom/json-limits.ts';
 import { Problem, type Violation } from '../problems.ts';
 import type { Operation } from './operation.ts';
@@ -23,28 +24,28 @@ const INPUT_LIMITS: JsonLimits = {
 };
 
 /**
- * Compiles the check of a schema.
+ * The check of a schema, compiled when it is first used.
  * @param advice what to say of unknown keys
  */
 export function compileCheck(schema: TSchema, what: string, advice = ''): InputCheck {
-  const validator = Compile(schema);
+  const { check, errors } = compiled(schema);
   return value => {
     refuseOversize(schema, value, what);
-    if (validator.Check(value)) return;
+    if (check(value)) return;
     const short = withFewUnknown(schema, value);
-    const violations = violationsOf(validator.Errors(short), schema, short, advice);
+    const violations = violationsOf(errors(short), schema, short, advice);
     throw new Problem('invalid_request', `${what}: ${violations[0].detail}`, { violations });
   };
 }
 
 /**
- * Compiles the check of an operation's input. What passes costs little: keys are looked up in a set, which is
+ * The check of an operation's input, compiled when it is first used. What passes costs little: keys are looked up in a set, which is
  * several times faster than what a closed schema compiles to; only what does not pass is looked at closely.
  */
 export function compileInputCheck(operation: Operation, transport: 'rest' | 'frame'): InputCheck {
   const properties = inputProperties(operation, transport);
   const known = new Set(Object.keys(properties));
-  const quick = Compile(Type.Object(properties));
+  const quick = compiled(Type.Object(properties));
   const shut = Type.Object(properties, { additionalProperties: false });
   const thorough = compileCheck(shut, operation.name, placeOfOthers(properties));
   const bounded = Object.entries(properties).filter(([, schema]) => isBounded(schema));
@@ -63,7 +64,7 @@ export function compileInputCheck(operation: Operation, transport: 'rest' | 'fra
       break;
     }
     if (!closed) thorough(withFewUnknown(shut, input));
-    else if (!quick.Check(input)) thorough(input);
+    else if (!quick.check(input)) thorough(input);
   };
 }
 

@@ -1,4 +1,4 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import type { Random } from '../../shared/random.ts';
 import {
@@ -8,6 +8,7 @@ import {
   mapActions,
   parseResponse,
 } from '../../shared/response.ts';
+import { Type } from '../../shared/schema/type.ts';
 import { withTimeLimit } from '../environments/core/ends.ts';
 import type { AnyEnvironment, StepInfo, Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';

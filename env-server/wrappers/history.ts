@@ -1,6 +1,7 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import { isParts, type ObservationPart } from '../../shared/observation-parts.ts';
+import { Type } from '../../shared/schema/type.ts';
 import type { Space } from '../environments/core/space.ts';
 import {
   anyText,

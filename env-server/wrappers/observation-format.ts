@@ -1,6 +1,7 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import { textOfParts } from '../../shared/observation-parts.ts';
+import { Type } from '../../shared/schema/type.ts';
 import { MAX_PICTURE_SIZE, MIN_PICTURE_SIZE } from '../environments/core/drawing/scale.ts';
 import type { AnyEnvironment, ObservationFormat } from '../environments/core/environment.ts';
 import { observedParts } from '../environments/core/parts.ts';

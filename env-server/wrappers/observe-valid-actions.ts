@@ -1,6 +1,6 @@
-import Type from 'typebox';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { isParts } from '../../shared/observation-parts.ts';
+import { Type } from '../../shared/schema/type.ts';
 import type { Space } from '../environments/core/space.ts';
 import { anyText, dict, list, longerText, observationSpaces } from '../environments/core/spaces.ts';
 import { altered, UnfitWrapper, type Wrapper, writtenValidActions } from './layer.ts';

@@ -1,4 +1,5 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
+import { Type } from '../../shared/schema/type.ts';
 import { type Wrapper, withReward } from './layer.ts';
 
 const optionsSchema = Type.Object(

@@ -1,5 +1,6 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
+import { Type } from '../../shared/schema/type.ts';
 import { describeWith, nested, stepInner, type Wrapper } from './layer.ts';
 
 const optionsSchema = Type.Object(

@@ -1,5 +1,6 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
+import { Type } from '../../shared/schema/type.ts';
 import { withTimeLimit } from '../environments/core/ends.ts';
 import type { Transition } from '../environments/core/environment.ts';
 import { chain } from '../environments/core/maybe-promise.ts';

@@ -1,5 +1,6 @@
-import Type, { type TObject, type TSchema } from 'typebox';
+import type { TObject, TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import { namedActions, randomPolicy } from '../../environments/core/actions.ts';
 import type { Description, EnvironmentSpec, ReferencePolicy } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/space.ts';

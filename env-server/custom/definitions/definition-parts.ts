@@ -1,5 +1,6 @@
-import Type, { type Static, type TProperties } from 'typebox';
+import type { Static, TProperties } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
+import { Type } from '../../../shared/schema/type.ts';
 
 /** Common parts of definitions of several kinds. */
 

@@ -1,6 +1,8 @@
-import Type, { type TSchema } from 'typebox';
-import { Value } from 'typebox/value';
+import type { TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { fits } from '../../../shared/schema/check.ts';
+import { fillDefaults } from '../../../shared/schema/defaults.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import { type DefinitionFaults, escapePointer } from './fault.ts';
 
 /** Property names: nothing that means something to JavaScript. */
@@ -68,7 +70,7 @@ class SubsetCompiler {
     const compiled = this.#ofType(type, node, at, depth, wrong);
     if (
       node.default !== undefined &&
-      !Value.Check(compiled, Value.Default(compiled, structuredClone(node.default)))
+      !fits(compiled, fillDefaults(compiled, structuredClone(node.default)))
     ) {
       wrong('the default does not fit its own schema', `${at}/default`);
     }

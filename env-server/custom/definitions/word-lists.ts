@@ -1,5 +1,5 @@
-import Type from 'typebox';
 import type { Json } from '../../../shared/json.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import { drawnPolicy } from '../../environments/core/actions.ts';
 import type { Description, ReferencePolicy } from '../../environments/core/environment.ts';
 import { MAX_ACTIONS, NAME_LENGTH } from './definition-parts.ts';

@@ -1,6 +1,6 @@
-import Type from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import type { AnyEnvironment, Environment, EnvironmentSpec } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/space.ts';
 import { aboutSpec } from '../definitions/about.ts';

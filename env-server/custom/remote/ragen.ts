@@ -1,5 +1,5 @@
-import Type from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import type { Ends } from '../../environments/core/ends.ts';
 import type {
   AnyEnvironment,

@@ -1,4 +1,5 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import { behavior, closed, task } from '../definitions/definition-parts.ts';
 import { wordLists } from '../definitions/word-lists.ts';
 

@@ -1,6 +1,7 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import type { Sliced } from '../../../shared/slices.ts';
 import { namedActions } from '../../environments/core/actions.ts';
 import type { Ends } from '../../environments/core/ends.ts';

@@ -1,5 +1,6 @@
-import { type TProperties, Type } from 'typebox';
+import type { TProperties } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import type { ActionTool } from './environment.ts';
 
 /**

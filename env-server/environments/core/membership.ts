@@ -1,5 +1,5 @@
-import { Value } from 'typebox/value';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { fits } from '../../../shared/schema/check.ts';
 import type { Space } from './space.ts';
 
 type SpaceOfType<T extends Space['type']> = Extract<Space, { type: T }>;
@@ -37,7 +37,7 @@ export function whyOutside(space: Space, value: Json, also = ''): string | undef
     case 'Dict':
       return whyNoDict(space, value, also);
     case 'Json':
-      return Value.Check(space.schema, value) ? undefined : `${shown(value)} does not fit the schema`;
+      return fits(space.schema, value) ? undefined : `${shown(value)} does not fit the schema`;
   }
 }
 

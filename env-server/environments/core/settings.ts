@@ -1,7 +1,8 @@
 import type { TSchema } from 'typebox';
-import { Value } from 'typebox/value';
 import { type Fault, faultsOf, faultText, withFewUnknown } from '../../../shared/faults.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { errorsOf } from '../../../shared/schema/check.ts';
+import { fillDefaults } from '../../../shared/schema/defaults.ts';
 import { suggestion } from '../../../shared/suggestion.ts';
 import { type AnyEnvironment, type EnvironmentSpec, InvalidConfig, InvalidOptions } from './environment.ts';
 
@@ -70,7 +71,7 @@ export function resolveAgainst(
   given: JsonObject,
   besides: readonly string[] = [],
 ): { value: JsonObject; fault?: Fault } {
-  const value = Value.Default(schema, structuredClone(withFewUnknown(schema, given))) as JsonObject;
+  const value = fillDefaults(schema, structuredClone(withFewUnknown(schema, given))) as JsonObject;
   return { value, fault: firstFault(schema, value, besides) };
 }
 
@@ -88,7 +89,7 @@ function isObject(value: Json): value is JsonObject {
 }
 
 function firstFault(schema: TSchema, value: JsonObject, besides: readonly string[]): Fault | undefined {
-  const [fault] = faultsOf(schema, value, Value.Errors(schema, value));
+  const [fault] = faultsOf(schema, value, errorsOf(schema, value));
   if (!fault) return undefined;
   const { pointer, key } = fault;
   const { properties } = schema as { properties?: object };

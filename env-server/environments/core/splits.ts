@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 
 export const SPLITS = ['any', 'train', 'validation', 'test'] as const;
 export type Split = (typeof SPLITS)[number];

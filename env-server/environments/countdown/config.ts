@@ -1,5 +1,6 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import { dataFile } from '../core/datasets/question.ts';
 import { splitSchema } from '../core/splits.ts';
 

@@ -1,5 +1,6 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import { randomPolicy } from '../core/actions.ts';
 import { Canvas, type Color } from '../core/drawing/painting.ts';
 import {

@@ -1,5 +1,6 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import { chooseRecord } from '../core/datasets/choose.ts';
 import {
   dataFile,

@@ -1,4 +1,5 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import { splitSchema } from '../core/splits.ts';
 import { SIZES } from './board.ts';
 

@@ -1,6 +1,7 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import { textTool } from '../core/action-tool.ts';
 import { pick } from '../core/datasets/choose.ts';
 import { dataFile, MARKED_WORDS, words } from '../core/datasets/question.ts';

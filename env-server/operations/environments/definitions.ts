@@ -1,4 +1,5 @@
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import { DEFINITIONS, Definition, KINDS, PROTOCOLS } from '../../custom/definitions/definition.ts';
 import type { Registered, Registrations } from '../../custom/registrations/registrations.ts';
 import { withoutSecrets } from '../../custom/remote/secrets.ts';

@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import { serverOperation } from '../operation.ts';
 import { EnvironmentList } from '../schemas/environment.ts';
 import { EnvId } from '../schemas/fields.ts';

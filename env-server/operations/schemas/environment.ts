@@ -1,4 +1,5 @@
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import { AnyJson, Bag, nullable, Wrappers } from './fields.ts';
 
 export const EnvironmentSummary = Type.Object(

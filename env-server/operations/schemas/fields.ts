@@ -1,5 +1,6 @@
-import { type TProperties, type TSchema, Type } from 'typebox';
+import type { TProperties, TSchema } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
+import { Type } from '../../../shared/schema/type.ts';
 
 /** Longest request key, group id and name a client may choose, in characters. */
 export const NAME_LENGTH = 128;

@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import { PROBLEMS } from '../../problems.ts';
 
 export const ProblemSchema = Type.Object(

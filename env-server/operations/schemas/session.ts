@@ -1,4 +1,5 @@
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import { MAX_PICTURE_SIZE, MIN_PICTURE_SIZE } from '../../environments/core/drawing/scale.ts';
 import type { SeenObservation } from '../../sessions/episodes/episode.ts';
 import { Bag, closed, nullable, Wrappers } from './fields.ts';

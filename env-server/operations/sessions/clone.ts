@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { sessionOperation } from '../operation.ts';
 import { Count, FreshDynamicsSeed, GroupId } from '../schemas/fields.ts';

@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import { serverOperation } from '../operation.ts';
 import { SessionId } from '../schemas/fields.ts';
 

@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import { encodePng } from '../../environments/core/drawing/png.ts';
 import { scaled } from '../../environments/core/drawing/scale.ts';
 import type { LiveEpisode } from '../../sessions/episodes/live-episode.ts';

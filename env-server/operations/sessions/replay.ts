@@ -1,4 +1,5 @@
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import { isPainted } from '../../environments/core/environment.ts';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { type EpisodeState, replayFor, type TrajectoryRecord } from '../../sessions/episodes/episode.ts';

@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import { sessionOperation } from '../operation.ts';
 import { FreshDynamicsSeed, NAME_LENGTH } from '../schemas/fields.ts';
 import { Session } from '../schemas/session.ts';

@@ -1,4 +1,5 @@
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import { sessionOperation } from '../operation.ts';
 import { AnyJson } from '../schemas/fields.ts';
 import { StepResult } from '../schemas/session.ts';

@@ -1,5 +1,5 @@
-import { Compile } from 'typebox/compile';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { compiled } from '../../../shared/schema/check.ts';
 import type { Space } from '../../environments/core/space.ts';
 import { jsonSchema } from '../../environments/core/space-documents.ts';
 
@@ -38,10 +38,10 @@ export function actionCheck(space: Space): ActionCheck {
       };
     }
     default: {
-      const validator = Compile(jsonSchema(space));
+      const { check, errors } = compiled(jsonSchema(space));
       return action => {
-        if (validator.Check(action)) return undefined;
-        const [error] = validator.Errors(action);
+        if (check(action)) return undefined;
+        const [error] = errors(action);
         return `the action ${error.instancePath || 'itself'} ${error.message}`;
       };
     }

@@ -1,8 +1,9 @@
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
 import { isLoopback } from '../../../shared/http/loopback.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
 import { type Principal, SCOPES, type Scope } from '../../sessions/principal.ts';

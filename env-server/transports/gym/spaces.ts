@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
-import { Compile } from 'typebox/compile';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { compiled } from '../../../shared/schema/check.ts';
 import type { Space } from '../../environments/core/space.ts';
 import { gymnasiumSpace, jsonSchema } from '../../environments/core/space-documents.ts';
 import { actionFromZeroBased, withoutStart } from './zero-based.ts';
@@ -24,10 +24,8 @@ export function spaceInfo(space: Space): JsonObject {
 
 /** True if a part of a path is a member of a space, as it is or read as JSON; ids count from 0. */
 export function contains(space: Space, text: string): boolean {
-  const validator = Compile(jsonSchema(space));
-  return (
-    validator.Check(text) || readings(text).some(value => validator.Check(actionFromZeroBased(space, value)))
-  );
+  const { check } = compiled(jsonSchema(space));
+  return check(text) || readings(text).some(value => check(actionFromZeroBased(space, value)));
 }
 
 function readings(text: string): Json[] {

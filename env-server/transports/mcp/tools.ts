@@ -1,5 +1,6 @@
-import { type TProperties, type TSchema, Type } from 'typebox';
+import type { TProperties, TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import type { ActionTool } from '../../environments/core/environment.ts';
 import { jsonSchema } from '../../environments/core/space-documents.ts';
 import { AnyJson, Config, closed, Options, Seed, SessionId } from '../../operations/schemas/fields.ts';

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import {
   Bag,
   Config,

@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { Type } from 'typebox';
-import { Value } from 'typebox/value';
 import { REPLY_HEADERS } from '../../../shared/http/page-security.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../../operations/declaration.ts';
 import { type Operation, plainResult } from '../../operations/operation.ts';
@@ -161,6 +160,8 @@ function send(reply: FastifyReply, status: number, contentType: string, body: st
 function decoder(operation: Operation): (request: FastifyRequest) => OperationInput {
   const params = Object.keys(operation.params.properties);
   const query = Object.keys(operation.query.properties);
+  const { properties } = operation.query as { properties: { [name: string]: { type?: unknown } } };
+  const numbers = query.filter(name => properties[name].type === 'integer');
   const elsewhere = [...params, ...query, 'request_key'];
   const shape = shapeOf(operation);
   return request => {
@@ -173,11 +174,17 @@ function decoder(operation: Operation): (request: FastifyRequest) => OperationIn
         throw unknownKey(name, `the query takes ${query.join(', ') || 'nothing'}`);
       input[name] = given[name];
     }
-    if (query.length > 0) Value.Convert(operation.query, input);
+    for (const name of numbers) if (name in given) input[name] = numberOf(given[name]);
     const { 'idempotency-key': key } = request.headers;
     if (operation.keyed && key !== undefined) input.request_key = key;
     return input;
   };
+}
+
+/** A text of the query as the whole number that it says; anything else is left for the check to complain of. */
+function numberOf(text: unknown): unknown {
+  const value = typeof text === 'string' ? Math.trunc(Number(text)) : Number.NaN;
+  return Number.isFinite(value) ? value : text;
 }
 
 /**

@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 
 /** Replies repeat it. */
 const MAX_ID_LENGTH = 1024;

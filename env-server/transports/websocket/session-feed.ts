@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import type { Services } from '../../operations/operation.ts';
 import { EnvId, GroupId } from '../../operations/schemas/fields.ts';
 import type { SessionCard } from '../../operations/schemas/trajectory.ts';

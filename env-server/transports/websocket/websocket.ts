@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { Type } from 'typebox';
 import type { RawData } from 'ws';
+import { Type } from '../../../shared/schema/type.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../../operations/declaration.ts';
 import type { TraceContext } from '../../operations/operation.ts';

@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import { Type } from '../../../../shared/schema/type.ts';
 import type { EnvironmentSpec } from '../environment.ts';
 import type { Space } from '../space.ts';
 import { anyText, LINES, text } from '../spaces.ts';

@@ -1,5 +1,5 @@
-import Type from 'typebox';
 import type { Json } from '../../../../shared/json.ts';
+import { Type } from '../../../../shared/schema/type.ts';
 import {
   type Description,
   type EnvironmentSpec,

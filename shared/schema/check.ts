@@ -1,0 +1,40 @@
+import { createRequire } from 'node:module';
+import type { TSchema } from 'typebox';
+import type { TLocalizedValidationError } from 'typebox/error';
+
+/** The validator, loaded when the first value is checked: a server that starts checks none. */
+let library: typeof import('typebox/schema') | undefined;
+function loaded(): typeof import('typebox/schema') {
+  library ??= createRequire(import.meta.url)('typebox/schema') as typeof import('typebox/schema');
+  return library;
+}
+
+/** A check of values that is compiled when the first one comes. */
+export interface CompiledCheck {
+  check(value: unknown): boolean;
+  /** The faults of a value; nothing with one that passes. */
+  errors(value: unknown): readonly TLocalizedValidationError[];
+}
+
+/** A check of many values: compiled once, it takes a fraction of the time of {@link fits}. */
+export function compiled(schema: TSchema): CompiledCheck {
+  let validator: import('typebox/schema').Validator | undefined;
+  const compile = () => {
+    validator ??= loaded().Compile(schema) as import('typebox/schema').Validator;
+    return validator;
+  };
+  return {
+    check: value => compile().Check(value),
+    errors: value => compile().Errors(value)[1],
+  };
+}
+
+/** True if a value fits a schema. */
+export function fits(schema: TSchema, value: unknown): boolean {
+  return loaded().Check(schema, value);
+}
+
+/** The faults of a value. */
+export function errorsOf(schema: TSchema, value: unknown): readonly TLocalizedValidationError[] {
+  return loaded().Errors(schema, value)[1];
+}
