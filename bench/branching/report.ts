@@ -30,7 +30,7 @@ export interface Comparison {
   readonly command: string;
   /** Environment steps after which a run ends. */
   readonly budget: number;
-  /** Of each validation. */
+  /** Episodes of each validation. */
   readonly episodes: number;
   readonly runs: readonly BranchingRun[];
 }
