@@ -1,4 +1,5 @@
 import { withUnit } from '../components/with-unit.ts';
+import { verdictOf } from '../compute/outcome.ts';
 import type { RunRow } from '../server/reader/runs-table.ts';
 import { REGIMES } from './charts/plane.ts';
 import type { Points } from './data/run-store.ts';
@@ -125,11 +126,8 @@ function progressCards({ validations, run, state }: RunRow): HealthCard[] {
   }
   const [before, after] = [percent(first.success), percent(last.success)];
   const change = before === after ? `Success stayed at ${after}` : `Success went from ${before} to ${after}`;
-  const better =
-    last.low === undefined || first.high === undefined
-      ? last.success > first.success
-      : last.low > first.success;
-  if (better)
+  const verdict = verdictOf(validations);
+  if (verdict === 'improved')
     return [
       {
         level: 'good',
@@ -146,15 +144,12 @@ function progressCards({ validations, run, state }: RunRow): HealthCard[] {
       },
     ];
   }
-  const worse = last.high !== undefined && last.high < first.success;
+  const worse = verdict === 'worse';
   return [
     {
       level: state === 'running' ? 'warn' : 'bad',
       title: worse ? `${change}: it became worse` : `${change}: no clear progress`,
-      text: `Validation at step ${first.step} and step ${last.step}; the difference lies within chance.${reference}`.replace(
-        worse ? '; the difference lies within chance' : '',
-        '',
-      ),
+      text: `Validation at step ${first.step} and step ${last.step}${worse ? '' : '; the difference lies within chance'}.${reference}`,
       advice: worse
         ? 'Lower optimizer.learning_rate, or raise rollout.group_size.'
         : 'Look at the cards below and at failed episodes; easier levels or a warm start give the first successes.',

@@ -2,7 +2,7 @@ import { render } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { SiteHeader } from '../components/header.ts';
 import { html } from '../components/html.ts';
-import { type Address, formatAddress, parseAddress } from './address.ts';
+import { type Address, parseAddress } from './address.ts';
 import { SourceContext } from './data/hooks.ts';
 import { openSource, type Source } from './data/source.ts';
 import { Lazy } from './views/lazy.ts';
@@ -44,16 +44,6 @@ function App({ source }: { readonly source: Source }) {
       main.current?.focus();
     }}>Skip to the content</a>
     <${SiteHeader} current="Runs" server=${server ?? undefined} runs="#/" />
-    ${
-      address.view === 'episode'
-        ? null
-        : html`<nav class="sub-head" aria-label="Runs">
-      ${(['runs', 'compare', 'leaderboard'] as const).map(
-        view =>
-          html`<a key=${view} href=${formatAddress({ view })} aria-current=${address.view === view ? 'page' : undefined}>${TITLES[view] === 'Runs' ? 'All runs' : TITLES[view]}</a>`,
-      )}
-    </nav>`
-    }
     <main ref=${main} id="main" tabindex="-1">${viewOf(address)}</main>
   <//>`;
 }

@@ -33,6 +33,7 @@ export class RunStore {
   readonly #source: Source;
   readonly #series = new Map<string, { readonly points: Series; readonly offset: number }>();
   readonly #wanted = new Set<string>();
+  readonly #answered = new Set<string>();
   /** Metrics that could not be read, with the error. */
   readonly #failed = new Map<string, string>();
   readonly #listeners = new Set<() => void>();
@@ -86,6 +87,11 @@ export class RunStore {
     return this.#failed.size === 0 ? undefined : names.map(name => this.#failed.get(name)).find(Boolean);
   }
 
+  /** Whether these metrics were asked for and answered, with values or without, or could not be read. */
+  knows(names: readonly string[]): boolean {
+    return names.every(name => this.#answered.has(name) || this.#failed.has(name));
+  }
+
   /** Reads metrics that are not there yet; those that could not be read are asked for again, here at once and later. */
   async want(names: readonly string[]): Promise<void> {
     await this.#read(names.filter(name => !this.#wanted.has(name)));
@@ -116,7 +122,10 @@ export class RunStore {
         const points = new Series(MAX_POINTS, { x, y: numbers });
         this.#series.set(name, { points, offset: reply.offset });
       }
-      for (const name of names) this.#failed.delete(name);
+      for (const name of names) {
+        this.#failed.delete(name);
+        this.#answered.add(name);
+      }
       if (this.#failed.size === 0) this.#failures = 0;
     } catch (error) {
       for (const name of names) {

@@ -28,12 +28,3 @@ export function chatLines(replies: readonly EpisodeReply[]): string {
     })
     .join('');
 }
-
-/** Lets the browser save a text as a file. */
-export function saveText(name: string, text: string): void {
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([text], { type: 'application/jsonl' }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-}

@@ -5,7 +5,7 @@ import { type Address, formatAddress } from '../address.ts';
 import { Chart, type Curve } from '../charts/chart.ts';
 import { useSource } from '../data/hooks.ts';
 import { counted, percent, short } from '../format.ts';
-import { choose, Panel, Select, Status } from './parts.ts';
+import { choose, PageTitle, Panel, Select, Status } from './parts.ts';
 import { settingsOf } from './settings-view.ts';
 
 const MAX_RUNS = 16;
@@ -37,7 +37,7 @@ export function CompareView({ address }: { readonly address: Address }) {
   const { runs, error } = useRuns(ids, names);
   const known = [...new Set(runs.flatMap(({ detail }) => detail.metrics))].sort();
   return html`<div class="page-body">
-    <div class="title-row"><h1>Compare</h1></div>
+    <${PageTitle} view="compare" />
     ${ids.length < 2 && html`<div class="panel"><p>Tick two or more runs in the <a href=${formatAddress({ view: 'runs' })}>table of runs</a>.</p></div>`}
     <${Status} error=${error} loading=${ids.length > 0 && runs.length === 0 && !error} />
     ${

@@ -2,12 +2,13 @@ import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
 import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
 import { episodeEnd } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
+import { saveFile } from '../../components/save-file.ts';
 import type { EpisodeDigest, EpisodeReply } from '../../server/reader/trajectories.ts';
 import { formatAddress, parseAddress } from '../address.ts';
 import { useData } from '../data/hooks.ts';
 import { counted, short } from '../format.ts';
 import { BranchLane, useBranch } from './branch.ts';
-import { chatLines, saveText } from './chat-export.ts';
+import { chatLines } from './chat-export.ts';
 import { choose, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 import { knownTints, probability, type Tint } from './tokens.ts';
@@ -83,7 +84,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
       <span class="label">Episode ${index + 1} of ${count}</span>
       ${index > 0 ? html`<a class="button small" href=${other(index - 1)} aria-keyshortcuts="k">Episode before</a>` : null}
       ${index < count - 1 ? html`<a class="button small" href=${other(index + 1)} aria-keyshortcuts="j">Episode after</a>` : null}
-      <button type="button" class="small" onClick=${() => saveText(`${tag}-${episode.seed}-${index}.jsonl`, chatLines([reply]))}>Save as messages (JSONL)</button>
+      <button type="button" class="small" onClick=${() => saveFile(`${tag}-${episode.seed}-${index}.jsonl`, new Blob([chatLines([reply])]))}>Save as messages (JSONL)</button>
     </div>
     <div class="episode-head">
       <div><h1 class="episode-title">${end_.text}${turns.length > 0 ? ` in turn ${turns.length}` : ''} <span class="chip ${end_.success ? 'good' : 'bad'}">${end_.success ? 'success' : 'no success'}</span></h1>

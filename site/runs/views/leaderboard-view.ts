@@ -4,7 +4,7 @@ import type { LeaderboardRow } from '../../server/reader/leaderboard.ts';
 import { formatAddress } from '../address.ts';
 import { useData, useSource } from '../data/hooks.ts';
 import { duration, percent, short } from '../format.ts';
-import { Status } from './parts.ts';
+import { PageTitle, Status } from './parts.ts';
 
 /** Every result by environment and preset, best first. */
 export function LeaderboardView() {
@@ -15,7 +15,7 @@ export function LeaderboardView() {
     tables.set(key, [...(tables.get(key) ?? []), row]);
   }
   return html`<div class="page-body">
-    <div class="title-row"><h1>Leaderboard</h1></div>
+    <${PageTitle} view="leaderboard" />
     <p class="hint">The last validation of each run, every evaluation of a run, and published figures. Evaluate a run with <code>${useSource().site.trainer} evaluate runs/NAME --policy checkpoint --policy random</code>.</p>
     <${Status} error=${error} loading=${!rows && !error} />
     ${rows?.length === 0 && html`<p class="panel">No results yet.</p>`}

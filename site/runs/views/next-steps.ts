@@ -26,21 +26,21 @@ export function NextSteps({ detail }: { readonly detail: RunDetail }) {
     ...(url === undefined || knows(detail, url) ? [] : [shellWord(`servers=[${url}]`)]),
   ].join(' ');
   const init = `${trainer} init me/GuessTen-v0${url === undefined || url === DEFAULT_SERVER ? '' : ` --servers ${shellWord(url)}`}`;
-  return html`<${Panel} title="What to do next" class="wide">
+  return html`<${Panel} title="What to do next">
     <div class="next-steps">
       <section>
         <h3>Evaluate it</h3>
-        <p>Measures success with its interval, greedily and as sampled, next to other players.${url === undefined && ' It needs a running environment server.'} The result is a row of the <a href=${formatAddress({ view: 'leaderboard' })}>leaderboard</a>.</p>
+        <p class="fine">Next to other players${url === undefined && ', with an environment server running'}; the result is a row of the <a href=${formatAddress({ view: 'leaderboard' })}>leaderboard</a>.</p>
         <${Command} text=${evaluate} />
       </section>
       <section>
         <h3>Serve it</h3>
-        <p>Any OpenAI client can use the policy. Ask it in another terminal.</p>
+        <p class="fine">Any OpenAI client can use the policy; ask it in another terminal.</p>
         <${Command} text=${`${trainer} serve ${folder}`} />
         <${Command} text=${COMPLETION} />
       </section>
       <section>
-        <h3>Play</h3>
+        <h3>Look at it</h3>
         <p><a href=${formatAddress({ view: 'replay', run: row.id })}>See one level at every validation</a>${
           server !== null &&
           html`, or play ${[...new Set(tags.map(tag => tag.env_id))].map(
@@ -49,12 +49,12 @@ export function NextSteps({ detail }: { readonly detail: RunDetail }) {
           )} yourself`
         }.</p>
       </section>
-      <section>
-        <h3>Train on an environment of your own</h3>
+      <details>
+        <summary>Train on an environment of your own</summary>
         <p><code>docs/tutorial/learning-curve.md</code> shows one of 20 lines in Python, as a script and in TypeScript${server !== null && html`; you can <a href=${`${server}#/register`}>register</a> one here, too`}. Then let the trainer choose the settings.</p>
         <${Command} text=${init} />
         <${Command} text=${`${trainer} train GuessTen-v0.yaml`} />
-      </section>
+      </details>
     </div>
   <//>`;
 }
@@ -70,6 +70,6 @@ function Command({ text }: { readonly text: string }) {
   const code = useRef<HTMLElement>(null);
   const [said, setSaid] = useState('Copy');
   const copy = () => copyText(code.current!, setSaid);
-  return html`<div class="command"><pre><code ref=${code}>${text}</code></pre>
+  return html`<div class="command"><pre title=${text}><code ref=${code}>${text}</code></pre>
     <button type="button" class="quiet small" onClick=${copy}><span aria-live="polite">${said}</span><span class="visually-hidden"> the command ${text}</span></button></div>`;
 }

@@ -4,11 +4,15 @@ import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
 import type { EpisodeDigest, EpisodeReply, TrajectoryFile } from '../../server/reader/trajectories.ts';
 import { formatAddress } from '../address.ts';
-import { Chart, type Curve } from '../charts/chart.ts';
+import { Chart, type ChartProps } from '../charts/chart.ts';
+import { SMALL_HEIGHT } from '../charts/chart-options.ts';
+import { ChartTools } from '../charts/chart-tools.ts';
+import { type ChartView, chartViewOf, knownAxes, positionsOn } from '../charts/chart-view.ts';
 import { useData, useMetrics, useSource } from '../data/hooks.ts';
 import type { RunStore } from '../data/run-store.ts';
 import { counted, percent, short } from '../format.ts';
 import { HEALTH_METRICS, healthCards } from '../health.ts';
+import { Headline, headlineMetrics } from './headline.ts';
 import { NextSteps } from './next-steps.ts';
 import { Panel, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
@@ -35,76 +39,57 @@ const SMALL: readonly Small[] = [
   { title: 'Busy share of the policy', name: 'perf/policy_busy_ratio', format: percent, range: [0, 1] },
 ];
 
-/** Success of a run, its health, and a failed episode. */
-export function OverviewView({ store }: RunViewProps) {
-  const { row, config, folder } = store.detail!;
+/** Success of a run, its health, what to do next, its curves, and a failed episode. */
+export function OverviewView({ store, address }: RunViewProps) {
+  const { row, config, folder, metrics } = store.detail!;
   const { group_size: groupSize = 1 } =
     (config as { rollout?: { group_size?: number } } | null)?.rollout ?? {};
-  const tags = row.run.tags.map(({ tag }) => tag);
-  const penalties = tags.map(tag => `train/${tag}/format_penalty`);
-  const validation = tags.flatMap(tag =>
-    ['success', 'success_low', 'success_high'].map(name => `val-env/${tag}/${name}`),
-  );
-  const unread = useMetrics(store, [
+  const penalties = row.run.tags.map(({ tag }) => `train/${tag}/format_penalty`);
+  const names = [
+    ...headlineMetrics(store),
     ...SMALL.map(({ name }) => name),
     ...HEALTH_METRICS,
     ...penalties,
-    ...validation,
-    'val-env/success',
-  ]);
-  const resume = `${useSource().site.trainer} train --resume ${folder}`;
+  ];
+  const unread = useMetrics(store, names);
+  const { trainer } = useSource().site;
+  // All at once: what comes later would move what is there.
+  if (!store.knows(names)) return html`<div class="overview" aria-busy="true"></div>`;
+  const resume = `${trainer} train --resume ${folder}`;
   const cards = healthCards(row, name => store.series(name), groupSize, Date.now(), resume);
+  const view = chartViewOf(address.query);
   return html`<div class="overview">
     <${Status} error=${unread} />
-    <${Panel} title="How good it is" class="wide">
-      <${Chart} title=${`Success on the validation levels, with the ${percent(0.95)} interval`} height=${300} range=${[0, 1]} format=${percent} legend=${true} curves=${validationCurves(store)} />
-    <//>
-    <${NextSteps} detail=${store.detail!} />
-    <${Panel} title="Is training healthy?">
-      ${cards.length === 0 && html`<p class="hint">Nothing to say yet: the first step or validation is still under way.</p>`}
-      ${cards.map(
-        ({ level, title, text, advice }) => html`<div key=${title} class="health ${level}">
-          <h3>${title}</h3><p>${text}</p>${advice && html`<p class="fine">What to do: ${advice}</p>`}
+    <${Headline} store=${store} view=${view} />
+    <div class="side">
+      <${Panel} title="Is training healthy?">
+        ${cards.length === 0 && html`<p class="hint">Nothing to say yet: the first step or validation is still under way.</p>`}
+        ${cards.map(
+          ({ level, title, text, advice }) => html`<div key=${title} class="health ${level}">
+            <h3>${title}</h3><p>${text}</p>${advice && html`<p class="fine">What to do: ${advice}</p>`}
+          </div>`,
+        )}
+      <//>
+      <${NextSteps} detail=${store.detail!} />
+    </div>
+    <section class="wide curves" aria-label="Curves">
+      <div class="panel-head"><h2>Curves</h2><${ChartTools} view=${view} axes=${knownAxes(metrics)} /></div>
+      <div class="small-charts">${SMALL.filter(({ name }) => store.series(name).x.length > 0).map(
+        ({ title, name, format, range }) => html`<div key=${name} class="panel" title=${name}>
+          <${Chart} title=${title} height=${SMALL_HEIGHT} format=${format ?? short} range=${range} ...${curveOf(store, name, view)} />
         </div>`,
-      )}
-    <//>
-    <${FailedEpisode} store=${store} />
-    <section class="small-charts" aria-label="Metrics">
-      ${SMALL.filter(({ name }) => store.series(name).x.length > 0).map(
-        ({ title, name, format, range }) => html`<div key=${name} class="panel">
-          <${Chart} title=${title} height=${150} format=${format ?? short} range=${range} curves=${[curveOf(store, name)]} />
-          <p class="fine"><code>${name}</code> now ${(format ?? short)(store.last(name)!)}</p>
-        </div>`,
-      )}
+      )}</div>
     </section>
+    <${FailedEpisode} store=${store} />
     <${Notes} store=${store} />
   </div>`;
 }
 
-/** A metric over steps; one of the warm start, which comes before the first step, over its epochs. */
-function curveOf(store: RunStore, name: string): Curve {
+/** A metric over the axis of the view; one of the warm start, which comes before the first step, over its epochs. */
+function curveOf(store: RunStore, name: string, view: ChartView): Pick<ChartProps, 'curves' | 'view'> {
   const { x, y } = store.series(name);
-  return { label: name, x: name.startsWith('sft/') ? x.map((_, i) => i + 1) : x, y };
-}
-
-function validationCurves(store: RunStore): Curve[] {
-  const { tags } = store.detail!.row.run;
-  const curves: Curve[] = tags.map(({ tag }, color) => {
-    const { x, y } = store.series(`val-env/${tag}/success`);
-    const low = store.series(`val-env/${tag}/success_low`).y;
-    const high = store.series(`val-env/${tag}/success_high`).y;
-    const banded = low.length === y.length && high.length === y.length && y.length > 0;
-    return { label: tag, x, y, color, ...(banded ? { low, high } : {}) };
-  });
-  const x = curves.find(curve => curve.x.length > 0)?.x ?? [];
-  if (x.length === 0 || tags.length !== 1) return curves;
-  const ends = [x[0], x.at(-1)!];
-  const [{ random, optimum }] = tags;
-  return [
-    ...curves,
-    ...(optimum === null ? [] : [{ label: 'optimum', x: ends, y: [optimum, optimum], dashed: true }]),
-    ...(random === null ? [] : [{ label: 'random', x: ends, y: [random, random], dashed: true }]),
-  ];
+  if (name.startsWith('sft/')) return { curves: [{ label: name, x: x.map((_, i) => i + 1), y }] };
+  return { view, curves: [{ label: name, x, y, at: positionsOn(view.axis, store) }] };
 }
 
 /** Failures of a validation, with one episode of them. */

@@ -1,20 +1,44 @@
 import type { ComponentChildren } from 'preact';
 import { html } from '../../components/html.ts';
-import type { ShownState } from '../../server/reader/runs-table.ts';
+import { type Outcome, outcomeOf } from '../../compute/outcome.ts';
+import type { RunRow } from '../../server/reader/runs-table.ts';
 import { formatAddress } from '../address.ts';
+import { duration } from '../format.ts';
 
-const STATES: { readonly [state in ShownState]: readonly [kind: string, text: string] } = {
-  running: ['good', 'running'],
-  finished: ['', 'finished'],
-  stopped: ['warn', 'stopped'],
-  stalled: ['bad', 'stalled'],
-  failed: ['bad', 'failed'],
-  unknown: ['', 'unknown'],
+const OUTCOME_KINDS: { readonly [outcome in Outcome]: string } = {
+  running: 'live',
+  improved: 'good',
+  flat: 'even',
+  worse: 'bad',
+  stalled: 'warn',
+  failed: 'bad',
+  stopped: 'warn',
+  finished: '',
+  unknown: '',
 };
 
-export function StateChip({ state }: { readonly state: ShownState }) {
-  const [kind, text] = STATES[state];
-  return html`<span class="chip ${kind} state-${state}">${text}</span>`;
+/** State of a run by its outcome; the sign says the same as the color. */
+export function StateChip({ row }: { readonly row: Pick<RunRow, 'state' | 'validations'> }) {
+  const outcome = outcomeOf(row);
+  return html`<span class="chip ${OUTCOME_KINDS[outcome]} outcome-${outcome}">${outcome}</span>`;
+}
+
+const VIEWS = { runs: 'All runs', compare: 'Compare', leaderboard: 'Leaderboard' } as const;
+
+interface PageTitleProps {
+  readonly view: keyof typeof VIEWS;
+  /** Between the title and the links to the other views. */
+  readonly children?: ComponentChildren;
+}
+
+/** Title of a view of several runs, with links to the other ones. */
+export function PageTitle({ view, children }: PageTitleProps) {
+  const names = Object.entries(VIEWS) as [keyof typeof VIEWS, string][];
+  return html`<div class="title-row"><h1>${view === 'runs' ? 'Runs' : VIEWS[view]}</h1>${children}
+    <nav class="tabs" aria-label="Runs">${names.map(
+      ([name, text]) =>
+        html`<a key=${name} href=${formatAddress({ view: name })} aria-current=${name === view ? 'page' : undefined}>${text}</a>`,
+    )}</nav></div>`;
 }
 
 /** An error, or a note that data is loading. */
@@ -70,4 +94,12 @@ export function Select({ label, value, options, onChange }: SelectProps) {
       ${options.map(([option, text]) => html`<option key=${option} value=${option} selected=${option === value}>${text}</option>`)}
     </select>
   </label>`;
+}
+
+/** Progress of a run, with the time it took or will take. */
+export function progressOf({ state, stage, step, steps, eta_s: left, seconds }: RunRow): string {
+  const done = `step ${step} of ${steps}`;
+  if (state === 'running') return `${stage}, ${done}${left === null ? '' : `, ${duration(left)} left`}`;
+  const ended = state === 'stopped' ? `stopped at ${done}` : done;
+  return seconds > 0 ? `${ended} after ${duration(seconds)}` : ended;
 }

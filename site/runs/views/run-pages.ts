@@ -1,13 +1,12 @@
 import { html } from '../../components/html.ts';
-import type { RunRow } from '../../server/reader/runs-table.ts';
 import { type Address, formatAddress, RUN_VIEWS, type RunView } from '../address.ts';
 import { useRun } from '../data/hooks.ts';
-import { duration } from '../format.ts';
+import { percent } from '../format.ts';
 import { EpisodeView } from './episode-view.ts';
 import { EpisodesView } from './episodes-view.ts';
 import { FilterView } from './filter-view.ts';
 import { OverviewView } from './overview-view.ts';
-import { StateChip, Status } from './parts.ts';
+import { progressOf, StateChip, Status } from './parts.ts';
 import { ReplayView } from './replay-view.ts';
 import type { RunViewProps } from './run-view-props.ts';
 import { SettingsView } from './settings-view.ts';
@@ -18,7 +17,7 @@ const NAMES: { readonly [view in RunView]: string } = {
   replay: 'Replay',
   episodes: 'Episodes',
   episode: 'Episode',
-  filter: 'Filter and collapse',
+  filter: 'Filter',
   system: 'System',
   settings: 'Settings',
 };
@@ -44,25 +43,20 @@ export function RunPages({ address }: { readonly address: Address }) {
     ${detail && html`<${VIEWS[view]} store=${store} address=${address} />`}`;
   // An episode says itself where it is: it needs the height.
   if (view === 'episode') return html`<div class="page-body">${pages}</div>`;
+  const last = row?.validations.at(-1);
   return html`<div class="page-body">
-    <div class="title-row">
-      <h1>${address.run}</h1>
-      ${row && html`<${StateChip} state=${row.state} />`}
-      ${row && html`<span class="fine" role="status">${progressOf(row)}</span>`}
+    <div class="run-bar">
+      <h1 title=${address.run}>${address.run}</h1>
+      ${row && html`<${StateChip} row=${row} />`}
+      ${last && html`<p class="run-success"><b>${percent(last.success)}</b>${last.low !== undefined && last.high !== undefined && html` <span class="fine">${percent(last.low).split('\u00a0')[0]} to ${percent(last.high).split('\u00a0')[0]}</span>`}</p>`}
+      <nav class="tabs" aria-label="Views of the run">
+        ${tabs.map(
+          name => html`<a key=${name} href=${formatAddress({ view: name, run: address.run })}
+            aria-current=${name === view ? 'page' : undefined}>${NAMES[name]}</a>`,
+        )}
+      </nav>
+      ${row && html`<span class="fine progress" role="status">${progressOf(row)}</span>`}
     </div>
-    <nav class="tabs" aria-label="Views of the run">
-      ${tabs.map(
-        name => html`<a key=${name} href=${formatAddress({ view: name, run: address.run })}
-          aria-current=${name === view ? 'page' : undefined}>${NAMES[name]}</a>`,
-      )}
-    </nav>
     ${pages}
   </div>`;
-}
-
-/** Progress of a run, with the time it took or will take. */
-function progressOf({ state, stage, step, steps, eta_s: left, seconds }: RunRow): string {
-  const done = `step ${step} of ${steps}`;
-  if (state === 'running') return `${stage}, ${done}${left === null ? '' : `, ${duration(left)} left`}`;
-  return seconds > 0 ? `${done} after ${duration(seconds)}` : done;
 }

@@ -6,7 +6,7 @@ import { type Address, formatAddress } from '../address.ts';
 import { Sparkline } from '../charts/sparkline.ts';
 import { useSource } from '../data/hooks.ts';
 import { ago, counted, duration, percent } from '../format.ts';
-import { choose, StateChip, Status } from './parts.ts';
+import { choose, PageTitle, StateChip, Status } from './parts.ts';
 
 /** Rows that are asked for together. */
 const PAGE_ROWS = 60;
@@ -35,8 +35,7 @@ export function RunsView({ address }: { readonly address: Address }) {
   const few = ticked.size < 2;
   const known = wanted === '' ? counted(total, 'run') : `${matching} of ${counted(total, 'run')}`;
   return html`<div class="page-body">
-    <div class="title-row">
-      <h1>Runs</h1>
+    <${PageTitle} view="runs">
       <label class="search"><span class="visually-hidden">Search runs</span>
         <input type="search" placeholder="Name, recipe, environment, state …" value=${wanted}
           onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} />
@@ -44,7 +43,7 @@ export function RunsView({ address }: { readonly address: Address }) {
       <a class="button ${few ? 'disabled' : 'primary'}" aria-disabled=${few}
         href=${few ? undefined : formatAddress({ view: 'compare', query: { runs: [...ticked].join(',') } })}>
         Compare ${few ? '' : counted(ticked.size, 'run')}</a>
-    </div>
+    <//>
     <${Status} error=${error} loading=${!rows} />
     ${rows && html`<p class="fine" role="status">${known}${ticked.size === 1 ? ' · tick another to compare' : ''}</p>`}
     ${rows && total === 0 && html`<p class="panel">No runs yet. Start one: <code>${trainer} train ragen:quickstart</code></p>`}
@@ -122,7 +121,8 @@ function RunTable({ rows, count, range, onRange, ticked, onTick }: TableProps) {
     let asked = 0;
     const look = () => {
       asked = 0;
-      const { top } = place.current!.getBoundingClientRect();
+      if (!place.current) return;
+      const { top } = place.current.getBoundingClientRect();
       const first = Math.max(0, Math.floor(-top / ROW_HEIGHT / STEP_ROWS) * STEP_ROWS - SPARE_ROWS);
       onRange([first, first + Math.ceil(innerHeight / ROW_HEIGHT) + STEP_ROWS + 2 * SPARE_ROWS]);
     };
@@ -183,7 +183,7 @@ function Row({ row, now, ticked, onTick }: RowProps) {
   return html`<tr>
     <td><input type="checkbox" checked=${ticked} aria-label=${`Compare ${row.id}`} onChange=${() => onTick(row.id)} /></td>
     <td class="name"><a href=${formatAddress({ view: 'overview', run: row.id })}>${row.id}</a></td>
-    <td><${StateChip} state=${row.state} /> <span class="fine">${progress}</span></td>
+    <td><${StateChip} row=${row} /> <span class="fine">${progress}</span></td>
     <td><${Sparkline} points=${validations} /></td>
     <td class="number">${last ? (first === last ? percent(last.success) : `${percent(first!.success)} → ${percent(last.success)}`) : '–'}</td>
     <td>${run.recipe.join(', ') || run.advantage || '–'}</td>

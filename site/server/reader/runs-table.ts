@@ -10,6 +10,7 @@ import {
   SILENT_MS,
   type ValidationPoint,
 } from '../../../shared/run-folder/run-files.ts';
+import type { Outcome, Verdict } from '../../compute/outcome.ts';
 import { runMatcher } from '../../compute/run-search.ts';
 import { type FoundRun, mapped, type RunFolders, readRunJson, readRunText } from './run-folders.ts';
 
@@ -18,7 +19,7 @@ const MAX_CONFIG_BYTES = 1024 * 1024;
 const MAX_TEXT_LENGTH = 300;
 
 /** State of a run according to its files; `unknown` for runs of earlier versions without an outcome. */
-export type ShownState = 'running' | 'stalled' | 'finished' | 'stopped' | 'failed' | 'unknown';
+export type ShownState = Exclude<Outcome, Verdict>;
 
 /** A row of the table of runs. */
 export interface RunRow {

@@ -1,0 +1,66 @@
+import type uPlot from 'uplot';
+import { color, variable } from './colors.ts';
+
+/** Least distance of two labels. */
+const LABEL_HEIGHT = 14;
+
+/** A dashed line over the whole width with its name on it. */
+export function drawReference(
+  plot: uPlot,
+  { label, value }: { readonly label: string; readonly value: number },
+  format: (value: number) => string,
+): void {
+  const { ctx, bbox } = plot;
+  const ratio = devicePixelRatio;
+  const y = Math.round(plot.valToPos(value, 'y', true));
+  ctx.save();
+  ctx.strokeStyle = ctx.fillStyle = color('--ink-soft');
+  ctx.lineWidth = ratio;
+  ctx.setLineDash([6 * ratio, 4 * ratio]);
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, y);
+  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.stroke();
+  ctx.font = `${12 * ratio}px ${variable('--sans')}`;
+  ctx.textAlign = 'right';
+  ctx.textBaseline = 'bottom';
+  ctx.fillText(`${label} ${format(value)}`, bbox.left + bbox.width, y - 3 * ratio);
+  ctx.restore();
+}
+
+/** The last value of each curve in view at its end, moved apart where they would cover one another. */
+export function drawEnds(
+  plot: uPlot,
+  curves: readonly { readonly at: number; readonly stroke: string }[],
+  format: (value: number) => string,
+): void {
+  const { ctx, bbox } = plot;
+  const ratio = devicePixelRatio;
+  const { min, max } = plot.scales.x;
+  const ends = curves.flatMap(({ at, stroke }) => {
+    const column = plot.data[at];
+    const index = column.findLastIndex(
+      (value, j) =>
+        value !== null && value !== undefined && plot.data[0][j] >= min! && plot.data[0][j] <= max!,
+    );
+    if (index === -1) return [];
+    const value = column[index]!;
+    const [x, y] = [plot.valToPos(plot.data[0][index], 'x', true), plot.valToPos(value, 'y', true)];
+    return [{ x, y, text: y, value, stroke }];
+  });
+  ends.sort((a, b) => a.y - b.y);
+  for (let i = 1; i < ends.length; i++)
+    ends[i].text = Math.max(ends[i].y, ends[i - 1].text + LABEL_HEIGHT * ratio);
+  ctx.save();
+  ctx.font = `600 ${13 * ratio}px ${variable('--sans')}`;
+  ctx.textAlign = 'left';
+  ctx.textBaseline = 'middle';
+  for (const { x, y, text, value, stroke } of ends) {
+    ctx.fillStyle = stroke;
+    ctx.beginPath();
+    ctx.arc(x, y, 3.5 * ratio, 0, 2 * Math.PI);
+    ctx.fill();
+    ctx.fillText(format(value), Math.max(x, bbox.left) + 9 * ratio, text);
+  }
+  ctx.restore();
+}

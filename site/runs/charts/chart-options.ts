@@ -1,0 +1,251 @@
+import uPlot from 'uplot';
+import { duration, short } from '../format.ts';
+import type { ChartProps, Curve } from './chart.ts';
+import { drawEnds, drawReference } from './chart-marks.ts';
+import { smoothed } from './chart-view.ts';
+import { color, variable } from './colors.ts';
+
+/** Charts up to this height have two labels on y. */
+export const SMALL_HEIGHT = 160;
+/** Curves that have their last value at their end; of more, the legend says it. */
+const MAX_LABELS = 5;
+const CURVES = 8;
+/** A shorter drag is a click, in pixels. */
+const SHORTEST_DRAG = 4;
+/** Distances of ticks over what is counted, and over seconds. */
+const WHOLE = [1, 2, 5]
+  .flatMap(first => Array.from({ length: 12 }, (_, power) => first * 10 ** power))
+  .sort((a, b) => a - b);
+const SECONDS = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 864_000];
+const RAW = '55';
+const FILL = '66';
+const WASH = '2b';
+
+type Column = (number | null | undefined)[];
+type Table = [x: number[], ...y: Column[]];
+
+export interface Frame {
+  readonly width: number;
+  readonly height: number;
+  /** Whether curves have their last value at their end. */
+  readonly labels: boolean;
+  /** Reports the values under the pointer, and the last ones without a position where it is elsewhere. */
+  read(x: number | undefined, values: Column): void;
+  /** Asks for a part of x, as addresses have it. */
+  zoom(part: string): void;
+}
+
+const smoothing = ({ view, exact }: ChartProps): number => (exact ? 0 : (view?.smoothing ?? 0));
+
+/** The curves over one common x. A curve has its raw values before it where it is smoothed, and its band after it. */
+export function tableOf(props: ChartProps): uPlot.AlignedData {
+  const { curves, stacked } = props;
+  if (curves.length === 0) return [[]];
+  const weight = smoothing(props);
+  const column = (list: readonly number[]): Column =>
+    list.map(value => (Number.isFinite(value) ? value : null));
+  const tables = curves.map(({ x, y, low, high, at }): Table => {
+    const raw = weight > 0 ? [column(y)] : [];
+    const band = low && high ? [column(high), column(low)] : [];
+    return [x.map(step => at?.(step) ?? step), ...raw, column(smoothed(y, weight)), ...band];
+  });
+  const joined =
+    tables.length === 1 ? tables[0] : (uPlot.join(tables as uPlot.AlignedData[]) as unknown as Table);
+  if (!stacked) return joined as uPlot.AlignedData;
+  const [x, ...rows] = joined;
+  const sums = new Array(x.length).fill(0);
+  const stack = rows.map(row => row.map((value, i) => (sums[i] += value ?? 0)));
+  return [x, ...stack] as uPlot.AlignedData;
+}
+
+const strokeOf = ({ color: number }: Curve, i: number): string =>
+  color(`--curve-${((number ?? i) % CURVES) + 1}`);
+
+/** Places of the curves among the series, their styles, and the bands between two of them. */
+function seriesOf({ curves, stacked, format = short, ...props }: ChartProps) {
+  const weight = smoothing({ curves, ...props });
+  const series: uPlot.Series[] = [{ label: props.view?.axis ?? 'step' }];
+  const bands: uPlot.Band[] = [];
+  const mains: number[] = [];
+  const hidden = { class: 'band', points: { show: false }, spanGaps: true };
+  curves.forEach((curve, i) => {
+    const { label, low, high, x } = curve;
+    const stroke = strokeOf(curve, i);
+    if (weight > 0) series.push({ ...hidden, label: `${label} raw`, stroke: stroke + RAW, width: 1 });
+    mains.push(series.length);
+    series.push({
+      label,
+      stroke,
+      width: 2,
+      ...(stacked ? { fill: stroke + FILL } : {}),
+      spanGaps: true,
+      points: { show: x.length <= 30 && weight === 0, size: 5 },
+      value: (_plot, value) => (value === null || value === undefined ? '–' : format(value)),
+    });
+    if (!low || !high) return;
+    const at = series.length;
+    for (const side of ['high', 'low'])
+      series.push({ ...hidden, label: `${label} ${side}`, stroke: 'transparent' });
+    bands.push({ series: [at, at + 1], fill: stroke + WASH });
+  });
+  const layers = curves.slice(1).map((_, i) => ({ series: [i + 2, i + 1] as [number, number] }));
+  return { series, mains, bands: stacked ? layers : bands };
+}
+
+/** Limits of y: from 0 unless all values lie far from it. */
+export function limitsOf(
+  low: number | null,
+  high: number | null,
+  fixed?: readonly [number, number],
+): [number, number] {
+  if (low === null || high === null) return [fixed?.[0] ?? 0, fixed?.[1] ?? 1];
+  if (fixed) return [Math.min(fixed[0], low), Math.max(fixed[1], high)];
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  if (high - low > size / 3 || size === 0) {
+    const room = 0.05 * (high - low);
+    return [low >= 0 ? 0 : low - room, high <= 0 && size > 0 ? 0 : high + room || 1];
+  }
+  const room = 0.1 * (high - low) || size / 10;
+  return [low - room, high + room];
+}
+
+/** Options of a chart. @param latest its present properties: limits and labels follow them without a new chart */
+export function chartOptions(latest: () => ChartProps, frame: Frame): uPlot.Options {
+  const props = latest();
+  const { series, mains, bands } = seriesOf(props);
+  const labelled = frame.labels && !props.stacked && mains.length <= MAX_LABELS;
+  return {
+    width: Math.max(frame.width, 100),
+    height: frame.height,
+    series,
+    bands,
+    padding: [8, labelled ? endWidth(props) : 8, 0, 0],
+    legend: { show: props.legend === true, live: true },
+    cursor: cursorOf(props, frame),
+    hooks: hooksOf(latest, frame, { mains, labelled }),
+    scales: scalesOf(latest),
+    axes: axesOf(props, frame),
+  };
+}
+
+function cursorOf({ view }: ChartProps, frame: Frame): uPlot.Cursor {
+  const alone = { y: false, points: { size: 6 }, drag: { x: view !== undefined, y: false, setScale: false } };
+  if (!view) return alone;
+  return {
+    ...alone,
+    sync: {
+      key: view.axis,
+      setSeries: false,
+      scales: ['x', null],
+      filters: { pub: type => type === 'mousemove' || type === 'mouseleave' },
+    },
+    bind: {
+      dblclick: () => () => {
+        frame.zoom('');
+        return null;
+      },
+    },
+  };
+}
+
+interface Marks {
+  /** Places of the curves among the series. */
+  readonly mains: readonly number[];
+  readonly labelled: boolean;
+}
+
+function hooksOf(latest: () => ChartProps, frame: Frame, { mains, labelled }: Marks): uPlot.Hooks.Arrays {
+  const { format = short, legend, references = [] } = latest();
+  // The pointer of another chart moves this one's, too, but only a drag in this one is its own.
+  let pressed = false;
+  const valuesAt = (plot: uPlot, index: number) => mains.map(at => plot.data[at][index]);
+  const showLast = (plot: uPlot) => {
+    const last = plot.data[0].length - 1;
+    if (legend) plot.setLegend({ idx: last }, false);
+    frame.read(undefined, valuesAt(plot, last));
+  };
+  const select = (plot: uPlot) => {
+    const { left, width } = plot.select;
+    if (!pressed || width < SHORTEST_DRAG) return;
+    pressed = false;
+    const [from, to] = [left, left + width].map(at => Number(plot.posToVal(at, 'x').toPrecision(4)));
+    plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    if (to > from) frame.zoom(`${from}:${to}`);
+  };
+  const follow = (plot: uPlot) => {
+    const { idx } = plot.cursor;
+    if (idx === null || idx === undefined) return showLast(plot);
+    frame.read(plot.data[0][idx], valuesAt(plot, idx));
+  };
+  const draw = (plot: uPlot) => {
+    for (const reference of references) drawReference(plot, reference, format);
+    if (!labelled) return;
+    const { curves } = latest();
+    const ends = mains.map((at, i) => ({ at, stroke: strokeOf(curves[i], i) }));
+    drawEnds(plot, ends, format);
+  };
+  const press = (plot: uPlot) => {
+    plot.over.addEventListener('mousedown', () => {
+      pressed = true;
+    });
+    showLast(plot);
+  };
+  return { ready: [press], setData: [showLast], setCursor: [follow], setSelect: [select], draw: [draw] };
+}
+
+function isLog({ curves, view }: ChartProps): boolean {
+  const positive = curves.every(({ y }) => y.every(value => !(value <= 0)));
+  return view?.log === true && positive && curves.some(({ y }) => y.length > 0);
+}
+
+function scalesOf(latest: () => ChartProps): uPlot.Scales {
+  const { references = [], range } = latest();
+  const values = references.map(({ value }) => value);
+  const y: uPlot.Scale = {
+    range: (_plot, low, high) => {
+      const all = [...values, low, high].filter(value => value !== null && value !== undefined);
+      const known = all.length > 0;
+      return limitsOf(known ? Math.min(...all) : null, known ? Math.max(...all) : null, range);
+    },
+  };
+  const x: uPlot.Scale = {
+    time: false,
+    range: (_plot, low, high) => {
+      const zoom = latest().view?.zoom;
+      if (zoom) return [zoom[0], zoom[1]];
+      return low === high ? [low ?? 0, (low ?? 0) + 1] : [low, high];
+    },
+  };
+  return { x, y: isLog(latest()) ? { distr: 3 } : y };
+}
+
+function axesOf(props: ChartProps, { height }: Frame): uPlot.Axis[] {
+  const { format = short, view } = props;
+  const small = height <= SMALL_HEIGHT;
+  const both = { stroke: color('--ink-soft'), font: `12px ${variable('--sans')}`, ticks: { show: false } };
+  const isTime = view?.axis === 'time';
+  const ends: uPlot.Axis = { splits: (_plot, _axis, low, high) => [low, high] };
+  return [
+    {
+      ...both,
+      size: 26,
+      ...(small ? ends : { space: 60 }),
+      grid: { show: false },
+      incrs: isTime ? SECONDS : WHOLE,
+      values: (_plot, ticks) => ticks.map(isTime ? duration : short),
+    },
+    {
+      ...both,
+      grid: { stroke: color('--line'), width: 1 },
+      size: (_plot, labels) => 14 + 7 * Math.max(3, ...(labels ?? []).map(({ length }) => length)),
+      ...(small && !isLog(props) ? ends : { space: 44 }),
+      values: (_plot, ticks) => ticks.map(value => (value === null ? '' : format(value))),
+    },
+  ];
+}
+
+/** Room for the last values, right of the curves. */
+function endWidth({ curves, format = short }: ChartProps): number {
+  const longest = Math.max(4, ...curves.map(({ y }) => format(y.at(-1) ?? 0).length + 1));
+  return 14 + 8 * longest;
+}

@@ -1,0 +1,87 @@
+import type { Address } from '../address.ts';
+import type { Points, RunStore } from '../data/run-store.ts';
+import { duration, short } from '../format.ts';
+
+/** What charts can have on x, with the metric that gives it for a step. */
+export const AXES = {
+  step: undefined,
+  episodes: 'training/episodes',
+  tokens: 'training/sampled_tokens',
+  time: 'training/seconds',
+} as const;
+export type Axis = keyof typeof AXES;
+
+export const DEFAULT_SMOOTHING = 0.6;
+const MAX_SMOOTHING = 0.99;
+
+/** How all charts of a page show their curves. */
+export interface ChartView {
+  readonly axis: Axis;
+  /** Weight of the values before, from 0 (none) to 0.99. */
+  readonly smoothing: number;
+  readonly log: boolean;
+  /** Part of x that is shown, in units of the axis; absent for all. */
+  readonly zoom?: readonly [from: number, to: number];
+}
+
+/** The view that an address asks for; what it gets wrong counts as not given. */
+export function chartViewOf({ x, smooth, log, zoom }: Address['query']): ChartView {
+  const weight = smooth === undefined ? DEFAULT_SMOOTHING : Number(smooth);
+  const [from, to] = (zoom ?? '').split(':').map(text => (text === '' ? Number.NaN : Number(text)));
+  return {
+    axis: x !== undefined && Object.hasOwn(AXES, x) ? (x as Axis) : 'step',
+    smoothing: weight >= 0 && weight <= MAX_SMOOTHING ? weight : DEFAULT_SMOOTHING,
+    log: log === 'yes',
+    ...(Number.isFinite(from) && to > from && Number.isFinite(to) ? { zoom: [from, to] as const } : {}),
+  };
+}
+
+/** Axes that a run has the metrics of. */
+export function knownAxes(metrics: readonly string[]): Axis[] {
+  return (Object.keys(AXES) as Axis[]).filter(
+    axis => AXES[axis] === undefined || metrics.includes(AXES[axis]),
+  );
+}
+
+/** Position of steps on an axis. */
+export function positionsOn(axis: Axis, store: Pick<RunStore, 'series'>): (step: number) => number {
+  const metric = AXES[axis];
+  return metric === undefined ? step => step : interpolated(store.series(metric));
+}
+
+/** A function through points that begins at 0 and stays at its last value. */
+export function interpolated({ x, y }: Points): (at: number) => number {
+  const known = x.map((_, i) => i).filter(i => Number.isFinite(y[i]) && x[i] > 0);
+  const [xs, ys] = [
+    [0, ...known.map(i => x[i])],
+    [0, ...known.map(i => y[i])],
+  ];
+  return at => {
+    let low = 0;
+    let high = xs.length - 1;
+    if (at >= xs[high]) return ys[high];
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (xs[middle] <= at) low = middle;
+      else high = middle;
+    }
+    return ys[low] + ((ys[high] - ys[low]) * (at - xs[low])) / (xs[high] - xs[low]);
+  };
+}
+
+/** Exponential moving average without the bias of its start; what is not a number stays so and is passed over. */
+export function smoothed(values: readonly number[], weight: number): number[] {
+  let sum = 0;
+  let seen = 0;
+  return values.map(value => {
+    if (!Number.isFinite(value)) return value;
+    sum = weight * sum + (1 - weight) * value;
+    seen = weight * seen + (1 - weight);
+    return sum / seen;
+  });
+}
+
+/** A position on an axis in words. */
+export function positionText(axis: Axis, value: number): string {
+  return axis === 'time' ? duration(value) : `${axis} ${short(value)}`;
+}

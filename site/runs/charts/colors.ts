@@ -1,0 +1,42 @@
+const DARK = matchMedia('(prefers-color-scheme: dark)');
+/** Values read from the styles of a theme: reading them for each chart makes the browser compute all styles again. */
+const known = { theme: '', values: new Map<string, string>() };
+
+function fromStyles(name: string, read: () => string): string {
+  const theme = `${document.documentElement.dataset.theme} ${DARK.matches}`;
+  if (known.theme !== theme) {
+    known.theme = theme;
+    known.values.clear();
+  }
+  const value = known.values.get(name) ?? read();
+  known.values.set(name, value);
+  return value;
+}
+
+export const variable = (name: string): string =>
+  fromStyles(`${name} as it is`, () =>
+    getComputedStyle(document.documentElement).getPropertyValue(name).trim(),
+  );
+
+/** A color of the present theme as `#rrggbb`, which canvases take. */
+export function color(name: string): string {
+  return fromStyles(name, () => {
+    const probe = document.createElement('span');
+    probe.style.color = `var(${name})`;
+    document.body.append(probe);
+    const [r, g, b] = getComputedStyle(probe).color.match(/\d+/g)!.map(Number);
+    probe.remove();
+    return `#${[r, g, b].map(part => part.toString(16).padStart(2, '0')).join('')}`;
+  });
+}
+
+/** Calls when the theme changes. @returns ends that */
+export function onTheme(listener: () => void): () => void {
+  DARK.addEventListener('change', listener);
+  const observer = new MutationObserver(listener);
+  observer.observe(document.documentElement, { attributes: true, attributeFilter: ['data-theme'] });
+  return () => {
+    observer.disconnect();
+    DARK.removeEventListener('change', listener);
+  };
+}
