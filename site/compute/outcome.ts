@@ -3,7 +3,7 @@ import type { ValidationPoint } from '../../shared/run-folder/run-files.ts';
 /** Verdict on two validations: beyond chance where they have intervals. */
 export type Verdict = 'improved' | 'flat' | 'worse';
 
-/** What a table says of a run: its verdict once it has ended and was validated twice, else its state. */
+/** Verdict of a run that has ended and was validated twice; else its state. */
 export type Outcome = Verdict | 'running' | 'stalled' | 'failed' | 'stopped' | 'finished' | 'unknown';
 export const OUTCOMES: readonly Outcome[] = [
   'running',

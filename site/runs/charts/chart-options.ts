@@ -1,7 +1,7 @@
 import uPlot from 'uplot';
 import { duration, short } from '../format.ts';
-import type { ChartProps, Curve } from './chart.ts';
 import { drawEnds, drawReference } from './chart-marks.ts';
+import type { ChartProps, Curve } from './chart-props.ts';
 import { smoothed } from './chart-view.ts';
 import { color, variable } from './colors.ts';
 
@@ -27,7 +27,7 @@ type Table = [x: number[], ...y: Column[]];
 export interface Frame {
   readonly width: number;
   readonly height: number;
-  /** Whether curves have their last value at their end. */
+  /** True where curves have their last value at their end. */
   readonly labels: boolean;
   /** Reports the values under the pointer, and the last ones without a position where it is elsewhere. */
   read(x: number | undefined, values: Column): void;

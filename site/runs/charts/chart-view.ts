@@ -2,7 +2,7 @@ import type { Address } from '../address.ts';
 import type { Points, RunStore } from '../data/run-store.ts';
 import { duration, short } from '../format.ts';
 
-/** What charts can have on x, with the metric that gives it for a step. */
+/** Horizontal axes, each with the metric that gives its value at a step. */
 export const AXES = {
   step: undefined,
   episodes: 'training/episodes',
@@ -14,7 +14,7 @@ export type Axis = keyof typeof AXES;
 export const DEFAULT_SMOOTHING = 0.6;
 const MAX_SMOOTHING = 0.99;
 
-/** How all charts of a page show their curves. */
+/** Choices that all charts of a page share. */
 export interface ChartView {
   readonly axis: Axis;
   /** Weight of the values before, from 0 (none) to 0.99. */

@@ -5,44 +5,10 @@ import { saveFile } from '../../components/save-file.ts';
 import { short } from '../format.ts';
 import { choose } from '../views/parts.ts';
 import { chartOptions, type Frame, SMALL_HEIGHT, tableOf } from './chart-options.ts';
-import { type ChartView, positionText } from './chart-view.ts';
+import type { ChartProps, Curve } from './chart-props.ts';
+import { positionText } from './chart-view.ts';
 import { color, onTheme, variable } from './colors.ts';
 import { csvOf, pngOf } from './save-chart.ts';
-
-/** One curve of a chart. */
-export interface Curve {
-  readonly label: string;
-  /** Steps. */
-  readonly x: readonly number[];
-  readonly y: readonly number[];
-  /** Color number, from 0. */
-  readonly color?: number;
-  /** A band between two curves on the same x. */
-  readonly low?: readonly number[];
-  readonly high?: readonly number[];
-  /** Position of each step on the axis; the steps themselves where it is absent. */
-  readonly at?: (step: number) => number;
-}
-
-export interface ChartProps {
-  readonly title: string;
-  readonly curves: readonly Curve[];
-  readonly height?: number;
-  /** Values of y that are always in view. */
-  readonly range?: readonly [number, number];
-  /** Formats a value. */
-  readonly format?: (value: number) => string;
-  /** Curves one on top of the other, filled. */
-  readonly stacked?: boolean;
-  /** Shows the names of the curves with the values under the pointer. */
-  readonly legend?: boolean;
-  /** Values to hold the curves against, each a dashed line with its name. */
-  readonly references?: readonly { readonly label: string; readonly value: number }[];
-  /** How the charts of the page show their curves; without it a chart is alone. */
-  readonly view?: ChartView;
-  /** Draws the curves as they are although the view smooths others. */
-  readonly exact?: boolean;
-}
 
 /** Narrower charts write the last value into the title row. */
 const NARROW = 230;

@@ -1,4 +1,4 @@
-import type { Curve } from './chart.ts';
+import type { Curve } from './chart-props.ts';
 
 const MARGIN = 12;
 

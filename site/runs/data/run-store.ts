@@ -87,7 +87,7 @@ export class RunStore {
     return this.#failed.size === 0 ? undefined : names.map(name => this.#failed.get(name)).find(Boolean);
   }
 
-  /** Whether these metrics were asked for and answered, with values or without, or could not be read. */
+  /** @returns true once each of these metrics was answered, with values or without, or could not be read */
   knows(names: readonly string[]): boolean {
     return names.every(name => this.#answered.has(name) || this.#failed.has(name));
   }

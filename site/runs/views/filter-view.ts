@@ -1,7 +1,8 @@
 import { isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import type { GroupsRow } from '../../../shared/run-folder/run-files.ts';
 import { html } from '../../components/html.ts';
-import { Chart, type Curve } from '../charts/chart.ts';
+import { Chart } from '../charts/chart.ts';
+import type { Curve } from '../charts/chart-props.ts';
 import { Histogram } from '../charts/histogram.ts';
 import { Plane } from '../charts/plane.ts';
 import { useGroups } from '../data/groups.ts';

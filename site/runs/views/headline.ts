@@ -1,7 +1,8 @@
 import type { RunDescription } from '../../../shared/run-folder/run-files.ts';
 import { html } from '../../components/html.ts';
 import { withUnit } from '../../components/with-unit.ts';
-import { Chart, type Curve } from '../charts/chart.ts';
+import { Chart } from '../charts/chart.ts';
+import type { Curve } from '../charts/chart-props.ts';
 import { AXES, type ChartView, positionsOn } from '../charts/chart-view.ts';
 import { SuccessBar } from '../charts/success-bar.ts';
 import type { RunStore } from '../data/run-store.ts';

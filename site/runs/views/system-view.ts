@@ -1,5 +1,6 @@
 import { html } from '../../components/html.ts';
-import { Chart, type Curve } from '../charts/chart.ts';
+import { Chart } from '../charts/chart.ts';
+import type { Curve } from '../charts/chart-props.ts';
 import { useMetrics } from '../data/hooks.ts';
 import { duration, percent, short } from '../format.ts';
 import { Panel, Status } from './parts.ts';
