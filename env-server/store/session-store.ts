@@ -193,7 +193,8 @@ export class SessionStore {
   }
 
   /**
-   * Becomes the writer of a session.
+   * Becomes the writer of a session, and waits until all that the session holds is as durable as `--durability` asks: an
+   * earlier request may have got an error because its record was not.
    * @param known the newest id that this server has, where it has the session
    * @param owner only a session of this client; undefined for an administrator
    */
@@ -204,7 +205,7 @@ export class SessionStore {
     forgetMs: number,
   ): Promise<Taken> {
     const args = [id, this.replica, known ?? '', owner ?? '', forgetMs];
-    return takenOf((await this.connection.run('ragenTake', ...args)) as readonly unknown[]);
+    return takenOf((await this.connection.write('ragenTake', ...args)) as readonly unknown[]);
   }
 
   /** Reads a session without becoming its writer. */
@@ -246,6 +247,13 @@ export class SessionStore {
   async live(begins = false): Promise<void> {
     const unservedMs = begins ? UNSERVED_AT_START_MS : UNSERVED_MS;
     await this.connection.run('ragenLive', this.replica, ALIVE_SECONDS, unservedMs);
+  }
+
+  /** Resolves when all that any server has written is as durable as `--durability` asks. */
+  async confirm(): Promise<void> {
+    if (this.connection.durability !== 'replicated') return;
+    // A replica that has this write has all before it.
+    await this.connection.write('ragenLive', this.replica, ALIVE_SECONDS, UNSERVED_MS);
   }
 
   /** A page of ids of open sessions, of one client or of all, with serials above `after`; `last` where more may follow. */

@@ -1,6 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import type { TestApp } from '../../../test/app.test-data.ts';
+import { freePort } from '../../../test/free-port.test-data.ts';
+import { until } from '../../../test/until.test-data.ts';
 import { listening } from '../../../test/wire.test-data.ts';
 import type { Settings } from '../../config/settings.ts';
 import type { Outcome } from '../../store/session-store.ts';
@@ -121,6 +123,68 @@ t.test(
     t.notOk(a.sessions.get(id), 'it left memory');
     t.match(await step(a, id), { status: 200, body: { step: 1 } }, 'the store has it a little longer');
     t.equal(await storeOf(a).count(), 1);
+  },
+);
+
+/** Runs something, and gives a session the content in the store that it had before, as a primary does that lacks the newest. */
+async function loseFromStore(app: TestApp, id: string, work: () => Promise<unknown>): Promise<void> {
+  const { connection } = storeOf(app);
+  const keys = [`ragen:s:${id}`, `ragen:p:${id}`];
+  const before = await connection.command(client => Promise.all(keys.map(key => client.dumpBuffer(key))));
+  await work();
+  await connection.command(async client => {
+    for (const [i, key] of keys.entries()) await client.restore(key, 0, before[i], 'REPLACE');
+    await client.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no').catch(() => undefined);
+  });
+  await until(() => connection.failure !== undefined);
+  await until(() => connection.failure === undefined);
+}
+
+t.test(
+  'a lost step rolls its session back; a lost take or checkpoint does not',
+  { skip: lacksValkey },
+  async t => {
+    const [a] = await servers(t);
+    const id = await open(a);
+    await step(a, id);
+    await loseFromStore(a, id, () => sharedOf(a).settle());
+    t.match(await step(a, id), { status: 200, body: { step: 2 } }, 'a checkpoint');
+    await loseFromStore(a, id, async () => {
+      await loseFromStore(a, id, async () => undefined);
+      t.match(await a.ask('GET', `/v1/sessions/${id}`), { body: { step: 2 } });
+    });
+    t.match(await step(a, id), { status: 200, body: { step: 3 } }, 'a take');
+    await loseFromStore(a, id, async () => t.match(await step(a, id), { body: { step: 4 } }));
+    t.match(await step(a, id), { status: 409, body: { code: 'session_rolled_back' } });
+    t.match(await a.ask('GET', `/v1/sessions/${id}`), { body: { step: 3 } });
+    t.match(await step(a, id), { status: 200, body: { step: 4 } });
+  },
+);
+
+t.test(
+  '--durability replicated gives no reply to a repeated request before a replica has its record',
+  { skip: lacksValkey },
+  async t => {
+    const port = await freePort();
+    const valkey = await testValkey(t, '--port', String(port), '--repl-diskless-sync-delay', '0');
+    const replica = await testValkey(t, '--replicaof', `127.0.0.1 ${port}`);
+    const settings = { store: valkey.address, durability: 'replicated' } as const;
+    const [a, b] = [await listening(t, settings), await listening(t, settings)];
+    const opening = (app: TestApp, key: string) =>
+      app.ask('POST', '/v1/sessions', COUNTER, { 'idempotency-key': key });
+    await until(async () => (await opening(a, 'o1')).status === 201);
+    const id = String((await opening(a, 'o1')).body.session_id);
+    replica.signal('SIGSTOP');
+    const refused = { status: 503, body: { code: 'storage_failed' } };
+    for (const app of [a, a, b, b]) {
+      t.match(await step(app, id, { 'idempotency-key': 'k' }), refused);
+      t.match(await opening(app, 'o2'), refused);
+    }
+    replica.signal('SIGCONT');
+    await until(async () => (await opening(b, 'o2')).status === 201);
+    t.match(await step(b, id, { 'idempotency-key': 'k' }), { status: 200, body: { step: 1 } });
+    t.equal((await opening(a, 'o2')).body.session_id, (await opening(b, 'o2')).body.session_id);
+    t.equal(await storeOf(a).count(), 2);
   },
 );
 

@@ -248,6 +248,7 @@ export class SharedSessions implements SessionJournal {
   async #earlierReply({ key, operation, asked }: RequestClaim, known: StoredReplyRecord): Promise<unknown> {
     if (known.operation !== operation || known.asked !== asked)
       throw new Problem('key_reused', `request key "${key}" was used for another ${known.operation}`);
+    await this.store.confirm();
     if (!known.opened) return known.reply;
     // No client has heard of these sessions yet, so they are at their beginning.
     const sessions = await this.look(known.opened);

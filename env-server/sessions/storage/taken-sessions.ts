@@ -13,7 +13,6 @@ import type { PartKind, StoredHead, StoredSession, StoredSettings } from './stor
 import {
   type HeldSession,
   heldSession,
-  type Position,
   type WrittenSessions,
   type WrittenSessionsParts,
 } from './written-sessions.ts';
@@ -90,7 +89,7 @@ export class TakenSessions {
   async #load(id: string, content: StoredContent, copy: HeldSession | undefined): Promise<void> {
     if (copy) this.#written.drop(copy);
     const given = this.#written.takeGivenUp(id);
-    const before: Position | undefined = copy ?? given;
+    const seen = copy?.seen ?? given;
     const { sessions, editionOf, refreshEnvironments, log } = this.#parts;
     const settings = settingsOf(content);
     if (editionOf(settings.envId) !== content.fields.get('edition')) await refreshEnvironments();
@@ -120,23 +119,29 @@ export class TakenSessions {
       return;
     }
     const counted = countedEntries(content.entries);
-    const own = heldSession(session, { epoch: content.epoch, top: 0 }, session.recorded, counted.length);
+    const { recorded } = session;
+    const own = heldSession(
+      session,
+      { epoch: content.epoch, top: 0 },
+      {
+        acknowledged: recorded,
+        seen: counted.at(-1)!.kind === 'C' ? recorded - 1 : recorded,
+        records: counted.length,
+      },
+    );
     this.#written.add(own);
-    // The entry before this server's own take: behind what was acknowledged here, the store has lost something.
-    const newest = content.entries.at(-2);
-    const lost =
-      before !== undefined &&
-      (!newest || newest.epoch < before.epoch || (newest.epoch === before.epoch && newest.n < before.top));
+    // A store that lost only a take or a checkpoint has the same state.
+    const lost = seen !== undefined && recorded < seen;
     const otherEra =
       content.fields.get('era') !== content.era &&
       !['fsync', 'replicated'].includes(this.#parts.store.connection.durability);
-    if (lost || (otherEra && before === undefined)) session.rollBack();
+    if (lost || (otherEra && seen === undefined)) session.rollBack();
     if (!lost && !otherEra) return;
     try {
       await this.#written.checkpoint(own);
     } catch (error) {
       // Its client has not heard yet that something was lost: the server that loads it next must see that again.
-      if (before) this.#written.giveUp(id, before);
+      if (seen !== undefined) this.#written.giveUp(id, seen);
       throw error;
     }
   }

@@ -69,6 +69,8 @@ export interface HeldSession extends Position {
   top: number;
   /** Number of the newest record that the store has acknowledged. */
   acknowledged: number;
+  /** Number of the newest record with a result that a client may have seen. Takes and checkpoints have none. */
+  seen: number;
   /** Settles with the newest record that is under way. */
   pending: Promise<void> | undefined;
   /** Why nothing more is done with the copy; undefined while all is well. What the store has kept before still counts. */
@@ -87,8 +89,8 @@ export interface HeldSession extends Position {
 export class WrittenSessions {
   readonly #parts: WrittenSessionsParts;
   readonly #held = new Map<string, HeldSession>();
-  /** Newest acknowledged records of sessions with a copy that was given up because the store did not answer. */
-  readonly #givenUp = new Map<string, Position>();
+  /** Newest record that a client may have `seen`, for copies that were given up because the store did not answer. */
+  readonly #givenUp = new Map<string, number>();
   /** Sessions that ended here while the store did not answer. */
   readonly #unended = new Map<string, { readonly epoch: number; readonly tombstone: Tombstone }>();
 
@@ -191,13 +193,14 @@ export class WrittenSessions {
   }
 
   /** Notes that a write is under way. When one fails, all later ones fail too, even if the store accepts them. */
-  #follow(held: HeldSession, n: number, written: Promise<Outcome>): void {
+  #follow(held: HeldSession, n: number, written: Promise<Outcome>, isCheckpoint = false): void {
     const pending = written
       .then(
         outcome => {
           if (n > held.holeAt) throw held.failed;
           if (outcome !== 'kept') throw new Fenced(outcome);
           held.acknowledged = n;
+          if (!isCheckpoint) held.seen = n;
           held.top = n;
         },
         error => {
@@ -219,12 +222,12 @@ export class WrittenSessions {
   #fail(held: HeldSession, error: unknown): void {
     if (held.failed) return;
     held.failed = error;
-    if (!(error instanceof Fenced) || held.stale) this.giveUp(held.session.id, held);
+    if (!(error instanceof Fenced) || held.stale) this.giveUp(held.session.id, held.seen);
     this.drop(held);
   }
 
-  giveUp(id: string, { epoch, top }: Position): void {
-    this.#givenUp.set(id, { epoch, top });
+  giveUp(id: string, seen: number): void {
+    this.#givenUp.set(id, seen);
     if (this.#givenUp.size <= MAX_GIVEN_UP) return;
     const [oldest] = this.#givenUp.keys();
     this.#givenUp.delete(oldest);
@@ -256,7 +259,7 @@ export class WrittenSessions {
     );
     held.records = 0;
     held.length = 0;
-    this.#follow(held, n, written);
+    this.#follow(held, n, written, true);
     return held.pending!.then(() => session.stored(content));
   }
 
@@ -296,7 +299,7 @@ export class WrittenSessions {
       return 'kept' as const;
     });
     for (const session of sessions) {
-      const held = heldSession(session, { epoch: 1, top: 1 }, 0, 1);
+      const held = heldSession(session, { epoch: 1, top: 1 }, { acknowledged: 0, seen: 0, records: 1 });
       held.touchedAt = this.#parts.sessions.now();
       this.#held.set(session.id, held);
       this.#follow(held, 1, opening);
@@ -338,11 +341,11 @@ export class WrittenSessions {
     return Math.max(1, Math.min(ttlMs + Math.max(ttlMs / TOUCHES, MIN_SLACK_MS), left));
   }
 
-  /** Position of a session with a copy that was given up; it is forgotten here. */
-  takeGivenUp(id: string): Position | undefined {
-    const position = this.#givenUp.get(id);
+  /** Newest record that a client may have `seen` of a session with a copy that was given up; it is forgotten here. */
+  takeGivenUp(id: string): number | undefined {
+    const seen = this.#givenUp.get(id);
     this.#givenUp.delete(id);
-    return position;
+    return seen;
   }
 
   /** Ends what ended here while the store did not answer. */
@@ -358,14 +361,14 @@ export class WrittenSessions {
 export function heldSession(
   session: Session,
   { epoch, top }: Position,
-  acknowledged: number,
-  records: number,
+  { acknowledged, seen, records }: Pick<HeldSession, 'acknowledged' | 'seen' | 'records'>,
 ): HeldSession {
   return {
     session,
     epoch,
     top,
     acknowledged,
+    seen,
     pending: undefined,
     failed: undefined,
     holeAt: Number.POSITIVE_INFINITY,
