@@ -1,12 +1,17 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
+import { stringify } from 'yaml';
 import { mergeConfig } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
 import { loadTokenizer } from '../models/tokenizer/load.ts';
 import { LocalPolicy } from '../policy/local-policy.ts';
 import { settingsWith } from '../policy/policies.test-data.ts';
 import { readTinkerCheckpoint } from '../policy/tinker/checkpoint.ts';
-import { playTinker, tinkerOptions } from '../policy/tinker/tinker.test-data.ts';
+import { faultyProxy, playTinker, tinkerOptions } from '../policy/tinker/tinker.test-data.ts';
 import { TinkerPolicy } from '../policy/tinker/tinker-policy.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { serveInProcess } from '../serve/process.test-data.ts';
@@ -14,10 +19,12 @@ import { FOLDER, startTinker } from '../serve/tinker/tinker.test-data.ts';
 import { silentProgress } from '../tracking/progress.ts';
 import { trainRun } from './run.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
-import { createRunFolder } from './run-folder/run-folder.ts';
+import { createRunFolder, openRunFolder } from './run-folder/run-folder.ts';
 import { type Row, resumeTiny, tinySettings, trainingRows, trainTiny } from './runs.test-data.ts';
 
 t.setTimeout(120_000);
+
+const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));
 
 /** The client against the server of this project. */
 const MODULES = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'] as const;
@@ -113,8 +120,17 @@ async function opened(t: Test) {
     const limits = ['--workers', '1', '--max-streams', '64'];
     return serveInProcess(t, model.policy, ['--tinker', '--checkpoints', checkpoints, ...limits]);
   };
-  return { settings, remote, start };
+  /** Folder of a checkpoint at the server. */
+  const folderOf = (path: string) => {
+    const [, , model, ...name] = path.split('/');
+    return join(folder, 'checkpoints', model.replace(':train:', '-train-'), ...name);
+  };
+  return { settings, remote, start, runs, folderOf };
 }
+
+/** The rows of a run's steps; where a step was trained again after a kill, the last one. */
+const lastRows = (run: Parameters<typeof trainingRows>[0]) =>
+  trainingRows(run).filter((row, i, all) => all.findLastIndex(({ step }) => step === row.step) === i);
 
 const sum = (rows: readonly Row[], name: string) => rows.reduce((total, row) => total + row[name], 0);
 
@@ -143,9 +159,7 @@ t.test(
     t.equal(latestCheckpoint(run)!.state.step, 2);
     const second = await start();
     await resumeTiny(run, remote('killed', second.url));
-    const rows = trainingRows(run).filter(
-      (row, i, all) => all.findLastIndex(({ step }) => step === row.step) === i,
-    );
+    const rows = lastRows(run);
     t.same(
       rows.map(({ step }) => step),
       [1, 2, 3, 4],
@@ -161,3 +175,52 @@ t.test(
     });
   },
 );
+
+t.test('a client killed by SIGKILL at any point of a step resumes: each step is applied once', async t => {
+  const { remote, start, runs, folderOf } = await opened(t);
+  const server = await start();
+  const whole = trainingRows(await trainTiny(remote('whole', server.url)));
+  const proxy = await faultyProxy(t, server.url);
+  const config = join(runs, 'killed.yaml');
+  writeFileSync(config, stringify(remote('killed', proxy.url)));
+  const path = join(runs, 'killed');
+  /** Runs the command until it has sent `after` requests to a route, and one more that the server carried out. */
+  const killedAfter = async (route: string, after: number) => {
+    const target = existsSync(path) ? ['--resume', path] : [config];
+    const child = spawn(process.execPath, [MAIN, 'train', ...target, '--quiet'], { stdio: 'inherit' });
+    const change = (reply: Buffer) => {
+      child.kill('SIGKILL');
+      return reply;
+    };
+    proxy.fault({ route, after, change });
+    await once(child, 'exit');
+    t.equal(child.signalCode, 'SIGKILL', `${route} ${after}`);
+  };
+  const version = async () => {
+    const latest = latestCheckpoint(openRunFolder(path).run);
+    return latest && (await readTinkerCheckpoint(latest.policy))!.version;
+  };
+  // The probe of each start takes three steps; an iteration has two updates.
+  await killedAfter('optim_step', 3 + 4);
+  t.equal(await version(), 4, 'in step 3, after its first update was applied');
+  await killedAfter('forward_backward', 3 + 1);
+  t.equal(await version(), 4, 'in step 3, before an optimizer step was sent');
+  await killedAfter('save_weights', 0);
+  t.equal(await version(), 4, 'after the server has the checkpoint of step 4, and before the run has');
+  const { run } = openRunFolder(path);
+  await resumeTiny(run, remote('killed', proxy.url));
+  const { policy, state } = latestCheckpoint(run)!;
+  t.same([state.step, state.updates, await version()], [4, 8, 8]);
+  const { path: saved } = (await readTinkerCheckpoint(policy))!;
+  const optimizer = join(folderOf(saved), 'optimizer', 'optimizer.json');
+  t.equal(JSON.parse(readFileSync(optimizer, 'utf8')).step, 8, "the server's own count of optimizer steps");
+  const rows = lastRows(run);
+  t.same(
+    rows.map(({ step }) => step),
+    [1, 2, 3, 4],
+  );
+  rows.forEach((row, i) => {
+    const norm = whole[i]['actor/grad_norm'];
+    t.ok(Math.abs(row['actor/grad_norm'] - norm) < 1e-2 * norm, `step ${i + 1}`);
+  });
+});
