@@ -71,7 +71,10 @@ export class Futures {
           `the result of ${id} was dropped: it was read long ago, or its session ended`,
         );
       }
-      throw new ApiError(404, `there is no request ${JSON.stringify(id.slice(0, 200))}`);
+      throw new ApiError(
+        404,
+        `there is no request ${JSON.stringify(id.slice(0, 200))} since the server was started`,
+      );
     }
     const result = await Promise.race([future.settled, aborted(signal)]);
     if (result !== undefined && future.deliveredAt === null) {

@@ -156,7 +156,10 @@ export class TinkerServer {
     const model = session?.owner === owner ? session.models.get(id) : undefined;
     if (session && model) return { session: this.session(session.id, owner), model };
     const name = JSON.stringify(id.slice(0, 200));
-    throw new ApiError(404, `there is no model ${name}: it was unloaded, or its session ended`);
+    throw new ApiError(
+      404,
+      `there is no model ${name}: it was unloaded, its session ended, or the server was started again`,
+    );
   }
 
   /** The session and sampler of an id `<session>:sample:<n>`. @throws ApiError 404 */
