@@ -67,6 +67,11 @@ export interface RunStatus {
   readonly validations: readonly ValidationPoint[];
 }
 
+/** Meaning of each `ended_by`, by tag. */
+export interface EndMeanings {
+  readonly [tag: string]: { readonly [name: string]: string };
+}
+
 /** Description of a run in a table of runs. */
 export interface RunDescription {
   readonly name: string;
@@ -76,6 +81,8 @@ export interface RunDescription {
   readonly model: string;
   /** Weights of the policy; null until it is open. */
   readonly parameters: number | null;
+  /** Ends of the environments' episodes in words, by tag and name; absent until the environments are described. */
+  readonly ends?: EndMeanings;
   readonly tags: readonly {
     readonly tag: string;
     readonly env_id: string;
@@ -133,6 +140,8 @@ export interface TrajectoryRecord {
   readonly truncated: boolean;
   /** Cause of the end where the rules of the environment did not end it. */
   readonly truncation?: 'environment' | 'max_actions' | 'max_turns';
+  /** Name of its end: the environment's, or `max_actions` or `max_turns` of the trainer. */
+  readonly ended_by?: string;
   /** Tokens that the policy would have read next, had it gone on. */
   readonly following?: readonly number[];
   readonly return: number;

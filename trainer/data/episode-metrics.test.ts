@@ -68,3 +68,16 @@ t.test('response lengths and the share at the limit', async t => {
     'num_turns/mean': 2,
   });
 });
+
+t.test('ends have the share of a tag’s episodes, the most frequent ones a metric each', async t => {
+  const ended = (tag: string, endedBy?: string) => episodeOf({ tag, endedBy, turns: [turnOf()] });
+  const lake = ['hole', 'goal', 'hole', undefined].map(end => ended('Lake', end));
+  const metrics = tagMetrics([...lake, ended('Room', 'solved')]);
+  const ends = Object.fromEntries(Object.entries(metrics).filter(([name]) => name.includes('ended_by')));
+  t.same(ends, { 'Lake/ended_by/hole': 0.5, 'Lake/ended_by/goal': 0.25, 'Room/ended_by/solved': 1 });
+
+  const many = Array.from({ length: 100 }, (_, i) => ended('Lake', i < 50 ? 'frequent' : `end_${i}`));
+  const names = Object.keys(tagMetrics(many)).filter(name => name.includes('ended_by'));
+  t.equal(names.length, 16);
+  t.equal(names[0], 'Lake/ended_by/frequent');
+});

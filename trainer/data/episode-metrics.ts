@@ -34,7 +34,8 @@ export function episodeMetrics(episode: Episode): Metrics {
 
 /**
  * Means over the episodes of each tag: `<tag>/<name>`, `<tag>/non-zero/<name>` over the episodes where it is not
- * 0, and `<tag>/pass@<k>`, the share of groups (of k) with a success.
+ * 0, `<tag>/ended_by/<name>`, the shares of episodes with that end, and `<tag>/pass@<k>`, the share of groups (of k) with a
+ * success.
  */
 export function tagMetrics(episodes: readonly Episode[]): Metrics {
   const out: Metrics = {};
@@ -46,6 +47,7 @@ export function tagMetrics(episodes: readonly Episode[]): Metrics {
       const nonZero = values.filter(value => value !== 0);
       if (nonZero.length > 0) out[`${tag}/non-zero/${name}`] = mean(nonZero);
     }
+    for (const [name, share] of endShares(members)) out[`${tag}/ended_by/${name}`] = share;
     const groups = [...groupBy(members, episode => episode.groupId).values()];
     const size = Math.max(...groups.map(group => group.length));
     const pass = mean(groups.map(group => (group.some(episode => episode.success) ? 1 : 0)));
@@ -53,6 +55,18 @@ export function tagMetrics(episodes: readonly Episode[]): Metrics {
     if (pass > 0) out[`${tag}/non-zero/pass@${size}`] = 1;
   }
   return out;
+}
+
+/** Ends of a tag that have a metric each, the most frequent ones: an environment may name as many as it likes. */
+const MAX_ENDS = 16;
+
+function endShares(episodes: readonly Episode[]): [name: string, share: number][] {
+  const counts = new Map<string, number>();
+  for (const { endedBy } of episodes) {
+    if (endedBy !== undefined) counts.set(endedBy, (counts.get(endedBy) ?? 0) + 1);
+  }
+  const sorted = [...counts].sort((a, b) => b[1] - a[1]);
+  return sorted.slice(0, MAX_ENDS).map(([name, count]) => [name, count / episodes.length]);
 }
 
 /** Success and return over all tags, and the share of groups with equal returns. */

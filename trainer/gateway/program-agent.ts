@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Schemas } from '../client/operations.ts';
 import type { EnvironmentSession } from '../rollout/environment-session.ts';
-import { type Episode, samplesOf, sumComponents, type Turn } from '../rollout/episode.ts';
+import { type Episode, endOf, samplesOf, sumComponents, type Turn } from '../rollout/episode.ts';
 import { type EpisodeAgent, type EpisodeSetting, ProgramFault } from '../rollout/episode-agent.ts';
 import { mixSeed } from '../rollout/seeds.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
@@ -119,6 +119,7 @@ function episodeOf(
   const last = records.at(-1)!;
   const over = last.terminated === true || last.truncated === true;
   const success = over && last.info.success === true;
+  const endedBy = over ? endOf(last.info as JsonObject, undefined) : undefined;
   return {
     episodeId: `${tag.name}/${plan.seed}/${plan.groupId}.${member}`,
     environmentId: tag.environmentId,
@@ -131,6 +132,7 @@ function episodeOf(
     turns: turnsOf(rollout, records, merged),
     success,
     terminated: over,
+    ...(endedBy === undefined ? {} : { endedBy }),
     unsuccessful: over && !success,
     finalState: textOf(last.observation),
     ...merged.samples.at(-1)!,

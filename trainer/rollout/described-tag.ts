@@ -1,3 +1,4 @@
+import { isEndName } from '../../shared/end-names.ts';
 import type { Json } from '../../shared/json.ts';
 import type { ActionNames } from '../../shared/response.ts';
 import { ServerUnavailable } from '../client/errors.ts';
@@ -24,6 +25,8 @@ export interface DescribedTag {
   readonly reseedable: boolean;
   /** Names of the reference policies it has. */
   readonly references: readonly string[];
+  /** Meaning of each `info.ended_by`. */
+  readonly ends: { readonly [name: string]: string };
 }
 
 /**
@@ -75,7 +78,22 @@ export function describedTag(tag: Tag, document: Schemas['Environment']): Descri
     // Servers of earlier versions do not know the field.
     reseedable: document.capabilities.reseed === true,
     references: document.references.map(reference => reference.name),
+    ends: endsIn(document.ends),
   };
+}
+
+/** Most ends of an environment that a run keeps, and most characters of a meaning. */
+const MAX_ENDS = 64;
+const MAX_MEANING_LENGTH = 200;
+
+/** Well-formed ends of a server's document; servers of earlier versions name none. */
+function endsIn(ends: Schemas['Environment']['ends'] | undefined): DescribedTag['ends'] {
+  const known = Object.entries(ends ?? {}).filter(
+    ([name, meaning]) => isEndName(name) && typeof meaning === 'string',
+  );
+  return Object.fromEntries(
+    known.slice(0, MAX_ENDS).map(([name, meaning]) => [name, meaning.slice(0, MAX_MEANING_LENGTH)]),
+  );
 }
 
 /** True if it can be played at random: it names actions, or has a reference policy that plays at random. */

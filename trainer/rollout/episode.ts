@@ -1,3 +1,4 @@
+import { isEndName } from '../../shared/end-names.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Reseed } from './environment-session.ts';
 
@@ -58,6 +59,15 @@ export interface EpisodeSample {
 /** The environment said so, or the tag's cap on actions or turns was reached. */
 export type Truncation = 'environment' | 'max_actions' | 'max_turns';
 
+/**
+ * Name of an episode's end; undefined where the environment gives none.
+ * @param info of its last step
+ */
+export function endOf(info: JsonObject | undefined, truncation: Truncation | undefined): string | undefined {
+  if (truncation === 'max_actions' || truncation === 'max_turns') return truncation;
+  return isEndName(info?.ended_by) ? info.ended_by : undefined;
+}
+
 /** A trajectory: a finished episode with every token as it was sampled; no text is tokenized twice. */
 export interface Episode {
   readonly episodeId: string;
@@ -87,6 +97,8 @@ export interface Episode {
   readonly terminated: boolean;
   /** Cause of the truncation where its rules did not end it; absent where they did. */
   readonly truncation?: Truncation;
+  /** Name of its end: the environment's, or the cap of the trainer; absent where neither is known. */
+  readonly endedBy?: string;
   /** Tokens that the policy would have read next, had a truncated episode gone on: what its value is estimated from. */
   readonly following?: Int32Array;
   /** It ended without success (RAGEN's meaning, not Gymnasium's). */

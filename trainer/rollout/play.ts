@@ -13,6 +13,7 @@ import {
   type Episode,
   type EpisodePrefix,
   type EpisodeSample,
+  endOf,
   type PlayedTurn,
   sumComponents,
   type Truncation,
@@ -89,6 +90,8 @@ export class Play {
   #actionCount = 0;
   #success = false;
   #truncation: Truncation | undefined;
+  /** Info of the last step. */
+  #lastInfo: JsonObject | undefined;
 
   private constructor(
     plan: GroupPlan,
@@ -207,6 +210,7 @@ export class Play {
     this.#actionCount += executed.length;
     const valid = mapped.length - (results.length - executed.length);
     this.#success = last?.info.success === true;
+    this.#lastInfo = last?.info as JsonObject | undefined;
     this.over =
       last !== undefined &&
       (last.terminated || last.truncated || this.#actionCount >= tag.maxActionsPerTrajectory);
@@ -282,6 +286,7 @@ export class Play {
     const { tag } = this.#setting.described;
     const { seed, groupId } = this.#plan;
     const { structured, dynamicsSeed, levelId, reseeds, stateKey } = this.session;
+    const endedBy = endOf(this.#lastInfo, this.#truncation);
     const episode: Episode = {
       episodeId: `${tag.name}/${seed}/${groupId}.${this.member}`,
       environmentId: tag.environmentId,
@@ -299,6 +304,7 @@ export class Play {
       success: this.over && this.#success,
       terminated: this.over,
       ...(this.#truncation ? { truncation: this.#truncation } : {}),
+      ...(endedBy === undefined ? {} : { endedBy }),
       ...(following ? { following } : {}),
       unsuccessful: this.over && !this.#success,
       finalState: this.session.observation,

@@ -29,6 +29,9 @@ t.test('status.json has stage, step, time left and validations', async t => {
     pid: process.pid,
     run: { name: 'lake', seed: 3, tags: [{ env_id: 'FrozenLake-v0', optimum: 0.9, random: null }] },
   });
+  status.described({ Lake: { hole: 'Fell into a hole' } });
+  status.opened(5);
+  t.match(read(file).run, { parameters: 5, ends: { Lake: { hole: 'Fell into a hole' } } });
   const { progress, sink } = status;
   progress.begin('training', 10, 2);
   now += 6000;

@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import type { JsonObject } from '../../shared/json.ts';
 import { processStart } from '../../shared/run-folder/is-alive.ts';
 import {
+  type EndMeanings,
   HEARTBEAT_S,
   type RunDescription,
   type RunNote,
@@ -137,6 +138,11 @@ export class RunStatusFile {
   /** Weights of the policy, once it is open. */
   opened(parameters: number): void {
     this.#change({ run: { ...this.#status.run, parameters } });
+  }
+
+  /** Ends of the environments, once those are described. */
+  described(ends: EndMeanings): void {
+    this.#change({ run: { ...this.#status.run, ends } });
   }
 
   /** The run's last write. */

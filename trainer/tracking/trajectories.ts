@@ -105,6 +105,7 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
     terminated: episode.terminated,
     truncated: episode.unsuccessful,
     ...(episode.truncation ? { truncation: episode.truncation } : {}),
+    ...(episode.endedBy === undefined ? {} : { ended_by: episode.endedBy }),
     ...(episode.following ? { following: Array.from(episode.following) } : {}),
     return: episodeReturn(episode),
     ...(group ? { filter: { score: group.score, std: group.std, kept: group.kept } } : {}),

@@ -75,6 +75,7 @@ export function episodeOfRecord(record: TrajectoryRecord): Episode {
     success: record.success,
     terminated: record.terminated,
     ...(record.truncation ? { truncation: record.truncation } : {}),
+    ...(record.ended_by === undefined ? {} : { endedBy: record.ended_by }),
     ...(record.following ? { following: Int32Array.from(record.following) } : {}),
     unsuccessful: record.truncated,
     ...(record.final_state === undefined ? {} : { finalState: record.final_state }),

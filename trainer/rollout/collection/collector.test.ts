@@ -7,6 +7,7 @@ import type { ServerProblem } from '../../client/errors.ts';
 import { demonstrate, demonstrationsOf } from '../../data/demonstrations.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 import { loadTokenizer } from '../../models/tokenizer/load.ts';
+import { trajectoryRecord } from '../../tracking/trajectories.ts';
 import { firstPrompts } from '../../training/setup/first-prompts.ts';
 import { policyAgent } from '../../training/setup/run-context.ts';
 import type { Agent } from '../agents/agent.ts';
@@ -20,6 +21,12 @@ import { Collector } from './collector.ts';
 import type { GroupOutcome } from './group.ts';
 
 const QWEN = fileURLToPath(new URL('../../../test/golden/models/qwen2-tiny', import.meta.url));
+
+const SUCCESS_ENDS: { readonly [id: string]: string } = {
+  'FrozenLake-v0': 'goal',
+  'Sokoban-v0': 'solved',
+  'Bandit-v0': 'high_arm',
+};
 
 t.test('episodes depend on seeds alone, not on who else plays', async t => {
   const servers = await serve(t);
@@ -47,7 +54,13 @@ t.test('members of a group start alike, and play under the caps', async t => {
     const starts = episodes.slice(i, i + 4).map(episode => episode.turns[0].state);
     t.equal(new Set(starts).size, 1);
   }
-  for (const { turns, tokenIds, truncation, terminated, following, success } of episodes) {
+  const ends = new Set<string | undefined>();
+  for (const { environmentId, turns, tokenIds, endedBy, ...episode } of episodes) {
+    const { truncation, terminated, following, success } = episode;
+    ends.add(`${environmentId} ${endedBy}`);
+    if (success) t.equal(endedBy, SUCCESS_ENDS[environmentId]);
+    if (truncation?.startsWith('max_')) t.equal(endedBy, truncation);
+    t.equal(trajectoryRecord({ environmentId, turns, tokenIds, ...episode, endedBy }).ended_by, endedBy);
     const actions = turns.reduce((sum, turn) => sum + turn.actions.length, 0);
     if (following) t.ok(truncation, 'only what was cut short would go on');
     if (success) t.equal(truncation, undefined);
@@ -57,6 +70,8 @@ t.test('members of a group start alike, and play under the caps', async t => {
     t.ok(turns.every(turn => turn.actions.length <= 2));
     t.ok(tokenIds.length <= 161);
   }
+  for (const end of ['goal', 'hole', 'max_turns'])
+    t.ok(ends.has(`FrozenLake-v0 ${end}`), `an episode ends by ${end}`);
   // Sessions are closed behind the collector's back: it goes on at once.
   const open = async () => (await servers.servers[0].call('list', {})).sessions.length;
   while ((await open()) > 0) await new Promise(resolve => setImmediate(resolve));

@@ -68,6 +68,7 @@ export async function openRun(start: RunStart, closing: AsyncDisposableStack): P
   const context = await unlessStopped(stop, openRunContext(settings, folder, progress.warn, stop));
   if (!context) return undefined;
   closing.defer(() => context.close());
+  start.status.described(Object.fromEntries(context.tags.map(({ tag, ends }) => [tag.name, ends])));
   closing.defer(() => progress.end());
   if (!(await unlessStopped(stop, checkFirstPrompts(start, context)))) return undefined;
 
