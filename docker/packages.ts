@@ -42,6 +42,7 @@ export const PACKAGES = {
     'wink-bm25-text-search',
     'ws',
     'yaml',
+    'zod',
   ],
   trainer: [
     '@fastify/helmet',

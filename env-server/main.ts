@@ -146,13 +146,8 @@ async function serveAlone(settings: Settings, portChosen: boolean): Promise<Runn
   const { Authenticator, refuseOpenServer } = await import('./transports/access/auth.ts');
   const { host, port } = settings;
   refuseOpenServer(host, new Authenticator(settings.tokens));
-  const [{ createApp }, { stopperOf }, { loadSdk }] = await Promise.all([
-    import('./app.ts'),
-    import('./stopping.ts'),
-    import('./transports/mcp/exchange.ts'),
-  ]);
+  const [{ createApp }, { stopperOf }] = await Promise.all([import('./app.ts'), import('./stopping.ts')]);
   const app = await createApp(settings);
-  await loadSdk();
   const reusePort = process.env.RAGEN_REUSE_PORT === '1';
   const address = await freePort(port, portChosen, port => {
     const place = { host, port, reusePort };
