@@ -46,7 +46,9 @@ process.exitCode = failed.length > 0 ? runAgain(failed) : (status ?? 1);
 /** Writes a program for each group. @returns the files of each, by its path */
 function writeEntries(): Map<string, readonly string[]> {
   const { include } = parse(readFileSync(join(ROOT, '.taprc'), 'utf8')) as { include: string[] };
-  const files = (named.length > 0 ? named : globSync(include, { cwd: ROOT })).sort();
+  const files = (
+    named.length > 0 ? named : globSync(include, { cwd: ROOT, exclude: ['**/node_modules/**'] })
+  ).sort();
   const shared = files.filter(file => canShareProcess(readFileSync(join(ROOT, file), 'utf8')));
   const seconds = JSON.parse(readFileSync(SECONDS, 'utf8')) as { [file: string]: number | undefined };
   const groups = groupFiles(shared, LIMITS, file => seconds[file] ?? USUAL_SECONDS);
