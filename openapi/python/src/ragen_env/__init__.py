@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .service import serve
     from .vector_env import RagenVectorEnv
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "AsyncClient",
     "BadReply",
