@@ -6,11 +6,11 @@ import { gymnasiumSpace } from '../../env-server/environments/core/space-documen
 import { BUILT_IN } from '../../env-server/environments/registry.ts';
 import type { Json } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
-import { block, code, decimal, percent, schemaTable, table } from './markdown.ts';
+import { block, code, decimal, percent, schemaLines, table } from './markdown.ts';
 import type { EnvironmentMeasurement } from './measure.ts';
 
-/** Longest observation that is shown whole, in characters. */
-const MAX_EXAMPLE_LENGTH = 700;
+/** Longest observations that are shown whole, in characters. */
+const MAX_EXAMPLE_LENGTH = { text: 600, json: 300 };
 const EXAMPLE_SEED = 0;
 /** The folder of pictures, next to the pages. */
 export const PICTURES = 'pictures';
@@ -95,35 +95,31 @@ async function sectionsOf(environment: AnyEnvironment): Promise<readonly Section
     { heading: 'Instructions of the player', text: instructions(environment) },
     { heading: 'Observations', text: await examples(environment) },
     { heading: 'Facts', text: facts(environment) },
-    {
-      heading: 'Ends',
-      text: `The step that ends an episode has one of these in \`info.ended_by\`:\n\n${Object.entries(
-        endsOf(spec),
-      )
-        .map(([name, meaning]) => `- ${code(name)}: ${meaning}`)
-        .join('\n')}`,
-    },
-    { heading: 'Configuration', text: schemaTable(spec.configSchema, SHARED_KEYS) },
+    { heading: 'Configuration', text: list(schemaLines(spec.configSchema, SHARED_KEYS)) },
     {
       heading: 'Presets',
-      text: Object.entries(spec.presets ?? {})
-        .map(([name, config]) => `- ${code(name)}: ${code(config)}`)
-        .join('\n'),
+      text: list(
+        Object.entries(spec.presets ?? {}).flatMap(([name, config]) =>
+          JSON.stringify(config) === JSON.stringify({ split: name })
+            ? []
+            : [`${code(name)}: ${code(config)}`],
+        ),
+      ),
     },
-    { heading: 'Reset options', text: schemaTable(spec.optionsSchema) },
+    { heading: 'Reset options', text: list(schemaLines(spec.optionsSchema)) },
     {
       heading: 'History',
       text:
         spec.history.length < 2
           ? ''
-          : spec.history.map(({ version, change }) => `- v${version}: ${change}`).join('\n'),
+          : list(spec.history.map(({ version, change }) => `v${version}: ${change}`)),
     },
   ];
   return sections.filter(({ text }) => text !== '');
 }
 
 /** Configuration keys that the index explains once for all environments. */
-const SHARED_KEYS: ReadonlySet<string> = new Set(['split']);
+const SHARED_KEYS: ReadonlySet<string> = new Set(['split', 'max_steps']);
 
 function instructions(environment: AnyEnvironment): string {
   const { instruction, legend, actions, actionFormat } = environment.describe(resolveConfig(environment));
@@ -139,23 +135,25 @@ function instructions(environment: AnyEnvironment): string {
 
 function facts({ spec, render }: AnyEnvironment): string {
   const { knownOptimum } = spec;
-  return [
+  const ends = Object.entries(endsOf(spec)).map(([name, meaning]) => `${code(name)} (${meaning})`);
+  return list([
     `Actions: ${spaceText(spec.actionSpace)}, for example ${code(spec.exampleAction)}`,
     `Reward of a step: ${spec.rewardRange.map(decimal).join(' … ')}`,
     ...(spec.rewardThreshold === undefined
       ? []
       : [`Solved at a mean return of ${decimal(spec.rewardThreshold)}`]),
     `Truncated after ${decimal(spec.maxEpisodeSteps)} ${spec.maxEpisodeSteps === 1 ? 'step' : 'steps'}`,
+    `\`info.ended_by\`: ${ends.join(', ')}`,
     `Observation forms: ${spec.observationFormats.map(code).join(', ')}${render ? '; paints a picture' : ''}`,
     ...(hasKey(spec.configSchema, 'split') ? ['Levels have a [`split`](../environments.md#settings)'] : []),
     ...(spec.seedable === false ? ['Takes no seed'] : []),
     ...(knownOptimum
       ? [`Best known success: ${percent(knownOptimum.success)} (${knownOptimum.source})`]
       : []),
-  ]
-    .map(fact => `- ${fact}`)
-    .join('\n');
+  ]);
 }
+
+const list = (lines: readonly string[]): string => lines.map(line => `- ${line}`).join('\n');
 
 function hasKey({ properties = {} }: { readonly properties?: object }, key: string): boolean {
   return key in properties;
@@ -187,8 +185,10 @@ async function examples(environment: AnyEnvironment): Promise<string> {
     const text = typeof observation === 'string' ? observation : JSON.stringify(observation);
     if (shownTexts.some(shown => text.includes(shown))) continue;
     shownTexts.push(text);
-    const shown = text.length > MAX_EXAMPLE_LENGTH ? `${text.slice(0, MAX_EXAMPLE_LENGTH).trimEnd()}…` : text;
-    parts.push(`\`${format}\``, block(shown, typeof observation === 'string' ? 'text' : 'json'));
+    const language = typeof observation === 'string' ? 'text' : 'json';
+    const most = MAX_EXAMPLE_LENGTH[language];
+    const shown = text.length > most ? `${text.slice(0, most).trimEnd()}…` : text;
+    parts.push(`\`${format}\``, block(shown, language));
   }
   if (environment.render) parts.push(`![${environment.spec.title}](${pictureName(environment)})`);
   return parts.join('\n\n');

@@ -40,13 +40,15 @@ interface Schema {
 }
 
 /**
- * The keys of an object schema as a table: key, values, default, meaning; empty without keys. Nested objects have dotted
- * keys, or one row where no key of theirs has a description.
+ * The keys of an object schema, a line each: `key` (values; default): meaning. Nested objects have dotted keys, or one line
+ * where no key of theirs has a description.
  * @param leftOut keys that another page explains
  */
-export function schemaTable(schema: unknown, leftOut: ReadonlySet<string> = new Set()): string {
-  const rows = schemaRows(schema as Schema, '', leftOut);
-  return rows.length > 0 ? table(['key', 'values', 'default', 'meaning'], rows) : '';
+export function schemaLines(schema: unknown, leftOut: ReadonlySet<string> = new Set()): string[] {
+  return schemaRows(schema as Schema, '', leftOut).map(([name, kinds, fallback, meaning]) => {
+    const range = fallback === '' ? kinds : `${kinds}; ${fallback}`;
+    return meaning === '' ? `${name} (${range})` : `${name} (${range}): ${meaning}`;
+  });
 }
 
 function schemaRows(schema: Schema, prefix: string, leftOut: ReadonlySet<string>): string[][] {
@@ -64,16 +66,6 @@ function schemaRows(schema: Schema, prefix: string, leftOut: ReadonlySet<string>
     const fallback = property.default === undefined ? '' : code(property.default);
     return [[code(name), values(property), fallback, property.description ?? '']];
   });
-}
-
-/** The keys of an object schema in one line: `key` (values, default): meaning. */
-export function schemaList(schema: unknown): string {
-  return schemaRows(schema as Schema, '', new Set())
-    .map(([name, kinds, fallback, meaning]) => {
-      const range = fallback === '' ? kinds : `${kinds}; ${fallback}`;
-      return `${name} (${range}): ${meaning}`;
-    })
-    .join(' ');
 }
 
 function values(schema: Schema): string {
@@ -125,7 +117,7 @@ function wrappedLine(line: string): string {
   let current = start;
   for (const word of wordsOf(line.slice(start.length))) {
     const isFirst = current === start || current === next;
-    if (!isFirst && current.length + 1 + word.length > WIDTH && !BEGINS_SOMETHING.test(word)) {
+    if (!isFirst && current.length + 1 + word.length > WIDTH) {
       lines.push(current);
       current = next + word;
     } else {
@@ -135,11 +127,16 @@ function wrappedLine(line: string): string {
   return [...lines, current].join('\n');
 }
 
+/** Words that a line may begin with; one that would begin a list or quote stays with the word before it. */
 function wordsOf(line: string): string[] {
   const words = [''];
   for (const [part] of line.matchAll(PARTS)) {
     if (part.trim() === '') words.push('');
     else words[words.length - 1] += part;
   }
-  return words.filter(Boolean);
+  return words.filter(Boolean).reduce<string[]>((units, word) => {
+    if (units.length > 0 && BEGINS_SOMETHING.test(word)) units.push(`${units.pop()} ${word}`);
+    else units.push(word);
+    return units;
+  }, []);
 }

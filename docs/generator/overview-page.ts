@@ -2,7 +2,7 @@ import { RULES } from '../../env-server/environments/core/checker/report.ts';
 import type { AnyEnvironment } from '../../env-server/environments/core/environment.ts';
 import { WRAPPERS } from '../../env-server/wrappers/wrap.ts';
 import { GENERATED, pageName } from './environment-page.ts';
-import { percent, schemaList, table } from './markdown.ts';
+import { percent, schemaLines, table } from './markdown.ts';
 import type { EnvironmentMeasurement } from './measure.ts';
 
 /** `docs/environments.md`: all environments, all wrappers, and how an environment is checked. */
@@ -27,7 +27,7 @@ export function overviewPage(
     [...WRAPPERS.values()].map(({ name, title, optionsSchema }) => [
       `\`${name}\``,
       title.replaceAll('<', '\\<'),
-      schemaList(optionsSchema).replaceAll('<', '\\<'),
+      schemaLines(optionsSchema).join(' ').replaceAll('<', '\\<'),
     ]),
   );
   const rules = table(
@@ -57,7 +57,8 @@ curl -s localhost:8080/v1/sessions -H 'content-type: application/json' -d '{
 - \`config\`: keys of the page's table. \`preset\` names a set of them; other keys win over it.
 - \`config.split\` (\`any\`, \`train\`, \`validation\`, \`test\`; default \`any\`), in environments with levels: 8 of 10
   levels belong to train, the rest to validation and test, by a hash of the level up to symmetry (\`level_id\`), so the
-  parts never overlap.
+  parts never overlap. Presets of the same names choose it.
+- \`config.max_steps\`: the steps before truncation.
 - \`config.data\`: JSON Lines, JSON or Parquet on the server's disk. With \`RAGEN_DATA_DIR\` it must lie in that folder; a
   server with tokens reads no file without it.
 - \`options\` pin the start: a level is data. The seed draws everything else, the same on every machine.
