@@ -49,7 +49,7 @@ export class ServerCore {
   readonly registrations: Registrations;
   readonly dispatcher: Dispatcher;
   readonly health: PersistenceHealth;
-  readonly store: Omit<Store, 'audit'>;
+  readonly store: Store;
   readonly #persistence: SessionPersistence | undefined;
   readonly #lock: FolderLock | undefined;
   readonly #scripts: ScriptPool;

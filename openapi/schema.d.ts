@@ -336,6 +336,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The audit log: who registered, replaced or removed which environment, or tried to; newest first
+         * @description Servers that share a store share the log. It keeps about the newest 100,000 entries.
+         */
+        get: operations["list_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/batch": {
         parameters: {
             query?: never;
@@ -360,6 +380,26 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        AuditEntry: {
+            /** Format: date-time */
+            at: string;
+            /** @description Name of the token. */
+            principal: string;
+            /** @enum {string} */
+            action: "register" | "replace" | "remove";
+            env_id: string;
+            /** @description Kind of the definition as it was sent; empty where there was none. */
+            kind: string;
+            /** @description Hash of the definition without the values of headers; empty where there was none. */
+            sha256: string;
+            /** @description `accepted`, or the code of the problem. */
+            outcome: string;
+        };
+        AuditPage: {
+            entries: components["schemas"]["AuditEntry"][];
+            /** @description Null on the last page. */
+            next_cursor: string | null;
+        };
         BatchBody: {
             items: components["schemas"]["BatchItem"][];
             /** @description Answer when this many items are ready; the rest is named in `pending` and goes on. */
@@ -379,7 +419,7 @@ export interface components {
             request_key?: string;
         };
         /** @description Parameters, query and body of an operation in one flat object, `op` names it. */
-        BatchItem: components["schemas"]["CreateItem"] | components["schemas"]["GetItem"] | components["schemas"]["ListItem"] | components["schemas"]["ResetItem"] | components["schemas"]["StepItem"] | components["schemas"]["RenderItem"] | components["schemas"]["SnapshotItem"] | components["schemas"]["RestoreItem"] | components["schemas"]["CloneItem"] | components["schemas"]["TrajectoryItem"] | components["schemas"]["ReplayItem"] | components["schemas"]["ReferenceItem"] | components["schemas"]["ValidActionsItem"] | components["schemas"]["CloseItem"] | components["schemas"]["ListEnvironmentsItem"] | components["schemas"]["GetEnvironmentItem"] | components["schemas"]["DescribeEnvironmentItem"] | components["schemas"]["RegisterItem"] | components["schemas"]["ReplaceItem"] | components["schemas"]["RemoveItem"] | components["schemas"]["CheckItem"] | components["schemas"]["GetDefinitionItem"];
+        BatchItem: components["schemas"]["CreateItem"] | components["schemas"]["GetItem"] | components["schemas"]["ListItem"] | components["schemas"]["ResetItem"] | components["schemas"]["StepItem"] | components["schemas"]["RenderItem"] | components["schemas"]["SnapshotItem"] | components["schemas"]["RestoreItem"] | components["schemas"]["CloneItem"] | components["schemas"]["TrajectoryItem"] | components["schemas"]["ReplayItem"] | components["schemas"]["ReferenceItem"] | components["schemas"]["ValidActionsItem"] | components["schemas"]["CloseItem"] | components["schemas"]["ListEnvironmentsItem"] | components["schemas"]["GetEnvironmentItem"] | components["schemas"]["DescribeEnvironmentItem"] | components["schemas"]["RegisterItem"] | components["schemas"]["ReplaceItem"] | components["schemas"]["RemoveItem"] | components["schemas"]["CheckItem"] | components["schemas"]["GetDefinitionItem"] | components["schemas"]["ListAuditItem"];
         BatchReply: {
             /** @constant */
             ok: true;
@@ -891,7 +931,7 @@ export interface components {
             max_episode_steps: number;
         };
         /** @description What a client sends on the WebSocket. */
-        Frame: components["schemas"]["CreateFrame"] | components["schemas"]["GetFrame"] | components["schemas"]["ListFrame"] | components["schemas"]["ResetFrame"] | components["schemas"]["StepFrame"] | components["schemas"]["RenderFrame"] | components["schemas"]["SnapshotFrame"] | components["schemas"]["RestoreFrame"] | components["schemas"]["CloneFrame"] | components["schemas"]["TrajectoryFrame"] | components["schemas"]["ReplayFrame"] | components["schemas"]["ReferenceFrame"] | components["schemas"]["ValidActionsFrame"] | components["schemas"]["CloseFrame"] | components["schemas"]["ListEnvironmentsFrame"] | components["schemas"]["GetEnvironmentFrame"] | components["schemas"]["DescribeEnvironmentFrame"] | components["schemas"]["RegisterFrame"] | components["schemas"]["ReplaceFrame"] | components["schemas"]["RemoveFrame"] | components["schemas"]["CheckFrame"] | components["schemas"]["GetDefinitionFrame"] | components["schemas"]["BatchFrame"] | components["schemas"]["PingFrame"] | components["schemas"]["WatchFrame"] | components["schemas"]["UnwatchFrame"];
+        Frame: components["schemas"]["CreateFrame"] | components["schemas"]["GetFrame"] | components["schemas"]["ListFrame"] | components["schemas"]["ResetFrame"] | components["schemas"]["StepFrame"] | components["schemas"]["RenderFrame"] | components["schemas"]["SnapshotFrame"] | components["schemas"]["RestoreFrame"] | components["schemas"]["CloneFrame"] | components["schemas"]["TrajectoryFrame"] | components["schemas"]["ReplayFrame"] | components["schemas"]["ReferenceFrame"] | components["schemas"]["ValidActionsFrame"] | components["schemas"]["CloseFrame"] | components["schemas"]["ListEnvironmentsFrame"] | components["schemas"]["GetEnvironmentFrame"] | components["schemas"]["DescribeEnvironmentFrame"] | components["schemas"]["RegisterFrame"] | components["schemas"]["ReplaceFrame"] | components["schemas"]["RemoveFrame"] | components["schemas"]["CheckFrame"] | components["schemas"]["GetDefinitionFrame"] | components["schemas"]["ListAuditFrame"] | components["schemas"]["BatchFrame"] | components["schemas"]["PingFrame"] | components["schemas"]["WatchFrame"] | components["schemas"]["UnwatchFrame"];
         GetDefinitionFrame: {
             /** @description The caller’s name for the frame. */
             id: string | number;
@@ -964,6 +1004,26 @@ export interface components {
             ended_by?: string;
         } & {
             [key: string]: unknown;
+        };
+        ListAuditFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "list_audit";
+            /** @default 100 */
+            limit?: number;
+            /** @description `next_cursor` of the page before. */
+            cursor?: string;
+        };
+        ListAuditItem: {
+            /** @constant */
+            op: "list_audit";
+            /** @default 100 */
+            limit?: number;
+            /** @description `next_cursor` of the page before. */
+            cursor?: string;
         };
         ListEnvironmentsFrame: {
             /** @description The caller’s name for the frame. */
@@ -1598,7 +1658,7 @@ export interface components {
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
-        Result: components["schemas"]["CreatedSession"] | components["schemas"]["SessionDetail"] | components["schemas"]["SessionPage"] | components["schemas"]["Session"] | components["schemas"]["StepResult"] | components["schemas"]["Rendering"] | components["schemas"]["Snapshot"] | components["schemas"]["ClonedSessions"] | components["schemas"]["Trajectory"] | components["schemas"]["Replay"] | components["schemas"]["ReferencePlan"] | components["schemas"]["ValidActions"] | null | components["schemas"]["EnvironmentList"] | components["schemas"]["Environment"] | components["schemas"]["Registration"] | components["schemas"]["CheckReport"] | components["schemas"]["StoredDefinition"];
+        Result: components["schemas"]["CreatedSession"] | components["schemas"]["SessionDetail"] | components["schemas"]["SessionPage"] | components["schemas"]["Session"] | components["schemas"]["StepResult"] | components["schemas"]["Rendering"] | components["schemas"]["Snapshot"] | components["schemas"]["ClonedSessions"] | components["schemas"]["Trajectory"] | components["schemas"]["Replay"] | components["schemas"]["ReferencePlan"] | components["schemas"]["ValidActions"] | null | components["schemas"]["EnvironmentList"] | components["schemas"]["Environment"] | components["schemas"]["Registration"] | components["schemas"]["CheckReport"] | components["schemas"]["StoredDefinition"] | components["schemas"]["AuditPage"];
         /** @description JavaScript that runs in a sandbox. */
         ScriptDefinition: {
             /** @constant */
@@ -2974,6 +3034,42 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
                         code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_environment" | "builtin_environment" | "invalid_request" | "internal" | "draining" | "worker_unavailable";
+                    };
+                };
+            };
+        };
+    };
+    list_audit: {
+        parameters: {
+            query?: {
+                limit?: number;
+                /** @description `next_cursor` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The audit log: who registered, replaced or removed which environment, or tried to; newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `invalid_request`, `internal`, `draining`, `worker_unavailable`, `storage_failed`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "invalid_request" | "internal" | "draining" | "worker_unavailable" | "storage_failed";
                     };
                 };
             };

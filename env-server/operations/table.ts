@@ -2,6 +2,7 @@ import { checkOperation } from './environments/check.ts';
 import { describeEnvironment } from './environments/describe-environment.ts';
 import { getDefinition } from './environments/get-definition.ts';
 import { getEnvironment } from './environments/get-environment.ts';
+import { listAudit } from './environments/list-audit.ts';
 import { listEnvironments } from './environments/list-environments.ts';
 import { register } from './environments/register.ts';
 import { remove } from './environments/remove.ts';
@@ -46,4 +47,5 @@ export const OPERATIONS: readonly Operation[] = [
   remove,
   checkOperation,
   getDefinition,
+  listAudit,
 ];

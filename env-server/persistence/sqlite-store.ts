@@ -3,8 +3,8 @@ import type { JsonObject } from '../../shared/json.ts';
 import { DamagedDatabase } from './damage.ts';
 import type { PersistenceHealth } from './persistence-health.ts';
 import { RetryTimer } from './retry-timer.ts';
-import { storageFaultOf } from './storage-problem.ts';
-import type { AuditEntry, StoredEnvironment } from './stored-environment.ts';
+import { storageFaultOf, storageProblem } from './storage-problem.ts';
+import { type AuditEntry, type AuditPage, auditPage, type StoredEnvironment } from './stored-environment.ts';
 import { inTransaction } from './transaction.ts';
 
 /** Oldest entries of the audit log go when there are more. */
@@ -133,12 +133,17 @@ export class SqliteStore {
     }
   }
 
-  /** Oldest first. */
-  audit(): AuditEntry[] {
-    return this.#database
-      .prepare('SELECT at, principal, action, env_id AS envId, kind, sha256, outcome FROM audit ORDER BY id')
-      .all()
-      .map(row => ({ ...row }) as unknown as AuditEntry);
+  /** @throws Problem `storage_failed` */
+  audit(limit: number, before?: string): AuditPage {
+    const rows = readingDisk(() =>
+      this.#database
+        .prepare(
+          'SELECT id, at, principal, action, env_id AS envId, kind, sha256, outcome FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?',
+        )
+        .all(before === undefined ? Number.MAX_SAFE_INTEGER : Number.parseInt(before, 10), limit + 1),
+    );
+    const found = rows.map(({ id, ...entry }) => [String(id), entry as unknown as AuditEntry] as const);
+    return auditPage(found, limit);
   }
 
   /** True if another process has noted anything since the last call, or since it was opened. */
@@ -226,6 +231,15 @@ export class SqliteStore {
 
   #has(envId: string): boolean {
     return this.#database.prepare('SELECT 1 FROM environments WHERE env_id = ?').get(envId) !== undefined;
+  }
+}
+
+function readingDisk<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    const fault = storageFaultOf(error);
+    throw fault ? storageProblem(fault, error) : error;
   }
 }
 

@@ -1,4 +1,6 @@
-import type { AuditEntry, StoredEnvironment } from './stored-environment.ts';
+import type { SqliteStore } from './sqlite-store.ts';
+import type { Store } from './store.ts';
+import type { AuditEntry, AuditPage, StoredEnvironment } from './stored-environment.ts';
 
 /** A registered environment that nobody could play. */
 export const MAZE: StoredEnvironment = {
@@ -22,3 +24,8 @@ export const REGISTERED: AuditEntry = {
   sha256: 'ab',
   outcome: 'accepted',
 };
+
+/** The audit log of an embedded database, oldest first. */
+export function auditOf(store: Pick<Store | SqliteStore, 'audit'>): AuditEntry[] {
+  return [...(store.audit(1000) as AuditPage).entries].reverse();
+}

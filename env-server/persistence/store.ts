@@ -3,7 +3,7 @@ import { DamagedDatabase, damageOf } from './damage.ts';
 import { DATABASE_FILE, openDatabase } from './database.ts';
 import { PersistenceHealth } from './persistence-health.ts';
 import { SqliteStore } from './sqlite-store.ts';
-import type { AuditEntry, StoredEnvironment } from './stored-environment.ts';
+import type { AuditEntry, AuditPage, StoredEnvironment } from './stored-environment.ts';
 import { DatabaseThread } from './thread/database-thread.ts';
 import { type HealthNews, type NotedWrite, revivedError } from './thread/protocol.ts';
 
@@ -36,8 +36,8 @@ export interface Store {
   removeEnvironment(envId: string, entry: AuditEntry): Promise<void>;
   /** Notes what changed nothing, soon; where the disk takes no writes, when it does. */
   note(entry: AuditEntry): void;
-  /** The audit log, oldest first. */
-  audit(): AuditEntry[];
+  /** @param before `next` of the page before */
+  audit(limit: number, before?: string): AuditPage | Promise<AuditPage>;
   /** True if another process has noted anything since the last call, or since it was opened. */
   changedElsewhere(): boolean;
   /** Ends when what was asked for is written. */
@@ -113,8 +113,8 @@ class DatabaseStore implements Store {
     }
   }
 
-  audit(): AuditEntry[] {
-    return this.#local.audit();
+  audit(limit: number, before?: string): AuditPage {
+    return this.#local.audit(limit, before);
   }
 
   changedElsewhere(): boolean {

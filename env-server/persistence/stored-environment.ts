@@ -30,3 +30,22 @@ export interface AuditEntry {
   /** `accepted`, or the code of the problem it was refused with. */
   readonly outcome: string;
 }
+
+/** Part of the audit log, newest first. */
+export interface AuditPage {
+  readonly entries: readonly AuditEntry[];
+  /** Entry before which the next page begins; undefined where this is the last. */
+  readonly next: string | undefined;
+}
+
+/** A page of entries that were read with their numbers, one more than it may have. */
+export function auditPage(
+  found: readonly (readonly [id: string, entry: AuditEntry])[],
+  limit: number,
+): AuditPage {
+  const page = found.slice(0, limit);
+  return {
+    entries: page.map(([, entry]) => entry),
+    next: found.length > limit ? page.at(-1)![0] : undefined,
+  };
+}

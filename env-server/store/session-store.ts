@@ -1,7 +1,12 @@
 import { createHash } from 'node:crypto';
 import type { Json } from '../../shared/json.ts';
 import type { RECORD_KINDS } from '../persistence/journal/records.ts';
-import type { AuditEntry, StoredEnvironment } from '../persistence/stored-environment.ts';
+import {
+  type AuditEntry,
+  type AuditPage,
+  auditPage,
+  type StoredEnvironment,
+} from '../persistence/stored-environment.ts';
 import type { StoreConnection } from './connection.ts';
 
 /** Letters of what a stream holds: the record kinds, `T` for a take and `C` for a checkpoint. */
@@ -348,12 +353,15 @@ export class SessionStore {
     );
   }
 
-  /** The audit log, oldest first. */
-  async audit(): Promise<readonly AuditEntry[]> {
-    const entries = await this.connection.command(client =>
-      client.xrange(`${this.connection.prefix}audit`, '-', '+'),
+  async audit(limit: number, before?: string): Promise<AuditPage> {
+    const end = before === undefined ? '+' : `(${before}`;
+    const found = await this.connection.command(client =>
+      client.xrevrange(`${this.connection.prefix}audit`, end, '-', 'COUNT', limit + 1),
     );
-    return entries.map(([, fields]) => JSON.parse(fields[1]) as AuditEntry);
+    return auditPage(
+      found.map(([id, [, entry]]) => [id, JSON.parse(entry) as AuditEntry]),
+      limit,
+    );
   }
 }
 

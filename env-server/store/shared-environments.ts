@@ -1,10 +1,10 @@
 import type { Logger } from 'pino';
 import type { Store } from '../persistence/store.ts';
-import type { AuditEntry, StoredEnvironment } from '../persistence/stored-environment.ts';
+import type { AuditEntry, AuditPage, StoredEnvironment } from '../persistence/stored-environment.ts';
 import type { SessionStore } from './session-store.ts';
 
 /** Custom environments that several servers share, as far as this server has read them. */
-export class SharedEnvironments implements Omit<Store, 'audit'> {
+export class SharedEnvironments implements Store {
   readonly durable = true;
   readonly #store: SessionStore;
   readonly #log: Logger;
@@ -57,6 +57,10 @@ export class SharedEnvironments implements Omit<Store, 'audit'> {
       .catch(error =>
         this.#log.error({ err: error, ...entry }, 'the audit log of the store does not have this'),
       );
+  }
+
+  audit(limit: number, before?: string): Promise<AuditPage> {
+    return this.#store.audit(limit, before);
   }
 
   changedElsewhere(): boolean {

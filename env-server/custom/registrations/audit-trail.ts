@@ -1,17 +1,19 @@
 import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { JsonObject } from '../../../shared/json.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { UnknownEnvironment } from '../../environments/registry.ts';
 import type { Store } from '../../persistence/store.ts';
-import type { AuditAction, AuditEntry } from '../../persistence/stored-environment.ts';
+import type { AuditAction, AuditEntry, AuditPage } from '../../persistence/stored-environment.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { withoutSecrets } from '../remote/secrets.ts';
 
 /** Outcome of what was not refused. */
 const ACCEPTED = 'accepted';
-/** Characters of what was sent as a kind that are kept. */
+/** Characters that are kept of what was sent as a kind and as an environment's id. */
 const MAX_KIND_LENGTH = 32;
+const MAX_ID_LENGTH = 128;
 
 /** Attempt of a client to change an environment. */
 export interface AuditedAttempt {
@@ -23,7 +25,7 @@ export interface AuditedAttempt {
 }
 
 export interface AuditParts {
-  readonly store: Pick<Store, 'note'>;
+  readonly store: Pick<Store, 'note' | 'audit'>;
   readonly log: Logger;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
@@ -35,6 +37,11 @@ export class AuditTrail {
 
   constructor(parts: AuditParts) {
     this.#parts = parts;
+  }
+
+  /** Entries of all servers that share the store, newest first. */
+  page(limit: number, before?: string): MaybePromise<AuditPage> {
+    return this.#parts.store.audit(limit, before);
   }
 
   /** The entry of an attempt that succeeds, to be stored together with what it does. */
@@ -67,7 +74,7 @@ export class AuditTrail {
       at: this.#parts.now(),
       principal: principal.name,
       action,
-      envId,
+      envId: envId.slice(0, MAX_ID_LENGTH),
       kind: typeof kind === 'string' ? kind.slice(0, MAX_KIND_LENGTH) : '',
       sha256: definition ? hash('sha256', JSON.stringify(withoutSecrets(definition)), 'hex') : '',
       outcome,

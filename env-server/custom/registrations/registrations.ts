@@ -22,7 +22,7 @@ const REFRESH_MS = 1000;
 
 export interface RegistrationParts {
   readonly context: BuildContext;
-  readonly store: Omit<Store, 'audit'>;
+  readonly store: Store;
   readonly log: Logger;
   readonly limits: RegistrationLimits;
   /** Open sessions of an environment. */

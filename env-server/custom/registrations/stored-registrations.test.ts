@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import t from 'tap';
 import { isProblem } from '../../../test/app.test-data.ts';
 import { PersistenceHealth } from '../../persistence/persistence-health.ts';
+import { auditOf } from '../../persistence/store.test-data.ts';
 import { openStore } from '../../persistence/store.ts';
 import { hashToken } from '../../transports/access/auth.ts';
 import { at, script, server, tabular } from './registrations.test-data.ts';
@@ -31,7 +32,7 @@ t.test('all registrations are restored after a restart, in any order', async t =
   const store = openStore(data);
   t.teardown(() => store.close());
   t.same(
-    store.audit().map(({ action, envId, principal }) => `${principal} ${action} ${envId}`),
+    auditOf(store).map(({ action, envId, principal }) => `${principal} ${action} ${envId}`),
     [
       'local register demo/Guess-v0',
       'local register me/A-v0',
@@ -185,7 +186,7 @@ t.test('the store keeps what was refused, too', async t => {
   const store = openStore(data);
   t.teardown(() => store.close());
   t.same(
-    store.audit().map(({ action, envId, kind, outcome }) => [action, envId, kind, outcome]),
+    auditOf(store).map(({ action, envId, kind, outcome }) => [action, envId, kind, outcome]),
     [
       ['register', tabular.env_id, 'tabular', 'accepted'],
       ['register', tabular.env_id, 'tabular', 'environment_exists'],

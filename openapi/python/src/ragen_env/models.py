@@ -9,6 +9,25 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict, Union
 
 
+class AuditEntry(TypedDict):
+    """AuditEntry of the contract."""
+
+    at: str
+    principal: str
+    action: Literal["register", "replace", "remove"]
+    env_id: str
+    kind: str
+    sha256: str
+    outcome: str
+
+
+class AuditPage(TypedDict):
+    """AuditPage of the contract."""
+
+    entries: list[AuditEntry]
+    next_cursor: str | None
+
+
 class _BatchBodyRequired(TypedDict):
     """Keys that BatchBody always has."""
 
@@ -413,6 +432,19 @@ class Info(TypedDict, total=False):
     action_is_valid: bool
     action_is_effective: bool
     ended_by: str
+
+
+class _ListAuditItemRequired(TypedDict):
+    """Keys that ListAuditItem always has."""
+
+    op: Literal["list_audit"]
+
+
+class ListAuditItem(_ListAuditItemRequired, total=False):
+    """ListAuditItem of the contract."""
+
+    limit: int
+    cursor: str
 
 
 class _ListEnvironmentsItemRequired(TypedDict):
@@ -1274,6 +1306,7 @@ BatchItem = Union[
     "RemoveItem",
     "CheckItem",
     "GetDefinitionItem",
+    "ListAuditItem",
 ]
 
 BatchReply = Union[
@@ -1328,4 +1361,5 @@ Result = Union[
     "Registration",
     "CheckReport",
     "StoredDefinition",
+    "AuditPage",
 ]

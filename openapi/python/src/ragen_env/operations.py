@@ -232,6 +232,15 @@ class SyncOperations:
         """The definition of an environment of your own."""
         return cast(m.StoredDefinition, self._call("get_definition", {"env_id": env_id}, {}))
 
+    def list_audit(
+        self,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> m.AuditPage:
+        """The audit log: who registered, replaced or removed which environment, or tried to; newest first."""
+        return cast(m.AuditPage, self._call("list_audit", {}, {"limit": limit, "cursor": cursor}))
+
 
 class AsyncOperations:
     """Every operation of the server as a coroutine; a subclass sends them."""
@@ -454,3 +463,12 @@ class AsyncOperations:
     ) -> m.StoredDefinition:
         """The definition of an environment of your own."""
         return cast(m.StoredDefinition, await self._call("get_definition", {"env_id": env_id}, {}))
+
+    async def list_audit(
+        self,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> m.AuditPage:
+        """The audit log: who registered, replaced or removed which environment, or tried to; newest first."""
+        return cast(m.AuditPage, await self._call("list_audit", {}, {"limit": limit, "cursor": cursor}))
