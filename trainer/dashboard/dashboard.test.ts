@@ -76,7 +76,7 @@ t.test(
     await text.getByText('step 30 of 30 after').waitFor();
     await text.getByText('acting at random reaches 25 %, the optimum is 94 %').waitFor();
     await text.getByText('Training is healthy').waitFor();
-    t.equal(await page.locator('.headline-number').textContent(), '80 %');
+    t.equal(await page.locator('.headline-number').textContent(), '80\u00a0%');
     t.same(await page.locator('.headline dd').allTextContents(), [
       '75 to 85\u00a0%',
       '20\u00a0%',
@@ -84,8 +84,21 @@ t.test(
     ]);
     t.same(await page.locator('.mark-label').allTextContents(), ['random 25\u00a0%', 'optimum 94\u00a0%']);
     t.equal(await page.locator('.chip').first().textContent(), 'improved');
-    await text.getByText('2 of the 4 validation episodes kept at step 30 failed').waitFor();
-    await page.getByRole('link', { name: 'Look at it turn by turn' }).click();
+    await text.getByRole('heading', { name: 'Returns of 16 training episodes, step 30' }).waitFor();
+    await text.getByRole('heading', { name: '16 episodes, lowest return first' }).waitFor();
+    const bar = text.getByRole('button', { name: '8 episodes with return 1' });
+    await bar.click();
+    await text.getByRole('heading', { name: '8 episodes with return 1' }).waitFor();
+    t.same(await bar.getAttribute('aria-pressed'), 'true');
+    t.match(page.url(), /min=1&max=1$/);
+    t.equal(await page.locator('.rollouts .outcome:not(.good)').count(), 0);
+    t.match(
+      await text.getByRole('link', { name: 'Show them by group' }).getAttribute('href'),
+      /episodes\?file=train-000030&min=1&max=1$/,
+    );
+    await bar.click();
+    await text.getByRole('heading', { name: '16 episodes, lowest return first' }).waitFor();
+    await page.locator('.rollouts tbody a').first().click();
     await page.getByText('no success', { exact: true }).waitFor();
     await page.goto(`${origin}/runs/#/run/lake-2/filter`);
     await text.getByText('they hold 40 % of the information in the prompt').waitFor();

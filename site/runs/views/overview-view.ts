@@ -1,21 +1,17 @@
-import { useRef } from 'preact/hooks';
-import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
-import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
-import type { EpisodeDigest, EpisodeReply, TrajectoryFile } from '../../server/reader/trajectories.ts';
-import { formatAddress } from '../address.ts';
 import { Chart } from '../charts/chart.ts';
 import { SMALL_HEIGHT } from '../charts/chart-options.ts';
 import type { ChartProps } from '../charts/chart-props.ts';
 import { ChartTools } from '../charts/chart-tools.ts';
 import { type ChartView, chartViewOf, knownAxes, positionsOn } from '../charts/chart-view.ts';
-import { useData, useMetrics, useSource } from '../data/hooks.ts';
+import { useMetrics, useSource } from '../data/hooks.ts';
 import type { RunStore } from '../data/run-store.ts';
-import { counted, percent, short } from '../format.ts';
+import { percent, short } from '../format.ts';
 import { HEALTH_METRICS, healthCards } from '../health.ts';
 import { Headline, headlineMetrics } from './headline.ts';
 import { NextSteps } from './next-steps.ts';
 import { Panel, Status } from './parts.ts';
+import { Rollouts } from './rollouts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
 interface Small {
@@ -40,7 +36,7 @@ const SMALL: readonly Small[] = [
   { title: 'Busy share of the policy', name: 'perf/policy_busy_ratio', format: percent, range: [0, 1] },
 ];
 
-/** Success of a run, its health, what to do next, its curves, and a failed episode. */
+/** Success of a run, its health, what to do next, its curves, and its latest episodes. */
 export function OverviewView({ store, address }: RunViewProps) {
   const { row, config, folder, metrics } = store.detail!;
   const { group_size: groupSize = 1 } =
@@ -81,7 +77,7 @@ export function OverviewView({ store, address }: RunViewProps) {
         </div>`,
       )}</div>
     </section>
-    <${FailedEpisode} store=${store} />
+    <${Rollouts} store=${store} query=${address.query} />
     <${Notes} store=${store} />
   </div>`;
 }
@@ -91,72 +87,6 @@ function curveOf(store: RunStore, name: string, view: ChartView): Pick<ChartProp
   const { x, y } = store.series(name);
   if (name.startsWith('sft/')) return { curves: [{ label: name, x: x.map((_, i) => i + 1), y }] };
   return { view, curves: [{ label: name, x, y, at: positionsOn(view.axis, store) }] };
-}
-
-/** Failures of a validation, with one episode of them. */
-interface Failures {
-  readonly file: TrajectoryFile;
-  readonly episodes: number;
-  readonly failed: number;
-  /** Absent where none failed. */
-  readonly chosen?: EpisodeDigest;
-  /** Absent until it is read. */
-  readonly record?: TrajectoryRecord;
-}
-
-/** The latest validation's failures. Until those of a new one are read, those of the former one stay. */
-function useFailures(store: RunStore): Failures | undefined {
-  const { files } = store.detail!;
-  const latest = files
-    .filter(({ kind }) => kind === 'validation')
-    .sort((a, b) => a.step - b.step)
-    .at(-1);
-  const query = { id: store.id, file: latest?.name };
-  const list = useData<readonly EpisodeDigest[]>(latest && 'episodes', query);
-  const file = files.find(({ name }) => name === list.answered?.file);
-  const failed = list.value?.filter(({ success }) => !success) ?? [];
-  const chosen = failed.at(0);
-  const { value, answered } = useData<EpisodeReply>(chosen && 'episode', {
-    id: store.id,
-    file: file?.name,
-    index: chosen?.index,
-  });
-  const isRead = answered?.file === file?.name && answered?.index === chosen?.index;
-  const kept = useRef<Failures | undefined>(undefined);
-  if (file && list.value && (isRead || !chosen || !kept.current?.record)) {
-    const record = chosen && isRead ? value?.episode : undefined;
-    kept.current = { file, episodes: list.value.length, failed: failed.length, chosen, record };
-  }
-  return kept.current;
-}
-
-/** A failed episode of the latest validation. */
-function FailedEpisode({ store }: { readonly store: RunStore }) {
-  const failures = useFailures(store);
-  if (!failures) return null;
-  const { file, episodes, failed, chosen, record } = failures;
-  const title = 'What it does wrong now';
-  if (!chosen) {
-    return html`<${Panel} title=${title}><p>None of the ${episodes} validation episodes kept at step ${file.step} failed.</p><//>`;
-  }
-  const first = formatAddress({
-    view: 'episode',
-    run: store.id,
-    query: { file: file.name, index: String(chosen.index), turn: '0' },
-  });
-  const turns = record?.turns ?? [];
-  return html`<${Panel} title=${title}>
-    <p>${failed} of the ${episodes} validation episodes kept at step ${file.step} failed. In this one (${chosen.env_id}, seed ${chosen.seed}) the return was ${short(chosen.return)} after ${counted(chosen.turns, 'turn')}.</p>
-    ${
-      record &&
-      html`<div class="two-boards">
-      <figure><${Board} state=${turns[0]?.structured} text=${turns[0]?.state} /><figcaption>At the start</figcaption></figure>
-      <figure><${Board} state=${record.final_structured ?? turns.at(-1)?.structured} text=${record.final_state ?? turns.at(-1)?.state} /><figcaption>At the end</figcaption></figure>
-    </div>
-    <p class="fine">It answered: ${turns.map(turn => turn.llm_response).join(' · ')}</p>`
-    }
-    <p><a href=${first}>Look at it turn by turn</a> · <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file: file.name, success: 'no' } })}>all failed ones</a></p>
-  <//>`;
 }
 
 function Notes({ store }: { readonly store: RunStore }) {

@@ -1,0 +1,94 @@
+import { filtered } from '../../../shared/run-folder/episode-filter.ts';
+import { html } from '../../components/html.ts';
+import type { EpisodeDigest } from '../../server/reader/trajectories.ts';
+import { type Address, formatAddress } from '../address.ts';
+import { type Bin, binsOf } from '../charts/bins.ts';
+import { useData } from '../data/hooks.ts';
+import type { RunStore } from '../data/run-store.ts';
+import { counted, short } from '../format.ts';
+import { choose, Status } from './parts.ts';
+
+const MAX_ROWS = 10;
+
+interface RolloutsProps {
+  readonly store: RunStore;
+  readonly query: Address['query'];
+}
+
+/** Returns of the latest episodes as a histogram, with a list of the episodes of the chosen bar, worst first. */
+export function Rollouts({ store, query }: RolloutsProps) {
+  const latest = store.detail!.files.reduce<{ readonly name: string; readonly step: number } | undefined>(
+    (best, file) => (best && best.step >= file.step ? best : file),
+    undefined,
+  );
+  const { value, answered, error } = useData<readonly EpisodeDigest[]>(latest && 'episodes', {
+    id: store.id,
+    file: latest?.name,
+  });
+  if (!latest) return null;
+  if (!value)
+    return html`<section class="wide panel"><${Status} error=${error} loading=${!error} /></section>`;
+  const file = String(answered?.file);
+  const [, kind, step] = /^(train|validation)-0*(\d+)$/.exec(file) ?? [];
+  const bins = binsOf(value.map(episode => episode.return));
+  const { min = '', max = '' } = query;
+  const chosen = bins.find(({ low, high }) => String(low) === min && String(high) === max);
+  const shown = filtered(value, chosen ? { min, max } : {}).sort((a, b) => a.return - b.return);
+  const all = formatAddress({
+    view: 'episodes',
+    run: store.id,
+    query: { file, ...(chosen ? { min, max } : {}) },
+  });
+  const failed = formatAddress({ view: 'episodes', run: store.id, query: { file, success: 'no' } });
+  const failures = value.filter(({ success }) => !success).length;
+  return html`<section class="wide rollouts" aria-label="Rollouts">
+    <div>
+      <h2>Returns of ${counted(value.length, `${kind === 'train' ? 'training' : 'validation'} episode`)}, step ${step}</h2>
+      <${Bars} bins=${bins} chosen=${chosen} />
+      <p class="fine">A bar filters the list; a second press shows all.${failures > 0 && html` <a href=${failed}>${failures} failed</a>`}</p>
+    </div>
+    <div>
+      <div class="panel-head"><h2 aria-live="polite">${counted(shown.length, 'episode')}${chosen ? ` with return ${rangeText(chosen)}` : ', lowest return first'}</h2>
+        <a href=${all}>Show ${shown.length > MAX_ROWS ? `all ${shown.length}` : 'them'} by group</a></div>
+      <div class="scroll-x" tabindex="0" role="region" aria-label="Episodes"><table>
+        <thead><tr><th scope="col">Episode</th><th scope="col" class="number">Group</th><th scope="col" class="number">Return</th><th scope="col" class="number">Turns</th><th scope="col">End</th></tr></thead>
+        <tbody>${shown.slice(0, MAX_ROWS).map(episode => html`<${Row} key=${episode.index} id=${store.id} file=${file} episode=${episode} />`)}</tbody>
+      </table></div>
+    </div>
+  </section>`;
+}
+
+const rangeText = ({ low, high }: Bin): string =>
+  short(low) === short(high) ? short(low) : `${short(low)} to ${short(high)}`;
+
+function Bars({ bins, chosen }: { readonly bins: readonly Bin[]; readonly chosen?: Bin }) {
+  const most = Math.max(...bins.map(({ count }) => count));
+  const press = (bin: Bin) =>
+    choose(bin === chosen ? { min: '', max: '' } : { min: String(bin.low), max: String(bin.high) }, true);
+  return html`<div class="bars" role="group" aria-label="Returns">${bins.map(
+    bin => html`<button key=${bin.low} type="button" aria-pressed=${String(bin === chosen)} onClick=${() => press(bin)}
+      ><span class="number">${bin.count}</span> <span class="visually-hidden">${bin.count === 1 ? 'episode' : 'episodes'} with return</span>
+      <i style=${{ '--share': bin.count / most }}></i> <span class="label">${rangeText(bin)}</span></button>`,
+  )}</div>`;
+}
+
+interface RowProps {
+  readonly id: string;
+  readonly file: string;
+  readonly episode: EpisodeDigest;
+}
+
+function Row({ id, file, episode }: RowProps) {
+  const { index, tag, seed, group_id, member, turns, success, invalid, cut, terminated } = episode;
+  const link = formatAddress({ view: 'episode', run: id, query: { file, index: String(index) } });
+  const notes = [
+    success ? 'success' : terminated ? 'failed' : 'ran out of turns',
+    ...(invalid > 0 ? [`${counted(invalid, 'turn')} without a valid action`] : []),
+    ...(cut ? ['cut off'] : []),
+  ];
+  return html`<tr>
+    <td class="cut"><a href=${link}>${tag}, seed ${seed}</a></td>
+    <td class="number">${group_id}.${member}</td><td class="number">${short(episode.return)}</td><td class="number">${turns}</td>
+    <td><span class="outcome ${success ? 'good' : ''}">${success ? '✓' : '✕'}</span> ${notes.join(', ')}</td>
+  </tr>`;
+}
