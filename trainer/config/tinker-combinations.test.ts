@@ -44,7 +44,7 @@ t.test('settings that a Tinker server cannot follow are refused by name', async 
     ['generation.engine', { generation: { engine: 'vllm', urls: ['http://a'], adapter_folder: '/a' } }],
     ['loss.entropy_coefficient', { loss: { entropy_coefficient: 0.01 } }],
     ['algorithm.filter.score', { algorithm: { filter: { score: 'entropy' } } }],
-    ['diagnostics.gradients', { diagnostics: { gradients: { every: 5 } } }],
+    ['diagnostics.gradients.every', { diagnostics: { gradients: { every: 5 } } }],
     ['rollout.temperature', { rollout: { temperature: 0.7 } }],
     ['rollout.top_k', { rollout: { top_k: 5 } }],
     ['validation.min_p', { validation: { min_p: 0.1 } }],

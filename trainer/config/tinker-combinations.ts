@@ -6,159 +6,115 @@ import { ATTENTION_MODULES, MLP_MODULES } from './sections/lora.ts';
 import type { SettingConflict } from './setting-conflict.ts';
 import type { RunSettings } from './settings.ts';
 
-/** A condition that must not hold, the setting that it is about, and why. */
-type Rule = readonly [isBroken: boolean, key: string, message: string];
+const CHOICE = 'is the choice of a Tinker server';
+const AWAY = 'needs the weights, which are at the Tinker server';
+const LACKS = 'which a Tinker server does not return';
+
+/** Settings with one value at every Tinker server: the key, the value, and why there is no other. */
+const FIXED: readonly (readonly [string, unknown, string])[] = [
+  ['policy.lora.use_dora', false, CHOICE],
+  ['policy.lora.rank_stabilized', false, CHOICE],
+  ['policy.lora.dropout', 0, CHOICE],
+  ['policy.lora.quantization', null, CHOICE],
+  ['policy.lora.alpha', 32, CHOICE],
+  ['policy.precision', 'float32', CHOICE],
+  [
+    'policy.value_head',
+    false,
+    'needs values, which a Tinker server does not estimate (recipe=grpo has none)',
+  ],
+  ['policy.critic', null, AWAY],
+  ['policy.reference', null, `${AWAY}: its base model is the reference, or policy.reference_endpoint`],
+  ['policy.reference_refresh_every', null, AWAY],
+  ['optimizer.ema', null, AWAY],
+  ['generation.engine', 'local', `${AWAY} and sampled there`],
+  ['diagnostics.gradients.every', 0, `needs gradients, ${LACKS}`],
+  ['rollout.temperature', 1, 'is 1 where a Tinker server trains'],
+  ['rollout.constrained', false, 'needs a grammar, which a Tinker server does not take'],
+];
 
 /** Settings that the Tinker API has no room for, and those that a server of it does not follow. */
 export function tinkerClashes(settings: RunSettings): SettingConflict[] {
-  const { policy } = settings;
-  const isRemote = policy.runtime === 'tinker';
-  const rules: Rule[] = [
-    [
-      !isRemote && policy.tinker !== null,
-      'policy.tinker',
-      'names a server: choose policy.runtime tinker, or null',
-    ],
-    [
-      isRemote && policy.tinker === null,
-      'policy.tinker',
-      'is null, and runtime tinker needs `url` and `server`',
-    ],
-    ...(isRemote && policy.tinker
-      ? [...modelRules(settings), ...learningRules(settings), ...serverRules(settings, policy.tinker.server)]
-      : []),
-  ];
-  return rules.flatMap(([isBroken, key, message]) => (isBroken ? [{ key, message }] : []));
+  const { runtime, tinker } = settings.policy;
+  const isRemote = runtime === 'tinker';
+  const rules: Rules = {
+    'policy.tinker': isRemote
+      ? !tinker && 'is null, and runtime tinker needs `url` and `server`'
+      : tinker && 'names a server: choose policy.runtime tinker, or null',
+    ...(isRemote && tinker && { ...fixedRules(settings), ...otherRules(settings), ...serverRules(settings) }),
+  };
+  return Object.entries(rules).flatMap(([key, message]) => (message ? [{ key, message }] : []));
 }
 
-/** The model is at the server, and so are its weights. */
-function modelRules({ policy, optimizer, generation }: RunSettings): Rule[] {
-  const { lora, tokenizer } = policy;
-  const chosen = 'is the choice of a Tinker server: use';
-  const away = 'needs the weights, which are at the Tinker server: use';
-  const modules: readonly string[] = lora?.target_modules ?? [];
-  const isWhole = [ATTENTION_MODULES, MLP_MODULES].every(part =>
-    [0, part.length].includes(part.filter(name => modules.includes(name)).length),
-  );
-  return [
-    [
-      policy.init === 'scratch',
-      'policy.init',
-      'is scratch, and a Tinker server trains its own models: name one',
-    ],
-    [
-      tokenizer === null || tokenizer === 'words' || tokenizer === 'bytes',
-      'policy.tokenizer',
-      "must be the model's own with runtime tinker: a folder, or a name on a hub",
-    ],
-    [
-      lora === null,
-      'policy.lora',
-      'is null, and a Tinker server trains adapters: set it, e.g. to {rank: 32}',
-    ],
-    [lora?.use_dora === true, 'policy.lora.use_dora', `${chosen} false`],
-    [lora?.rank_stabilized === true, 'policy.lora.rank_stabilized', `${chosen} false`],
-    [lora !== null && lora.dropout > 0, 'policy.lora.dropout', `${chosen} 0`],
-    [lora !== null && lora.quantization !== null, 'policy.lora.quantization', `${chosen} null`],
-    [lora !== null && lora.alpha !== 32, 'policy.lora.alpha', `${chosen} 32, as servers do`],
-    [
-      lora !== null && !isWhole,
-      'policy.lora.target_modules',
-      `must be all (the default), ${ATTENTION_MODULES.join(', ')}, or ${MLP_MODULES.join(', ')}: a server takes no part of them`,
-    ],
-    [policy.precision !== 'float32', 'policy.precision', `${chosen} float32`],
-    [
-      policy.value_head,
-      'policy.value_head',
-      'is true, and a Tinker server estimates no values: use false, with an algorithm without a critic (recipe=grpo)',
-    ],
-    [policy.critic !== null, 'policy.critic', `${away} null`],
-    [policy.reference_refresh_every !== null, 'policy.reference_refresh_every', `${away} null`],
-    [
-      policy.reference !== null,
-      'policy.reference',
-      'is a folder: leave it null for the base model at the Tinker server, or use policy.reference_endpoint',
-    ],
-    [optimizer.ema !== null, 'optimizer.ema', `${away} null`],
-    [generation.engine !== 'local', 'generation.engine', `${away} local, which samples there`],
-  ];
+/** Faults of settings by their keys. */
+type Rules = { [key: string]: string | false | null };
+
+function fixedRules(settings: RunSettings): Rules {
+  const settingAt = (key: string) =>
+    key
+      .split('.')
+      .reduce<unknown>((at, name) => (at as { [name: string]: unknown } | null)?.[name], settings);
+  const broken = FIXED.filter(([key, value]) => ![undefined, value].includes(settingAt(key)));
+  return Object.fromEntries(broken.map(([key, value, why]) => [key, `${why}: use ${JSON.stringify(value)}`]));
 }
 
-/** A server returns log-probabilities of tokens, and nothing else over the vocabulary. */
-function learningRules(settings: RunSettings): Rule[] {
-  const { policy, rollout, algorithm, validation, warm_start, diagnostics } = settings;
+/** The model is at the server, which returns log-probabilities of tokens, and nothing else over the vocabulary. */
+function otherRules(settings: RunSettings): Rules {
+  const { policy, rollout, algorithm, validation, warm_start } = settings;
+  const { lora, tokenizer, init } = policy;
   const change = distributionChange({ ...rollout, temperature: 1 });
   const validated = distributionChange({ ...validation, top_k: 0, top_p: 1 });
-  const lacks = 'which a Tinker server does not return';
-  return [
-    [
-      hasEntropyBonus(settings),
-      'loss.entropy_coefficient',
-      `needs entropies, ${lacks}: use 0, without a schedule`,
-    ],
-    [algorithm.filter.score.startsWith('entropy'), 'algorithm.filter.score', `needs entropies, ${lacks}`],
-    [
-      advantageEstimator(algorithm.advantage).needs.includes('squaredProbabilities'),
-      'algorithm.advantage',
-      `${algorithm.advantage} needs sums over the vocabulary, ${lacks}`,
-    ],
-    [diagnostics.gradients.every > 0, 'diagnostics.gradients', `needs gradients, ${lacks}: use every: 0`],
-    [
-      rollout.temperature !== 1,
-      'rollout.temperature',
-      `is ${rollout.temperature}, and Tinker servers train at 1`,
-    ],
-    [
-      change !== undefined,
-      `rollout.${change}`,
-      'changes the distribution that a Tinker server trains on: turn it off',
-    ],
-    [
-      validated !== undefined,
-      `validation.${validated}`,
-      'is not among temperature, top_k and top_p of a Tinker server',
-    ],
-    [
-      rollout.constrained,
-      'rollout.constrained',
-      'needs a grammar, which a Tinker server does not take: use false',
-    ],
-    [
-      needsReference(settings) && hasOwnReference(policy) && warm_start !== null,
-      'warm_start',
+  const modules: readonly string[] = lora?.target_modules ?? [];
+  const isPart = (part: readonly string[]) => new Set(part.map(name => modules.includes(name))).size > 1;
+  return {
+    'policy.init': init === 'scratch' && 'is scratch, and a Tinker server trains its own models: name one',
+    'policy.tokenizer':
+      [null, 'words', 'bytes'].includes(tokenizer) &&
+      "must be the model's own with runtime tinker: a folder, or a name on a hub",
+    'policy.lora': !lora && 'is null, and a Tinker server trains adapters: set it, e.g. to {rank: 32}',
+    'policy.lora.target_modules':
+      (isPart(ATTENTION_MODULES) || isPart(MLP_MODULES)) &&
+      `must be all (the default), ${ATTENTION_MODULES.join(', ')}, or ${MLP_MODULES.join(', ')}: a server takes no part of them`,
+    'loss.entropy_coefficient':
+      hasEntropyBonus(settings) && `needs entropies, ${LACKS}: use 0, without a schedule`,
+    'algorithm.filter.score': algorithm.filter.score.startsWith('entropy') && `needs entropies, ${LACKS}`,
+    'algorithm.advantage':
+      advantageEstimator(algorithm.advantage).needs.includes('squaredProbabilities') &&
+      `${algorithm.advantage} needs sums over the vocabulary, ${LACKS}`,
+    [`rollout.${change}`]: change
+      ? 'changes the distribution that a Tinker server trains on: turn it off'
+      : false,
+    [`validation.${validated}`]: validated
+      ? 'is not among temperature, top_k and top_p of a Tinker server'
+      : false,
+    warm_start:
+      needsReference(settings) &&
+      hasOwnReference(policy) &&
+      warm_start !== null &&
       'is not in the reference, which is the base model at a Tinker server: use null, or policy.reference_endpoint',
-    ],
-  ];
+  };
 }
 
-function serverRules(
-  { optimizer, rollout, warm_start }: RunSettings,
-  server: keyof typeof TINKER_PROFILES,
-): Rule[] {
+/** Faults of settings that a server drops silently. */
+function serverRules({ policy, optimizer, rollout: { asynchronous }, warm_start }: RunSettings): Rules {
+  const { server } = policy.tinker!;
   const { clips, appliesAdam, keepsSamplers } = TINKER_PROFILES[server];
-  const sections = { optimizer, ...(warm_start ? { warm_start } : {}) };
-  return [
-    ...Object.entries(sections).flatMap(([name, { clip_norm, weight_decay }]): Rule[] => [
-      [
-        clip_norm > 0 && !clips,
-        `${name}.clip_norm`,
-        `is ${clip_norm}, which ${server} drops silently: use 0`,
-      ],
-      [
-        weight_decay > 0 && !appliesAdam,
-        `${name}.weight_decay`,
-        `is ${weight_decay}, and ${server} takes the learning rate only: use 0`,
-      ],
-    ]),
-    [
-      rollout.asynchronous !== null && !keepsSamplers,
-      'rollout.asynchronous',
-      `needs samplers that keep their weights, and those of ${server} do not: use null`,
-    ],
-    [
-      rollout.asynchronous?.keep_stale_cache === true,
-      'rollout.asynchronous',
-      'keep_stale_cache has no effect at a Tinker server: a request ends under the weights it began with',
-    ],
-  ];
+  const rules: Rules = {
+    'rollout.asynchronous':
+      asynchronous &&
+      (keepsSamplers
+        ? asynchronous.keep_stale_cache &&
+          'keep_stale_cache has no effect at a Tinker server: a request ends under the weights it began with'
+        : `needs samplers that keep their weights, and those of ${server} do not: use null`),
+  };
+  for (const [name, section] of Object.entries({ optimizer, ...(warm_start && { warm_start }) })) {
+    const { clip_norm, weight_decay } = section;
+    rules[`${name}.clip_norm`] =
+      !clips && clip_norm > 0 && `is ${clip_norm}, which ${server} drops silently: use 0`;
+    rules[`${name}.weight_decay`] =
+      !appliesAdam &&
+      weight_decay > 0 &&
+      `is ${weight_decay}, and ${server} takes the learning rate only: use 0`;
+  }
+  return rules;
 }

@@ -143,6 +143,13 @@ t.test('refusals say what to do, and end at once', { skip }, async t => {
     await t.rejects(own.score(sequences), { message }, 'nothing is sent after a number that is missing');
     await own.close();
   }
+  const sampling = { temperature: 1, topK: 0, topP: 1, maxNewTokens: 3, stopTokenIds: [] };
+  for (const [message, fault] of refusing.slice(0, 3)) {
+    proxy.fault({ route: 'asample', ...fault });
+    const sample = policy.generate({ sequenceId: 500, append: [1], sampling, seed: 1 });
+    await t.rejects(sample, { message }, 'a refused sample ends the run with the same words');
+    policy.release(500);
+  }
   const away = await TinkerPolicy.open(
     tinkerOptions(proxy.url, { retry: { baseMs: 5, maxDelayMs: 20, patienceMs: 300 } }),
   );

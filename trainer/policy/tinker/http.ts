@@ -4,7 +4,7 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { printable } from '../../../shared/printable.ts';
 import { Availability, type WaitEvents } from '../../client/availability.ts';
 import { FailedRequest } from '../../client/errors.ts';
-import { pause, type RetryPolicy, retrying } from '../../client/retry.ts';
+import { DEFAULT_RETRY, pause, type RetryPolicy, retrying } from '../../client/retry.ts';
 import { TinkerProtocolError } from '../../tinker/proto.ts';
 
 export interface TinkerHttpOptions {
@@ -20,13 +20,7 @@ export interface TinkerHttpOptions {
   readonly waiting?: WaitEvents;
 }
 
-const RETRY: RetryPolicy = {
-  baseMs: 500,
-  maxDelayMs: 30_000,
-  patienceMs: 600_000,
-  attempts: 6,
-  probeMs: 1_000,
-};
+const RETRY: RetryPolicy = { ...DEFAULT_RETRY, baseMs: 500, maxDelayMs: 30_000, attempts: 6 };
 const TIMEOUT_MS = 90_000;
 /** Larger replies are refused: requests of training have 5 MB and replies less, and a sample some bytes a token. */
 const MAX_REPLY_BYTES = 2 ** 24;
@@ -65,19 +59,16 @@ const HINTS: Readonly<Record<number, string>> = {
 /** A Tinker server refuses a request, or replies with something that no server may. */
 export class TinkerError extends FailedRequest {
   override readonly name = 'TinkerError';
-  readonly failure: 'away' | 'lost' | 'final';
+  readonly failure: 'away' | 'lost' | 'final' = 'final';
   /** HTTP status; undefined where there was none. */
-  readonly status: number | undefined;
-  override readonly retryAfterMs: number | undefined;
+  declare readonly status?: number;
 
   constructor(
     message: string,
     details: Partial<Pick<TinkerError, 'failure' | 'status' | 'retryAfterMs'>> = {},
   ) {
     super(printable(message));
-    this.failure = details.failure ?? 'final';
-    this.status = details.status;
-    this.retryAfterMs = details.retryAfterMs;
+    Object.assign(this, details);
   }
 }
 

@@ -14,6 +14,7 @@ import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import { openRuntime } from '../../tensor/runtime/open-runtime.ts';
 import type { Executable, Runtime } from '../../tensor/runtime/runtime.ts';
+import { allocateInputs } from '../learning/batch-inputs.ts';
 
 /** Sequences that go through the graph together, padded to a multiple of so many tokens. */
 const ROWS = 8;
@@ -58,25 +59,20 @@ export class LossProgram {
     const sums: Record<string, number> = {};
     for (let first = 0; first < sequences.length; first += ROWS) {
       const rows = sequences.slice(first, first + ROWS);
-      const inputs: Record<string, Float32Array> = { logProbs: new Float32Array(ROWS * width) };
-      for (const name of lossScalarInputs(structure))
-        inputs[lossInputName(name)] = Float32Array.of(scalars[name]);
-      for (const name of lossTokenInputs(structure))
-        inputs[lossInputName(name)] = new Float32Array(ROWS * width);
+      const inputs = allocateInputs(program.graph);
+      for (const name of lossScalarInputs(structure)) inputs[lossInputName(name)].fill(scalars[name]);
       rows.forEach((sequence, row) => {
         inputs.logProbs.set(logProbs[first + row], row * width);
         const own = lossInputs(sequence, settings, structure, counts);
-        for (const name of lossTokenInputs(structure))
-          inputs[lossInputName(name)].set(own[name]!, row * width);
+        const tokens = lossTokenInputs(structure);
+        for (const name of tokens) inputs[lossInputName(name)].set(own[name]!, row * width);
       });
       const { gradient, ...metrics } = await program.run(inputs);
       rows.forEach(({ tokenIds }, row) => {
         found.push((gradient as Float32Array).slice(row * width, row * width + tokenIds.length));
       });
-      addMetrics(
-        sums,
-        Object.fromEntries(Object.entries(metrics).map(([name, values]) => [name, values[0]])),
-      );
+      const values = Object.entries(metrics).map(([name, [value]]) => [name, value]);
+      addMetrics(sums, Object.fromEntries(values));
     }
     return { gradients: found, metrics: finishMetrics(sums) };
   }
@@ -87,9 +83,7 @@ export class LossProgram {
 
   #program(structure: LossStructure, width: number): Promise<Executable> {
     const key = JSON.stringify([structure, width]);
-    const known = this.#programs.get(key);
-    if (known) return known;
-    const program = this.#compiled(structure, width);
+    const program = this.#programs.get(key) ?? this.#compiled(structure, width);
     this.#programs.set(key, program);
     return program;
   }

@@ -21,38 +21,20 @@ export interface TinkerProfile {
   readonly unloads: boolean;
 }
 
+const RAGEN: TinkerProfile = {
+  reduction: 'sum',
+  clips: true,
+  appliesAdam: true,
+  keepsSamplers: true,
+  loadCreates: true,
+  unloads: true,
+};
+const SKYRL: TinkerProfile = { ...RAGEN, clips: false, keepsSamplers: false, loadCreates: false };
+
 /** The service as documented; SkyRL 0.4.0 on FSDP or Megatron as read, on JAX as measured; ragen as built. */
 export const TINKER_PROFILES: Readonly<Record<TinkerServer, TinkerProfile>> = {
-  service: {
-    reduction: 'sum',
-    clips: true,
-    appliesAdam: true,
-    keepsSamplers: true,
-    loadCreates: true,
-    unloads: false,
-  },
-  skyrl: {
-    reduction: 'sum',
-    clips: false,
-    appliesAdam: false,
-    keepsSamplers: false,
-    loadCreates: false,
-    unloads: true,
-  },
-  'skyrl-jax': {
-    reduction: 'mean',
-    clips: false,
-    appliesAdam: true,
-    keepsSamplers: false,
-    loadCreates: false,
-    unloads: true,
-  },
-  ragen: {
-    reduction: 'sum',
-    clips: true,
-    appliesAdam: true,
-    keepsSamplers: true,
-    loadCreates: true,
-    unloads: true,
-  },
+  service: { ...RAGEN, unloads: false },
+  skyrl: { ...SKYRL, appliesAdam: false },
+  'skyrl-jax': { ...SKYRL, reduction: 'mean' },
+  ragen: RAGEN,
 };
