@@ -18,7 +18,7 @@ export interface LoadOptions<Schema extends TSchema> {
 }
 
 /** Config files by name, wherever a path may stand: `ragen:base` for the prefix `ragen:` and the file `base.yaml`. */
-export interface ConfigLibrary {
+interface ConfigLibrary {
   readonly prefix: string;
   readonly folder: string;
 }
@@ -27,7 +27,7 @@ export interface ConfigLibrary {
  * A key that names files of one folder to build on, one or a list. In a file they stand above what it extends and below its
  * own keys; on the command line above all files and below the other overrides. The names stay in the config, as a list.
  */
-export interface NamedParts {
+interface NamedParts {
   readonly key: string;
   readonly folder: string;
 }

@@ -324,7 +324,7 @@ function valueAt(value: unknown, pointer: string): unknown {
 }
 
 /** A key as a part of a JSON pointer (RFC 6901). */
-export function escapePointer(key: string): string {
+function escapePointer(key: string): string {
   return key.replaceAll('~', '~0').replaceAll('/', '~1');
 }
 

@@ -1,5 +1,5 @@
 /** Text of an observation. */
-export type TextPart = { readonly type: 'text'; readonly text: string };
+type TextPart = { readonly type: 'text'; readonly text: string };
 
 /** A picture of an observation. */
 export type ImagePart = {

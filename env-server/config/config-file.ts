@@ -5,7 +5,7 @@ import { Type } from '../../shared/schema/type.ts';
 import { DECLARATIONS, flagOf, type SettingDeclaration } from './settings.ts';
 
 /** Contents of a config file: the flags without their dashes. */
-export const ConfigFile = Type.Object(
+const ConfigFile = Type.Object(
   Object.fromEntries(
     Object.entries(DECLARATIONS).map(([name, declaration]) => [
       flagOf(name),

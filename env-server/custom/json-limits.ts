@@ -13,7 +13,7 @@ export interface JsonLimits {
 
 /** Levels that any value may have, in requests and in answers: Python's parsers and recursive code get through them. */
 export const DEEPEST_JSON = 64;
-export const MAX_KEYS = 10_000;
+const MAX_KEYS = 10_000;
 const MAX_POINTER_LENGTH = 200;
 /** Brackets, quotes, commas and colons: what a value costs beyond its own characters. */
 const MARK_BYTES = 2;

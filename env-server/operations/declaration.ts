@@ -13,7 +13,7 @@ export interface Representation {
   readonly body: string | Buffer;
 }
 
-export interface BodyExample {
+interface BodyExample {
   readonly summary: string;
   readonly value: JsonObject;
 }

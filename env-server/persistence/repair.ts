@@ -15,7 +15,7 @@ const BUSY_TIMEOUT_MS = 5000;
 /** Row numbers without a row after which a table is taken to end, where its end cannot be read. */
 const MAX_GAP_LENGTH = 100_000;
 
-export interface TableReport {
+interface TableReport {
   readonly table: string;
   readonly kept: number;
   /** Rows that were found but cannot be used: their ids where they can be read, else their numbers. */

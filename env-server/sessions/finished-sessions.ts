@@ -5,7 +5,7 @@ import type { Variant } from './episodes/variant.ts';
 import type { Session } from './session.ts';
 
 /** Milliseconds for which an ended session can still be read. */
-export const KEEP_FINISHED_MS = 60_000;
+const KEEP_FINISHED_MS = 60_000;
 /** Ended sessions of one client that are kept. */
 const MAX_PER_CLIENT = 200;
 /** Estimated memory of all that are kept, in bytes; one that takes more than a quarter of it is not. */

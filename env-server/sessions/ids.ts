@@ -3,8 +3,6 @@ import { randomBytes } from 'node:crypto';
 /** 96 random bits, enough that ids cannot be guessed. */
 const ID_BYTES = 12;
 const POOL_IDS = 512;
-/** Characters of an id after its prefix: base64url. */
-export const ID_CHARACTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
 
 let pool = Buffer.alloc(0);
 let used = 0;

@@ -81,7 +81,7 @@ function TurningCube({ stickers, turn, count }: CubeProps): VNode {
 }
 
 /** @param share how much of the turn is still to come, from 0 to 1 */
-export function drawCube(stickers: string, turn: Turn | undefined, share: number): VNode {
+function drawCube(stickers: string, turn: Turn | undefined, share: number): VNode {
   return html`<svg
     class="board-svg cube" viewBox="0 0 ${2 * WIDTH} ${HEIGHT}" data-ratio=${(2 * WIDTH) / HEIGHT} aria-hidden="true"
   >

@@ -3,11 +3,11 @@ import { html } from './html.ts';
 import { ThemeButton } from './theme.ts';
 
 /** The pages of the site, in the order of the header. */
-export const SITE_PAGES = ['Play', 'Watch', 'Runs', 'Environments', 'Register', 'Docs'] as const;
+const SITE_PAGES = ['Play', 'Watch', 'Runs', 'Environments', 'Register', 'Docs'] as const;
 export type SitePage = (typeof SITE_PAGES)[number];
 
 /** Addresses of the parts of the site; a missing part has no link. */
-export interface SiteLinks {
+interface SiteLinks {
   /** Address of the environment server, ending in a slash; `''` on the server's own pages. */
   readonly server?: string;
   /** Address of the pages about training runs. */
@@ -21,7 +21,7 @@ interface SiteHeaderProps extends SiteLinks {
 }
 
 /** The address of a page; undefined where its part of the site is missing. */
-export function pageAddress(page: SitePage, { server, runs }: SiteLinks): string | undefined {
+function pageAddress(page: SitePage, { server, runs }: SiteLinks): string | undefined {
   if (page === 'Runs') return runs;
   if (server === undefined) return undefined;
   return page === 'Docs' ? `${server}docs/` : `${server}#/${page.toLowerCase()}`;

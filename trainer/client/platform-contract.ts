@@ -7,7 +7,7 @@ export interface HttpSettings {
   readonly keepAliveMs: number;
 }
 
-export interface HttpRequest {
+interface HttpRequest {
   readonly method: 'GET' | 'POST' | 'DELETE';
   /** Below the origin. */
   readonly path: string;

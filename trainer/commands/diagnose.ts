@@ -99,7 +99,7 @@ const GRADIENT_COLUMNS = [
 ];
 
 /** The metrics that a person looks at first, as tables of plain text. @param columns width of the terminal; any when absent */
-export function diagnosisText(metrics: Metrics, columns?: number): string {
+function diagnosisText(metrics: Metrics, columns?: number): string {
   const layout = { columns, numbers: true };
   const part = Object.keys(metrics).some(name => name.startsWith(`${SERIES.actions[0]}/`))
     ? 'actions'

@@ -44,7 +44,6 @@ const GenerationSection = Type.Object(
   },
   section,
 );
-export type GenerationSection = Static<typeof GenerationSection>;
 
 /** Measurements that change nothing in the run but the time it takes. */
 const DiagnosticsSettings = Type.Object(

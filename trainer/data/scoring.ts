@@ -70,7 +70,7 @@ export type SampleScores = ReadonlyMap<EpisodeSample, Score>;
 export type SampleLogProbs = ReadonlyMap<EpisodeSample, Float32Array>;
 
 /** Values of the states before the sampled tokens of samples. */
-export type SampleValues = ReadonlyMap<EpisodeSample, Float32Array>;
+type SampleValues = ReadonlyMap<EpisodeSample, Float32Array>;
 
 /** Scores the sampled tokens of episodes under the conditions they were sampled in: temperature and grammar. */
 export async function scoreEpisodes(
@@ -108,7 +108,7 @@ export function episodeEntropy(episode: Episode, scores: SampleScores): number {
   return tokens === 0 ? 0 : sum / tokens;
 }
 
-export function logProbsOf(scores: SampleScores): SampleLogProbs {
+function logProbsOf(scores: SampleScores): SampleLogProbs {
   return new Map([...scores].map(([sample, score]) => [sample, score.logProbs]));
 }
 

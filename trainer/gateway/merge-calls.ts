@@ -15,7 +15,7 @@ export interface ModelCall {
 }
 
 /** Position of a call's sampled tokens. */
-export interface CallPlace {
+interface CallPlace {
   readonly sample: number;
   readonly tokens: readonly [start: number, end: number];
 }

@@ -21,7 +21,7 @@ import { type TextGrammar, TextGrammarMatcher } from './text-grammar.ts';
  * Default rows of a tick: few for small models, because the fewer sequences decode at a time the more of
  * their cache stays close to the processor; more for large ones, because their weights come from memory for every tick.
  */
-export function defaultMaxRows({ hiddenSize }: DecoderConfig): number {
+function defaultMaxRows({ hiddenSize }: DecoderConfig): number {
   return hiddenSize <= 256 ? 128 : 512;
 }
 

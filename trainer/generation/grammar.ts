@@ -7,7 +7,7 @@ export interface TokenGrammar {
   readonly states: readonly GrammarState[];
 }
 
-export interface GrammarState {
+interface GrammarState {
   readonly tokens: readonly number[];
   readonly next: readonly number[];
 }

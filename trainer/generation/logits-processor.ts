@@ -87,7 +87,7 @@ export class LogitsProcessor {
 }
 
 /** True if settings change any logit. */
-export function changesLogits(settings: LogitSettings): boolean {
+function changesLogits(settings: LogitSettings): boolean {
   const { repetitionPenalty = 1, presencePenalty = 0, frequencyPenalty = 0, logitBias, badWords } = settings;
   return (
     repetitionPenalty !== 1 ||

@@ -15,7 +15,7 @@ export interface HubSettings {
   readonly offline: boolean;
 }
 
-export const PUBLIC_HUB = 'https://huggingface.co';
+const PUBLIC_HUB = 'https://huggingface.co';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 

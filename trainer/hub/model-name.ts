@@ -8,7 +8,7 @@ export interface ModelName {
   readonly file?: string;
 }
 
-export const DEFAULT_REVISION = 'main';
+const DEFAULT_REVISION = 'main';
 
 const PART = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/;
 const REVISION = /^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$/;

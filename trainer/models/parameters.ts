@@ -127,7 +127,7 @@ export function countWeights(specs: readonly ParameterSpec[]): number {
 }
 
 /** Weights of the value head. */
-export function valueHeadSpecs({ hiddenSize }: DecoderConfig): ParameterSpec[] {
+function valueHeadSpecs({ hiddenSize }: DecoderConfig): ParameterSpec[] {
   return [
     { name: VALUE_HEAD_WEIGHT, shape: [1, hiddenSize], start: 'zeros' },
     { name: VALUE_HEAD_BIAS, shape: [1], start: 'zeros' },

@@ -153,7 +153,7 @@ export interface GradientDecomposition {
   readonly products: Float64Array;
 }
 
-export interface ComponentGradient {
+interface ComponentGradient {
   /** Which of the batches. */
   readonly batch: number;
   readonly component: LossComponent;

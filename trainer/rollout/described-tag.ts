@@ -53,7 +53,7 @@ async function described(servers: ServerPool, tag: Tag): Promise<Schemas['Enviro
 }
 
 /** A tag with the server's document of its environment. */
-export function describedTag(tag: Tag, document: Schemas['Environment']): DescribedTag {
+function describedTag(tag: Tag, document: Schemas['Environment']): DescribedTag {
   const space = document.action_space.gymnasium as { readonly type: string; readonly start?: number };
   const { actions, example_actions: examples, example_action: example } = document;
   const jsonActions = space.type !== 'Discrete' && space.type !== 'Text';

@@ -141,7 +141,7 @@ export interface EpisodePrefix {
 export type PrefixKind = 'head_start' | 'handicap';
 
 /** Outcomes of the calls of a program. */
-export interface ProgramCounts {
+interface ProgramCounts {
   /** Calls of the model. */
   readonly calls: number;
   /** Calls with tokens that continue those of an earlier one. */

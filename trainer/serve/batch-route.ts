@@ -9,7 +9,7 @@ import { apiErrorOf, type CompletionHost } from './openai/routes.ts';
 import { SAMPLING_FIELDS, TOKEN_GRAMMAR, TokenIds } from './openai/schemas.ts';
 
 /** Most prompts of one request. */
-export const MAX_BATCHED = 64;
+const MAX_BATCHED = 64;
 
 export const BatchSchema = Type.Object(
   {

@@ -10,7 +10,7 @@ const MAX_STRUCTURED_BYTES = 64 * 1024;
 const DECIMALS = 1e4;
 
 /** Training data about the tokens of a sample; arrays over its tokens. */
-export interface TokenNotes {
+interface TokenNotes {
   readonly entropies?: ArrayLike<number>;
   readonly advantages?: ArrayLike<number>;
   readonly values?: ArrayLike<number>;

@@ -78,7 +78,7 @@ export function generationsTable(episodes: readonly Episode[]): MetricTable {
   };
 }
 
-export function successInterval(episodes: readonly Episode[]): readonly [low: number, high: number] {
+function successInterval(episodes: readonly Episode[]): readonly [low: number, high: number] {
   return wilsonInterval(episodes.filter(episode => episode.success).length, episodes.length);
 }
 

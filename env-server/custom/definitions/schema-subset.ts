@@ -27,7 +27,7 @@ const KEYWORDS: { readonly [type: string]: readonly string[] } = {
 const NUMERIC = new Set([...KEYWORDS.number, 'minItems', 'maxItems', 'minLength', 'maxLength']);
 
 /** The types and keywords that schemas of custom environments may use. */
-export const SUBSET = Object.entries(KEYWORDS)
+const SUBSET = Object.entries(KEYWORDS)
   .map(([type, keywords]) => (keywords.length > 0 ? `${type} (${keywords.join(', ')})` : type))
   .join('; ');
 

@@ -20,7 +20,7 @@ export interface ServiceTool extends JsonObject {
 }
 
 /** A call of a tool. */
-export type ToolCall = { readonly name: string; readonly input: JsonObject };
+type ToolCall = { readonly name: string; readonly input: JsonObject };
 
 /** Tool calls as actions. */
 export interface ToolActions {

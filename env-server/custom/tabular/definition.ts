@@ -9,12 +9,12 @@ import {
   task,
 } from '../definitions/definition-parts.ts';
 
-export const MAX_STATES = 20_000;
+const MAX_STATES = 20_000;
 const MAX_ACTIONS = 1000;
 /** Longest name of a state, in characters. */
 export const MAX_STATE_NAME_LENGTH = 256;
 
-export const TabularOutcome = closed(
+const TabularOutcome = closed(
   {
     to: Type.String({
       maxLength: MAX_STATE_NAME_LENGTH,
@@ -34,7 +34,7 @@ export const TabularOutcome = closed(
 );
 export type TabularOutcome = Static<typeof TabularOutcome>;
 
-export const TabularState = closed(
+const TabularState = closed(
   {
     text: Type.String({ maxLength: MAX_TEXT_LENGTH, description: 'What the player sees.' }),
     success: Type.Optional(

@@ -7,7 +7,7 @@ import { suggestion } from '../../../shared/suggestion.ts';
 import { type AnyEnvironment, type EnvironmentSpec, InvalidConfig, InvalidOptions } from './environment.ts';
 
 /** The key of a configuration that names one of the environment's presets. */
-export const PRESET_KEY = 'preset';
+const PRESET_KEY = 'preset';
 /** Characters of an unknown key that are repeated. */
 const MAX_KEY_LENGTH = 100;
 

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../../shared/json.ts';
 
 /** Types of the elements of a `Box` that are whole numbers, and of one that holds fractions. */
-export type BoxType = 'uint8' | 'int64' | 'float64';
+type BoxType = 'uint8' | 'int64' | 'float64';
 
 /**
  * The spaces of Gymnasium that cross the wire, and how their values are written in JSON.

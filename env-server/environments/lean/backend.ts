@@ -51,7 +51,7 @@ export function sourceOf({ header, statement }: Theorem, tactics: readonly strin
 }
 
 /** The name by which Lean knows the theorem; an `example` is given one. */
-export function nameOf(statement: string): string {
+function nameOf(statement: string): string {
   return /^(?:theorem|lemma)\s+([^\s:({[⦃]+)/m.exec(named(statement))?.[1] ?? '';
 }
 

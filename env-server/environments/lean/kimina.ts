@@ -11,9 +11,9 @@ import {
 } from './backend.ts';
 
 /** Hosts next to the loopback ones that Lean servers may run on, separated by commas. */
-export const LEAN_HOSTS_VARIABLE = 'RAGEN_LEAN_HOSTS';
+const LEAN_HOSTS_VARIABLE = 'RAGEN_LEAN_HOSTS';
 /** Key of the Lean server, sent as a bearer token. */
-export const LEAN_KEY_VARIABLE = 'RAGEN_LEAN_API_KEY';
+const LEAN_KEY_VARIABLE = 'RAGEN_LEAN_API_KEY';
 /** Milliseconds that the reply may take beyond Lean's own time limit. */
 const REPLY_GRACE_MS = 5000;
 const MAX_REPLY_LENGTH = 16 * 1024 * 1024;

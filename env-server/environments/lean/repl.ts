@@ -18,7 +18,7 @@ import {
  */
 export const REPL_COMMAND_VARIABLE = 'RAGEN_LEAN_REPL';
 /** Folder in which the REPL is started. */
-export const REPL_FOLDER_VARIABLE = 'RAGEN_LEAN_REPL_DIR';
+const REPL_FOLDER_VARIABLE = 'RAGEN_LEAN_REPL_DIR';
 const MAX_REPLY_LENGTH = 16 * 1024 * 1024;
 
 interface Reply {

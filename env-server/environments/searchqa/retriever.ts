@@ -43,7 +43,7 @@ export function indexRetriever(documents: readonly Document[]): Retriever {
 }
 
 /** Hosts next to the loopback ones that retrievers may run on, separated by commas. */
-export const RETRIEVER_HOSTS_VARIABLE = 'RAGEN_RETRIEVER_HOSTS';
+const RETRIEVER_HOSTS_VARIABLE = 'RAGEN_RETRIEVER_HOSTS';
 /** Milliseconds for which a retriever that answered `GET /health` counts as healthy. */
 const HEALTHY_MS = 60_000;
 const MAX_CACHED = 10_000;

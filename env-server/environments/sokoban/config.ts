@@ -6,7 +6,7 @@ import { splitSchema } from '../core/splits.ts';
 
 const symbol = (fallback: string) => Type.String({ default: fallback, minLength: 1, maxLength: 16 });
 
-export const symbolsSchema = Type.Object(
+const symbolsSchema = Type.Object(
   {
     wall: symbol('#'),
     floor: symbol('_'),

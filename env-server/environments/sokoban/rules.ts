@@ -64,7 +64,7 @@ export function isSolved(state: SokobanState): boolean {
 }
 
 /** The boxes after one of them moved, still ascending. */
-export function withBoxMoved(boxes: readonly number[], from: number, to: number): number[] {
+function withBoxMoved(boxes: readonly number[], from: number, to: number): number[] {
   const moved = boxes.slice();
   let at = moved.indexOf(from);
   for (; at > 0 && moved[at - 1] > to; at--) moved[at] = moved[at - 1];

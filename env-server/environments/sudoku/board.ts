@@ -1,6 +1,5 @@
 /** Sizes the environment plays: the side of the grid; boxes have the side √size. */
 export const SIZES = [4, 9, 16] as const;
-export type Size = (typeof SIZES)[number];
 
 /** A grid row by row: 0 is empty, else a number from 1 to size. */
 export type Cells = readonly number[];

@@ -3,11 +3,11 @@ import { type Goal, type Product, priceTag } from './product.ts';
 import type { Shop } from './shop.ts';
 
 export const DETAILS = ['Description', 'Features', 'Reviews', 'Attributes'] as const;
-export type ProductDetail = (typeof DETAILS)[number];
+type ProductDetail = (typeof DETAILS)[number];
 
 /** Products on a page of results. */
 export const PER_PAGE = 10;
-export const SEARCH = 'Search';
+const SEARCH = 'Search';
 export const BACK = 'Back to Search';
 export const NEXT = 'Next >';
 export const PREVIOUS = '< Prev';

@@ -21,7 +21,7 @@ const checks = new Map<object, InputCheck>();
 /**
  * @throws Problem `invalid_request` with JSON pointers into the request
  */
-export function checkDefinition(given: unknown): asserts given is Definition {
+function checkDefinition(given: unknown): asserts given is Definition {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     throw refused('/definition', 'must be an object with "kind"');
   }

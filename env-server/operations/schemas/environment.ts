@@ -2,7 +2,7 @@ import type { Static } from 'typebox';
 import { Type } from '../../../shared/schema/type.ts';
 import { AnyJson, Bag, nullable, Wrappers } from './fields.ts';
 
-export const EnvironmentSummary = Type.Object(
+const EnvironmentSummary = Type.Object(
   {
     env_id: Type.String(),
     title: Type.String(),
@@ -20,7 +20,7 @@ export const EnvironmentList = Type.Object(
   { title: 'EnvironmentList' },
 );
 
-export const SpaceDocument = Type.Object(
+const SpaceDocument = Type.Object(
   {
     json_schema: Type.Unknown({ description: 'JSON Schema of a value.' }),
     gymnasium: Type.Unknown({

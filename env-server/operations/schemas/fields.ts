@@ -77,7 +77,7 @@ export const Format = Type.Enum(['text', 'grid', 'coord', 'grid_coord', 'image',
   description: 'Form of the observations, one of the environment’s `observation_formats`.',
 });
 
-export const WrapperChoice = closed(
+const WrapperChoice = closed(
   {
     name: Type.String({ minLength: 1, maxLength: NAME_LENGTH }),
     options: Type.Optional(Bag),

@@ -3,7 +3,7 @@ import { Type } from '../../../shared/schema/type.ts';
 import { Bag, nullable, Wrappers } from './fields.ts';
 import { Info, Observation, Reseeds } from './session.ts';
 
-export const TrajectoryRecord = Type.Object(
+const TrajectoryRecord = Type.Object(
   {
     type: Type.Enum(['reset', 'step'], { type: 'string' }),
     session_id: Type.Optional(Type.String()),

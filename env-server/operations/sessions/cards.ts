@@ -47,7 +47,7 @@ export interface Cards {
 }
 
 /** A session of an answer: its card, or only its id and version where nothing happened. */
-export interface CardEntry {
+interface CardEntry {
   readonly serial: number;
   readonly id: string;
   /** Changes with everything that the card shows. */

@@ -53,7 +53,7 @@ export const reseedsView = ({ reseeds }: LiveSession['episode']): Pick<Session, 
     : {};
 
 /** A session that was just opened, as its client sees it; where that fails it is closed again. */
-export function openedView(sessions: SessionManager, opened: LiveSession): Session {
+function openedView(sessions: SessionManager, opened: LiveSession): Session {
   const [view] = discarding(sessions, [opened], viewsOf([opened]));
   return view;
 }

@@ -92,7 +92,7 @@ export interface KeyedStepBody extends KeyFields {
 }
 
 /** A step with what came of it. */
-export interface TransitionBody extends KeyFields {
+interface TransitionBody extends KeyFields {
   readonly action: Json;
   readonly state: Json;
   /** The generator after the step, `Random.state`. */
@@ -105,7 +105,7 @@ export interface TransitionBody extends KeyFields {
   readonly restarted?: true;
 }
 
-export interface ResetBody extends KeyFields {
+interface ResetBody extends KeyFields {
   /** Effective. */
   readonly seed: number;
   readonly options: JsonObject;
@@ -113,22 +113,22 @@ export interface ResetBody extends KeyFields {
   readonly episode?: JsonObject;
 }
 
-export interface SnapshotBody extends KeyFields {
+interface SnapshotBody extends KeyFields {
   readonly snapshot_id: string;
   /** Seed of all chance from there on, in `restore` alone. */
   readonly dynamics_seed?: number;
 }
 
-export interface ReplyBody extends Required<KeyFields> {
+interface ReplyBody extends Required<KeyFields> {
   readonly operation: string;
   readonly reply: Json;
 }
 
-export interface ClientReplyBody extends ReplyBody {
+interface ClientReplyBody extends ReplyBody {
   readonly owner: string;
 }
 
-export interface EndBody {
+interface EndBody {
   readonly owner: string;
   /** `session_expired`, `session_closed` or `session_lost`. */
   readonly ending: string;

@@ -83,7 +83,7 @@ export class ActionLog {
 export const actionSize = (action: Json): number => (typeof action === 'number' ? 0 : sizeOf(action));
 
 /** Actions before a position. */
-export function lengthOf(position: LogPosition | undefined): number {
+function lengthOf(position: LogPosition | undefined): number {
   return position ? position.chunk.first + position.count : 0;
 }
 

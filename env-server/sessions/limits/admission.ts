@@ -26,7 +26,7 @@ export interface ClientUsage {
 }
 
 /** Open sessions: in all, of one client, of one environment. */
-export interface OpenCounts {
+interface OpenCounts {
   readonly inAll: number;
   readonly ofClient: number;
   readonly ofEnvironment: number;
@@ -63,7 +63,7 @@ function checksOf(limits: SessionLimits, counts: OpenCounts, envId: string): rea
 }
 
 /** The first limit that so many more sessions would exceed. */
-export function refusalOf(
+function refusalOf(
   limits: SessionLimits,
   counts: OpenCounts,
   envId: string,

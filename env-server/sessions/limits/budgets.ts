@@ -9,7 +9,7 @@ export interface ByteLimits {
 }
 
 /** Shares of the heap that limits of 0 mean; the rest is for requests, replies and garbage. */
-export const HEAP_SHARES = { maxBytes: 0.4, maxBytesPerClient: 0.3, maxBytesPerSession: 1 / 64 } as const;
+const HEAP_SHARES = { maxBytes: 0.4, maxBytesPerClient: 0.3, maxBytesPerSession: 1 / 64 } as const;
 /**
  * Factor by which open sessions may grow beyond the limits of their client and server, at which nothing more is opened
  * or remembered.

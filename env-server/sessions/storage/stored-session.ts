@@ -90,7 +90,7 @@ export interface StoredHead {
   readonly ends: { readonly [kind in PartKind]: number };
 }
 
-export const PART_KINDS = ['actions', 'snapshot', 'reply', 'dropped'] as const;
+const PART_KINDS = ['actions', 'snapshot', 'reply', 'dropped'] as const;
 /** Kind of a part of a session; parts are written once and never changed. */
 export type PartKind = (typeof PART_KINDS)[number];
 

@@ -10,7 +10,7 @@ import type { ToolDocument } from './endpoint.ts';
 import { RpcError } from './json-rpc.ts';
 
 /** Tools that every environment has. */
-export const COMMON_TOOLS = ['reset', 'step', 'observe', 'valid_actions', 'close_session'] as const;
+const COMMON_TOOLS = ['reset', 'step', 'observe', 'valid_actions', 'close_session'] as const;
 type CommonTool = (typeof COMMON_TOOLS)[number];
 const isCommon = (name: string): boolean => (COMMON_TOOLS as readonly string[]).includes(name);
 

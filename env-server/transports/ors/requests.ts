@@ -18,7 +18,7 @@ import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
 
 /** Header that names the episode of a request. */
-export const SESSION_HEADER = 'x-session-id';
+const SESSION_HEADER = 'x-session-id';
 /** Header by which clients name the environment where their paths do not. */
 const DEPLOYMENT_HEADER = 'x-deployment';
 

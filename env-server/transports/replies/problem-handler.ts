@@ -8,7 +8,7 @@ import { problemOf } from '../../operations/problems.ts';
 import { Problem, type ProblemCode, type ProblemDocument } from '../../problems.ts';
 import { traceIdOf } from '../monitoring/trace-requests.ts';
 
-export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
+const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
 
 /** Content type that curl -d sends by default. */
 const FORM = 'application/x-www-form-urlencoded';

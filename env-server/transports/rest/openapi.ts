@@ -9,7 +9,7 @@ import { type Document, type Emit, lift, pascal, reference } from './openapi-com
 import { frameSchemas } from './openapi-frames.ts';
 
 /** Version of the interface, not of the package: it changes when a client could notice. */
-export const API_VERSION = '1.0.0';
+const API_VERSION = '1.0.0';
 
 const DESCRIPTION = `Environments for reinforcement learning over HTTP.
 

@@ -70,7 +70,7 @@ export const msgpackProtocol: FrameProtocol<unknown, unknown, Uint8Array> = {
 
 const PROTOCOLS = [jsonProtocol, msgpackProtocol];
 /** The subprotocols of `/v1/ws`; clients that name none get the first. */
-export const SUBPROTOCOLS: readonly string[] = PROTOCOLS.map(({ name }) => name);
+const SUBPROTOCOLS: readonly string[] = PROTOCOLS.map(({ name }) => name);
 
 /** The first subprotocol a client offers that there is. */
 export function chooseSubprotocol(offered: Iterable<string>): string | undefined {

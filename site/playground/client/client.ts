@@ -22,7 +22,7 @@ export class RequestFailed extends Error {
 }
 
 /** The server did not answer. */
-export class ServerAway extends Error {
+class ServerAway extends Error {
   constructor(cause: unknown) {
     super('The server does not answer.', { cause });
     this.name = 'ServerAway';

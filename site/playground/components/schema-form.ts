@@ -24,7 +24,7 @@ interface FormField {
 }
 
 /** Values that a schema allows, where it lists them. */
-export function choicesOf(schema: FieldSchema): readonly Json[] | undefined {
+function choicesOf(schema: FieldSchema): readonly Json[] | undefined {
   if (schema.enum) return schema.enum;
   if (schema.anyOf?.every(option => option.const !== undefined))
     return schema.anyOf.map(option => option.const!);

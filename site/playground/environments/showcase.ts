@@ -9,7 +9,7 @@ export interface Reference {
 }
 
 /** A moment of an episode. */
-export interface ShowcaseFrame {
+interface ShowcaseFrame {
   readonly structured: Json;
   readonly text: string;
   readonly action?: string;

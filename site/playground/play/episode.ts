@@ -239,7 +239,7 @@ export class Episode {
 }
 
 /** The episode of a session from its reset on. */
-export async function readTrajectory(client: Client, sessionId: string): Promise<TrajectoryRecord[]> {
+async function readTrajectory(client: Client, sessionId: string): Promise<TrajectoryRecord[]> {
   const lines = await client.text(sessionPath(sessionId, 'trajectory'), { quiet: true });
   return lines
     .trimEnd()

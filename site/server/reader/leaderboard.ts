@@ -97,7 +97,7 @@ function validationRows(row: RunRow): LeaderboardRow[] {
 }
 
 /** @param document an `evaluations/*.json` of the command `evaluate` */
-export function evaluationRows(document: unknown, row: RunRow): LeaderboardRow[] {
+function evaluationRows(document: unknown, row: RunRow): LeaderboardRow[] {
   const value = object(document);
   const rows = Array.isArray(value.rows) ? value.rows : [];
   return rows.flatMap(item => {

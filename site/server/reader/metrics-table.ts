@@ -68,7 +68,7 @@ export class MetricsTable {
 }
 
 /** A value of a row; `time` in seconds since the epoch. */
-export function numberOf(name: string, value: unknown): number | undefined {
+function numberOf(name: string, value: unknown): number | undefined {
   if (typeof value === 'number') return value;
   if (typeof value !== 'string') return undefined;
   if (name === 'time') {

@@ -19,7 +19,7 @@ const MAX_CONFIG_BYTES = 1024 * 1024;
 const MAX_TEXT_LENGTH = 300;
 
 /** State of a run according to its files; `unknown` for runs of earlier versions without an outcome. */
-export type ShownState = Exclude<Outcome, Verdict>;
+type ShownState = Exclude<Outcome, Verdict>;
 
 /** A row of the table of runs. */
 export interface RunRow {

@@ -209,7 +209,7 @@ function parsed(text: string): unknown {
 }
 
 /** An episode in short. */
-export function digestOf(record: TrajectoryRecord, index: number): EpisodeDigest {
+function digestOf(record: TrajectoryRecord, index: number): EpisodeDigest {
   const { turns, samples, filter } = record;
   let advantage = 0;
   let trained = 0;

@@ -19,14 +19,14 @@ export interface LossCounts {
 /** Parts of the policy's loss with weights per token. */
 export type LossStream = keyof typeof STREAM_WEIGHTS;
 /** The sequence's array with each stream's weights. */
-export const STREAM_WEIGHTS = {
+const STREAM_WEIGHTS = {
   policy: 'policyGradientWeights',
   crossEntropy: 'crossEntropyWeights',
   kl: 'klWeights',
 } as const;
 
 /** Tokens with a weight in a stream, and sequences with at least one; the size of the weights does not matter. */
-export interface StreamCounts {
+interface StreamCounts {
   readonly tokens: number;
   readonly sequences: number;
 }

@@ -13,7 +13,7 @@ export const LOSS_KL_ESTIMATORS = [...KL_ESTIMATORS, 'reverse'] as const;
  * Which log-probabilities are in the ratio's denominator: those the tokens were sampled with (`rollout`), or those of the weights that
  * the update starts from (`old`). `auto`: `old` where the loss or an off-policy correction needs it, else `rollout`.
  */
-export type Anchor = (typeof ANCHORS)[number];
+type Anchor = (typeof ANCHORS)[number];
 export const ANCHORS = ['auto', 'old', 'rollout'] as const;
 
 export const DIVERGENCES = ['tv', 'kl'] as const;

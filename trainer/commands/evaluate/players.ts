@@ -38,7 +38,7 @@ export interface Player {
   close(): Promise<void>;
 }
 
-export interface PlayerMode {
+interface PlayerMode {
   /** `greedy`, `temperature 0.5`, or `reference` for players that draw no tokens. */
   readonly name: string;
   readonly agent: EpisodePlayer;

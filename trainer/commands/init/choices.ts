@@ -22,7 +22,7 @@ export interface TokenLengths {
 }
 
 /** A setting that `init` chose, and why. */
-export interface Choice<T> {
+interface Choice<T> {
   readonly value: T;
   readonly reason: string;
 }
@@ -70,7 +70,7 @@ export function baselineOf({ episodes }: Survey): Baseline {
 }
 
 /** True if the environment says which words it is made of. */
-export const hasVocabulary = ({ document }: Survey): boolean => document.vocabulary !== undefined;
+const hasVocabulary = ({ document }: Survey): boolean => document.vocabulary !== undefined;
 
 /**
  * The settings of a run, each with its reason.

@@ -12,7 +12,7 @@ import { observationText } from '../../rollout/environment-session.ts';
 export const SURVEY_EPISODES = 64;
 const FIRST_SEED = 2_000_000;
 /** Steps after which a survey leaves an episode, and time after which it leaves all that are open. */
-export const MAX_SURVEY_STEPS = 32;
+const MAX_SURVEY_STEPS = 32;
 const MAX_SURVEY_MS = 120_000;
 /** Environments that an error names. */
 const MAX_NAMED = 8;
@@ -21,7 +21,7 @@ const RANDOM = 'random';
 type EnvironmentDocument = Schemas['Environment'];
 
 /** The source of random actions: the named actions, the example actions, the reference `random`, or the one example action. */
-export type Player = 'names' | 'examples' | 'reference' | 'example';
+type Player = 'names' | 'examples' | 'reference' | 'example';
 
 /** The measurements of random play in an environment. */
 export interface Survey {
@@ -39,7 +39,7 @@ export interface Survey {
   readonly stepMs: number;
 }
 
-export interface SurveyedEpisode {
+interface SurveyedEpisode {
   readonly steps: number;
   readonly return: number;
   readonly success: boolean;

@@ -274,7 +274,7 @@ async function fitted(models: LocalSettings, progress: Progress, stop: AbortSign
 }
 
 /** Lines about the outcome of a run, for the end of its output. @param command resumes it */
-export function summaryLines(summary: RunSummary, command: string): string[] {
+function summaryLines(summary: RunSummary, command: string): string[] {
   const lines = [
     `${summary.ended}${summary.reason ? `: ${summary.reason}` : ''} at step ${summary.step} of ${summary.steps} after ${shownDuration(summary.seconds)}`,
   ];

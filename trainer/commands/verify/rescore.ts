@@ -20,7 +20,7 @@ export interface RescoreOptions {
 }
 
 /** New rewards of an iteration's stored episodes, next to the old ones. */
-export interface RescoredStep {
+interface RescoredStep {
   readonly kind: 'train' | 'validation';
   readonly step: number;
   readonly episodes: number;

@@ -34,8 +34,8 @@ import { stopRequests } from '../processes/stop-signal.ts';
 import { episodeOfRecord, readRecorded, recordedSteps } from './recorded-episodes.ts';
 import { checkActions, type Difference, replayEpisodes } from './replay.ts';
 
-export const CHECKS = ['replay', 'actions', 'returns', 'filter', 'advantages', 'update'] as const;
-export type Check = (typeof CHECKS)[number];
+const CHECKS = ['replay', 'actions', 'returns', 'filter', 'advantages', 'update'] as const;
+type Check = (typeof CHECKS)[number];
 
 /** Verdicts about the stored episodes of an iteration or validation. */
 export interface StepReport {

@@ -125,7 +125,6 @@ const ValidationSet = Type.Object(
   },
   strict,
 );
-export type ValidationSet = Static<typeof ValidationSet>;
 
 export const ValidationSettings = Type.Object(
   {

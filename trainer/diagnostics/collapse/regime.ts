@@ -2,7 +2,7 @@ import type { Metrics } from '../../data/metrics.ts';
 
 /** In the order of their numbers in `collapse/regime`. */
 export const REGIMES = ['diverse', 'template_collapse', 'compressed', 'low_entropy_collapse'] as const;
-export type Regime = (typeof REGIMES)[number];
+type Regime = (typeof REGIMES)[number];
 
 /** Limits between high and low, set per run, because both depend on the task and the tokenizer. */
 export interface RegimeThresholds {

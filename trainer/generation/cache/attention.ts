@@ -3,7 +3,7 @@ import { BLOCK_SIZE } from './block-table.ts';
 
 const FLOAT_BYTES = 4;
 /** Score of positions that are not there yet; its weight is 0. Scores are in units of log 2. */
-export const NO_SCORE = -1e30;
+const NO_SCORE = -1e30;
 
 /**
  * Added to the scores of the last block: read from element 15 − p on, it hides all positions of the block after its p-th.
@@ -106,6 +106,6 @@ export function layerBytes(shape: AttentionShape): number {
 }
 
 /** Bytes of one key-value head of a layer in a block. */
-export function headBytes(shape: AttentionShape): number {
+function headBytes(shape: AttentionShape): number {
   return 2 * BLOCK_SIZE * shape.headDimension * FLOAT_BYTES;
 }

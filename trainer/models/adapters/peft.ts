@@ -107,7 +107,7 @@ export function peftConfigToJson({ lora, base, revision }: PeftAdapter, dropout 
  * An adapter's config, its modules in the order of {@link LORA_MODULES}.
  * @throws ModelConfigError when rank or alpha are no positive numbers, or there is no module
  */
-export function checkedLora(lora: LoraConfig): LoraConfig {
+function checkedLora(lora: LoraConfig): LoraConfig {
   if (!Number.isInteger(lora.rank) || lora.rank < 1) {
     throw new ModelConfigError(`the rank (r) must be an integer of at least 1, got ${show(lora.rank)}`);
   }

@@ -22,7 +22,7 @@ export interface ModelFamily {
 }
 
 /** Part of a config that is read before the family's keys. */
-export interface CommonConfig {
+interface CommonConfig {
   readonly layers: number;
   readonly headDimension: number;
   /** `rope_parameters` or `rope_scaling`, as they are. */

@@ -32,7 +32,7 @@ export const gemma2: ModelFamily = {
 };
 
 /** Features that Gemma 2 and Gemma 3 share. */
-export function gemmaFeatures(json: JsonObject): Partial<DecoderConfig> {
+function gemmaFeatures(json: JsonObject): Partial<DecoderConfig> {
   if (json.use_bidirectional_attention === true) {
     throw new ModelConfigError(
       `use_bidirectional_attention ${show(true)} is not supported: a decoder sees what is before it`,

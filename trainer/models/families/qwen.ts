@@ -14,7 +14,7 @@ export const qwen2: ModelFamily = {
 };
 
 /** Sliding windows as Qwen2 and Qwen3 have them: off unless `use_sliding_window`, then from `max_window_layers` on. */
-export function windowsOf(json: JsonObject, layers: number): readonly LayerAttention[] | null {
+function windowsOf(json: JsonObject, layers: number): readonly LayerAttention[] | null {
   const slides = json.use_sliding_window === true && json.sliding_window != null;
   if (!slides && Array.isArray(json.layer_types) && json.layer_types.includes('sliding_attention')) {
     throw new ModelConfigError(

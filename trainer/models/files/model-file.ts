@@ -9,7 +9,7 @@ const MAX_TEXT_BYTES = 256 * 2 ** 20;
 const SNAPSHOT = /[\\/]models--[^\\/]+[\\/]snapshots[\\/][0-9a-f]{40}$/;
 
 /** A file of a model's folder that is not read; the message says why and what to do. */
-export class ModelFileError extends Error {
+class ModelFileError extends Error {
   override readonly name = 'ModelFileError';
 }
 

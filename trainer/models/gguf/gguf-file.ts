@@ -7,7 +7,7 @@ export class GgufError extends Error {
 }
 
 /** A metadata value; numbers of lists are in typed arrays, as files have them. */
-export type GgufValue = string | number | boolean | readonly string[] | ArrayLike<number>;
+type GgufValue = string | number | boolean | readonly string[] | ArrayLike<number>;
 
 /** A stored tensor; its bytes are [start, end) of the file. */
 export interface GgufTensor {

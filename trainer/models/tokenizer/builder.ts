@@ -5,9 +5,9 @@ import { GENERATION_CONFIG_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, tokenize
 import type { Tokenizer } from './tokenizer.ts';
 import { isWordLevel, longestFirst } from './word-tokenizer.ts';
 
-export const PAD_TOKEN = '<pad>';
-export const UNKNOWN_TOKEN = '<unk>';
-export const EOS_TOKEN = '<eos>';
+const PAD_TOKEN = '<pad>';
+const UNKNOWN_TOKEN = '<unk>';
+const EOS_TOKEN = '<eos>';
 
 /**
  * Makes a word-level tokenizer with the given words and three special ones as its tokens, in the Hugging Face layout

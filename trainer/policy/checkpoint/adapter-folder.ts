@@ -17,7 +17,7 @@ import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { writeWhole } from './files.ts';
 
 export const ADAPTER_CONFIG_FILE = 'adapter_config.json';
-export const ADAPTER_WEIGHTS_FILE = 'adapter_model.safetensors';
+const ADAPTER_WEIGHTS_FILE = 'adapter_model.safetensors';
 
 /** True if a folder holds an adapter in PEFT's layout. */
 export function isAdapterFolder(folder: string): Promise<boolean> {

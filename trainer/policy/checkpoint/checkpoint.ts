@@ -19,9 +19,9 @@ import { CONFIG_FILE } from './model-folder.ts';
 export const WEIGHTS_FILE = 'model.safetensors';
 export const VALUE_HEAD_FILE = 'value_head.safetensors';
 /** Folder in a policy's folder that holds what only learning needs: engines read every safetensors file next to the weights. */
-export const OPTIMIZER_FOLDER = 'optimizer';
-export const OPTIMIZER_FILE = 'optimizer.safetensors';
-export const OPTIMIZER_STATE_FILE = 'optimizer.json';
+const OPTIMIZER_FOLDER = 'optimizer';
+const OPTIMIZER_FILE = 'optimizer.safetensors';
+const OPTIMIZER_STATE_FILE = 'optimizer.json';
 
 const FIRST_MOMENT = 'first';
 const SECOND_MOMENT = 'second';

@@ -162,7 +162,7 @@ export class GradientProgram {
 }
 
 /** Loss and its gradients by the names of the parameters that are learned, and metrics by theirs. */
-export function buildTrainGraph(
+function buildTrainGraph(
   options: Pick<
     ProgramOptions,
     'config' | 'valueHead' | 'critic' | 'trained' | 'recompute' | 'lossScaled' | 'dropout'

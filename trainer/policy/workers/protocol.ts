@@ -53,7 +53,7 @@ export interface WorkerSetup {
 }
 
 /** Memory for a worker's gradients of each component. */
-export type ComponentStores = readonly {
+type ComponentStores = readonly {
   readonly component: LossComponent;
   readonly store: SharedParameters;
 }[];

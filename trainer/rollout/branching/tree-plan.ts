@@ -2,7 +2,7 @@ import { Random } from '../../../shared/random.ts';
 
 export const BRANCH_CHOICES = ['drawn', 'fixed', 'entropy'] as const;
 /** The choice of the turns after which a chain branches, which never depends on what follows. */
-export type BranchChoice = (typeof BRANCH_CHOICES)[number];
+type BranchChoice = (typeof BRANCH_CHOICES)[number];
 
 /** Shape of the trees of a group. Turns count from 1; a chain branches after one. */
 export interface TreePlan {

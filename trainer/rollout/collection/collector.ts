@@ -53,7 +53,7 @@ export interface Collection {
   readonly metrics: CollectionMetrics;
 }
 
-export type CollectionMetrics = { readonly [name: string]: number };
+type CollectionMetrics = { readonly [name: string]: number };
 
 /**
  * Plays groups of episodes, many at once: each waits either for its agent or for its environment, and those that wait for

@@ -34,7 +34,7 @@ export type GroupOutcome =
   | { readonly plan: GroupPlan; readonly error: Error };
 
 /** A group that did not end within its time. */
-export class GroupTimeout extends Error {
+class GroupTimeout extends Error {
   constructor(plan: GroupPlan, limitMs: number) {
     super(
       `a group of ${plan.tag} with seed ${plan.seed} was not over after ${limitMs / 1000} s (rollout.group_timeout_s)`,

@@ -4,7 +4,7 @@ import type { LanguageModel } from './language-model.ts';
 import { type ChoiceOptions, seedPlus } from './options.ts';
 import { overlap, type ToolCall, ToolCallReader } from './tools.ts';
 
-export type FinishReason = 'stop' | 'length' | 'tool_calls';
+type FinishReason = 'stop' | 'length' | 'tool_calls';
 
 /** Why a choice ended. */
 export interface ChoiceEnd {

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 
 /** Most choices of one request. */
-export const MAX_CHOICES = 128;
+const MAX_CHOICES = 128;
 const MAX_STOPS = 16;
 const MAX_STOP_TOKENS = 256;
 const MAX_BAD_WORDS = 256;
@@ -135,7 +135,7 @@ const Content = Type.Union([
   Type.Null(),
 ]);
 
-export const MessageSchema = Type.Object(
+const MessageSchema = Type.Object(
   {
     role: Type.Enum(['system', 'developer', 'user', 'assistant', 'tool']),
     content: Type.Optional(Content),

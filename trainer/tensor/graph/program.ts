@@ -16,7 +16,7 @@ import {
 } from './tensor.ts';
 
 /** An operation as a program's builder sees it: its type, and its value where its inputs are constants. */
-export interface Primitive {
+interface Primitive {
   /** @throws GraphError when the inputs do not fit */
   infer(inputs: readonly TensorType[], attributes: Attributes): TensorType;
   evaluate(inputs: readonly NdArray[], attributes: Attributes, type: TensorType): Float64Array;

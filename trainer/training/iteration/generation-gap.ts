@@ -41,7 +41,7 @@ const CAUSES: Readonly<Record<GapCause, string>> = {
 };
 
 /** Engines sampled from another policy than the one that learns. */
-export class GenerationGapError extends Error {
+class GenerationGapError extends Error {
   constructor({ mean, kl, error }: Gap, limit: number, cause: GapCause) {
     const interval = [kl - INTERVAL * error, kl + INTERVAL * error].map(bound => bound.toFixed(4));
     super(

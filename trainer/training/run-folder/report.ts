@@ -29,7 +29,7 @@ export interface RunSummary {
   };
 }
 
-export interface ValidationSummary {
+interface ValidationSummary {
   readonly step: number;
   readonly success: number;
   readonly tags: {
@@ -49,7 +49,7 @@ const EARLY_STOP_REASONS: { readonly [type in StopReason]: string } = {
   time_limit: 'the time of training.max_seconds was over',
 };
 
-export function summarize(run: RunFolder, settings: RunSettings, outcome: LoopOutcome): RunSummary {
+function summarize(run: RunFolder, settings: RunSettings, outcome: LoopOutcome): RunSummary {
   const { state, ended } = outcome;
   const first = state.validations.at(0);
   const last = state.validations.at(-1);

@@ -62,7 +62,7 @@ type ComputeOptions = Pick<
 >;
 
 /** Compute options of a run's models. */
-export function computeOptions({ policy }: RunSettings): ComputeOptions {
+function computeOptions({ policy }: RunSettings): ComputeOptions {
   return {
     workers: policy.workers ?? undefined,
     threads: policy.threads,

@@ -29,7 +29,7 @@ export interface StreamedParts {
  * The n-th group of a run, from 0: what synchronous training would play as its n-th. Iterations of `env_groups` follow one
  * another, each with its own seeds and samples.
  */
-export function numberedGroups(settings: RunSettings): (n: number) => GroupPlan {
+function numberedGroups(settings: RunSettings): (n: number) => GroupPlan {
   const { env_groups, group_size } = settings.rollout;
   const start = levelSeeds(settings).training;
   let known: { readonly iteration: number; readonly groups: readonly GroupPlan[] } | undefined;

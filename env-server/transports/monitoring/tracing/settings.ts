@@ -19,7 +19,7 @@ const SAMPLERS = [
   'always_off',
   'traceidratio',
 ] as const;
-export type SamplerName = (typeof SAMPLERS)[number];
+type SamplerName = (typeof SAMPLERS)[number];
 
 const EXPORTERS = ['otlp', 'none'] as const;
 /** Every collector that takes OTLP over HTTP takes this. */

@@ -57,7 +57,7 @@ export function leavesBelow(nodes: readonly TreeNode[]): ReadonlyMap<TreeNode, r
 const average = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 /** Q of each node: the return of a leaf, else the mean of its children's. */
-export function nodeValues(nodes: readonly TreeNode[]): ReadonlyMap<TreeNode, number> {
+function nodeValues(nodes: readonly TreeNode[]): ReadonlyMap<TreeNode, number> {
   const found = new Map<TreeNode, number>();
   for (const node of [...nodes].reverse()) {
     const { children, leafReturn } = node;

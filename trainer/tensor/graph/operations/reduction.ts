@@ -6,13 +6,13 @@ import { expectFloat, type Operation } from './operation.ts';
 /** Axes are normalized, ascending and distinct. */
 export type ReduceAttributes = Readonly<{ axes: readonly number[]; keepDims: boolean }>;
 
-export function reducedShape(shape: Shape, { axes, keepDims }: ReduceAttributes): Shape {
+function reducedShape(shape: Shape, { axes, keepDims }: ReduceAttributes): Shape {
   if (keepDims) return shape.map((extent, axis) => (axes.includes(axis) ? 1 : extent));
   return shape.filter((_, axis) => !axes.includes(axis));
 }
 
 /** Folds `x` over the axes in float64. */
-export function reduce(
+function reduce(
   x: NdArray,
   axes: readonly number[],
   initial: number,
@@ -76,7 +76,7 @@ export const softmax: Operation = {
 };
 
 /** log softmax of every row of the last axis, in float64. */
-export function logSoftmaxRows(x: NdArray): Float64Array {
+function logSoftmaxRows(x: NdArray): Float64Array {
   const width = x.shape[x.shape.length - 1];
   const out = new Float64Array(x.data.length);
   for (let start = 0; start < out.length; start += width) {

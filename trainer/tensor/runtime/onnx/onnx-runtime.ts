@@ -209,6 +209,6 @@ export class SessionBudget {
 }
 
 /** About how many bytes a session of the graph takes between runs. */
-export function sessionBytes({ nodes }: Pick<Graph, 'nodes'>): number {
+function sessionBytes({ nodes }: Pick<Graph, 'nodes'>): number {
   return NODE_BYTES * nodes.length;
 }

@@ -23,7 +23,7 @@ import {
 export type KernelFunction = (this: KernelThread, ...args: never[]) => number;
 
 /** An array as a kernel sees it: indexed `a[z][y][x]` by extents innermost first, or flat. */
-export interface ArrayView {
+interface ArrayView {
   readonly value: DeviceValue;
   readonly extents?: readonly number[];
 }

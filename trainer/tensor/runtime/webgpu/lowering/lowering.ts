@@ -156,7 +156,7 @@ function operandsOf(
 }
 
 /** Adds the steps of one node, and gives its tensor an array. */
-export type Lowering = (builder: ProgramBuilder, node: Tensor) => void;
+type Lowering = (builder: ProgramBuilder, node: Tensor) => void;
 
 /**
  * Writes a graph as dispatches.
