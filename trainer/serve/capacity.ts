@@ -3,21 +3,58 @@ import { ApiError } from './openai/errors.ts';
 /** When a client that was refused may try again, in seconds. */
 const RETRY_AFTER_S = 1;
 
+/** A limit of what is in use at once. */
+export class Budget {
+  readonly max: number;
+  readonly #refusal: (used: number) => string;
+  #used = 0;
+
+  /** @param refusal says what is in use when that is too much */
+  constructor(max: number, refusal: (used: number) => string) {
+    this.max = max;
+    this.#refusal = refusal;
+  }
+
+  get used(): number {
+    return this.#used;
+  }
+
+  /** @returns gives it back. @throws ApiError 429 */
+  take(amount = 1): () => void {
+    if (this.#used + amount > this.max) {
+      const details = { code: 'rate_limit_exceeded', retryAfterS: RETRY_AFTER_S };
+      throw new ApiError(429, this.#refusal(this.#used), details);
+    }
+    this.#used += amount;
+    let left = amount;
+    return () => {
+      this.#used -= left;
+      left = 0;
+    };
+  }
+}
+
 /** Limits of what a server has open at once: responses, and bytes of request bodies. */
 export class Capacity {
   readonly maxStreams: number;
-  readonly #maxBodyBytes: number;
-  #streams = 0;
-  #bodyBytes = 0;
+  readonly #streams: Budget;
+  readonly #bodyBytes: Budget;
   #refused = 0;
 
   constructor(maxStreams: number, maxBodyBytes: number) {
+    const refusal = (why: string): string => {
+      this.#refused++;
+      return `the server is at its capacity: ${why}; try again later`;
+    };
     this.maxStreams = maxStreams;
-    this.#maxBodyBytes = maxBodyBytes;
+    this.#streams = new Budget(maxStreams, used =>
+      refusal(`${used} of ${maxStreams} responses are being sampled`),
+    );
+    this.#bodyBytes = new Budget(maxBodyBytes, () => refusal('the bodies of open requests fill the memory'));
   }
 
   get streams(): number {
-    return this.#streams;
+    return this.#streams.used;
   }
 
   /** Requests refused so far. */
@@ -27,13 +64,7 @@ export class Capacity {
 
   /** Takes places for responses. @returns gives them back. @throws ApiError 429 */
   enter(streams: number): () => void {
-    if (this.#streams + streams > this.maxStreams) {
-      throw this.#full(`${this.#streams} of ${this.maxStreams} responses are being sampled`);
-    }
-    this.#streams += streams;
-    return once(() => {
-      this.#streams -= streams;
-    });
+    return this.#streams.take(streams);
   }
 
   /** Does work that takes places while it lasts. @throws ApiError 429 */
@@ -48,28 +79,6 @@ export class Capacity {
 
   /** Takes room for a request's body. @returns gives it back. @throws ApiError 429 */
   takeBody(bytes: number): () => void {
-    if (this.#bodyBytes + bytes > this.#maxBodyBytes)
-      throw this.#full('the bodies of open requests fill the memory');
-    this.#bodyBytes += bytes;
-    return once(() => {
-      this.#bodyBytes -= bytes;
-    });
+    return this.#bodyBytes.take(bytes);
   }
-
-  #full(why: string): ApiError {
-    this.#refused++;
-    return new ApiError(429, `the server is at its capacity: ${why}; try again later`, {
-      code: 'rate_limit_exceeded',
-      retryAfterS: RETRY_AFTER_S,
-    });
-  }
-}
-
-function once(work: () => void): () => void {
-  let done = false;
-  return () => {
-    if (done) return;
-    done = true;
-    work();
-  };
 }

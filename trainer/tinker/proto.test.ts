@@ -171,6 +171,13 @@ t.test('what is not a request is refused with the name of the field', async t =>
     }),
     /more than 65536 datums, chunks and inputs/,
   );
+  const names = protobuf.Writer.create();
+  for (let i = 0; i <= 65_536; i++) names.uint32(42).fork().uint32(10).string(`${i}`).ldelim();
+  refused(names.finish(), /more than 65536 datums, chunks and inputs/);
+  refused(
+    tensor(writer => writer.uint32(34).bytes(new Uint8Array(9)).uint32(10).bytes(new Uint8Array(4))),
+    /x has more than 8 dimensions/,
+  );
 });
 
 t.test('a reply that is no message, or does not fit together, is refused', async t => {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { FailedFuture } from '../../tinker/wire.ts';
+import { setTimeout as pause } from 'node:timers/promises';
 import { ApiError } from '../openai/errors.ts';
 
 /** Results stay readable so long after they were delivered, since a reply can get lost. */
@@ -8,6 +8,8 @@ const KEPT_MS = 600_000;
 const KEPT_BYTES = 256 * 2 ** 20;
 const ENTRY_BYTES = 1024;
 const MAX_UNREAD = 8192;
+/** Errors of the engine that a request causes. */
+const USER_ERRORS = new Set(['RangeError', 'NotFiniteError', 'ModelConfigError', 'SafetensorsError']);
 
 /** Result of an operation: a message of tinker_public, or JSON. */
 export type Result = Uint8Array | object;
@@ -35,20 +37,18 @@ export class Futures {
   }
 
   /**
-   * Keeps the result of an operation that runs.
+   * Starts an operation and keeps its result.
    * @param owner the Tinker session that may read it
    * @returns its request id
    * @throws ApiError 429 where too many results of the session wait to be read
    */
-  add(owner: object, work: Promise<Result>): string {
-    const settled = work.catch(failureOf);
+  add(owner: object, work: () => Promise<Result>): string {
     const unread = this.#unread.get(owner) ?? 0;
     if (unread >= MAX_UNREAD) {
-      throw new ApiError(
-        429,
-        `${unread} results of this session wait to be read: read them with retrieve_future`,
-      );
+      const fault = `${unread} results of this session wait to be read`;
+      throw new ApiError(429, `${fault}: read them with retrieve_future`);
     }
+    const settled = work().catch(failureOf);
     this.#unread.set(owner, unread + 1);
     const id = `${this.#prefix}:${this.#count++}`;
     this.#futures.set(id, { owner, settled, deliveredAt: null, bytes: 0 });
@@ -57,27 +57,32 @@ export class Futures {
 
   /**
    * Waits for a result.
+   * @param ms longest wait
    * @param signal ends the wait
    * @returns undefined where the operation goes on
    * @throws ApiError 410 where the result was dropped, 404 where there never was one
    */
-  async read(id: string, owns: (owner: object) => boolean, signal: AbortSignal): Promise<Result | undefined> {
+  async read(
+    id: string,
+    owns: (owner: object) => boolean,
+    ms: number,
+    signal: AbortSignal,
+  ): Promise<Result | undefined> {
     const future = this.#futures.get(id);
     if (future === undefined || !owns(future.owner)) {
-      const [prefix, count] = [id.slice(0, this.#prefix.length), Number(id.slice(this.#prefix.length + 1))];
-      if (future === undefined && prefix === this.#prefix && count < this.#count) {
-        throw new ApiError(
-          410,
-          `the result of ${id} was dropped: it was read long ago, or its session ended`,
-        );
+      const [prefix, number] = id.split(':');
+      if (future === undefined && prefix === this.#prefix && Number(number) < this.#count) {
+        const why = 'it was read long ago, or its session ended';
+        throw new ApiError(410, `the result of ${id} was dropped: ${why}`);
       }
       throw new ApiError(
         404,
         `there is no request ${JSON.stringify(id.slice(0, 200))} since the server was started`,
       );
     }
-    const result = await Promise.race([future.settled, aborted(signal)]);
-    if (result !== undefined && future.deliveredAt === null) {
+    const over = pause(ms, undefined, { signal, ref: false }).catch(() => undefined);
+    const result = await Promise.race([future.settled, over]);
+    if (result !== undefined && future.deliveredAt === null && this.#futures.has(id)) {
       future.deliveredAt = performance.now();
       future.bytes = ENTRY_BYTES + (result instanceof Uint8Array ? result.byteLength : 0);
       this.#unread.set(future.owner, this.#unread.get(future.owner)! - 1);
@@ -107,19 +112,7 @@ export class Futures {
 }
 
 /** The reply about an operation that failed: by its request, or by the server. */
-function failureOf(error: unknown): FailedFuture {
-  const { message, name } = error as Error;
-  const byUser =
-    error instanceof RangeError ||
-    (error instanceof ApiError && error.status < 500) ||
-    ['NotFiniteError', 'ModelConfigError', 'SafetensorsError'].includes(name);
-  return { error: message, category: byUser ? 'user' : 'server' };
-}
-
-/** Resolves when a signal is aborted. Its listener goes with the signal. */
-function aborted(signal: AbortSignal): Promise<undefined> {
-  return new Promise(resolve => {
-    if (signal.aborted) resolve(undefined);
-    signal.addEventListener('abort', () => resolve(undefined), { once: true });
-  });
+function failureOf(error: unknown): { readonly error: string; readonly category: 'user' | 'server' } {
+  const { message, name, status = 500 } = error as ApiError;
+  return { error: message, category: USER_ERRORS.has(name) || status < 500 ? 'user' : 'server' };
 }

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Generation, SamplingSettings, TopLogProbs } from '../../generation/generation.ts';
+import type { SamplingSettings } from '../../generation/generation.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
 import { NO_LOGPROB, type SampleResponse, type TopkLogprobs } from '../../tinker/proto.ts';
@@ -150,11 +150,11 @@ export class SamplerPool {
     }
   }
 
-  async #slotFor(weights: AdapterWeights): Promise<Slot | undefined> {
-    const { key, lora } = weights;
+  /** A policy that has these weights, or that is idle and takes them; undefined where all are in use. */
+  async #slotFor({ key, lora, read }: AdapterWeights): Promise<Slot | undefined> {
     const ready = this.#slots.find(slot => slot.key === key);
     if (ready) return ready;
-    const flat = await weights.read();
+    const flat = await read();
     let slot = this.#slots.find(one => one.open === 0 && isDeepStrictEqual(one.lora, lora));
     if (slot === undefined) {
       if (this.#slots.length >= this.#maxSlots) {
@@ -173,7 +173,7 @@ export class SamplerPool {
   }
 
   async #sampleWith(policy: LocalPolicy, task: SampleTask, signal: AbortSignal): Promise<SampleResponse> {
-    const { prompt, samples, seed, sampling } = task;
+    const { prompt, samples, seed, sampling, topPromptLogProbs: top } = task;
     const ids = Array.from({ length: samples }, () => this.#nextSequence++);
     const release = () => {
       for (const id of ids) policy.release(id);
@@ -184,16 +184,17 @@ export class SamplerPool {
       const generations = await Promise.all(
         ids.map((sequenceId, i) => policy.generate({ sequenceId, append: prompt, sampling, seed: seed + i })),
       );
-      const scores = isPlain(sampling) ? [] : await untempered(policy, prompt, generations);
-      const scored = task.promptLogProbs ? await promptLogProbs(policy, prompt) : null;
-      const top = task.topPromptLogProbs;
+      const isPlain = sampling.temperature === 1 && sampling.topK === 0 && sampling.topP === 1;
+      const whole = generations.map(({ tokenIds }) => Int32Array.from([...prompt, ...tokenIds]));
+      const scores = isPlain ? [] : await scoresFrom(policy, prompt.length, whole);
+      const scored = task.promptLogProbs ? (await scoresFrom(policy, 1, [prompt]))[0] : null;
       return {
-        sequences: generations.map(({ tokenIds, logProbs, finishReason }, i) => ({
+        sequences: generations.map(({ tokenIds: tokens, logProbs, finishReason }, i) => ({
           stopReason: finishReason === 'stop' ? 'stop' : 'length',
-          tokens: tokenIds,
+          tokens,
           logprobs: scores[i] ?? logProbs,
         })),
-        promptLogprobs: scored,
+        promptLogprobs: scored && Float32Array.from([NaN, ...scored]),
         topkPromptLogprobs: top > 0 ? await this.#topOfPrompt(policy, prompt, top, signal) : null,
       };
     } finally {
@@ -209,74 +210,38 @@ export class SamplerPool {
     k: number,
     signal: AbortSignal,
   ): Promise<TopkLogprobs> {
-    const cells = prompt.length * k;
-    const found = { tokenIds: new Int32Array(cells), logprobs: new Float32Array(cells).fill(NO_LOGPROB) };
-    for (let from = 1; from < prompt.length; from += PREFIXES_AT_ONCE) {
+    const { length } = prompt;
+    const tokenIds = new Int32Array(length * k);
+    const logprobs = new Float32Array(length * k).fill(NO_LOGPROB);
+    const after = async (end: number): Promise<void> => {
+      const request = { sequenceId: this.#nextSequence++, append: prompt.slice(0, end), topLogProbs: k };
+      const generation = policy.generate({ ...request, sampling: ONE_TOKEN, seed: 0 });
+      const { top } = await generation.finally(() => policy.release(request.sequenceId));
+      tokenIds.set(top![0].tokenIds, end * k);
+      logprobs.set(top![0].logProbs, end * k);
+    };
+    for (let from = 1; from < length; from += PREFIXES_AT_ONCE) {
       signal.throwIfAborted();
-      const ends = Array.from(
-        { length: Math.min(PREFIXES_AT_ONCE, prompt.length - from) },
-        (_, i) => from + i,
-      );
-      await Promise.all(
-        ends.map(async end => {
-          const top = await this.#topAfter(policy, prompt.slice(0, end), k);
-          found.tokenIds.set(top.tokenIds, end * k);
-          found.logprobs.set(top.logProbs, end * k);
-        }),
-      );
+      const count = Math.min(PREFIXES_AT_ONCE, length - from);
+      await Promise.all(Array.from({ length: count }, (_, i) => after(from + i)));
     }
-    return { ...found, k, length: prompt.length };
-  }
-
-  async #topAfter(policy: LocalPolicy, append: Int32Array, k: number): Promise<TopLogProbs> {
-    const sequenceId = this.#nextSequence++;
-    try {
-      const { top } = await policy.generate({
-        sequenceId,
-        append,
-        sampling: ONE_TOKEN,
-        seed: 0,
-        topLogProbs: k,
-      });
-      return top![0];
-    } finally {
-      policy.release(sequenceId);
-    }
+    return { tokenIds, logprobs, k, length };
   }
 }
 
 const ONE_TOKEN: SamplingSettings = { temperature: 1, topK: 0, topP: 1, maxNewTokens: 1, stopTokenIds: [] };
 
-/** True if tokens are sampled from the model's own distribution. */
-const isPlain = ({ temperature, topK, topP }: SamplingSettings): boolean =>
-  temperature === 1 && topK === 0 && topP === 1;
-
-/** log p of sampled tokens under the distribution of temperature 1 without cuts. */
-async function untempered(
+/** log p of the tokens behind the first `from` of each sequence, under the distribution of temperature 1 without cuts. */
+async function scoresFrom(
   policy: LocalPolicy,
-  prompt: Int32Array,
-  generations: readonly Generation[],
+  from: number,
+  sequences: readonly Int32Array[],
 ): Promise<Float32Array[]> {
-  const sequences = generations.map(({ tokenIds: sampled }) => {
-    const tokenIds = new Int32Array(prompt.length + sampled.length);
-    tokenIds.set(prompt);
-    tokenIds.set(sampled, prompt.length);
-    return { tokenIds, lossMask: new Uint8Array(tokenIds.length).fill(1, prompt.length) };
-  });
-  const some = sequences.filter(({ tokenIds }) => tokenIds.length > prompt.length);
-  const scores = await policy.score(some);
-  return sequences.map(sequence => {
-    const score = scores[some.indexOf(sequence)];
-    return score ? score.logProbs.slice(prompt.length) : new Float32Array();
-  });
-}
-
-/** log p of each token of a prompt; NaN for the first. */
-async function promptLogProbs(policy: LocalPolicy, prompt: Int32Array): Promise<Float32Array> {
-  if (prompt.length === 1) return Float32Array.of(NaN);
-  const lossMask = new Uint8Array(prompt.length).fill(1, 1);
-  const [{ logProbs }] = await policy.score([{ tokenIds: prompt, lossMask }]);
-  const own = logProbs.slice();
-  own[0] = NaN;
-  return own;
+  const some = sequences.filter(({ length }) => length > from);
+  const masked = some.map(tokenIds => ({
+    tokenIds,
+    lossMask: new Uint8Array(tokenIds.length).fill(1, from),
+  }));
+  const scores = await policy.score(masked);
+  return sequences.map(own => scores[some.indexOf(own)]?.logProbs.slice(from) ?? new Float32Array());
 }

@@ -1,29 +1,30 @@
-import { createHash, randomInt, randomUUID } from 'node:crypto';
+import { randomInt, randomUUID } from 'node:crypto';
 import { resolve } from 'node:path';
-import type { FastifyRequest } from 'fastify';
 import { LORA_MODULES, type LoraConfig, type LoraModule } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
-import { loraSpecs } from '../../models/parameters.ts';
-import { readAdapterWeights } from '../../policy/checkpoint/adapter-folder.ts';
 import { LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
-import type { FutureReply, LoraSettings } from '../../tinker/wire.ts';
+import { Budget } from '../capacity.ts';
 import type { Models, ModelsOptions } from '../models.ts';
 import { ApiError, badRequest } from '../openai/errors.ts';
 import { Checkpoints, type FoundCheckpoint } from './checkpoints.ts';
 import { Futures } from './futures.ts';
 import { type AdapterWeights, SamplerPool } from './samplers.ts';
+import { Submissions } from './submissions.ts';
 import { TrainingModel } from './training-model.ts';
 
 /** Alpha of every adapter, as the service and SkyRL have it. */
 const ALPHA = 32;
 const MAX_RANK = 256;
-/** Sessions of one owner. */
+/** Sessions of one owner, its sampling requests at once, and bytes of its training requests that wait or run. */
 const MAX_SESSIONS = 64;
-/** Sampling requests of an owner at once, in all of its sessions. */
 const MAX_OWNER_SAMPLES = 1024;
-/** Samplers of a Tinker session, and models that it asked for; the oldest are forgotten. */
+const MAX_WAITING_BYTES = 256 * 2 ** 20;
+/** Sampling requests of a session at once. */
+export const MAX_SESSION_SAMPLES = 256;
+/** Samplers of a Tinker session, models that it asked for, and samples of a sampler; the oldest are forgotten. */
 const MAX_SAMPLERS = 1024;
+const MAX_REMEMBERED_SAMPLES = 4096;
 /** A Tinker session without a request for so long loses its models where room is needed, and in the end everything. */
 const SILENT_MS = 60_000;
 const ENDED_MS = 300_000;
@@ -55,24 +56,40 @@ export interface TinkerSession {
   readonly owner: string;
   seenAt: number;
   readonly models: Map<string, TrainingModel>;
-  readonly creating: Map<string, { readonly fingerprint: string; readonly requestId: string }>;
-  readonly samplers: Map<string, Sampler>;
-  /** Sampling requests that go on, and bytes of training requests that wait or run. */
-  openSamples: number;
-  waitingBytes: number;
+  /** Request ids of models that were asked for, by model id. */
+  readonly creating: Submissions<string, string>;
+  readonly samplers: Submissions<string, Sampler>;
+  /** Sampling requests of the session and of its owner, and bytes of the owner's training requests that wait or run. */
+  readonly samples: Budget;
+  readonly ownerSamples: Budget;
+  readonly ownerBytes: Budget;
   readonly ended: AbortController;
 }
 
 export interface Sampler {
   readonly id: string;
-  readonly fingerprint: string;
   /** `tinker://` path that it was made from. */
   readonly path: string | null;
   readonly checkpoint?: FoundCheckpoint;
   /** Null: the base alone. */
   readonly weights: () => Promise<AdapterWeights | null>;
-  /** Samples by their number, for those that are submitted again; the newest. */
-  readonly submitted: Map<number, { readonly fingerprint: string; readonly requestId: string }>;
+  /** Request ids of its samples, by their number. */
+  readonly submitted: Submissions<number, string>;
+}
+
+/** `lora_config` of a request. */
+interface LoraSettings {
+  readonly rank: number;
+  readonly train_mlp?: boolean | null;
+  readonly train_attn?: boolean | null;
+}
+
+/** A model to open: fresh, or with the weights in a folder. */
+interface NewModel {
+  readonly lora: LoraConfig;
+  readonly seed?: number | null;
+  readonly folder?: string;
+  readonly optimizer?: boolean | null;
 }
 
 /** The Tinker server: sessions of clients, each with models that it trains, over one base in memory. */
@@ -82,41 +99,34 @@ export class TinkerServer {
   readonly futures = new Futures();
   readonly checkpoints: Checkpoints;
   readonly samplers: SamplerPool;
-  /** Longest prompt and response together, in tokens. */
-  readonly maxLength: number;
-  /** Sampling requests of a session at once. */
-  readonly maxOpenSamples = 256;
   readonly pollMs: number;
-  readonly vocabularySize: number;
+  /** The base, which samples without an adapter. */
+  readonly base: LocalPolicy;
+  /** Tokens that end a response unless a request names others. */
+  readonly stopTokenIds: readonly number[];
   readonly #options: TinkerOptions;
   readonly #sessions = new Map<string, TinkerSession>();
   readonly #sweeper: NodeJS.Timeout;
 
   /** @throws Error where the base is an adapter */
   constructor(options: TinkerOptions) {
-    const { models, folder, name, checkpoints, maxModels } = options;
-    const { policy } = models.base;
-    if (policy.config.lora !== undefined) {
+    const { models, folder, name, maxModels, pollMs = 30_000 } = options;
+    this.base = models.base.policy;
+    if (this.base.config.lora !== undefined) {
       throw new Error(`--tinker trains adapters over a model; ${folder} is an adapter: serve its base`);
     }
     this.#options = options;
     this.tokenizerFolder = resolve(folder);
     this.name = name ?? this.tokenizerFolder;
-    this.pollMs = options.pollMs ?? 30_000;
-    this.maxLength = policy.maxSequenceLength;
-    this.vocabularySize = policy.vocabularySize;
-    this.checkpoints = new Checkpoints(checkpoints);
-    this.samplers = new SamplerPool(policy, lora => this.#openPolicy(lora, 0, true), maxModels + 2);
+    this.pollMs = pollMs;
+    this.stopTokenIds = models.base.stopTokenIds;
+    this.checkpoints = new Checkpoints(options.checkpoints, id =>
+      [...this.#sessions.values()].some(({ samplers }) =>
+        samplers.outcomes.some(({ checkpoint }) => checkpoint?.id === id),
+      ),
+    );
+    this.samplers = new SamplerPool(this.base, lora => this.#openPolicy(lora, 0, true), maxModels + 2);
     this.#sweeper = setInterval(() => this.#sweep(), SWEEP_MS).unref();
-  }
-
-  get architecture(): string {
-    return this.#options.models.base.policy.config.architecture;
-  }
-
-  /** Tokens that end a response unless a request names others. */
-  get stopTokenIds(): readonly number[] {
-    return this.#options.models.base.stopTokenIds;
   }
 
   createSession(owner: string): TinkerSession {
@@ -124,15 +134,21 @@ export class TinkerServer {
     if (own.length >= MAX_SESSIONS) {
       throw new ApiError(429, `${MAX_SESSIONS} sessions of this key are open, which is the most: finish one`);
     }
+    const samples = (max: number, of: string) =>
+      new Budget(max, () => `the most sampling requests are open: ${max} of this ${of}`);
+    const waiting = (used: number) => `${Math.round(used / 2 ** 20)} MiB of training requests wait`;
     const session: TinkerSession = {
       id: randomUUID(),
       owner,
       seenAt: performance.now(),
       models: new Map(),
-      creating: new Map(),
-      samplers: new Map(),
-      openSamples: 0,
-      waitingBytes: 0,
+      creating: new Submissions('model_seq_id', 'model', MAX_SAMPLERS),
+      samplers: new Submissions('sampling_session_seq_id', 'sampler', MAX_SAMPLERS),
+      samples: samples(MAX_SESSION_SAMPLES, 'session'),
+      ownerSamples: own[0]?.ownerSamples ?? samples(MAX_OWNER_SAMPLES, 'key'),
+      ownerBytes:
+        own[0]?.ownerBytes ??
+        new Budget(MAX_WAITING_BYTES, used => `${waiting(used)}; send more when some are done`),
       ended: new AbortController(),
     };
     this.#sessions.set(session.id, session);
@@ -142,19 +158,16 @@ export class TinkerServer {
   /** A session of this owner, which is alive from now on. @throws ApiError 410 */
   session(id: string, owner: string): TinkerSession {
     const session = this.#sessions.get(id);
-    if (session === undefined || session.owner !== owner) {
-      const why = `it ended, or was silent for ${ENDED_MS / 60_000} minutes`;
-      throw new ApiError(410, `there is no session ${JSON.stringify(id.slice(0, 100))}: ${why}`);
-    }
-    session.seenAt = performance.now();
-    return session;
+    if (session !== undefined && this.isAlive(session, owner)) return session;
+    const why = `it ended, or was silent for ${ENDED_MS / 60_000} minutes`;
+    throw new ApiError(410, `there is no session ${JSON.stringify(id.slice(0, 100))}: ${why}`);
   }
 
   /** The session and model of an id `<session>:train:<n>`. @throws ApiError 404 */
   model(id: string, owner: string): { readonly session: TinkerSession; readonly model: TrainingModel } {
-    const session = this.#sessions.get(id.slice(0, id.indexOf(':')));
-    const model = session?.owner === owner ? session.models.get(id) : undefined;
-    if (session && model) return { session: this.session(session.id, owner), model };
+    const session = this.#sessions.get(id.split(':')[0]);
+    const model = session?.models.get(id);
+    if (session && model && this.isAlive(session, owner)) return { session, model };
     const name = JSON.stringify(id.slice(0, 200));
     throw new ApiError(
       404,
@@ -164,59 +177,51 @@ export class TinkerServer {
 
   /** The session and sampler of an id `<session>:sample:<n>`. @throws ApiError 404 */
   sampler(id: string, owner: string): { readonly session: TinkerSession; readonly sampler: Sampler } {
-    const session = this.#sessions.get(id.slice(0, id.indexOf(':')));
-    const sampler = session?.owner === owner ? session.samplers.get(id) : undefined;
-    if (session && sampler) return { session: this.session(session.id, owner), sampler };
+    const session = this.#sessions.get(id.split(':')[0]);
+    const sampler = session?.samplers.get(id);
+    if (session && sampler && this.isAlive(session, owner)) return { session, sampler };
     throw new ApiError(404, `there is no sampling session ${JSON.stringify(id.slice(0, 200))}`);
   }
 
-  /** Adds a sampler. @throws ApiError 400 where its number was used for another one */
-  addSampler(session: TinkerSession, number: number, sampler: Omit<Sampler, 'id' | 'submitted'>): Sampler {
+  /** True if a session belongs to this owner; it is alive from now on. */
+  isAlive(session: TinkerSession, owner: string): boolean {
+    if (session.owner !== owner) return false;
+    session.seenAt = performance.now();
+    return true;
+  }
+
+  /**
+   * Adds a sampler once.
+   * @param content hash of the request
+   * @throws ApiError 400 where its number was used for another one
+   */
+  addSampler(
+    session: TinkerSession,
+    number: number,
+    content: string,
+    sampler: Omit<Sampler, 'id' | 'submitted'>,
+  ): Sampler {
     const id = `${session.id}:sample:${number}`;
-    const known = session.samplers.get(id);
-    if (known) {
-      if (known.fingerprint === sampler.fingerprint) return known;
-      const field = 'sampling_session_seq_id';
-      throw badRequest(`${field} ${number} was used for another sampler`, field);
+    return session.samplers.once(id, content, () => {
+      const submitted = new Submissions<number, string>('seq_id', 'sample', MAX_REMEMBERED_SAMPLES);
+      return { id, submitted, ...sampler };
+    });
+  }
+
+  /** Takes the place of a sampling request. @returns gives it back. @throws ApiError 429 */
+  enterSample({ samples, ownerSamples }: TinkerSession): () => void {
+    const leave = samples.take();
+    try {
+      const leaveOwner = ownerSamples.take();
+      return () => {
+        leave();
+        leaveOwner();
+      };
+    } catch (error) {
+      leave();
+      throw error;
     }
-    const added = { id, submitted: new Map(), ...sampler };
-    session.samplers.set(id, added);
-    if (session.samplers.size > MAX_SAMPLERS) session.samplers.delete(session.samplers.keys().next().value!);
-    return added;
   }
-
-  /** The adapter of a checkpoint, read when it is used. */
-  adapterOf(checkpoint: FoundCheckpoint): AdapterWeights {
-    const config = withLora(this.#options.models.base.policy.config, checkpoint.lora);
-    return {
-      key: checkpoint.id,
-      lora: config.lora!,
-      read: async () => {
-        for (const folder of await this.foldersOf(checkpoint)) {
-          const store = new ParameterStore(loraSpecs(config, config.lora!));
-          const fault = await readAdapterWeights(folder, config, store).catch((error: Error) => error);
-          // It may have been overwritten meanwhile.
-          if (!(await this.foldersOf(checkpoint)).includes(folder)) continue;
-          if (fault) throw fault;
-          return store.flat;
-        }
-        return this.adapterOf(checkpoint).read();
-      },
-    };
-  }
-
-  /** Folders of a sampler's checkpoint. @throws ApiError 404 where it is gone */
-  async foldersOf(checkpoint: FoundCheckpoint): Promise<string[]> {
-    const folders = await this.checkpoints.foldersOf(checkpoint);
-    if (folders.length > 0) return folders;
-    throw new ApiError(404, 'the checkpoint of this sampler was deleted, or has expired');
-  }
-
-  /** True if a sampler was made from the checkpoint with this id. */
-  readonly usesCheckpoint = (id: string): boolean =>
-    [...this.#sessions.values()].some(({ samplers }) =>
-      [...samplers.values()].some(({ checkpoint }) => checkpoint?.id === id),
-    );
 
   /** @throws ApiError 400 for a model that is not served */
   checkBase(name: string): void {
@@ -228,88 +233,51 @@ export class TinkerServer {
   /** The adapter that a client asks for. @throws ApiError 400 */
   loraOf({ rank, train_mlp: mlp, train_attn: attention }: LoraSettings): LoraConfig {
     if (rank > MAX_RANK) throw badRequest(`lora_config.rank ${rank} is not 1 to ${MAX_RANK}`, 'lora_config');
-    const modules = LORA_MODULES.filter(module => (MLP.includes(module) ? mlp : attention) !== false);
-    if (modules.length === 0) {
-      throw badRequest('lora_config trains nothing: set train_mlp, train_attn or both', 'lora_config');
-    }
-    const { config } = this.#options.models.base.policy;
-    const whole = withLora(config, {
-      rank,
-      alpha: ALPHA,
-      rankStabilized: false,
-      dora: false,
-      modules: [...LORA_MODULES],
-    });
-    return { ...whole.lora!, modules: whole.lora!.modules.filter(module => modules.includes(module)) };
+    const form = { rank, alpha: ALPHA, rankStabilized: false, dora: false, modules: [...LORA_MODULES] };
+    const lora = withLora(this.base.config, form).lora!;
+    const modules = lora.modules.filter(module => (MLP.includes(module) ? mlp : attention) !== false);
+    if (modules.length > 0) return { ...lora, modules };
+    throw badRequest('lora_config trains nothing: set train_mlp, train_attn or both', 'lora_config');
   }
 
   /**
-   * Opens a model of a session.
-   * @param model fresh, or with the weights in `folder`
-   * @throws ApiError 400 where there is no room
+   * Opens a model of a session, once.
+   * @param content hash of the request
+   * @returns the reply to the request
+   * @throws ApiError 400 where its number was used for another one
    */
-  async createModel(
+  openModel(
     session: TinkerSession,
-    id: string,
-    model: {
-      readonly lora: LoraConfig;
-      readonly seed?: number | null;
-      readonly folder?: string;
-      readonly optimizer?: boolean;
-    },
-  ): Promise<void> {
-    const { lora, seed, folder, optimizer = false } = model;
+    number: number,
+    content: string,
+    model: NewModel,
+    result: object,
+  ): object {
+    const id = `${session.id}:train:${number}`;
+    const open = async () => {
+      await this.#createModel(session, id, model);
+      return { ...result, model_id: id };
+    };
+    const request_id = session.creating.once(id, content, () => this.futures.add(session, open));
+    return { request_id, model_id: id };
+  }
+
+  /** @throws ApiError 400 where there is no room */
+  async #createModel(session: TinkerSession, id: string, model: NewModel): Promise<void> {
+    const { lora, seed, folder, optimizer } = model;
     while (this.#modelCount() >= this.#options.maxModels) await this.#makeRoom(session);
     const policy = this.#openPolicy(lora, seed ?? randomInt(2 ** 31), false);
     const opened = new TrainingModel(id, lora, policy, this.#options.gapMs ?? 330_000);
     session.models.set(id, opened);
     try {
       await policy;
-      if (folder !== undefined) await opened.load(folder, optimizer);
+      if (folder !== undefined) await opened.load(folder, optimizer === true);
       if (session.ended.signal.aborted) throw new RangeError('the session has ended');
     } catch (error) {
       session.models.delete(id);
       await opened.close('the model could not be opened');
       throw error;
     }
-  }
-
-  /** Opens a model once, also where that is asked for again. @throws ApiError 400 where its number was used for another one */
-  opening(session: TinkerSession, id: string, fingerprint: string, work: () => Promise<object>): FutureReply {
-    const known = session.creating.get(id);
-    if (known !== undefined && known.fingerprint !== fingerprint) {
-      throw badRequest(`${id} was used for another model: count model_seq_id on`, 'model_seq_id');
-    }
-    const request_id = known?.requestId ?? this.futures.add(session, Promise.resolve().then(work));
-    session.creating.set(id, { fingerprint, requestId: request_id });
-    if (session.creating.size > MAX_SAMPLERS) session.creating.delete(session.creating.keys().next().value!);
-    return { request_id, model_id: id };
-  }
-
-  /** The sum over the sessions of an owner of its sampling requests, or of the bytes of its training requests. */
-  sumOf(count: 'openSamples' | 'waitingBytes', owner: string): number {
-    const own = [...this.#sessions.values()].filter(session => session.owner === owner);
-    return own.reduce((sum, session) => sum + session[count], 0);
-  }
-
-  /** Takes the place of a sampling request. @returns gives it back. @throws ApiError 429 */
-  enterSample(session: TinkerSession): () => void {
-    const full = session.openSamples >= this.maxOpenSamples;
-    if (full || this.sumOf('openSamples', session.owner) >= MAX_OWNER_SAMPLES) {
-      const most = full ? `${this.maxOpenSamples} of this session` : `${MAX_OWNER_SAMPLES} of this key`;
-      throw new ApiError(429, `the most sampling requests are open: ${most}`, { retryAfterS: 1 });
-    }
-    session.openSamples++;
-    return () => {
-      session.openSamples--;
-    };
-  }
-
-  /** True if a session belongs to this owner; it is alive from now on. */
-  isAlive(session: TinkerSession, owner: string): boolean {
-    if (session.owner !== owner) return false;
-    session.seenAt = performance.now();
-    return true;
   }
 
   async unloadModel(session: TinkerSession, id: string): Promise<void> {
@@ -323,7 +291,7 @@ export class TinkerServer {
     this.#sessions.delete(session.id);
     session.ended.abort(new Error('the session has ended'));
     await Promise.all([...session.models.keys()].map(id => this.unloadModel(session, id)));
-    await this.checkpoints.sweep(this.usesCheckpoint);
+    await this.checkpoints.sweep();
   }
 
   async close(): Promise<void> {
@@ -350,15 +318,14 @@ export class TinkerServer {
   }
 
   async #openPolicy(lora: LoraConfig, seed: number, generationOnly: boolean): Promise<LocalPolicy> {
-    const base = this.#options.models.base.policy;
-    const { weights } = await base.weightsNow();
+    const { weights } = await this.base.weightsNow();
     const { files } = this.#options.models.base.tokenizer;
     const options: Partial<LocalPolicyOptions> = generationOnly ? { files } : { maxOpenSequences: 1 };
     return LocalPolicy.create({
       ...this.#options.policy,
       ...options,
       model: {
-        config: { ...base.config, lora },
+        config: { ...this.base.config, lora },
         folders: { base: this.tokenizerFolder, adapter: null },
         base: weights,
         weights: new ParameterStore([]),
@@ -374,17 +341,7 @@ export class TinkerServer {
     for (const session of this.#sessions.values()) {
       if (performance.now() - session.seenAt > ENDED_MS) void this.endSession(session);
     }
-    void this.checkpoints.sweep(this.usesCheckpoint);
+    void this.checkpoints.sweep();
     this.futures.sweep(owner => !this.#sessions.has((owner as TinkerSession).id));
   }
-}
-
-/** Hash of a request's key, which tells owners apart. */
-export function ownerOf({ headers }: Pick<FastifyRequest, 'headers'>): string {
-  const key = headers['x-api-key'] ?? headers.authorization ?? '';
-  return createHash('sha256').update(String(key)).digest('hex').slice(0, 32);
-}
-
-export function hashOf(content: object): string {
-  return createHash('sha256').update(JSON.stringify(content)).digest('base64');
 }

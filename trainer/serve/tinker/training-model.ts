@@ -32,16 +32,16 @@ export class TrainingModel {
   /** Log p of each target, and the loss; adds the gradient unless it is forward only. */
   async forwardBackward(
     seqId: number,
-    loss: TokenLoss,
+    { sequences, settings, value }: TokenLoss,
     forwardOnly: boolean,
   ): Promise<ForwardBackwardOutput> {
     try {
       const policy = await this.policy;
       const logProbs = forwardOnly
-        ? (await policy.score(loss.sequences)).map(score => score.logProbs)
-        : await policy.addGradient(loss.sequences, loss.settings);
+        ? (await policy.score(sequences)).map(score => score.logProbs)
+        : await policy.addGradient(sequences, settings);
       const outputs = logProbs.map(own => ({ logprobs: own.slice(1) }));
-      return { outputs, metrics: { 'loss:sum': loss.value(logProbs) } };
+      return { outputs, metrics: { 'loss:sum': value(logProbs) } };
     } catch (error) {
       if (!forwardOnly) this.#faults.push({ seqId, why: (error as Error).message });
       throw error;
@@ -58,12 +58,10 @@ export class TrainingModel {
     this.#faults = this.#faults.filter(one => one.seqId > seqId);
     if (fault) {
       await policy.dropGradients();
-      throw new RangeError(
-        `the step was not taken and the weights are unchanged: request ${fault.seqId} of it failed (${fault.why})`,
-      );
+      const why = `request ${fault.seqId} of it failed (${fault.why})`;
+      throw new RangeError(`the step was not taken and the weights are unchanged: ${why}`);
     }
-    const norm = await policy.step(optimizer);
-    return { 'optim/grad_norm': norm, 'optim/lr': optimizer.learningRate };
+    return { 'optim/grad_norm': await policy.step(optimizer), 'optim/lr': optimizer.learningRate };
   }
 
   /** Takes weights from a checkpoint, and the optimizer's state or none. Added gradients are dropped. */
@@ -75,13 +73,10 @@ export class TrainingModel {
     if (!optimizer) await policy.resetOptimizer();
   }
 
-  /** Writes the adapter, with the optimizer's state or without. @param into gives the folder, and the checkpoint's path */
-  async save(
-    optimizer: boolean,
-    into: (write: (folder: string) => Promise<void>) => Promise<string>,
-  ): Promise<string> {
+  /** Writes the adapter, with the optimizer's state or without. */
+  async save(folder: string, optimizer: boolean): Promise<void> {
     const policy = await this.policy;
-    return into(folder => (optimizer ? policy.save(folder) : policy.publish(folder)));
+    await (optimizer ? policy.save(folder) : policy.publish(folder));
   }
 
   /** The weights as they are now; kept for samplers while few are newer. */
@@ -89,18 +84,13 @@ export class TrainingModel {
     const { version, flat } = await (await this.policy).copyWeights();
     if (!this.#snapshots.has(version)) this.#snapshots.set(version, flat);
     if (this.#snapshots.size > MAX_SNAPSHOTS) this.#snapshots.delete(this.#snapshots.keys().next().value!);
-    return {
-      key: `${this.id}@${version}`,
-      lora: this.lora,
-      read: async () => {
-        const kept = this.#snapshots.get(version);
-        if (kept) return kept;
-        throw badRequest(
-          `this sampler's weights are gone: the server keeps the ${MAX_SNAPSHOTS} newest of a model`,
-          'sampling_session_id',
-        );
-      },
+    const read = async () => {
+      const kept = this.#snapshots.get(version);
+      if (kept) return kept;
+      const why = `the server keeps the ${MAX_SNAPSHOTS} newest of a model`;
+      throw badRequest(`this sampler's weights are gone: ${why}`, 'sampling_session_id');
     };
+    return { key: `${this.id}@${version}`, lora: this.lora, read };
   }
 
   /** Lets what runs end, and frees the model. */
