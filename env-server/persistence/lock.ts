@@ -7,13 +7,10 @@ import { makePrivateFile, makePrivateFolder, PRIVATE_FILE } from './private-file
 
 /** Locked by the server that keeps its data in a folder. */
 const LOCK_FILE = 'sessions.lock';
-/** Shared by the processes of a server that has several: they may outlive the one that holds the lock by a moment. */
-const WORKERS_LOCK_FILE = 'workers.lock';
 /** Says who holds the lock. */
 const HOLDER_FILE = 'server.json';
 /** Milliseconds that an ending server may take to let go. */
 const PATIENCE_MS = 2000;
-const WORKERS_PATIENCE_MS = 10_000;
 const SQLITE_BUSY = 5;
 
 /** Held by the one server that keeps its data in a folder. */
@@ -27,7 +24,7 @@ export class FolderInUse extends Error {
 
   constructor(folder: string) {
     super(
-      `${folder} is in use by another server${holderOf(folder)}. Stop that one, or give this one another folder with --data; for more processes on one folder start one server with --replicas`,
+      `${folder} is in use by another server${holderOf(folder)}. Stop that one, or give this one another folder with --data`,
     );
   }
 }
@@ -39,13 +36,6 @@ export class FolderInUse extends Error {
 export function lockFolder(folder: string): FolderLock {
   const lock = firstLock(folder);
   if (!lock) throw new FolderInUse(folder);
-  // Workers of a server that was killed are writing their sessions.
-  const workers = locked(join(folder, WORKERS_LOCK_FILE), WORKERS_PATIENCE_MS);
-  if (!workers) {
-    lock.release();
-    throw new FolderInUse(folder);
-  }
-  workers.release();
   noteHolder(folder);
   return {
     release() {
@@ -59,7 +49,7 @@ export function lockFolder(folder: string): FolderLock {
 function firstLock(folder: string): FolderLock | undefined {
   try {
     makePrivateFolder(folder);
-    return locked(join(folder, LOCK_FILE), PATIENCE_MS);
+    return locked(join(folder, LOCK_FILE));
   } catch (error) {
     if (isDamage(error)) {
       const path = join(folder, LOCK_FILE);
@@ -102,19 +92,9 @@ function holderOf(folder: string): string {
   }
 }
 
-/** Keeps servers that come next waiting until this process, a worker of the one that has the lock, has ended. */
-export function holdFolder(folder: string): FolderLock {
-  const path = join(folder, WORKERS_LOCK_FILE);
-  makePrivateFile(path);
-  const database = new DatabaseSync(path, { timeout: WORKERS_PATIENCE_MS });
-  // Reading within a transaction takes a shared lock.
-  database.exec('BEGIN; SELECT count(*) FROM sqlite_master');
-  return lockOf(database);
-}
-
-function locked(file: string, patienceMs: number): FolderLock | undefined {
+function locked(file: string): FolderLock | undefined {
   makePrivateFile(file);
-  const database = new DatabaseSync(file, { timeout: patienceMs });
+  const database = new DatabaseSync(file, { timeout: PATIENCE_MS });
   try {
     database.exec('BEGIN EXCLUSIVE');
   } catch (error) {

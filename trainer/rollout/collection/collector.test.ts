@@ -11,7 +11,7 @@ import { trajectoryRecord } from '../../tracking/trajectories.ts';
 import { firstPrompts } from '../../training/setup/first-prompts.ts';
 import { policyAgent } from '../../training/setup/run-context.ts';
 import type { Agent } from '../agents/agent.ts';
-import { scriptedAgent } from '../agents/scripted-agent.ts';
+import { scriptedAgent } from '../agents/scripted-agent.test-data.ts';
 import { describeTags } from '../described-tag.ts';
 import { RewardFault, type RewardHook } from '../rewards/reward-hook.ts';
 import { CAPS, serve } from '../server.test-data.ts';

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { scriptedAgent } from '../agents/scripted-agent.ts';
+import { scriptedAgent } from '../agents/scripted-agent.test-data.ts';
 import type { Episode } from '../episode.ts';
 import type { GroupPlan } from '../tag.ts';
 import type { GroupOutcome } from './group.ts';
