@@ -5,9 +5,9 @@
  * where it was stopped; `--fresh` starts over. Writes docs/results/branching.md, its data and its curves after each run, and keeps
  * what the data has of other environments.
  *
- * `--environments FrozenLake,Sokoban,Sudoku,Countdown`, `--arms grpo,ppo,gigpo,prefix,tree,vine,graph`, `--seeds 0,1,2`, `--env-steps 200000`, `--imitated 2000`
- * episodes, `--every 5` iterations between validations of `--episodes 256`; `--runs` is the folder of the runs, `--out` that of page
- * and data. Settings behind the flags go to every run.
+ * `--environments FrozenLake,SokobanEasy,Sokoban,Sudoku,Countdown`, `--arms grpo,ppo,gigpo,prefix,tree,vine,graph`, `--seeds 0,1,2`,
+ * `--env-steps 200000`, `--imitated 2000` episodes, `--every 5` iterations between validations of `--episodes 256`; `--runs` is the
+ * folder of the runs, `--out` that of page and data. Settings behind the flags go to every run.
  */
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -56,10 +56,28 @@ const game = (name: string) => ({
     'algorithm.reward_normalization.method=identity',
   ],
 });
-const ENVIRONMENTS: {
-  readonly [name: string]: { readonly config: string; readonly overrides: readonly string[] };
-} = {
+interface Environment {
+  readonly config: string;
+  /** Sentences for the page. */
+  readonly about?: string;
+  readonly overrides: readonly string[];
+  /** The warm start alone takes these. */
+  readonly imitation?: readonly string[];
+}
+const ENVIRONMENTS: { readonly [name: string]: Environment } = {
   FrozenLake: { config: 'configs/frozenlake-grpo.yaml', overrides: [] },
+  SokobanEasy: {
+    config: 'configs/sokoban-nano-grpo.yaml',
+    about:
+      'Rooms of one box, solved in 1 to 3 moves, from random play on. Validation layouts never occur in training.',
+    overrides: [
+      'train_tags=[SokobanEasy]',
+      'tags.SokobanUnseen.config.max_solution=3',
+      'policy.layers=2',
+      'optimizer.learning_rate=1e-3',
+    ],
+    imitation: ['warm_start.policy=random', 'warm_start.epochs=4'],
+  },
   Sokoban: { config: 'configs/sokoban-nano-grpo.yaml', overrides: [] },
   Sudoku: game('Sudoku'),
   Countdown: game('Countdown'),
@@ -104,7 +122,17 @@ try {
       const start = await imitated(environment, seed);
       for (const arm of arms) {
         runs.push(await trained({ environment, arm, seed, start }));
-        console.log(writeComparison(flags.out, { environment, command, budget, episodes, runs }));
+        const { about } = ENVIRONMENTS[environment];
+        console.log(
+          writeComparison(flags.out, {
+            environment,
+            ...(about === undefined ? {} : { about }),
+            command,
+            budget,
+            episodes,
+            runs,
+          }),
+        );
       }
     }
   }
@@ -115,9 +143,10 @@ try {
 /** The policy that all arms of an environment and seed begin with. */
 async function imitated(environment: string, seed: number): Promise<string> {
   const name = `${environment.toLowerCase()}-imitated-${seed}`;
-  const { config, overrides: own } = ENVIRONMENTS[environment];
+  const { config, overrides: own, imitation = [] } = ENVIRONMENTS[environment];
   const overrides = [
     ...own,
+    ...imitation,
     `seed=${seed}`,
     'seeds.validation=123',
     'policy.value_head=true',

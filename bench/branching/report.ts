@@ -26,6 +26,8 @@ export interface BranchingRun {
 /** The runs of an environment so far. */
 export interface Comparison {
   readonly environment: string;
+  /** Sentences under its heading. */
+  readonly about?: string;
   /** Prints the same. */
   readonly command: string;
   /** Environment steps after which a run ends. */
@@ -80,12 +82,13 @@ function page(comparisons: readonly Comparison[]): string {
 }
 
 function section(comparison: Comparison): string[] {
-  const { environment, command, runs } = comparison;
+  const { environment, about, command, runs } = comparison;
   const steps = commonBudget(runs, 'envSteps');
   const tokens = commonBudget(runs, 'tokens');
   return [
     `## ${environment}`,
     '',
+    ...(about === undefined ? [] : [about, '']),
     '```sh',
     command,
     '```',
