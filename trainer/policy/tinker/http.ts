@@ -51,7 +51,7 @@ const HINTS: Readonly<Record<number, string>> = {
   401: CHECK_KEY,
   402: 'The account has no credit left: top it up, then resume the run, which continues from its last checkpoint',
   403: CHECK_KEY,
-  404: 'The server does not know it, or has retired it: check policy.tinker.url and policy.init',
+  404: 'The server does not know it, has retired it, or was started again: check policy.tinker.url and policy.init, or resume the run from its last checkpoint',
   410: 'The server has dropped it; whether it was applied is unknown: resume the run from its last checkpoint',
   429: 'The quota is used up, or the server is full',
 };
@@ -92,27 +92,18 @@ export class TinkerHttp {
   readonly #closing = new AbortController();
 
   constructor(options: TinkerHttpOptions) {
-    const {
-      url,
-      apiKey = 'tml-none',
-      retry,
-      timeoutMs = TIMEOUT_MS,
-      maxSequenceLength,
-      waiting = {},
-    } = options;
+    const { url, timeoutMs = TIMEOUT_MS, maxSequenceLength, waiting = {} } = options;
     this.url = url.replace(/(?<!\/)\/+$/, '');
-    this.#apiKey = apiKey;
-    this.#retry = { ...RETRY, ...retry };
+    this.#apiKey = options.apiKey ?? 'tml-none';
+    this.#retry = { ...RETRY, ...options.retry };
     this.#timeoutMs = timeoutMs;
     this.#availability = new Availability(this.url, waiting);
     this.#progress = new Availability(this.url, waiting);
     const agent = (connections: number, maxResponseSize: number) =>
       new Agent({ connections, headersTimeout: timeoutMs, bodyTimeout: timeoutMs, maxResponseSize });
     const sampleBytes = MAX_SAMPLE_BYTES + SAMPLE_BYTES_PER_TOKEN * maxSequenceLength;
-    this.#agents = {
-      training: agent(TRAINING_CONNECTIONS, MAX_REPLY_BYTES),
-      sampling: agent(SAMPLING_CONNECTIONS, sampleBytes),
-    };
+    const training = agent(TRAINING_CONNECTIONS, MAX_REPLY_BYTES);
+    this.#agents = { training, sampling: agent(SAMPLING_CONNECTIONS, sampleBytes) };
   }
 
   /** Ends all requests, and the session with them. */
@@ -255,19 +246,12 @@ function readReply(
   }
   const { detail = text } = json ?? {};
   const said = excerpt(typeof detail === 'string' ? detail : JSON.stringify(detail)) || 'no reason';
-  const isFinal = headers['x-should-retry'] === 'false';
-  const failure = isFinal
-    ? 'final'
-    : AWAY_STATUS.has(status)
-      ? 'away'
-      : LOST_STATUS.has(status)
-        ? 'lost'
-        : 'final';
+  const kind = AWAY_STATUS.has(status) ? 'away' : LOST_STATUS.has(status) ? 'lost' : 'final';
+  const failure = headers['x-should-retry'] === 'false' ? 'final' : kind;
   const seconds = Number(headers['retry-after']);
   const retryAfterMs = failure === 'away' && seconds > 0 ? 1000 * Math.min(seconds, 3600) : undefined;
-  const moved =
-    headers.location &&
-    `It redirects to ${excerpt(String(headers.location))}: put that server into policy.tinker.url if you trust it`;
+  const place = headers.location && excerpt(String(headers.location));
+  const moved = place && `It redirects to ${place}: put that server into policy.tinker.url if you trust it`;
   const hint = status < 400 ? moved : HINTS[status];
   const message = `${where}: status ${status}: ${said}${hint ? `. ${hint}` : ''}`;
   throw new TinkerError(message, { status, failure, ...(retryAfterMs && { retryAfterMs }) });

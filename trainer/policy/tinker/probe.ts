@@ -1,5 +1,5 @@
-import { datumOf } from './datum.ts';
 import { excerpt, TinkerError, type TinkerHttp } from './http.ts';
+import { datumOf } from './losses.ts';
 import { TINKER_PROFILES, type TinkerServer } from './profiles.ts';
 import type { TinkerModel, TinkerStep } from './training-session.ts';
 

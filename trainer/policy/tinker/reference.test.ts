@@ -3,8 +3,7 @@ import { lacksPython } from '../../../test/python.test-data.ts';
 import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../../algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import { settingsWith } from '../policies.test-data.ts';
-import { lossRoute, preparedLoss } from './datum.ts';
-import { LossProgram } from './loss-program.ts';
+import { LossProgram, lossRoute, preparedLoss } from './losses.ts';
 import { TINKER_PROFILES } from './profiles.ts';
 import { playTinker, referenceServer, type ServerState, tinkerPolicy } from './tinker.test-data.ts';
 
@@ -95,7 +94,7 @@ async function expected(
     Float32Array.from(tokenIds, (id, t) => (t === 0 ? 0 : scores[i][t - 1][id])),
   );
   const program = new LossProgram();
-  const { gradients, metrics } = await program.run({ ...preparedLoss(sequences, loss), logProbs });
+  const { gradients, metrics } = await program.run(preparedLoss(sequences, loss), logProbs);
   await program.close();
   const gradient = b.map(row => row.map(() => 0));
   sequences.forEach(({ tokenIds }, i) => {

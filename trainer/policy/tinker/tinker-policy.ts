@@ -23,13 +23,26 @@ import {
   type TinkerCheckpoint,
   writeTinkerCheckpoint,
 } from './checkpoint.ts';
-import { gradientRoute, lossRoute, preparedLoss, scoredDatum, stepData } from './datum.ts';
 import { TinkerError, TinkerHttp, type TinkerHttpOptions } from './http.ts';
-import { LossProgram, type ScoredBatch } from './loss-program.ts';
+import {
+  gradientRoute,
+  type LossBatch,
+  LossProgram,
+  lossRoute,
+  preparedLoss,
+  scoredDatum,
+  stepData,
+} from './losses.ts';
 import { checkCapabilities, gradientNorm, probeServer } from './probe.ts';
 import { TINKER_PROFILES, type TinkerProfile, type TinkerServer } from './profiles.ts';
 import { TinkerSampler } from './sampler.ts';
-import { type TinkerLora, type TinkerModel, TinkerSession, within } from './training-session.ts';
+import {
+  type TinkerLora,
+  type TinkerModel,
+  TinkerSession,
+  type TinkerStep,
+  within,
+} from './training-session.ts';
 
 /** log p of a token is not above this: sums of float32 end a little above 0. */
 const MAX_LOG_PROB = 1e-3;
@@ -250,10 +263,10 @@ export class TinkerPolicy implements TrainedPolicy {
     if (tokens === 0 && (streams?.crossEntropy?.tokens ?? 0) === 0)
       throw new RangeError('nothing to train on: no sequence has a token in its loss mask');
     const { read, found } = await this.#inTurn(() => this.#submitStep(batch, optimizer));
-    const { logProbs, metrics: server } = await read();
-    const metrics = found ?? (await this.#losses.run(this.#scored(batch, logProbs))).metrics;
+    const step = await read();
+    const metrics = found ?? (await this.#losses.run(batch, this.#trained(batch, step))).metrics;
     this.#version++;
-    const norm = gradientNorm(server);
+    const norm = gradientNorm(step.metrics);
     return {
       ...metrics,
       ...batchMetrics(sequences, loss),
@@ -304,28 +317,27 @@ export class TinkerPolicy implements TrainedPolicy {
   }
 
   /** @returns reads the result of the step under way, and its metrics where they are known before it */
-  async #submitStep(batch: Omit<ScoredBatch, 'logProbs'>, optimizer: UpdateSettings['optimizer']) {
+  async #submitStep(batch: LossBatch, optimizer: UpdateSettings['optimizer']) {
     const { sequences } = batch;
     let route = lossRoute(batch, this.#profile);
     let found: UpdateMetrics | undefined;
     if (!route) {
       const score = await this.#model.forward(this.#counted(sequences.map(scoredDatum)));
-      const scored = this.#scored(batch, (await score()).logProbs);
-      const { gradients, metrics } = await this.#losses.run(scored);
+      const logProbs = this.#trained(batch, await score());
+      const { gradients, metrics } = await this.#losses.run(batch, logProbs);
       found = metrics;
-      route = gradientRoute(gradients, scored.logProbs);
+      route = gradientRoute(gradients, logProbs);
     }
     const data = this.#counted(stepData(sequences, route, this.#profile));
     return { read: await this.#model.step(data, route.loss, optimizer), found };
   }
 
-  /** @throws TinkerError for a log-probability of a trained token that can be none */
-  #scored(batch: Omit<ScoredBatch, 'logProbs'>, found: readonly Float32Array[]): ScoredBatch {
-    const logProbs = batch.sequences.map((sequence, i) => {
+  /** log π of the tokens that are trained. @throws TinkerError for one that can be none */
+  #trained({ sequences }: LossBatch, { logProbs }: TinkerStep): Float32Array[] {
+    return sequences.map((sequence, i) => {
       const lossMask = predictedTokens(sequence);
-      return this.#scoreOf({ ...sequence, lossMask }, found[i], 1).logProbs;
+      return this.#scoreOf({ ...sequence, lossMask }, logProbs[i], 1).logProbs;
     });
-    return { ...batch, logProbs };
   }
 
   /** @param found log p of the tokens from position `first` on */
