@@ -76,6 +76,10 @@ t.test('ends have the share of a tag’s episodes, the most frequent ones a metr
   const ends = Object.fromEntries(Object.entries(metrics).filter(([name]) => name.includes('ended_by')));
   t.same(ends, { 'Lake/ended_by/hole': 0.5, 'Lake/ended_by/goal': 0.25, 'Room/ended_by/solved': 1 });
 
+  const known = { Lake: { goal: 'Reached the goal', time_limit: 'Reached the step limit' } };
+  t.equal(tagMetrics(lake, known)['Lake/ended_by/time_limit'], 0, 'one that did not happen is 0');
+  t.equal(tagMetrics(lake, known)['Lake/ended_by/goal'], 0.25);
+
   const many = Array.from({ length: 100 }, (_, i) => ended('Lake', i < 50 ? 'frequent' : `end_${i}`));
   const names = Object.keys(tagMetrics(many)).filter(name => name.includes('ended_by'));
   t.equal(names.length, 16);

@@ -1,4 +1,5 @@
 import { isAlike } from '../../shared/run-folder/episode-filter.ts';
+import type { EndMeanings } from '../../shared/run-folder/run-files.ts';
 import { mean } from '../algorithms/statistics.ts';
 import { type Episode, episodeReturn, samplesOf, sumComponents } from '../rollout/episode.ts';
 import type { Metrics } from './metrics.ts';
@@ -36,8 +37,9 @@ export function episodeMetrics(episode: Episode): Metrics {
  * Means over the episodes of each tag: `<tag>/<name>`, `<tag>/non-zero/<name>` over the episodes where it is not
  * 0, `<tag>/ended_by/<name>`, the shares of episodes with that end, and `<tag>/pass@<k>`, the share of groups (of k) with a
  * success.
+ * @param ends those that have a share even where no episode ended so
  */
-export function tagMetrics(episodes: readonly Episode[]): Metrics {
+export function tagMetrics(episodes: readonly Episode[], ends: EndMeanings = {}): Metrics {
   const out: Metrics = {};
   for (const [tag, members] of groupBy(episodes, episode => episode.tag)) {
     const rows = members.map(episodeMetrics);
@@ -47,7 +49,7 @@ export function tagMetrics(episodes: readonly Episode[]): Metrics {
       const nonZero = values.filter(value => value !== 0);
       if (nonZero.length > 0) out[`${tag}/non-zero/${name}`] = mean(nonZero);
     }
-    for (const [name, share] of endShares(members)) out[`${tag}/ended_by/${name}`] = share;
+    for (const [name, share] of endShares(members, ends[tag])) out[`${tag}/ended_by/${name}`] = share;
     const groups = [...groupBy(members, episode => episode.groupId).values()];
     const size = Math.max(...groups.map(group => group.length));
     const pass = mean(groups.map(group => (group.some(episode => episode.success) ? 1 : 0)));
@@ -60,8 +62,8 @@ export function tagMetrics(episodes: readonly Episode[]): Metrics {
 /** Ends of a tag that have a metric each, the most frequent ones: an environment may name as many as it likes. */
 const MAX_ENDS = 16;
 
-function endShares(episodes: readonly Episode[]): [name: string, share: number][] {
-  const counts = new Map<string, number>();
+function endShares(episodes: readonly Episode[], known: EndMeanings[string] = {}): [string, number][] {
+  const counts = new Map(Object.keys(known).map(name => [name, 0]));
   for (const { endedBy } of episodes) {
     if (endedBy !== undefined) counts.set(endedBy, (counts.get(endedBy) ?? 0) + 1);
   }

@@ -170,7 +170,7 @@ class TrainingLoop {
   }
 
   async #measure(): Promise<StopReason | null> {
-    const { settings, progress, rollouts, stop, tracker, run, policy } = this.#parts;
+    const { settings, progress, rollouts, stop, tracker, run, policy, ends } = this.#parts;
     const { step } = this.#state;
     const seconds = this.#elapsed();
     const plan = { ...validationPlan(settings), recorded: KEPT_VALIDATION_EPISODES };
@@ -178,10 +178,10 @@ class TrainingLoop {
     progress.begin('validating', count, 0);
     const { episodes } = await playValidation(rollouts, plan, stop);
     const { response_length } = settings.rollout;
-    let metrics = validationMetrics(episodes, response_length);
+    let metrics = validationMetrics(episodes, response_length, { ends });
     for (const { name, plan } of validationSets(settings)) {
       const played = await playValidation(rollouts, plan, stop);
-      metrics = { ...metrics, ...validationMetrics(played.episodes, response_length, name) };
+      metrics = { ...metrics, ...validationMetrics(played.episodes, response_length, { set: name, ends }) };
     }
     progress.update(count, { success: shownShare(metrics['val-env/success']) });
     progress.end();

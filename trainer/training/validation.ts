@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { EndMeanings } from '../../shared/run-folder/run-files.ts';
 import { wilsonInterval } from '../algorithms/wilson-interval.ts';
 import { levelSeeds, samplingDistribution, splitGroups } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
@@ -44,11 +45,11 @@ export function playValidation(
 export function validationMetrics(
   episodes: readonly Episode[],
   responseLength: number,
-  set?: string,
+  { set, ends }: { readonly set?: string; readonly ends?: EndMeanings } = {},
 ): Metrics {
   const out: Metrics = {};
   const prefix = set === undefined ? 'val-env/' : `val-env/${set}/`;
-  for (const [name, value] of Object.entries(tagMetrics(episodes))) out[prefix + name] = value;
+  for (const [name, value] of Object.entries(tagMetrics(episodes, ends))) out[prefix + name] = value;
   for (const [tag, members] of groupBy(episodes, episode => episode.tag)) {
     const [low, high] = successInterval(members);
     out[`${prefix}${tag}/success_low`] = low;

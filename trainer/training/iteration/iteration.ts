@@ -1,4 +1,4 @@
-import type { GroupRecord } from '../../../shared/run-folder/run-files.ts';
+import type { EndMeanings, GroupRecord } from '../../../shared/run-folder/run-files.ts';
 import type { Advantages } from '../../algorithms/advantages/estimator.ts';
 import { policyLoss } from '../../algorithms/losses/registry.ts';
 import { mean } from '../../algorithms/statistics.ts';
@@ -72,6 +72,8 @@ export interface IterationParts {
     Pick<TrainedPolicy, 'pipelined'>;
   /** Whom a KL term compares with; needed where one is on. */
   readonly reference?: Pick<ReferencePolicy, 'score' | 'refresh'>;
+  /** Ends of the environments' episodes. */
+  readonly ends?: EndMeanings;
   /** Weights that a token goes through. */
   readonly parameterCount: number;
   readonly source: EpisodeSource;
@@ -149,7 +151,7 @@ export async function runIteration(
   const idle = 1 - (collected - started) / (times.ended - started);
   const metrics: Metrics = {
     // What continues earlier episodes says nothing of the task itself.
-    ...collectionMetrics(withoutPrefixed(episodes), settings),
+    ...collectionMetrics(withoutPrefixed(episodes), settings, parts.ends),
     ...(isSynchronous ? { 'rollouter/idle_ratio': idle } : {}),
     ...collection.metrics,
     ...filtered.metrics,

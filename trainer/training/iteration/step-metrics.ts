@@ -1,3 +1,4 @@
+import type { EndMeanings } from '../../../shared/run-folder/run-files.ts';
 import { countOnes, type TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import {
@@ -76,13 +77,17 @@ export function speedMetrics(
 }
 
 /** `train/*`: what the episodes came to. */
-export function collectionMetrics(episodes: readonly Episode[], settings: RunSettings): Metrics {
+export function collectionMetrics(
+  episodes: readonly Episode[],
+  settings: RunSettings,
+  ends?: EndMeanings,
+): Metrics {
   const overall = batchMetrics(episodes);
   const { response_length, ...lengths } = lengthMetrics(episodes, settings.rollout.response_length);
   const members = groupBy(episodes, episode => episode.tag);
   return {
     ...Object.fromEntries([...members].map(([tag, some]) => [`train/${tag}/episodes`, some.length])),
-    ...prefixed('train/', tagMetrics(episodes)),
+    ...prefixed('train/', tagMetrics(episodes, ends)),
     ...programMetrics(episodes),
     'train/success': overall.success,
     'train/return': overall.return,

@@ -68,7 +68,8 @@ export async function openRun(start: RunStart, closing: AsyncDisposableStack): P
   const context = await unlessStopped(stop, openRunContext(settings, folder, progress.warn, stop));
   if (!context) return undefined;
   closing.defer(() => context.close());
-  start.status.described(Object.fromEntries(context.tags.map(({ tag, ends }) => [tag.name, ends])));
+  const ends = Object.fromEntries(context.tags.map(({ tag, ends }) => [tag.name, ends]));
+  start.status.described(ends);
   closing.defer(() => progress.end());
   if (!(await unlessStopped(stop, checkFirstPrompts(start, context)))) return undefined;
 
@@ -89,7 +90,7 @@ export async function openRun(start: RunStart, closing: AsyncDisposableStack): P
     ? await openRunReference(start, context, actor, state.step)
     : undefined;
   closing.defer(() => reference?.close());
-  return { parts: { ...start, ...players, policy, reference }, state };
+  return { parts: { ...start, ...players, policy, reference, ends }, state };
 }
 
 /** The work's result; undefined when it failed because the run is to stop. */
