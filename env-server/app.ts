@@ -5,8 +5,6 @@ import type { Logger } from 'pino';
 import { AllowedHosts } from '../shared/http/allowed-hosts.ts';
 import { securePages } from '../shared/http/page-security.ts';
 import { outputLog } from '../shared/log-text.ts';
-import { RunReader } from '../site/server/reader/run-reader.ts';
-import { addDashboard } from '../site/server/routes.ts';
 import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
 import { type CoreParts, ServerCore } from './core.ts';
 import type { Registrations } from './custom/registrations/registrations.ts';
@@ -20,7 +18,7 @@ import { AllowedOrigins } from './transports/access/origins.ts';
 import { addCompatibleTransports } from './transports/compatible.ts';
 import { createHttpServer } from './transports/http-server.ts';
 import { addPages } from './transports/monitoring/health.ts';
-import { createMetrics } from './transports/monitoring/metrics.ts';
+import type { MetricSources } from './transports/monitoring/metrics.ts';
 import { RequestCounts } from './transports/monitoring/request-counts.ts';
 import type { OpenTelemetry } from './transports/monitoring/tracing/open-telemetry.ts';
 import { readTracingSettings } from './transports/monitoring/tracing/settings.ts';
@@ -83,14 +81,14 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     await addCompatibleTransports(scope, dispatcher, problemHandler, settings);
   });
   await addSite(server, settings.runs);
-  const metrics = createMetrics({
+  const metrics = metricsOf({
     services: dispatcher.services,
     problemHandler,
     requests: counts,
     sockets: () => sockets.size,
     persistence: store.durable ? health : undefined,
   });
-  await addPages(server, sessions, health, () => metrics.metrics());
+  await addPages(server, sessions, health, metrics);
   paced.pace(server.server);
   core.start();
   server.addHook('onClose', () => {
@@ -145,9 +143,27 @@ async function addSite(server: FastifyInstance, runs: string): Promise<void> {
     await securePages(pages);
     addPlayground(pages, runs !== '');
     if (runs !== '') {
+      const [{ addDashboard }, { RunReader }] = await Promise.all([
+        import('../site/server/routes.ts'),
+        import('../site/server/reader/run-reader.ts'),
+      ]);
       addDashboard(pages, { reader: new RunReader(runs), site: { server: '../', api: '../' } });
     }
   });
+}
+
+/** The text of the metrics. What measures the process is loaded, and begins, when they are first read. */
+function metricsOf(sources: MetricSources): () => Promise<{ type: string; text: string }> {
+  let loading:
+    | Promise<ReturnType<typeof import('./transports/monitoring/metrics.ts').createMetrics>>
+    | undefined;
+  return async () => {
+    loading ??= import('./transports/monitoring/metrics.ts').then(({ createMetrics }) =>
+      createMetrics(sources),
+    );
+    const registry = await loading;
+    return { type: registry.contentType, text: await registry.metrics() };
+  };
 }
 
 /** Tracing, if the standard variables ask for it; else nothing of it is loaded. */

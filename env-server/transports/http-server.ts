@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import { createRequire } from 'node:module';
 import Fastify, {
   type FastifyContextConfig,
   type FastifyInstance,
@@ -69,6 +70,22 @@ export async function createHttpServer(parts: HttpServerParts): Promise<FastifyI
   return server;
 }
 
+/**
+ * Fastify's compilers of schemas, loaded for the first route that has one: the server has none, a program that uses it as a
+ * package may add some.
+ */
+const COMPILERS = {
+  buildValidator: (...given: unknown[]) => partOfFastify('@fastify/ajv-compiler')()(...given),
+  buildSerializer: (...given: unknown[]) =>
+    partOfFastify('@fastify/fast-json-stringify-compiler')()(...given),
+};
+
+/** A package that Fastify depends on. */
+function partOfFastify(name: string) {
+  const requireFromFastify = createRequire(createRequire(import.meta.url).resolve('fastify'));
+  return requireFromFastify(name) as () => (...given: unknown[]) => never;
+}
+
 function newServer({ problemHandler, counts, bodyLimitBytes }: HttpServerParts): FastifyInstance {
   return Fastify({
     bodyLimit: bodyLimitBytes,
@@ -76,6 +93,7 @@ function newServer({ problemHandler, counts, bodyLimitBytes }: HttpServerParts):
     pluginTimeout: START_TIMEOUT_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
     return503OnClosing: false,
+    schemaController: { compilersFactory: COMPILERS },
     // Node would answer with nothing but a status.
     http: { requireHostHeader: false, connectionsCheckingInterval: SLOW_REQUESTS_CHECK_MS },
     clientErrorHandler: (error, socket) => problemHandler.refuse(error, socket),

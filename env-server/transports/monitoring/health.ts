@@ -11,20 +11,21 @@ import { revalidateReplies } from '../replies/revalidation.ts';
 import { JSON_TYPE } from '../replies/send.ts';
 import { openApiDocument } from '../rest/openapi.ts';
 import { DOCS_THEME } from './docs-theme.ts';
-import { METRICS_TYPE } from './metrics.ts';
 
 const RETRY_AFTER_SECONDS = 5;
+/** Routes with small replies: the first one that could be compressed loads the fetch of Node, 13 MiB. */
+const SMALL = { compress: false } as const;
 
 /** Health, readiness, metrics, the OpenAPI document and the reference made from it. */
 export async function addPages(
   app: FastifyInstance,
   sessions: SessionManager,
   persistence: PersistenceHealth,
-  metrics: () => Promise<string>,
+  metrics: () => Promise<{ readonly type: string; readonly text: string }>,
 ): Promise<void> {
   const alive = { status: 'ok', version: VERSION };
-  app.get('/livez', (_request, reply) => reply.send(alive));
-  app.get('/readyz', (_request, reply) => {
+  app.get('/livez', SMALL, (_request, reply) => reply.send(alive));
+  app.get('/readyz', SMALL, (_request, reply) => {
     if (sessions.draining) {
       throw new Problem('draining', 'the server is shutting down', {
         retryAfterSeconds: RETRY_AFTER_SECONDS,
@@ -40,7 +41,8 @@ export async function addPages(
     if (!request.principal.scopes.has('admin')) {
       throw new Problem('forbidden', 'metrics need a token with the scope admin');
     }
-    return reply.type(METRICS_TYPE).send(await metrics());
+    const { type, text } = await metrics();
+    return reply.type(type).send(text);
   });
   const document = openApiDocument();
   const text = JSON.stringify(document);

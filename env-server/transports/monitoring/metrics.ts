@@ -48,8 +48,6 @@ function readMetric(
 /** Bounds of the histograms of single environments, which are many: a few of those by which is counted. */
 const COARSE_BOUNDS_S: readonly number[] = [0.001, 0.01, 0.1, 1];
 
-export const METRICS_TYPE = Registry.PROMETHEUS_CONTENT_TYPE;
-
 /** Sources of the metrics. */
 export interface MetricSources {
   readonly services: Pick<Services, 'sessions' | 'catalog' | 'shared'>;

@@ -1,7 +1,6 @@
-import { PNG } from 'pngjs';
 import type { ImagePart } from '../../../../shared/observation-parts.ts';
 import type { Picture } from '../environment.ts';
-import { encodePng } from './png.ts';
+import { encodePng, pngjs } from './png.ts';
 
 /** Longest side that callers may ask for, in pixels: a picture of so many takes milliseconds. */
 export const MAX_PICTURE_SIZE = 1024;
@@ -41,7 +40,7 @@ export function imagePart(picture: Picture): ImagePart {
 export function scaledPart(part: ImagePart, size: number): ImagePart {
   if (part.width === undefined || part.height === undefined) return part;
   if (Math.max(part.width, part.height) === size) return part;
-  const { width, height, data } = PNG.sync.read(Buffer.from(part.data, 'base64'));
+  const { width, height, data } = pngjs().PNG.sync.read(Buffer.from(part.data, 'base64'));
   // Read into memory that begins where a pixel does.
   return imagePart(scaled({ width, height, data: Uint8Array.from(data) }, size));
 }
