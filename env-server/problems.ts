@@ -7,8 +7,7 @@ export const PROBLEMS = {
     status: 400,
     title: 'The body is not JSON',
     retryable: false,
-    advice:
-      'Send one JSON value, or MessagePack of one where the socket speaks that; `detail` says where the parser stopped.',
+    advice: 'Send one JSON value (or MessagePack); `detail` says where the parser stopped.',
   },
   bad_request: {
     status: 400,
@@ -32,8 +31,7 @@ export const PROBLEMS = {
     status: 421,
     title: 'The request is for another host',
     retryable: false,
-    advice:
-      'Ask the server by a name that it knows, or add the name to `--allowed-hosts`: `detail` names it. A page that has pointed its own name at this machine is refused so.',
+    advice: 'Use a name that the server knows, or add the name in `detail` to `--allowed-hosts`.',
   },
   not_found: {
     status: 404,
@@ -81,19 +79,19 @@ export const PROBLEMS = {
     status: 409,
     title: 'The id is taken',
     retryable: false,
-    advice: 'Register under another id or version, or replace the environment with `PUT /v1/envs/{env_id}`.',
+    advice: 'Use another id or version, or replace it with `PUT /v1/envs/{env_id}`.',
   },
   builtin_environment: {
     status: 409,
     title: 'The environment is built in',
     retryable: false,
-    advice: 'Register your own under another id; kind `composed` starts from an existing environment.',
+    advice: 'Register your own under another id.',
   },
   environment_in_use: {
     status: 409,
     title: 'The environment is in use',
     retryable: true,
-    advice: '`detail` says by what: close those sessions, or remove your environments composed from it.',
+    advice: 'Close the sessions in `detail`, or remove environments composed from it.',
   },
   episode_over: {
     status: 409,
@@ -105,27 +103,26 @@ export const PROBLEMS = {
     status: 409,
     title: 'The session is at another step',
     retryable: false,
-    advice: '`expected_step` must be the session’s step + 1. Get the session to see where it stands.',
+    advice: '`expected_step` must be the session’s step + 1.',
   },
   session_rolled_back: {
     status: 409,
     title: 'The session was resumed from a checkpoint',
     retryable: false,
     advice:
-      'The server ended without warning, and the session may stand before what you saw last. Get it to see where it stands, or reset it; then go on. The same actions give the same results again.',
+      'The server ended without warning. Get the session to see its step, or reset it. The same actions give the same results.',
   },
   request_key_expired: {
     status: 409,
     title: 'The reply under the request key is not kept any more',
     retryable: false,
-    advice:
-      'The request was carried out; nothing was done now. Get the session (or list your sessions) to see where it stands, and go on under a fresh key.',
+    advice: 'The request was carried out earlier. Get the session, and continue under a fresh key.',
   },
   session_expired: {
     status: 410,
     title: 'The session expired',
     retryable: false,
-    advice: 'It was idle longer than its `ttl_s` or reached the absolute lifetime. Create a new one.',
+    advice: 'It exceeded its `ttl_s` or lifetime. Create a new one.',
   },
   session_closed: {
     status: 410,
@@ -137,14 +134,14 @@ export const PROBLEMS = {
     status: 410,
     title: 'The session did not outlive its server',
     retryable: false,
-    advice: '`detail` says why it could not be resumed after a restart. Create a new session.',
+    advice: '`detail` says why. Create a new session.',
   },
   session_elsewhere: {
     status: 421,
     title: 'Another server plays the session',
     retryable: true,
     advice:
-      'The environment holds more than its state, so only the server that opened the session can play it. Send the request to that server: give your load balancer an affinity for such environments.',
+      'Only the server that opened the session can play it: give your load balancer an affinity for such environments.',
   },
   body_too_large: {
     status: 413,
@@ -169,13 +166,13 @@ export const PROBLEMS = {
     title: 'The action is not of the action space’s type',
     retryable: false,
     advice:
-      'See `action_space` of the environment. A value of the right type that is no known action is not an error: it steps with `info.action_is_valid` false.',
+      'See `action_space`. An unknown action of the right type is no error: `info.action_is_valid` is false.',
   },
   key_reused: {
     status: 422,
     title: 'The request key was used for another request',
     retryable: false,
-    advice: 'Use a fresh key for every new request, and the same one only to retry it.',
+    advice: 'Use a fresh key for every new request.',
   },
   unsupported: {
     status: 422,
@@ -187,38 +184,37 @@ export const PROBLEMS = {
     status: 422,
     title: 'The environment did not pass its check',
     retryable: false,
-    advice: '`errors` lists what was found; nothing was registered. Mend the definition and send it again.',
+    advice: '`errors` lists what to mend.',
   },
   too_many_environments: {
     status: 429,
     title: 'Too many custom environments',
     retryable: false,
-    advice: 'Remove some that are not needed any more; `detail` names the limit.',
+    advice: 'Remove some; `detail` names the limit.',
   },
   too_many_sessions: {
     status: 429,
     title: 'Too many sessions',
     retryable: true,
-    advice: 'Close sessions that are done or wait for idle ones to expire; `detail` names the limit.',
+    advice: 'Close sessions, or wait for idle ones to expire; `detail` names the limit.',
   },
   too_many_snapshots: {
     status: 429,
     title: 'Too many snapshots of one session',
     retryable: false,
-    advice: 'Snapshots go with their session: close it, or clone it and go on in the clone.',
+    advice: 'Close the session, or continue in a clone.',
   },
   token_budget_exceeded: {
     status: 429,
     title: 'The sessions of the token take too much memory',
     retryable: true,
-    advice:
-      'Nothing was done. Close sessions that are done, or wait for idle ones to expire; `detail` names the limit.',
+    advice: 'Close sessions; `detail` names the limit.',
   },
   too_many_requests: {
     status: 429,
     title: 'Too many requests in flight',
     retryable: true,
-    advice: 'Wait for replies before sending more; `detail` names the limit.',
+    advice: 'Wait for replies; `detail` names the limit.',
   },
   internal: {
     status: 500,
@@ -230,40 +226,37 @@ export const PROBLEMS = {
     status: 500,
     title: 'The environment failed',
     retryable: false,
-    advice: 'The episode ended; other sessions are not affected. Reset the session to go on.',
+    advice: 'The episode ended; reset the session.',
   },
   script_limit: {
     status: 500,
     title: 'The script of the environment was stopped at a limit',
     retryable: false,
-    advice:
-      '`detail` names the limit: time, memory, recursion or output. The episode ended; other sessions are not affected.',
+    advice: '`detail` names the limit: time, memory, recursion or output. The episode ended.',
   },
   remote_failed: {
     status: 502,
     title: 'The remote environment failed',
     retryable: false,
-    advice:
-      '`detail` says how. The episode ended, because it is unknown whether the step was applied; reset the session to go on.',
+    advice: '`detail` says how. The episode ended; reset the session.',
   },
   remote_unavailable: {
     status: 502,
     title: 'The remote environment cannot be reached',
     retryable: true,
-    advice: 'Nothing was done; the episode stands where it stood. Retry after the time in `Retry-After`.',
+    advice: 'Retry; the episode is where it was.',
   },
   isolation_unavailable: {
     status: 503,
     title: 'Programs cannot be isolated',
     retryable: true,
-    advice:
-      'Nothing was done; the episode stands where it stood. `detail` says what the machine lacks or what failed: its operator can help where a retry does not.',
+    advice: '`detail` says what the machine lacks.',
   },
   environment_busy: {
     status: 503,
     title: 'The environment is busy',
     retryable: true,
-    advice: 'Nothing was done; the episode stands where it stood. Retry after the time in `Retry-After`.',
+    advice: 'Retry; the episode is where it was.',
   },
   draining: {
     status: 503,
@@ -275,48 +268,44 @@ export const PROBLEMS = {
     status: 503,
     title: 'A process of the server is starting again',
     retryable: true,
-    advice:
-      'Retry after the time in `Retry-After`, with the same request key: nothing is carried out twice. Then the session is there, or `session_lost` says that it is not.',
+    advice: 'Retry with the same request key.',
   },
   server_budget_exceeded: {
     status: 503,
     title: 'The sessions of the server take too much memory',
     retryable: true,
-    advice: 'Nothing was done. Retry after the time in `Retry-After`, when others have closed sessions.',
+    advice: 'Retry when others have closed sessions.',
   },
   storage_failed: {
     status: 503,
     title: 'The server cannot write to its disk',
     retryable: true,
-    advice:
-      '`detail` says what the disk reports; the operator has to see to it. Retry after the time in `Retry-After`.',
+    advice: '`detail` says what the disk reports.',
   },
   step_timeout: {
     status: 504,
     title: 'The step takes too long',
     retryable: true,
-    advice: 'The step goes on. Repeat it with the same request key to wait for its reply.',
+    advice: 'The step continues: repeat it with the same request key for its reply.',
   },
   session_budget_exceeded: {
     status: 507,
     title: 'The session takes too much memory',
     retryable: false,
     advice:
-      'Nothing was done. Reset the session, which drops the actions of its episode, or close it, as snapshots go with their session; `detail` names the limit.',
+      'Reset the session, which drops the actions of its episode, or close it; `detail` names the limit.',
   },
   session_unsaved: {
     status: 507,
     title: 'The session cannot be stored',
     retryable: false,
-    advice:
-      '`detail` says why. Nothing was done. Get the session and go on: it is there until the server ends, and `persistence` says whether it can be stored again.',
+    advice: '`detail` says why. Get the session and continue: it lasts until the server ends.',
   },
   storage_full: {
     status: 507,
     title: 'The disk of the server is full',
     retryable: true,
-    advice:
-      'Nothing was changed. The operator has to make room in the folder of `--data`; retry after the time in `Retry-After`.',
+    advice: 'The operator has to make room in the folder of `--data`.',
   },
 } as const satisfies Record<string, ProblemDeclaration>;
 
