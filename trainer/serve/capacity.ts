@@ -7,12 +7,17 @@ const RETRY_AFTER_S = 1;
 export class Budget {
   readonly max: number;
   readonly #refusal: (used: number) => string;
+  readonly #whole: Budget | undefined;
   #used = 0;
 
-  /** @param refusal says what is in use when that is too much */
-  constructor(max: number, refusal: (used: number) => string) {
+  /**
+   * @param refusal says what is in use when that is too much
+   * @param whole budget that this one is a part of
+   */
+  constructor(max: number, refusal: (used: number) => string, whole?: Budget) {
     this.max = max;
     this.#refusal = refusal;
+    this.#whole = whole;
   }
 
   get used(): number {
@@ -25,11 +30,13 @@ export class Budget {
       const details = { code: 'rate_limit_exceeded', retryAfterS: RETRY_AFTER_S };
       throw new ApiError(429, this.#refusal(this.#used), details);
     }
+    const giveBack = this.#whole?.take(amount);
     this.#used += amount;
     let left = amount;
     return () => {
       this.#used -= left;
       left = 0;
+      giveBack?.();
     };
   }
 }

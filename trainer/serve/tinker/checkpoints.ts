@@ -96,11 +96,7 @@ export class Checkpoints {
       const expires = ttlSeconds ? Date.now() + ttlSeconds * 1000 : null;
       const info: CheckpointInfo = { id, base_model: baseModel, owner, time, expires };
       await writeFile(join(temporary, INFO_FILE), `${JSON.stringify(info, null, 2)}\n`);
-      const old = await readInfo(folder);
-      if (old && this.#isUsed(old.id)) {
-        await rename(folder, hiddenFolder(folder, old.id));
-        this.#superseded.set(old.id, hiddenFolder(folder, old.id));
-      } else await remove(folder);
+      await this.#retire(folder, this.#isUsed);
       await rename(temporary, folder);
     } catch (error) {
       await rm(temporary, { recursive: true, force: true });
@@ -140,7 +136,7 @@ export class Checkpoints {
 
   /** @throws ApiError 404 where the path names no checkpoint of this owner */
   async delete(path: string, owner: string): Promise<void> {
-    await remove((await this.find(path, owner)).folder);
+    await this.#retire((await this.find(path, owner)).folder);
   }
 
   /** The adapter of a checkpoint, read when it is used. @param base without an adapter */
@@ -177,10 +173,20 @@ export class Checkpoints {
     }
   }
 
+  /** Takes a checkpoint away, so that no reader sees a part of it; one that is used stays in a hidden folder. */
+  async #retire(folder: string, isUsed = (_: string) => false): Promise<void> {
+    const id = (await readInfo(folder))?.id ?? randomUUID();
+    const hidden = hiddenFolder(folder, id);
+    const moved = await rename(folder, hidden).catch((error: NodeJS.ErrnoException) => error);
+    if (!moved && isUsed(id)) this.#superseded.set(id, hidden);
+    else if (!moved) await rm(hidden, { recursive: true, force: true });
+    else if (moved.code !== 'ENOENT') throw moved;
+  }
+
   /** Expired checkpoints take room until the same model saves another one. */
   async #removeExpired(parent: string): Promise<void> {
     for (const folder of (await namesIn(parent)).map(name => join(parent, name))) {
-      if ((await readInfo(folder)) && !(await currentInfo(folder))) await remove(folder);
+      if ((await readInfo(folder)) && !(await currentInfo(folder))) await this.#retire(folder);
     }
   }
 
@@ -209,15 +215,6 @@ async function currentInfo(folder: string): Promise<CheckpointInfo | null> {
 
 /** The folder that a checkpoint is moved to when it is overwritten while a sampler uses it. */
 const hiddenFolder = (folder: string, id: string): string => join(folder, '..', `.${id}`);
-
-/** Removes a folder so that no reader sees a part of it. */
-async function remove(folder: string): Promise<void> {
-  const hidden = hiddenFolder(folder, randomUUID());
-  await rename(folder, hidden).then(
-    () => rm(hidden, { recursive: true, force: true }),
-    () => {},
-  );
-}
 
 async function namesIn(parent: string): Promise<string[]> {
   return (await readdir(parent).catch(() => [])).filter(name => NAME.test(name)).sort();

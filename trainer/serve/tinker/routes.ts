@@ -25,18 +25,21 @@ const TRAINING_BODY_BYTES = 64 * 2 ** 20;
 const decompress = promisify(zstdDecompress);
 
 const ModelRequest = Type.Object({ model_id: Id });
-/** Fields of operations that wait for all smaller numbers of their model. */
-const numbered = { model_id: Id, seq_id: SequenceId };
+const Place = Type.Object({ model_id: Id, seq_id: SequenceId });
 const saving = {
-  ...numbered,
   ttl_seconds: orNull(Type.Integer({ minimum: 1 })),
   overwrite: orNull(Type.Boolean()),
 };
 const PositiveOrZero = orNull(Type.Number({ minimum: 0 }));
 const BelowOne = orNull(Type.Number({ minimum: 0, exclusiveMaximum: 1 }));
 
-type Numbered = { readonly model_id: string; readonly seq_id: number };
-type Found = { readonly session: TinkerSession; readonly model: TrainingModel };
+type Kind = {
+  readonly content: string;
+  readonly ordered: boolean;
+  readonly bytes?: number;
+  readonly learns?: boolean;
+};
+type Found = { readonly session: TinkerSession; readonly model: TrainingModel; readonly seqId: number };
 
 /** The routes of the Tinker API behind a prefix, which is `/api/v1`. */
 export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
@@ -136,7 +139,8 @@ function modelRoutes(app: FastifyInstance, server: TinkerServer): void {
     const { folder, base_model, lora } = await server.checkpoints.find(path, owner);
     server.checkBase(body.base_model ?? base_model);
     if (typeof model_id === 'string' && typeof seq_id === 'number') {
-      return submit(server, { ...body, model_id, seq_id }, owner, async ({ model }) => {
+      const kind = { content: hashOf(body), ordered: true };
+      return submit(server, owner, { model_id, seq_id }, kind, ({ model }) => async () => {
         await model.load(folder, optimizer === true);
         return { path, model_id };
       });
@@ -165,25 +169,15 @@ function trainingRoutes(app: FastifyInstance, server: TinkerServer): void {
   app.post('/forward_backward', { bodyLimit: TRAINING_BODY_BYTES }, async request => {
     const bytes = await bodyBytes(request);
     const decoded = decodeForwardBackwardRequest(bytes);
-    const { modelId: model_id, seqId, forwardOnly } = decoded;
-    const owner = ownerOf(request);
-    const { session, model } = server.model(model_id, owner);
-    try {
+    const { modelId: model_id, seqId: seq_id, forwardOnly } = decoded;
+    const kind = { content: contentOf(decoded), ordered: false, bytes: bytes.length, learns: !forwardOnly };
+    return submit(server, ownerOf(request), { model_id, seq_id }, kind, ({ model, seqId }) => {
       const { vocabularySize, maxSequenceLength } = server.base;
       const loss = readLoss(decoded, { vocabularySize, maxLength: maxSequenceLength - 1 });
-      const request_id = model.operations.submit(
-        { seqId, content: contentOf(decoded), ordered: false },
-        async () => encodeForwardBackwardOutput(await model.forwardBackward(seqId, loss, forwardOnly)),
-        result => server.futures.add(session, () => result.finally(session.ownerBytes.take(bytes.length))),
-      );
-      return { request_id, model_id };
-    } catch (error) {
-      refuse(server, { model_id, seq_id: seqId }, owner, error as ApiError, !forwardOnly);
-      throw error;
-    }
+      return async () => encodeForwardBackwardOutput(await model.forwardBackward(seqId, loss, forwardOnly));
+    });
   });
   const OptimStep = Type.Object({
-    ...numbered,
     adam_params: orNull(
       Type.Object({
         learning_rate: PositiveOrZero,
@@ -196,12 +190,12 @@ function trainingRoutes(app: FastifyInstance, server: TinkerServer): void {
     ),
     optimizer_params: Type.Optional(Type.Unknown()),
   });
-  orderedRoute(app, server, '/optim_step', OptimStep, async (body, { model }) => {
+  orderedRoute(app, server, '/optim_step', OptimStep, async (body, { model, seqId }) => {
     if (body.optimizer_params) {
       throw badRequest('optimizer_params is not supported: send adam_params', 'optimizer_params');
     }
     const adam = body.adam_params ?? {};
-    const metrics = await model.step(body.seq_id, {
+    const metrics = await model.step(seqId, {
       learningRate: adam.learning_rate ?? 1e-4,
       beta1: adam.beta1 ?? 0.9,
       beta2: adam.beta2 ?? 0.95,
@@ -275,44 +269,37 @@ function orderedRoute<Body extends TSchema>(
   work: (body: Static<Body>, found: Found) => Promise<Result>,
 ): void {
   const parse = bodyParser(schema, () => {});
-  app.post(path, async request => {
-    const owner = ownerOf(request);
-    try {
-      const body = parse(request.body);
-      return submit(server, body as Numbered, owner, found => work(body, found));
-    } catch (error) {
-      refuse(server, request.body ?? {}, owner, error as ApiError, false);
-      throw error;
-    }
-  });
+  postRoute(app, path, Place, (place, owner) =>
+    submit(server, owner, place, { content: hashOf(place), ordered: true }, found => {
+      const body = parse(place);
+      return () => work(body, found);
+    }),
+  );
 }
 
-/** Uses up the number of a request that is refused for good, so that no other waits for it. @param lost its gradient is missing now */
-function refuse(
-  server: TinkerServer,
-  { model_id, seq_id }: Partial<Numbered>,
-  owner: string,
-  { status, message }: ApiError,
-  lost: boolean,
-): void {
-  if (status !== 400 || typeof model_id !== 'string' || typeof seq_id !== 'number') return;
-  server.model(model_id, owner).model.operations.refuse(seq_id, message, lost);
-}
-
-/** Submits an operation that waits for all smaller numbers of its model. */
+/**
+ * Submits an operation of a model. Where it is refused for good, its number is used up, so that no other waits for it.
+ * @param kind `bytes` of the request count while it waits or runs; `learns` where it adds a gradient
+ * @param prepare checks the request
+ */
 function submit(
   server: TinkerServer,
-  body: Numbered,
   owner: string,
-  work: (found: Found) => Promise<Result>,
+  { model_id, seq_id: seqId }: Static<typeof Place>,
+  { content, ordered, bytes = 0, learns = false }: Kind,
+  prepare: (found: Found) => () => Promise<Result>,
 ): object {
-  const found = server.model(body.model_id, owner);
-  const request_id = found.model.operations.submit(
-    { seqId: body.seq_id, content: hashOf(body), ordered: true },
-    () => work(found),
-    result => server.futures.add(found.session, () => result),
-  );
-  return { request_id, model_id: body.model_id };
+  const { session, model } = server.model(model_id, owner);
+  const keep = (result: Promise<Result>): string =>
+    server.futures.add(session, () => result.finally(session.ofOwner.bytes.take(bytes)));
+  try {
+    const work = prepare({ session, model, seqId });
+    return { request_id: model.operations.submit({ seqId, content, ordered }, work, keep), model_id };
+  } catch (error) {
+    const { status, message } = error as ApiError;
+    if (status === 400) model.operations.refuse(seqId, message, learns);
+    throw error;
+  }
 }
 
 /** The body of a protobuf request, unpacked. @throws ApiError 413 or 415 */

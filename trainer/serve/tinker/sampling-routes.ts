@@ -95,7 +95,7 @@ export function samplingRoutes(app: FastifyInstance, server: TinkerServer): void
     if (sampler.checkpoint) await server.checkpoints.foldersOf(sampler.checkpoint);
     const task = sampleTask(body, server);
     const sample = () => {
-      const leave = server.enterSample(session);
+      const leave = session.samples.take();
       const work = sampler
         .weights()
         .then(weights => server.samplers.sample(weights, task, session.ended.signal));

@@ -224,17 +224,15 @@ t.test('ten thousand sampling requests at once are refused beyond 256, and other
 
 t.test('a key has 1,024 sampling requests open in all of its sessions, other keys have theirs', async t => {
   const sessions = [0, 1, 2, 3, 4].map(() => server.createSession('one key'));
-  const leave = sessions
-    .slice(0, 4)
-    .flatMap(own => Array.from({ length: 256 }, () => server.enterSample(own)));
-  t.throws(() => server.enterSample(sessions[4]), {
+  const leave = sessions.slice(0, 4).flatMap(own => Array.from({ length: 256 }, () => own.samples.take()));
+  t.throws(() => sessions[4].samples.take(), {
     status: 429,
     message: /open: 1024 of this key/,
   });
   const other = server.createSession('another key');
-  leave.push(server.enterSample(other));
+  leave.push(other.samples.take());
   for (const end of leave) end();
-  server.enterSample(sessions[4])();
+  sessions[4].samples.take()();
   await Promise.all([...sessions, other].map(session => server.endSession(session)));
 });
 

@@ -59,10 +59,10 @@ export interface TinkerSession {
   /** Request ids of models that were asked for, by model id. */
   readonly creating: Submissions<string, string>;
   readonly samplers: Submissions<string, Sampler>;
-  /** Sampling requests of the session and of its owner, and bytes of the owner's training requests that wait or run. */
+  /** Sampling requests. */
   readonly samples: Budget;
-  readonly ownerSamples: Budget;
-  readonly ownerBytes: Budget;
+  /** Sampling requests of its key, and bytes of the key's training requests that wait or run. */
+  readonly ofOwner: { readonly samples: Budget; readonly bytes: Budget };
   readonly ended: AbortController;
 }
 
@@ -134,9 +134,14 @@ export class TinkerServer {
     if (own.length >= MAX_SESSIONS) {
       throw new ApiError(429, `${MAX_SESSIONS} sessions of this key are open, which is the most: finish one`);
     }
-    const samples = (max: number, of: string) =>
-      new Budget(max, () => `the most sampling requests are open: ${max} of this ${of}`);
     const waiting = (used: number) => `${Math.round(used / 2 ** 20)} MiB of training requests wait`;
+    const { ofOwner } = own[0] ?? {
+      ofOwner: {
+        samples: new Budget(MAX_OWNER_SAMPLES, () => samplesRefusal(MAX_OWNER_SAMPLES, 'key')),
+        bytes: new Budget(MAX_WAITING_BYTES, used => `${waiting(used)}; send more when some are done`),
+      },
+    };
+    const refusal = () => samplesRefusal(MAX_SESSION_SAMPLES, 'session');
     const session: TinkerSession = {
       id: randomUUID(),
       owner,
@@ -144,11 +149,8 @@ export class TinkerServer {
       models: new Map(),
       creating: new Submissions('model_seq_id', 'model', MAX_SAMPLERS),
       samplers: new Submissions('sampling_session_seq_id', 'sampler', MAX_SAMPLERS),
-      samples: samples(MAX_SESSION_SAMPLES, 'session'),
-      ownerSamples: own[0]?.ownerSamples ?? samples(MAX_OWNER_SAMPLES, 'key'),
-      ownerBytes:
-        own[0]?.ownerBytes ??
-        new Budget(MAX_WAITING_BYTES, used => `${waiting(used)}; send more when some are done`),
+      samples: new Budget(MAX_SESSION_SAMPLES, refusal, ofOwner.samples),
+      ofOwner,
       ended: new AbortController(),
     };
     this.#sessions.set(session.id, session);
@@ -206,21 +208,6 @@ export class TinkerServer {
       const submitted = new Submissions<number, string>('seq_id', 'sample', MAX_REMEMBERED_SAMPLES);
       return { id, submitted, ...sampler };
     });
-  }
-
-  /** Takes the place of a sampling request. @returns gives it back. @throws ApiError 429 */
-  enterSample({ samples, ownerSamples }: TinkerSession): () => void {
-    const leave = samples.take();
-    try {
-      const leaveOwner = ownerSamples.take();
-      return () => {
-        leave();
-        leaveOwner();
-      };
-    } catch (error) {
-      leave();
-      throw error;
-    }
   }
 
   /** @throws ApiError 400 for a model that is not served */
@@ -345,3 +332,6 @@ export class TinkerServer {
     this.futures.sweep(owner => !this.#sessions.has((owner as TinkerSession).id));
   }
 }
+
+const samplesRefusal = (max: number, of: string): string =>
+  `the most sampling requests are open: ${max} of this ${of}`;
