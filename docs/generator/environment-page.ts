@@ -183,7 +183,7 @@ async function examples(environment: AnyEnvironment): Promise<string> {
   for (const format of formats) {
     const observation = environment.observe(state, format);
     const text = typeof observation === 'string' ? observation : JSON.stringify(observation);
-    if (shownTexts.some(shown => text.includes(shown))) continue;
+    if (shownTexts.some(shown => text.includes(shown) || shown.includes(text))) continue;
     shownTexts.push(text);
     const language = typeof observation === 'string' ? 'text' : 'json';
     const most = MAX_EXAMPLE_LENGTH[language];

@@ -109,11 +109,11 @@ export const SETTINGS: Declarations<Settings> = {
   },
   allowedHosts: {
     default: '',
-    help: 'names that the header Host may have besides those of this machine and the address listened on, separated by commas; *.example.org for all below it, * for any; unless set, any where the server listens on other addresses than loopback',
+    help: 'further names that the header Host may have, separated by commas; *.example.org for all below it, * for any; unless set, any beyond loopback',
   },
   corsOrigins: {
     default: '',
-    help: 'origins with pages that may use the server (CORS, WebSocket), separated by commas, e.g. https://app.example.org; * for all; none unless listed',
+    help: 'origins with pages that may use the server, separated by commas, e.g. https://app.example.org; * for all',
   },
   data: {
     default: '',
@@ -125,7 +125,7 @@ export const SETTINGS: Declarations<Settings> = {
   },
   store: {
     default: '',
-    help: 'Valkey 7.2 or Redis 7.0 (or newer) in which sessions and custom environments live, so that any of several servers serves any of them: valkey://[user:password@]host[:port], valkeys:// for TLS, valkey+unix:///path/to/socket, valkey+sentinel://host:port,host:port/primary',
+    help: 'Valkey 7.2 or Redis 7.0 (or newer) that several servers share: valkey://[user:password@]host[:port], valkeys:// for TLS, valkey+unix:///path/to/socket, valkey+sentinel://host:port,host:port/primary',
   },
   replicas: {
     ...count(
@@ -197,7 +197,7 @@ export const SETTINGS: Declarations<Settings> = {
   ),
   durability: {
     default: 'journal',
-    help: 'what of sessions in --data survives kill -9: fsync: all that was acknowledged, a power cut included; journal: the same but for a power cut, and in --store what the primary had; replicated: in --store what a replica of it had, too; checkpoint: what was written every --checkpoint-seconds; none: nothing since the start',
+    help: 'what of sessions survives kill -9: all that was acknowledged (journal), also a power cut (fsync) or the loss of the primary of --store (replicated), what was written every --checkpoint-seconds, or nothing',
     choices: DURABILITIES,
   },
   journalMaxMb: {
