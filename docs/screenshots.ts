@@ -55,7 +55,7 @@ const PICTURES: readonly Picture[] = [
   },
   {
     name: 'play-shop',
-    hash: '#/play/WebShop-v0?seed=3',
+    hash: '#/play/TextShop-v0?seed=3',
     size: 'tablet',
     theme: 'light',
     act: async page => {

@@ -835,6 +835,8 @@ export interface components {
         };
         Environment: {
             env_id: string;
+            /** @description Other ids that the environment answers under. */
+            aliases?: string[];
             title: string;
             /** @description The rules, in Markdown. */
             description: string;
@@ -926,6 +928,8 @@ export interface components {
         };
         EnvironmentSummary: {
             env_id: string;
+            /** @description Other ids that the environment answers under. */
+            aliases?: string[];
             title: string;
             tags: string[];
             max_episode_steps: number;

@@ -62,7 +62,7 @@ export async function environmentPage(
   const sections = newest === environment ? ownSections : without(ownSections, await sectionsOf(newest));
   const parts = [
     `${GENERATED}\n# ${spec.title}`,
-    `_Reference._ \`${spec.id}\` · ${spec.tags.join(', ')}`,
+    `_Reference._ ${[spec.id, ...(spec.aliases ?? [])].map(code).join(', also ')} · ${spec.tags.join(', ')}`,
     newest !== environment &&
       `The sections that are missing here are as in [\`${newest.spec.id}\`](${pageName(newest)}).`,
     ...sections.flatMap(({ heading, text }) => (heading === '' ? [text] : [`## ${heading}`, text])),

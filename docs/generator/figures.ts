@@ -29,16 +29,16 @@ const EPISODES: { readonly [id: string]: Choice } = {
   'FrozenLake-v0': { seed: 5 },
   'Sokoban-v0': { seed: 7, config: { preset: 'simple', min_solution: 8 } },
   'RubiksCube-v0': { seed: 2 },
-  'ALFWorld-v0': { seed: 0, boardHeight: 440 },
+  'TextHousehold-v0': { seed: 0, boardHeight: 440 },
   'Bandit-v0': { seed: 0, boardHeight: 215 },
   'Countdown-v0': { seed: 0, boardHeight: 160 },
   'DeepCoder-v0': { seed: 0, boardHeight: 240 },
   'Lean-v1': { seed: 0, boardHeight: 300 },
   'Lean-v0': { seed: 0, boardHeight: 300 },
-  'MetaMathQA-v0': { seed: 0, boardHeight: 150 },
+  'MathWordProblems-v0': { seed: 0, boardHeight: 150 },
   'SearchQA-v0': { seed: 0, boardHeight: 110 },
   'StaticQA-v0': { seed: 0, boardHeight: 150 },
-  'WebShop-v0': { seed: 0, boardHeight: 420 },
+  'TextShop-v0': { seed: 0, boardHeight: 420 },
 };
 const OVERVIEW = ['FrozenLake-v0', 'Sokoban-v0', 'Sudoku-v0'];
 /** Borders of the regimes in the picture: about where its runs found theirs. */

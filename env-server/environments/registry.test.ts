@@ -14,6 +14,29 @@ t.test('built-ins are listed and found by id', async t => {
   }
 });
 
+t.test(
+  'environments answer under their former ids, which the list leaves out and nobody can take',
+  async t => {
+    const registry = createRegistry();
+    const listed = registry.list().map(({ spec }) => spec.id);
+    for (const [alias, id] of [
+      ['ALFWorld-v0', 'TextHousehold-v0'],
+      ['WebShop-v0', 'TextShop-v0'],
+      ['MetaMathQA-v0', 'MathWordProblems-v0'],
+    ]) {
+      const environment = registry.get(alias);
+      const { aliases, ...spec } = registry.get(id).spec;
+      t.same(aliases, [alias]);
+      t.same(environment, { ...registry.get(id), spec: { ...spec, id: alias } });
+      t.notOk(listed.includes(alias));
+      t.ok(registry.isBuiltIn(alias));
+      t.throws(() => registry.register(environment), /built in/);
+      t.throws(() => registry.remove(alias), /built in/);
+    }
+    t.throws(() => registry.get('Webshop-v9'), /did you mean WebShop-v0/);
+  },
+);
+
 t.test('an unknown id names close matches', async t => {
   const registry = createRegistry();
   t.throws(() => registry.get('frozenlake-v1'), /did you mean FrozenLake-v0\?$/);

@@ -1,5 +1,4 @@
 import { similar } from '../../shared/suggestion.ts';
-import { alfworld } from './alfworld/alfworld.ts';
 import { bandit } from './bandit/bandit.ts';
 import type { AnyEnvironment } from './core/environment.ts';
 import { ENVIRONMENT_ID } from './core/environment.ts';
@@ -8,14 +7,15 @@ import { deepCoder } from './deepcoder/deepcoder.ts';
 import { frozenLake } from './frozenlake/frozenlake.ts';
 import { game2048 } from './game2048/game2048.ts';
 import { lean, leanV0 } from './lean/lean.ts';
-import { metaMathQa } from './metamathqa/metamathqa.ts';
+import { mathWordProblems } from './mathwordproblems/mathwordproblems.ts';
 import { rubiksCube } from './rubikscube/rubikscube.ts';
 import { searchQa } from './searchqa/searchqa.ts';
 import { sokoban } from './sokoban/sokoban.ts';
 import { spatial } from './spatial/spatial.ts';
 import { staticQa } from './staticqa/staticqa.ts';
 import { sudoku } from './sudoku/sudoku.ts';
-import { webshop } from './webshop/webshop.ts';
+import { textHousehold } from './texthousehold/texthousehold.ts';
+import { textShop } from './textshop/textshop.ts';
 
 /** The environments that come with the server, in the order of their listing; of several versions the newest first. */
 export const BUILT_IN: readonly AnyEnvironment[] = [
@@ -26,12 +26,12 @@ export const BUILT_IN: readonly AnyEnvironment[] = [
   sudoku,
   game2048,
   rubiksCube,
-  metaMathQa,
+  mathWordProblems,
   staticQa,
   spatial,
-  alfworld,
+  textHousehold,
   searchQa,
-  webshop,
+  textShop,
   lean,
   leanV0,
   deepCoder,
@@ -79,13 +79,15 @@ export class UnknownEnvironment extends Error {
 
 export function createRegistry(builtIn: readonly AnyEnvironment[] = BUILT_IN): Registry {
   const environments = new Map(builtIn.map(environment => [environment.spec.id, environment]));
+  const aliases = new Map(builtIn.flatMap(environment => aliasesOf(environment)));
   const disabled = new Set<string>();
   const fixed = new Map([...environments.keys()].map((id, index) => [id, index]));
   const order = (id: string): number => fixed.get(id) ?? fixed.size;
   const comesAfter = (id: string, other: string): boolean =>
     order(id) > order(other) || (order(id) === order(other) && id > other);
   const refuseBuiltIn = (id: string): void => {
-    if (fixed.has(id)) throw new Error(`${id} is built in and can be neither replaced nor removed`);
+    if (fixed.has(id) || aliases.has(id))
+      throw new Error(`${id} is built in and can be neither replaced nor removed`);
   };
   return {
     list(after) {
@@ -95,14 +97,15 @@ export function createRegistry(builtIn: readonly AnyEnvironment[] = BUILT_IN): R
         .sort((a, b) => order(a) - order(b) || (a < b ? -1 : 1))
         .map(id => environments.get(id)!);
     },
-    find: id => environments.get(id),
+    find: id => environments.get(id) ?? aliases.get(id),
     get(id) {
-      const environment = environments.get(id);
+      const environment = environments.get(id) ?? aliases.get(id);
       if (disabled.has(id)) throw new UnknownEnvironment(id, [], true);
-      if (!environment) throw new UnknownEnvironment(id, closest(id, [...environments.keys()]));
+      if (!environment)
+        throw new UnknownEnvironment(id, closest(id, [...environments.keys(), ...aliases.keys()]));
       return environment;
     },
-    isBuiltIn: id => fixed.has(id),
+    isBuiltIn: id => fixed.has(id) || aliases.has(id),
     register(environment) {
       const { id } = environment.spec;
       if (!ENVIRONMENT_ID.test(id)) {
@@ -123,6 +126,12 @@ export function createRegistry(builtIn: readonly AnyEnvironment[] = BUILT_IN): R
       disabled.add(id);
     },
   };
+}
+
+/** The environment under each of its other ids, so that sessions and documents bear the id that was asked for. */
+function aliasesOf(environment: AnyEnvironment): [string, AnyEnvironment][] {
+  const { aliases = [], ...spec } = environment.spec;
+  return aliases.map(id => [id, { ...environment, spec: { ...spec, id } }]);
 }
 
 /** Environments with similar names, compared without namespace and version. */

@@ -175,7 +175,7 @@ t.test('a Sudoku is filled by cell and number, and shows the rules of its size',
 });
 
 t.test('a shop and a household are played by clicks alone', { skip }, async t => {
-  const { page, origin } = await openPlayground(t, '#/play/WebShop-v0?seed=3');
+  const { page, origin } = await openPlayground(t, '#/play/TextShop-v0?seed=3');
   await page.getByRole('searchbox', { name: 'Search the shop' }).fill('sandals');
   await page.keyboard.press('Enter');
   await seeFigure(page, 'Action', 'search[sandals]');
@@ -185,7 +185,7 @@ t.test('a shop and a household are played by clicks alone', { skip }, async t =>
   await page.getByRole('button', { name: 'Buy Now' }).click();
   await page.getByText('Thank you for shopping with us!').first().waitFor();
   await page.getByRole('group', { name: 'End of the episode' }).waitFor();
-  await page.goto(`${origin}/#/play/ALFWorld-v0?seed=3`);
+  await page.goto(`${origin}/#/play/TextHousehold-v0?seed=3`);
   await page.getByRole('button', { name: 'go to drawer 1' }).click();
   await page.getByRole('button', { name: 'open drawer 1' }).click();
   await seeFigure(page, 'Action', 'open drawer 1');
@@ -205,7 +205,7 @@ t.test('board and controls lie in the first screen, and keep their places', { sk
     'Sudoku-v0',
     'Spatial-v0',
     'RubiksCube-v0',
-    'WebShop-v0',
+    'TextShop-v0',
   ];
   for (const viewport of sizes) {
     await page.setViewportSize(viewport);

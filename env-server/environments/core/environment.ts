@@ -132,6 +132,8 @@ export const ENVIRONMENT_ID = /^(?:[A-Za-z0-9_.-]+\/)?[A-Za-z0-9_.-]+-v\d+$/;
 export interface EnvironmentSpec {
   /** `[namespace/]Name-vN`; changed behavior means a new version. */
   readonly id: string;
+  /** Other ids that it answers under; the list of environments leaves them out. */
+  readonly aliases?: readonly string[];
   readonly title: string;
   /** Markdown: the rules, in our own words. */
   readonly description: string;

@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import { InvalidField, textField } from '../core/datasets/records.ts';
-import { readQuestion } from '../metamathqa/metamathqa.ts';
+import { readQuestion } from '../mathwordproblems/mathwordproblems.ts';
 
 export interface Item {
   readonly question: string;

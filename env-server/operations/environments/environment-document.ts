@@ -21,6 +21,7 @@ function plainDocument(variant: Variant): EnvironmentDocument {
   const { text, structured } = observationSpaces(environment, config);
   return {
     env_id: spec.id,
+    ...(spec.aliases && { aliases: [...spec.aliases] }),
     title: spec.title,
     description: spec.description,
     tags: [...spec.tags],

@@ -39,7 +39,8 @@ export const listEnvironments = serverOperation({
     const found = catalog
       .list(input.cursor)
       .filter(({ spec }) => {
-        const text = `${spec.id} ${spec.title} ${spec.description}`.toLowerCase();
+        const text =
+          `${spec.id} ${(spec.aliases ?? []).join(' ')} ${spec.title} ${spec.description}`.toLowerCase();
         return (
           (input.tag === undefined || spec.tags.includes(input.tag)) &&
           words.every(word => text.includes(word))
@@ -48,6 +49,7 @@ export const listEnvironments = serverOperation({
       .slice(0, limit + 1)
       .map(({ spec }) => ({
         env_id: spec.id,
+        ...(spec.aliases && { aliases: [...spec.aliases] }),
         title: spec.title,
         tags: [...spec.tags],
         max_episode_steps: spec.maxEpisodeSteps,

@@ -5,6 +5,9 @@ import { AnyJson, Bag, nullable, Wrappers } from './fields.ts';
 const EnvironmentSummary = Type.Object(
   {
     env_id: Type.String(),
+    aliases: Type.Optional(
+      Type.Array(Type.String(), { description: 'Other ids that the environment answers under.' }),
+    ),
     title: Type.String(),
     tags: Type.Array(Type.String()),
     max_episode_steps: Type.Integer(),
@@ -34,6 +37,9 @@ const SpaceDocument = Type.Object(
 export const EnvironmentDocument = Type.Object(
   {
     env_id: Type.String(),
+    aliases: Type.Optional(
+      Type.Array(Type.String(), { description: 'Other ids that the environment answers under.' }),
+    ),
     title: Type.String(),
     description: Type.String({ description: 'The rules, in Markdown.' }),
     tags: Type.Array(Type.String()),

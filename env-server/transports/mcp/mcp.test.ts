@@ -151,7 +151,7 @@ t.test('environments have separate tools', async t => {
     const names = (await client.listTools()).tools.slice(4).map(({ name }) => name);
     return { names, results };
   };
-  const shop = await named('WebShop-v0', {}, [
+  const shop = await named('TextShop-v0', {}, [
     ['search', { query: 'rain jacket' }],
     ['click', { element: 'Back to Search' }],
     ['click', { element: 'Buy Now' }],
@@ -171,7 +171,7 @@ t.test('environments have separate tools', async t => {
     { structuredContent: { info: { action_type: 'search' } } },
     { structuredContent: { info: { action_type: 'finish' }, terminated: true } },
   ]);
-  const house = await named('ALFWorld-v0', {}, [
+  const house = await named('TextHousehold-v0', {}, [
     ['look', {}],
     ['inventory', {}],
     ['go_to', { furniture: 'nowhere 1' }],

@@ -379,6 +379,7 @@ class _EnvironmentRequired(TypedDict):
 class Environment(_EnvironmentRequired, total=False):
     """Environment of the contract."""
 
+    aliases: list[str]
     actions: list[str]
     action_format: str
     example_actions: list[Any]
@@ -395,13 +396,19 @@ class EnvironmentList(TypedDict):
     next_cursor: str | None
 
 
-class EnvironmentSummary(TypedDict):
-    """EnvironmentSummary of the contract."""
+class _EnvironmentSummaryRequired(TypedDict):
+    """Keys that EnvironmentSummary always has."""
 
     env_id: str
     title: str
     tags: list[str]
     max_episode_steps: int
+
+
+class EnvironmentSummary(_EnvironmentSummaryRequired, total=False):
+    """EnvironmentSummary of the contract."""
+
+    aliases: list[str]
 
 
 class GetDefinitionItem(TypedDict):

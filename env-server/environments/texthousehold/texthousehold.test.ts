@@ -3,11 +3,11 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { splitOf } from '../core/splits.ts';
 import { admissible, canonical } from './actions.ts';
-import { alfworld } from './alfworld.ts';
 import { RECEPTACLES, ROOMS, THINGS } from './catalog.ts';
 import { isWon, TASK_TYPES, taskText } from './household.ts';
+import { textHousehold } from './texthousehold.ts';
 
-const play = playing(alfworld);
+const play = playing(textHousehold);
 
 const KITCHEN: JsonObject = {
   room: 'kitchen',
@@ -171,4 +171,4 @@ t.test('households that cannot be are refused', async t => {
   }
 });
 
-t.test('keeps the contract', async t => checkContract(t, alfworld));
+t.test('keeps the contract', async t => checkContract(t, textHousehold));

@@ -7,9 +7,9 @@ import type { Goal, Product } from './product.ts';
 import { readProduct } from './public-data.ts';
 import { judge, tokenSetRatio } from './reward.ts';
 import { openShop, Shop } from './shop.ts';
-import { webshop } from './webshop.ts';
+import { textShop } from './textshop.ts';
 
-const play = playing(webshop);
+const play = playing(textShop);
 
 t.test('texts are alike as rapidfuzz says', async t => {
   t.equal(tokenSetRatio('fuzzy was a bear', 'Fuzzy, fuzzy was a bear'), 100);
@@ -82,7 +82,7 @@ async function walk(config: JsonObject, options: JsonObject, actions: string[]) 
 }
 
 t.test('pages lead to each other', async t => {
-  const first = (await play.reset({}, { index: 0 })) as Awaited<ReturnType<typeof webshop.reset>>;
+  const first = (await play.reset({}, { index: 0 })) as Awaited<ReturnType<typeof textShop.reset>>;
   const shop = (await openShop(null)) as Shop;
   const product = shop.find(first.goal.asin) as Product;
   const value = Object.values(product.options)[0][0];
@@ -285,4 +285,4 @@ t.test('a goal of your own needs a product of the shop', async t => {
   });
 });
 
-t.test('keeps the contract', async t => checkContract(t, webshop));
+t.test('keeps the contract', async t => checkContract(t, textShop));

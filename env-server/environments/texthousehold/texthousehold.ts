@@ -209,20 +209,21 @@ const optionsSchema = Type.Object(
   { additionalProperties: false },
 );
 
-type AlfworldConfig = Static<typeof configSchema>;
-type AlfworldOptions = Static<typeof optionsSchema>;
+type TextHouseholdConfig = Static<typeof configSchema>;
+type TextHouseholdOptions = Static<typeof optionsSchema>;
 
-/** ALFWorld-v0: a household described in text, with ALFWorld's six task types. */
-export const alfworld = {
+/** TextHousehold-v0: a generated household described in text, with ALFWorld's six task types. */
+export const textHousehold = {
   spec: {
-    id: 'ALFWorld-v0',
+    id: 'TextHousehold-v0',
+    aliases: ['ALFWorld-v0'],
     title: 'Household tasks in text',
     description: [
       'A room with furniture, some of it closed, and things in and on it. The player walks from one piece of furniture to the next, opens, takes one thing at a time, washes, heats or cools it, puts it down, or switches a lamp on, until one of six types of task is done: put a thing somewhere, put two of a kind somewhere, wash, heat or cool a thing and put it somewhere, look at a thing in the light of a lamp.',
       '',
       `Doing the task pays ${REWARD_WON} and ends the episode; everything else pays 0. An action that is not in the list of possible ones changes nothing and is invalid. \`move … to …\`, \`put … in …\` and \`put … on …\` are understood too.`,
       '',
-      'Rooms, furniture and things are our own, in the style of ALFWorld. `info` has `won` and `admissible`, the number of possible actions.',
+      'Rooms, furniture, things and tasks are generated in the style of ALFWorld; the games that ALFWorld published are not included. `info` has `won` and `admissible`, the number of possible actions.',
     ].join('\n'),
     tags: ['household', 'text', 'partial observation', 'planning'],
     configSchema,
@@ -240,7 +241,7 @@ export const alfworld = {
     history: [{ version: 0, change: 'First version.' }],
   },
 
-  describe: (_config: AlfworldConfig) => ({
+  describe: (_config: TextHouseholdConfig) => ({
     instruction:
       'You are in a household and have a task. Walk to pieces of furniture, look into them, take things and bring them where they belong. You can carry one thing at a time. Choose from the possible actions.',
     actionFormat: 'one of the possible actions, word for word',
@@ -263,7 +264,7 @@ export const alfworld = {
     };
   },
 
-  reset(config: AlfworldConfig, rng: Random, options: JsonObject): HouseholdState {
+  reset(config: TextHouseholdConfig, rng: Random, options: JsonObject): HouseholdState {
     return pinnedHousehold(options) ?? generateHousehold(config.tasks, config.split, rng);
   },
 
@@ -295,7 +296,7 @@ export const alfworld = {
   tools: TOOLS,
 
   references: { oracle, random },
-} satisfies Environment<AlfworldConfig, HouseholdState>;
+} satisfies Environment<TextHouseholdConfig, HouseholdState>;
 
 function transition(
   state: HouseholdState,
@@ -337,7 +338,7 @@ function structured(state: HouseholdState): Json {
   };
 }
 
-function pinnedHousehold(options: AlfworldOptions): HouseholdState | null {
+function pinnedHousehold(options: TextHouseholdOptions): HouseholdState | null {
   const { room = 'room', receptacles, things, task } = options;
   if (!receptacles && !things && !task) return null;
   if (!receptacles || !things || !task) {

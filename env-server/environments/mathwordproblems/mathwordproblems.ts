@@ -35,15 +35,15 @@ const optionsSchema = Type.Object(questionOptions('The right answer; goes with q
   additionalProperties: false,
 });
 
-type MetaMathQaConfig = Static<typeof configSchema>;
-type MetaMathQaOptions = Static<typeof optionsSchema>;
+type MathWordProblemsConfig = Static<typeof configSchema>;
+type MathWordProblemsOptions = Static<typeof optionsSchema>;
 
 export interface Question {
   readonly question: string;
   readonly answer: string;
 }
 
-export type MetaMathQaState = {
+export type MathWordProblemsState = {
   readonly question: string;
   readonly answer: string;
   /** Answers so far. */
@@ -51,16 +51,17 @@ export type MetaMathQaState = {
   readonly solved: boolean;
 };
 
-export const metaMathQa: Environment<MetaMathQaConfig, MetaMathQaState> = {
+export const mathWordProblems: Environment<MathWordProblemsConfig, MathWordProblemsState> = {
   spec: {
-    id: 'MetaMathQA-v0',
+    id: 'MathWordProblems-v0',
+    aliases: ['MetaMathQA-v0'],
     title: 'Mathematical questions with retries',
     description: [
       'A mathematical question is shown until it is answered rightly. The right answer pays 1 at the first try, 1/2 at the second, 1/4 at the third and so on; a wrong one pays 0. The episode ends only with the right answer, or after `max_steps` tries.',
       '',
       'Answers are compared with the label in lower case and without white space. An empty answer is invalid and counts as a try.',
       '',
-      'Questions are word problems generated on the spot, or records of a data file, labeled by the text after "The answer is:" in `response`. `info` has `tries`.',
+      'Questions are generated word problems. `data` names a file of questions to ask instead, such as MetaMathQA as it was published: the label is the text after "The answer is:" in `response`. `info` has `tries`.',
     ].join('\n'),
     tags: ['mathematics', 'question answering', 'text'],
     configSchema,
@@ -168,9 +169,9 @@ export function readQuestion(record: JsonObject): Question {
 }
 
 async function chooseQuestion(
-  { data, split }: MetaMathQaConfig,
+  { data, split }: MathWordProblemsConfig,
   rng: Random,
-  { question, answer, index }: MetaMathQaOptions,
+  { question, answer, index }: MathWordProblemsOptions,
 ): Promise<Question> {
   if (question !== undefined && answer !== undefined) return { question, answer };
   if (question !== undefined) throw new InvalidOptions('/answer', 'question needs its answer next to it');

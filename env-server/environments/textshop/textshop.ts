@@ -34,9 +34,9 @@ import {
 import type { Goal, Product } from './product.ts';
 import { judge, type Verdict } from './reward.ts';
 import { openShop, type Shop } from './shop.ts';
-import type { WebShopState } from './state.ts';
+import type { TextShopState } from './state.ts';
 
-const oracle: ReferencePolicy<WebShopState> = {
+const oracle: ReferencePolicy<TextShopState> = {
   title: 'Searches for the title of the fitting product, chooses the wanted options and buys it',
   async plan({ where, goal, files, verdict }, count) {
     const product = (await openShop(files)).find(goal.asin);
@@ -71,7 +71,7 @@ function clicks(names: readonly string[]): string[] {
   return names.map(name => `click[${name}]`);
 }
 
-const random: ReferencePolicy<WebShopState> = {
+const random: ReferencePolicy<TextShopState> = {
   title: 'Searches for random words of the instruction, then clicks at random',
   plan({ where, page, goal, verdict }, _count, rng) {
     if (verdict) return [];
@@ -146,20 +146,21 @@ const optionsSchema = Type.Object(
   { additionalProperties: false },
 );
 
-type WebShopConfig = Static<typeof configSchema>;
-type WebShopOptions = Static<typeof optionsSchema>;
+type TextShopConfig = Static<typeof configSchema>;
+type TextShopOptions = Static<typeof optionsSchema>;
 
-/** WebShop-v0: Yao et al.'s shop in text, with its pages, search and reward. */
-export const webshop = {
+/** TextShop-v0: a generated shop in text with the pages, search and reward of WebShop (Yao et al.), or WebShop's own products. */
+export const textShop = {
   spec: {
-    id: 'WebShop-v0',
+    id: 'TextShop-v0',
+    aliases: ['WebShop-v0'],
     title: 'Shopping by instruction',
     description: [
       'A customer names a product with attributes, options and an upper price. The player searches a shop, opens products, chooses options and buys one; the purchase ends the episode. A search shows the best 50 products by BM25, ten a page.',
       '',
       'The purchase is worth r = r_type · (attribute hits + option hits + price hit) / (attributes + options + 1), where r_type falls below 1 for another kind of product. With `reward_mode` strict a purchase pays 1 for r = 1 and else 0, with partial it pays r. Success is r = 1. Everything else pays 0; an action that the page does not offer changes nothing and is invalid.',
       '',
-      'The generated shop has some 1,000 products and 2,000 goals; files of the public data can be used instead. `info` has `page`, and at the end `raw_reward` (r), `attribute_hits`, `option_hits`, `price_hit` and `r_type`.',
+      'The shop is generated: some 1,000 products and 2,000 goals, with the pages, search and reward of WebShop. `products`, `attributes` and `instructions` name the files that WebShop published, to shop among its own products. `info` has `page`, and at the end `raw_reward` (r), `attribute_hits`, `option_hits`, `price_hit` and `r_type`.',
     ].join('\n'),
     tags: ['shopping', 'search', 'text'],
     configSchema,
@@ -184,12 +185,12 @@ export const webshop = {
     history: [{ version: 0, change: 'First version.' }],
   },
 
-  describe: ({ max_steps }: WebShopConfig) => ({
+  describe: ({ max_steps }: TextShopConfig) => ({
     instruction: `You are shopping. Buy the product that the instruction asks for: search with a few words, open a product, choose its options and click Buy Now. You have ${max_steps} actions, and there is one purchase.`,
     actionFormat: 'search[words] on the search page; click[something] that the page offers',
   }),
 
-  observationSpaces({ products, attributes, instructions }: WebShopConfig): ObservationSpaces {
+  observationSpaces({ products, attributes, instructions }: TextShopConfig): ObservationSpaces {
     const line = words([products, attributes, instructions])(MAX_OBSERVATION_LENGTH);
     return {
       text: line,
@@ -210,7 +211,7 @@ export const webshop = {
     };
   },
 
-  checkConfig({ products, attributes, instructions }: WebShopConfig): void {
+  checkConfig({ products, attributes, instructions }: TextShopConfig): void {
     if (products === undefined && (attributes ?? instructions) !== undefined) {
       throw new InvalidConfig(
         '/products',
@@ -225,7 +226,7 @@ export const webshop = {
     }
   },
 
-  async reset(config: WebShopConfig, rng: Random, options: JsonObject): Promise<WebShopState> {
+  async reset(config: TextShopConfig, rng: Random, options: JsonObject): Promise<TextShopState> {
     const { products, attributes, instructions } = config;
     const files =
       products === undefined
@@ -237,14 +238,14 @@ export const webshop = {
     return { files, strict: config.reward_mode === 'strict', goal, where: ENTRANCE, page, verdict: null };
   },
 
-  step(state: WebShopState, action: Json): Transition<WebShopState> | Promise<Transition<WebShopState>> {
+  step(state: TextShopState, action: Json): Transition<TextShopState> | Promise<Transition<TextShopState>> {
     const shop = openShop(state.files);
     return shop instanceof Promise
       ? shop.then(opened => step(opened, state, action))
       : step(shop, state, action);
   },
 
-  observe(state: WebShopState, format: ObservationFormat): Json {
+  observe(state: TextShopState, format: ObservationFormat): Json {
     const { page, where, goal, verdict } = state;
     if (format === 'structured') {
       const { instruction } = goal;
@@ -263,31 +264,31 @@ export const webshop = {
       : `${text}\nPossible actions: ${offers(state).join(', ')}`;
   },
 
-  render: ({ page }: WebShopState) => paintPage(paintedParts(page)),
+  render: ({ page }: TextShopState) => paintPage(paintedParts(page)),
 
   tools: TOOLS,
 
   references: { oracle, random },
-} satisfies Environment<WebShopConfig, WebShopState>;
+} satisfies Environment<TextShopConfig, TextShopState>;
 
 /** Actions of the page, with `search[words]` for any search. */
-function offers({ page, where }: WebShopState): string[] {
+function offers({ page, where }: TextShopState): string[] {
   const clicks = page.clickables.map(name => `click[${name}]`);
   return where.page === 'search' ? ['search[words]', ...clicks] : clicks;
 }
 
 function chooseGoal(
   shop: Shop,
-  { split }: WebShopConfig,
+  { split }: TextShopConfig,
   rng: Random,
-  { goal, index }: WebShopOptions,
+  { goal, index }: TextShopOptions,
 ): Goal {
   if (!goal) return pick(shop.goalsOf(split), index, rng);
   if (!shop.find(goal.asin)) throw new InvalidOptions('/goal/asin', `the shop has no product ${goal.asin}`);
   return goal;
 }
 
-function step(shop: Shop, state: WebShopState, action: Json): Transition<WebShopState> {
+function step(shop: Shop, state: TextShopState, action: Json): Transition<TextShopState> {
   const where = state.verdict ? null : follow(shop, state, action);
   if (!where) return transition(state, 0, false, false);
   if (where.page !== 'bought') {
@@ -308,11 +309,11 @@ function step(shop: Shop, state: WebShopState, action: Json): Transition<WebShop
 }
 
 function transition(
-  state: WebShopState,
+  state: TextShopState,
   reward: number,
   valid: boolean,
   effective: boolean,
-): Transition<WebShopState> {
+): Transition<TextShopState> {
   const { verdict, where, goal } = state;
   const perfect = verdict !== null && verdict.reward >= 1 - EPSILON;
   return {
@@ -344,7 +345,7 @@ function faultOf({ r_type, price_hit, option_hits }: Verdict, { options }: Goal)
 }
 
 /** Page that an action leads to, or null when the current page does not offer it. */
-function follow(shop: Shop, { where, page }: WebShopState, action: Json): PageAddress | null {
+function follow(shop: Shop, { where, page }: TextShopState, action: Json): PageAddress | null {
   if (typeof action !== 'string' || action.length > MAX_ACTION_LENGTH) return null;
   const [, verb, argument] = /^\s*(search|click)\s*\[(.+)\]\s*$/is.exec(action) ?? [];
   const words = argument?.trim() ?? '';

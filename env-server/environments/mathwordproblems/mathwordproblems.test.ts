@@ -2,9 +2,9 @@ import { join } from 'node:path';
 import t from 'tap';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { golden } from '../../../test/golden.test-data.ts';
-import { labelOf, metaMathQa } from './metamathqa.ts';
+import { labelOf, mathWordProblems } from './mathwordproblems.ts';
 
-const play = playing(metaMathQa);
+const play = playing(mathWordProblems);
 
 interface Golden {
   episodes: {
@@ -86,4 +86,4 @@ t.test('the oracle answers at once', async t => {
   t.match(await play.finish(await play.reset(), 'oracle', 5), { success: true, total: 1, steps: 1 });
 });
 
-t.test('keeps the contract', async t => checkContract(t, metaMathQa));
+t.test('keeps the contract', async t => checkContract(t, mathWordProblems));

@@ -2,7 +2,7 @@ import type { PageAddress, ShopPage } from './pages.ts';
 import type { Goal } from './product.ts';
 import type { Verdict } from './reward.ts';
 
-export type WebShopState = {
+export type TextShopState = {
   readonly files: {
     readonly products: string;
     readonly attributes?: string;
