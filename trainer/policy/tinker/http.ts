@@ -78,6 +78,8 @@ export type TinkerReply = Uint8Array | JsonObject;
 /** Purpose of a request: samples have separate connections, so that training never waits for them. */
 export type Purpose = 'training' | 'sampling';
 
+type Method = 'GET' | 'POST' | 'DELETE';
+
 /** Requests to a Tinker server. Each is repeated with the same body until it has a reply, so that it must carry its number. */
 export class TinkerHttp {
   readonly url: string;
@@ -117,12 +119,7 @@ export class TinkerHttp {
   }
 
   /** @param body JSON, or a protobuf message */
-  async json(
-    method: 'GET' | 'POST' | 'DELETE',
-    route: string,
-    body?: object,
-    purpose?: Purpose,
-  ): Promise<JsonObject> {
+  async json(method: Method, route: string, body?: object, purpose?: Purpose): Promise<JsonObject> {
     return this.asJson(await this.#send(method, route, body, purpose), route);
   }
 
@@ -187,12 +184,7 @@ export class TinkerHttp {
     throw new TinkerError(`${this.url}: ${what}: the reply has no ${field}: ${found}`);
   }
 
-  #send(
-    method: 'GET' | 'POST' | 'DELETE',
-    route: string,
-    body: object | undefined,
-    purpose: Purpose = 'training',
-  ): Promise<TinkerReply> {
+  #send(method: Method, route: string, body?: object, purpose: Purpose = 'training'): Promise<TinkerReply> {
     const { signal } = this.#closing;
     signal.throwIfAborted();
     const isBinary = body instanceof Uint8Array;

@@ -8,6 +8,7 @@ import {
 import { changedSamplingFields } from '../../generation/remote/sampling-fields.ts';
 import { type Decode, StopStrings } from '../../generation/stop-strings.ts';
 import { decodeSampleResponse, type SampleResponse } from '../../tinker/proto.ts';
+import type { TinkerCheckpoint } from './checkpoint.ts';
 import { TinkerError, type TinkerHttp } from './http.ts';
 
 /** Times that a sample is submitted again after the server dropped its result. */
@@ -16,24 +17,21 @@ const GREATEST_SEED = 2 ** 31 - 1;
 /** Neither top-k nor top-p, and a single token: the least that comes with log-probabilities of a prompt. */
 const SCORE = { max_tokens: 1, temperature: 1, top_k: -1, top_p: 1 };
 
-/** Tokens that samplers read and wrote. */
-export interface SamplerCounts {
-  prefilled: number;
-  sampled: number;
-}
-
 /** Samples of a Tinker server, as an engine: names of weights are ids of samplers, which exist before they are named here. */
 export class TinkerSampler implements EngineClient {
   /** A sampler keeps its weights; otherwise the next one waits for the requests under the last. */
   readonly versioned: boolean;
   readonly url: string;
-  readonly #counts: SamplerCounts;
+  readonly #counts: TinkerCheckpoint['tokens'];
   readonly #http: TinkerHttp;
   readonly #decode: Decode | undefined;
   #sequence = 0;
 
-  /** @param decode text of tokens; absent where no response ends at a text */
-  constructor(http: TinkerHttp, keepsSamplers: boolean, counts: SamplerCounts, decode?: Decode) {
+  /**
+   * @param counts of tokens, which grow
+   * @param decode text of tokens; absent where no response ends at a text
+   */
+  constructor(http: TinkerHttp, keepsSamplers: boolean, counts: TinkerCheckpoint['tokens'], decode?: Decode) {
     this.#http = http;
     this.url = http.url;
     this.#decode = decode;
@@ -49,9 +47,7 @@ export class TinkerSampler implements EngineClient {
       const parameters = { ...parametersOf(sampling), seed: Math.abs(Math.trunc(seed)) % GREATEST_SEED };
       const { sequences } = await orAborted(this.#sample(weights!, promptIds, parameters), signal);
       if (!sequences[0]?.logprobs)
-        throw new EngineError(
-          `${this.url}: a sample came without ${sequences[0] ? 'log-probabilities' : 'a sequence'}`,
-        );
+        throw new EngineError(`${this.url}: a sample came without a sequence with log-probabilities`);
       const { tokens, logprobs, stopReason } = sequences[0];
       this.#counts.prefilled += promptIds.length;
       this.#counts.sampled += tokens.length;

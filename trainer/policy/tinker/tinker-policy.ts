@@ -34,12 +34,12 @@ import {
   stepData,
 } from './losses.ts';
 import { checkCapabilities, gradientNorm, probeServer } from './probe.ts';
-import { TINKER_PROFILES, type TinkerProfile, type TinkerServer } from './profiles.ts';
+import { TINKER_PROFILES, type TinkerProfile } from './profiles.ts';
 import { TinkerSampler } from './sampler.ts';
 import {
-  type TinkerLora,
   type TinkerModel,
   TinkerSession,
+  type TinkerSessionOptions,
   type TinkerStep,
   within,
 } from './training-session.ts';
@@ -51,24 +51,19 @@ const UNLOAD_MS = 5_000;
 /** Milliseconds that a sample is asked for again after a reply that no server may send. */
 const BAD_SAMPLE_MS = 30_000;
 
-export interface TinkerPolicyOptions extends TinkerHttpOptions {
-  readonly server: TinkerServer;
-  /** Name of the base model, as the server knows it. */
-  readonly baseModel: string;
-  readonly lora: TinkerLora;
+export interface TinkerPolicyOptions extends TinkerHttpOptions, TinkerSessionOptions {
   /** Size of the tokenizer's vocabulary; the model's is at least as large. */
   readonly vocabularySize: number;
   /** Folder with the {@link TinkerCheckpoint} to continue from; without one the adapters are new. */
   readonly folder?: string;
-  /** Continues with the optimizer's moments; so when absent. */
-  readonly optimizer?: boolean;
   /** Newest checkpoints that the server keeps, besides those in use. */
   readonly keepCheckpoints: number;
   /** Seconds after which the server drops a checkpoint; null: it stays. */
   readonly ttlSeconds: number | null;
   /** Versions before the newest that are sampled from, for requests under way. */
   readonly olderVersions: number;
-  readonly prices: TokenPrices;
+  /** Prices of a million tokens, in any currency. */
+  readonly prices: { readonly prefill: number; readonly sample: number; readonly train: number };
   /** Written next to a checkpoint: a tokenizer's files by name. */
   readonly files: { readonly [name: string]: string };
   /** Text of tokens, for responses that end at a text. */
@@ -78,14 +73,6 @@ export interface TinkerPolicyOptions extends TinkerHttpOptions {
   /** Only samples and scores: the server is not probed. */
   readonly generationOnly?: boolean;
   readonly note: (text: string) => void;
-  readonly heartbeatMs?: number;
-}
-
-/** Prices of a million tokens, in any currency. */
-export interface TokenPrices {
-  readonly prefill: number;
-  readonly sample: number;
-  readonly train: number;
 }
 
 /**
@@ -108,7 +95,7 @@ export class TinkerPolicy implements TrainedPolicy {
   readonly #generator: RemoteGenerator;
   readonly #losses = new LossProgram();
   readonly #published: number[] = [];
-  readonly #tokens: { prefilled: number; sampled: number; trained: number };
+  readonly #tokens: TinkerCheckpoint['tokens'];
   /** Tokens at the last call for metrics. */
   #shown: TinkerCheckpoint['tokens'];
   #model: TinkerModel;
@@ -162,25 +149,22 @@ export class TinkerPolicy implements TrainedPolicy {
    * @throws Error naming the setting that does not fit the server; TinkerError for its refusals
    */
   static async open(options: TinkerPolicyOptions): Promise<TinkerPolicy> {
-    const { baseModel, lora, server, vocabularySize, folder, optimizer = true, note } = options;
-    const profile = TINKER_PROFILES[server];
+    const { server, vocabularySize, folder, note } = options;
     const checkpoint = folder === undefined ? undefined : await readTinkerCheckpoint(folder);
     if (checkpoint) checkCheckpoint(checkpoint, options);
     const http = new TinkerHttp(options);
     let session: TinkerSession | undefined;
     try {
       await checkCapabilities(http, options);
-      session = await TinkerSession.open(http, options.heartbeatMs);
+      session = await TinkerSession.open(http, options);
       if (!options.generationOnly) {
-        const probe = await session.createModel(baseModel, lora);
+        const probe = await session.createModel();
         const isKnown = await probeServer(probe, server, vocabularySize);
-        if (profile.unloads) await probe.unload();
+        if (TINKER_PROFILES[server].unloads) await probe.unload();
         const unknown = `${http.url} reports no gradient norm: that it is ${server} (policy.tinker.server) is not checked`;
         if (!isKnown) note(unknown);
       }
-      const model = checkpoint
-        ? await session.loadModel(checkpoint.path, optimizer, baseModel, lora, profile)
-        : await session.createModel(baseModel, lora);
+      const model = await (checkpoint ? session.loadModel(checkpoint.path, true) : session.createModel());
       return new TinkerPolicy(options, session, model, checkpoint);
     } catch (error) {
       await (session ?? http).close();
@@ -217,7 +201,7 @@ export class TinkerPolicy implements TrainedPolicy {
   /** Scores under the base model, without adapters. */
   async scoreReference(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
     this.#checkScored(sequences, settings);
-    this.#reference ??= this.#session.createSampler(this.#options.baseModel);
+    this.#reference ??= this.#session.createSampler();
     const sampler = await this.#reference;
     const score = async (sequence: ScoreRequest) =>
       this.#scoreOf(sequence, await this.#sampler.scorePrompt(sampler, sequence.tokenIds), 0);
@@ -422,9 +406,8 @@ export class TinkerPolicy implements TrainedPolicy {
   }
 
   async #replaceModel(path: string, optimizer: boolean): Promise<void> {
-    const { baseModel, lora } = this.#options;
     await this.#inTurn(async () => {
-      const model = await this.#session.loadModel(path, optimizer, baseModel, lora, this.#profile);
+      const model = await this.#session.loadModel(path, optimizer);
       if (this.#profile.unloads) await this.#model.unload();
       this.#model = model;
     });

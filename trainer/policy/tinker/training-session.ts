@@ -6,7 +6,7 @@ import {
 } from '../../tinker/proto.ts';
 import type { OptimizerSettings } from '../policy.ts';
 import { TinkerError, type TinkerHttp, type TinkerReply } from './http.ts';
-import type { TinkerProfile } from './profiles.ts';
+import { TINKER_PROFILES, type TinkerServer } from './profiles.ts';
 
 const HEARTBEAT_MS = 10_000;
 /** Milliseconds that the end of a session waits for the server. */
@@ -31,45 +31,52 @@ export interface TinkerLoss {
   readonly config: { readonly [name: string]: number };
 }
 
+export interface TinkerSessionOptions {
+  readonly server: TinkerServer;
+  /** Name of the base model, as the server knows it. */
+  readonly baseModel: string;
+  readonly lora: TinkerLora;
+  readonly heartbeatMs?: number;
+}
+
 /** A Tinker session: it numbers models and samplers, and its heartbeats keep them alive. */
 export class TinkerSession {
   readonly http: TinkerHttp;
   readonly id: string;
+  readonly #options: TinkerSessionOptions;
   readonly #heartbeat: NodeJS.Timeout;
   #models = 0;
   #samplers = 0;
 
-  private constructor(http: TinkerHttp, id: string, heartbeatMs: number) {
+  private constructor(http: TinkerHttp, id: string, options: TinkerSessionOptions) {
     this.http = http;
     this.id = id;
-    this.#heartbeat = setInterval(() => void this.#beat(), heartbeatMs).unref();
+    this.#options = options;
+    this.#heartbeat = setInterval(() => void this.#beat(), options.heartbeatMs ?? HEARTBEAT_MS).unref();
   }
 
-  static async open(http: TinkerHttp, heartbeatMs = HEARTBEAT_MS): Promise<TinkerSession> {
+  static async open(http: TinkerHttp, options: TinkerSessionOptions): Promise<TinkerSession> {
     const request = { tags: ['ragen'], user_metadata: {}, sdk_version: '0.38.0', type: 'create_session' };
     const reply = await http.json('POST', 'create_session', request);
     if (typeof reply.error_message === 'string') throw new TinkerError(`${http.url}: ${reply.error_message}`);
-    return new TinkerSession(http, http.textOf(reply, 'session_id', 'create_session'), heartbeatMs);
+    return new TinkerSession(http, http.textOf(reply, 'session_id', 'create_session'), options);
   }
 
   /** A new model of the base: its adapters change nothing yet. */
-  createModel(baseModel: string, { rank, seed, mlp, attention }: TinkerLora): Promise<TinkerModel> {
+  createModel(): Promise<TinkerModel> {
+    const { rank, seed, mlp, attention } = this.#options.lora;
     const lora_config = { rank, seed, train_unembed: false, train_mlp: mlp, train_attn: attention };
     const optimizer_config = { type: 'adamw' };
-    return this.#model('create_model', { base_model: baseModel, lora_config, optimizer_config });
+    const base_model = this.#options.baseModel;
+    return this.#model('create_model', { base_model, lora_config, optimizer_config });
   }
 
   /** A model as a checkpoint has it, with the optimizer's state or without. */
-  async loadModel(
-    path: string,
-    optimizer: boolean,
-    baseModel: string,
-    lora: TinkerLora,
-    { loadCreates }: Pick<TinkerProfile, 'loadCreates'>,
-  ): Promise<TinkerModel> {
-    if (loadCreates) return this.#model('load_weights', { path, optimizer });
-    const model = await this.createModel(baseModel, lora);
-    await model.run('load_weights', { path, optimizer });
+  async loadModel(path: string, optimizer: boolean): Promise<TinkerModel> {
+    const request = { path, optimizer };
+    if (TINKER_PROFILES[this.#options.server].loadCreates) return this.#model('load_weights', request);
+    const model = await this.createModel();
+    await model.run('load_weights', request);
     return model;
   }
 
@@ -80,10 +87,14 @@ export class TinkerSession {
   }
 
   /** A sampler of the base model. @returns its id */
-  async createSampler(baseModel: string): Promise<string> {
+  async createSampler(): Promise<string> {
     const type = 'create_sampling_session';
     const numbers = { session_id: this.id, sampling_session_seq_id: this.nextSampler() };
-    const reply = await this.http.json('POST', type, { ...numbers, base_model: baseModel, type });
+    const reply = await this.http.json('POST', type, {
+      ...numbers,
+      base_model: this.#options.baseModel,
+      type,
+    });
     return this.http.textOf(reply, 'sampling_session_id', type);
   }
 
