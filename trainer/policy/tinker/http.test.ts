@@ -1,32 +1,6 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import t, { type Test } from 'tap';
-import { TinkerHttp, type TinkerHttpOptions } from './http.ts';
-
-type Handler = (route: string, reply: ServerResponse, request: IncomingMessage) => void;
-
-/** A client of a server that may do anything. */
-async function opened(t: Test, handler: Handler, over: Partial<TinkerHttpOptions> = {}) {
-  const routes: string[] = [];
-  const server = createServer((request, reply) => {
-    const route = request.url!.replace('/api/v1/', '');
-    routes.push(route);
-    request.resume().on('end', () => handler(route, reply, request));
-  });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const retry = { baseMs: 5, maxDelayMs: 40, patienceMs: 300 };
-  const http = new TinkerHttp({ url, apiKey: 'tml-secret', maxSequenceLength: 64, retry, ...over });
-  t.teardown(async () => {
-    await http.close();
-    server.closeAllConnections();
-    server.close();
-  });
-  return { http, url, routes };
-}
-
-const json = (reply: ServerResponse, body: object, status = 200): void =>
-  void reply.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+import t from 'tap';
+import { replyJson as json, hostileServer as opened } from './tinker.test-data.ts';
+import { TinkerSession } from './training-session.ts';
 
 t.test('a reply without an end is refused at its limit, and is not asked for again', async t => {
   let sent = 0;
@@ -170,4 +144,16 @@ t.test('a fault of the server with an hour of Retry-After does not stop the run 
   });
   await t.rejects(http.json('POST', 'optim_step', {}), { message: /status 500/ });
   t.ok(performance.now() - began < 3_000);
+});
+
+t.test('heartbeats wait for one another, so that a silent server does not take all connections', async t => {
+  const { http, routes } = await opened(
+    t,
+    (route, reply) => void (route === 'create_session' && json(reply, { session_id: 's' })),
+  );
+  const lora = { rank: 4, seed: 1, attention: true, mlp: true };
+  const options = { server: 'ragen', baseModel: 'base', lora, heartbeatMs: 5 } as const;
+  await TinkerSession.open(http, options);
+  await new Promise(resolve => setTimeout(resolve, 200));
+  t.same(routes, ['create_session', 'session_heartbeat']);
 });

@@ -407,9 +407,9 @@ export class TinkerPolicy implements TrainedPolicy {
 
   async #replaceModel(path: string, optimizer: boolean): Promise<void> {
     await this.#inTurn(async () => {
-      const model = await this.#session.loadModel(path, optimizer);
-      if (this.#profile.unloads) await this.#model.unload();
-      this.#model = model;
+      const old = this.#model;
+      this.#model = await this.#session.loadModel(path, optimizer);
+      if (this.#profile.unloads) await within(UNLOAD_MS, old.unload());
     });
     this.#published.length = 0;
   }

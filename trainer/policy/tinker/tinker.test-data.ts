@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
-import { createServer, request } from 'node:http';
+import { createServer, request, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -8,6 +9,7 @@ import type { Test } from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { PYTHON } from '../../../test/python.test-data.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
+import { TinkerHttp, type TinkerHttpOptions } from './http.ts';
 import { TinkerPolicy, type TinkerPolicyOptions } from './tinker-policy.ts';
 
 const SERVER = fileURLToPath(new URL('./reference-server.test-data.py', import.meta.url));
@@ -131,6 +133,31 @@ export async function faultyProxy(t: Test, target: string) {
     fault: (fault: Fault) => void faults.push({ ...fault, seen: 0 }),
   };
 }
+
+type Handler = (route: string, reply: ServerResponse) => void;
+
+/** A client of a server that may do anything. */
+export async function hostileServer(t: Test, handler: Handler, over: Partial<TinkerHttpOptions> = {}) {
+  const routes: string[] = [];
+  const server = createServer((request, reply) => {
+    const route = request.url!.replace('/api/v1/', '');
+    routes.push(route);
+    request.resume().on('end', () => handler(route, reply));
+  });
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const retry = { baseMs: 5, maxDelayMs: 40, patienceMs: 300 };
+  const http = new TinkerHttp({ url, apiKey: 'tml-secret', maxSequenceLength: 64, retry, ...over });
+  t.teardown(async () => {
+    await http.close();
+    server.closeAllConnections();
+    server.close();
+  });
+  return { http, url, routes };
+}
+
+export const replyJson = (reply: ServerResponse, body: object, status = 200): void =>
+  void reply.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
 
 /** Options of a policy at a server, with short waits. */
 export function tinkerOptions(url: string, over: Partial<TinkerPolicyOptions> = {}): TinkerPolicyOptions {

@@ -45,6 +45,7 @@ export class TinkerSession {
   readonly id: string;
   readonly #options: TinkerSessionOptions;
   readonly #heartbeat: NodeJS.Timeout;
+  #isBeating = false;
   #models = 0;
   #samplers = 0;
 
@@ -112,6 +113,8 @@ export class TinkerSession {
   }
 
   async #beat(): Promise<void> {
+    if (this.#isBeating) return;
+    this.#isBeating = true;
     try {
       await this.http.json('POST', 'session_heartbeat', { session_id: this.id, type: 'session_heartbeat' });
     } catch (error) {
@@ -123,6 +126,8 @@ export class TinkerSession {
           `${this.http.url}: the server ended the session, and its models with it: resume the run, which continues from its last checkpoint (${message})`,
         ),
       );
+    } finally {
+      this.#isBeating = false;
     }
   }
 }
