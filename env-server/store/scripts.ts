@@ -186,6 +186,14 @@ if ARGV[3] == '' then redis.call('HDEL', p .. 'env', id) else redis.call('HSET',
 redis.call('XADD', p .. 'audit', 'MAXLEN', '~', 100000, '*', 'e', ARGV[5])
 return redis.call('INCR', p .. 'envrev')`;
 
+/** Key of a reply, the reply that it replaces (empty: none), the new one, how long it is kept. Returns one that is there instead. */
+const REPLACE_REPLY = `#!lua
+local key = ARGV[1] .. ARGV[2]
+local known = redis.call('GET', key)
+if known and known ~= ARGV[3] then return known end
+redis.call('SET', key, ARGV[4], 'PX', ARGV[5])
+return false`;
+
 /** The store's process: a new one begins an era. Returns the era, and a number for this replica. */
 const ERA = `#!lua flags=allow-oom
 local p = ARGV[1]
@@ -207,6 +215,7 @@ export const SCRIPTS = {
   ragenLive: LIVE,
   ragenTouch: TOUCH,
   ragenPutEnvironment: PUT_ENVIRONMENT,
+  ragenReplaceReply: REPLACE_REPLY,
   ragenEra: ERA,
 } as const;
 

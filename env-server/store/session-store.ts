@@ -316,6 +316,27 @@ export class SessionStore {
     );
   }
 
+  /**
+   * Keeps a reply where there is none, or the earlier one that it replaces.
+   * @returns the reply that is there instead
+   */
+  async replaceReply(
+    owner: string,
+    key: string,
+    record: StoredReplyRecord,
+    ms: number,
+    earlier: StoredReplyRecord | undefined,
+  ): Promise<StoredReplyRecord | undefined> {
+    const known = (await this.connection.write(
+      'ragenReplaceReply',
+      `k:${owner}:${hashOf(key)}`,
+      earlier ? JSON.stringify(earlier) : '',
+      JSON.stringify(record),
+      Math.ceil(ms),
+    )) as string | null;
+    return known === null ? undefined : (JSON.parse(known) as StoredReplyRecord);
+  }
+
   #replyKey(owner: string, key: string): string {
     return `${this.connection.prefix}k:${owner}:${hashOf(key)}`;
   }

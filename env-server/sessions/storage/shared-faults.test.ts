@@ -383,34 +383,59 @@ t.test('the lifetime counts also where there was no server', { skip: lacksValkey
   t.match(await step(b, id), { status: 410, body: { code: 'session_expired' } });
 });
 
-t.test('OpenEnv keeps no names of sessions that ended at another server', { skip: lacksValkey }, async t => {
-  const [a, b] = await servers(t);
-  const shared = sharedOf(a);
+/** The names of OpenEnv's sessions at a server, and a caller who chose one. */
+function namedAt(app: TestApp) {
+  const shared = sharedOf(app);
   const principal = { name: 'local', scopes: new Set(['play', 'admin'] as const) };
   const attach = async (_principal: Principal, _envId: string, sessionId: string) => {
-    await shared.perform(principal, sessionId, 'reads', () => a.sessions.find(principal, sessionId));
+    await shared.perform(principal, sessionId, 'reads', () => app.sessions.find(principal, sessionId));
     return { sessionId };
   };
   const names = new NamedSessions(
     {
-      dispatcher: { services: { sessions: a.sessions, shared } },
-      open: async () => ({ played: { sessionId: await open(a) }, stepReply: {} }),
+      dispatcher: { services: { sessions: app.sessions, shared } },
+      open: async () => ({ played: { sessionId: await open(app) }, stepReply: {} }),
       attach,
     } as unknown as OpenEnvPlay,
     10,
   );
   const caller = { principal, envId: 'test/Counter-v0', name: 'mine', chosen: true };
-  await names.reset(caller, { input: {} } as ResetRequest);
-  const { sessionId } = await names.get(caller);
+  return {
+    names,
+    reset: () => names.reset(caller, { input: {} } as ResetRequest),
+    get: () => names.get(caller),
+  };
+}
+
+t.test('OpenEnv keeps no names of sessions that ended at another server', { skip: lacksValkey }, async t => {
+  const [a, b] = await servers(t);
+  const { names, reset, get } = namedAt(a);
+  await reset();
+  const { sessionId } = await get();
   t.equal(names.size, 1);
   t.match(await step(b, sessionId), { status: 200 });
   t.equal((await b.ask('DELETE', `/v1/sessions/${sessionId}`)).status, 204);
   // This server learns of it with its next request for the session.
   t.equal((await a.ask('GET', `/v1/sessions/${sessionId}`)).status, 410);
   t.equal(names.size, 0);
-  await t.rejects(names.get(caller), { code: 'session_closed' });
-  await names.reset(caller, { input: {} } as ResetRequest);
-  t.not((await names.get(caller)).sessionId, sessionId, 'the name begins again');
+  await t.rejects(get(), { code: 'session_closed' });
+  await reset();
+  t.not((await get()).sessionId, sessionId, 'the name begins again');
+});
+
+t.test('OpenEnv keeps no names that nobody asks a server for', { skip: lacksValkey }, async t => {
+  const [a, b] = await servers(t);
+  const { names, reset, get } = namedAt(a);
+  await reset();
+  const first = (await get()).sessionId;
+  // The copy of an idle session leaves memory, and the name with it; the store has both.
+  for (; names.size > 0; await delay(50)) a.wait(1);
+  t.equal((await get()).sessionId, first);
+  t.equal(names.size, 1);
+  t.equal((await b.ask('DELETE', `/v1/sessions/${first}`)).status, 204);
+  for (; names.size > 0; await delay(50)) a.wait(1);
+  await t.rejects(get(), { code: 'session_closed' });
+  t.equal(names.size, 0);
 });
 
 t.test('metrics count take-overs and errors of the store', { skip: lacksValkey }, async t => {

@@ -128,46 +128,23 @@ t.test('a custom environment is offered by all servers at once', { skip: lacksVa
   t.match(await b.ask('DELETE', '/v1/envs/me%2FCoin-v0'), { status: 409 }, 'its sessions are counted');
 });
 
-t.test(
-  'frames, batches and the Open Reward Standard alternate between servers',
-  { skip: lacksValkey },
-  async t => {
-    const [a, b] = await servers(t);
-    const ids = await Promise.all([
-      open(a, { config: { goal: 9, max_steps: 2000 } }),
-      open(b, { config: { goal: 9, max_steps: 2000 } }),
-    ]);
-    const [one, two] = [await dial(t, a, '/v1/ws'), await dial(t, b, '/v1/ws')];
-    for (let n = 1; n <= 6; n++) {
-      const wire = n % 2 ? one : two;
-      const items = ids.map(session_id => ({ op: 'step', session_id, action: 'add' }));
-      wire.send({ id: n, op: 'batch', items });
-      t.match(await wire.next(), {
-        id: n,
-        ok: true,
-        result: { results: ids.map(() => ({ ok: true, result: { step: n } })) },
-      });
-    }
-    const ors = { 'x-session-id': 'mine' };
-    const task = { env_name: 'test/Counter-v0', task_spec: { seed: 1 } };
-    t.equal((await a.ask('POST', '/create', task as never, ors)).status, 200);
-    const call = { name: 'step', input: { action: 'add' } };
-    t.match((await b.ask('POST', '/call', call as never, ors)).text, /1\/3/);
-    t.match((await a.ask('POST', '/call', call as never, ors)).text, /2\/3/);
-  },
-);
-
-t.test('OpenEnv finds the session of a name at every server', { skip: lacksValkey }, async t => {
+t.test('frames and batches alternate between servers', { skip: lacksValkey }, async t => {
   const [a, b] = await servers(t);
-  const at = '/compat/openenv/test%2FCounter-v0';
-  const name = { 'x-session-id': 'mine' };
-  t.equal((await a.ask('POST', `${at}/reset`, {}, name)).status, 200);
-  t.match(await b.ask('POST', `${at}/step`, { action: { action: 'add' } }, name), {
-    status: 200,
-    body: { reward: 1 },
-  });
-  t.match(await a.ask('POST', `${at}/step`, { action: { action: 'add' } }, name), { status: 200 });
-  t.match(await b.ask('GET', `${at}/state`, undefined, name), { body: { step_count: 2 } });
+  const ids = await Promise.all([
+    open(a, { config: { goal: 9, max_steps: 2000 } }),
+    open(b, { config: { goal: 9, max_steps: 2000 } }),
+  ]);
+  const [one, two] = [await dial(t, a, '/v1/ws'), await dial(t, b, '/v1/ws')];
+  for (let n = 1; n <= 6; n++) {
+    const wire = n % 2 ? one : two;
+    const items = ids.map(session_id => ({ op: 'step', session_id, action: 'add' }));
+    wire.send({ id: n, op: 'batch', items });
+    t.match(await wire.next(), {
+      id: n,
+      ok: true,
+      result: { results: ids.map(() => ({ ok: true, result: { step: n } })) },
+    });
+  }
 });
 
 t.test('a server that stood still never answers from an old state', { skip: lacksValkey }, async t => {

@@ -143,25 +143,34 @@ export class NamedSessions {
     this.#entries.set(key, entry);
     try {
       const played = await entry.played;
-      await this.#share(caller, played);
+      if (!(await this.#share(caller, played))) {
+        await this.#play.close(principal, played);
+        return this.reset(caller, request);
+      }
       this.#follow(key, entry, played);
     } catch (error) {
-      this.#entries.delete(key);
+      if (this.#entries.get(key) === entry) this.#entries.delete(key);
       throw error;
     }
     return (await opening).stepReply;
   }
 
-  /** Lets other servers find the session under its name. */
-  async #share({ principal, ...caller }: HttpCaller, { sessionId }: PlayedSession): Promise<void> {
+  /**
+   * Lets other servers find the session under its name. Returns false where one of them has opened another meanwhile, which
+   * has the name then.
+   */
+  async #share(caller: HttpCaller, { sessionId }: PlayedSession): Promise<boolean> {
     const { sessions, shared } = this.#play.dispatcher.services;
+    if (!shared) return true;
     const record = { operation: 'openenv', asked: '', reply: sessionId };
-    await shared?.store.keepReply(
-      principal.name,
-      keyOf({ principal, ...caller }),
-      record,
-      sessions.keepKeysMs,
-    );
+    const kept = [caller.principal.name, keyOf(caller), record, sessions.keepKeysMs] as const;
+    let known = await shared.store.replaceReply(...kept, undefined);
+    while (known) {
+      if (await this.#revisit(caller)) return false;
+      // Its session has ended.
+      known = await shared.store.replaceReply(...kept, known);
+    }
+    return true;
   }
 
   #remember(caller: HttpCaller, played: PlayedSession): NamedEntry {
