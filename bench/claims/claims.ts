@@ -194,7 +194,7 @@ const RECIPES: Claim = {
   title: 'The recipes as they are',
   text: [
     'What `npm run trainer -- train configs/<recipe>.yaml` comes to, with nothing set; the first claim and the [showcase](./showcase.md) have the other recipes of FrozenLake and Sokoban. Success is sampled. Before is after the warm start, which shows random play in bandits and `frozenlake-grpo`, and the best player’s in the others. Bandits and lakes of these are new ones; all others are validated on layouts that never occur in training.',
-    'The rows of 60 iterations are recipes of the field with `frozenlake-grpo`, all from the same warm start, next to GRPO. Intervals that overlap show no difference.',
+    'The rows of 60 iterations are recipes of the field with `frozenlake-grpo`, all from the same warm start, next to GRPO. They differ in aggregation as well: `token_mean` in DPPO and ECHO, `seq_mean_token_mean` in GRPO and GDPO. Intervals that overlap show no difference.',
   ],
   runs: [
     ...[
