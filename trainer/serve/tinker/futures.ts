@@ -1,6 +1,5 @@
-import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { ApiError } from '../openai/errors.ts';
+import { ApiError, badRequest } from '../openai/errors.ts';
 
 /** Results stay readable so long after they were delivered, since a reply can get lost. */
 const KEPT_MS = 600_000;
@@ -8,14 +7,28 @@ const KEPT_MS = 600_000;
 const KEPT_BYTES = 256 * 2 ** 20;
 const ENTRY_BYTES = 1024;
 const MAX_UNREAD = 8192;
+/** Request ids begin with the id of their session. */
+const REQUEST_ID = /^[0-9a-f-]{36}:/;
 /** Errors of the engine that a request causes. */
 const USER_ERRORS = new Set(['RangeError', 'NotFiniteError', 'ModelConfigError', 'SafetensorsError']);
 
 /** Result of an operation: a message of tinker_public, or JSON. */
 export type Result = Uint8Array | object;
 
+/** An operation to submit. */
+export interface Submission {
+  /** Request id, which names it: what is submitted again under its id is done once. */
+  readonly id: string;
+  /** Hash of its content. */
+  readonly content: string;
+  /** Error where other content has the id. */
+  readonly conflict: string;
+}
+
 interface Future {
+  /** The Tinker session that may read it. */
   readonly owner: object;
+  readonly content: string;
   readonly settled: Promise<Result>;
   deliveredAt: number | null;
   /** Size of its delivered result. */
@@ -24,25 +37,21 @@ interface Future {
 
 /** Operations that were submitted, until their results have been read. */
 export class Futures {
-  readonly #prefix = randomUUID();
   readonly #futures = new Map<string, Future>();
   readonly #unread = new WeakMap<object, number>();
   /** Request ids of delivered results, the oldest first. */
   readonly #delivered = new Set<string>();
   #keptBytes = 0;
-  #count = 0;
-
-  has(id: string): boolean {
-    return this.#futures.has(id);
-  }
 
   /**
-   * Starts an operation and keeps its result.
-   * @param owner the Tinker session that may read it
+   * Starts an operation, unless it was submitted before, and keeps its result.
    * @returns its request id
-   * @throws ApiError 429 where too many results of the session wait to be read
+   * @throws ApiError 400 where other content has the id, 429 where too many results of the session wait to be read
    */
-  add(owner: object, work: () => Promise<Result>): string {
+  submit(owner: object, { id, content, conflict }: Submission, work: () => Promise<Result>): string {
+    const known = this.#futures.get(id);
+    if (known?.content === content) return id;
+    if (known) throw badRequest(conflict, 'seq_id');
     const unread = this.#unread.get(owner) ?? 0;
     if (unread >= MAX_UNREAD) {
       const fault = `${unread} results of this session wait to be read`;
@@ -50,8 +59,7 @@ export class Futures {
     }
     const settled = work().catch(failureOf);
     this.#unread.set(owner, unread + 1);
-    const id = `${this.#prefix}:${this.#count++}`;
-    this.#futures.set(id, { owner, settled, deliveredAt: null, bytes: 0 });
+    this.#futures.set(id, { owner, content, settled, deliveredAt: null, bytes: 0 });
     return id;
   }
 
@@ -70,15 +78,10 @@ export class Futures {
   ): Promise<Result | undefined> {
     const future = this.#futures.get(id);
     if (future === undefined || !owns(future.owner)) {
-      const [prefix, number] = id.split(':');
-      if (future === undefined && prefix === this.#prefix && Number(number) < this.#count) {
-        const why = 'it was read long ago, or its session ended';
-        throw new ApiError(410, `the result of ${id} was dropped: ${why}`);
-      }
-      throw new ApiError(
-        404,
-        `there is no request ${JSON.stringify(id.slice(0, 200))} since the server was started`,
-      );
+      const name = JSON.stringify(id.slice(0, 200));
+      if (future || !REQUEST_ID.test(id)) throw new ApiError(404, `there is no request ${name}`);
+      const why = 'it was read long ago, or its session ended';
+      throw new ApiError(410, `the result of ${name} was dropped: ${why}`);
     }
     const over = pause(ms, undefined, { signal, ref: false }).catch(() => undefined);
     const result = await Promise.race([future.settled, over]);

@@ -159,9 +159,10 @@ function modelRoutes(app: FastifyInstance, server: TinkerServer): void {
     return { model_id, model_data, is_lora: true, lora_rank: model.lora.rank };
   });
   postRoute(app, '/unload_model', ModelRequest, ({ model_id }, owner) => {
-    const { session } = server.model(model_id, owner);
+    const { session, model } = server.model(model_id, owner);
+    const submission = { id: `${session.id}:${model.key}:unload`, content: '', conflict: '' };
     const unload = () => server.unloadModel(session, model_id).then(() => ({ model_id }));
-    return { request_id: server.futures.add(session, unload), model_id };
+    return { request_id: server.futures.submit(session, submission, unload), model_id };
   });
 }
 
@@ -229,7 +230,7 @@ function savingRoutes(app: FastifyInstance, server: TinkerServer): void {
     if (typeof number !== 'number') throw badRequest('send path, or sampling_session_seq_id', 'path');
     const snapshot = () => found.model.snapshot();
     const weights = kind === 'inflight' ? snapshot : await snapshot().then(now => async () => now);
-    const { id } = server.addSampler(found.session, number, hashOf(body), { path: null, weights });
+    const { id } = server.addSampler(found.session, number, { content: hashOf(body), path: null, weights });
     return { sampling_session_id: id };
   });
 }
@@ -290,14 +291,23 @@ function submit(
   prepare: (found: Found) => () => Promise<Result>,
 ): object {
   const { session, model } = server.model(model_id, owner);
-  const keep = (result: Promise<Result>): string =>
-    server.futures.add(session, () => result.finally(session.ofOwner.bytes.take(bytes)));
+  const { operations } = model;
+  const submission = {
+    id: `${session.id}:${model.key}:${seqId}`,
+    content,
+    conflict: `seq_id ${seqId} was used for another request`,
+  };
   try {
     const work = prepare({ session, model, seqId });
-    return { request_id: model.operations.submit({ seqId, content, ordered }, work, keep), model_id };
+    const request_id = server.futures.submit(session, submission, () => {
+      operations.check(seqId);
+      const giveBack = session.ofOwner.bytes.take(bytes);
+      return operations.run(seqId, ordered, work).finally(giveBack);
+    });
+    return { request_id, model_id };
   } catch (error) {
     const { status, message } = error as ApiError;
-    if (status === 400) model.operations.refuse(seqId, message, learns);
+    if (status === 400) operations.refuse(seqId, message, learns);
     throw error;
   }
 }

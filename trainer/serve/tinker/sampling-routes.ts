@@ -1,4 +1,4 @@
-import { randomInt } from 'node:crypto';
+import { randomInt, randomUUID } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import Type, { type Static } from 'typebox';
 import { MAX_TOP_LOG_PROBS } from '../../generation/generation.ts';
@@ -78,8 +78,8 @@ export function samplingRoutes(app: FastifyInstance, server: TinkerServer): void
     if (base) server.checkBase(base);
     const checkpoint = path === null ? undefined : await server.checkpoints.find(path, owner);
     const adapter = checkpoint ? server.checkpoints.adapterOf(checkpoint, server.base.config) : null;
-    const sampler = { path, checkpoint, weights: async () => adapter };
-    return { sampling_session_id: server.addSampler(session, number, hashOf(body), sampler).id };
+    const sampler = { content: hashOf(body), path, checkpoint, weights: async () => adapter };
+    return { sampling_session_id: server.addSampler(session, number, sampler).id };
   });
   app.get<{ Params: { id: string } }>('/samplers/:id', async request => {
     const { id: sampler_id, path } = server.sampler(request.params.id, ownerOf(request)).sampler;
@@ -101,11 +101,11 @@ export function samplingRoutes(app: FastifyInstance, server: TinkerServer): void
         .then(weights => server.samplers.sample(weights, task, session.ended.signal));
       return work.then(encodeSampleResponse).finally(leave);
     };
-    const submit = () => server.futures.add(session, sample);
     // Numbers of samplers that were copied between processes are larger than what JSON keeps apart.
-    const request_id = Number.isSafeInteger(number)
-      ? sampler.submitted.once(number!, hashOf(body), submit, known => !server.futures.has(known))
-      : submit();
+    const known = Number.isSafeInteger(number) ? number : randomUUID();
+    const conflict = `seq_id ${number} was used for another sample`;
+    const submission = { id: `${id}:${known}`, content: hashOf(body), conflict };
+    const request_id = server.futures.submit(session, submission, sample);
     const sample_sequence_ids = Array.from({ length: task.samples }, (_, i) => `${id}:${number}:${i}`);
     return { request_id, sample_sequence_ids };
   });

@@ -10,7 +10,6 @@ import { ApiError, badRequest } from '../openai/errors.ts';
 import { Checkpoints, type FoundCheckpoint } from './checkpoints.ts';
 import { Futures } from './futures.ts';
 import { type AdapterWeights, SamplerPool } from './samplers.ts';
-import { Submissions } from './submissions.ts';
 import { TrainingModel } from './training-model.ts';
 
 /** Alpha of every adapter, as the service and SkyRL have it. */
@@ -22,9 +21,8 @@ const MAX_OWNER_SAMPLES = 1024;
 const MAX_WAITING_BYTES = 256 * 2 ** 20;
 /** Sampling requests of a session at once. */
 export const MAX_SESSION_SAMPLES = 256;
-/** Samplers of a Tinker session, models that it asked for, and samples of a sampler; the oldest are forgotten. */
+/** Samplers of a Tinker session; the oldest are forgotten. */
 const MAX_SAMPLERS = 1024;
-const MAX_REMEMBERED_SAMPLES = 4096;
 /** A Tinker session without a request for so long loses its models where room is needed, and in the end everything. */
 const SILENT_MS = 60_000;
 const ENDED_MS = 300_000;
@@ -56,9 +54,7 @@ export interface TinkerSession {
   readonly owner: string;
   seenAt: number;
   readonly models: Map<string, TrainingModel>;
-  /** Request ids of models that were asked for, by model id. */
-  readonly creating: Submissions<string, string>;
-  readonly samplers: Submissions<string, Sampler>;
+  readonly samplers: Map<string, Sampler>;
   /** Sampling requests. */
   readonly samples: Budget;
   /** Sampling requests of its key, and bytes of the key's training requests that wait or run. */
@@ -68,13 +64,13 @@ export interface TinkerSession {
 
 export interface Sampler {
   readonly id: string;
+  /** Hash of the request for it. */
+  readonly content: string;
   /** `tinker://` path that it was made from. */
   readonly path: string | null;
   readonly checkpoint?: FoundCheckpoint;
   /** Null: the base alone. */
   readonly weights: () => Promise<AdapterWeights | null>;
-  /** Request ids of its samples, by their number. */
-  readonly submitted: Submissions<number, string>;
 }
 
 /** `lora_config` of a request. */
@@ -122,7 +118,7 @@ export class TinkerServer {
     this.stopTokenIds = models.base.stopTokenIds;
     this.checkpoints = new Checkpoints(options.checkpoints, id =>
       [...this.#sessions.values()].some(({ samplers }) =>
-        samplers.outcomes.some(({ checkpoint }) => checkpoint?.id === id),
+        [...samplers.values()].some(({ checkpoint }) => checkpoint?.id === id),
       ),
     );
     this.samplers = new SamplerPool(this.base, lora => this.#openPolicy(lora, 0, true), maxModels + 2);
@@ -147,8 +143,7 @@ export class TinkerServer {
       owner,
       seenAt: performance.now(),
       models: new Map(),
-      creating: new Submissions('model_seq_id', 'model', MAX_SAMPLERS),
-      samplers: new Submissions('sampling_session_seq_id', 'sampler', MAX_SAMPLERS),
+      samplers: new Map(),
       samples: new Budget(MAX_SESSION_SAMPLES, refusal, ofOwner.samples),
       ofOwner,
       ended: new AbortController(),
@@ -192,22 +187,21 @@ export class TinkerServer {
     return true;
   }
 
-  /**
-   * Adds a sampler once.
-   * @param content hash of the request
-   * @throws ApiError 400 where its number was used for another one
-   */
+  /** Adds a sampler once. @throws ApiError 400 where its number was used for another one */
   addSampler(
-    session: TinkerSession,
+    { id: sessionId, samplers }: TinkerSession,
     number: number,
-    content: string,
-    sampler: Omit<Sampler, 'id' | 'submitted'>,
+    sampler: Omit<Sampler, 'id'>,
   ): Sampler {
-    const id = `${session.id}:sample:${number}`;
-    return session.samplers.once(id, content, () => {
-      const submitted = new Submissions<number, string>('seq_id', 'sample', MAX_REMEMBERED_SAMPLES);
-      return { id, submitted, ...sampler };
-    });
+    const id = `${sessionId}:sample:${number}`;
+    const known = samplers.get(id);
+    const field = 'sampling_session_seq_id';
+    if (known?.content === sampler.content) return known;
+    if (known) throw badRequest(`${field} ${number} was used for another sampler`, field);
+    const added = { id, ...sampler };
+    samplers.set(id, added);
+    if (samplers.size > MAX_SAMPLERS) samplers.delete(samplers.keys().next().value!);
+    return added;
   }
 
   /** @throws ApiError 400 for a model that is not served */
@@ -241,11 +235,12 @@ export class TinkerServer {
     result: object,
   ): object {
     const id = `${session.id}:train:${number}`;
-    const open = async () => {
+    const conflict = `model_seq_id ${number} was used for another model`;
+    const request_id = this.futures.submit(session, { id: `${id}:open`, content, conflict }, async () => {
+      if (session.models.has(id)) throw badRequest(conflict, 'model_seq_id');
       await this.#createModel(session, id, model);
       return { ...result, model_id: id };
-    };
-    const request_id = session.creating.once(id, content, () => this.futures.add(session, open));
+    });
     return { request_id, model_id: id };
   }
 

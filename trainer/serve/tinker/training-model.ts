@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
 import type { OptimizerSettings } from '../../policy/policy.ts';
@@ -13,6 +14,8 @@ const MAX_SNAPSHOTS = 16;
 /** A LoRA adapter that a client trains: its operations, one at a time, and the versions that are sampled. */
 export class TrainingModel {
   readonly id: string;
+  /** Differs between models that had the same id one after the other. */
+  readonly key = randomUUID();
   readonly lora: LoraConfig;
   readonly operations: OperationQueue;
   readonly created = new Date().toISOString();
