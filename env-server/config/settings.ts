@@ -121,7 +121,7 @@ export const SETTINGS: Declarations<Settings> = {
   },
   runs: {
     default: '',
-    help: 'folder of training runs to show at /runs/, read-only, e.g. ./runs; none unless given',
+    help: 'folder of training runs to show at /runs/, e.g. ./runs; only tags and notes can be written; none unless given',
   },
   store: {
     default: '',

@@ -13,6 +13,8 @@ export const RUN_FILES = {
   /** Text of each token id in trajectories: `[id, text]` a line. */
   tokens: 'tokens.jsonl',
   evaluations: 'evaluations',
+  /** Tags and a note of people, and the mark of an archived run; the trainer never writes it. */
+  annotations: 'annotations.json',
 } as const;
 
 /** Seconds between two writes of `status.json` when nothing else changes it. */

@@ -1,5 +1,10 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { TRAINER } from '../../shared/program.ts';
+import {
+  type Annotations,
+  annotationsProblem,
+  MAX_ANNOTATIONS_BYTES,
+} from '../../shared/run-folder/annotations.ts';
 import type { SiteAddresses } from './addresses.ts';
 import { Assets, RUN_PAGES } from './assets.ts';
 import { LiveRuns } from './live.ts';
@@ -12,6 +17,8 @@ const LONGEST_QUERY = 1000;
 const MAX_NAMES = 200;
 /** Rows of the table of runs that one reply has. */
 const MAX_RUN_ROWS = 500;
+/** Settings that the rows of one reply have. */
+const MAX_COLUMNS = 32;
 
 /** Parts of the pages about runs. */
 export interface DashboardParts {
@@ -23,7 +30,8 @@ export interface DashboardParts {
 type Query = { readonly [key: string]: string | string[] | undefined };
 
 /**
- * The pages about training runs below `/runs/`, and the JSON that they show below `/runs/api/`. Reads only.
+ * The pages about training runs below `/runs/`, and the JSON that they show below `/runs/api/`. Only the annotations of runs
+ * can be written; the server behind `app` decides who may ask.
  * @param app scope of the headers of the pages
  */
 export function addDashboard(app: FastifyInstance, { reader, site }: DashboardParts): void {
@@ -51,6 +59,22 @@ export function addDashboard(app: FastifyInstance, { reader, site }: DashboardPa
       return reply.header('cache-control', 'no-store').send(value);
     });
   }
+  app.put<{ Querystring: Query }>(
+    `${PREFIX}/api/annotations`,
+    { bodyLimit: MAX_ANNOTATIONS_BYTES },
+    async (request, reply) => {
+      const { id } = request.query;
+      const wrong = annotationsProblem(request.body);
+      if (wrong) return refuse(reply, 400, wrong);
+      try {
+        const found = typeof id === 'string' && (await reader.annotate(id, request.body as Annotations));
+        return found ? reply.code(204).send() : refuse(reply, 404, 'there is no such run');
+      } catch (error) {
+        const { code = 'error' } = error as NodeJS.ErrnoException;
+        return refuse(reply, 409, `the run's folder cannot be written to: ${code}`);
+      }
+    },
+  );
   app.addHook('onListen', done => {
     // The first page is to come as quickly as the others; its reader gets any error.
     const ready = [reader.runs({ limit: 1 }), ...assets.paths.map(path => assets.find(path))];
@@ -80,12 +104,16 @@ type Reader = (reader: RunReader, query: { readonly [key: string]: string }) => 
 
 /** Reader of each route; returns undefined for what is not there. */
 const READERS: { readonly [name: string]: Reader } = {
-  runs: (reader, { offset, limit, q }) =>
+  runs: (reader, { offset, limit, q, sort, settings }) =>
     reader.runs({
       offset: offset === undefined ? 0 : count(offset),
       limit: Math.min(MAX_RUN_ROWS, limit === undefined ? MAX_RUN_ROWS : count(limit)),
       q,
+      sort,
+      settings: settings === undefined ? [] : settings.split(',').slice(0, MAX_COLUMNS),
     }),
+  'run-groups': async (reader, { by = '', q }) => (by === '' ? undefined : reader.runGroups(by, q)),
+  'run-summary': (reader, { q }) => reader.summary(q),
   run: (reader, { id }) => reader.run(id),
   metrics: (reader, { id, names }) => reader.metrics(id, names?.split(',')),
   groups: (reader, { id, after }) => reader.groups(id, after === undefined ? undefined : count(after)),

@@ -1,4 +1,4 @@
-import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import t from 'tap';
 import { createApp } from '../../env-server/app.ts';
@@ -141,9 +141,8 @@ t.test('the keyboard alone finds a run and reads an episode', { skip }, async t 
   await page.getByRole('searchbox').focus();
   await page.keyboard.type('lake-2');
   await page.getByText('1 of 4 runs').waitFor();
-  const focused = () => page.evaluate(() => document.activeElement?.textContent ?? '');
-  for (let presses = 0; presses < 12 && (await focused()) !== 'lake-2'; presses++)
-    await page.keyboard.press('Tab');
+  await page.keyboard.press('Enter');
+  t.equal(await page.evaluate(() => document.activeElement?.textContent), 'lake-2');
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { level: 1, name: 'lake-2' }).waitFor();
   t.match(page.url(), /#\/run\/lake-2$/);
@@ -192,6 +191,86 @@ t.test('a run is live: its metrics, stage and notes appear without a reload', { 
   );
   await page.locator('.chip', { hasText: /^improved$/ }).waitFor();
   await page.getByText('all is done').waitFor();
+});
+
+t.test('runs are ordered, filtered, grouped, tagged and archived', { skip }, async t => {
+  const root = sampleRuns(t.testdir());
+  writeFileSync(join(root, 'lake-2/config.yaml'), 'seed: 2\nrollout:\n  group_size: 8\n');
+  const origin = await serveDashboard(t, { runs: root });
+  const page = await openPage(t, `${origin}/runs/`);
+  const names = page.locator('tbody .name a');
+  const see = async (...expected: string[]) => {
+    await page.getByText(`${expected.length} of 4 runs`).waitFor();
+    t.same((await names.allTextContents()).sort(), expected.sort());
+  };
+  await page.getByRole('button', { name: 'improved 2' }).click();
+  await see('lake-1', 'lake-2');
+  await page.getByRole('button', { name: 'improved 2' }).click();
+  await page.getByRole('searchbox').fill('group_size>4');
+  await see('lake-2');
+  await page.getByRole('searchbox').fill('is:any');
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await page.waitForFunction(() => document.querySelector('tbody .name a')?.textContent === 'broken');
+  t.same(await names.allTextContents(), ['broken', 'lake-1', 'lake-2', 'live']);
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await page.waitForFunction(() => document.querySelector('tbody .name a')?.textContent === 'live');
+  t.equal(await page.getByRole('columnheader', { name: 'Run' }).getAttribute('aria-sort'), 'descending');
+  await page.getByText('Columns 11').click();
+  await page.getByRole('checkbox', { name: 'rollout.group_size' }).check();
+  await page.getByRole('columnheader', { name: 'group_size' }).waitFor();
+  await page
+    .locator('tr', { hasText: 'lake-2' })
+    .locator('.column-rollout-group_size', { hasText: '8' })
+    .waitFor();
+  t.same(await accessibilityProblems(page), []);
+  await page.keyboard.press('Escape');
+  await page.getByRole('checkbox', { name: 'rollout.group_size' }).waitFor({ state: 'hidden' });
+  await page.getByLabel('Group by').selectOption('rollout.group_size');
+  await page.getByRole('row', { name: /^4 3 / }).waitFor();
+  await page.getByRole('link', { name: 'Compare them with rollout.group_size 4' }).waitFor();
+  await page.goto(`${origin}/runs/#/`);
+  await page.getByLabel('Compare lake-1').check();
+  await page.getByRole('button', { name: 'Tag', exact: true }).click();
+  await page.getByLabel('Tags to add').fill('baseline keep');
+  await page.getByRole('button', { name: 'Add', exact: true }).click();
+  await page.locator('.name', { hasText: 'lake-1' }).getByText('keep', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Note', exact: true }).click();
+  await page.getByLabel('Note', { exact: true }).fill('the best <b>so</b> far');
+  t.same(await accessibilityProblems(page), []);
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  await page.getByText('the best <b>so</b> far').waitFor();
+  await page.getByRole('button', { name: 'Archive', exact: true }).click();
+  await page.getByRole('button', { name: 'archived 1' }).click();
+  await see('lake-1');
+  t.same(JSON.parse(readFileSync(join(root, 'lake-1/annotations.json'), 'utf8')), {
+    tags: ['baseline', 'keep'],
+    note: 'the best <b>so</b> far',
+    archived: true,
+  });
+});
+
+t.test('annotations are written with JSON by a page of this server only', async t => {
+  const runs = sampleRuns(t.testdir());
+  const { createDashboard } = await import('./server.ts');
+  const app = await createDashboard({ runs, host: '127.0.0.1', allowedHosts: '' });
+  t.teardown(() => app.close());
+  const words = { tags: ['a'], note: '', archived: false };
+  const put = (id: string, payload: object | string, headers: object = {}) =>
+    app.inject({
+      method: 'PUT',
+      url: `/runs/api/annotations?id=${id}`,
+      payload,
+      headers: { host: '127.0.0.1', 'content-type': 'application/json', ...headers },
+    });
+  t.equal((await put('lake-1', words)).statusCode, 204);
+  t.equal((await put('..', words)).statusCode, 404);
+  t.equal((await put('lake-1', { ...words, tags: ['a b'] })).statusCode, 400);
+  t.equal((await put('lake-1', JSON.stringify(words), { 'content-type': 'text/plain' })).statusCode, 400);
+  t.equal((await put('lake-1', JSON.stringify(words), { 'content-type': 'x/y' })).statusCode, 415);
+  t.equal((await put('lake-1', words, { host: 'evil.example' })).statusCode, 421);
+  t.equal((await put('lake-1', `"${'x'.repeat(20_000)}"`)).statusCode, 413);
+  rmSync(join(runs, 'lake-2'), { recursive: true });
+  t.equal((await put('lake-2', words)).statusCode, 404);
 });
 
 t.test(
@@ -490,6 +569,15 @@ t.test('the environment server shows runs with --runs, to those who have a token
   t.equal((await ask('/runs/api/runs')).statusCode, 401);
   t.equal((await ask('/runs/assets/..%2fapi%2fruns')).statusCode, 404);
   t.match((await ask('/runs/api/runs', 'Bearer secret')).json(), { total: 4 });
+  const annotate = (authorization: object) =>
+    server.inject({
+      method: 'PUT',
+      url: '/runs/api/annotations?id=lake-1',
+      payload: { tags: ['a'], note: '', archived: false },
+      headers: { host: '127.0.0.1', ...authorization },
+    });
+  t.equal((await annotate({})).statusCode, 401);
+  t.equal((await annotate({ authorization: 'Bearer secret' })).statusCode, 204);
   const without = await createApp({ logLevel: 'silent' });
   t.teardown(() => without.server.close());
   t.equal((await without.server.inject({ url: '/runs/', headers: { host: '127.0.0.1' } })).statusCode, 404);

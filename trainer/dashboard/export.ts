@@ -58,8 +58,9 @@ type Write = (
 ) => void;
 
 async function exportData(reader: RunReader, write: Write): Promise<void> {
-  const runs = await reader.runs();
+  const runs = await reader.runs({ q: 'is:any', settings: 'all' });
   write('runs', {}, runs);
+  write('run-summary', {}, await reader.summary());
   write('leaderboard', {}, await reader.leaderboard());
   for (const { id } of runs.rows) {
     const detail = await reader.run(id);

@@ -1,7 +1,8 @@
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
 import { findIn, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
-import { runMatcher } from '../../compute/run-search.ts';
+import { groupRuns, parseRunQuery, resolvedKey, runMatcher, runOrder } from '../../compute/run-query.ts';
 import type { RunDetail, RunsReply, SearchReply } from '../../server/reader/run-reader.ts';
+import type { RunRow } from '../../server/reader/runs-table.ts';
 import type {
   EpisodeDigest,
   EpisodeReply,
@@ -39,16 +40,30 @@ export class ExportedData {
   get(name: string, query: Query): Promise<unknown> {
     if (name === 'runs') return this.#rows(query);
     if (name === 'search') return this.#search(query);
+    if (name === 'run-summary') return this.#read(exportedPath(name, {}));
+    if (name === 'run-groups')
+      return this.#matching(String(query.q ?? ''), '').then(rows =>
+        groupRuns(rows, String(query.by), settingOf),
+      );
     return this.#read(exportedPath(name, query));
   }
 
-  async #rows({ offset = 0, limit, q = '' }: Query): Promise<RunsReply> {
-    this.#runs ??= this.#read<RunsReply>(exportedPath('runs', {}));
-    const { total, rows } = await this.#runs;
-    const matching = q === '' ? rows : rows.filter(runMatcher(String(q)));
+  async #rows({ offset = 0, limit, q = '', sort = '' }: Query): Promise<RunsReply> {
+    const { total } = await this.#all();
+    const matching = await this.#matching(String(q), String(sort));
     const start = Number(offset);
     const end = limit === undefined ? undefined : start + Number(limit);
     return { total, matching: matching.length, offset: start, rows: matching.slice(start, end) };
+  }
+
+  #all(): Promise<RunsReply> {
+    this.#runs ??= this.#read<RunsReply>(exportedPath('runs', {}));
+    return this.#runs;
+  }
+
+  async #matching(q: string, sort: string): Promise<RunRow[]> {
+    const found = (await this.#all()).rows.filter(runMatcher(parseRunQuery(q), settingOf));
+    return sort === '' ? found : found.sort(runOrder(sort, settingOf));
   }
 
   /** As the server's: a page of the episodes that pass the filters and have the text. */
@@ -82,4 +97,9 @@ export class ExportedData {
     }
     return hits.slice(0, most);
   }
+}
+
+function settingOf({ settings = {} }: RunRow, name: string) {
+  const key = resolvedKey(new Set(Object.keys(settings)), name);
+  return key === undefined ? undefined : settings[key];
 }

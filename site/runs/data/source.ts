@@ -1,3 +1,4 @@
+import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import type { SiteAddresses } from '../../server/addresses.ts';
 import type { Query } from './query.ts';
 
@@ -13,6 +14,8 @@ export interface Source {
   get<T>(name: string, query?: Query): Promise<T>;
   /** @throws SourceError */
   post<T>(path: string, body: unknown): Promise<T>;
+  /** Replaces tags, note and archive mark of a run. @throws SourceError */
+  annotate(id: string, annotations: Annotations): Promise<void>;
   /** Reports the events of a run until the signal is aborted; does nothing without a server. */
   live(query: Query, onEvent: (name: string, data: unknown) => void, signal: AbortSignal): Promise<void>;
 }
@@ -33,6 +36,12 @@ function liveSource(site: SiteAddresses): Source {
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify(body),
       }),
+    annotate: (id, annotations) =>
+      readJson(`api/annotations${searchOf({ id })}`, {
+        method: 'PUT',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(annotations),
+      }),
     live: (query, onEvent, signal) => readEvents(`api/live${searchOf(query)}`, onEvent, signal),
   };
 }
@@ -45,6 +54,9 @@ async function exportedSource(site: SiteAddresses): Promise<Source> {
     get: <T>(name: string, query: Query = {}) => data.get(name, query) as Promise<T>,
     async post() {
       throw new SourceError('These pages are files. Start the dashboard with --server to play on.');
+    },
+    async annotate() {
+      throw new SourceError('These pages are files: nothing can be written.');
     },
     async live() {},
   };

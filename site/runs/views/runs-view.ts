@@ -1,54 +1,168 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { html } from '../../components/html.ts';
-import type { RunsReply } from '../../server/reader/run-reader.ts';
+import { Menu } from '../../components/menu.ts';
+import { OUTCOMES, type Outcome } from '../../compute/outcome.ts';
+import { RUN_FIELDS, type RunGroup } from '../../compute/run-query.ts';
+import type { RunsReply, RunsSummary } from '../../server/reader/run-reader.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import { type Address, formatAddress } from '../address.ts';
-import { Sparkline } from '../charts/sparkline.ts';
-import { useSource } from '../data/hooks.ts';
-import { ago, counted, duration, percent } from '../format.ts';
-import { choose, PageTitle, StateChip, Status } from './parts.ts';
+import { useData, useSource } from '../data/hooks.ts';
+import { counted, percent } from '../format.ts';
+import { choose, PageTitle, Select, Status } from './parts.ts';
+import { Selection } from './run-selection.ts';
+import {
+  BUILT_IN_COLUMNS,
+  columnIds,
+  columnOf,
+  columnsText,
+  settingColumns,
+  settingText,
+} from './runs-columns.ts';
+import { type Range, RunTable } from './runs-table.ts';
 
 /** Rows that are asked for together. */
 const PAGE_ROWS = 60;
 const REFRESH_MS = 2000;
-const ROW_HEIGHT = 44;
-/** Rows drawn above and below the window. */
-const SPARE_ROWS = 12;
-/** Rows that are scrolled over before others are drawn. */
-const STEP_ROWS = 8;
+/** Settings that menus list; others are typed. */
+const MAX_SETTINGS = 40;
+/** Orders on a phone, where the table has no head. */
+const ORDERS = [
+  ['', 'newest'],
+  ['-success', 'success'],
+  ['-gain', 'gain'],
+  ['name', 'name'],
+] as const;
+const NO_SUMMARY: RunsSummary = { outcomes: {}, archived: 0, tags: [], settings: [] };
 
-type Range = readonly [from: number, to: number];
-
-/** The table of runs. */
+/** The table of runs, or of groups of them. */
 export function RunsView({ address }: { readonly address: Address }) {
-  const wanted = address.query.q ?? '';
+  const { q: wanted = '', sort = '', by = '', columns: chosenColumns } = address.query;
+  const ids = columnIds(chosenColumns);
   const [range, setRange] = useState<Range>([0, PAGE_ROWS]);
   const show = (next: Range) => setRange(now => (now[0] === next[0] && now[1] === next[1] ? now : next));
-  const { rows, total, matching, error } = useRows(wanted, range);
-  const [ticked, setTicked] = useState<ReadonlySet<string>>(new Set());
-  const tick = (id: string) => {
-    const next = new Set(ticked);
-    if (!next.delete(id)) next.add(id);
+  const [version, setVersion] = useState(0);
+  const query = { q: wanted, sort, settings: settingColumns(ids).join() };
+  const { rows, total, matching, error } = useRows(query, range, version);
+  const { value: summary = NO_SUMMARY } = useData<RunsSummary>(rows && 'run-summary', {
+    q: wanted || undefined,
+    version: version || undefined,
+  });
+  const [ticked, setTicked] = useState<ReadonlyMap<string, RunRow>>(new Map());
+  const tick = (row: RunRow) => {
+    const next = new Map(ticked);
+    if (!next.delete(row.id)) next.set(row.id, row);
     setTicked(next);
   };
+  const current = new Map([...(rows?.values() ?? [])].map(row => [row.id, row]));
+  const chosen = [...ticked.values()].map(row => current.get(row.id) ?? row);
   const { trainer } = useSource().site;
-  const few = ticked.size < 2;
   const known = wanted === '' ? counted(total, 'run') : `${matching} of ${counted(total, 'run')}`;
+  const enter = (event: KeyboardEvent) => {
+    if (event.key === 'Enter') document.querySelector<HTMLElement>('.run-table .name a')?.focus();
+  };
   return html`<div class="page-body">
     <${PageTitle} view="runs">
       <label class="search"><span class="visually-hidden">Search runs</span>
-        <input type="search" placeholder="Name, recipe, environment, state …" value=${wanted}
+        <input type="search" placeholder="Name, or a setting: group_size>1 env:FrozenLake" value=${wanted} onKeyDown=${enter}
           onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} />
       </label>
-      <a class="button ${few ? 'disabled' : 'primary'}" aria-disabled=${few}
-        href=${few ? undefined : formatAddress({ view: 'compare', query: { runs: [...ticked].join(',') } })}>
-        Compare ${few ? '' : counted(ticked.size, 'run')}</a>
     <//>
+    <div class="run-controls">
+      <${OutcomeChips} q=${wanted} summary=${summary} />
+      <${Controls} by=${by} sort=${sort} ids=${ids} summary=${summary} />
+    </div>
     <${Status} error=${error} loading=${!rows} />
     ${rows && html`<p class="fine" role="status">${known}${ticked.size === 1 ? ' · tick another to compare' : ''}</p>`}
     ${rows && total === 0 && html`<p class="panel">No runs yet. Start one: <code>${trainer} train ragen:quickstart</code></p>`}
-    ${rows && matching > 0 && html`<${RunTable} rows=${rows} count=${matching} range=${range} onRange=${show} ticked=${ticked} onTick=${tick} />`}
+    ${rows && total > 0 && matching === 0 && html`<p class="panel">No run matches. Fields of a search: ${Object.keys(RUN_FIELDS).join(', ')}, and every setting, with <code>:</code> <code>=</code> <code>!=</code> <code>${'<'}</code> <code>${'>'}</code>; archived runs: <code>is:archived</code>.</p>`}
+    ${
+      by !== ''
+        ? html`<${Groups} by=${by} q=${wanted} />`
+        : rows &&
+          matching > 0 &&
+          html`<${RunTable} rows=${rows} count=${matching} range=${range} onRange=${show} columns=${ids.map(columnOf)} sort=${sort} ticked=${ticked} onTick=${tick} />`
+    }
+    ${chosen.length > 0 && html`<${Selection} rows=${chosen} onClear=${() => setTicked(new Map())} onChanged=${() => setVersion(version + 1)} />`}
   </div>`;
+}
+
+/** A query with one of its terms changed. @param term absent to take the field's terms away */
+export function withTerm(q: string, field: string, term?: string): string {
+  const others = q
+    .split(/\s+/)
+    .filter(part => part !== '' && !part.startsWith(`${field}:`) && !part.startsWith(`${field}=`));
+  return [...others, ...(term === undefined ? [] : [term])].join(' ');
+}
+
+interface ChipsProps {
+  readonly q: string;
+  readonly summary: RunsSummary;
+}
+
+/** Outcomes with the number of runs, each a filter; a second press takes it off. */
+function OutcomeChips({ q, summary: { outcomes, archived } }: ChipsProps) {
+  const words = q.split(/\s+/);
+  const press = (field: string, term: string) => () =>
+    choose({ q: withTerm(q, field, words.includes(term) ? undefined : term) }, true);
+  const shown = OUTCOMES.filter(outcome => outcomes[outcome] || words.includes(`state=${outcome}`));
+  return html`<div class="outcomes" role="group" aria-label="Outcome">
+    ${shown.map(
+      (outcome: Outcome) =>
+        html`<button key=${outcome} type="button" class="small chip outcome-${outcome}" aria-pressed=${String(words.includes(`state=${outcome}`))} onClick=${press('state', `state=${outcome}`)}>${outcome} <b>${outcomes[outcome] ?? 0}</b></button>`,
+    )}
+    ${archived > 0 && html`<button type="button" class="small chip" aria-pressed=${String(words.includes('is:archived'))} onClick=${press('is', 'is:archived')}>archived <b>${archived}</b></button>`}
+  </div>`;
+}
+
+interface ControlsProps {
+  readonly by: string;
+  readonly sort: string;
+  readonly ids: readonly string[];
+  readonly summary: RunsSummary;
+}
+
+/** Grouping and columns. */
+function Controls({ by, sort, ids, summary }: ControlsProps) {
+  const settings = summary.settings.slice(0, MAX_SETTINGS);
+  const fields = ['env', 'recipe', 'advantage', 'model', 'seed', 'tag', 'state', ...settings];
+  const groups = [...(by === '' || fields.includes(by) ? [] : [by]), ...fields];
+  const flip = (id: string) =>
+    choose({ columns: columnsText(ids.includes(id) ? ids.filter(one => one !== id) : [...ids, id]) }, true);
+  const box = (id: string, title: string) =>
+    html`<label key=${id} class="check"><input type="checkbox" checked=${ids.includes(id)} onChange=${() => flip(id)} /> ${title}</label>`;
+  const others = settingColumns(ids).filter(id => !settings.includes(id));
+  const add = (event: Event) => {
+    const { value } = event.currentTarget as HTMLInputElement;
+    if (value !== '' && !ids.includes(value)) flip(value);
+  };
+  return html`<span class="on-phone"><${Select} label="Sort" value=${sort} options=${ORDERS} onChange=${(value: string) => choose({ sort: value }, true)} /></span>
+    <${Select} label="Group by" value=${by} options=${[['', 'nothing'] as const, ...groups.map(name => [name, name] as const)]} onChange=${(value: string) => choose({ by: value }, true)} />
+    <${Menu} label=${`Columns ${ids.length + 1}`}>
+        ${BUILT_IN_COLUMNS.map(([id, title]) => box(id, title))}
+        <b class="fine">Settings, those that differ first</b>
+        ${[...others, ...settings].map(key => box(key, key))}
+        <label class="field"><span>Another setting</span><input list="setting-keys" onChange=${add} /></label>
+        <datalist id="setting-keys">${summary.settings.map(key => html`<option key=${key} value=${key}></option>`)}</datalist>
+      <//>`;
+}
+
+/** Runs by the value of a field or setting. */
+function Groups({ by, q }: { readonly by: string; readonly q: string }) {
+  const { value: groups, error } = useData<readonly RunGroup[]>('run-groups', { by, q: q || undefined });
+  if (!groups) return html`<${Status} error=${error} loading=${!error} />`;
+  const link = (value: RunGroup['value']) =>
+    formatAddress({ view: 'runs', query: { q: withTerm(q, by, `${by}=${value}`) } });
+  const canLink = (value: RunGroup['value']) => value !== undefined && !/\s|^$/.test(String(value));
+  return html`<div class="scroll-x" tabindex="0" role="region" aria-label="Groups of runs"><table>
+    <thead><tr><th scope="col">${by}</th><th scope="col" class="number">Runs</th><th scope="col" class="number">Mean success</th><th scope="col">Least to greatest</th><th scope="col"><span class="visually-hidden">Compare</span></th></tr></thead>
+    <tbody>${groups.map(
+      ({ value, runs, success, ids }) => html`<tr key=${String(value)}>
+        <th scope="row">${canLink(value) ? html`<a href=${link(value)}>${settingText(value)}</a>` : settingText(value || undefined)}</th>
+        <td class="number">${runs}</td><td class="number"><b>${success ? percent(success.mean) : '–'}</b></td>
+        <td>${success ? `${percent(success.low)} to ${percent(success.high)}` : '–'}</td>
+        <td>${ids.length > 1 && html`<a href=${formatAddress({ view: 'compare', query: { runs: ids.join(',') } })}>Compare ${ids.length < runs ? `the latest ${ids.length}` : 'them'}<span class="visually-hidden"> with ${by} ${settingText(value)}</span></a>`}</td>
+      </tr>`,
+    )}</tbody></table></div>`;
 }
 
 interface Rows {
@@ -59,19 +173,34 @@ interface Rows {
   readonly error?: string;
 }
 
-/** The rows in a range, the latest first; they are asked for again while the page is looked at. */
-function useRows(q: string, [from, to]: Range): Rows {
+interface RowsQuery {
+  readonly q: string;
+  readonly sort: string;
+  readonly settings: string;
+}
+
+/** The rows in a range; they are asked for again while the page is looked at. */
+function useRows({ q, sort, settings }: RowsQuery, [from, to]: Range, version: number): Rows {
   const source = useSource();
-  const [state, setState] = useState<Rows & { readonly q?: string }>({ total: 0, matching: 0 });
+  const [state, setState] = useState<Rows & { readonly key?: string }>({ total: 0, matching: 0 });
   const offset = Math.floor(from / PAGE_ROWS) * PAGE_ROWS;
   const limit = Math.ceil(Math.max(1, to - offset) / PAGE_ROWS) * PAGE_ROWS;
+  const key = JSON.stringify([q, sort, version]);
   useEffect(() => {
     let over = false;
     let timer: ReturnType<typeof setTimeout>;
+    const asked = {
+      offset,
+      limit,
+      q: q || undefined,
+      sort: sort || undefined,
+      settings: settings || undefined,
+    };
     const read = async () => {
       try {
-        const reply = await source.get<RunsReply>('runs', { offset, limit, q: q || undefined });
-        if (!over) setState(before => ({ ...merged(before.q === q ? before.rows : undefined, reply), q }));
+        const reply = await source.get<RunsReply>('runs', asked);
+        if (!over)
+          setState(before => ({ ...merged(before.key === key ? before.rows : undefined, reply), key }));
       } catch (error) {
         if (!over) setState(before => ({ ...before, error: (error as Error).message }));
       }
@@ -85,7 +214,7 @@ function useRows(q: string, [from, to]: Range): Rows {
       over = true;
       clearTimeout(timer);
     };
-  }, [source, q, offset, limit]);
+  }, [source, key, settings, offset, limit]);
   return state;
 }
 
@@ -103,92 +232,4 @@ export function inPlace(before: readonly string[], rows: readonly RunRow[]): rea
   const byId = new Map(rows.map(row => [row.id, row]));
   const kept = before.flatMap(id => byId.get(id) ?? []);
   return kept.length === rows.length ? kept : rows;
-}
-
-interface TableProps {
-  readonly rows: ReadonlyMap<number, RunRow>;
-  readonly count: number;
-  readonly range: Range;
-  readonly onRange: (range: Range) => void;
-  readonly ticked: ReadonlySet<string>;
-  readonly onTick: (id: string) => void;
-}
-
-/** Draws only the rows that are in the window: 10,000 of them would take seconds. */
-function RunTable({ rows, count, range, onRange, ticked, onTick }: TableProps) {
-  const place = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    let asked = 0;
-    const look = () => {
-      asked = 0;
-      if (!place.current) return;
-      const { top } = place.current.getBoundingClientRect();
-      const first = Math.max(0, Math.floor(-top / ROW_HEIGHT / STEP_ROWS) * STEP_ROWS - SPARE_ROWS);
-      onRange([first, first + Math.ceil(innerHeight / ROW_HEIGHT) + STEP_ROWS + 2 * SPARE_ROWS]);
-    };
-    // Once a frame, when the layout is known.
-    const soon = () => {
-      asked ||= requestAnimationFrame(look);
-    };
-    soon();
-    addEventListener('scroll', soon, { passive: true });
-    addEventListener('resize', soon);
-    return () => {
-      cancelAnimationFrame(asked);
-      removeEventListener('scroll', soon);
-      removeEventListener('resize', soon);
-    };
-  }, []);
-  const now = Date.now();
-  const start = Math.min(range[0], count - 1);
-  const end = Math.min(range[1], count);
-  const places = Array.from({ length: end - start }, (_, i) => start + i);
-  const space = (height: number) =>
-    height > 0 && html`<tr aria-hidden="true" class="space"><td colspan="9" height=${height}></td></tr>`;
-  return html`<div ref=${place} class="run-table" tabindex="0" role="region" aria-label="Table of runs">
-    <table aria-rowcount=${count}>
-      <thead><tr>
-        <th scope="col"><span class="visually-hidden">Compare</span></th><th scope="col">Run</th><th scope="col">State</th>
-        <th scope="col">Validation success</th><th scope="col" class="number">Before → after</th>
-        <th scope="col">Recipe</th><th scope="col">Environments</th><th scope="col" class="number">Seed</th><th scope="col" class="number">Duration</th>
-      </tr></thead>
-      <tbody>
-        ${space(start * ROW_HEIGHT)}
-        ${places.map(at => {
-          const row = rows.get(at);
-          return row
-            ? html`<${Row} key=${row.id} row=${row} now=${now} ticked=${ticked.has(row.id)} onTick=${onTick} />`
-            : html`<tr key=${at} class="pending"><td></td><td colspan="8">…</td></tr>`;
-        })}
-        ${space((count - end) * ROW_HEIGHT)}
-      </tbody>
-    </table>
-  </div>`;
-}
-
-interface RowProps {
-  readonly row: RunRow;
-  readonly now: number;
-  readonly ticked: boolean;
-  readonly onTick: (id: string) => void;
-}
-
-function Row({ row, now, ticked, onTick }: RowProps) {
-  const { run, validations } = row;
-  const first = validations.at(0);
-  const last = validations.at(-1);
-  const left = row.eta_s === null ? '' : `, ${duration(row.eta_s)} left`;
-  const progress =
-    row.state === 'running' ? `${row.stage}, step ${row.step} of ${row.steps}${left}` : ago(row.updated, now);
-  return html`<tr>
-    <td><input type="checkbox" checked=${ticked} aria-label=${`Compare ${row.id}`} onChange=${() => onTick(row.id)} /></td>
-    <td class="name"><a href=${formatAddress({ view: 'overview', run: row.id })}>${row.id}</a></td>
-    <td><${StateChip} row=${row} /> <span class="fine">${progress}</span></td>
-    <td><${Sparkline} points=${validations} /></td>
-    <td class="number">${last ? (first === last ? percent(last.success) : `${percent(first!.success)} → ${percent(last.success)}`) : '–'}</td>
-    <td>${run.recipe.join(', ') || run.advantage || '–'}</td>
-    <td class="cut" title=${run.tags.map(tag => tag.env_id).join(', ')}>${run.tags.map(tag => tag.tag).join(', ') || '–'}</td>
-    <td class="number">${run.seed}</td>
-    <td class="number">${row.seconds > 0 ? duration(row.seconds) : '–'}</td>
-  </tr>`;
 }

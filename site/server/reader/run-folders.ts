@@ -24,6 +24,8 @@ export interface FoundRun {
   /** Change of `status.json`, or of `config.yaml` in runs of earlier versions; milliseconds since the epoch. */
   readonly changedMs: number;
   readonly hasStatus: boolean;
+  /** Change of `annotations.json`; undefined where there is none. */
+  readonly annotatedMs: number | undefined;
 }
 
 /**
@@ -57,6 +59,15 @@ export class RunFolders {
     if (known) return runAt(known.path, id);
     const recent = performance.now() - this.#foundAt < LIST_AGE_MS;
     return recent ? undefined : (await this.#renew()).get(id);
+  }
+
+  /** Looks at a run again after something was written into its folder. */
+  async refresh({ id, path }: FoundRun): Promise<void> {
+    await this.#next;
+    const run = await runAt(path, id);
+    const found = new Map(await this.list());
+    if (run) found.set(id, run);
+    this.#found = Promise.resolve(found);
   }
 
   /** Makes the next list, unless that is under way; the present one is handed out until it is there. */
@@ -109,7 +120,8 @@ async function runAt(path: string, id: string): Promise<FoundRun | undefined> {
   for (const name of [RUN_FILES.status, RUN_FILES.config]) {
     const stats = statsOf(join(path, name));
     if (stats?.isFile()) {
-      return { id, path, changedMs: stats.mtimeMs, hasStatus: name === RUN_FILES.status };
+      const annotatedMs = statsOf(join(path, RUN_FILES.annotations))?.mtimeMs;
+      return { id, path, changedMs: stats.mtimeMs, hasStatus: name === RUN_FILES.status, annotatedMs };
     }
   }
   return undefined;

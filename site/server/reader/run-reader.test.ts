@@ -1,11 +1,13 @@
 import {
   appendFileSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   renameSync,
   statSync,
   symlinkSync,
   truncateSync,
+  unlinkSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs';
@@ -375,4 +377,66 @@ t.test('lines of many megabytes and binary files are passed over', async t => {
   const before = process.memoryUsage.rss();
   t.same((await new RunReader(root).metrics('a'))!.names, []);
   t.ok(process.memoryUsage.rss() - before < 128 * 1024 * 1024, 'memory stays flat');
+});
+
+t.test('runs are filtered, ordered and grouped by settings, and summed up', async t => {
+  const root = t.testdir();
+  for (const [i, id] of ['a', 'b', 'c'].entries()) {
+    const folder = writeSampleRun(root, id, { seed: i });
+    writeFileSync(
+      join(folder, 'config.yaml'),
+      `seed: ${i}\nrollout:\n  group_size: ${4 * i}\nservers:\n  - token: secret\n`,
+    );
+  }
+  writeFileSync(join(root, 'c/config.yaml'), 'seed: {2: [}');
+  const reader = new RunReader(root);
+  const ids = async (query: object) => (await reader.runs(query)).rows.map(({ id }) => id);
+  t.same(await ids({ q: 'group_size>=4' }), ['b']);
+  t.same(await ids({ sort: '-rollout.group_size' }), ['b', 'a', 'c']);
+  t.same((await reader.runs({ q: 'b', settings: ['group_size', 'nothing'] })).rows[0].settings, {
+    group_size: 4,
+  });
+  t.match(await reader.runGroups('group_size'), [{ runs: 1 }, { runs: 1 }, { runs: 1 }]);
+  const summary = await reader.summary('state:flat');
+  t.same(summary, {
+    outcomes: { improved: 3 },
+    archived: 0,
+    tags: [],
+    settings: ['rollout.group_size', 'seed'],
+  });
+  t.notMatch(JSON.stringify(await reader.runs({ settings: 'all' })), /secret/);
+  writeFileSync(join(root, 'a/config.yaml'), 'seed: 7\nrollout:\n  group_size: 99\n');
+  utimesSync(join(root, 'a/status.json'), 9, 9);
+  await new Promise(resolve => setTimeout(resolve, 1100));
+  await reader.runs();
+  await new Promise(resolve => setTimeout(resolve, 100));
+  t.same(await ids({ q: 'group_size=99' }), ['a'], 'a run that went on is read again');
+});
+
+t.test('tags, notes and the archive mark are kept in the folder of a run, within bounds', async t => {
+  const root = t.testdir();
+  for (const id of ['a', 'b']) writeSampleRun(root, id);
+  const reader = new RunReader(root);
+  await reader.runs();
+  const words = { tags: ['baseline'], note: 'keep', archived: true };
+  t.equal(await reader.annotate('a', words), true);
+  t.equal(await reader.annotate('nobody', words), false);
+  t.same(JSON.parse(readFileSync(join(root, 'a/annotations.json'), 'utf8')), words);
+  t.match(await reader.runs(), { total: 2, matching: 1, rows: [{ id: 'b' }] });
+  t.match(await reader.runs({ q: 'is:archived tag:baseline' }), { rows: [{ id: 'a', annotations: words }] });
+  t.match(await reader.summary(), { archived: 1, tags: ['baseline'], outcomes: { improved: 1 } });
+  t.match(await new RunReader(root).run('a'), { row: { annotations: words } });
+  t.same(
+    readdirSync(join(root, 'a')).filter(name => name.includes('partial')),
+    [],
+  );
+  for (const wrong of ['{', '[]', JSON.stringify({ ...words, tags: ['a b'] }), 'x'.repeat(20_000)]) {
+    writeFileSync(join(root, 'b/annotations.json'), wrong);
+    t.equal((await new RunReader(root).runs()).rows[0].annotations?.archived, false, wrong.slice(0, 40));
+  }
+  unlinkSync(join(root, 'b/annotations.json'));
+  symlinkSync(join(root, 'a/annotations.json'), join(root, 'b/annotations.json'));
+  t.match(await new RunReader(root).runs(), { rows: [{ id: 'b' }] }, 'a link is not followed');
+  await new RunReader(root).annotate('b', { ...words, tags: [] });
+  t.same(JSON.parse(readFileSync(join(root, 'a/annotations.json'), 'utf8')), words, 'nor written through');
 });

@@ -1,15 +1,17 @@
 import { relative, resolve } from 'node:path';
 import { parse } from 'yaml';
+import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import { type GroupsRow, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
 import { type FoundHits, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
+import type { RunGroup } from '../../compute/run-query.ts';
 import type { SeriesPoints } from '../../compute/series.ts';
 import { GroupsTable } from './groups-table.ts';
 import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';
 import { MetricsTable } from './metrics-table.ts';
 import { Recent } from './recent.ts';
 import { type FoundRun, RunFolders, readRunText } from './run-folders.ts';
-import { type RunRow, type RunsQuery, type RunsReply, RunsTable } from './runs-table.ts';
+import { type RunRow, type RunsQuery, type RunsReply, type RunsSummary, RunsTable } from './runs-table.ts';
 import {
   type EpisodeDigest,
   type EpisodeReply,
@@ -26,7 +28,7 @@ const MAX_POINTS = 2048;
 /** Longest time of a search. */
 const SEARCH_MS = 3000;
 
-export type { RunsQuery, RunsReply };
+export type { RunsQuery, RunsReply, RunsSummary };
 
 /** A run: its row, its settings, and what there is to look at. */
 export interface RunDetail {
@@ -53,7 +55,7 @@ export interface MetricsReply {
 export type SearchReply = FoundHits<SearchHit>;
 
 /**
- * All that the pages about runs show, read from a folder of run folders. It writes nothing. Unknown runs, files and episodes
+ * All that the pages about runs show, read from a folder of run folders. It writes annotations only. Unknown runs, files and episodes
  * give undefined.
  */
 export class RunReader {
@@ -81,6 +83,24 @@ export class RunReader {
   /** Runs that match the query, the latest first; all runs by default. */
   runs(query?: RunsQuery): Promise<RunsReply> {
     return this.#table.rows(query);
+  }
+
+  runGroups(by: string, q?: string): Promise<RunGroup[]> {
+    return this.#table.groups(by, q);
+  }
+
+  summary(q?: string): Promise<RunsSummary> {
+    return this.#table.summary(q);
+  }
+
+  /**
+   * Replaces tags, note and archive mark of a run. @returns false where there is no such run
+   * @throws Error of the file system
+   */
+  async annotate(id: string, annotations: Annotations): Promise<boolean> {
+    const run = await this.find(id);
+    if (run) await this.#table.annotate(run, annotations);
+    return run !== undefined;
   }
 
   leaderboard(): Promise<LeaderboardRow[]> {

@@ -1,5 +1,6 @@
 import { hostname } from 'node:os';
 import { parse } from 'yaml';
+import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import { isAlive } from '../../../shared/run-folder/is-alive.ts';
 import {
   RUN_FILES,
@@ -10,13 +11,25 @@ import {
   SILENT_MS,
   type ValidationPoint,
 } from '../../../shared/run-folder/run-files.ts';
-import type { Outcome, Verdict } from '../../compute/outcome.ts';
-import { runMatcher } from '../../compute/run-search.ts';
+import { type Outcome, outcomeOf, type Verdict } from '../../compute/outcome.ts';
+import {
+  groupRuns,
+  parseRunQuery,
+  type RunGroup,
+  runMatcher,
+  runOrder,
+  settingKeys,
+} from '../../compute/run-query.ts';
+import type { SettingValue } from '../../compute/settings-text.ts';
+import { RunAnnotations } from './annotations.ts';
 import { type FoundRun, mapped, type RunFolders, readRunJson, readRunText } from './run-folders.ts';
+import { RunSettings } from './run-settings.ts';
 
 const MAX_STATUS_BYTES = 1024 * 1024;
 const MAX_CONFIG_BYTES = 1024 * 1024;
 const MAX_TEXT_LENGTH = 300;
+/** Latest runs with settings that a summary names. */
+const MAX_SAMPLED = 200;
 
 /** State of a run according to its files; `unknown` for runs of earlier versions without an outcome. */
 type ShownState = Exclude<Outcome, Verdict>;
@@ -39,14 +52,22 @@ export interface RunRow {
   readonly last_error: RunNote | null;
   /** The last lines that the trainer noted. */
   readonly notes?: readonly RunNote[];
+  /** Absent where nobody wrote any. */
+  readonly annotations?: Annotations;
+  /** The settings that were asked for. */
+  readonly settings?: { readonly [key: string]: SettingValue };
 }
 
 /** Which rows are wanted. */
 export interface RunsQuery {
   readonly offset?: number;
   readonly limit?: number;
-  /** Words that must all occur in a run's name, recipe, environments, state or seed. */
+  /** Words and terms that must all hold, e.g. `lake group_size>1 tag:baseline`. */
   readonly q?: string;
+  /** Field or setting to order by, `-` before it for the greatest first; the latest sign of life first where it is empty. */
+  readonly sort?: string;
+  /** Settings that the rows have; all where it is `all`. */
+  readonly settings?: readonly string[] | 'all';
 }
 
 export interface RunsReply {
@@ -58,9 +79,22 @@ export interface RunsReply {
   readonly rows: readonly RunRow[];
 }
 
+/** Numbers and names for the controls of the table. */
+export interface RunsSummary {
+  /** Runs that match the query, by outcome. */
+  readonly outcomes: { readonly [outcome in Outcome]?: number };
+  readonly archived: number;
+  /** Tags of all runs, the most frequent first. */
+  readonly tags: readonly string[];
+  /** Settings of all runs, those that differ first. */
+  readonly settings: readonly string[];
+}
+
 /** The table of runs: status files are read again only when they have changed. */
 export class RunsTable {
   readonly #folders: RunFolders;
+  readonly #annotations = new RunAnnotations();
+  readonly #settings = new RunSettings();
   readonly #known = new Map<string, { readonly changedMs: number; readonly row: Promise<OwnedRow> }>();
   #sorted: { readonly found: ReadonlyMap<string, FoundRun>; readonly runs: readonly FoundRun[] } | undefined;
 
@@ -69,23 +103,91 @@ export class RunsTable {
   }
 
   /** Rows, the run that gave a sign last first. Reads no more files than the rows that are wanted need. */
-  async rows({ offset = 0, limit, q = '' }: RunsQuery = {}): Promise<RunsReply> {
+  async rows({ offset = 0, limit, q = '', sort = '', settings = [] }: RunsQuery = {}): Promise<RunsReply> {
     const latest = await this.#latest();
     const end = limit === undefined ? undefined : offset + limit;
-    const rowsOf = (runs: readonly FoundRun[]) => mapped(runs, run => this.row(run));
-    const page =
-      q === ''
-        ? { matching: latest.length, rows: await rowsOf(latest.slice(offset, end)) }
-        : pageOf((await rowsOf(latest)).filter(runMatcher(q)), offset, end);
-    const rows = page.rows.map(row => ({ ...row, notes: undefined }));
-    return { total: latest.length, matching: page.matching, offset, rows };
+    const isPlain = q.trim() === '' && sort === '';
+    const matching = isPlain ? await this.#unarchived(latest) : await this.#matching(latest, q, sort);
+    const rows = await mapped(matching.slice(offset, end), async run => {
+      const row = { ...(await this.row(run)), notes: undefined };
+      return settings.length === 0 ? row : { ...row, settings: await this.#settingsOf(run, settings) };
+    });
+    return { total: latest.length, matching: matching.length, offset, rows };
+  }
+
+  /** Groups of the runs that match, by a field or setting. */
+  async groups(by: string, q = ''): Promise<RunGroup[]> {
+    const matching = await this.#matching(await this.#latest(), q, '', by);
+    const rows = await mapped(matching, run => this.row(run));
+    return groupRuns(rows, by, (row, key) => this.#settings.value(row.id, key));
+  }
+
+  async summary(q = ''): Promise<RunsSummary> {
+    const latest = await this.#latest();
+    const outcomes: { [outcome in Outcome]?: number } = {};
+    const withoutState = q.replace(/(?:^|\s)state[:=]\S+/g, '');
+    for (const run of await this.#matching(latest, withoutState, '')) {
+      const outcome = outcomeOf(await this.row(run));
+      outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
+    }
+    const annotated = await Promise.all(latest.map(run => this.#annotations.of(run)));
+    const counts = new Map<string, number>();
+    for (const tag of annotated.flatMap(({ tags }) => tags)) counts.set(tag, (counts.get(tag) ?? 0) + 1);
+    await this.#settings.read(latest.slice(0, MAX_SAMPLED));
+    return {
+      outcomes,
+      archived: annotated.filter(({ archived }) => archived).length,
+      tags: [...counts].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).map(([tag]) => tag),
+      settings: this.#settings.keys(),
+    };
+  }
+
+  /** Replaces the annotations of a run. @throws Error of the file system */
+  async annotate(run: FoundRun, annotations: Annotations): Promise<void> {
+    await this.#annotations.write(run, annotations);
+    await this.#folders.refresh(run);
+  }
+
+  async #matching(runs: readonly FoundRun[], q: string, sort: string, by = ''): Promise<readonly FoundRun[]> {
+    const query = parseRunQuery(q);
+    const needed = settingKeys(query, sort.replace(/^-/, ''), by);
+    if (needed.length > 0) await this.#settings.read(runs);
+    const setting = (row: RunRow, key: string) => this.#settings.value(row.id, key);
+    const matches = runMatcher(query, setting);
+    const rows = await mapped(runs, async run => ({ run, row: await this.row(run) }));
+    const found = rows.filter(({ row }) => matches(row));
+    if (sort !== '') {
+      const order = runOrder(sort, setting);
+      found.sort((a, b) => order(a.row, b.row));
+    }
+    return found.map(({ run }) => run);
+  }
+
+  async #unarchived(runs: readonly FoundRun[]): Promise<readonly FoundRun[]> {
+    if (runs.every(({ annotatedMs }) => annotatedMs === undefined)) return runs;
+    const annotations = await mapped(runs, run => this.#annotations.of(run));
+    return runs.filter((_, i) => !annotations[i].archived);
+  }
+
+  async #settingsOf(run: FoundRun, wanted: readonly string[] | 'all') {
+    await this.#settings.read([run]);
+    if (wanted === 'all') return this.#settings.all(run.id);
+    const values = wanted.map(key => [key, this.#settings.value(run.id, key)] as const);
+    return Object.fromEntries(
+      values.filter((entry): entry is [string, SettingValue] => entry[1] !== undefined),
+    );
   }
 
   /** All runs in their order, sorted once for each time that they are listed. */
   async #latest(): Promise<readonly FoundRun[]> {
     const found = await this.#folders.list();
     if (this.#sorted?.found !== found) {
-      for (const id of this.#known.keys()) if (!found.has(id)) this.#known.delete(id);
+      for (const id of this.#known.keys()) {
+        if (found.has(id)) continue;
+        this.#known.delete(id);
+        this.#annotations.forget(id);
+        this.#settings.forget(id);
+      }
       this.#sorted = { found, runs: [...found.values()].sort((a, b) => b.changedMs - a.changedMs) };
     }
     return this.#sorted.runs;
@@ -93,7 +195,8 @@ export class RunsTable {
 
   /** The row of a run as it is now. */
   async row(run: FoundRun): Promise<RunRow> {
-    return withLife(await this.#read(run));
+    const row = withLife(await this.#read(run));
+    return run.annotatedMs === undefined ? row : { ...row, annotations: await this.#annotations.of(run) };
   }
 
   #read(run: FoundRun): Promise<OwnedRow> {
@@ -103,10 +206,6 @@ export class RunsTable {
     this.#known.set(run.id, { changedMs: run.changedMs, row });
     return row;
   }
-}
-
-function pageOf(rows: readonly RunRow[], offset: number, end: number | undefined) {
-  return { matching: rows.length, rows: rows.slice(offset, end) };
 }
 
 /** A row with the process that wrote it. */

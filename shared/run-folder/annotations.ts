@@ -1,0 +1,35 @@
+/** Words of people about a run, in `annotations.json` of its folder. */
+export interface Annotations {
+  readonly tags: readonly string[];
+  readonly note: string;
+  /** Archived runs are left out of tables unless they are asked for. */
+  readonly archived: boolean;
+}
+
+export const NO_ANNOTATIONS: Annotations = { tags: [], note: '', archived: false };
+export const MAX_TAGS = 16;
+export const MAX_TAG_LENGTH = 40;
+export const MAX_NOTE_LENGTH = 2000;
+/** A request or file with all of them at their longest, in bytes. */
+export const MAX_ANNOTATIONS_BYTES = 16 * 1024;
+
+/** Tags are words of a search, so they have no spaces. */
+const TAG = /^[^\s,]+$/;
+
+/** The problem with a value that should be annotations; undefined where there is none. */
+export function annotationsProblem(value: unknown): string | undefined {
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    return 'the body must be a JSON object';
+  const { tags, note, archived, ...others } = value as { readonly [key: string]: unknown };
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined)
+    return `\`${unknown.slice(0, 100)}\`: unknown key; known here: tags, note, archived`;
+  if (!Array.isArray(tags) || tags.length > MAX_TAGS)
+    return `\`tags\` must be a list of at most ${MAX_TAGS} tags`;
+  if (!tags.every(tag => typeof tag === 'string' && tag.length <= MAX_TAG_LENGTH && TAG.test(tag)))
+    return `\`tags\`: each must be text of 1 to ${MAX_TAG_LENGTH} characters without spaces and commas`;
+  if (new Set(tags).size < tags.length) return '`tags` has one of them twice';
+  if (typeof note !== 'string' || note.length > MAX_NOTE_LENGTH)
+    return `\`note\` must be text of at most ${MAX_NOTE_LENGTH} characters`;
+  return typeof archived === 'boolean' ? undefined : '`archived` must be true or false';
+}

@@ -1,0 +1,85 @@
+/** Value of a setting: what YAML has on one line, lists as JSON. */
+export type SettingValue = string | number | boolean | null;
+export type FlatSettings = ReadonlyMap<string, SettingValue>;
+
+/** Sections that describe environments and servers, with their tokens: no settings to compare runs by. */
+const LEFT_OUT = new Set(['servers', 'tags']);
+const LINE = /^( *)("?)([\w.@/-]+)\2:(?: (.*))?$/;
+const ITEM = /^ *- (.*)$/;
+/** Text without quotes that can be nothing else: no number of another form, no comment, no further key. */
+const PLAIN = /^(?!(?:true|false|null)$)(?:[A-Za-z_(]|\.{0,2}\/)[^#:]*$/i;
+const CONSTANT = /^(?:true|false|null|~)$/;
+const NUMBER = /^-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$/;
+
+/**
+ * Settings as `section.key`, read from the YAML that the trainer writes. The general parser takes 14 ms for such a file, this
+ * 0.2 ms: a table of 10,000 runs filters by settings.
+ * @returns undefined for YAML of another form, for the general parser
+ */
+export function flatSettings(text: string): Map<string, SettingValue> | undefined {
+  const settings = new Map<string, SettingValue>();
+  const path: string[] = [];
+  let list: { readonly key: string; readonly indent: number; readonly items: SettingValue[] } | undefined;
+  const endList = (indent: number) => {
+    if (list && list.items.length > 0) settings.set(list.key, JSON.stringify(list.items));
+    else if (list && indent <= list.indent) settings.set(list.key, null);
+    list = undefined;
+  };
+  let skippedFrom: number | undefined;
+  for (const line of text.split('\n')) {
+    if (line === '') continue;
+    const indent = line.length - line.trimStart().length;
+    if (skippedFrom !== undefined) {
+      if (indent > skippedFrom || line[indent] === '-') continue;
+      skippedFrom = undefined;
+    }
+    const item = ITEM.exec(line);
+    if (item && list && indent >= list.indent) {
+      const scalar = scalarOf(item[1]);
+      if (scalar === undefined) return undefined;
+      list.items.push(scalar);
+      continue;
+    }
+    endList(indent);
+    const [, , , key, value = ''] = LINE.exec(line) ?? [];
+    if (key === undefined || indent % 2 === 1 || indent / 2 > path.length) return undefined;
+    path.length = indent / 2;
+    path.push(key);
+    if (indent === 0 && LEFT_OUT.has(key)) {
+      skippedFrom = 0;
+      continue;
+    }
+    const name = path.join('.');
+    if (value === '') {
+      list = { key: name, indent, items: [] };
+    } else if (value === '[]' || value === '{}') {
+      settings.set(name, value);
+    } else {
+      const scalar = scalarOf(value);
+      if (scalar === undefined) return undefined;
+      settings.set(name, scalar);
+    }
+  }
+  endList(0);
+  return settings;
+}
+
+/** The same from a parsed value. */
+export function flattened(config: unknown, prefix = ''): [key: string, value: SettingValue][] {
+  if (typeof config !== 'object' || config === null) return [];
+  return Object.entries(config).flatMap(([name, value]): [string, SettingValue][] => {
+    if (prefix === '' && LEFT_OUT.has(name)) return [];
+    const key = prefix + name;
+    const nested = typeof value === 'object' && value !== null;
+    if (nested && !Array.isArray(value) && Object.keys(value).length > 0) return flattened(value, `${key}.`);
+    return [[key, nested ? JSON.stringify(value) : (value as SettingValue)]];
+  });
+}
+
+/** A value on one line; undefined for what only the general parser reads. */
+function scalarOf(text: string): SettingValue | undefined {
+  if (NUMBER.test(text)) return Number(text);
+  if (CONSTANT.test(text)) return text.startsWith('t') ? true : text === 'false' ? false : null;
+  if (/^(?:'[^']*'|"[^"\\]*")$/.test(text)) return text.slice(1, -1);
+  return PLAIN.test(text) && !text.endsWith(' ') ? text : undefined;
+}

@@ -1,0 +1,114 @@
+import { html } from '../../components/html.ts';
+import type { SettingValue } from '../../compute/settings-text.ts';
+import type { RunRow } from '../../server/reader/runs-table.ts';
+import { Sparkline } from '../charts/sparkline.ts';
+import { SuccessBar } from '../charts/success-bar.ts';
+import { ago, duration, percent, short } from '../format.ts';
+import { StateChip } from './parts.ts';
+
+/** A column of the table of runs; its id is also the key by which the table is ordered. */
+export interface Column {
+  readonly id: string;
+  readonly title: string;
+  readonly isNumber?: true;
+  readonly cell: (row: RunRow, now: number) => unknown;
+}
+
+const BUILT_IN: readonly Column[] = [
+  { id: 'state', title: 'State', cell: state },
+  { id: 'success', title: 'Success', cell: success },
+  { id: 'gain', title: 'Gain', isNumber: true, cell: gain },
+  {
+    id: 'curve',
+    title: 'Validations',
+    cell: ({ validations }) => html`<${Sparkline} points=${validations} />`,
+  },
+  { id: 'env', title: 'Environment', cell: ({ run }) => names(run.tags.map(({ tag }) => tag)) },
+  {
+    id: 'recipe',
+    title: 'Recipe',
+    cell: ({ run }) => names(run.recipe.length > 0 ? run.recipe : [run.advantage]),
+  },
+  { id: 'advantage', title: 'Advantage', cell: ({ run }) => run.advantage || '–' },
+  { id: 'model', title: 'Model', cell: ({ run }) => names([run.model]) },
+  { id: 'seed', title: 'Seed', isNumber: true, cell: ({ run }) => run.seed },
+  { id: 'steps', title: 'Steps', isNumber: true, cell: steps },
+  {
+    id: 'time',
+    title: 'Time',
+    isNumber: true,
+    cell: ({ seconds }) => (seconds > 0 ? duration(seconds) : '–'),
+  },
+  { id: 'updated', title: 'Last sign', isNumber: true, cell: ({ updated }, now) => ago(updated, now) },
+];
+const DEFAULT = ['state', 'success', 'gain', 'curve', 'env', 'recipe', 'seed', 'steps', 'time', 'updated'];
+/** Columns without an order. */
+export const UNORDERED = new Set(['curve']);
+const MAX_COLUMNS = 24;
+
+/** Ids of the columns that an address names, the usual ones without any. */
+export function columnIds(columns: string | undefined): readonly string[] {
+  const ids = (columns ?? '').split(',').filter(Boolean).slice(0, MAX_COLUMNS);
+  return ids.length === 0 ? DEFAULT : [...new Set(ids)];
+}
+
+/** The address's form of columns; empty for the usual ones. */
+export function columnsText(ids: readonly string[]): string {
+  return ids.join() === DEFAULT.join() ? '' : ids.join();
+}
+
+export const BUILT_IN_COLUMNS: readonly (readonly [id: string, title: string])[] = BUILT_IN.map(
+  ({ id, title }) => [id, title],
+);
+
+/** Columns of which the rows need a setting. */
+export function settingColumns(ids: readonly string[]): string[] {
+  return ids.filter(id => !BUILT_IN.some(column => column.id === id));
+}
+
+/** @param id of a built-in column, or the key of a setting */
+export function columnOf(id: string): Column {
+  const builtIn = BUILT_IN.find(column => column.id === id);
+  if (builtIn) return builtIn;
+  return {
+    id,
+    title: id.slice(id.lastIndexOf('.') + 1),
+    cell: ({ settings }) => settingText(settings?.[id]),
+  };
+}
+
+/** A value of a setting as a cell has it. */
+export function settingText(value: SettingValue | undefined): string {
+  if (value === undefined || value === null) return '–';
+  return typeof value === 'number' ? (Number.isInteger(value) ? String(value) : short(value)) : String(value);
+}
+
+const names = (list: readonly string[]) => {
+  const text = list.join(', ');
+  return html`<span class="cut" title=${text}>${text || '–'}</span>`;
+};
+
+function state(row: RunRow, now: number) {
+  const left = row.eta_s === null ? '' : `, ${duration(row.eta_s)} left`;
+  const running = `${row.stage}${left}`;
+  const silent = `silent for ${duration((now - row.updated) / 1000)}`;
+  const more = row.state === 'running' ? running : row.state === 'stalled' ? silent : '';
+  return html`<${StateChip} row=${row} />${more && html`<span class="fine cut">${more}</span>`}`;
+}
+
+function success({ validations, run }: RunRow) {
+  const last = validations.at(-1);
+  if (!last) return '–';
+  const { random = null, optimum = null } = run.tags.length === 1 ? run.tags[0] : {};
+  return html`<span class="success-cell"><b>${percent(last.success)}</b><${SuccessBar} last=${last} random=${random} optimum=${optimum} /></span>`;
+}
+
+function gain({ validations }: RunRow) {
+  if (validations.length < 2) return '–';
+  const points = Math.round(100 * (validations.at(-1)!.success - validations[0].success));
+  return points > 0 ? `+${points}` : String(points).replace('-', '−');
+}
+
+function steps({ state: of, step, steps: all }: RunRow) {
+  return of === 'finished' || step === all ? step : `${step} of ${all}`;
+}

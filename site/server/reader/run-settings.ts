@@ -1,0 +1,85 @@
+import { parse } from 'yaml';
+import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
+import { resolvedKey } from '../../compute/run-query.ts';
+import { flatSettings, flattened, type SettingValue } from '../../compute/settings-text.ts';
+import { type FoundRun, mapped, readRunText } from './run-folders.ts';
+
+const MAX_CONFIG_BYTES = 1024 * 1024;
+/** Different keys of all runs that are remembered. */
+const MAX_KEYS = 5000;
+
+type Settings = Map<string, SettingValue>;
+
+/** Settings that differ from those of the first run that was read; undefined where a run lacks one. */
+type Difference = Map<string, SettingValue | undefined>;
+
+/** Settings of all runs, read when the first query needs them; a sweep's runs share what they have in common. */
+export class RunSettings {
+  readonly #known = new Map<string, { readonly changedMs: number; readonly different: Difference }>();
+  readonly #keys = new Set<string>();
+  #base: Settings | undefined;
+  #resolved = new Map<string, string | undefined>();
+
+  /** Reads the settings of these runs, unless they are known. */
+  async read(runs: readonly FoundRun[]): Promise<void> {
+    await mapped(runs, async run => {
+      if (this.#known.get(run.id)?.changedMs === run.changedMs) return;
+      const settings = settingsOf(await readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config));
+      for (const key of settings.keys()) {
+        if (this.#keys.size >= MAX_KEYS || this.#keys.has(key)) continue;
+        this.#keys.add(key);
+        this.#resolved = new Map();
+      }
+      this.#base ??= settings;
+      this.#known.set(run.id, { changedMs: run.changedMs, different: difference(this.#base, settings) });
+    });
+  }
+
+  /** A setting of a run that was read. @param name its key, or the end of it after a dot */
+  value(id: string, name: string): SettingValue | undefined {
+    if (!this.#resolved.has(name)) this.#resolved.set(name, resolvedKey(this.#keys, name));
+    const key = this.#resolved.get(name);
+    const known = this.#known.get(id);
+    if (key === undefined || !known) return undefined;
+    return known.different.has(key) ? known.different.get(key) : this.#base?.get(key);
+  }
+
+  /** Keys of settings, those first in which the runs that were read differ. */
+  keys(): string[] {
+    const differing = new Set([...this.#known.values()].flatMap(({ different }) => [...different.keys()]));
+    return [...this.#keys].sort(
+      (a, b) => Number(differing.has(b)) - Number(differing.has(a)) || a.localeCompare(b),
+    );
+  }
+
+  /** All settings of a run that was read. */
+  all(id: string): { readonly [key: string]: SettingValue } {
+    const entries = [...this.#keys].map(key => [key, this.value(id, key)] as const);
+    return Object.fromEntries(
+      entries.filter((entry): entry is [string, SettingValue] => entry[1] !== undefined),
+    );
+  }
+
+  forget(id: string): void {
+    this.#known.delete(id);
+  }
+}
+
+function settingsOf(text: string | undefined): Settings {
+  if (text === undefined) return new Map();
+  const settings = flatSettings(text);
+  if (settings) return settings;
+  try {
+    return new Map(flattened(parse(text, { maxAliasCount: 0 })));
+  } catch {
+    return new Map();
+  }
+}
+
+function difference(base: Settings, settings: Settings): Difference {
+  const different: Difference = new Map();
+  for (const [key, value] of settings)
+    if (base.get(key) !== value || !base.has(key)) different.set(key, value);
+  for (const key of base.keys()) if (!settings.has(key)) different.set(key, undefined);
+  return different;
+}
