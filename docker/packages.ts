@@ -7,7 +7,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 /** Packages that each program loads. */
 export const PACKAGES = {
   'env-server': [
-    '@fastify/compress',
+    '@fastify/accept-negotiator',
     '@fastify/cors',
     '@fastify/etag',
     '@fastify/helmet',

@@ -8,7 +8,7 @@ import { listening, runServer } from '../test/process.test-data.ts';
 const { dependencies } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
 /** Dependencies that a server has loaded when it is ready. Each takes memory and time of every start, so the list is exact. */
 const LOADED = [
-  '@fastify/compress',
+  '@fastify/accept-negotiator',
   '@fastify/cors',
   '@fastify/etag',
   '@fastify/helmet',

@@ -17,7 +17,8 @@ import { type AllowedOrigins, shareWithOrigins } from './access/origins.ts';
 import { countUpgrades, NO_ROUTE, type RequestCounts } from './monitoring/request-counts.ts';
 import { traceIdOf, traceRequests } from './monitoring/trace-requests.ts';
 import type { OpenTelemetry } from './monitoring/tracing/open-telemetry.ts';
-import { compressReplies, contentOf, takePretty } from './replies/content.ts';
+import { compressReplies } from './replies/compression.ts';
+import { contentOf, takePretty } from './replies/content.ts';
 import type { ProblemHandler } from './replies/problem-handler.ts';
 import { answerUnrouted } from './replies/unrouted.ts';
 
@@ -58,6 +59,7 @@ export async function createHttpServer(parts: HttpServerParts): Promise<FastifyI
   const { problemHandler, tracing } = parts;
   const server = newServer(parts);
   server.decorateRequest('principal');
+  server.decorateRequest('pretty', false);
   server.decorateRequest('trace', undefined);
   server.setErrorHandler((error, request, reply) => problemHandler.reply(error, request, reply));
   answerUnrouted(server, problemHandler);
@@ -114,7 +116,7 @@ async function addHooks(server: FastifyInstance, parts: HttpServerParts): Promis
     done();
   });
   await shareWithOrigins(server, origins);
-  await compressReplies(server);
+  compressReplies(server);
   server.addHook('onRequest', (request, _reply, done) => {
     takePretty(request);
     if (request.raw.headers.origin !== undefined) origins.check(request);

@@ -13,8 +13,6 @@ import { openApiDocument } from '../rest/openapi.ts';
 import { DOCS_THEME } from './docs-theme.ts';
 
 const RETRY_AFTER_SECONDS = 5;
-/** Routes with small replies: the first one that could be compressed loads the fetch of Node, 13 MiB. */
-const SMALL = { compress: false } as const;
 
 /** Health, readiness, metrics, the OpenAPI document and the reference made from it. */
 export async function addPages(
@@ -24,8 +22,8 @@ export async function addPages(
   metrics: () => Promise<{ readonly type: string; readonly text: string }>,
 ): Promise<void> {
   const alive = { status: 'ok', version: VERSION };
-  app.get('/livez', SMALL, (_request, reply) => reply.send(alive));
-  app.get('/readyz', SMALL, (_request, reply) => {
+  app.get('/livez', (_request, reply) => reply.send(alive));
+  app.get('/readyz', (_request, reply) => {
     if (sessions.draining) {
       throw new Problem('draining', 'the server is shutting down', {
         retryAfterSeconds: RETRY_AFTER_SECONDS,

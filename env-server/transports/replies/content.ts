@@ -1,7 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
-import compress from '@fastify/compress';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Problem } from '../../problems.ts';
 import type { Lane } from '../../scheduling/fair-scheduler.ts';
@@ -18,13 +17,6 @@ const DECODERS: { readonly [encoding: string]: (body: Buffer, options: object) =
  * there are few, and memory up to the limit.
  */
 const MAX_DECODING = 2;
-/** Replies below are not worth the time. */
-const MIN_COMPRESSED_BYTES = 8192;
-/** Replies up to this size are compressed in one piece, which is quicker but holds up others meanwhile. */
-const MAX_CHUNK_BYTES = 32_768;
-/** Events are sent as they come, so nothing gathers them. */
-const COMPRESSIBLE =
-  /^(?:text\/(?!event-stream)|image\/svg|application\/(?:json|jsonl|problem\+json|javascript))/;
 const JSON_CONTENT = /^application\/(?:problem\+)?json\b/;
 /** Routes that take definitions of environments. */
 const DEFINITIONS = '/v1/envs';
@@ -152,18 +144,6 @@ export function contentOf(request: FastifyRequest, reply: FastifyReply, payload:
     return `${JSON.stringify(JSON.parse(payload.toString()), null, INDENT)}\n`;
   }
   return typeof payload === 'string' && !payload.endsWith('\n') ? `${payload}\n` : payload;
-}
-
-/** Compresses large replies for clients that take that. To be called before any routes are added. */
-export async function compressReplies(app: FastifyInstance): Promise<void> {
-  app.decorateRequest('pretty', false);
-  await app.register(compress, {
-    globalDecompression: false,
-    encodings: ['br', 'gzip'],
-    threshold: MIN_COMPRESSED_BYTES,
-    syncThreshold: MAX_CHUNK_BYTES,
-    customTypes: COMPRESSIBLE,
-  });
 }
 
 /**

@@ -18,8 +18,8 @@ import { encodeText } from '../replies/texts.ts';
 
 const NO_CONTENT = 204;
 const OK = 200;
-/** Routes that programs use all the time: Fastify's hooks for replies, and compression, cost more than they do. */
-const FREQUENT = { compress: false, config: { writesReplies: true } } as const;
+/** Routes that programs use all the time: Fastify's hooks for replies cost more than they do. */
+const FREQUENT = { config: { writesReplies: true } } as const;
 const HEADERS = Object.entries({ ...REPLY_HEADERS, 'content-type': JSON_TYPE }).flat();
 
 export interface RestParts {

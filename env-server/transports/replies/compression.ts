@@ -1,0 +1,82 @@
+import { pipeline, type Readable, Stream } from 'node:stream';
+import { brotliCompress, constants, createBrotliCompress, createGzip, gzip, type InputType } from 'node:zlib';
+import { negotiate } from '@fastify/accept-negotiator';
+import type { FastifyInstance, FastifyReply, FastifyRequest, onSendHookHandler } from 'fastify';
+
+/** Replies below are not worth the time. */
+const MIN_BYTES = 8192;
+/** Events are sent as they come, so nothing gathers them. */
+const COMPRESSIBLE =
+  /^(?:text\/(?!event-stream)|image\/svg|application\/(?:json|jsonl|problem\+json|javascript|yaml))/;
+/** The quality that packs as fast as gzip. */
+const BROTLI = { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } };
+
+type Done = (error: Error | null, packed: Buffer) => void;
+
+/** The encodings by `Content-Encoding`, the one that packs smallest first. */
+const ENCODERS = {
+  br: {
+    whole: (content: InputType, done: Done) => brotliCompress(content, BROTLI, done),
+    stream: () => createBrotliCompress(BROTLI),
+  },
+  gzip: { whole: (content: InputType, done: Done) => gzip(content, done), stream: () => createGzip() },
+} as const;
+type Encoding = keyof typeof ENCODERS;
+const ENCODINGS = Object.keys(ENCODERS) as Encoding[];
+
+/**
+ * Compresses large replies of routes that are added later, for clients that take that: in a thread, or as they come where
+ * they are a stream.
+ */
+export function compressReplies(app: FastifyInstance): void {
+  app.addHook('onRoute', route => {
+    route.onSend = [...[route.onSend ?? []].flat(), compress];
+  });
+}
+
+const compress: onSendHookHandler = (request, reply, content, done) => {
+  if (!isLarge(content)) {
+    done(null, content);
+    return;
+  }
+  const encoding = encodingFor(request, reply);
+  if (!encoding) {
+    done(null, content);
+    return;
+  }
+  const { vary } = reply.getHeaders();
+  reply.header('vary', [...(vary === undefined ? [] : [vary].flat()), 'accept-encoding'].join(', '));
+  reply.header('content-encoding', encoding);
+  reply.removeHeader('content-length');
+  const { whole, stream } = ENCODERS[encoding];
+  if (!(content instanceof Stream)) {
+    whole(content, done);
+    return;
+  }
+  // Fastify reports what goes wrong with the stream that it sends.
+  done(
+    null,
+    pipeline(content as Readable, stream(), () => undefined),
+  );
+};
+
+function isLarge(content: unknown): content is string | Buffer | Stream {
+  if (typeof content === 'string' || Buffer.isBuffer(content)) {
+    return (
+      content.length >= MIN_BYTES || (typeof content === 'string' && Buffer.byteLength(content) >= MIN_BYTES)
+    );
+  }
+  return content instanceof Stream;
+}
+
+/** The encoding of a reply; undefined where it stays as it is. */
+function encodingFor({ headers, routeOptions }: FastifyRequest, reply: FastifyReply): Encoding | undefined {
+  const accepted = headers['accept-encoding'];
+  if (accepted === undefined || routeOptions.config.writesReplies || reply.hasHeader('content-encoding')) {
+    return undefined;
+  }
+  // A range counts the bytes as they are.
+  if (reply.hasHeader('content-range')) return undefined;
+  if (!COMPRESSIBLE.test(String(reply.getHeader('content-type')))) return undefined;
+  return negotiate(String(accepted).toLowerCase(), ENCODINGS) ?? undefined;
+}
