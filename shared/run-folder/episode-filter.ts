@@ -14,6 +14,7 @@ export interface FilteredEpisode {
   readonly group_id: number;
   readonly success: boolean;
   readonly terminated: boolean;
+  readonly ended_by?: string;
   readonly return: number;
   readonly penalty: number;
   readonly invalid: number;
@@ -22,7 +23,7 @@ export interface FilteredEpisode {
 }
 
 /** Choices of the filters, as addresses and queries have them; each is absent or empty where all episodes pass. */
-export const EPISODE_CHOICES = ['env', 'success', 'bucket', 'problem', 'kept', 'min', 'max'] as const;
+export const EPISODE_CHOICES = ['env', 'success', 'end', 'bucket', 'problem', 'kept', 'min', 'max'] as const;
 export type EpisodeChoices = { readonly [choice in (typeof EPISODE_CHOICES)[number]]?: string };
 
 /** The bucket of reward variance of each group: 1 to 6 by the spread of its returns. */
@@ -39,13 +40,23 @@ export function bucketsOf(episodes: readonly FilteredEpisode[]): ReadonlyMap<num
 /** The episodes of a file that pass the filters. */
 export function filtered<E extends FilteredEpisode>(
   episodes: readonly E[],
-  { env = '', success = '', bucket = '', problem = '', kept = '', min = '', max = '' }: EpisodeChoices,
+  {
+    env = '',
+    success = '',
+    end = '',
+    bucket = '',
+    problem = '',
+    kept = '',
+    min = '',
+    max = '',
+  }: EpisodeChoices,
 ): E[] {
   const buckets = bucketsOf(episodes);
   return episodes.filter(
     episode =>
       (env === '' || episode.tag === env) &&
       (success === '' || episode.success === (success === 'yes')) &&
+      (end === '' || episode.ended_by === end) &&
       (kept === '' || episode.filter?.kept === (kept === 'yes')) &&
       (bucket === '' || buckets.get(episode.group_id) === Number(bucket)) &&
       (problem !== 'penalty' || episode.penalty < 0) &&

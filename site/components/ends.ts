@@ -1,8 +1,13 @@
-/** Words for why an episode ended: `ended_by` of the server, and the caps of the trainer. */
-const PHRASES: { readonly [reason: string]: string } = {
+/** Words for the caps of the trainer; environments describe their own ends. */
+const PHRASES: Meanings = {
   max_actions: 'Used up its actions',
   max_turns: 'Ran out of turns',
 };
+
+/** Meaning of each `ended_by`. */
+export interface Meanings {
+  readonly [name: string]: string;
+}
 
 /** An end as people read it. */
 export interface EpisodeEnd {
@@ -15,19 +20,22 @@ export interface EpisodeEnd {
 export interface EndedEpisode {
   readonly success: boolean;
   readonly terminated: boolean;
-  /** Reason that the environment or the trainer returned; absent in records of older versions. */
+  /** Name that the environment or the trainer returned; absent in records of older versions. */
   readonly ended_by?: string | null;
 }
 
-/** The end of an episode in words. A reason that is not listed is shown as it is. */
-export function episodeEnd({ success, terminated, ended_by: reason }: EndedEpisode): EpisodeEnd {
-  const known = reason == null ? undefined : (PHRASES[reason] ?? sentence(reason));
+/** The end of an episode in words. @param meanings of the environment's names */
+export function episodeEnd(
+  { success, terminated, ended_by: name }: EndedEpisode,
+  meanings?: Meanings,
+): EpisodeEnd {
   const plain = success ? 'Solved' : terminated ? 'Ended without success' : 'Ran out of turns';
-  return { success, text: known ?? plain };
+  return { success, text: name == null ? plain : endText(name, meanings) };
 }
 
-/** `fell_into_hole` → `Fell into hole`. */
-function sentence(reason: string): string {
-  const words = reason.replaceAll('_', ' ');
+/** An end by its name; one without a meaning is shown as it is: `fell_into_hole` → `Fell into hole`. */
+export function endText(name: string, meanings: Meanings = {}): string {
+  const known = [meanings, PHRASES].find(words => Object.hasOwn(words, name))?.[name];
+  const words = known ?? name.replaceAll('_', ' ');
   return words.slice(0, 1).toUpperCase() + words.slice(1);
 }

@@ -109,7 +109,8 @@ t.test(
     }
     t.equal(await page.evaluate(() => scrollY), 0);
     const banner = page.getByRole('group', { name: 'End of the episode' });
-    await banner.getByText('Success').waitFor();
+    await banner.getByText('Reached the goal').waitFor();
+    await banner.getByText('Success. Return 1 after 4 steps.').waitFor();
     await page.locator('.state').focus();
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('ArrowDown');
@@ -248,7 +249,9 @@ t.test('text is written on one line or several; a refusal is shown in full', { s
   await field.fill('1 + 1');
   await page.keyboard.press('Enter');
   await seeFigure(page, 'Step', '1 of');
-  await page.getByRole('group', { name: 'End of the episode' }).getByText('Not solved').waitFor();
+  const end = page.getByRole('group', { name: 'End of the episode' });
+  await end.getByText('Did not use exactly the given numbers').waitFor();
+  await end.getByText('Not solved.').waitFor();
   t.ok(await problem.isHidden());
   await page.getByRole('button', { name: 'Undo' }).click();
   await page.getByRole('group', { name: 'End of the episode' }).waitFor({ state: 'hidden' });

@@ -65,7 +65,7 @@ export function writeSampleRun(root: string, id: string, run: SampleRun = {}): s
   );
   writeFileSync(
     join(folder, 'config.yaml'),
-    `seed: ${seed}\nrollout:\n  group_size: 4\nservers:\n  - url: http://127.0.0.1:8080\n    token: secret\ntags:\n  Lake:\n    env_id: FrozenLake-v0\ntrain_tags: [Lake]\n`,
+    `seed: ${seed}\nalgorithm:\n  reward_components: { reward: 1, dry_feet: 0.25 }\nrollout:\n  group_size: 4\nservers:\n  - url: http://127.0.0.1:8080\n    token: secret\ntags:\n  Lake:\n    env_id: FrozenLake-v0\ntrain_tags: [Lake]\n`,
   );
   const described: RunStatus = {
     format: 1,
@@ -90,6 +90,7 @@ export function writeSampleRun(root: string, id: string, run: SampleRun = {}): s
       seed,
       model: 'scratch',
       parameters: 120_000,
+      ends: { Lake: { goal: 'Reached the goal', hole: 'Fell into a hole' } },
       tags: [{ tag: 'Lake', env_id: 'FrozenLake-v0', config: LEVELS, random: 0.25, optimum: 0.94 }],
     },
     validations,
@@ -105,6 +106,11 @@ function trainingRow(step: number, success: number) {
     'train/return': success - 0.1,
     'train/response_length': 6 + (step % 3),
     'train/Lake/format_penalty': 0.02,
+    'train/Lake/ended_by/goal': success,
+    'train/Lake/ended_by/hole': (1 - success) / 2,
+    'train/Lake/ended_by/max_turns': (1 - success) / 2,
+    'train/Lake/ended_by/time_limit': 0,
+    'train/Lake/rewards/dry_feet': 2 * success,
     'actor/entropy': 1.2 / (1 + step / 40),
     'actor/ppo_kl': 0.002,
     'actor/grad_norm': 0.4 + 0.1 * Math.sin(step),
@@ -205,6 +211,7 @@ function sampleEpisode(
     success,
     terminated: true,
     truncated: !success,
+    ended_by: success ? 'goal' : group % 2 === 0 ? 'hole' : 'max_turns',
     return: success ? 1 : -0.1,
     ...(kind === 'train'
       ? { filter: { score: group / 10, std: group / 10 || ROUNDING, kept: group > 0 } }
@@ -216,6 +223,7 @@ function sampleEpisode(
       actions: turn === 1 && !success ? [] : ['Down'],
       reward: 0,
       penalty: turn === 1 && !success ? -0.1 : 0,
+      rewards: { dry_feet: success || turn === 0 ? 1 : 0 },
       info: { action_is_valid: true },
       llm_response: 'Down',
       llm_raw_response: `<think> step ${turn} of a quiet walk</think> Down`,

@@ -108,6 +108,36 @@ t.test(
   },
 );
 
+t.test('a run counts how its episodes end, and what rewards are made of', { skip }, async t => {
+  const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
+  const page = await openPage(t, `${origin}/runs/#/run/lake-1`);
+  const rows = (name: string) =>
+    page
+      .getByRole('region', { name })
+      .getByRole('row')
+      .evaluateAll(all => all.map(row => [...row.children].map(cell => cell.textContent)));
+  await page.getByRole('region', { name: 'How training episodes end' }).waitFor();
+  t.same(await rows('How training episodes end'), [
+    ['End', 'Step 1', 'Step 30'],
+    ['Reached the goal', '22\u00a0%', '80\u00a0%'],
+    ['Fell into a hole', '39\u00a0%', '10.0\u00a0%'],
+    ['Ran out of turns', '39\u00a0%', '10.0\u00a0%'],
+  ]);
+  t.same(await rows('Reward components, mean of an episode'), [
+    ['Component', 'Weight', 'Step 1', 'Step 30'],
+    ['dry_feet', '0.25', '0.44', '1.6'],
+  ]);
+  await page.getByRole('link', { name: 'Fell into a hole' }).click();
+  await page.getByText('4 episodes of 16').waitFor();
+  t.equal(await page.getByLabel('End').locator('option:checked').textContent(), 'Fell into a hole');
+  t.same(await page.locator('.member .outcome').allTextContents(), ['failed', 'failed', 'failed', 'failed']);
+  await page.getByLabel('End').selectOption('Ran out of turns');
+  await page.locator('.member').first().click();
+  await page.getByRole('heading', { name: 'Ran out of turns in turn 3' }).waitFor();
+  t.match(await page.locator('.figures').textContent(), /dry_feet, weight 0.251/);
+  t.match(await page.locator('.turn-cell').nth(1).textContent(), /dry_feet 0/);
+});
+
 t.test('a run with all diagnostics shows them, and an error stays in its panel', { skip }, async t => {
   const root = t.testdir();
   const names = Object.keys(allDiagnostics()).join();

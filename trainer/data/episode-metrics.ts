@@ -1,7 +1,13 @@
 import { isAlike } from '../../shared/run-folder/episode-filter.ts';
 import type { EndMeanings } from '../../shared/run-folder/run-files.ts';
 import { mean } from '../algorithms/statistics.ts';
-import { type Episode, episodeReturn, samplesOf, sumComponents } from '../rollout/episode.ts';
+import {
+  type Episode,
+  episodeReturn,
+  samplesOf,
+  sumComponents,
+  type Truncation,
+} from '../rollout/episode.ts';
 import type { Metrics } from './metrics.ts';
 
 /** Share of its turns in which `pick` holds. */
@@ -61,9 +67,11 @@ export function tagMetrics(episodes: readonly Episode[], ends: EndMeanings = {})
 
 /** Ends of a tag that have a metric each, the most frequent ones: an environment may name as many as it likes. */
 const MAX_ENDS = 16;
+const CAPS: readonly Truncation[] = ['max_actions', 'max_turns'];
 
-function endShares(episodes: readonly Episode[], known: EndMeanings[string] = {}): [string, number][] {
-  const counts = new Map(Object.keys(known).map(name => [name, 0]));
+function endShares(episodes: readonly Episode[], known?: EndMeanings[string]): [string, number][] {
+  const names = known ? [...Object.keys(known), ...CAPS] : [];
+  const counts = new Map(names.map(name => [name, 0]));
   for (const { endedBy } of episodes) {
     if (endedBy !== undefined) counts.set(endedBy, (counts.get(endedBy) ?? 0) + 1);
   }

@@ -1,4 +1,5 @@
 import { fill, h } from '../../components/element.ts';
+import { endText } from '../../components/ends.ts';
 import type { Environment } from '../client/wire.ts';
 import { episodeStatus, formatNumber } from '../components/format.ts';
 import { type Reference, referencesOf } from '../environments/showcase.ts';
@@ -20,7 +21,10 @@ export class EndBanner {
   /** Episodes shown; figures that come late belong to none but the last. */
   #shown = 0;
 
-  constructor({ capabilities }: Environment, actions: EndBannerActions) {
+  readonly #ends: Environment['ends'];
+
+  constructor({ capabilities, ends }: Environment, actions: EndBannerActions) {
+    this.#ends = ends;
     this.#again = h(
       'button',
       { type: 'button', class: 'primary', onclick: () => actions.again() },
@@ -52,8 +56,12 @@ export class EndBanner {
     const shown = ++this.#shown;
     const last = episode.moves.at(-1)!;
     const { tone } = episodeStatus(last);
-    const headline = last.info.success ? 'Success' : last.truncated ? 'Out of steps' : 'Not solved';
-    const figures = `Return ${formatNumber(episode.totalReward)} after ${episode.moves.length} steps.`;
+    const success = last.info.success === true;
+    const result = success ? 'Success' : 'Not solved';
+    const end = last.info.ended_by;
+    const headline =
+      typeof end === 'string' ? endText(end, this.#ends) : last.truncated ? 'Out of steps' : result;
+    const figures = `${headline === result ? '' : `${result}. `}Return ${formatNumber(episode.totalReward)} after ${episode.moves.length} steps.`;
     const say = (references: readonly Reference[]) =>
       fill(
         this.#words,

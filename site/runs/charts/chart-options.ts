@@ -9,7 +9,7 @@ import { color, variable } from './colors.ts';
 export const SMALL_HEIGHT = 160;
 /** Curves that have their last value at their end; of more, the legend says it. */
 const MAX_LABELS = 5;
-const CURVES = 8;
+export const CURVES = 8;
 /** A shorter drag is a click, in pixels. */
 const SHORTEST_DRAG = 4;
 /** Distances of ticks over what is counted, and over seconds. */

@@ -1,6 +1,6 @@
 import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
 import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
-import { episodeEnd } from '../../components/ends.ts';
+import { episodeEnd, type Meanings } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
 import { saveFile } from '../../components/save-file.ts';
 import type { EpisodeDigest, EpisodeReply } from '../../server/reader/trajectories.ts';
@@ -11,6 +11,7 @@ import { BranchLane, useBranch } from './branch.ts';
 import { chatLines } from './chat-export.ts';
 import { choose, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
+import { weightsIn } from './tag-panels.ts';
 import { knownTints, probability, type Tint } from './tokens.ts';
 import { TurnPanel } from './turn-panel.ts';
 import { Arrow, actionNames, leastLikely, leastLikelyIn, turnNumbers } from './turn-words.ts';
@@ -78,7 +79,8 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
     j: () => now() < count - 1 && open(other(now() + 1)),
     k: () => now() > 0 && open(other(now() - 1)),
   });
-  const end_ = episodeEnd(episode);
+  const meanings = store.detail!.ends?.[tag];
+  const end_ = episodeEnd(episode, meanings);
   return html`<div class="episode-bar">
       <nav class="crumbs" aria-label="Position"><a href="#/">Runs</a> / <a href=${formatAddress({ view: 'overview', run: store.id })}>${store.id}</a> / <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file } })}>${stepOf(file)}</a>${group.length > 1 ? ` / Group ${group_id} / Try ${memberAt(index) + 1}` : ''}</nav>
       <span class="label">Episode ${index + 1} of ${count}</span>
@@ -89,16 +91,16 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
     <div class="episode-head">
       <div><h1 class="episode-title">${end_.text}${turns.length > 0 ? ` in turn ${turns.length}` : ''} <span class="chip ${end_.success ? 'good' : 'bad'}">${end_.success ? 'success' : 'no success'}</span></h1>
         <${Facts} episode=${episode} /></div>
-      <${Figures} episode=${episode} group=${group} least=${least} onLeast=${() => least && choose({ turn: String(least.turn), token: '' }, true)} />
+      <${Figures} episode=${episode} weights=${weightsIn(store.detail!.config)} group=${group} least=${least} onLeast=${() => least && choose({ turn: String(least.turn), token: '' }, true)} />
     </div>
-    <${TurnStrip} episode=${episode} turn=${turn} onTurn=${go} />
+    <${TurnStrip} episode=${episode} turn=${turn} onTurn=${go} end=${end_.text} />
     <${BranchLane} state=${branch} />
     ${
       turns.length > 0 &&
       html`<${TurnPanel} reply=${reply} turn=${turn} token=${token} tint=${tint} tints=${tints} onToken=${pick}
         onTint=${(value: Tint) => choose({ tint: value }, true)} branch=${branch} />`
     }
-    ${group.length > 1 && html`<${GroupMembers} group=${group} index=${index} link=${other} />`}
+    ${group.length > 1 && html`<${GroupMembers} group=${group} index=${index} link=${other} meanings=${meanings} />`}
     <p class="label keys"><kbd>←</kbd> <kbd>→</kbd> turn <kbd>↑</kbd> <kbd>↓</kbd> token <kbd>T</kbd> tint ${branch.available && html`<kbd>B</kbd> branch `}<kbd>G</kbd> next of the group <kbd>J</kbd> <kbd>K</kbd> next and previous episode</p>
     <div class="thumb-bar"><button type="button" aria-label="Turn before" disabled=${turn === 0} onClick=${() => go(turn - 1)}>←</button>
       <strong>Turn ${turn + 1}/${turns.length}</strong>
@@ -141,24 +143,35 @@ function Facts({ episode }: { readonly episode: TrajectoryRecord }) {
 
 interface FiguresProps {
   readonly episode: TrajectoryRecord;
+  readonly weights?: Readonly<Record<string, number>>;
   readonly group: readonly EpisodeDigest[];
   readonly least: ReturnType<typeof leastLikely>;
   readonly onLeast: () => void;
 }
 
 /** The numbers of an episode, each with what it is to be held against. */
-function Figures({ episode, group, least, onLeast }: FiguresProps) {
+function Figures({ episode, weights, group, least, onLeast }: FiguresProps) {
   const numbers = episode.turns.map(turn => turnNumbers(turn, episode.samples[turn.sample]));
   const expected = numbers[0]?.value;
   const advantages = numbers.flatMap(({ advantage }) => advantage ?? []);
   const mean = advantages.reduce((a, b) => a + b, 0) / advantages.length;
   return html`<dl class="figures">
     <div><dt>return</dt><dd>${short(episode.return)}</dd></div>
+    ${componentSums(episode).map(([name, sum]) => html`<div key=${name}><dt>${name}${weights && `, weight ${short(weights[name] ?? 0)}`}</dt><dd>${short(sum)}</dd></div>`)}
     ${expected !== undefined && html`<div><dt>critic expected</dt><dd>${short(expected)}</dd></div>`}
     ${advantages.length > 0 && html`<div><dt>advantage, mean</dt><dd>${signed(mean)}</dd></div>`}
     ${group.length > 1 && html`<div><dt>of the group succeeded</dt><dd>${group.filter(({ success }) => success).length} <small>of ${group.length}</small></dd></div>`}
     ${least && html`<div><dt><button type="button" class="link" onClick=${onLeast}>least likely token</button></dt><dd>${probability(least.logProb)} <small>turn ${least.turn + 1}</small></dd></div>`}
   </dl>`;
+}
+
+/** Reward components of an episode, each added up over its turns. */
+function componentSums({ turns }: TrajectoryRecord): [name: string, sum: number][] {
+  const sums = new Map<string, number>();
+  for (const { rewards = {} } of turns) {
+    for (const [name, value] of Object.entries(rewards)) sums.set(name, (sums.get(name) ?? 0) + value);
+  }
+  return [...sums];
 }
 
 const signed = (value: number): string => `${value > 0 ? '+' : '−'}${Math.abs(value).toFixed(2)}`;
@@ -167,10 +180,12 @@ interface StripProps {
   readonly episode: TrajectoryRecord;
   readonly turn: number;
   readonly onTurn: (turn: number) => void;
+  /** The end of the episode in words. */
+  readonly end: string;
 }
 
 /** All turns in a row, each with its actions, reward, value and advantage. */
-function TurnStrip({ episode, turn, onTurn }: StripProps) {
+function TurnStrip({ episode, turn, onTurn, end }: StripProps) {
   const place = useRef<HTMLDivElement>(null);
   const { turns, samples } = episode;
   const numbers = useMemo(() => turns.map(one => turnNumbers(one, samples[one.sample])), [episode]);
@@ -191,12 +206,18 @@ function TurnStrip({ episode, turn, onTurn }: StripProps) {
       const names = actionNames(one);
       return html`<button key=${i} type="button" class="turn-cell" aria-pressed=${i === turn} onClick=${() => onTurn(i)}>
         <span class="turn-top"><strong>Turn ${i + 1}</strong><span class="label">reward ${short(one.reward)}${one.penalty < 0 ? `, penalty ${short(one.penalty)}` : ''}</span></span>
+        ${
+          one.rewards &&
+          html`<span class="label">${Object.entries(one.rewards)
+            .map(([name, value]) => `${name} ${short(value)}`)
+            .join(', ')}</span>`
+        }
         <span class="turn-actions">${names.length === 0 ? html`<span class="outcome">no valid action</span>` : names.map((name, k) => html`<span key=${k}><${Arrow} name=${name} />${name}</span>`)}${one.finish_reason === 'length' ? html`<span class="outcome">cut off</span>` : null}</span>
         ${value !== undefined && html`<${Meter} name="value" text=${value.toFixed(2)} share=${value / mostValue} />`}
         ${advantage !== undefined && html`<${Meter} name="advantage" text=${signed(advantage)} share=${advantage / mostAdvantage} middle />`}
       </button>`;
     })}
-    <div class="turn-cell end ${episode.success ? 'good' : 'bad'}"><strong>${episodeEnd(episode).text}</strong><span class="label">return</span><strong class="figure">${short(episode.return)}</strong></div>
+    <div class="turn-cell end ${episode.success ? 'good' : 'bad'}"><strong>${end}</strong><span class="label">return</span><strong class="figure">${short(episode.return)}</strong></div>
   </div>`;
 }
 
@@ -218,10 +239,11 @@ interface GroupProps {
   readonly group: readonly EpisodeDigest[];
   readonly index: number;
   readonly link: (index: number) => string;
+  readonly meanings?: Meanings;
 }
 
 /** The other tries at the same level. */
-function GroupMembers({ group, index, link }: GroupProps) {
+function GroupMembers({ group, index, link, meanings }: GroupProps) {
   const [{ tag, seed, filter, group_id }] = group;
   const won = group.filter(({ success }) => success).length;
   const most = group.reduce((most, { advantage = 0 }) => Math.max(most, Math.abs(advantage)), 0.01);
@@ -233,7 +255,7 @@ function GroupMembers({ group, index, link }: GroupProps) {
         one,
         i,
       ) => html`<li key=${one.index}><a class="try ${one.success ? 'good' : 'bad'}" href=${link(one.index)} aria-current=${one.index === index ? 'true' : undefined}>
-        <span class="turn-top"><strong>${i + 1}</strong><span class="outcome">${one.success ? '✓' : '✕'} ${episodeEnd(one).text}</span></span>
+        <span class="turn-top"><strong>${i + 1}</strong><span class="outcome">${one.success ? '✓' : '✕'} ${episodeEnd(one, meanings).text}</span></span>
         <span class="label">return ${short(one.return)}, ${counted(one.turns, 'turn')}</span>
         ${one.advantage !== undefined && html`<${Meter} name="advantage" text=${signed(one.advantage)} share=${one.advantage / most} middle />`}
       </a></li>`,

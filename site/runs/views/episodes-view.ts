@@ -1,5 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { bucketsOf, EPISODE_CHOICES, filtered, isAlike } from '../../../shared/run-folder/episode-filter.ts';
+import type { EndMeanings } from '../../../shared/run-folder/run-files.ts';
+import { endText } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
 import type { SearchReply } from '../../server/reader/run-reader.ts';
 import type { EpisodeDigest, SearchHit, TrajectoryFile } from '../../server/reader/trajectories.ts';
@@ -18,6 +20,7 @@ const SEARCH_DELAY_MS = 300;
 export function EpisodesView({ store, address }: RunViewProps) {
   const files = [...store.detail!.files].sort((a, b) => b.step - a.step || a.kind.localeCompare(b.kind));
   const { query } = address;
+  const { ends } = store.detail!;
   const file = files.find(({ name }) => name === query.file) ?? files[0];
   const {
     value: episodes,
@@ -35,18 +38,18 @@ export function EpisodesView({ store, address }: RunViewProps) {
   const shown = filtered(episodes ?? [], query);
   const groups = grouped(shown);
   return html`<div class="episodes">
-    <${Filters} files=${files} file=${file} episodes=${episodes ?? []} query=${query} />
+    <${Filters} files=${files} file=${file} episodes=${episodes ?? []} query=${query} ends=${ends} />
     <${Search} store=${store} file=${file} query=${query} />
     <${Status} error=${error} loading=${!episodes && !error} />
     ${episodes && html`<p class="fine" role="status">${counted(shown.length, 'episode')} of ${episodes.length} in ${counted(groups.length, 'group')}; ${percent(shown.filter(({ success }) => success).length / Math.max(1, shown.length))} succeed</p>`}
     ${
       groups.every(({ length }) => length === 1)
-        ? html`<${Members} id=${store.id} file=${shownFile} members=${shown.slice(0, 8 * most)} named=${true} />`
+        ? html`<${Members} id=${store.id} file=${shownFile} members=${shown.slice(0, 8 * most)} named=${true} ends=${ends} />`
         : groups
             .slice(0, most)
             .map(
               members =>
-                html`<${Group} key=${`${members[0].group_id} ${members[0].tag}`} id=${store.id} file=${shownFile} members=${members} />`,
+                html`<${Group} key=${`${members[0].group_id} ${members[0].tag}`} id=${store.id} file=${shownFile} members=${members} ends=${ends} />`,
             )
     }
     ${groups.length > most && html`<button type="button" onClick=${() => setMost(most + 4 * FIRST_GROUPS)}>Show ${Math.min(groups.length - most, 4 * FIRST_GROUPS)} more groups</button>`}
@@ -71,11 +74,17 @@ interface FiltersProps {
   readonly file: TrajectoryFile;
   readonly episodes: readonly EpisodeDigest[];
   readonly query: Choices;
+  readonly ends?: EndMeanings;
 }
 
-function Filters({ files, file, episodes, query }: FiltersProps) {
+function Filters({ files, file, episodes, query, ends }: FiltersProps) {
   const set = (name: string) => (value: string) => choose({ [name]: value }, true);
   const tags = [...new Set(episodes.map(({ tag }) => tag))];
+  const reached = new Map(
+    episodes.flatMap(({ tag, ended_by }) =>
+      ended_by === undefined ? [] : [[ended_by, endText(ended_by, ends?.[tag])]],
+    ),
+  );
   const buckets = [...new Set(bucketsOf(episodes).values())].sort();
   const number = (name: string, label: string) => html`<label class="field"><span>${label}</span>
     <input type="number" step="any" value=${query[name] ?? ''} onChange=${(event: Event) => set(name)((event.currentTarget as HTMLInputElement).value)} /></label>`;
@@ -84,6 +93,7 @@ function Filters({ files, file, episodes, query }: FiltersProps) {
       options=${files.map(({ name, kind, step }) => [name, `${kind === 'train' ? 'training' : 'validation'}, step ${step}`] as const)} />
     <${Select} label="Environment" value=${query.env ?? ''} onChange=${set('env')} options=${[['', 'all'], ...tags.map(tag => [tag, tag] as const)]} />
     <${Select} label="Success" value=${query.success ?? ''} onChange=${set('success')} options=${[['', 'all'], ['yes', 'succeeded'], ['no', 'failed']]} />
+    ${reached.size > 0 && html`<${Select} label="End" value=${query.end ?? ''} onChange=${set('end')} options=${[['', 'all'], ...reached]} />`}
     <${Select} label="Problem" value=${query.problem ?? ''} onChange=${set('problem')}
       options=${[['', 'any'], ['penalty', 'format penalty'], ['invalid', 'turn without a valid action'], ['cut', 'response cut off'], ['unfinished', 'ran out of turns']]} />
     <${Select} label="Rollout filter" value=${query.kept ?? ''} onChange=${set('kept')} options=${[['', 'all'], ['yes', 'kept'], ['no', 'dropped']]} />
@@ -102,13 +112,15 @@ interface MembersProps {
   readonly members: readonly EpisodeDigest[];
   /** Says the level of each. */
   readonly named?: boolean;
+  readonly ends?: EndMeanings;
 }
 
 /** Episodes next to one another. */
-function Members({ id, file, members, named }: MembersProps) {
+function Members({ id, file, members, named, ends }: MembersProps) {
   return html`<ul class="members">${members.map(
     episode => html`<li key=${episode.index}><a class="member ${episode.success ? 'good' : 'bad'}" href=${formatAddress({ view: 'episode', run: id, query: { file, index: String(episode.index) } })}>
       <span class="outcome">${episode.success ? 'success' : 'failed'}</span>
+      ${episode.ended_by !== undefined && html`<span class="fine">${endText(episode.ended_by, ends?.[episode.tag])}</span>`}
       ${named && html`<span class="fine">${episode.tag}, seed ${episode.seed}</span>`}
       <span class="value">return ${short(episode.return)}</span>
       ${episode.advantage !== undefined && html`<span class="fine">advantage ${episode.advantage > 0 ? '+' : ''}${short(episode.advantage)}</span>`}
@@ -121,15 +133,7 @@ function Members({ id, file, members, named }: MembersProps) {
 const flat = (spread: number): string => short(isAlike(Math.abs(spread)) ? 0 : spread);
 
 /** Members of a group next to one another. */
-function Group({
-  id,
-  file,
-  members,
-}: {
-  readonly id: string;
-  readonly file: string;
-  readonly members: readonly EpisodeDigest[];
-}) {
+function Group({ id, file, members, ends }: Omit<MembersProps, 'named'>) {
   const [{ tag, seed, filter, group_id }] = members;
   const why =
     filter &&
@@ -140,7 +144,7 @@ function Group({
     <div class="panel-head"><h2>${tag}, seed ${seed}</h2>
       ${filter && html`<span class="chip ${filter.kept ? 'good' : 'warn'}">${why}</span>`}
       <span class="fine">group ${group_id}${filter ? `, spread ${flat(filter.std)}` : ''}</span></div>
-    <${Members} id=${id} file=${file} members=${members} />
+    <${Members} id=${id} file=${file} members=${members} ends=${ends} />
   </section>`;
 }
 

@@ -13,6 +13,7 @@ import { NextSteps } from './next-steps.ts';
 import { Panel, Status } from './parts.ts';
 import { Rollouts } from './rollouts.ts';
 import type { RunViewProps } from './run-view-props.ts';
+import { TagPanels, tagPanelMetrics } from './tag-panels.ts';
 
 interface Small {
   readonly title: string;
@@ -47,6 +48,7 @@ export function OverviewView({ store, address }: RunViewProps) {
     ...SMALL.map(({ name }) => name),
     ...HEALTH_METRICS,
     ...penalties,
+    ...tagPanelMetrics(store),
   ];
   const unread = useMetrics(store, names);
   const { trainer } = useSource().site;
@@ -77,6 +79,7 @@ export function OverviewView({ store, address }: RunViewProps) {
         </div>`,
       )}</div>
     </section>
+    <${TagPanels} store=${store} view=${view} />
     <${Rollouts} store=${store} query=${address.query} />
     <${Notes} store=${store} />
   </div>`;

@@ -1,4 +1,5 @@
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
+import { episodeEnd, type Meanings } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
 import type { EpisodeDigest } from '../../server/reader/trajectories.ts';
 import { type Address, formatAddress } from '../address.ts';
@@ -52,7 +53,7 @@ export function Rollouts({ store, query }: RolloutsProps) {
         <a href=${all}>Show ${shown.length > MAX_ROWS ? `all ${shown.length}` : 'them'} by group</a></div>
       <div class="scroll-x" tabindex="0" role="region" aria-label="Episodes"><table>
         <thead><tr><th scope="col">Episode</th><th scope="col" class="number">Group</th><th scope="col" class="number">Return</th><th scope="col" class="number">Turns</th><th scope="col">End</th></tr></thead>
-        <tbody>${shown.slice(0, MAX_ROWS).map(episode => html`<${Row} key=${episode.index} id=${store.id} file=${file} episode=${episode} />`)}</tbody>
+        <tbody>${shown.slice(0, MAX_ROWS).map(episode => html`<${Row} key=${episode.index} id=${store.id} file=${file} episode=${episode} meanings=${store.detail!.ends?.[episode.tag]} />`)}</tbody>
       </table></div>
     </div>
   </section>`;
@@ -76,13 +77,14 @@ interface RowProps {
   readonly id: string;
   readonly file: string;
   readonly episode: EpisodeDigest;
+  readonly meanings?: Meanings;
 }
 
-function Row({ id, file, episode }: RowProps) {
-  const { index, tag, seed, group_id, member, turns, success, invalid, cut, terminated } = episode;
+function Row({ id, file, episode, meanings }: RowProps) {
+  const { index, tag, seed, group_id, member, turns, success, invalid, cut } = episode;
   const link = formatAddress({ view: 'episode', run: id, query: { file, index: String(index) } });
   const notes = [
-    success ? 'success' : terminated ? 'failed' : 'ran out of turns',
+    episodeEnd(episode, meanings).text,
     ...(invalid > 0 ? [`${counted(invalid, 'turn')} without a valid action`] : []),
     ...(cut ? ['cut off'] : []),
   ];

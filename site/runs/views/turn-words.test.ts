@@ -86,6 +86,15 @@ t.test('an end is said in words, one that is new as it is', async t => {
     episodeEnd({ success, terminated: true, ended_by }).text;
   t.equal(said(false, 'max_actions'), 'Used up its actions');
   t.equal(said(false, 'bridge_fell_down'), 'Bridge fell down');
+  const meanings = { hole: 'fell into a hole', max_turns: 'Out of breath' };
+  const lake = (ended_by: string) =>
+    episodeEnd({ success: false, terminated: true, ended_by }, meanings).text;
+  t.same(['hole', 'max_turns', 'max_actions', 'constructor'].map(lake), [
+    'Fell into a hole',
+    'Out of breath',
+    'Used up its actions',
+    'Constructor',
+  ]);
   t.equal(said(true), 'Solved');
   t.equal(episodeEnd({ success: false, terminated: false }).text, 'Ran out of turns');
 });

@@ -1,3 +1,4 @@
+import { isEndName } from '../../../shared/end-names.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { SampleRecord, TrajectoryRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
 import { type Line, objectOn } from './lines.ts';
@@ -21,6 +22,7 @@ export function episodeOn(line: Line): TrajectoryRecord | undefined {
     success: value.success === true,
     terminated: value.terminated === true,
     truncated: value.truncated === true,
+    ...(isEndName(value.ended_by) ? { ended_by: value.ended_by } : {}),
     return: number(value.return),
     ...(value.filter ? { filter: filterOf(object(value.filter)) } : {}),
     turns: value.turns.map(item => turnOf(object(item), samples)),
@@ -48,6 +50,7 @@ function turnOf(turn: Value, samples: readonly SampleRecord[]): TurnRecord {
     ...(Array.isArray(turn.action_names) ? { action_names: turn.action_names.map(text) } : {}),
     reward: number(turn.reward),
     penalty: number(turn.penalty),
+    ...(turn.rewards === undefined ? {} : { rewards: rewardsOf(object(turn.rewards)) }),
     info: object(turn.info) as JsonObject,
     llm_response: text(turn.llm_response),
     llm_raw_response: text(turn.llm_raw_response),
@@ -55,6 +58,11 @@ function turnOf(turn: Value, samples: readonly SampleRecord[]): TurnRecord {
     sample,
     ...(turn.finish_reason === undefined ? {} : { finish_reason: text(turn.finish_reason) }),
   };
+}
+
+/** Named rewards that are numbers. */
+function rewardsOf(rewards: Value): { readonly [name: string]: number } {
+  return Object.fromEntries(Object.entries(rewards).map(([name, value]) => [name, number(value)]));
 }
 
 /** Undefined unless its lists are equally long. */

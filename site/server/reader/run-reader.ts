@@ -1,7 +1,7 @@
 import { relative, resolve } from 'node:path';
 import { parse } from 'yaml';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
-import { type GroupsRow, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
+import { type EndMeanings, type GroupsRow, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
 import { type FoundHits, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
 import type { RunGroup } from '../../compute/run-query.ts';
@@ -10,8 +10,15 @@ import { GroupsTable } from './groups-table.ts';
 import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';
 import { MetricsTable } from './metrics-table.ts';
 import { Recent } from './recent.ts';
-import { type FoundRun, RunFolders, readRunText } from './run-folders.ts';
-import { type RunRow, type RunsQuery, type RunsReply, type RunsSummary, RunsTable } from './runs-table.ts';
+import { type FoundRun, RunFolders, readRunJson, readRunText } from './run-folders.ts';
+import {
+  MAX_STATUS_BYTES,
+  type RunRow,
+  type RunsQuery,
+  type RunsReply,
+  type RunsSummary,
+  RunsTable,
+} from './runs-table.ts';
 import {
   type EpisodeDigest,
   type EpisodeReply,
@@ -37,6 +44,8 @@ export interface RunDetail {
   readonly folder: string;
   readonly notes: readonly { readonly time: string; readonly text: string }[];
   readonly config: unknown;
+  /** Meaning of each `ended_by`, by tag; absent in runs of older versions. */
+  readonly ends?: EndMeanings;
   readonly metrics: readonly string[];
   /** First byte of the metrics file that was not read: where live rows go on. */
   readonly offset: number;
@@ -110,9 +119,10 @@ export class RunReader {
   async run(id: string): Promise<RunDetail | undefined> {
     const run = await this.find(id);
     if (!run) return undefined;
-    const [row, text, files, metrics] = await Promise.all([
+    const [row, text, status, files, metrics] = await Promise.all([
       this.row(run),
       readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config),
+      readRunJson(run, MAX_STATUS_BYTES, RUN_FILES.status),
       this.#trajectories.files(run),
       this.table(run),
     ]);
@@ -121,6 +131,7 @@ export class RunReader {
       folder: shellWord(shownPath(run.path)),
       notes: row.notes ?? [],
       config: yamlOf(text),
+      ...endsIn(status),
       metrics: metrics.names,
       offset: metrics.offset,
       files,
@@ -184,6 +195,20 @@ export class RunReader {
       this.#trajectories.search(run, name, query, { first, most }),
     );
   }
+}
+
+/** Ends in `status.json`; what is no text is left out. */
+function endsIn(status: unknown): { readonly ends?: EndMeanings } {
+  const entries = (value: unknown): [string, unknown][] =>
+    typeof value === 'object' && value !== null ? Object.entries(value) : [];
+  const { run } = (status ?? {}) as { readonly run?: { readonly ends?: unknown } };
+  const tags = entries(run?.ends).map(([tag, meanings]) => {
+    const known = entries(meanings).filter(
+      (entry): entry is [string, string] => typeof entry[1] === 'string',
+    );
+    return [tag, Object.fromEntries(known)] as const;
+  });
+  return tags.length === 0 ? {} : { ends: Object.fromEntries(tags) };
 }
 
 function yamlOf(text: string | undefined): unknown {

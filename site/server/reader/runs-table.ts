@@ -25,7 +25,7 @@ import { RunAnnotations } from './annotations.ts';
 import { type FoundRun, mapped, type RunFolders, readRunJson, readRunText } from './run-folders.ts';
 import { RunSettings } from './run-settings.ts';
 
-const MAX_STATUS_BYTES = 1024 * 1024;
+export const MAX_STATUS_BYTES = 1024 * 1024;
 const MAX_CONFIG_BYTES = 1024 * 1024;
 const MAX_TEXT_LENGTH = 300;
 /** Latest runs with settings that a summary names. */

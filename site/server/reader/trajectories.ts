@@ -31,6 +31,8 @@ export interface EpisodeDigest {
   readonly seed: number;
   readonly success: boolean;
   readonly terminated: boolean;
+  /** Name of its end; absent where none was recorded. */
+  readonly ended_by?: string;
   readonly return: number;
   /** Sum of the format penalties; 0 or negative. */
   readonly penalty: number;
@@ -223,10 +225,11 @@ function digestOf(record: TrajectoryRecord, index: number): EpisodeDigest {
       trained++;
     }
   }
-  const { env_id, tag, group_id, member, seed, success, terminated } = record;
+  const { env_id, tag, group_id, member, seed, success, terminated, ended_by } = record;
   return {
     index,
     ...{ env_id, tag, group_id, member, seed, success, terminated },
+    ...(ended_by === undefined ? {} : { ended_by }),
     return: record.return,
     penalty: turns.reduce((sum, turn) => sum + turn.penalty, 0),
     turns: turns.length,
