@@ -99,6 +99,13 @@ t.test('a step is submitted before the results of the one before are there', { s
   t.not(mixed[0]['actor/ppo_kl'], mixed[1]['actor/ppo_kl']);
 });
 
+t.test('the first samples of a policy, all at once, are from one sampler', { skip }, async t => {
+  const { url, state } = await referenceServer(t, t.testdir());
+  await playTinker(await tinkerPolicy(t, url), 6);
+  const { log } = await state();
+  t.equal(log.filter(([route]) => route === 'save_weights_for_sampler').length, 1);
+});
+
 t.test('refusals say what to do, and end at once', { skip }, async t => {
   const { url } = await referenceServer(t, t.testdir());
   const proxy = await faultyProxy(t, url);

@@ -357,13 +357,14 @@ export class TinkerPolicy implements TrainedPolicy {
     return data;
   }
 
-  async #publish(): Promise<void> {
-    if (this.#version === this.#published.at(-1)) return;
-    const version = this.#version;
-    const id = await this.#inTurn(() => this.#model.saveForSampler());
-    await this.#generator.publish(version, id, '');
-    this.#generator.takeOldFolders();
-    this.#published.push(version);
+  #publish(): Promise<void> {
+    return this.#inTurn(async () => {
+      const version = this.#version;
+      if (version === this.#published.at(-1)) return;
+      await this.#generator.publish(version, await this.#model.saveForSampler(), '');
+      this.#generator.takeOldFolders();
+      this.#published.push(version);
+    });
   }
 
   #takeMetrics(): Record<string, number> {
@@ -409,9 +410,9 @@ export class TinkerPolicy implements TrainedPolicy {
     await this.#inTurn(async () => {
       const old = this.#model;
       this.#model = await this.#session.loadModel(path, optimizer);
+      this.#published.length = 0;
       if (this.#profile.unloads) await within(UNLOAD_MS, old.unload());
     });
-    this.#published.length = 0;
   }
 
   #checkScored(sequences: readonly ScoreRequest[], settings: ScoreSettings | undefined): void {
