@@ -109,6 +109,31 @@ t.test('chunks of a prompt are joined', async t => {
   t.same(decodeForwardBackwardRequest(writer.finish()).data[0].tokens, Int32Array.of(7, 8));
 });
 
+t.test(
+  'the largest request of an SDK is read: 1,024 datums with 40 chunks and three inputs each',
+  async t => {
+    const writer = protobuf.Writer.create();
+    for (let i = 0; i < 1024; i++) {
+      writer.uint32(26).fork();
+      for (let j = 0; j < 40; j++) writer.uint32(10).bytes(Buffer.from('0a060a0407000000', 'hex'));
+      for (const name of ['target_tokens', 'logprobs', 'advantages']) {
+        const tensor = Buffer.concat([
+          Buffer.from('0aa001', 'hex'),
+          Buffer.alloc(160),
+          Buffer.from('1801220128', 'hex'),
+        ]);
+        writer.uint32(18).fork().uint32(10).string(name).uint32(18).bytes(tensor).ldelim();
+      }
+      writer.ldelim();
+    }
+    const { data } = decodeForwardBackwardRequest(writer.finish());
+    t.equal(data.length, 1024);
+    t.ok(
+      data.every(({ tokens, inputs }) => tokens.length === 40 && inputs.get('advantages')!.shape[0] === 40),
+    );
+  },
+);
+
 t.test('samples without log-probabilities, tokens or prompt scores survive', async t => {
   const empty: SampleResponse = {
     sequences: [{ stopReason: 'length', tokens: new Int32Array(), logprobs: null }],
@@ -171,9 +196,19 @@ t.test('what is not a request is refused with the name of the field', async t =>
     }),
     /more than 65536 datums, chunks and inputs/,
   );
-  const names = protobuf.Writer.create();
-  for (let i = 0; i <= 65_536; i++) names.uint32(42).fork().uint32(10).string(`${i}`).ldelim();
-  refused(names.finish(), /more than 65536 datums, chunks and inputs/);
+  for (const unit of [
+    [0x2a, 0],
+    [0x1a, 0],
+    [0x10, 1],
+    [0x78, 1],
+  ]) {
+    const many = Buffer.alloc(2 * 65_537, Buffer.from(unit));
+    refused(many, /^the request has more than 65536 datums, chunks and inputs/);
+  }
+  refused(
+    datum(writer => writer.uint32(10).bytes(Buffer.alloc(130, Buffer.from([0x0a, 0])))),
+    /^data\[0\]\.model_input has more than 64 fields/,
+  );
   refused(
     tensor(writer => writer.uint32(34).bytes(new Uint8Array(9)).uint32(10).bytes(new Uint8Array(4))),
     /x has more than 8 dimensions/,

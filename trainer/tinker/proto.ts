@@ -1,7 +1,8 @@
 import protobuf from 'protobufjs';
 
-/** Chunks of a request's prompts and entries of its datums that are read at most: more would fill the memory with small objects. */
+/** Fields of a request and its datums that are read at most, and of a chunk or tensor. */
 const MAX_ENTRIES = 65_536;
+const MAX_FIELDS = 64;
 /** Dimensions of a tensor that are read at most. */
 const MAX_DIMENSIONS = 8;
 const STOP_REASONS = ['stop', 'length'] as const;
@@ -39,6 +40,13 @@ const { root } = protobuf.parse(
     TopkLogprobs topk_prompt_logprobs = 3; int32 prompt_cache_hit_tokens = 4;
   }`,
 );
+
+/** Fields that may still be read, and what they are in words. */
+interface FieldLimit {
+  left: number;
+  readonly what: string;
+}
+const fewFields = (): FieldLimit => ({ left: MAX_FIELDS, what: `${MAX_FIELDS} fields` });
 
 type Named<T> = { readonly [name: string]: T };
 
@@ -123,7 +131,7 @@ export function encodeForwardBackwardRequest(request: ForwardBackwardRequest): U
  * @throws TinkerProtocolError naming the field
  */
 export function decodeForwardBackwardRequest(bytes: Uint8Array): ForwardBackwardRequest {
-  const entries = { left: MAX_ENTRIES };
+  const fields = { left: MAX_ENTRIES, what: `${MAX_ENTRIES} datums, chunks and inputs` };
   const { data, lossFnConfig, lossFnConfigV2, ...plain } = decode<{
     readonly modelId: string;
     readonly seqId: number;
@@ -132,26 +140,26 @@ export function decodeForwardBackwardRequest(bytes: Uint8Array): ForwardBackward
     readonly lossFnConfig: Named<number>;
     readonly forwardOnly: boolean;
     readonly lossFnConfigV2: Named<{ readonly number?: number; readonly text?: string }>;
-  }>('ForwardBackwardRequest', bytes, 'the request', entries);
+  }>('ForwardBackwardRequest', bytes, 'the request', fields);
   const newer = mapped(lossFnConfigV2, ({ number, text }) => number ?? text ?? '');
   return {
     ...plain,
-    data: data.map((datum, i) => decodeDatum(datum, `data[${i}]`, entries)),
+    data: data.map((datum, i) => decodeDatum(datum, `data[${i}]`, fields)),
     lossConfig: Object.keys(newer).length > 0 ? newer : lossFnConfig,
   };
 }
 
-function decodeDatum(bytes: Uint8Array, where: string, entries: { left: number }): WireDatum {
+function decodeDatum(bytes: Uint8Array, where: string, fields: FieldLimit): WireDatum {
   const { modelInput, lossFnInputs } = decode<{
     readonly modelInput: readonly Uint8Array[];
     readonly lossFnInputs: Named<Uint8Array>;
-  }>('Datum', bytes, where, entries);
+  }>('Datum', bytes, where, fields);
   const chunks = modelInput.map(chunk => {
     const { encodedText, image, dmel } = decode<{
       readonly encodedText: { readonly tokens: Uint8Array } | null;
       readonly image?: Uint8Array;
       readonly dmel?: Uint8Array;
-    }>('Chunk', chunk, `${where}.model_input`);
+    }>('Chunk', chunk, `${where}.model_input`, fewFields());
     if (!image && !dmel) return encodedText?.tokens ?? new Uint8Array();
     const what = image ? 'an image' : 'audio (dmel)';
     return fail(`${where}.model_input`, `has ${what}: only text is trained on`);
@@ -168,7 +176,7 @@ function decodeTensor(bytes: Uint8Array, where: string): WireTensor {
     readonly sparseCsr?: Uint8Array;
     readonly dtype: number;
     readonly shape: readonly number[];
-  }>('Tensor', bytes, where, { left: Infinity });
+  }>('Tensor', bytes, where, fewFields());
   if (sparseCsr) fail(where, 'is sparse: send a dense tensor with one number for each token');
   const read = { [DTYPE.float32]: float32Of, [DTYPE.int64]: narrowed, [DTYPE.int32]: int32Of }[dtype];
   if (read === undefined) fail(where, `has dtype ${dtype}: send float32 (1) or int64 (2)`);
@@ -270,37 +278,26 @@ export function decodeSampleResponse(bytes: Uint8Array): SampleResponse {
   };
 }
 
-/** Reader of a part of a request: each list entry, name and dimension is an object in memory, so they have a limit. */
+/** Reader of a message that is not trusted: fields and dimensions are objects in memory, or cost time. */
 class LimitedReader extends protobuf.Reader {
   readonly #where: string;
-  readonly #entries: { left: number };
+  readonly #fields: FieldLimit;
   #dimensions = 0;
 
-  constructor(bytes: Uint8Array, where: string, entries: { left: number }) {
+  constructor(bytes: Uint8Array, where: string, fields: FieldLimit) {
     super(bytes);
     this.#where = where;
-    this.#entries = entries;
+    this.#fields = fields;
   }
 
-  override bytes(): Uint8Array {
-    this.#count();
-    return super.bytes();
-  }
-
-  override stringVerify(): string {
-    this.#count();
-    return super.stringVerify();
+  override tag(): number {
+    if (this.#fields.left-- === 0) fail(this.#where, `has more than ${this.#fields.what}`);
+    return super.tag();
   }
 
   override int64(): protobuf.Long {
-    if (this.#dimensions++ === MAX_DIMENSIONS)
-      fail(this.#where, `has more than ${MAX_DIMENSIONS} dimensions`);
-    return super.int64();
-  }
-
-  #count(): void {
-    if (this.#entries.left-- === 0)
-      fail('the request', `has more than ${MAX_ENTRIES} datums, chunks and inputs`);
+    if (this.#dimensions++ < MAX_DIMENSIONS) return super.int64();
+    return fail(this.#where, `has more than ${MAX_DIMENSIONS} dimensions`);
   }
 }
 
@@ -308,20 +305,15 @@ function encode(type: string, message: { readonly [field: string]: unknown }): U
   return root.lookupType(type).encode(message).finish();
 }
 
-/** @param entries left to read; absent: no limit */
-function decode<Message>(
-  type: string,
-  bytes: Uint8Array,
-  where: string,
-  entries?: { left: number },
-): Message {
+/** @param fields absent: no limit */
+function decode<Message>(type: string, bytes: Uint8Array, where: string, fields?: FieldLimit): Message {
   const known = root.lookupType(type);
   try {
-    const reader = entries ? new LimitedReader(bytes, where, entries) : bytes;
+    const reader = fields ? new LimitedReader(bytes, where, fields) : bytes;
     return known.toObject(known.decode(reader), { longs: Number, defaults: true }) as Message;
   } catch (error) {
     if (error instanceof TinkerProtocolError) throw error;
-    const what = entries ? 'protobuf message of tinker_public' : type;
+    const what = fields ? 'protobuf message of tinker_public' : type;
     return fail(where, `is not a ${what}: ${(error as Error).message}`);
   }
 }

@@ -13,14 +13,9 @@ const CLIP = { clip_low_threshold: 0.8, clip_high_threshold: 1.2 };
 type Config = Readonly<Record<string, number>>;
 
 /** Values of a token: its weight, log p and log p − log q in nats, A·p/q, and A·p/q with the ratio clipped. */
-interface TokenValues {
-  readonly weight: number;
-  readonly logProb: number;
-  readonly move: number;
-  readonly advantage: number;
-  readonly surrogate: number;
-  readonly clipped: number;
-}
+type TokenValues = Readonly<
+  Record<'weight' | 'logProb' | 'move' | 'advantage' | 'surrogate' | 'clipped', number>
+>;
 
 interface WireLoss {
   readonly config: Config;

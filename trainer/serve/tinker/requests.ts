@@ -11,6 +11,16 @@ export const orNull = <T extends TSchema>(schema: T) => Type.Optional(Type.Union
 export const Id = Type.String({ minLength: 1, maxLength: MAX_TEXT });
 export const SequenceId = Type.Integer({ minimum: 0, maximum: GREATEST_INTEGER });
 
+/** `lora_config` of a request. */
+export const LoraSettings = Type.Object({
+  rank: Type.Integer({ minimum: 1 }),
+  seed: orNull(Type.Integer()),
+  train_unembed: orNull(Type.Boolean()),
+  train_mlp: orNull(Type.Boolean()),
+  train_attn: orNull(Type.Boolean()),
+});
+export type LoraSettings = Static<typeof LoraSettings>;
+
 /** Adds a route with a JSON body. Unknown fields of the body are ignored. */
 export function postRoute<Body extends TSchema>(
   app: FastifyInstance,

@@ -15,7 +15,7 @@ import { apiErrorOf } from '../openai/routes.ts';
 import type { CheckpointKind } from './checkpoints.ts';
 import type { Result } from './futures.ts';
 import { readLoss } from './losses.ts';
-import { hashOf, Id, orNull, ownerOf, postRoute, SequenceId } from './requests.ts';
+import { hashOf, Id, LoraSettings, orNull, ownerOf, postRoute, SequenceId } from './requests.ts';
 import { samplingRoutes } from './sampling-routes.ts';
 import { MAX_SESSION_SAMPLES, type TinkerServer, type TinkerSession } from './server.ts';
 import type { TrainingModel } from './training-model.ts';
@@ -104,13 +104,7 @@ function modelRoutes(app: FastifyInstance, server: TinkerServer): void {
     session_id: Id,
     model_seq_id: SequenceId,
     base_model: Id,
-    lora_config: Type.Object({
-      rank: Type.Integer({ minimum: 1 }),
-      seed: orNull(Type.Integer()),
-      train_unembed: orNull(Type.Boolean()),
-      train_mlp: orNull(Type.Boolean()),
-      train_attn: orNull(Type.Boolean()),
-    }),
+    lora_config: LoraSettings,
     optimizer_config: orNull(Type.Object({ type: Type.String() })),
   });
   postRoute(app, '/create_model', NewModel, (body, owner) => {

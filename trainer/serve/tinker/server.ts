@@ -9,6 +9,7 @@ import type { Models, ModelsOptions } from '../models.ts';
 import { ApiError, badRequest } from '../openai/errors.ts';
 import { Checkpoints, type FoundCheckpoint } from './checkpoints.ts';
 import { Futures } from './futures.ts';
+import type { LoraSettings } from './requests.ts';
 import { type AdapterWeights, SamplerPool } from './samplers.ts';
 import { TrainingModel } from './training-model.ts';
 
@@ -71,13 +72,6 @@ export interface Sampler {
   readonly checkpoint?: FoundCheckpoint;
   /** Null: the base alone. */
   readonly weights: () => Promise<AdapterWeights | null>;
-}
-
-/** `lora_config` of a request. */
-interface LoraSettings {
-  readonly rank: number;
-  readonly train_mlp?: boolean | null;
-  readonly train_attn?: boolean | null;
 }
 
 /** A model to open: fresh, or with the weights in a folder. */
