@@ -213,7 +213,7 @@ program
   .argument('[overrides...]', `${OVERRIDES_HELP} validation.episodes=1000`)
   .option(
     '--policy <name>',
-    'who plays: checkpoint, a checkpoint folder, random, optimal, endpoint; give it again to compare (default: checkpoint)',
+    'who plays: checkpoint, the folder of a model or checkpoint, a .gguf file, random, optimal, endpoint; give it again to compare (default: checkpoint; for a config the model of policy.init)',
     (name: string, others: string[] = []) => [...others, name],
   )
   .option('--attempts <k>', 'attempts at each level where tokens are drawn, for pass@k', Number, 1)

@@ -133,6 +133,21 @@ t.test('a run is evaluated from its folder; what is missing is said', { timeout:
   for (const { args } of printed().slice(evaluated)) {
     t.same(JSON.parse(args[0]), rows, 'plays alike with and without a value head in the config');
   }
+  const config = join(folder, 'config.yaml');
+  writeFileSync(config, stringify(tinySettings(server.name, folder, 'other', headless)));
+  const weights = latestCheckpoint(run)!.policy;
+  const from = printed().length;
+  for (const [overrides, policy] of [
+    [[`policy.init=${weights}`], 'checkpoint'],
+    [[], weights],
+  ] as const) {
+    const settings = [...overrides, 'validation.episodes=6'];
+    t.equal(await evaluate(config, settings, { policy: [policy], json: true, quiet: true }), 0);
+  }
+  for (const { args } of printed().slice(from)) {
+    const named = rows.map(row => ({ ...row, policy: weights }));
+    t.same(JSON.parse(args[0]), named, 'a config plays the model that it or --policy names');
+  }
   const refused = (policy: string, ...overrides: string[]) =>
     evaluate(run.path, overrides, { policy: [policy], quiet: true });
   await t.rejects(refused('endpoint'), /endpoint\.url=http/);

@@ -21,7 +21,7 @@ import { playValidation, validationPlan } from '../../training/validation.ts';
 import { localSettings } from '../hub/local-models.ts';
 import { stopRequests } from '../processes/stop-signal.ts';
 import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
-import { hasWeights, openPlayer, playerFolders } from './players.ts';
+import { CHECKPOINT, hasWeights, openPlayer, playerFolders } from './players.ts';
 
 const HIDDEN = '***';
 
@@ -115,17 +115,15 @@ export async function evaluate(
   overrides: readonly string[],
   options: EvaluateOptions,
 ): Promise<number> {
-  const { policy: names, attempts = 1, output } = options;
+  const { attempts = 1, output } = options;
   if (!Number.isInteger(attempts) || attempts < 1) {
     throw new Error(`--attempts is a whole number from 1, got ${options.attempts}`);
   }
   const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
   const startedAt = performance.now();
-  const { settings, checkpoint, run } = readTarget(
-    target,
-    overrides,
-    (await Promise.all(names.map(hasWeights))).includes(true) ? 'train' : 'play',
-  );
+  const withWeights = (await Promise.all(options.policy.map(hasWeights))).includes(true);
+  const { settings, checkpoint, run } = readTarget(target, overrides, withWeights ? 'train' : 'play');
+  const names = options.policy.map(name => (run ? name : modelNamedBy(name, settings)));
   using requests = stopRequests(() => progress.note('stopping'));
   const { signal: stop } = requests;
   const { local } = await localSettings(settings, { progress, signal: stop });
@@ -176,6 +174,11 @@ export async function evaluate(
   }
   console.log(options.json ? JSON.stringify(rows, null, 1) : evaluationTable(rows, process.stdout.columns));
   return 0;
+}
+
+/** A config has no checkpoint: its model is the one that training would begin with, where it names one. */
+function modelNamedBy(name: string, { policy }: RunSettings): string {
+  return name === CHECKPOINT && policy.init !== 'scratch' && policy.runtime !== 'tinker' ? policy.init : name;
 }
 
 function readTarget(

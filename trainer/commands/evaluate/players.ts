@@ -24,7 +24,8 @@ import {
 } from '../../training/setup/run-context.ts';
 import { type HubModelOptions, localModel } from '../hub/local-models.ts';
 
-const CHECKPOINT = 'checkpoint';
+/** The player that a run has: its newest checkpoint. */
+export const CHECKPOINT = 'checkpoint';
 const ENDPOINT = 'endpoint';
 
 /** Somebody who can be evaluated, and the ways in which they play. */
@@ -68,7 +69,7 @@ export async function openPlayer(name: string, parts: PlayerParts): Promise<Play
   if (name === CHECKPOINT) {
     if (parts.checkpoint === undefined) {
       throw new Error(
-        'there is no checkpoint; give a run folder, or name who plays with --policy random|optimal|endpoint|<folder>',
+        'there is no checkpoint; give a run folder, name a model with policy.init=<folder>, or who plays with --policy random|optimal|endpoint|<folder>',
       );
     }
     return policyPlayer(parts.checkpoint, parts);
