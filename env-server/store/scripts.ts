@@ -6,10 +6,10 @@
  * | key | type | content |
  * |---|---|---|
  * | `s:<id>` | stream | records of a session: `k` the kind, `b` the body |
- * | `p:<id>` | hash | settings, owner, environment, group, edition, era, pinned, and the parts `<kind>:<number>` |
+ * | `p:<id>` | hash | settings, ttl, owner, environment, group, edition, era, pinned, and the parts `<kind>:<number>` |
  * | `g:<id>` | string | how a session ended; expires |
- * | `due` | sorted set | ids by the time they expire, in milliseconds of the store's clock less `down` |
- * | `seen`, `down` | strings | when a server was alive last; how long there was none, in all; milliseconds |
+ * | `due` | sorted set | ids by the time they expire, in milliseconds of the store's clock |
+ * | `seen`, `back` | strings | when the store last heard of any server; when it did again after none could use it; milliseconds |
  * | `all`, `o:<owner>`, `e:<environment>` | sorted sets | ids by serial |
  * | `k:<owner>:<hash>` | string | reply to a request that concerns no session yet; expires |
  * | `r:<replica>` | string | a server that is alive; expires |
@@ -17,11 +17,37 @@
  * | `era` | hash | which process of the store this is, and how many there were |
  */
 
-/** The time by which sessions expire: that of the store, less the time in which there was no server. */
-const NOW = `
-local function now()
+/** Milliseconds without any server after which sessions get their whole idle time again: no client could use them. */
+const UNSERVED_MS = 3000;
+/** The same where a server connects: others would have been seen a second ago. */
+const UNSERVED_AT_CONNECT_MS = 1500;
+
+/** The store's clock, in milliseconds. */
+const TIME = `
+local function clock()
   local t = redis.call('TIME')
-  return t[1] * 1000 + math.floor(t[2] / 1000) - (tonumber(redis.call('GET', ARGV[1] .. 'down')) or 0)
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end`;
+
+/** Notes that there is a server. */
+const SEEN = `${TIME}
+local function seen(p, unserved)
+  local time = clock()
+  if time - (tonumber(redis.call('GET', p .. 'seen')) or time) >= unserved then redis.call('SET', p .. 'back', time) end
+  redis.call('SET', p .. 'seen', time)
+end`;
+
+/** Finds out if a session expires now. One that clients could not use for a while gets its idle time from then on. */
+const DUE = `${TIME}
+local function is_due(p, id)
+  local time, due = clock(), tonumber(redis.call('ZSCORE', p .. 'due', id) or math.huge)
+  if due > time then return false end
+  local back = tonumber(redis.call('GET', p .. 'back')) or 0
+  if time - (tonumber(redis.call('GET', p .. 'seen')) or time) >= ${UNSERVED_MS} then back = time end
+  local again = back + (tonumber(redis.call('HGET', p .. 'p:' .. id, 'ttl')) or 0)
+  if again <= time then return true end
+  redis.call('ZADD', p .. 'due', again, id)
+  return false
 end`;
 
 /** Ends one session: `forget` milliseconds later its id is unknown. */
@@ -42,7 +68,7 @@ end`;
  * Opens nothing where something is kept under the key already, and returns that.
  */
 const OPEN = `#!lua
-${NOW}
+${TIME}
 local p, owner, env, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7])
 local key = ARGV[8] ~= '' and p .. 'k:' .. owner .. ':' .. ARGV[8]
 local known = key and redis.call('GET', key)
@@ -51,12 +77,12 @@ for i, key in ipairs({ 'all', 'o:' .. owner, 'e:' .. env }) do
   local open = redis.call('ZCARD', p .. key)
   if open + count > tonumber(ARGV[3 + i]) then return { i, open } end
 end
-local time, era = now(), redis.call('HGET', p .. 'era', 'n') or '0'
+local time, era = clock(), redis.call('HGET', p .. 'era', 'n') or '0'
 for i = 0, count - 1 do
   local a = 11 + 8 * i
   local id, serial = ARGV[a], ARGV[a + 1]
   redis.call('HSET', p .. 'p:' .. id, 'settings', ARGV[a + 2], 'edition', ARGV[a + 3], 'group', ARGV[a + 4], 'pinned',
-    ARGV[a + 5], 'owner', owner, 'environment', env, 'era', era)
+    ARGV[a + 5], 'owner', owner, 'environment', env, 'era', era, 'ttl', ARGV[a + 6])
   redis.call('XADD', p .. 's:' .. id, '1-1', 'k', 'o', 'b', ARGV[a + 7])
   redis.call('ZADD', p .. 'due', time + ARGV[a + 6], id)
   for _, key in ipairs({ 'all', 'o:' .. owner, 'e:' .. env }) do redis.call('ZADD', p .. key, serial, id) end
@@ -87,15 +113,14 @@ return out`;
 
 /** Session, replica, newest known id (empty: none), owner (empty: an administrator), forget: the reply names what follows. */
 const TAKE = `#!lua flags=allow-oom
-${NOW}
+${DUE}
 ${FINISH}
 local p, id, replica, known, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local top = redis.call('XREVRANGE', p .. 's:' .. id, '+', '-', 'COUNT', 1)
 if #top == 0 then return { 'ended', redis.call('GET', p .. 'g:' .. id) or '' } end
 local own, pinned = unpack(redis.call('HMGET', p .. 'p:' .. id, 'owner', 'pinned'))
 if owner ~= '' and own ~= owner then return { 'ended', '' } end
-local due = redis.call('ZSCORE', p .. 'due', id)
-if due and tonumber(due) <= now() then
+if is_due(p, id) then
   local tombstone = cjson.encode({ owner = own, ending = 'session_expired' })
   finish(p, id, tombstone, ARGV[6])
   return { 'ended', tombstone }
@@ -148,33 +173,33 @@ if epoch ~= '' and string.match(top[1][1], '^(%d+)-') ~= epoch then return -1 en
 finish(p, id, ARGV[4], ARGV[5])
 return 1`;
 
-/** Ends what is due: at most so many; forget. Returns their ids. */
+/** Ends what is due: at most so many; forget. Returns the ids, and how many it has looked at. */
 const EXPIRE = `#!lua flags=allow-oom
-${NOW}
+${DUE}
 ${FINISH}
 local p = ARGV[1]
-local ended = redis.call('ZRANGEBYSCORE', p .. 'due', '-inf', now(), 'LIMIT', 0, ARGV[2])
-for _, id in ipairs(ended) do
-  local tombstone = cjson.encode({ owner = redis.call('HGET', p .. 'p:' .. id, 'owner'), ending = 'session_expired' })
-  finish(p, id, tombstone, ARGV[3])
+local found = redis.call('ZRANGEBYSCORE', p .. 'due', '-inf', clock(), 'LIMIT', 0, ARGV[2])
+local ended = {}
+for _, id in ipairs(found) do
+  if is_due(p, id) then
+    local tombstone = cjson.encode({ owner = redis.call('HGET', p .. 'p:' .. id, 'owner'), ending = 'session_expired' })
+    finish(p, id, tombstone, ARGV[3])
+    ended[#ended + 1] = id
+  end
 end
-return ended`;
+return { ended, #found }`;
 
-/** Replica, seconds for which it counts as alive, milliseconds without any server from which on they do not count. */
+/** Replica, seconds for which it counts as alive. */
 const LIVE = `#!lua flags=allow-oom
-local p = ARGV[1]
-local t = redis.call('TIME')
-local time = t[1] * 1000 + math.floor(t[2] / 1000)
-local gap = time - (tonumber(redis.call('GET', p .. 'seen')) or time)
-if gap >= tonumber(ARGV[4]) then redis.call('INCRBY', p .. 'down', gap) end
-redis.call('SET', p .. 'seen', time)
-redis.call('SET', p .. 'r:' .. ARGV[2], '1', 'EX', ARGV[3])
-return gap`;
+${SEEN}
+seen(ARGV[1], ${UNSERVED_MS})
+redis.call('SET', ARGV[1] .. 'r:' .. ARGV[2], '1', 'EX', ARGV[3])
+return 0`;
 
 /** Session, milliseconds until it expires; pairs. Moves no time back. */
 const TOUCH = `#!lua flags=allow-oom
-${NOW}
-local time = now()
+${TIME}
+local time = clock()
 for i = 2, #ARGV, 2 do redis.call('ZADD', ARGV[1] .. 'due', 'XX', 'GT', time + ARGV[i + 1], ARGV[i]) end
 return 0`;
 
@@ -194,9 +219,11 @@ if known and known ~= ARGV[3] then return known end
 redis.call('SET', key, ARGV[4], 'PX', ARGV[5])
 return false`;
 
-/** The store's process: a new one begins an era. Returns the era, and a number for this replica. */
+/** The store's process: a new one begins an era. A server has connected. Returns the era, and a number for this replica. */
 const ERA = `#!lua flags=allow-oom
+${SEEN}
 local p = ARGV[1]
+seen(p, ${UNSERVED_AT_CONNECT_MS})
 if redis.call('HGET', p .. 'era', 'run') ~= ARGV[2] then
   redis.call('HINCRBY', p .. 'era', 'n', 1)
   redis.call('HSET', p .. 'era', 'run', ARGV[2])

@@ -140,8 +140,8 @@ t.test('expired sessions end once, and use moves their time', { skip: lacksValke
   ]);
   await store.touch([['s2', 60_000]]);
   await new Promise(resolve => setTimeout(resolve, 10));
-  t.same(await store.expire(10, FORGET_MS), ['s1']);
-  t.same(await store.expire(10, FORGET_MS), []);
+  t.same(await store.expire(10, FORGET_MS), { ids: ['s1'], more: false });
+  t.same(await store.expire(10, FORGET_MS), { ids: [], more: false });
   t.match(await store.take('s1', undefined, 'me', FORGET_MS), {
     state: 'ended',
     tombstone: { ending: 'session_expired', owner: 'me' },
@@ -299,33 +299,55 @@ t.test('what one turn sends goes in commands of bounded size', { skip: lacksValk
     ['ragenTouch', 2000],
     ['ragenTouch', 1000],
   ]);
-  t.same(await store.expire(10, FORGET_MS), [], 'each of them was touched');
+  t.same((await store.expire(10, FORGET_MS)).ids, [], 'each of them was touched');
 });
 
-t.test('time without any server brings no session nearer to its end', { skip: lacksValkey }, async t => {
-  const store = await testStore(t, await testValkey(t), 'a');
-  const seen = (msAgo: number) =>
-    store.connection.command(async client => {
-      const [seconds] = await client.time();
-      await client.set('ragen:seen', String(1000 * Number(seconds) - msAgo));
-    });
-  await store.live();
-  await store.open('me', 'E', LIMITS, [fresh('s1', 1, { ttlMs: 5000 })]);
-  await store.connection.command(client => client.zincrby('ragen:due', -20_000, 's1'));
-  await seen(60_000);
-  await store.live();
-  t.same(await store.expire(10, FORGET_MS), [], 'it was due 15 s ago, but no server was there for 60 s');
-  t.match(await store.take('s1', undefined, 'me', FORGET_MS), { state: 'load' });
-  await store.connection.command(client => client.zincrby('ragen:due', -60_000, 's1'));
-  await seen(1200);
-  await store.live();
-  t.same(await store.expire(10, FORGET_MS), ['s1'], 'a pause of a round counts');
-  await store.open('me', 'E', LIMITS, [fresh('s2', 2, { ttlMs: 5000 })]);
-  await store.connection.command(client => client.zincrby('ragen:due', -5500, 's2'));
-  await seen(3000);
-  await store.live(true);
-  t.same(await store.expire(10, FORGET_MS), [], 'but not where it ends with the start of a server');
-});
+t.test(
+  'sessions that no client could use for a while get their idle time again',
+  { skip: lacksValkey },
+  async t => {
+    const valkey = await testValkey(t);
+    const store = await testStore(t, valkey, 'a');
+    const { connection } = store;
+    const clock = () => connection.command(async client => 1000 * Number((await client.time())[0]));
+    const seen = async (msAgo: number) => {
+      const at = (await clock()) - msAgo;
+      await connection.command(client => client.set('ragen:seen', at));
+    };
+    const dueIn = async (id: string) =>
+      Number(await connection.command(client => client.zscore('ragen:due', id))) - (await clock());
+    /** Opens a session that has been due for some time. */
+    const openDue = async (id: string, msAgo: number) => {
+      await store.open('me', 'E', LIMITS, [fresh(id, 1, { ttlMs: 5000 })]);
+      await connection.command(client => client.zincrby('ragen:due', -5000 - msAgo, id));
+    };
+    const expired = async () => (await store.expire(10, FORGET_MS)).ids;
+    await store.live();
+    await openDue('s1', 15_000);
+    await seen(1200);
+    await store.live();
+    t.same(await expired(), ['s1'], 'a slow round changes nothing');
+
+    await openDue('s2', 15_000);
+    await openDue('s3', 15_000);
+    await seen(60_000);
+    t.same(await expired(), [], 'no server was there for 60 s, and none has said yet that it is again');
+    t.ok(Math.abs((await dueIn('s2')) - 5000) < 1500, `due in ${await dueIn('s2')} ms`);
+    await connection.command(client => client.zincrby('ragen:due', -60_000, 's2'));
+    t.match(await store.take('s2', undefined, 'me', FORGET_MS), { state: 'load' }, 'and another takes it');
+    await store.live();
+    await connection.command(client => client.zincrby('ragen:due', -60_000, 's2'));
+    t.same(await expired(), [], 'its idle time counts from then on');
+    await connection.command(client => client.incrby('ragen:back', -5100));
+    await connection.command(client => client.zincrby('ragen:due', -60_000, 's2'));
+    t.same(await expired(), ['s2'], 'and passes');
+
+    await openDue('s4', 500);
+    await seen(2000);
+    await testStore(t, valkey, 'b');
+    t.same(await expired(), [], 'a server that starts finds that none was there');
+  },
+);
 
 t.test('a full store refuses whole turns, and frees memory', { skip: lacksValkey }, async t => {
   const valkey = await testValkey(t, '--maxmemory', '6mb', '--maxmemory-policy', 'noeviction');

@@ -86,10 +86,6 @@ export type OpenRefusal =
 
 const OUTCOMES: { readonly [code: string]: Outcome } = { 1: 'kept', 0: 'gone', '-1': 'fenced' };
 const ALIVE_SECONDS = 10;
-/** Milliseconds without any server from which on they bring no session nearer to its end: no client could use it. */
-const UNSERVED_MS = 3000;
-/** The same for a server that starts: others would have been seen a second ago. */
-const UNSERVED_AT_START_MS = 1500;
 /** Sessions or records of one command, and characters of its records: the store does nothing else meanwhile. */
 const MAX_AT_ONCE = 1000;
 const MAX_LENGTH_AT_ONCE = 1024 * 1024;
@@ -235,9 +231,18 @@ export class SessionStore {
     return OUTCOMES[(await this.connection.write('ragenEnd', ...args)) as number];
   }
 
-  /** Ends sessions that are due, and returns their ids. */
-  async expire(most: number, forgetMs: number): Promise<readonly string[]> {
-    return (await this.connection.run('ragenExpire', most, Math.ceil(forgetMs))) as string[];
+  /**
+   * Ends sessions that are due. After a time in which no server could be reached they are due when they have been idle once
+   * more.
+   * @returns their ids; `more` where others may be due
+   */
+  async expire(
+    most: number,
+    forgetMs: number,
+  ): Promise<{ readonly ids: readonly string[]; readonly more: boolean }> {
+    const found = await this.connection.run('ragenExpire', most, Math.ceil(forgetMs));
+    const [ids, lookedAt] = found as [ids: string[], lookedAt: number];
+    return { ids, more: lookedAt === most };
   }
 
   /** Moves the time at which sessions expire. */
@@ -248,17 +253,16 @@ export class SessionStore {
     }
   }
 
-  /** Says that this server lives: sessions that only it can play are not taken from it, and the time counts. */
-  async live(begins = false): Promise<void> {
-    const unservedMs = begins ? UNSERVED_AT_START_MS : UNSERVED_MS;
-    await this.connection.run('ragenLive', this.replica, ALIVE_SECONDS, unservedMs);
+  /** Says that this server lives: sessions that only it can play are not taken from it, and idle time counts. */
+  async live(): Promise<void> {
+    await this.connection.run('ragenLive', this.replica, ALIVE_SECONDS);
   }
 
   /** Resolves when all that any server has written is as durable as `--durability` asks. */
   async confirm(): Promise<void> {
     if (this.connection.durability !== 'replicated') return;
     // A replica that has this write has all before it.
-    await this.connection.write('ragenLive', this.replica, ALIVE_SECONDS, UNSERVED_MS);
+    await this.connection.write('ragenLive', this.replica, ALIVE_SECONDS);
   }
 
   /** A page of ids of open sessions, of one client or of all, with serials above `after`; `last` where more may follow. */

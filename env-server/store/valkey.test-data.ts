@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
 import type { Test } from 'tap';
 import { StoreConnection, storeAddressOf } from './connection.ts';
@@ -17,8 +18,8 @@ export const lacksValkey: string | false =
 export interface TestValkey {
   readonly address: string;
   readonly process: ChildProcess;
-  /** Ends it with a signal and starts it again on the same files. */
-  restart(signal: NodeJS.Signals): Promise<void>;
+  /** Ends it with a signal and starts it again on the same files, after so many milliseconds. */
+  restart(signal: NodeJS.Signals, downMs?: number): Promise<void>;
   signal(signal: NodeJS.Signals): void;
   stop(): Promise<void>;
 }
@@ -64,10 +65,11 @@ export async function testValkey(t: Pick<Test, 'teardown'>, ...more: readonly st
     get process() {
       return child;
     },
-    async restart(signal) {
+    async restart(signal, downMs = 0) {
       const ended = once(child, 'exit');
       child.kill(signal);
       await ended;
+      await delay(downMs);
       child = await start();
     },
     signal: signal => void child.kill(signal),

@@ -367,6 +367,44 @@ t.test('sessions leave memory when it is crowded, and are played on', { skip: la
   t.equal(await storeOf(a).count(), 50);
 });
 
+/** Makes a session due in so many milliseconds, as if it had been idle. */
+const dueIn = (app: TestApp, id: string, ms: number) =>
+  storeOf(app).connection.command(async client => {
+    const [seconds, micros] = (await client.time()).map(Number);
+    await client.zadd('ragen:due', 1000 * seconds + micros / 1000 + ms, id);
+  });
+
+t.test('sessions outlive a store that is out of reach when they are due', { skip: lacksValkey }, async t => {
+  const [a, b, valkey] = await servers(t);
+  const ids = [await open(a, { ttl_s: 1 }), await open(a, { ttl_s: 1 }), await open(b, { ttl_s: 1 })];
+  // A second for the file of the store.
+  await delay(1100);
+  for (const id of ids) await dueIn(a, id, 500);
+  await valkey.restart('SIGKILL', 2500);
+  await until(async () => (await step(a, ids[0])).status !== 503);
+  await until(async () => (await b.ask('GET', '/readyz')).status === 200);
+  for (const [n, id] of ids.entries()) {
+    t.match(await step(b, id), { status: 200, body: { step: n === 0 ? 2 : 1 } });
+    t.equal((await step(a, id)).status, 200);
+  }
+});
+
+t.test('sessions outlive a time without servers in which they are due', { skip: lacksValkey }, async t => {
+  const [a, b, valkey] = await servers(t);
+  const [used, idle] = [await open(a, { ttl_s: 1 }), await open(b, { ttl_s: 1 })];
+  await step(b, used);
+  for (const id of [used, idle]) await dueIn(a, id, 500);
+  await Promise.all([a, b].map(app => app.server.close()));
+  await delay(2000);
+  const c = await listening(t, { store: valkey.address });
+  t.match(await step(c, used), { status: 200, body: { step: 2 } });
+  t.match(await c.ask('GET', `/v1/sessions/${idle}`), { status: 200, body: { step: 0 } });
+  await dueIn(c, idle, -60_000);
+  const isThere = () => storeOf(c).connection.command(client => client.exists(`ragen:s:${idle}`));
+  await until(async () => (await isThere()) === 0, 100);
+  t.match(await step(c, idle), { status: 410, body: { code: 'session_expired' } }, 'idle time passes again');
+});
+
 t.test('the lifetime counts also where there was no server', { skip: lacksValkey }, async t => {
   const [a, b] = await servers(t);
   const id = await open(a);

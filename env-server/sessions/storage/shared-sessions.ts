@@ -81,16 +81,16 @@ export class SharedSessions implements SessionJournal {
 
   begin(): void {
     this.#active = true;
-    const round = async (begins = false) => {
-      await this.#keepHouse(begins).catch(error =>
+    const round = async () => {
+      await this.#keepHouse().catch(error =>
         this.#parts.log.debug({ err: error }, 'the store was not asked'),
       );
       if (this.#active) this.#round = setTimeout(round, ROUND_MS).unref();
     };
-    void round(true);
+    void round();
   }
 
-  /** Nothing new is begun here: the time until another server is there brings no session nearer to its end. */
+  /** Nothing new is begun here: the time in which clients can use no session begins. */
   suspend(): void {
     this.#settling = true;
   }
@@ -279,11 +279,11 @@ export class SharedSessions implements SessionJournal {
     return this.#parts.refreshEnvironments();
   }
 
-  async #keepHouse(begins: boolean): Promise<void> {
+  async #keepHouse(): Promise<void> {
     const { sessions, refreshEnvironments } = this.#parts;
     const now = sessions.now();
     if (this.store.connection.failure !== undefined || this.#settling) return;
-    await this.store.live(begins);
+    await this.store.live();
     await this.#written.endLate();
     const { used, limits } = sessions.bytes;
     const idleMs = used > CROWDED * limits.maxBytes ? 0 : IDLE_IN_MEMORY_MS;
@@ -298,13 +298,13 @@ export class SharedSessions implements SessionJournal {
     }
     await this.store.touch(touched);
     for (let ended = 0; ended < MAX_EXPIRED_IN_A_ROUND; ended += EXPIRED_AT_A_TIME) {
-      const ids = await this.store.expire(EXPIRED_AT_A_TIME, this.#written.forgetMs);
+      const { ids, more } = await this.store.expire(EXPIRED_AT_A_TIME, this.#written.forgetMs);
       for (const id of ids) {
         const session = sessions.get(id);
         if (session) sessions.expire(session);
         else sessions.endings.session_expired++;
       }
-      if (ids.length < EXPIRED_AT_A_TIME) break;
+      if (!more) break;
     }
     // Last, so that a definition which this server cannot read costs no session its time.
     await refreshEnvironments();
