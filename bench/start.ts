@@ -1,0 +1,80 @@
+/**
+ * What the environment server takes until it is ready: the processor time of its process by the kernel's count (user and
+ * system, of all its threads), the time on the clock and its resident memory (VmRSS), all read when `/readyz` has answered for the
+ * first time. One start goes before those that count: it keeps the compiled modules.
+ *
+ *     npm run bench:start [-- --starts 10 --program bin/ragen-env-server.js --flags '--tokens file']
+ *
+ * Of `--starts` the median counts. Without `--program` it starts what `npm run env-server` starts; with it, the file of an
+ * installed package. `--flags` go to the server. Linux only.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { availableParallelism, loadavg } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import { listening } from '../test/process.test-data.ts';
+import { residentBytes } from '../test/process-memory.test-data.ts';
+import { positiveInteger, scriptFlags } from './flags.ts';
+import { median } from './median.ts';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const REPOSITORY = ['--import', './bin/needs-node.js', 'env-server/main.ts'];
+/** Fields of /proc/PID/stat behind the name of the program: ticks of a hundredth of a second. */
+const USER_TICKS = 11;
+const SYSTEM_TICKS = 12;
+const MS_PER_TICK = 10;
+const BYTES_PER_MB = 1e6;
+
+const { values: flags } = scriptFlags(import.meta.filename, {
+  options: {
+    starts: { type: 'string', default: '10' },
+    program: { type: 'string' },
+    flags: { type: 'string', default: '' },
+  },
+});
+const starts = positiveInteger('starts', flags.starts);
+const program = flags.program === undefined ? REPOSITORY : [flags.program];
+const given = flags.flags.split(' ').filter(flag => flag !== '');
+
+interface Start {
+  readonly cpuMs: number;
+  readonly clockMs: number;
+  readonly megabytes: number;
+}
+
+async function start(): Promise<Start> {
+  const began = performance.now();
+  const child = spawn(process.execPath, [...program, '--port', '0', ...given], {
+    cwd: ROOT,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const { origin } = await listening(child);
+  const reply = await fetch(`${origin}/readyz`);
+  if (!reply.ok) throw new Error(`${origin}/readyz answered ${reply.status}: ${await reply.text()}`);
+  const clockMs = performance.now() - began;
+  const fields = readFileSync(`/proc/${child.pid}/stat`, 'utf8').split(') ').at(-1)!.split(' ');
+  const cpuMs = MS_PER_TICK * (Number(fields[USER_TICKS]) + Number(fields[SYSTEM_TICKS]));
+  const megabytes = residentBytes(child.pid!, 'VmRSS') / BYTES_PER_MB;
+  // Modules are kept for the next start.
+  await reply.text();
+  const ended = once(child, 'exit');
+  child.kill('SIGTERM');
+  await ended;
+  return { cpuMs, clockMs, megabytes };
+}
+
+await start();
+const measured: Start[] = [];
+for (let n = 0; n < starts; n++) measured.push(await start());
+const of = (field: keyof Start) => {
+  const values = measured.map(each => each[field]);
+  return `${median(values).toFixed(0)} (${Math.min(...values).toFixed(0)} to ${Math.max(...values).toFixed(0)})`;
+};
+console.log(
+  `node ${process.version}, ${availableParallelism()} cores, load ${loadavg()[0].toFixed(1)}; ${program.join(' ')} ${given.join(' ')}`,
+);
+console.log(`median of ${starts} starts, least to most`);
+console.log(`processor time ${of('cpuMs')} ms`);
+console.log(`on the clock   ${of('clockMs')} ms`);
+console.log(`resident       ${of('megabytes')} MB`);
