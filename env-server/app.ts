@@ -17,8 +17,9 @@ import { ConnectionLimit, connectionsByFiles } from './transports/access/connect
 import { AllowedOrigins } from './transports/access/origins.ts';
 import { addCompatibleTransports } from './transports/compatible.ts';
 import { createHttpServer } from './transports/http-server.ts';
-import { addPages } from './transports/monitoring/health.ts';
+import { addHealth } from './transports/monitoring/health.ts';
 import type { MetricSources } from './transports/monitoring/metrics.ts';
+import { addReference } from './transports/monitoring/reference.ts';
 import { RequestCounts } from './transports/monitoring/request-counts.ts';
 import type { OpenTelemetry } from './transports/monitoring/tracing/open-telemetry.ts';
 import { readTracingSettings } from './transports/monitoring/tracing/settings.ts';
@@ -88,7 +89,8 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     sockets: () => sockets.size,
     persistence: store.durable ? health : undefined,
   });
-  await addPages(server, sessions, health, metrics);
+  addHealth(server, sessions, health, metrics);
+  await addReference(server);
   paced.pace(server.server);
   core.start();
   server.addHook('onClose', () => {

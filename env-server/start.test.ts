@@ -12,8 +12,6 @@ const LOADED = [
   '@fastify/cors',
   '@fastify/etag',
   '@fastify/helmet',
-  '@fastify/swagger',
-  '@fastify/swagger-ui',
   '@fastify/websocket',
   '@msgpack/msgpack',
   'commander',
@@ -24,7 +22,6 @@ const LOADED = [
   'quickjs-emscripten-core',
   'wink-bm25-text-search',
   'ws',
-  'yaml',
 ];
 
 /** Loaded before the server: says on request what was loaded after it, and which modules of Node. */

@@ -1,26 +1,19 @@
-import swagger from '@fastify/swagger';
-import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance } from 'fastify';
-import { securePages } from '../../../shared/http/page-security.ts';
 import { VERSION } from '../../../shared/version.ts';
 import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
 import { Problem } from '../../problems.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import { resuming } from '../../stages/locate.ts';
-import { revalidateReplies } from '../replies/revalidation.ts';
-import { JSON_TYPE } from '../replies/send.ts';
-import { openApiDocument } from '../rest/openapi.ts';
-import { DOCS_THEME } from './docs-theme.ts';
 
 const RETRY_AFTER_SECONDS = 5;
 
-/** Health, readiness, metrics, the OpenAPI document and the reference made from it. */
-export async function addPages(
+/** Health, readiness and metrics. */
+export function addHealth(
   app: FastifyInstance,
   sessions: SessionManager,
   persistence: PersistenceHealth,
   metrics: () => Promise<{ readonly type: string; readonly text: string }>,
-): Promise<void> {
+): void {
   const alive = { status: 'ok', version: VERSION };
   app.get('/livez', (_request, reply) => reply.send(alive));
   app.get('/readyz', (_request, reply) => {
@@ -41,20 +34,5 @@ export async function addPages(
     }
     const { type, text } = await metrics();
     return reply.type(type).send(text);
-  });
-  const document = openApiDocument();
-  const text = JSON.stringify(document);
-  await app.register(async pages => {
-    await revalidateReplies(pages);
-    pages.get('/openapi.json', (_request, reply) => reply.type(JSON_TYPE).send(text));
-  });
-  await app.register(async pages => {
-    await revalidateReplies(pages);
-    await securePages(pages, { inlineStyles: true });
-    await pages.register(swagger, {
-      mode: 'static',
-      specification: { document: document as unknown as Parameters<typeof JSON.stringify>[0] },
-    });
-    await pages.register(swaggerUi, { routePrefix: '/docs', theme: DOCS_THEME });
   });
 }
