@@ -83,6 +83,8 @@ export interface RunDescription {
   readonly model: string;
   /** Weights of the policy; null until it is open. */
   readonly parameters: number | null;
+  /** Settings that differ from their defaults, as `section.key`; absent in runs of earlier versions. */
+  readonly changed?: readonly string[];
   /** Ends of the environments' episodes in words, by tag and name; absent until the environments are described. */
   readonly ends?: EndMeanings;
   readonly tags: readonly {

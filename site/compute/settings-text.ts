@@ -65,13 +65,18 @@ export function flatSettings(text: string): Map<string, SettingValue> | undefine
 }
 
 /** The same from a parsed value. */
-export function flattened(config: unknown, prefix = ''): [key: string, value: SettingValue][] {
+export function flattened(config: unknown): [key: string, value: SettingValue][] {
+  return allSettings(config).filter(([key]) => !LEFT_OUT.has(key.split('.', 1)[0]));
+}
+
+/** Settings as `section.key`, those of environments and servers, too. */
+export function allSettings(config: unknown, prefix = ''): [key: string, value: SettingValue][] {
   if (typeof config !== 'object' || config === null) return [];
   return Object.entries(config).flatMap(([name, value]): [string, SettingValue][] => {
-    if (prefix === '' && LEFT_OUT.has(name)) return [];
     const key = prefix + name;
     const nested = typeof value === 'object' && value !== null;
-    if (nested && !Array.isArray(value) && Object.keys(value).length > 0) return flattened(value, `${key}.`);
+    if (nested && !Array.isArray(value) && Object.keys(value).length > 0)
+      return allSettings(value, `${key}.`);
     return [[key, nested ? JSON.stringify(value) : (value as SettingValue)]];
   });
 }

@@ -363,23 +363,77 @@ t.test('runs are ticked and compared; those that differ by seed become one curve
   await page.getByRole('link', { name: 'Compare 2 runs' }).click();
   await page.getByText('lake (2 seeds)').first().waitFor();
   await page.getByRole('row', { name: /^seed 1 2$/ }).waitFor();
-  await page.getByLabel('one curve for runs that differ by seed alone').uncheck();
+  await page.getByLabel('One curve for').selectOption('each run');
   await page.locator('.u-legend').getByText('lake-2').first().waitFor();
+  await page.waitForURL(/seeds=apart/);
+  await page.getByText('p = 1').waitFor();
+  await page.getByText('So few runs cannot give a p below 1: train more seeds.').waitFor();
 });
 
-t.test('a comparison of less than two runs says how to choose them', { skip }, async t => {
+t.test('a comparison of less than two runs offers runs to choose', { skip }, async t => {
   const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
   const page = await openPage(t, `${origin}/runs/#/compare`);
   for (const hash of ['#/compare', '#/compare?runs=', '#/compare?runs=,', '#/compare?runs=lake-1']) {
     await page.goto(`${origin}/runs/${hash}`);
-    await page
-      .locator('main')
-      .getByText('Tick two or more runs in the table of runs.', { exact: true })
-      .waitFor();
+    await page.getByRole('heading', { name: 'Choose two runs or more' }).waitFor();
+    await page.getByRole('checkbox', { name: /^live/ }).waitFor();
     t.notMatch(await page.locator('main').textContent(), /undefined|NaN|\[object|null/, hash);
   }
-  await page.getByRole('link', { name: 'table of runs' }).click();
-  await page.getByLabel('Compare lake-1').waitFor();
+  t.same(await accessibilityProblems(page), []);
+  await page.getByLabel('Find runs').fill('state=improved');
+  await page.getByRole('checkbox', { name: /^broken/ }).waitFor({ state: 'detached' });
+  await page.getByRole('checkbox', { name: /^lake-2/ }).click();
+  await page.waitForURL(/runs=lake-1%2Clake-2/);
+  await page.getByText('lake (2 seeds)').first().waitFor();
+  await page.getByRole('button', { name: 'Take lake-1 out' }).click();
+  await page.getByRole('heading', { name: 'Choose two runs or more' }).waitFor();
+});
+
+t.test('groups by a setting have bands, and are tested by pairs of one seed', { skip }, async t => {
+  const root = t.testdir();
+  for (const [size, steps] of [
+    [1, 30],
+    [8, 30],
+  ]) {
+    for (const seed of [1, 2, 3]) {
+      const gain = size / 100 + seed / 1000;
+      const folder = writeSampleRun(root, `g${size}-${seed}`, {
+        seed,
+        steps,
+        more: () => ({ 'val-env/success': gain }),
+      });
+      writeFileSync(join(folder, 'config.yaml'), `seed: ${seed}\nrollout:\n  group_size: ${size}\n`);
+    }
+  }
+  const origin = await serveDashboard(t, { runs: root });
+  const ids = ['g1-1', 'g1-2', 'g1-3', 'g8-1', 'g8-2', 'g8-3'].join();
+  const page = await openPage(t, `${origin}/runs/#/compare?runs=${ids}&band=rollout.group_size`);
+  await page.locator('.u-legend').getByText('group_size 8').first().waitFor();
+  await page.getByText('Bands: one standard deviation over the runs').waitFor();
+  await page.getByLabel('Metric').selectOption('train/success');
+  await page.getByText('exact sign-flip test of 3 pairs of one seed').waitFor();
+  await page.getByText('So few runs cannot give a p below 0.25').waitFor();
+  t.equal(await page.getByRole('region', { name: 'Pairs' }).locator('tbody tr').count(), 3);
+  t.same(await accessibilityProblems(page), []);
+});
+
+t.test('settings are searched, and begin with those that differ from the defaults', { skip }, async t => {
+  const root = sampleRuns(t.testdir());
+  const file = join(root, 'lake-1/status.json');
+  const status = JSON.parse(readFileSync(file, 'utf8')) as RunStatus;
+  const run = { ...status.run, changed: ['rollout.group_size'] };
+  writeFileSync(file, JSON.stringify({ ...status, run }));
+  const origin = await serveDashboard(t, { runs: root });
+  const page = await openPage(t, `${origin}/runs/#/run/lake-1/settings`);
+  const first = page.getByRole('region', { name: 'Different from the defaults' });
+  await first.getByRole('row', { name: 'rollout.group_size 4' }).waitFor();
+  await page.getByText(/^5 settings, 1 differ from the defaults$/).waitFor();
+  await page.getByRole('searchbox').fill('SEED');
+  await page.getByText(/^1 of 5 settings/).waitFor();
+  t.equal(await first.count(), 0);
+  t.notMatch(await page.locator('main').textContent(), /secret/);
+  await page.goto(`${origin}/runs/#/run/lake-2/settings`);
+  await page.getByText('this run does not say which differ from the defaults').waitFor();
 });
 
 t.test('a search for episodes goes on after 100 hits', { skip }, async t => {

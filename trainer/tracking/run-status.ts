@@ -10,6 +10,7 @@ import {
   type RunStatus,
   type ValidationPoint,
 } from '../../shared/run-folder/run-files.ts';
+import { changedSettings } from '../config/changed.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { modelOfSnapshot } from '../hub/cache.ts';
 import { shownModelName } from '../hub/model-name.ts';
@@ -41,6 +42,7 @@ export function describeRun(settings: RunSettings): RunDescription {
     seed,
     model: modelName(policy.init),
     parameters: null,
+    changed: changedSettings(settings),
     tags: [...names].map(tag => ({
       tag,
       env_id: tags[tag].env_id,

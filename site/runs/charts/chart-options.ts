@@ -46,7 +46,7 @@ export function tableOf(props: ChartProps): uPlot.AlignedData {
     list.map(value => (Number.isFinite(value) ? value : null));
   const tables = curves.map(({ x, y, low, high, at }): Table => {
     const raw = weight > 0 ? [column(y)] : [];
-    const band = low && high ? [column(high), column(low)] : [];
+    const band = low && high ? [high, low].map(edge => column(smoothed(edge, weight))) : [];
     return [x.map(step => at?.(step) ?? step), ...raw, column(smoothed(y, weight)), ...band];
   });
   const joined =

@@ -1,13 +1,26 @@
 import { useEffect, useState } from 'preact/hooks';
 import { html } from '../../components/html.ts';
+import { Menu } from '../../components/menu.ts';
 import type { MetricsReply, RunDetail } from '../../server/reader/run-reader.ts';
 import { type Address, formatAddress } from '../address.ts';
 import { Chart } from '../charts/chart.ts';
-import type { Curve } from '../charts/chart-props.ts';
+import { ChartTools } from '../charts/chart-tools.ts';
+import { chartViewOf, knownAxes } from '../charts/chart-view.ts';
 import { useSource } from '../data/hooks.ts';
-import { counted, percent, short } from '../format.ts';
+import { percent, short } from '../format.ts';
+import {
+  AXIS_METRICS,
+  type Compared,
+  curveOf,
+  differingKeys,
+  type Grouping,
+  groupsOf,
+  settingsOf,
+} from './compare-groups.ts';
+import { GroupTest } from './group-test.ts';
 import { choose, PageTitle, Panel, Select, Status } from './parts.ts';
-import { settingsOf } from './settings-view.ts';
+import { RunPicker } from './run-picker.ts';
+import { settingText } from './runs-columns.ts';
 
 const MAX_RUNS = 16;
 const METRICS = [
@@ -18,42 +31,57 @@ const METRICS = [
   'train/response_length',
   'actor/grad_norm',
 ];
-/** Settings in which runs of one kind differ. */
-const SEED_KEYS = /^(seed|run\.|servers|rollout\.start_seed$|policy\.workers$)/;
 
-interface Compared {
-  readonly detail: RunDetail;
-  readonly metrics: MetricsReply;
-}
-
-/** Several runs: their curves, those that differ by their seed alone as one with a band, and a diff of their settings. */
+/** Several runs: their curves, those of one kind as one with a band, a test of two kinds, and their settings. */
 export function CompareView({ address }: { readonly address: Address }) {
-  const ids = (address.query.runs ?? '')
+  const { query } = address;
+  const ids = (query.runs ?? '')
     .split(',')
     .filter(id => id !== '')
     .slice(0, MAX_RUNS);
-  const together = address.query.seeds !== 'apart';
-  const more = address.query.metric ?? '';
-  const names = more === '' ? METRICS : [more];
-  const { runs, error } = useRuns(ids, names);
+  const { metric = '', first, second } = query;
+  const names = metric === '' ? METRICS : [metric];
+  const { runs, error } = useRuns(ids, [...names, ...AXIS_METRICS]);
+  const pick = (chosen: readonly string[]) =>
+    choose({ runs: chosen.slice(0, MAX_RUNS).join(','), first: '', second: '' }, true);
+  if (ids.length < 2) {
+    return html`<div class="page-body"><${PageTitle} view="compare" />
+      <${Panel} title="Choose two runs or more"><${RunPicker} chosen=${ids} onChange=${pick} /><//></div>`;
+  }
+  const different = differingKeys(runs);
+  const grouping: Grouping = query.seeds === 'apart' ? 'runs' : query.band || 'seeds';
+  const groups = groupsOf(runs, grouping);
+  const view = chartViewOf(query);
   const known = [...new Set(runs.flatMap(({ detail }) => detail.metrics))].sort();
+  const axes = knownAxes(known.filter(name => runs.every(({ detail }) => detail.metrics.includes(name))));
+  const bands = groups.some(({ members }) => members.length > 1);
   return html`<div class="page-body">
     <${PageTitle} view="compare" />
-    ${ids.length < 2 && html`<div class="panel"><p>Tick two or more runs in the <a href=${formatAddress({ view: 'runs' })}>table of runs</a>.</p></div>`}
-    <${Status} error=${error} loading=${ids.length > 0 && runs.length === 0 && !error} />
+    <div class="run-controls">
+      <div class="outcomes">${ids.map(
+        id => html`<span class="tag" key=${id}><a href=${formatAddress({ view: 'overview', run: id })}>${id}</a>
+        <button type="button" class="link" aria-label=${`Take ${id} out`} onClick=${() => pick(ids.filter(one => one !== id))}>✕</button></span>`,
+      )}</div>
+      <${Menu} label="Add runs"><${RunPicker} chosen=${ids} onChange=${pick} /><//>
+    </div>
+    <${Status} error=${error} loading=${runs.length === 0 && !error} />
     ${
       runs.length > 0 &&
       html`<div class="controls">
-      <label class="check"><input type="checkbox" checked=${together} onChange=${() => choose({ seeds: together ? 'apart' : '' }, true)} /> one curve for runs that differ by seed alone</label>
-      <${Select} label="Metric" value=${more} options=${[['', 'the usual ones'], ...known.map(name => [name, name] as const)]} onChange=${(metric: string) => choose({ metric }, true)} />
-    </div>
-    <div class="compare-charts">${names
-      .filter(name => runs.some(({ metrics }) => metrics.series[name]))
-      .map(
-        name => html`<div class="panel" key=${name}><${Chart} title=${name} legend=${true} height=${names.length === 1 ? 420 : 240}
-        format=${/success/.test(name) ? percent : short} range=${/success/.test(name) ? [0, 1] : undefined} curves=${curvesOf(runs, name, together)} /></div>`,
-      )}</div>
-    <${Differences} runs=${runs} />`
+        <${Select} label="One curve for" value=${grouping} onChange=${(value: string) => choose({ seeds: value === 'runs' ? 'apart' : '', band: value === 'runs' || value === 'seeds' ? '' : value, first: '', second: '' }, true)}
+          options=${[['seeds', 'runs that differ by seed alone'], ['runs', 'each run'], ...different.map(key => [key, `each ${key}`] as const)]} />
+        <${Select} label="Metric" value=${metric} options=${[['', 'the usual ones'], ...known.map(name => [name, name] as const)]} onChange=${(value: string) => choose({ metric: value }, true)} />
+        <${ChartTools} view=${view} axes=${axes} />
+      </div>
+      ${bands && html`<p class="fine">Bands: one standard deviation over the runs of a curve, at the steps that all of them have.</p>`}
+      <div class="compare-charts">${names
+        .filter(name => runs.some(({ metrics }) => metrics.series[name]))
+        .map(
+          name => html`<div class="panel" key=${name}><${Chart} title=${name} legend=${true} height=${names.length === 1 ? 420 : 240} view=${view} exact=${name.startsWith('val-')}
+          format=${/success/.test(name) ? percent : short} range=${/success/.test(name) ? [0, 1] : undefined} curves=${groups.map(group => curveOf(group, name, view.axis))} /></div>`,
+        )}</div>
+      <${GroupTest} groups=${groups} metric=${names[0]} first=${first} second=${second} />
+      <${Differences} runs=${runs} different=${different} against=${query.settings ?? ''} />`
     }
   </div>`;
 }
@@ -84,64 +112,36 @@ function useRuns(
   return state;
 }
 
-/** A curve per run, or per kind of run: mean over the seeds with a band of one standard deviation. */
-export function curvesOf(runs: readonly Compared[], name: string, together: boolean): Curve[] {
-  if (!together)
-    return runs.map(({ detail, metrics }) => ({ label: detail.row.id, ...pointsOf(metrics, name) }));
-  const kinds = new Map<string, Compared[]>();
-  for (const run of runs) {
-    const kind = JSON.stringify(settingsOf(run.detail.config).filter(([key]) => !SEED_KEYS.test(key)));
-    kinds.set(kind, [...(kinds.get(kind) ?? []), run]);
-  }
-  return [...kinds.values()].map(members => {
-    if (members.length === 1)
-      return { label: members[0].detail.row.id, ...pointsOf(members[0].metrics, name) };
-    const label = `${members[0].detail.row.run.name.replace(/(?:[-_.]?seed[-_.]?|[-_.]{1,2}|(?<!\d))\d+$/, '')} (${counted(members.length, 'seed')})`;
-    return { label, ...meanOf(members.map(({ metrics }) => pointsOf(metrics, name))) };
-  });
+interface DifferencesProps {
+  readonly runs: readonly Compared[];
+  readonly different: readonly string[];
+  /** `defaults` to show what differs from those. */
+  readonly against: string;
 }
 
-function pointsOf(
-  { series }: MetricsReply,
-  name: string,
-): { readonly x: readonly number[]; readonly y: readonly number[] } {
-  const points = series[name] ?? { x: [], y: [] };
-  return { x: points.x, y: points.y.map(value => value ?? Number.NaN) };
-}
-
-/** Mean over runs at each step that all of them have, and the band of one standard deviation around it. */
-export function meanOf(runs: readonly { readonly x: readonly number[]; readonly y: readonly number[] }[]) {
-  const values = new Map<number, number[]>();
-  for (const { x, y } of runs) {
-    x.forEach((step, i) => {
-      if (!Number.isNaN(y[i])) values.set(step, [...(values.get(step) ?? []), y[i]]);
-    });
-  }
-  const steps = [...values].filter(([, all]) => all.length === runs.length).sort((a, b) => a[0] - b[0]);
-  const mean = steps.map(([, all]) => all.reduce((sum, value) => sum + value, 0) / all.length);
-  const std = steps.map(([, all], i) =>
-    Math.sqrt(all.reduce((sum, value) => sum + (value - mean[i]) ** 2, 0) / (all.length - 1)),
-  );
-  return {
-    x: steps.map(([step]) => step),
-    y: mean,
-    low: mean.map((value, i) => value - std[i]),
-    high: mean.map((value, i) => value + std[i]),
-  };
-}
-
-function Differences({ runs }: { readonly runs: readonly Compared[] }) {
-  const all = runs.map(({ detail }) => new Map(settingsOf(detail.config)));
-  const keys = [...new Set(all.flatMap(settings => [...settings.keys()]))].filter(
-    key => new Set(all.map(settings => settings.get(key))).size > 1 && key !== 'run.name',
-  );
-  return html`<${Panel} title="Settings that differ" class="wide">
+/** Settings in which runs differ from one another, or from the defaults. */
+function Differences({ runs, different, against }: DifferencesProps) {
+  const all = runs.map(settingsOf);
+  const changed = runs.map(({ detail }) => detail.row.run.changed);
+  const isChanged = (key: string, i: number) =>
+    changed[i]?.some(name => key === name || key.startsWith(`${name}.`)) ?? true;
+  const every = [...new Set(all.flatMap(settings => [...settings.keys()]))];
+  const fromDefaults = every.filter(key => runs.some((_, i) => all[i].has(key) && isChanged(key, i)));
+  const keys = against === 'defaults' ? fromDefaults : different;
+  const known = changed.every(names => names !== undefined);
+  const tools =
+    known &&
+    html`<${Select} label="From" value=${against} options=${[['', 'one another'], ['defaults', 'the defaults']]} onChange=${(value: string) => choose({ settings: value }, true)} />`;
+  return html`<${Panel} title="Settings that differ" class="wide" tools=${tools}>
     ${
       keys.length === 0
         ? html`<p>All settings are the same.</p>`
         : html`<div class="scroll-x" tabindex="0" role="region" aria-label="Settings that differ"><table>
       <thead><tr><th scope="col">Setting</th>${runs.map(({ detail }) => html`<th scope="col" key=${detail.row.id}>${detail.row.id}</th>`)}</tr></thead>
-      <tbody>${keys.map(key => html`<tr key=${key}><th scope="row"><code>${key}</code></th>${all.map((settings, i) => html`<td key=${i}><code>${settings.get(key) ?? '–'}</code></td>`)}</tr>`)}</tbody>
+      <tbody>${keys.map(
+        key =>
+          html`<tr key=${key}><th scope="row"><code>${key}</code></th>${all.map((settings, i) => html`<td key=${i}><code>${settingText(settings.get(key))}</code>${known && !isChanged(key, i) && html` <span class="fine">default</span>`}</td>`)}</tr>`,
+      )}</tbody>
     </table></div>`
     }
   <//>`;

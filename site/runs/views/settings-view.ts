@@ -1,25 +1,53 @@
 import { html } from '../../components/html.ts';
+import { allSettings, type SettingValue } from '../../compute/settings-text.ts';
+import { counted } from '../format.ts';
+import { choose } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
-/** Every setting of a run. */
-export function SettingsView({ store }: RunViewProps) {
-  const { config } = store.detail!;
-  const entries = settingsOf(config);
+type Entry = readonly [key: string, value: SettingValue];
+
+/** Every setting of a run by section, those first that differ from their defaults. */
+export function SettingsView({ store, address }: RunViewProps) {
+  const { config, row } = store.detail!;
+  const entries = allSettings(config);
   if (entries.length === 0)
     return html`<p class="panel">There is no <code>config.yaml</code> that can be read.</p>`;
-  return html`<div class="panel scroll-x" tabindex="0" role="region" aria-label="Settings"><table>
-    <thead><tr><th scope="col">Setting</th><th scope="col">Value</th></tr></thead>
-    <tbody>${entries.map(([key, value]) => html`<tr key=${key}><th scope="row"><code>${key}</code></th><td><code>${value}</code></td></tr>`)}</tbody>
-  </table></div>`;
+  const { q = '' } = address.query;
+  const words = q.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = entries.filter(([key, value]) => {
+    const text = `${key} ${String(value)}`.toLowerCase();
+    return words.every(word => text.includes(word));
+  });
+  const { changed } = row.run;
+  const differs = ([key]: Entry) =>
+    changed?.some(name => key === name || key.startsWith(`${name}.`)) === true;
+  const sections = new Map<string, Entry[]>();
+  for (const entry of found.filter(entry => !differs(entry))) {
+    const section = entry[0].includes('.') ? entry[0].slice(0, entry[0].indexOf('.')) : 'run';
+    sections.set(section, [...(sections.get(section) ?? []), entry]);
+  }
+  const first = found.filter(differs);
+  return html`<div class="settings-view">
+    <label class="search"><span class="visually-hidden">Search settings</span>
+      <input type="search" value=${q} placeholder="Key or value" onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} /></label>
+    <p class="fine" role="status">${found.length === entries.length ? counted(entries.length, 'setting') : `${found.length} of ${counted(entries.length, 'setting')}`}${changed ? `, ${first.length} differ from the defaults` : '; this run does not say which differ from the defaults'}</p>
+    ${first.length > 0 && html`<${Section} title="Different from the defaults" entries=${first} whole=${true} />`}
+    ${[...sections].filter(([name]) => name !== 'tags').map(([name, list]) => html`<${Section} key=${name} title=${name} entries=${list} />`)}
+    ${sections.has('tags') && html`<details open=${q !== ''}><summary>Environments</summary><${Section} title="tags" entries=${sections.get('tags')} /></details>`}
+  </div>`;
 }
 
-/** Settings as `section.key` with their values as JSON. */
-export function settingsOf(config: unknown, prefix = ''): (readonly [key: string, value: string])[] {
-  if (typeof config !== 'object' || config === null) return [];
-  return Object.entries(config).flatMap(([name, value]) => {
-    const key = prefix + name;
-    const isSection =
-      typeof value === 'object' && value !== null && !Array.isArray(value) && Object.keys(value).length > 0;
-    return isSection ? settingsOf(value, `${key}.`) : [[key, JSON.stringify(value)] as const];
-  });
+interface SectionProps {
+  readonly title: string;
+  readonly entries: readonly Entry[];
+  /** Keys with their section. */
+  readonly whole?: boolean;
+}
+
+function Section({ title, entries, whole }: SectionProps) {
+  const name = (key: string) => (whole || !key.startsWith(`${title}.`) ? key : key.slice(title.length + 1));
+  return html`<section class="panel"><h2>${title}</h2>
+    <div class="scroll-x" tabindex="0" role="region" aria-label=${title}><table>
+      <tbody>${entries.map(([key, value]) => html`<tr key=${key}><th scope="row"><code title=${key}>${name(key)}</code></th><td><code>${value === null ? 'null' : String(value)}</code></td></tr>`)}</tbody>
+    </table></div></section>`;
 }

@@ -309,6 +309,7 @@ function description(run: FoundRun, value: unknown): RunDescription {
     seed: count(given.seed),
     model: text(given.model),
     parameters: typeof given.parameters === 'number' ? given.parameters : null,
+    ...(Array.isArray(given.changed) ? { changed: list(given.changed).map(item => text(item)) } : {}),
     tags: list(given.tags).map(item => {
       const tag = (item ?? {}) as { readonly [key: string]: unknown };
       return {
