@@ -86,6 +86,45 @@ t.test('steps at the server move the policy as steps in process do, for losses o
   t.ok(farthest(again, await policy.score(again)) < 1e-4, 'samples are scored as they were sampled');
 });
 
+t.test(
+  'a server killed and started again says so at the next step, and the run goes on from its folder',
+  async t => {
+    const folder = t.testdir({ checkpoints: {}, run: {} });
+    const start = (port: string) =>
+      serveInProcess(t, FOLDER, [
+        ...['--tinker', '--checkpoints', join(folder, 'checkpoints')],
+        ...['--workers', '1', '--port', port],
+      ]);
+    const { url, process } = await start('0');
+    const { vocabularySize } = await loadTokenizer(FOLDER);
+    const options = tinkerOptions(url, { baseModel: FOLDER, vocabularySize, retry: { baseMs: 20 } });
+    const policy = await TinkerPolicy.open(options);
+    t.teardown(() => policy.close());
+    const sequences = await playTinker(policy, 4);
+    const settings = settingsWith(
+      { policy: 'ppo', dualClip: 0, entropyCoefficient: 0 },
+      { learningRate: 0.01 },
+    );
+    await policy.update({ sequences }, settings);
+    await policy.save(join(folder, 'run'));
+    const saved = await policy.score(sequences);
+    await policy.update({ sequences }, settings);
+    process.kill('SIGKILL');
+    await once(process, 'exit');
+    const next = policy.update({ sequences }, settings);
+    next.catch(() => {});
+    await start(new URL(url).port);
+    await t.rejects(next, {
+      name: 'TinkerError',
+      message: /status 404: there is no model .* started again: .*resume the run from its last checkpoint/,
+    });
+    const resumed = await TinkerPolicy.open({ ...options, folder: join(folder, 'run') });
+    t.teardown(() => resumed.close());
+    t.equal(resumed.version, 1);
+    t.ok(farthest(await resumed.score(sequences), saved) < 1e-5);
+  },
+);
+
 /** A tiny model of a run's words, and runs with adapters over it. */
 async function opened(t: Test) {
   const [server] = (await serve(t)).servers;
