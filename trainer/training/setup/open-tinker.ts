@@ -7,33 +7,31 @@ import { TinkerPolicy, type TinkerPolicyOptions } from '../../policy/tinker/tink
 import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { RunContext } from './run-context.ts';
 
-/** Context of a policy at a Tinker server. */
-export interface TinkerUse extends Pick<TinkerPolicyOptions, 'note' | 'generationOnly'> {
-  /** The run with folders that name checkpoints of the server; absent where none is written. */
-  readonly run?: Pick<RunFolder, 'path'>;
-}
-
 /**
  * The policy of a run at a Tinker server.
  * @param folder with a checkpoint to continue from, or the tokenizer alone
+ * @param use `run` has folders that name checkpoints of the server; absent where none is written
  * @throws Error naming the setting that does not fit the server, or the variable without a key; TinkerError for its refusals
  */
 export function openTinker(
-  settings: RunSettings,
+  { policy, rollout, seed }: RunSettings,
   { tokenizer }: Pick<RunContext, 'tokenizer'>,
   folder: string | undefined,
-  { run, note, generationOnly }: TinkerUse,
+  use: Pick<TinkerPolicyOptions, 'note' | 'generationOnly'> & { readonly run?: Pick<RunFolder, 'path'> },
 ): Promise<TinkerPolicy> {
-  const { policy, rollout, seed } = settings;
-  const { url, server, token_env, keep_checkpoints, ttl_s, price_per_million, patience_s } = policy.tinker!;
+  const { run, note } = use;
+  const { url, token_env, patience_s, price_per_million: prices, ...tinker } = policy.tinker!;
   const apiKey = token_env === null ? undefined : process.env[token_env];
   if (token_env !== null && !apiKey)
     throw new Error(`policy.tinker.token_env: the environment variable ${token_env} is not set`);
   const modules: readonly string[] = policy.lora!.target_modules;
   return TinkerPolicy.open({
+    ...use,
+    ...(apiKey && { apiKey }),
+    ...(folder !== undefined && { folder }),
+    ...(run && { pathsInUse: () => pathsIn(run.path) }),
     url,
-    server,
-    ...(apiKey === undefined ? {} : { apiKey }),
+    server: tinker.server,
     retry: { patienceMs: 1000 * patience_s },
     waiting: {
       onWaiting: ({ waitedMs, error }) => waitedMs === 0 && note(`waiting for ${url}: ${error.message}`),
@@ -48,16 +46,12 @@ export function openTinker(
     },
     vocabularySize: tokenizer.vocabularySize,
     maxSequenceLength: policy.context,
-    ...(folder === undefined ? {} : { folder }),
-    keepCheckpoints: keep_checkpoints,
-    ttlSeconds: ttl_s,
+    keepCheckpoints: tinker.keep_checkpoints,
+    ttlSeconds: tinker.ttl_s,
     olderVersions: (rollout.asynchronous?.max_staleness ?? 0) + 1,
-    prices: price_per_million,
+    prices,
     files: tokenizer.files,
     decode: ids => tokenizer.decode(ids),
-    ...(run ? { pathsInUse: () => pathsIn(run.path) } : {}),
-    ...(generationOnly ? { generationOnly } : {}),
-    note,
   });
 }
 
