@@ -1,6 +1,8 @@
 import t from 'tap';
-import type { AnyEnvironment } from '../environments/core/environment.ts';
+import type { Json } from '../../shared/json.ts';
+import type { AnyEnvironment, Transition } from '../environments/core/environment.ts';
 import { countdown } from '../environments/countdown/countdown.ts';
+import { frozenLake } from '../environments/frozenlake/frozenlake.ts';
 import { sokoban } from '../environments/sokoban/sokoban.ts';
 import { begin } from './wrapped.test-data.ts';
 
@@ -86,4 +88,20 @@ t.test('reference policies answer in text', async t => {
   let last = await play.step(turns[0]);
   for (const turn of turns.slice(1)) last = await play.step(turn);
   t.equal(last.info.success, true);
+});
+
+t.test('reward components of the actions are added up like their rewards', async t => {
+  const environment: AnyEnvironment = {
+    ...(frozenLake as AnyEnvironment),
+    step: (state, action, rng) => {
+      const step = frozenLake.step(state as never, action, rng);
+      const rewards = { moves: 1, ...(step.reward > 0 && { arrived: 0.5 }) };
+      return { ...step, info: { ...step.info, rewards } } as unknown as Transition<Json>;
+    },
+  };
+  const play = await begin(WRAPPERS, { environment });
+  const far = await play.step('<think></think><answer>Right||Right</answer>');
+  t.same(far.info.rewards, { moves: 2 });
+  const there = await play.step('<think></think><answer>Right</answer>');
+  t.same(there.info.rewards, { moves: 1, arrived: 0.5 });
 });

@@ -8,6 +8,7 @@ import {
   mapActions,
   parseResponse,
 } from '../../shared/response.ts';
+import { sumComponents } from '../../shared/reward-components.ts';
 import { Type } from '../../shared/schema/type.ts';
 import { withTimeLimit } from '../environments/core/ends.ts';
 import type { AnyEnvironment, StepInfo, Transition } from '../environments/core/environment.ts';
@@ -59,6 +60,8 @@ interface ActionCount {
   readonly reward: number;
   readonly effective: boolean;
   readonly valid: boolean;
+  /** Reward components of all actions. */
+  readonly rewards: ReturnType<typeof sumComponents>;
 }
 
 /** A step is a turn: text with one or several actions, read as the trainer reads it (`shared/response.ts`). */
@@ -130,9 +133,10 @@ function turnOf(
       reward: 0,
       effective: false,
       valid: due === 0,
+      rewards: undefined,
     };
     return chain(play(environment, actions, state.limit - state.done, rng, start), tally => {
-      const { transition, done, reward } = tally;
+      const { transition, done, reward, rewards } = tally;
       const isOver =
         !transition.terminated && transition.truncated !== true && state.done + done >= state.limit;
       return {
@@ -142,6 +146,7 @@ function turnOf(
         truncated: transition.truncated === true || isOver,
         info: {
           ...(isOver ? withTimeLimit(transition.info) : transition.info),
+          ...(rewards && { rewards }),
           action_is_valid: tally.valid,
           action_is_effective: tally.effective,
           actions: actions.slice(0, done),
@@ -190,6 +195,7 @@ function play(
       transition: next,
       done: done + 1,
       reward: tally.reward + next.reward,
+      rewards: sumComponents([{ rewards: tally.rewards }, next.info]),
       effective: tally.effective || next.info.action_is_effective,
       valid: tally.valid && next.info.action_is_valid,
     }),

@@ -1,13 +1,8 @@
+import { sumComponents } from '../../shared/reward-components.ts';
 import { isAlike } from '../../shared/run-folder/episode-filter.ts';
 import type { EndMeanings } from '../../shared/run-folder/run-files.ts';
 import { mean } from '../algorithms/statistics.ts';
-import {
-  type Episode,
-  episodeReturn,
-  samplesOf,
-  sumComponents,
-  type Truncation,
-} from '../rollout/episode.ts';
+import { type Episode, episodeReturn, samplesOf, type Truncation } from '../rollout/episode.ts';
 import type { Metrics } from './metrics.ts';
 
 /** Share of its turns in which `pick` holds. */

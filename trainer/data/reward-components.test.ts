@@ -1,5 +1,5 @@
 import t from 'tap';
-import { sumComponents } from '../rollout/episode.ts';
+import { sumComponents } from '../../shared/reward-components.ts';
 import { tagMetrics } from './episode-metrics.ts';
 import { episodeOf, turnOf } from './episodes.test-data.ts';
 import { checkComponents, episodeComponents, trainedReturn } from './reward-components.ts';

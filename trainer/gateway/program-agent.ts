@@ -1,7 +1,8 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
+import { sumComponents } from '../../shared/reward-components.ts';
 import type { Schemas } from '../client/operations.ts';
 import type { EnvironmentSession } from '../rollout/environment-session.ts';
-import { type Episode, endOf, samplesOf, sumComponents, type Turn } from '../rollout/episode.ts';
+import { type Episode, endOf, samplesOf, type Turn } from '../rollout/episode.ts';
 import { type EpisodeAgent, type EpisodeSetting, ProgramFault } from '../rollout/episode-agent.ts';
 import { mixSeed } from '../rollout/seeds.ts';
 import type { GroupPlan } from '../rollout/tag.ts';

@@ -1,5 +1,6 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { type ActionNames, isPenalized, mapActions, parseResponse } from '../../shared/response.ts';
+import { sumComponents } from '../../shared/reward-components.ts';
 import type { Schemas } from '../client/operations.ts';
 import type { SamplingSettings } from '../generation/generation.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
@@ -15,7 +16,6 @@ import {
   type EpisodeSample,
   endOf,
   type PlayedTurn,
-  sumComponents,
   type Truncation,
   type Turn,
   withoutTurns,

@@ -45,6 +45,7 @@ t.test('plays what the other server plays, seed for seed', async t => {
   const here = frozenLake as unknown as AnyEnvironment;
   const twin = Random.fromSeed(11);
   let local = await here.reset(resolveConfig(here, config), twin, {});
+  t.same(environment.spec.ends, { ...here.spec.ends, time_limit: 'Reached the step limit' });
   for (const action of ['Right', 2, 'up', 'Jump']) {
     t.equal(environment.observe(state, 'text'), here.observe(local, 'text'));
     const far = await environment.step(state, action, rng);
@@ -189,4 +190,24 @@ t.test('a step that is answered by something else than an object is refused by n
     code: 'remote_failed',
     message: 'the service of test/Far-v0 must answer a step with a JSON object',
   });
+});
+
+t.test('ends are named by the other server, its step limit included', async t => {
+  const other = await otherServer(t);
+  const play = async (config: JsonObject, layout: string[], actions: readonly string[]) => {
+    const environment = await proxied(t, other.url, { config });
+    const rng = Random.fromSeed(1);
+    let state = await environment.reset(resolveConfig(environment), rng, { layout });
+    const ends: unknown[] = [];
+    for (const action of actions) {
+      const step = await environment.step(state, action, rng);
+      state = step.state;
+      ends.push(step.info.ended_by);
+    }
+    await environment.dispose?.(state);
+    return ends;
+  };
+  const config = { success_rate: 1, max_steps: 2 };
+  t.same(await play(config, ['SFG', 'FHF'], ['Right', 'Down']), [undefined, 'hole']);
+  t.same(await play(config, ['SFG', 'FHF'], ['Up', 'Up']), [undefined, 'time_limit']);
 });

@@ -63,6 +63,18 @@ t.test('keeps the contract of environments', async t => {
     t.same((await checkEnvironment(await made(definition))).findings, []);
 });
 
+t.test('an end has the name that the script gives it, and the meaning of the definition', async t => {
+  const { environment, rng, state } = await begin(guess);
+  t.same(environment.spec.ends, { right_guess: 'Guessed the number' });
+  const ends: unknown[] = [];
+  for (let number = 1; number <= 10; number++) {
+    const { terminated, info } = await environment.step(state, String(number), rng);
+    t.equal(info.ended_by, terminated ? 'right_guess' : undefined);
+    ends.push(info.ended_by);
+  }
+  t.equal(ends.filter(Boolean).length, 1);
+});
+
 t.test('draws go on in the session’s own generator', async t => {
   const { environment, rng, state } = await begin(dice, { total: 1 });
   t.equal(rng.seed, 1, 'a pinned start draws nothing');
