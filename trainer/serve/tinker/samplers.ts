@@ -33,13 +33,6 @@ interface Slot {
   open: number;
 }
 
-/** A request that waits for a policy with its weights. */
-interface Waiter {
-  readonly weights: AdapterWeights;
-  resolve(slot: Slot): void;
-  reject(why: unknown): void;
-}
-
 /** Prefixes of a prompt that are computed at once for their most probable next tokens. */
 const PREFIXES_AT_ONCE = 64;
 /** A request with a ready policy goes first only while nobody has waited so long for one. */
@@ -56,12 +49,11 @@ export class SamplerPool {
   readonly #create: (lora: LoraConfig) => Promise<LocalPolicy>;
   readonly #maxSlots: number;
   readonly #slots: Slot[] = [];
-  /** Requests without a ready policy, which get theirs in the order in which they came. */
-  readonly #waiting = new Set<Waiter>();
+  /** Requests that have no policy yet, each with what wakes it; the first gets the next policy that is idle. */
+  readonly #waiting = new Map<object, () => void>();
   /** When the first of them began to wait for an idle policy. */
   #waitsSince: number | null = null;
-  #serving = false;
-  #served: Promise<void> = Promise.resolve();
+  #loading: Promise<unknown> = Promise.resolve();
   #nextSequence = FIRST_SEQUENCE;
 
   /**
@@ -90,64 +82,50 @@ export class SamplerPool {
       return await this.#sampleWith(slot.policy, task, signal);
     } finally {
       slot.open--;
-      this.#serve();
+      this.#wakeFirst();
     }
   }
 
   async close(): Promise<void> {
-    await this.#served;
+    await this.#loading.catch(() => {});
     await Promise.all(this.#slots.map(({ policy }) => policy.close()));
   }
 
   /** A policy with these weights, which counts as in use. @param signal ends the wait for one */
   async #acquire(weights: AdapterWeights, signal: AbortSignal): Promise<Slot> {
-    signal.throwIfAborted();
-    const ready = this.#slots.find(({ key }) => key === weights.key);
-    const overtaken = this.#waitsSince !== null && performance.now() - this.#waitsSince > MAX_OVERTAKEN_MS;
-    if (ready && !overtaken) {
-      ready.open++;
-      return ready;
-    }
-    const { promise, resolve, reject } = Promise.withResolvers<Slot>();
-    const waiter: Waiter = { weights, resolve, reject };
-    const abort = () => {
-      this.#waiting.delete(waiter);
-      reject(signal.reason);
-    };
-    signal.addEventListener('abort', abort, { once: true });
-    this.#waiting.add(waiter);
-    this.#serve();
-    return promise.finally(() => signal.removeEventListener('abort', abort));
-  }
-
-  /** Gives idle policies to those who wait. */
-  #serve(): void {
-    if (!this.#serving) this.#served = this.#serveWaiting();
-  }
-
-  async #serveWaiting(): Promise<void> {
-    this.#serving = true;
+    const request = {};
+    const isFirst = () => this.#waiting.keys().next().value === request;
+    const wake = () => this.#waiting.get(request)?.();
+    signal.addEventListener('abort', wake);
     try {
-      while (this.#waiting.size > 0) {
-        const [waiter] = this.#waiting;
-        const slot = await this.#slotFor(waiter.weights).catch((error: Error) => error);
-        if (slot === undefined) {
-          this.#waitsSince ??= performance.now();
-          // One may have become idle since.
-          if (this.#slots.some(({ open }) => open === 0)) continue;
-          return;
+      for (;;) {
+        signal.throwIfAborted();
+        const woken = new Promise<void>(resolve => this.#waiting.set(request, resolve));
+        const overtaken = performance.now() - (this.#waitsSince ?? Infinity) > MAX_OVERTAKEN_MS;
+        let slot = overtaken ? undefined : this.#slots.find(({ key }) => key === weights.key);
+        if (!slot && isFirst()) {
+          const loading = this.#slotFor(weights);
+          this.#loading = loading;
+          slot = await loading;
+          signal.throwIfAborted();
         }
-        this.#waitsSince = null;
-        if (!this.#waiting.delete(waiter)) continue;
-        if (slot instanceof Error) waiter.reject(slot);
-        else {
+        if (slot) {
           slot.open++;
-          waiter.resolve(slot);
+          return slot;
         }
+        if (isFirst()) this.#waitsSince ??= performance.now();
+        await woken;
       }
     } finally {
-      this.#serving = false;
+      signal.removeEventListener('abort', wake);
+      if (isFirst()) this.#waitsSince = null;
+      this.#waiting.delete(request);
+      this.#wakeFirst();
     }
+  }
+
+  #wakeFirst(): void {
+    this.#waiting.values().next().value?.();
   }
 
   /** A policy that has these weights, or that is idle and takes them; undefined where all are in use. */
