@@ -51,6 +51,7 @@ const game = (name: string) => ({
   overrides: [
     `train_tags=[${name}Train]`,
     `validation.tags=[${name}Unseen]`,
+    'validation.sets={}',
     'rollout.context_mode=full',
     'rollout.max_context_window=0',
     'algorithm.reward_normalization.method=identity',
