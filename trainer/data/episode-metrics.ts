@@ -34,6 +34,9 @@ export function episodeMetrics(episode: Episode): Metrics {
   };
 }
 
+/** Names of a tag's metrics, the first ones: an environment may return reward components of any names. */
+const MAX_NAMES = 64;
+
 /**
  * Means over the episodes of each tag: `<tag>/<name>`, `<tag>/non-zero/<name>` over the episodes where it is not
  * 0, `<tag>/ended_by/<name>`, the shares of episodes with that end, and `<tag>/pass@<k>`, the share of groups (of k) with a
@@ -44,7 +47,8 @@ export function tagMetrics(episodes: readonly Episode[], ends: EndMeanings = {})
   const out: Metrics = {};
   for (const [tag, members] of groupBy(episodes, episode => episode.tag)) {
     const rows = members.map(episodeMetrics);
-    for (const name of new Set(rows.flatMap(row => Object.keys(row)))) {
+    const names = [...new Set(rows.flatMap(row => Object.keys(row)))];
+    for (const name of names.slice(0, MAX_NAMES)) {
       const values = rows.map(row => row[name] ?? 0);
       out[`${tag}/${name}`] = mean(values);
       const nonZero = values.filter(value => value !== 0);

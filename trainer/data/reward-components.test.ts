@@ -45,3 +45,14 @@ t.test('metrics have the mean of each component by tag, 0 for episodes without i
   t.equal(metrics['Lake/rewards/style'], 0.375);
   t.equal(metrics['Lake/non-zero/rewards/style'], 0.75);
 });
+
+t.test('an environment that invents components has metrics of the first ones', async t => {
+  const episodes = Array.from({ length: 100 }, (_, i) =>
+    episodeOf({ turns: [turnOf({ rewards: { [`part_${i}`]: 1 } })] }),
+  );
+  const metrics = tagMetrics(episodes);
+  t.ok(Object.keys(metrics).length < 160, `${Object.keys(metrics).length} metrics`);
+  t.equal(metrics['Lake/success'], 0);
+  t.equal(metrics['Lake/rewards/part_0'], 0.01);
+  t.equal(metrics['Lake/rewards/part_99'], undefined);
+});

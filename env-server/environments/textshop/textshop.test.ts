@@ -286,3 +286,21 @@ t.test('a goal of your own needs a product of the shop', async t => {
 });
 
 t.test('keeps the contract', async t => checkContract(t, textShop));
+
+t.test('a purchase ends by the first thing that is wrong with it', async t => {
+  const { goal } = await play.reset({}, { index: 5 });
+  const shop = (await openShop(null)) as Shop;
+  const ended = async (changes: Partial<typeof goal>, bought = goal.asin) => {
+    const wanted: JsonObject = { ...goal, options: [], ...changes };
+    const title = shop.find(bought)?.title;
+    const { state } = await walk({}, { goal: wanted }, [`search[${title}]`, `click[${bought}]`]);
+    return (await play.step(state, 'click[Buy Now]')).info.ended_by;
+  };
+  const other = (await play.reset({}, { index: 40 })).goal.asin;
+  t.not(shop.find(other)?.query, shop.find(goal.asin)?.query);
+  t.equal(await ended({}), 'bought');
+  t.equal(await ended({}, other), 'wrong_product');
+  t.equal(await ended({ price_upper: 0.01, attributes: ['made of cheese'] }), 'too_expensive');
+  t.equal(await ended({ options: ['polka dots'], attributes: ['made of cheese'] }), 'wrong_options');
+  t.equal(await ended({ attributes: ['made of cheese'] }), 'wrong_attributes');
+});
