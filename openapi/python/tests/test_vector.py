@@ -123,6 +123,7 @@ def test_snapshots_clones_and_pictures_of_all_at_once(base_url: str) -> None:
 def test_wrong_use_is_refused(base_url: str) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         ragen_env.RagenVectorEnv(ENV, base_url, num_envs=0)
+    ragen_env.RagenVectorEnv.__new__(ragen_env.RagenVectorEnv).close()  # as Gymnasium does after such a refusal
     envs = ragen_env.RagenVectorEnv(ENV, base_url, num_envs=NUM)
     with pytest.raises(gymnasium.error.ResetNeeded):
         envs.step(np.ones(NUM, int))

@@ -285,4 +285,6 @@ class RagenVectorEnv(VectorEnv[Any, Any, Any]):
 
     def close_extras(self, **kwargs: Any) -> None:
         """Closes the sessions that this process opened, and lets go of others, which it had before a fork."""
-        self._sessions.close()
+        # Gymnasium before 1.4 closes an environment with a constructor that raised, too.
+        if hasattr(self, "_sessions"):
+            self._sessions.close()
