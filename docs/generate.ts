@@ -1,11 +1,12 @@
 /**
- * Writes the pages about environments, the figures, and the settings of the server into their page: `npm run docs`. It first plays the
+ * Writes the pages about environments, the figures, the keys of configs, and the settings of the server into their page: `npm run docs`. It first plays the
  * reference policies of environments that have not been measured; `--measure [ids…]` measures these again (all without
  * ids).
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { encodePng } from '../env-server/environments/core/drawing/png.ts';
 import { createRegistry } from '../env-server/environments/registry.ts';
+import { CONFIG_KEYS_PAGE, configKeysPage } from './generator/config-keys.ts';
 import { PICTURES } from './generator/environment-page.ts';
 import {
   environmentPages,
@@ -55,5 +56,7 @@ for (const [path, figure] of [...staticFigures(), ...(await animations(registry.
 }
 writeFileSync(new URL(SHOWCASES, ROOT), await showcases(registry.list(), measured));
 console.log(`wrote ${SHOWCASES}`);
+writeFileSync(new URL(CONFIG_KEYS_PAGE, ROOT), configKeysPage());
+console.log(`wrote ${CONFIG_KEYS_PAGE}`);
 writeFileSync(new URL(SETTINGS_PAGE, ROOT), withSettings(readFileSync(new URL(SETTINGS_PAGE, ROOT), 'utf8')));
 console.log(`wrote ${SETTINGS_PAGE}`);

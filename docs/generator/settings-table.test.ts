@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { createApp } from '../../env-server/app.ts';
 import { DECLARATIONS, flagOf, variableOf } from '../../env-server/config/settings.ts';
+import { CONFIG_KEYS_PAGE, configKeysPage } from './config-keys.ts';
 import { SETTINGS_PAGE, withSettings } from './settings-table.ts';
 
 const page = readFileSync(new URL(`../../${SETTINGS_PAGE}`, import.meta.url), 'utf8');
@@ -13,6 +14,23 @@ t.test('the page lists every setting as it is; npm run docs writes it', async t 
   }
   t.throws(() => withSettings('# Nothing'), /lacks the lines/);
 });
+
+t.test(
+  'the page of a config lists every key with its default and its meaning; npm run docs writes it',
+  async t => {
+    const page = readFileSync(new URL(`../../${CONFIG_KEYS_PAGE}`, import.meta.url), 'utf8');
+    t.equal(configKeysPage(), page);
+    for (const line of [
+      '- `seed` (integer from 0; `0`): Seed of everything random',
+      '- `policy.lora.rank` (integer from 1; `16`): Rank of the adapters.',
+      '- `tags.<name>.max_turn` (integer from 1; `5`): Most turns of an episode.',
+      '- `rollout.temperature` (number from 0; `1`): Divides the logits; 0 is greedy.',
+      '- `schedules.clip_high` (keys as in `schedules.entropy_coefficient`): Schedule of `loss.clip_high`.',
+    ]) {
+      t.ok(page.includes(line), line);
+    }
+  },
+);
 
 t.test('the page on monitoring names every metric of the server', async t => {
   const page = readFileSync(new URL('../how-to/monitor-the-server.md', import.meta.url), 'utf8');

@@ -36,19 +36,25 @@ import {
 /** Which groups are trained on, and what makes the batch whole again. */
 const FilterConfig = Type.Object(
   {
+    /** Which groups are kept: by `top_p`, `top_k` or `min_p` of their score. */
     strategy: choice(FILTER_STRATEGIES, FILTER.strategy),
+    /** p, k or the smallest score of the strategy. */
     value: notNegative(FILTER.value),
-    /** The entropy scores cost a separate scoring pass. */
+    /** The quantity that ranks groups. The entropy scores cost a separate scoring pass. */
     score: choice(FILTER_SCORES, FILTER.score),
+    /** Keeps the groups with the largest or the smallest scores. */
     order: choice(FILTER_ORDERS, FILTER.order),
+    /** Weights of `top_p`: the scores (`linear`), or their softmax. */
     mass: choice(FILTER_MASSES, FILTER.mass),
+    /** Also keeps groups with a score of 0. */
     include_zero: flag(FILTER.includeZero),
-    /** Tolerance of `top_p`: the kept groups may fall this far short of p times the sum, so that rounding does not demand one more. */
+    /** Tolerance of `top_p`: the kept groups may fall this far short of p times the sum, so rounding does not demand one more. */
     selection_eps: notNegative(FILTER.epsilon),
+    /** Scales the advantages by the kept share of groups, or by its square root. */
     loss_scaling: choice(FILTER_LOSS_SCALINGS, 'none'),
-    /** Fills the batch up again; `none` trains on the groups that are left. */
+    /** Fills the batch after the filter; `none` trains on the groups that are left. */
     fill: choice(['none', ...FILTER_FILLS], 'none'),
-    /** Further collections of an iteration at most, where `fill` is `refill`. */
+    /** Most extra collections of an iteration with `fill: refill`. */
     refill_rounds: positive(4),
   },
   section,
@@ -56,40 +62,46 @@ const FilterConfig = Type.Object(
 
 export const AlgorithmSettings = Type.Object(
   {
+    /** Advantage estimator. */
     advantage: choice(ADVANTAGES, 'gae'),
+    /** Discount from token to token, or from turn to turn in estimators by turns. */
     gamma: share(ADVANTAGE.gamma),
-    /** λ between tokens of a turn, and λ from the end of one turn to the next (`gae`); null: the same. */
+    /** λ of `gae` between tokens of a turn. */
     lambda: share(ADVANTAGE.lambda),
+    /** λ of `gae` from the end of one turn to the next; null: `lambda`. */
     turn_lambda: orNull(share(ADVANTAGE.lambda)),
+    /** Discount from turn to turn in `bi_level_gae`. */
     high_level_gamma: share(ADVANTAGE.highLevelGamma),
     /** Weight of the step advantage in `gigpo`. */
     step_weight: notNegative(ADVANTAGE.stepWeight),
-    /** Divide by the standard deviation in `gigpo` and the graph estimators. */
+    /** Divides by the standard deviation in `gigpo` and the graph estimators. */
     std_normalize: flag(ADVANTAGE.stdNormalize),
-    /** Let the reward-to-go of `reinforce_pp` pass from turn to turn. */
+    /** Lets the reward-to-go of `reinforce_pp` pass from turn to turn. */
     across_turns: flag(ADVANTAGE.acrossTurns),
+    /** Whitens the advantages of a batch, in the estimators that do so. */
     whiten: flag(ADVANTAGE.whiten),
-    /** Advantages × the spread of the group, relative to the batch's largest. */
+    /** Multiplies advantages by the spread of their group, relative to the largest of the batch. */
     soft_advantage_reweight: flag(false),
-    /** Advantages ÷ the relative length of the sequence. */
+    /** Divides advantages by the relative length of their sequence. */
     advantage_length_weight: flag(false),
-    /** All advantages 0: what entropy and KL do alone. */
+    /** Sets all advantages to 0, to see what entropy and KL terms do alone. */
     zero_task_advantage: flag(false),
-    /** Episodes with a response that was cut off have no part in the loss. */
+    /** Excludes episodes with a truncated response from the loss. */
     overlong_mask: flag(false),
-    /** Episodes that are trained on, of those that the filter keeps: `successes` leaves out all others (rejection sampling). */
+    /** Which of the kept episodes are trained on; `successes` is rejection sampling. */
     train_on: choice(['all', 'successes'], 'all'),
+    /** Factor of rewards. */
     reward_scale: notNegative(1),
     /**
-     * Weights of named rewards, which then replace the plain reward: `reward` (the environment's), `format_penalty`, and
-     * what environments return in `info.rewards`; null: the reward with its penalty.
+     * Weights of named rewards, which then replace the plain reward: `reward` (the environment's), `format_penalty`, and what
+     * environments return in `info.rewards`; null: the reward with its penalty.
      */
     reward_components: orNull(Type.Record(Type.String({ minLength: 1 }), Type.Number())),
-    /** Take no baseline where only the longest episode of a group is left (`otb`). */
+    /** Uses no baseline where only the longest episode of a group is left (`otb`). */
     zero_tail: flag(ADVANTAGE.handleZeroTail),
-    /** Share of an agent's baseline that an episode leaves (`rae`). */
+    /** Decay of an agent's baseline with each episode (`rae`). */
     decay: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: ADVANTAGE.decay }),
-    /** Agents that are compared within their scene alone (`hierarchical_grpo`). */
+    /** Agents that are compared only within their scene (`hierarchical_grpo`). */
     episode_agents: Type.Array(Type.String({ minLength: 1 }), { default: [] }),
     /** Credit by the graph of a group's states (`graph_gpo`, `g2po`, `gagpo`). */
     graph: Type.Object(
@@ -98,9 +110,11 @@ export const AlgorithmSettings = Type.Object(
         gamma: orNull(share(0.1)),
         /** λ of `gagpo`. */
         lambda: share(ADVANTAGE.graph.lambda),
+        /** Weight of the advantage of a step. */
         step_weight: notNegative(ADVANTAGE.graph.stepWeight),
+        /** Weight of the advantage of the episode. */
         episode_weight: notNegative(ADVANTAGE.graph.episodeWeight),
-        /** Step returns of `graph_gpo` by the change of the distance. */
+        /** Step returns of `graph_gpo` from the change of the distance to the goal. */
         progress: flag(ADVANTAGE.graph.progress),
         /** Value of success in `g2po`; null: the group's largest return. */
         success_value: orNull(Type.Number()),
@@ -109,30 +123,34 @@ export const AlgorithmSettings = Type.Object(
     ),
     /** Extra weight of the first token compared with the last (`iw_opd`). */
     early_weight: notNegative(ADVANTAGE.earlyWeight),
-    /** Position of a turn's reward: its last token, or with all others the last token of the episode. */
+    /** Position of rewards: at the last token of their turn, or all at the last token of the episode. */
     reward_at: choice(['turns', 'last_turn'], 'turns'),
     /**
-     * Truncated episodes with advantages that include the value of their last state, where values are estimated: those
-     * that the environment says it truncated, or those that the tag's caps cut, too (`caps`).
+     * Which truncated episodes add the value of their last state, if values are estimated: those that the environment
+     * truncated, or also those cut by the tag's caps (`caps`).
      */
     bootstrap: choice(['none', 'environment', 'caps'], 'environment'),
+    /** Normalization of returns: `method` within the groups that `grouping` makes. */
     reward_normalization: Type.Object(
       { grouping: choice(REWARD_GROUPINGS, 'state'), method: choice(REWARD_METHODS, 'identity') },
       section,
     ),
-    /** r − coefficient · KL at every token; the other way is `loss.kl`. */
+    /** Subtracts `coefficient` · KL from the reward of every token; `loss.kl` is the alternative. */
     kl_in_reward: Type.Object(
       { estimator: choice(KL_ESTIMATORS, 'k1'), coefficient: notNegative(0) },
       section,
     ),
+    /** Selects the groups that are trained on, and fills the batch. */
     filter: FilterConfig,
+    /** Passes over an iteration's batch. */
     ppo_epochs: positive(1),
-    /** An iteration takes no further optimizer step once `actor/ppo_kl` of one is above this; null: no limit. */
+    /** Ends an iteration's updates once `actor/ppo_kl` of an optimizer step exceeds this; null: no limit. */
     target_kl: orNull(aboveZero(0.02)),
-    /** Sequences of one optimizer step: episodes, or turns where the context mode cuts them. */
+    /** Sequences of one optimizer step: episodes, or turns if the context mode splits them. */
     mini_batch_size: positive(32),
+    /** Tokens with an entropy bonus: all that the policy sampled, or actions only. */
     entropy_on: choice(['all', 'actions'], 'all'),
-    /** With `loss.policy: dpo`: the best and the worst episode of a group are a pair where their returns differ by more. */
+    /** With `loss.policy: dpo`: the best and worst episodes of a group are a pair if their returns differ by more than this. */
     preference_gap: notNegative(0),
   },
   section,
@@ -140,34 +158,53 @@ export const AlgorithmSettings = Type.Object(
 
 export const LossConfig = Type.Object(
   {
+    /** Policy loss. */
     policy: choice(POLICY_LOSSES, LOSS.policy),
-    /** Denominator of the ratio: the tokens' log-probabilities when they were sampled (`rollout`) or when the update begins (`old`). */
+    /**
+     * Denominator of the ratio: the tokens' log-probabilities when they were sampled (`rollout`) or when the update begins
+     * (`old`).
+     */
     anchor: choice(ANCHORS, LOSS.anchor),
+    /** Clips ratios below 1 − this. */
     clip_low: notNegative(LOSS.clipLow),
+    /** Clips ratios above 1 + this. */
     clip_high: notNegative(LOSS.clipHigh),
+    /** Bound of the loss where A < 0; 0: none. */
     dual_clip: notNegative(LOSS.dualClip),
+    /** Average over token losses. */
     aggregation: choice(AGGREGATIONS, LOSS.aggregation),
     /** L of the aggregation `dr_grpo`, in tokens; null: `policy.context`. */
     max_response_length: orNull(Type.Integer({ minimum: 1 })),
+    /** Coefficient of the entropy bonus. */
     entropy_coefficient: notNegative(LOSS.entropyCoefficient),
     /** β of `dpo`: how strongly the policy is kept near its reference. */
     beta: aboveZero(LOSS.beta),
+    /** Coefficient of the value loss. */
     value_coefficient: notNegative(LOSS.value.coefficient),
+    /** Clips the change of values; 0: off. */
     value_clip: notNegative(LOSS.value.clip),
+    /** KL divergence to the reference policy. */
     kl: Type.Object(
       {
+        /** Estimator of the KL divergence to the reference. */
         estimator: choice(LOSS_KL_ESTIMATORS, LOSS.kl.estimator),
+        /** Coefficient of the KL divergence; 0: none. */
         coefficient: notNegative(LOSS.kl.coefficient),
-        /** For `reverse`: largest weight of a token, limit on the fall of its probability, and cost of a squared log-ratio. */
+        /** Largest weight of a token, with `reverse`. */
         ratio_cap: Type.Number({ minimum: 1, default: LOSS.kl.ratioCap }),
+        /** Limit on the fall of a token's probability, with `reverse`. */
         keep_low: share(LOSS.kl.keepLow!),
+        /** Cost of a squared log-ratio, with `reverse`. */
         tau: notNegative(LOSS.kl.tau!),
-        /** `group`: the reference is the policy itself, shown the best successful episode of the group first (self-distillation). */
+        /**
+         * `group`: self-distillation. The reference is the policy itself with the best successful episode of the group in its
+         * prompt.
+         */
         demonstration: choice(['none', 'group'], 'none'),
       },
       section,
     ),
-    /** Cross-entropy next to the policy gradient, averaged over its own tokens. */
+    /** Cross-entropy in addition to the policy gradient, averaged over its own tokens. */
     cross_entropy: Type.Object(
       {
         /** Weight of tokens that the policy sampled. */
@@ -177,50 +214,60 @@ export const LossConfig = Type.Object(
       },
       section,
     ),
+    /** DPPO: trust region by the divergence of a token's probability. */
     dppo: Type.Object(
       {
+        /** Divergence that bounds the change of a sampled token: total variation or KL of taking it or any other. */
         divergence: choice(DIVERGENCES, LOSS.dppo.divergence),
-        /** Limits where A < 0 and where A > 0; null: 0.2 for `tv`, 0.05 for `kl`. */
+        /** Limit where A < 0; null: 0.2 for `tv`, 0.05 for `kl`. */
         low: orNull(notNegative(0)),
+        /** Limit where A > 0; null: the same. */
         high: orNull(notNegative(0)),
+        /** Largest ratio. */
         ratio_cap: Type.Number({ minimum: 1, default: LOSS.dppo.ratioCap }),
         /** Cost of a squared log-ratio; 0: none. */
         kl_tau: notNegative(LOSS.dppo.klTau),
       },
       section,
     ),
+    /** IPO: `threshold` of the total variation, and cost `kl_tau` of a squared log-ratio. */
     ipo: Type.Object({ threshold: share(LOSS.ipo.threshold), kl_tau: notNegative(LOSS.ipo.klTau) }, section),
-    /** Steepness of the gate where A > 0 and elsewhere. */
+    /** SAPO: steepness of the gate where A > 0 and where A < 0. */
     sapo: Type.Object(
       { tau_pos: aboveZero(LOSS.sapo.tauPos), tau_neg: aboveZero(LOSS.sapo.tauNeg) },
       section,
     ),
-    /** Limits of log-ratios. */
+    /** GMPO: limits of log-ratios. */
     gmpo: Type.Object({ low: notNegative(LOSS.gmpo.low), high: notNegative(LOSS.gmpo.high) }, section),
-    /** Share of the tokens that lose their loss, and the covariances between which they are chosen. */
+    /** Clip-Cov: share of the tokens that lose their loss, and the covariances between which they are chosen. */
     clip_cov: Type.Object(
       {
+        /** Share of the tokens that are clipped. */
         ratio: aboveZero(LOSS.clipCov.ratio),
+        /** Smallest covariance of a chosen token. */
         low: Type.Number({ default: LOSS.clipCov.low }),
+        /** Largest covariance of a chosen token. */
         high: Type.Number({ default: LOSS.clipCov.high }),
       },
       section,
     ),
-    /** Share of the tokens that are penalized, and the factor of the penalty. */
+    /** KL-Cov: share of the tokens that are penalized, and the factor of the penalty. */
     kl_cov: Type.Object(
       { ratio: aboveZero(LOSS.klCov.ratio), coefficient: notNegative(LOSS.klCov.coefficient) },
       section,
     ),
-    /** β of `dro`, which it needs. */
+    /** DRO: its β, which is required. */
     dro: Type.Object({ beta: orNull(aboveZero(0.5)) }, section),
-    /** Correction for tokens of older weights. `auto`: `tis` where collecting runs ahead of training, else `none`. */
+    /** Correction for tokens sampled with older weights. */
     off_policy: Type.Object(
       {
+        /** `auto`: `tis` in asynchronous training, else `none`. */
         kind: choice(['auto', ...OFF_POLICY_KINDS], 'auto'),
-        /** Largest weight under `tis` and `sequence_tis`. */
+        /** Largest weight in `tis` and `sequence_tis`. */
         cap: aboveZero(2),
-        /** Range of weights under `icepop`, of their geometric mean under `geometric_mask`. */
+        /** Smallest weight in `icepop`, or smallest geometric mean of weights in `geometric_mask`. */
         low: notNegative(0.5),
+        /** Largest weight in `icepop`, or largest geometric mean of weights in `geometric_mask`. */
         high: aboveZero(2),
       },
       section,
@@ -231,9 +278,9 @@ export const LossConfig = Type.Object(
 
 const AveragedWeights = Type.Object(
   {
-    /** Share of the average that an optimizer step leaves: 0.99 averages about the last 100 steps. */
+    /** Decay of the average with each optimizer step: 0.99 averages about the last 100 steps. */
     decay: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: 0.99 }),
-    /** Validations, and with them the best checkpoint, take the average; false: the weights that learn. */
+    /** Validations, and with them the best checkpoint, use the average; false: the trained weights. */
     validate: flag(true),
   },
   strict,
@@ -241,16 +288,25 @@ const AveragedWeights = Type.Object(
 
 export const OptimizerConfig = Type.Object(
   {
+    /** Peak learning rate. */
     learning_rate: notNegative(1e-6),
+    /** β₁ of AdamW. */
     beta1: share(0.9),
+    /** β₂ of AdamW. */
     beta2: share(0.999),
+    /** ε of AdamW. */
     epsilon: aboveZero(1e-8),
+    /** Weight decay of AdamW. */
     weight_decay: notNegative(0.01),
+    /** Largest global gradient norm; 0: no limit. */
     clip_norm: notNegative(1),
+    /** Iterations of linear warm-up. */
     warmup_iterations: count(0),
+    /** Schedule of the learning rate after the warm-up. */
     decay: choice(['constant', 'linear', 'cosine'], 'constant'),
+    /** Final learning rate, as a share of the peak. */
     final_share: share(0.1),
-    /** Exponential moving average of the policy's weights, kept next to them; null: none. */
+    /** Keeps an exponential moving average of the policy's weights; null: none. */
     ema: orNull(AveragedWeights),
   },
   section,

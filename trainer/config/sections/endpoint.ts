@@ -4,15 +4,17 @@ import { aboveZero, choice, flag, notNegative, orNull, positive, section, strict
 /** A model behind a text completion interface that repeats prompts with log-probabilities (`echo`, `logprobs`): ragen, vLLM. */
 export const ReferenceEndpoint = Type.Object(
   {
-    /** Up to and with the version, e.g. `http://127.0.0.1:8000/v1`. */
+    /** Address up to the version, e.g. `http://127.0.0.1:8000/v1`. */
     url: Type.String({ pattern: '^https?://' }),
+    /** Name of the model at the endpoint. */
     model: Type.String({ minLength: 1 }),
-    /** Environment variable that holds the key; null: the endpoint wants none. */
+    /** Environment variable that holds the key; null: the endpoint requires none. */
     api_key_env: orNull(Type.String({ minLength: 1 })),
     /** Requests in flight at once. */
     concurrency: positive(16),
-    /** Attempts at a request that fails in a way that may pass. */
+    /** Attempts at a request after errors that may be temporary. */
     attempts: positive(6),
+    /** Seconds until a request is given up. */
     timeout_s: aboveZero(120),
   },
   strict,
@@ -21,28 +23,30 @@ export const ReferenceEndpoint = Type.Object(
 /** A chat model behind an OpenAI-compatible interface, to be evaluated. */
 export const EndpointSection = Type.Object(
   {
-    /** Up to and with the version, e.g. `http://127.0.0.1:8000/v1`. */
+    /** Address up to the version, e.g. `http://127.0.0.1:8000/v1`. */
     url: Type.String({ pattern: '^https?://' }),
+    /** Name of the model at the endpoint. */
     model: Type.String({ minLength: 1 }),
-    /** Environment variable that holds the key; configs hold no keys. Null: the endpoint wants none. */
+    /** Environment variable that holds the key; configs hold no keys. Null: the endpoint requires none. */
     api_key_env: orNull(Type.String({ minLength: 1 })),
     /** Requests in flight at once. */
     concurrency: positive(8),
+    /** Limit of the endpoint; null: none. */
     requests_per_minute: orNull(Type.Integer({ minimum: 1 })),
+    /** Limit of the endpoint; null: none. */
     tokens_per_minute: orNull(Type.Integer({ minimum: 1 })),
-    /** Attempts at a request that fails in a way that may pass. */
+    /** Attempts at a request after errors that may be temporary. */
     attempts: positive(6),
+    /** Seconds until a request is given up. */
     timeout_s: aboveZero(120),
     /**
-     * Sends `rollout.stop_strings` along, which spares tokens, for endpoints that say which of them ended a response (vLLM,
-     * SGLang); else what follows one is cut off here.
+     * Sends `rollout.stop_strings` to endpoints that report which one ended a response (vLLM, SGLang), which saves tokens;
+     * else the text after one is cut off here.
      */
     send_stop_strings: flag(false),
-    /**
-     * Begins responses as rollouts do (`<think>`), with an open last message that the endpoint continues (ragen, vLLM). Without
-     * it a policy that was trained on primed responses is asked for what it never had to say.
-     */
+    /** Begins responses as rollouts do (`<think>`), with an open last message that the endpoint continues (ragen, vLLM). */
     continue_final_message: flag(false),
+    /** Name of the field that bounds a response. */
     max_tokens_key: choice(['max_tokens', 'max_completion_tokens'], 'max_tokens'),
     /** Price of a million tokens, in any currency. */
     price_per_million: Type.Object({ prompt: notNegative(0), completion: notNegative(0) }, section),

@@ -10,12 +10,13 @@ export const MLP_MODULES = ['gate_proj', 'up_proj', 'down_proj'] as const;
 /** Adapters that are learned next to a model instead of the model itself. */
 export const LoraSection = Type.Object(
   {
+    /** Rank of the adapters. */
     rank: positive(16),
     /** An adapter's output is multiplied by alpha / rank … */
     alpha: aboveZero(32),
     /** … or by alpha / √rank. */
     rank_stabilized: flag(false),
-    /** DoRA: learns the norm of each row of a weight apart from its direction. */
+    /** DoRA: learns the norm of each row of a weight separately from its direction. */
     use_dora: flag(false),
     /** Linear layers that get an adapter, in every layer of the model. */
     target_modules: Type.Array(Type.Enum([...LORA_MODULES]), {
@@ -23,9 +24,12 @@ export const LoraSection = Type.Object(
       uniqueItems: true,
       default: [...LORA_MODULES],
     }),
-    /** Share of what adapters read that becomes 0 in updates; samples and log-probabilities are computed without. */
+    /** Share of an adapter's inputs that is zeroed in updates. Sampling and log-probabilities use none. */
     dropout: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: 0 }),
-    /** Stores the linear weights of the base in blocks of 64: with 8 bits, or the 4 of QLoRA's NF4; null: float32. Computed in float32. */
+    /**
+     * Stores the frozen linear weights in blocks of 64 with 8 bits, or with the 4 bits of QLoRA's NF4; null: float32.
+     * Products are computed in float32.
+     */
     quantization: orNull(Type.Enum([...QUANTIZATIONS])),
   },
   strict,

@@ -10,9 +10,9 @@ import { TinkerSection } from './tinker.ts';
 /** A separate model that estimates values, in place of a head on the policy's trunk. */
 const CriticSection = Type.Object(
   {
-    /** Folder of the model it begins as; null: as the policy, when its own training begins. */
+    /** Folder of the model to start from; null: the policy's weights when its own training begins. */
     init: orNull(Type.String({ minLength: 1 })),
-    /** Highest learning rate; the schedule and all else of `optimizer` is the policy's. */
+    /** Peak learning rate. The schedule and the rest of `optimizer` are the policy's. */
     learning_rate: notNegative(1e-5),
   },
   strict,
@@ -21,53 +21,81 @@ const CriticSection = Type.Object(
 /** Size and place of the policy. `init` is `scratch`, a folder in the Hugging Face layout (a model, or an adapter in PEFT's), or `organization/name@revision` on a hub. */
 export const PolicySettings = Type.Object(
   {
+    /**
+     * `scratch`; a folder in Hugging Face's layout (a model, or a PEFT adapter); a `.gguf` file; or
+     * `organization/name@revision` on the Hub.
+     */
     init: text('scratch'),
+    /** Width of the model, for a policy from scratch; the next four keys too. */
     hidden_size: positive(64),
+    /** Decoder layers. */
     layers: positive(2),
+    /** Attention heads. */
     heads: positive(4),
+    /** Heads of keys and values (grouped-query attention); null: as many as `heads`. */
     key_value_heads: orNull(Type.Integer({ minimum: 1 })),
+    /** Width of the MLP. */
     intermediate_size: positive(160),
-    /** Longest sequence, prompts and responses together, in tokens. */
+    /** Longest sequence in tokens, prompts and responses together. */
     context: positive(161),
-    /** `context` is only the most: a run takes what the first prompts and its turns need, as far as the model has positions. */
+    /**
+     * Treats `context` as the maximum: the run takes what the first prompts and their turns need, up to the model's
+     * positions.
+     */
     fit_context: flag(false),
     /**
-     * Tokens of a policy from scratch. `words`: those of the environments' vocabularies. `bytes`: 256 bytes, the tags of the prompt
-     * and the actions that environments name, which write any text. Or a `tokenizer.json`, or its folder. Null: words where all
-     * environments have a vocabulary, else bytes. With the runtime `tinker` that of the model, as a folder or by its name on a hub.
+     * Tokenizer of a policy from scratch: `words` (of the environments' vocabularies), `bytes` (256 bytes, the prompt's tags
+     * and the actions that environments name: writes any text), or a `tokenizer.json` or its folder. Null: `words` if all
+     * environments have a vocabulary, else `bytes`. With the runtime `tinker`: the model's, as a folder or its name on the
+     * Hub.
      */
     tokenizer: orNull(Type.String({ minLength: 1 })),
+    /** Base of the rotary position embedding. */
     rope_theta: aboveZero(10_000),
-    /** Standard deviation of fresh weights. */
+    /** Standard deviation of initial weights. */
     initializer_range: aboveZero(0.02),
-    /** Values are estimated: by a head on the trunk, or by the critic where there is one. */
+    /** Estimates values, by a head on the model or by the critic if there is one. */
     value_head: flag(true),
-    /** Reinforcement learning goes on with the optimizer's moments of the warm start, or of the checkpoint in `init`. */
+    /** Continues reinforcement learning with the optimizer state of the warm start, or of the checkpoint in `init`. */
     keep_optimizer: flag(false),
-    /** Estimates values with separate weights; null: the policy's trunk does. */
+    /** A separate model estimates values; null: a head on the policy does. */
     critic: orNull(CriticSection),
-    /** Learns adapters next to the model of `init`, which stays as it is; null: all weights. */
+    /** Trains adapters and keeps the model of `init` frozen; null: trains all weights. */
     lora: orNull(LoraSection),
-    /** Reference policy of KL terms: a checkpoint folder; null: the policy as training finds it. */
+    /** Reference policy of KL terms, as a checkpoint folder; null: the policy as it is when training starts. */
     reference: orNull(Type.String({ minLength: 1 })),
-    /** Reference policy behind an endpoint, which must have the policy's tokenizer; null: `reference` applies. */
+    /** Reference policy behind an endpoint with the policy's tokenizer; null: `reference` applies. */
     reference_endpoint: orNull(ReferenceEndpoint),
-    /** Iterations after which the reference becomes the policy as it then is; null: it stays. */
+    /** Iterations after which the reference is replaced by the current policy; null: never. */
     reference_refresh_every: orNull(Type.Integer({ minimum: 1 })),
-    /** `onnx`: the processor; `webgpu`: the GPU; `auto`: the GPU where there is one and the model is not small; `tinker`: a server of the Tinker API. */
+    /**
+     * `onnx`: the CPU. `webgpu`: the GPU. `auto`: the GPU if there is one and the model is not small. `tinker`: a server of
+     * the Tinker API.
+     */
     runtime: choice([...RUNTIME_CHOICES, 'tinker'], 'onnx'),
-    /** The server of the runtime `tinker`, which trains LoRA adapters of its model `init`. */
+    /** Server of the runtime `tinker`, which trains LoRA adapters on its model `init`. */
     tinker: orNull(TinkerSection),
-    /** Type of the factors of products: `float16` takes `webgpu` on a GPU that has it; sums, weights and all else stay float32. */
+    /**
+     * Type of the factors of matrix products. `float16` requires `webgpu` and a GPU that supports it; sums and weights stay
+     * float32.
+     */
     precision: choice(PRECISIONS, 'float32'),
-    /** Gibibytes that the GPU has, for WebGPU does not say: what cannot fit is refused at the start. Null leaves it to the GPU. */
+    /**
+     * Memory of the GPU in GiB, which WebGPU does not report: runs that cannot fit are refused at the start. Null: not
+     * checked.
+     */
     gpu_memory_gib: orNull(aboveZero(1)),
-    /** With `float16`: the loss is multiplied by `initial` before its gradients, by `back_off` times as much after one overflowed. */
+    /**
+     * With `float16`: the loss is multiplied by `initial` before the backward pass, and by `back_off` times as much after an
+     * overflow.
+     */
     loss_scale: Type.Object(
       {
+        /** First factor. */
         initial: Type.Number({ minimum: 1, maximum: 2 ** 24, default: DEFAULT_LOSS_SCALE.initial }),
         /** Steps without an overflow after which the factor doubles. */
         growth_interval: positive(DEFAULT_LOSS_SCALE.growthInterval),
+        /** Factor of the factor after an overflow. */
         back_off: Type.Number({
           exclusiveMinimum: 0,
           exclusiveMaximum: 1,
@@ -77,15 +105,18 @@ export const PolicySettings = Type.Object(
       section,
     ),
     /**
-     * Worker threads that share a mini-batch, and threads of each. Null takes the machine's cores; a GPU is driven by one,
-     * regardless of this number. Sums are taken in the
-     * order of the workers, so their number is part of what a run is.
+     * Worker threads that share a mini-batch; null: the machine's cores. A GPU has one. Sums follow the order of the workers,
+     * so their number is part of a run's identity.
      */
     workers: orNull(Type.Integer({ minimum: 1 })),
+    /** Threads of each worker. */
     threads: positive(1),
-    /** Tokens that go through the model at once while it learns or scores; what they add up to does not change. */
+    /** Tokens in one pass while the policy learns or scores. Results do not depend on it. */
     micro_batch_tokens: positive(DEFAULT_TOKEN_BUDGET),
-    /** Gradient checkpointing: computes each layer again in the backward pass instead of keeping its activations. Less memory, more time. */
+    /**
+     * Gradient checkpointing: the backward pass computes each layer again instead of keeping its activations. Saves memory,
+     * costs time.
+     */
     recompute: flag(false),
   },
   section,

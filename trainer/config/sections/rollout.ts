@@ -18,13 +18,19 @@ import {
 /** A named environment with its configuration and the caps of a rollout in it. */
 export const TagSettings = Type.Object(
   {
+    /** Id of the environment at the server. */
     env_id: Type.String({ minLength: 1 }),
+    /** Configuration of the environment. */
     config: Type.Record(Type.String(), Type.Unknown(), { default: {} }),
+    /** Most turns of an episode. */
     max_turn: positive(5),
+    /** Most actions in one response. */
     max_actions_per_turn: positive(2),
+    /** Most actions of an episode. */
     max_actions_per_traj: positive(10),
-    /** The environment's best known and its random policy's success under these caps, for reports; 0 to 1. */
+    /** Best known success in the environment under these caps, for reports. */
     optimum_success: orNull(Type.Number({ minimum: 0, maximum: 1 })),
+    /** Success of the random policy under these caps, for reports. */
     random_success: orNull(Type.Number({ minimum: 0, maximum: 1 })),
   },
   strict,
@@ -33,10 +39,13 @@ export type TagSettings = Static<typeof TagSettings>;
 
 export const ServerSettings = Type.Object(
   {
+    /** Address of the server. */
     url: Type.String({ pattern: '^https?://' }),
+    /** Share of the groups that it plays, relative to the other servers. */
     weight: aboveZero(1),
-    /** Weights for single tags, where they are others; 0: none of its groups. */
+    /** Weights for single tags, where they differ; 0: none of its groups. */
     tag_weights: Type.Record(Type.String(), Type.Number({ minimum: 0 }), { default: {} }),
+    /** Bearer token. */
     token: orNull(Type.String()),
   },
   // `servers: [http://host:8080]` names servers by their addresses alone.
@@ -45,7 +54,7 @@ export const ServerSettings = Type.Object(
 
 const Curriculum = Type.Object(
   {
-    /** Stages follow one another at once, or each turns gradually into the next. */
+    /** Stages switch at once (`step`), or each turns gradually into the next (`linear`). */
     blend: choice(['step', 'linear'], 'step'),
     stages: Type.Array(
       Type.Object(
@@ -65,15 +74,15 @@ const Curriculum = Type.Object(
 
 const RewardHook = Type.Object(
   {
-    /** A TypeScript or JavaScript file that exports `reward(episode)`. It runs with the trainer's rights. */
+    /** TypeScript or JavaScript file that exports `reward(episode)`. It runs with the trainer's rights. */
     file: orNull(Type.String({ minLength: 1 })),
-    /** A service that is sent each episode with POST. */
+    /** Service that gets each episode by POST. */
     url: orNull(Type.String({ pattern: '^https?://' })),
-    /** Variable with the bearer token for `url`. */
+    /** Environment variable with the bearer token for `url`. */
     token_env: orNull(Type.String({ minLength: 1 })),
-    /** Its rewards are added to the environment's, or take their place. */
+    /** Adds to the environment's rewards, or replaces them. */
     mode: choice(['add', 'replace'], 'add'),
-    /** For one episode. */
+    /** Seconds for one episode. */
     timeout_s: aboveZero(30),
     /** Largest reply of `url`, in bytes. */
     max_bytes: positive(1_048_576),
@@ -95,13 +104,13 @@ const AdaptiveCurriculum = Type.Object(
 
 const LevelReplay = Type.Object(
   {
-    /** Share of an iteration's groups that play levels again. */
+    /** Share of an iteration's groups that replay levels. */
     share: share(0.5),
-    /** Levels that are remembered at most. */
+    /** Most levels to remember. */
     capacity: positive(1024),
-    /** β of the ranks: near 0 the most promising levels alone, large any. */
+    /** Temperature of the ranks: near 0 only the most promising levels are replayed, large values replay any. */
     temperature: aboveZero(0.3),
-    /** Weight of the time since a level was played, in place of its promise. */
+    /** Weight of the time since a level was played, instead of its score. */
     staleness: share(0.1),
     /** Weight of earlier attempts at a level when it is played again. */
     decay: share(0.5),
@@ -112,42 +121,53 @@ const LevelReplay = Type.Object(
 const PrefixSettings = Type.Object(
   {
     /**
-     * Turns that are taken over: as the ratios say (`fixed`), as a controller moves them (`adaptive`), or from the end of solved
-     * episodes backwards (`reverse`).
+     * How many turns are replayed: by the ratios (`fixed`), by a controller that moves them (`adaptive`), or from the end of
+     * solved episodes backwards (`reverse`).
      */
     schedule: choice(['adaptive', 'fixed', 'reverse'], 'adaptive'),
-    /** Share of an iteration's groups that continue earlier episodes at most. */
+    /** Largest share of an iteration's groups that continue earlier episodes. */
     share: share(0.25),
-    /** Groups with a lower pass rate get a head start from a success, those with a higher one are handicapped by a failure. */
+    /** Groups with a lower pass rate get a head start from a successful episode. */
     low: share(0.3),
+    /** Groups with a higher pass rate are handicapped by a failed episode. */
     high: share(0.7),
+    /** Head starts, handicaps, or both. */
     directions: choice(['both', 'head_start', 'handicap'], 'both'),
-    /** Share of the turns that a head start leaves, and that a handicap takes over; at first, where they move. */
+    /** Share of the turns that a head start leaves to play; the initial share with `adaptive`. */
     remaining_ratio: share(0.25),
+    /** Share of the turns that a handicap replays; the initial share with `adaptive`. */
     prefix_ratio: share(0.25),
-    /** Most turns of either; null: no limit. */
+    /** Most turns that a head start leaves; null: no limit. */
     remaining_cap: orNull(positive(1)),
+    /** Most turns that a handicap replays; null: no limit. */
     prefix_cap: orNull(positive(1)),
-    /** Iterations for which an episode may be continued. */
+    /** Iterations for which an episode can be continued. */
     max_age: positive(1),
-    /** Episodes that are kept at most. */
+    /** Most episodes to keep. */
     pool: positive(256),
     /** Controller of the ratios (`adaptive`). */
     adaptive: Type.Object(
       {
+        /** Pass rate that the controller aims at. */
         target: share(0.5),
+        /** Weight of the newest pass rate in the moving average. */
         alpha: share(0.05),
+        /** Distance from the target within which nothing changes. */
         deadzone: share(0.03),
+        /** Change of a ratio at a time. */
         step: share(0.05),
+        /** Iterations between changes. */
         cooldown: count(5),
+        /** Smallest ratio. */
         least: share(0.05),
+        /** Largest ratio. */
         most: share(0.95),
       },
       section,
     ),
     /** Iterations in which `reverse` goes from the last turns to the whole episode. */
     reverse_over: positive(100),
-    /** States that nothing is random after the start, so that continuations may have the same luck. */
+    /** Declares that nothing is random after the start of an episode, so continuations may share the random stream. */
     deterministic: flag(false),
   },
   strict,
@@ -155,20 +175,24 @@ const PrefixSettings = Type.Object(
 
 const TreeSettings = Type.Object(
   {
-    /** Turns after which a chain branches: drawn before it is played, the same for all, or after uncertain ones. */
+    /**
+     * Turns after which a chain branches: drawn before it is played (`drawn`), the same for all (`fixed`), or after uncertain
+     * turns (`entropy`).
+     */
     where: choice(BRANCH_CHOICES, 'drawn'),
     /** Trees of a group. */
     roots: positive(4),
-    /** Chains after a branch, the one that goes on included. */
+    /** Chains after a branch, the original one included. */
     children: Type.Integer({ minimum: 2, default: 2 }),
-    /** Turns of `fixed` and `drawn`, from 1; null: any but the last. */
+    /** Turns of `fixed` and `drawn`, counted from 1; null: any but the last. */
     turns: orNull(Type.Array(Type.Integer({ minimum: 1 }), { minItems: 1, uniqueItems: true })),
     /** Branches of a chain (`drawn`, `entropy`). */
     branches: positive(1),
     /** Generations of branches (`drawn`, `entropy`). */
     depth: positive(1),
-    /** Probability of a branch after a turn as uncertain as the first, and its change with the entropy (`entropy`). */
+    /** Probability of a branch after a turn as uncertain as the first (`entropy`). */
     base: share(0.5),
+    /** Change of that probability with the entropy (`entropy`). */
     weight: Type.Number({ default: 0.2 }),
   },
   strict,
@@ -176,9 +200,9 @@ const TreeSettings = Type.Object(
 
 const VineSettings = Type.Object(
   {
-    /** Continuations of a history, the mean return of which is its value. */
+    /** Continuations of a history; their mean return is its value. */
     clones: positive(9),
-    /** Turns from one valued history to the next. */
+    /** Turns between valued histories. */
     every: positive(1),
   },
   strict,
@@ -186,9 +210,9 @@ const VineSettings = Type.Object(
 
 const Asynchronous = Type.Object(
   {
-    /** Iterations that an episode may lie behind the weights it is trained on with; 0 equals synchronous training. */
+    /** Most iterations between the weights that sampled an episode and those it trains; 0 equals synchronous training. */
     max_staleness: count(1),
-    /** Responses go on from what older weights computed of their prompt, instead of computing it again. */
+    /** Responses continue with the KV cache of older weights instead of computing the prompt again. */
     keep_stale_cache: flag(false),
   },
   strict,
@@ -196,22 +220,23 @@ const Asynchronous = Type.Object(
 
 const ProgramAgent = Type.Object(
   {
+    /** A program. */
     kind: choice(['program'], 'program'),
     /** The program and its arguments, started in the trainer's folder. */
     command: Type.Array(Type.String({ minLength: 1 }), { minItems: 1 }),
-    /** For one episode; a program that takes longer is ended. */
+    /** Seconds for one episode; a program that takes longer is ended. */
     timeout_s: aboveZero(300),
-    /** Programs that stay and ask for one episode after the other; 0: one is started per episode. */
+    /** Programs that stay and request one episode after another; 0: one program per episode. */
     workers: count(0),
-    /** Programs at once where one is started per episode. */
+    /** Programs at once, with one program per episode. */
     processes: positive(8),
-    /** Times that an episode is played before its group is given up. */
+    /** Attempts at an episode before its group is dropped. */
     attempts: positive(2),
-    /** Calls of the model in one episode at most. */
+    /** Most model calls in one episode. */
     max_calls: positive(256),
-    /** Prompt and response tokens of all calls of one episode at most. */
+    /** Most prompt and response tokens of all calls of one episode. */
     max_tokens: positive(1_000_000),
-    /** Variable with the key of a verifier; its reward then replaces the environment's. */
+    /** Environment variable with the key of a verifier, which then reports the reward instead of the environment. */
     verifier_key_env: orNull(Type.String({ minLength: 1 })),
   },
   strict,
@@ -219,59 +244,63 @@ const ProgramAgent = Type.Object(
 
 export const RolloutSettings = Type.Object(
   {
-    /** Groups an iteration collects; the members of a group start from the same seed. */
+    /** Groups in an iteration. The members of a group start from the same seed. */
     env_groups: positive(8),
+    /** Episodes of a group. */
     group_size: positive(16),
-    /** Groups of each tag, summing to `env_groups`; empty: evenly over `tags`. */
+    /** Groups of each tag, which sum to `env_groups`; empty: evenly over the training tags. */
     n_groups: Type.Record(Type.String(), Type.Integer({ minimum: 1 }), { default: {} }),
-    /** Shares of the training tags that change as the run goes on, in place of `n_groups`. */
+    /** Shares of the training tags that change during the run, instead of `n_groups`. */
     curriculum: orNull(Curriculum),
-    /** Shares of the training tags that follow their success, in place of `n_groups` and `curriculum`. */
+    /** Shares of the training tags that follow their success, instead of `n_groups` and `curriculum`. */
     adaptive_curriculum: orNull(AdaptiveCurriculum),
-    /** Plays levels again from which much is to be learned: prioritized level replay. */
+    /** Replays the levels that promise to teach most: prioritized level replay. */
     level_replay: orNull(LevelReplay),
-    /** Some groups continue earlier episodes from where they are neither hopeless nor sure: prefix sampling. */
+    /** Prefix sampling: some groups continue earlier episodes from turns where success is about even. */
     prefix: orNull(PrefixSettings),
-    /** Episodes branch into trees; `group_size` is the most leaves of a group. */
+    /** Episodes branch into trees; `group_size` is the largest number of leaves in a group. */
     tree: orNull(TreeSettings),
-    /** Histories are valued by other continuations, which nobody is trained on (`algorithm.advantage: vine`). */
+    /** Values histories by extra continuations that are excluded from the loss (`algorithm.advantage: vine`). */
     vine: orNull(VineSettings),
-    /** Branches draw other events than the chain they come from, or the same. */
+    /** Branches get a fresh random stream, or the stream of the chain they come from. */
     luck: choice(['fresh', 'same'], 'fresh'),
-    /** Equality of states: by the observation, with the actions left, or the server's `state_key`. */
+    /** The key by which two states are equal: the observation, the observation and the actions left, or the server's `state_key`. */
     state_key: choice(['observation', 'observation_and_left', 'state'], 'observation'),
+    /** First seed of the training levels. */
     start_seed: count(10_000),
-    /** Rewards for episodes that are over, by a function or a service. */
+    /** Rewards finished episodes by a function or a service. */
     reward: orNull(RewardHook),
-    /** A program that speaks OpenAI's API plays the episodes; null: the trainer asks the policy by `prompt`. */
+    /** A program that speaks OpenAI's API plays the episodes; null: the trainer prompts the policy by `prompt`. */
     agent: orNull(ProgramAgent),
+    /** Form of prompts: `chat` for chat models, `compact` for small policies. */
     prompt: choice(PROMPT_NAMES, 'compact'),
-    /** Part of an episode that a turn's prompt shows: all of it, its last turns, or those in one message. */
+    /** Which turns a prompt shows: all, the last ones, or those in one message. */
     context_mode: choice(CONTEXT_MODES, 'full'),
-    /** Turns a prompt shows at most, the current one included; 0: no limit. */
+    /** Most turns in a prompt, the current one included; 0: no limit. */
     max_context_window: count(0),
-    /** Tokens of prompt and response at most: older turns go first. Null: `policy.context`. */
+    /** Most tokens of prompt and response: older turns are dropped first. Null: `policy.context`. */
     max_model_len: orNull(Type.Integer({ minimum: 2 })),
-    /** Tokens of one response. */
+    /** Most tokens of one response. */
     response_length: positive(400),
-    /** A response also ends once it contains one of these, even across tokens; the tokens that complete it are kept. */
+    /** Strings that end a response, even across tokens. The tokens that complete one are kept. */
     stop_strings: Type.Array(Type.String({ minLength: 1 }), { uniqueItems: true, default: [] }),
     /** Responses begin with `<think>…</think>`. */
     think: flag(false),
+    /** Reward of a response in a wrong format. */
     format_penalty: Type.Number({ maximum: 0, default: -0.1 }),
-    /** The `compact` prompt also says how many turns are left. */
+    /** The `compact` prompt shows how many turns are left. */
     show_turns_left: flag(false),
     /** Only well-formed responses can be sampled. */
     constrained: flag(false),
-    /** Collecting goes on while the policy learns; null: one waits for the other. */
+    /** Collects while the policy learns; null: they alternate. */
     asynchronous: orNull(Asynchronous),
-    /** A group that takes longer is given up and counted; null: no limit. */
+    /** Seconds after which a group is dropped and counted; null: no limit. */
     group_timeout_s: Type.Union([Type.Null(), Type.Number({ exclusiveMinimum: 0 })], { default: 3600 }),
-    /** Seconds to wait for a server that is away: for a single one, or for all of several. */
+    /** Seconds to wait for an unreachable server: the only one, or all of several. */
     server_patience_s: aboveZero(600),
-    /** Seconds to wait for one of several before its episodes continue elsewhere. */
+    /** Seconds to wait for one of several servers before its episodes continue at another. */
     failover_s: aboveZero(15),
-    /** Episodes open at once. */
+    /** Most open episodes. */
     concurrency: positive(256),
     ...sampling(1),
   },

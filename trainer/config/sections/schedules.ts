@@ -4,15 +4,17 @@ import { choice, orNull, positive, section, strict } from './schema.ts';
 /** The course of one coefficient over the iterations, in place of its setting. */
 export const CoefficientSchedule = Type.Object(
   {
-    /** `linear` and `cosine` go from `from` to `to`; `steps` takes the value of the last of `values` that has begun. */
+    /** `linear` and `cosine` go from `from` to `to`. `steps` takes the last of `values` that has begun. */
     kind: choice(['linear', 'cosine', 'steps'], 'linear'),
+    /** Value before `begin`. */
     from: Type.Number({ minimum: 0, default: 0 }),
+    /** Value after `end`. */
     to: Type.Number({ minimum: 0, default: 0 }),
-    /** First iteration of the change, counted from 1; before it `from` holds. */
+    /** First iteration of the change, counted from 1. */
     begin: positive(1),
-    /** Last iteration of the change, after which `to` holds; null: the last of the run. */
+    /** Last iteration of the change; null: the last of the run. */
     end: orNull(Type.Integer({ minimum: 1 })),
-    /** For `steps`: values with their first iterations, ascending; before the first `from` holds. */
+    /** For `steps`: values with their first iterations, ascending; before the first, `from` holds. */
     values: Type.Array(Type.Object({ from_step: positive(1), value: Type.Number({ minimum: 0 }) }, strict), {
       default: [],
     }),
@@ -30,8 +32,9 @@ export const SchedulesSettings = Type.Object(
     kl_coefficient: orNull(CoefficientSchedule),
     /** Schedule of `algorithm.kl_in_reward.coefficient`. */
     kl_in_reward_coefficient: orNull(CoefficientSchedule),
-    /** Schedules of `loss.clip_low` and `loss.clip_high`. */
+    /** Schedule of `loss.clip_low`. */
     clip_low: orNull(CoefficientSchedule),
+    /** Schedule of `loss.clip_high`. */
     clip_high: orNull(CoefficientSchedule),
   },
   section,

@@ -26,13 +26,21 @@ const penalty = Type.Number({ minimum: -2, maximum: 2, default: 0 });
  * `repetition_penalty` 1 and penalties of 0 change nothing. `logit_bias` is by token id.
  */
 export const sampling = (temperature: number) => ({
+  /** Divides the logits; 0 is greedy. */
   temperature: notNegative(temperature),
+  /** Samples from the k likeliest tokens; 0: all. */
   top_k: count(0),
+  /** Samples from the likeliest tokens with this total probability. */
   top_p: Type.Number({ exclusiveMinimum: 0, maximum: 1, default: 1 }),
+  /** Drops tokens below this share of the largest probability. */
   min_p: share(0),
+  /** Divides the logits of tokens that occurred; 1: off. */
   repetition_penalty: aboveZero(1),
+  /** Subtracted from the logits of tokens that were sampled. */
   presence_penalty: penalty,
+  /** Subtracted for each time that a token was sampled. */
   frequency_penalty: penalty,
+  /** Added to logits, by token id. */
   logit_bias: Type.Record(
     Type.String({ pattern: '^[0-9]+$' }),
     Type.Number({ minimum: -100, maximum: 100 }),
@@ -41,5 +49,6 @@ export const sampling = (temperature: number) => ({
       default: {},
     },
   ),
+  /** Words that are never sampled. */
   bad_words: Type.Array(Type.String({ minLength: 1 }), { default: [] }),
 });

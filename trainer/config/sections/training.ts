@@ -20,37 +20,50 @@ const DEMONSTRATORS = ['random', 'optimal', 'oracle', 'heuristic'] as const;
 
 export const WarmStart = Type.Object(
   {
-    /** JSON Lines files with conversations to learn from; where there are any, nobody plays demonstrations. */
+    /** JSON Lines files with conversations to learn from; with files, no demonstrations are played. */
     files: Type.Array(Type.String({ minLength: 1 }), { default: [] }),
-    /** Share of the examples that is held back to measure the loss on. */
+    /** Share of the examples held out to measure the loss. */
     validation_share: share(0),
     /**
-     * Who plays the demonstrations: `random` shows the format only, `optimal` the way to win; where an environment has no
-     * best player it has an `oracle`, who knows the answer, or a `heuristic`.
+     * Player of the demonstrations: `random` shows only the format, `optimal` how to win; environments without an optimal
+     * player have an `oracle` that knows the answer, or a `heuristic`.
      */
     policy: choice(DEMONSTRATORS, 'random'),
     /** Other players for some tags. */
     policies: Type.Record(Type.String(), Type.Enum([...DEMONSTRATORS]), { default: {} }),
+    /** Demonstrations to play. */
     episodes: positive(200),
-    /** Share of turns that take random actions instead, so that more of the world is seen; they are not imitated. */
+    /**
+     * Share of turns with random actions, so the policy also sees states the reference player never reaches. Those turns are
+     * excluded from the loss.
+     */
     random_turns: share(0),
-    /** Random turns are imitated too: the policy learns to play with mistakes. */
+    /** Includes random turns in the loss: the policy learns to play with mistakes. */
     learn_random_turns: flag(false),
     /**
-     * Which tokens are learned: `responses`, or `everything`: the prompts too, so that the policy also learns to
-     * foresee what the environment shows next. Of random play it then learns how the world moves, but not what to do.
+     * Tokens in the loss: `responses`, or `everything`, prompts included, so the policy also learns to predict what the
+     * environment shows next.
      */
     learn: choice(['responses', 'everything'], 'responses'),
+    /** First seed of the demonstrations' levels. */
     start_seed: count(1_000_000),
+    /** Passes over the examples. */
     epochs: positive(8),
+    /** Examples of one optimizer step. */
     batch_size: positive(16),
+    /** Peak learning rate. */
     learning_rate: notNegative(2e-3),
+    /** Optimizer steps of linear warm-up. */
     warmup_steps: count(20),
-    /** Learning rate at the end of the cosine, as a share of the highest. */
+    /** Final learning rate of the cosine schedule, as a share of the peak. */
     final_share: share(0.1),
+    /** β₁ of AdamW. */
     beta1: share(0.9),
+    /** β₂ of AdamW. */
     beta2: share(0.95),
+    /** Weight decay of AdamW. */
     weight_decay: notNegative(0.1),
+    /** Largest global gradient norm; 0: no limit. */
     clip_norm: notNegative(1),
   },
   strict,
@@ -59,21 +72,21 @@ export type WarmStart = Static<typeof WarmStart>;
 
 const EarlyStopping = Type.Object(
   {
-    /** Iterations in a row without a single kept group; 0 never. */
+    /** Stops after this many iterations in a row without a kept group; 0: never. */
     empty_batches: count(STOPPING.emptyBatches),
-    /** Stop when the in-group std stays under this share of the first ten iterations' mean … */
+    /** Stops when the standard deviation within groups stays below this share of the mean of the first ten iterations … */
     std_share: share(STOPPING.stdShare),
-    /** … for so many iterations; 0 never. */
+    /** … for this many iterations; 0: never. */
     std_steps: count(STOPPING.stdSteps),
-    /** Stop when validation success stays under this … */
+    /** Stops when validation success stays below this … */
     success_floor: share(STOPPING.successFloor),
-    /** … for so many validations; 0 never. */
+    /** … for this many validations; 0: never. */
     success_validations: count(STOPPING.successValidations),
-    /** Stop after so many validations in a row in which the monitored metric did not improve … */
+    /** Stops after this many validations in a row in which the monitored metric did not improve … */
     patience: count(0),
-    /** … by more than this. */
+    /** … by more than this; `patience` 0: never. */
     min_delta: notNegative(0),
-    /** Stop when the monitored metric is as good as this; null never. */
+    /** Stops when the monitored metric reaches this; null: never. */
     target: orNull(Type.Number()),
   },
   section,
@@ -83,30 +96,37 @@ export const TrainingSettings = Type.Object(
   {
     /** Iterations: collect, then update. */
     steps: count(200),
-    /** Iteration after which the run ends with a validation, long before `steps` if need be, to go on later; null: none. */
+    /** Iteration after which the run ends with a validation, to be continued later; null: none. */
     stop_after: orNull(Type.Integer({ minimum: 1 })),
-    /** Seconds after which the run ends with a validation, those of warm start and validations included; null: no limit. */
+    /** Seconds after which the run ends with a validation, warm start and validations included; null: no limit. */
     max_seconds: orNull(aboveZero(1)),
-    /** The run ends with the first iteration that passes one: actions that servers carried out, and tokens that were sampled. */
+    /** Ends the run with the first iteration that passes this many actions at servers; null: no limit. */
     max_env_steps: orNull(positive(1)),
+    /** Ends the run with the first iteration that passes this many sampled tokens; null: no limit. */
     max_sampled_tokens: orNull(positive(1)),
+    /** Iterations between validations; 0: none. */
     validate_every: count(10),
+    /** Validates before the first iteration. */
     validate_first: flag(true),
+    /** Iterations between checkpoints; 0: none. */
     checkpoint_every: count(10),
+    /** Newest checkpoints to keep. */
     keep_checkpoints: positive(2),
-    /** Type of the weights in checkpoints; bfloat16 takes half the room, and a resumed run continues from rounded weights. */
+    /** Type of the weights in checkpoints. bfloat16 halves their size; a resumed run continues from rounded weights. */
     checkpoint_dtype: choice(WEIGHT_DTYPES, 'float32'),
     /** The validation metric of `keep_best` and of `early_stopping.patience` and `target`. */
     monitor: Type.Object(
       {
+        /** Name of the metric. */
         metric: Type.String({ pattern: '^val-env/', default: 'val-env/success' }),
-        /** `max` where more is better, `min` where less is. */
+        /** `max`: more is better; `min`: less is. */
         mode: choice(['max', 'min'], 'max'),
       },
       section,
     ),
     /** Also keeps the checkpoint with the best monitored metric, as `checkpoints/best`. */
     keep_best: flag(false),
+    /** Ends a run that does not learn, or has learned. */
     early_stopping: EarlyStopping,
   },
   section,
@@ -115,12 +135,17 @@ export const TrainingSettings = Type.Object(
 /** A further set of validation episodes; what is null is as in `validation`. */
 const ValidationSet = Type.Object(
   {
+    /** Environments that it plays. */
     tags: orNull(Type.Array(Type.String(), { minItems: 1 })),
-    /** First seed of its levels and its draws. */
+    /** First seed of its levels and of their sampling. */
     seed: orNull(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+    /** Episodes of a validation. */
     episodes: orNull(Type.Integer({ minimum: 1 })),
+    /** Sampling temperature. */
     temperature: orNull(Type.Number({ minimum: 0 })),
+    /** Samples from the k likeliest tokens; 0: all. */
     top_k: orNull(Type.Integer({ minimum: 0 })),
+    /** Samples from the likeliest tokens with this total probability. */
     top_p: orNull(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
   },
   strict,
@@ -128,14 +153,16 @@ const ValidationSet = Type.Object(
 
 export const ValidationSettings = Type.Object(
   {
+    /** First seed of the validation levels and of their sampling. */
     seed: count(123),
+    /** Episodes of a validation. */
     episodes: positive(512),
-    /** Leaves out of training all episodes on levels that a validation plays, mirror images included where the environment says so. */
+    /** Excludes from training all levels that a validation plays, and their mirror images if the environment names them. */
     unseen_levels: flag(false),
-    /** Null: the training tags. */
+    /** Environments that validations play; null: the training tags. */
     tags: orNull(Type.Array(Type.String(), { minItems: 1 })),
     ...sampling(0.5),
-    /** Further sets by name, each with metrics of its name: other levels, other seeds, other temperatures. */
+    /** Further sets by name, with metrics under that name: other levels, seeds or temperatures. */
     sets: Type.Record(Type.String({ pattern: '^[A-Za-z0-9_-]+$' }), ValidationSet, { default: {} }),
   },
   section,
@@ -143,34 +170,41 @@ export const ValidationSettings = Type.Object(
 
 export const TrackingSettings = Type.Object(
   {
+    /** Writes TensorBoard event files. */
     tensorboard: flag(true),
-    /** Floating-point operations that the machine can do, in 10¹² per second: what `perf/mfu` is a share of; null: no such metric. */
+    /** Peak compute of the machine in 10¹² floating-point operations a second, the base of `perf/mfu`; null: no such metric. */
     peak_tflops: orNull(aboveZero(1)),
-    /** An offline run of Weights & Biases in the run's folder, for `wandb sync`. */
+    /** Writes an offline run of Weights & Biases into the run's folder, for `wandb sync`. */
     wandb: orNull(
       Type.Object(
         {
+          /** Project. */
           project: text('ragen'),
+          /** User or team. */
           entity: orNull(Type.String({ minLength: 1 })),
+          /** Group of runs. */
           group: orNull(Type.String({ minLength: 1 })),
+          /** Tags. */
           tags: Type.Array(Type.String(), { default: [] }),
         },
         strict,
       ),
     ),
-    /** An MLflow tracking server. */
+    /** Logs to an MLflow tracking server. */
     mlflow: orNull(
       Type.Object(
         {
+          /** Address of the server. */
           url: Type.String({ pattern: '^https?://' }),
+          /** Experiment. */
           experiment: text('ragen'),
-          /** Environment variable that holds the server's token. */
+          /** Environment variable with the server's token. */
           token_env: orNull(Type.String({ minLength: 1 })),
         },
         strict,
       ),
     ),
-    /** Training trajectories are written every so many iterations; 0 never. Validation always keeps 20. */
+    /** Iterations between written training trajectories; 0: none. Validation always keeps 20. */
     trajectories_every: count(10),
   },
   section,
