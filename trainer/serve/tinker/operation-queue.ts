@@ -45,7 +45,9 @@ export class OperationQueue {
       const fault = `seq_id ${seqId} was used for another request`;
       throw badRequest(`${fault}: number requests 1, 2, 3 and so on`, 'seq_id');
     }
-    if (this.#open.size < MAX_OPEN && seqId <= this.#done + MAX_AHEAD) return;
+    // What others wait for is taken at any time.
+    const room = this.#open.size < MAX_OPEN || seqId < Math.max(...this.#open.keys());
+    if (room && seqId <= this.#done + MAX_AHEAD) return;
     const state = `${this.#open.size} requests wait, next is ${this.#done + 1}`;
     throw badRequest(`seq_id ${seqId} is too far ahead: ${state}`, 'seq_id');
   }

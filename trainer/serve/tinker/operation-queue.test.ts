@@ -1,0 +1,39 @@
+import t from 'tap';
+import { OperationQueue } from './operation-queue.ts';
+
+t.test('256 operations wait at most, and those that they wait for are taken', async t => {
+  const lost: number[] = [];
+  const queue = new OperationQueue(60_000, seqId => lost.push(seqId));
+  const order: number[] = [];
+  const run = (seqId: number) => queue.run(seqId, true, async () => order.push(seqId));
+  const waiting = Array.from({ length: 256 }, (_, i) => run(3 + i));
+  t.throws(() => run(300), {
+    status: 400,
+    message: 'seq_id 300 is too far ahead: 256 requests wait, next is 1',
+  });
+  waiting.push(run(2), run(1));
+  await Promise.all(waiting);
+  t.same(
+    order,
+    Array.from({ length: 258 }, (_, i) => i + 1),
+  );
+  t.same(lost, []);
+  await queue.close('over');
+  t.throws(() => run(259), { message: 'over' });
+});
+
+t.test('an operation that was refused holds nobody up, and one that runs is not refused', async t => {
+  const lost: number[] = [];
+  const queue = new OperationQueue(60_000, seqId => lost.push(seqId));
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const first = queue.run(1, true, () => promise);
+  const third = queue.run(3, true, async () => 'third');
+  queue.refuse(1, 'other content', true);
+  queue.refuse(2, 'no such loss', true);
+  queue.refuse(2, 'again', true);
+  resolve('first');
+  t.same(await Promise.all([first, third]), ['first', 'third']);
+  t.same(lost, [2]);
+  const closed = queue.run(5, true, async () => 'fifth');
+  await Promise.all([t.rejects(closed, { message: 'unloaded' }), queue.close('unloaded')]);
+});
