@@ -200,6 +200,19 @@ t.test(
       proxy.fault({ route: 'retrieve_future', change });
       await t.rejects(policy.score(sequences), { name: 'TinkerError', message });
     }
+    const norm = (reply: Buffer) => {
+      const { outputs } = decodeForwardBackwardOutput(reply);
+      return encodeForwardBackwardOutput({ outputs, metrics: { 'grad_norm:mean': NaN } });
+    };
+    proxy.fault({
+      route: 'retrieve_future',
+      times: 2,
+      change: reply => (reply[0] === 10 ? norm(reply) : reply),
+    });
+    await t.rejects(policy.update({ sequences }, settings), {
+      message: /returned NaN as the gradient's norm/,
+    });
+    t.equal(policy.version, 0);
     proxy.fault({ route: 'retrieve_future', body: '{"path": "x"}' });
     await t.rejects(policy.score(sequences), { message: /no protobuf message came, but \{"path":"x"\}/ });
 

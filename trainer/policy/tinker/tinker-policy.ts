@@ -248,9 +248,10 @@ export class TinkerPolicy implements TrainedPolicy {
       throw new RangeError('nothing to train on: no sequence has a token in its loss mask');
     const { read, found } = await this.#inTurn(() => this.#submitStep(batch, optimizer));
     const step = await read();
+    const norm = gradientNorm(step.metrics);
+    if (norm !== undefined && !Number.isFinite(norm)) throw this.#damaged(`${norm} as the gradient's norm`);
     const metrics = found ?? (await this.#losses.run(batch, this.#trained(batch, step))).metrics;
     this.#version++;
-    const norm = gradientNorm(step.metrics);
     return {
       ...metrics,
       ...batchMetrics(sequences, loss),
@@ -337,11 +338,15 @@ export class TinkerPolicy implements TrainedPolicy {
       logProbs[t] = found[t - first];
       entropies[t] = Number.NaN;
       if (logProbs[t] <= MAX_LOG_PROB && logProbs[t] > Number.NEGATIVE_INFINITY) continue;
-      throw new TinkerError(
-        `${this.#options.url}: the server returned ${logProbs[t]} as log-probability of token ${t}: a step that was under way may have been applied; resume the run from its last checkpoint`,
-      );
+      throw this.#damaged(`${logProbs[t]} as log-probability of token ${t}`);
     }
     return { logProbs, entropies };
+  }
+
+  #damaged(what: string): TinkerError {
+    return new TinkerError(
+      `${this.#options.url}: the server returned ${what}: a step that was under way may have been applied; resume the run from its last checkpoint`,
+    );
   }
 
   /** Counts what is trained on and scored, and refuses numbers that are none. */
