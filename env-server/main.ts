@@ -17,8 +17,11 @@ import {
 
 // What serves is imported where it is used, so that help and wrong settings are printed at once.
 
-/** Factor by which V8 lets the young generation grow. */
-const V8_GROWTH = 2;
+const V8_FLAGS = {
+  start: ['--semi-space-growth-factor=1', '--no-maglev', '--no-turbofan'],
+  /** The defaults. */
+  service: ['--semi-space-growth-factor=2', '--maglev', '--turbofan'],
+} as const;
 
 function command(): Command {
   const program = new Command(ENV_SERVER)
@@ -106,15 +109,15 @@ async function tellEnvironments(settings: EnvironmentSettings, tokens: string): 
 }
 
 /**
- * Most of what a server allocates while it is put together stays. V8's young generation would grow by it to 16 MiB or more,
- * which it keeps; so it begins to grow when the server is ready.
+ * Sets V8 for code that runs once, or for what runs often. While a server is put together nearly all that it allocates stays,
+ * so that the young generation would grow by it, to keep the size; and what is optimized then is hardly called again.
  */
-function growYoungGeneration(grows: boolean): void {
-  setFlagsFromString(`--semi-space-growth-factor=${grows ? V8_GROWTH : 1}`);
+function tuneFor(phase: keyof typeof V8_FLAGS): void {
+  for (const flag of V8_FLAGS[phase]) setFlagsFromString(flag);
 }
 
 async function serve(settings: Settings & EnvironmentSettings, program: Command): Promise<void> {
-  growYoungGeneration(false);
+  tuneFor('start');
   await tellEnvironments(settings, settings.tokens);
   const portChosen = program.getOptionValueSource('port') !== 'default';
   const { address, stop } = await (settings.replicas === 1 ? serveAlone : serveTogether)(
@@ -131,7 +134,7 @@ async function serve(settings: Settings & EnvironmentSettings, program: Command)
   ]);
   // What went wrong before ended the program.
   outliveRejections(outputLog(settings.logLevel));
-  growYoungGeneration(true);
+  tuneFor('service');
   // Kept for the next start, however this one ends.
   setImmediate(flushCompileCache);
   console.log(`ragen env-server listening on ${address} (playground at /, reference at /docs)`);
