@@ -209,7 +209,7 @@ t.test('a run is live: its metrics, stage and notes appear without a reload', { 
   const root = sampleRuns(t.testdir());
   const origin = await serveDashboard(t, { runs: root });
   const page = await openPage(t, `${origin}/runs/#/run/live`);
-  await page.getByText('training, step 10 of 10').waitFor();
+  await page.locator('.progress', { hasText: 'training, step 10 of 10' }).waitFor();
   await page.getByRole('img', { name: /^Return in training: / }).waitFor();
   appendFileSync(join(root, 'live/metrics.jsonl'), '{"step":11,"train/return":7.25}\n');
   await page.getByRole('img', { name: /^Return in training: .* to 7.25 at step 11$/ }).waitFor();
@@ -427,9 +427,9 @@ t.test('settings are searched, and begin with those that differ from the default
   const page = await openPage(t, `${origin}/runs/#/run/lake-1/settings`);
   const first = page.getByRole('region', { name: 'Different from the defaults' });
   await first.getByRole('row', { name: 'rollout.group_size 4' }).waitFor();
-  await page.getByText(/^5 settings, 1 differ from the defaults$/).waitFor();
+  await page.getByText(/^\d+ settings, 1 differ from the defaults$/).waitFor();
   await page.getByRole('searchbox').fill('SEED');
-  await page.getByText(/^1 of 5 settings/).waitFor();
+  await page.getByText(/^1 of \d+ settings/).waitFor();
   t.equal(await first.count(), 0);
   t.notMatch(await page.locator('main').textContent(), /secret/);
   await page.goto(`${origin}/runs/#/run/lake-2/settings`);

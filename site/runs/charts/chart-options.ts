@@ -17,6 +17,8 @@ const WHOLE = [1, 2, 5]
   .flatMap(first => Array.from({ length: 12 }, (_, power) => first * 10 ** power))
   .sort((a, b) => a - b);
 const SECONDS = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 864_000];
+/** Differences of values, as a share of them, that are none. */
+const ROUNDING = 1e-9;
 const RAW = '55';
 const FILL = '66';
 const WASH = '2b';
@@ -101,11 +103,14 @@ export function limitsOf(
   if (low === null || high === null) return [fixed?.[0] ?? 0, fixed?.[1] ?? 1];
   if (fixed) return [Math.min(fixed[0], low), Math.max(fixed[1], high)];
   const size = Math.max(Math.abs(low), Math.abs(high));
-  if (high - low > size / 3 || size === 0) {
+  // Smoothing leaves differences of rounding: a level curve lies level.
+  if (high - low <= ROUNDING * size)
+    return [Math.min(0, 1.25 * low), Math.max(0, 1.25 * high) || Number(low === 0)];
+  if (high - low > size / 3) {
     const room = 0.05 * (high - low);
-    return [low >= 0 ? 0 : low - room, high <= 0 && size > 0 ? 0 : high + room || 1];
+    return [low >= 0 ? 0 : low - room, high <= 0 ? 0 : high + room];
   }
-  const room = 0.1 * (high - low) || size / 10;
+  const room = 0.1 * (high - low);
   return [low - room, high + room];
 }
 
@@ -119,7 +124,7 @@ export function chartOptions(latest: () => ChartProps, frame: Frame): uPlot.Opti
     height: frame.height,
     series,
     bands,
-    padding: [8, labelled ? endWidth(props) : 8, 0, 0],
+    padding: [8, labelled ? plot => endWidth(plot, mains, props.format ?? short) : 8, 0, 0],
     legend: { show: props.legend === true, live: true },
     cursor: cursorOf(props, frame),
     hooks: hooksOf(latest, frame, { mains, labelled }),
@@ -245,7 +250,11 @@ function axesOf(props: ChartProps, { height }: Frame): uPlot.Axis[] {
 }
 
 /** Room for the last values, right of the curves. */
-function endWidth({ curves, format = short }: ChartProps): number {
-  const longest = Math.max(4, ...curves.map(({ y }) => format(y.at(-1) ?? 0).length + 1));
-  return 14 + 8 * longest;
+function endWidth(plot: uPlot, mains: readonly number[], format: (value: number) => string): number {
+  const lengths = mains.map(at => {
+    const column = plot.data?.[at] as Column | undefined;
+    const last = column?.findLast(value => value !== null && value !== undefined);
+    return typeof last === 'number' ? format(last).length : 0;
+  });
+  return 22 + 8 * Math.max(3, ...lengths);
 }

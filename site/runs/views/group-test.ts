@@ -1,4 +1,5 @@
 import { html } from '../../components/html.ts';
+import { withUnit } from '../../components/with-unit.ts';
 import { MAX_TESTED, pairedTest, type TestResult, unpairedTest } from '../../compute/permutation-test.ts';
 import { counted, percent, short } from '../format.ts';
 import { lastCommon, type RunGroupOf } from './compare-groups.ts';
@@ -71,8 +72,12 @@ export function GroupTest({ groups, metric, first, second }: GroupTestProps) {
   <//>`;
 }
 
-const signed = (value: number, format: (value: number) => string) =>
-  `${value > 0 ? '+' : ''}${format(value)}`;
+/** A difference with its sign; of shares in percentage points. */
+function signed(value: number, format: (value: number) => string): string {
+  const size = Math.abs(value);
+  const text = format === percent ? withUnit((100 * size).toFixed(1), 'points') : format(size);
+  return `${value > 0 ? '+' : value < 0 ? '−' : ''}${text}`;
+}
 
 function mean(values: readonly number[], format: (value: number) => string): string {
   const average = values.reduce((sum, value) => sum + value, 0) / values.length;

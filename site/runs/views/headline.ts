@@ -38,6 +38,7 @@ export function Headline({ store, view }: { readonly store: RunStore; readonly v
   return html`<section class="panel headline-panel">
     <div class="headline">
       <div><h2 class="label">Success on levels it never trained on, step ${last.step}</h2>
+        ${row.state === 'running' && html`<p class="fine when-narrow">${progressOf(row)}</p>`}
         <p class="headline-number">${number}<small>\u00a0%</small></p></div>
       <dl class="figures">
         ${last.low !== undefined && last.high !== undefined && html`<${Figure} name=${`${withUnit(95, '%')} interval`} value=${`${percent(last.low).split('\u00a0')[0]} to ${percent(last.high)}`} />`}

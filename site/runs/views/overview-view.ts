@@ -57,6 +57,7 @@ export function OverviewView({ store, address }: RunViewProps) {
   const resume = `${trainer} train --resume ${folder}`;
   const cards = healthCards(row, name => store.series(name), groupSize, Date.now(), resume);
   const view = chartViewOf(address.query);
+  const shown = SMALL.filter(({ name }) => store.series(name).x.length > 0);
   return html`<div class="overview">
     <${Status} error=${unread} />
     <${Headline} store=${store} view=${view} />
@@ -71,14 +72,17 @@ export function OverviewView({ store, address }: RunViewProps) {
       <//>
       <${NextSteps} detail=${store.detail!} />
     </div>
-    <section class="wide curves" aria-label="Curves">
+    ${
+      shown.length > 0 &&
+      html`<section class="wide curves" aria-label="Curves">
       <div class="panel-head"><h2>Curves</h2><${ChartTools} view=${view} axes=${knownAxes(metrics)} /></div>
-      <div class="small-charts">${SMALL.filter(({ name }) => store.series(name).x.length > 0).map(
+      <div class="small-charts">${shown.map(
         ({ title, name, format, range }) => html`<div key=${name} class="panel" title=${name}>
           <${Chart} title=${title} height=${SMALL_HEIGHT} format=${format ?? short} range=${range} ...${curveOf(store, name, view)} />
         </div>`,
       )}</div>
-    </section>
+    </section>`
+    }
     <${TagPanels} store=${store} view=${view} />
     <${Rollouts} store=${store} query=${address.query} />
     <${Notes} store=${store} />

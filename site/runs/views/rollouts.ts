@@ -28,7 +28,7 @@ export function Rollouts({ store, query }: RolloutsProps) {
   });
   if (!latest) return null;
   if (!value)
-    return html`<section class="wide panel"><${Status} error=${error} loading=${!error} /></section>`;
+    return html`<section class="wide rollouts pending"><${Status} error=${error} loading=${!error} /></section>`;
   const file = String(answered?.file);
   const [, kind, step] = /^(train|validation)-0*(\d+)$/.exec(file) ?? [];
   const bins = binsOf(value.map(episode => episode.return));
