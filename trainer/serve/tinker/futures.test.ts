@@ -1,10 +1,9 @@
 import t from 'tap';
 import { Futures, type Result } from './futures.ts';
 
-const SESSION = '00000000-0000-4000-8000-000000000000';
 const owner = {};
 const never = new AbortController().signal;
-const of = (number: number, content = '') => ({ id: `${SESSION}:${number}`, content, conflict: 'used' });
+const of = (number: number, content = '') => ({ id: `${number}`, content, conflict: 'used' });
 const read = (futures: Futures, id: string) => futures.read(id, one => one === owner, 60_000, never);
 
 t.test('work is started once, and not at all where too many results wait to be read', async t => {
@@ -12,14 +11,15 @@ t.test('work is started once, and not at all where too many results wait to be r
   let started = 0;
   const work = async () => ({ started: ++started });
   for (let i = 0; i < 8192; i++) futures.submit(owner, of(i), work);
+  const fifth = futures.submit(owner, of(5), work);
   t.throws(() => futures.submit(owner, of(8192), work), {
     status: 429,
     message: /8192 results of this session/,
   });
-  t.equal(futures.submit(owner, of(5), work), of(5).id, 'what comes again is known');
+  t.equal(futures.submit(owner, of(5), work), fifth, 'what comes again is known');
   t.throws(() => futures.submit(owner, of(5, 'other'), work), { status: 400, message: 'used' });
   t.equal(started, 8192);
-  t.same(await read(futures, of(5).id), { started: 6 });
+  t.same(await read(futures, fifth), { started: 6 });
   futures.submit(owner, of(8192), work);
   t.equal(started, 8193, 'a result that was read makes room');
 });
@@ -49,25 +49,18 @@ t.test('work that is refused at once leaves nothing behind', async t => {
 t.test('a result that is dropped while it is read takes no room', async t => {
   const futures = new Futures();
   const { promise, resolve } = Promise.withResolvers<Result>();
-  const reading = read(
-    futures,
-    futures.submit(owner, of(0), () => promise),
-  );
+  const dropped = futures.submit(owner, of(0), () => promise);
+  const reading = read(futures, dropped);
   futures.sweep(one => one === owner);
   resolve(new Uint8Array(200 * 2 ** 20));
   t.ok(await reading);
-  await t.rejects(read(futures, of(0).id), { message: /was dropped/ });
-  for (const number of [1, 2]) {
-    const large = async () => new Uint8Array(100 * 2 ** 20);
-    t.ok(await read(futures, futures.submit(owner, of(number), large)));
-  }
-  t.ok(await read(futures, of(1).id), 'both fit into 256 MiB');
-  t.ok(
-    await read(
-      futures,
-      futures.submit(owner, of(3), async () => new Uint8Array(100 * 2 ** 20)),
-    ),
-  );
-  await t.rejects(read(futures, of(1).id), { message: /was dropped/ }, 'the oldest goes');
-  t.ok(await read(futures, of(2).id));
+  await t.rejects(read(futures, dropped), { message: /was dropped/ });
+  const large = (number: number) =>
+    futures.submit(owner, of(number), async () => new Uint8Array(100 * 2 ** 20));
+  const [first, second] = [large(1), large(2)];
+  for (const id of [first, second, first]) t.ok(await read(futures, id), 'both fit into 256 MiB');
+  t.ok(await read(futures, large(3)));
+  await t.rejects(read(futures, first), { message: /was dropped/ }, 'the oldest goes');
+  t.ok(await read(futures, second));
+  await t.rejects(read(new Futures(), second), { message: /there is no request/ }, 'of another server');
 });

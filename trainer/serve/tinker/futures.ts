@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { ApiError, badRequest } from '../openai/errors.ts';
 
@@ -7,8 +8,6 @@ const KEPT_MS = 600_000;
 const KEPT_BYTES = 256 * 2 ** 20;
 const ENTRY_BYTES = 1024;
 const MAX_UNREAD = 8192;
-/** Request ids begin with the id of their session. */
-const REQUEST_ID = /^[0-9a-f-]{36}:/;
 /** Errors of the engine that a request causes. */
 const USER_ERRORS = new Set(['RangeError', 'NotFiniteError', 'ModelConfigError', 'SafetensorsError']);
 
@@ -17,7 +16,7 @@ export type Result = Uint8Array | object;
 
 /** An operation to submit. */
 export interface Submission {
-  /** Request id, which names it: what is submitted again under its id is done once. */
+  /** Names it: what is submitted again under its id is done once. */
   readonly id: string;
   /** Hash of its content. */
   readonly content: string;
@@ -37,6 +36,8 @@ interface Future {
 
 /** Operations that were submitted, until their results have been read. */
 export class Futures {
+  /** Start of all request ids: those of a server that ran before are not known. */
+  readonly #prefix = `${randomUUID()}:`;
   readonly #futures = new Map<string, Future>();
   readonly #unread = new WeakMap<object, number>();
   /** Request ids of delivered results, the oldest first. */
@@ -48,7 +49,8 @@ export class Futures {
    * @returns its request id
    * @throws ApiError 400 where other content has the id, 429 where too many results of the session wait to be read
    */
-  submit(owner: object, { id, content, conflict }: Submission, work: () => Promise<Result>): string {
+  submit(owner: object, { id: name, content, conflict }: Submission, work: () => Promise<Result>): string {
+    const id = this.#prefix + name;
     const known = this.#futures.get(id);
     if (known?.content === content) return id;
     if (known) throw badRequest(conflict, 'seq_id');
@@ -79,13 +81,15 @@ export class Futures {
     const future = this.#futures.get(id);
     if (future === undefined || !owns(future.owner)) {
       const name = JSON.stringify(id.slice(0, 200));
-      if (future || !REQUEST_ID.test(id)) throw new ApiError(404, `there is no request ${name}`);
+      if (future || !id.startsWith(this.#prefix)) {
+        throw new ApiError(404, `there is no request ${name} since the server was started`);
+      }
       const why = 'it was read long ago, or its session ended';
       throw new ApiError(410, `the result of ${name} was dropped: ${why}`);
     }
     const over = pause(ms, undefined, { signal, ref: false }).catch(() => undefined);
     const result = await Promise.race([future.settled, over]);
-    if (result !== undefined && future.deliveredAt === null && this.#futures.has(id)) {
+    if (result !== undefined && future.deliveredAt === null && this.#futures.get(id) === future) {
       future.deliveredAt = performance.now();
       future.bytes = ENTRY_BYTES + (result instanceof Uint8Array ? result.byteLength : 0);
       this.#unread.set(future.owner, this.#unread.get(future.owner)! - 1);
