@@ -265,6 +265,11 @@ t.test(
     }
     proxy.fault({ route: 'retrieve_future', status: 410, body: '{"detail": "gone"}' });
     t.ok((await generate()).tokenIds.length > 0, 'a sample that the server dropped is taken again');
+    proxy.fault({ route: 'retrieve_future', times: 12, change: sampled([5], [NaN]) });
+    t.equal((await playTinker(policy, 12)).length, 12, 'many wrong samples at once are taken again');
+    proxy.fault({ route: 'retrieve_future', times: 1e6, change: sampled([5], [NaN]) });
+    policy.release(77);
+    await t.rejects(generate(), { message: /^http:.*: NaN is no log-probability$/ });
   },
 );
 

@@ -1,5 +1,6 @@
 import { orAborted } from '../../client/retry.ts';
 import {
+  checkReply,
   type EngineCall,
   type EngineClient,
   EngineError,
@@ -10,32 +11,40 @@ import { type Decode, StopStrings } from '../../generation/stop-strings.ts';
 import { decodeSampleResponse, type SampleResponse } from '../../tinker/proto.ts';
 import type { TinkerCheckpoint } from './checkpoint.ts';
 import { TinkerError, type TinkerHttp } from './http.ts';
+import { TINKER_PROFILES, type TinkerServer } from './profiles.ts';
 
-/** Times that a sample is submitted again after the server dropped its result. */
+/** Times that a sample is submitted where the server drops its result, or returns one that no server may. */
 const SUBMISSIONS = 4;
 const GREATEST_SEED = 2 ** 31 - 1;
 /** Neither top-k nor top-p, and a single token: the least that comes with log-probabilities of a prompt. */
 const SCORE = { max_tokens: 1, temperature: 1, top_k: -1, top_p: 1 };
+
+export interface TinkerSamplerOptions {
+  readonly server: TinkerServer;
+  /** Size of the tokenizer's vocabulary; the model's is at least as large. */
+  readonly vocabularySize: number;
+  /** Text of tokens, for responses that end at a text. */
+  readonly decode?: Decode;
+}
 
 /** Samples of a Tinker server, as an engine: names of weights are ids of samplers, which exist before they are named here. */
 export class TinkerSampler implements EngineClient {
   /** A sampler keeps its weights; otherwise the next one waits for the requests under the last. */
   readonly versioned: boolean;
   readonly url: string;
-  readonly #counts: TinkerCheckpoint['tokens'];
   readonly #http: TinkerHttp;
+  readonly #vocabularySize: number;
   readonly #decode: Decode | undefined;
+  readonly #counts: TinkerCheckpoint['tokens'];
   #sequence = 0;
 
-  /**
-   * @param counts of tokens, which grow
-   * @param decode text of tokens; absent where no response ends at a text
-   */
-  constructor(http: TinkerHttp, keepsSamplers: boolean, counts: TinkerCheckpoint['tokens'], decode?: Decode) {
+  /** @param counts of tokens, which grow */
+  constructor(http: TinkerHttp, options: TinkerSamplerOptions, counts: TinkerCheckpoint['tokens']) {
     this.#http = http;
     this.url = http.url;
-    this.#decode = decode;
-    this.versioned = keepsSamplers;
+    this.versioned = TINKER_PROFILES[options.server].keepsSamplers;
+    this.#vocabularySize = options.vocabularySize;
+    this.#decode = options.decode;
     this.#counts = counts;
   }
 
@@ -45,24 +54,32 @@ export class TinkerSampler implements EngineClient {
       if (call.grammar)
         throw new RangeError('a Tinker server samples without a grammar: turn rollout.constrained off');
       const parameters = { ...parametersOf(sampling), seed: Math.abs(Math.trunc(seed)) % GREATEST_SEED };
-      const { sequences } = await orAborted(this.#sample(weights!, promptIds, parameters), signal);
-      if (!sequences[0]?.logprobs)
-        throw new EngineError(`${this.url}: a sample came without a sequence with log-probabilities`);
-      const { tokens, logprobs, stopReason } = sequences[0];
-      this.#counts.prefilled += promptIds.length;
-      this.#counts.sampled += tokens.length;
-      const length = this.#stopAt(tokens, sampling.stopStrings ?? []);
-      return {
-        tokenIds: Array.from(tokens.subarray(0, length)),
-        // Sums of float32 can end a little above 0.
-        logProbs: Array.from(logprobs.subarray(0, length), x => (x > 0 && x < 1e-4 ? 0 : x)),
-        finishReason: length === undefined ? stopReason : 'stop',
-      };
+      const work = this.#sample(weights!, promptIds, parameters, sample => this.#replyOf(sample, call));
+      return await orAborted(work, signal);
     } catch (error) {
       signal.throwIfAborted();
-      if (error instanceof EngineError) throw error;
       throw new EngineError((error as Error).message, { passing: false, cause: error });
     }
+  }
+
+  /** @throws EngineError for a sample that no server may return */
+  #replyOf({ sequences }: SampleResponse, call: EngineCall): EngineReply {
+    if (!sequences[0]?.logprobs)
+      throw new EngineError(`${this.url}: a sample came without a sequence with log-probabilities`);
+    const { tokens, logprobs, stopReason } = sequences[0];
+    this.#counts.prefilled += call.promptIds.length;
+    this.#counts.sampled += tokens.length;
+    const whole = {
+      tokenIds: Array.from(tokens),
+      // Sums of float32 can end a little above 0.
+      logProbs: Array.from(logprobs, x => (x > 0 && x < 1e-4 ? 0 : x)),
+      finishReason: stopReason,
+    };
+    checkReply(whole, call, this.#vocabularySize, this.url);
+    const length = this.#stopAt(tokens, call.sampling.stopStrings ?? []);
+    if (length === undefined) return whole;
+    const [tokenIds, logProbs] = [whole.tokenIds.slice(0, length), whole.logProbs.slice(0, length)];
+    return { tokenIds, logProbs, finishReason: 'stop' };
   }
 
   /**
@@ -70,7 +87,7 @@ export class TinkerSampler implements EngineClient {
    * @throws TinkerError
    */
   async scorePrompt(sampler: string, tokenIds: Int32Array): Promise<Float32Array> {
-    const { promptLogprobs: found } = await this.#sample(sampler, Array.from(tokenIds), SCORE, true);
+    const found = await this.#sample(sampler, Array.from(tokenIds), SCORE, sample => sample.promptLogprobs);
     const { length } = tokenIds;
     this.#counts.prefilled += length;
     // SkyRL leaves the first one out.
@@ -98,28 +115,29 @@ export class TinkerSampler implements EngineClient {
   async unload(): Promise<void> {}
   async close(): Promise<void> {}
 
-  async #sample(
+  async #sample<T>(
     sampler: string,
     tokens: readonly number[],
     parameters: object,
-    scoresPrompt = false,
-  ): Promise<SampleResponse> {
+    take: (sample: SampleResponse) => T,
+  ): Promise<T> {
     const request = {
       sampling_session_id: sampler,
       num_samples: 1,
       prompt: { chunks: [{ type: 'encoded_text', tokens }] },
       sampling_params: parameters,
-      prompt_logprobs: scoresPrompt,
+      prompt_logprobs: parameters === SCORE,
       type: 'sample',
     };
     for (let submission = 1; ; submission++) {
       try {
         const seq_id = ++this.#sequence;
         const read = await this.#http.submit('asample', { ...request, seq_id }, 'sampling');
-        return this.#http.decoded(await read(), decodeSampleResponse, 'asample');
+        return take(this.#http.decoded(await read(), decodeSampleResponse, 'asample'));
       } catch (error) {
         // A sample changes nothing, so that it can be taken again.
-        if ((error as TinkerError).status !== 410 || submission === SUBMISSIONS) throw error;
+        const canPass = error instanceof EngineError || (error as TinkerError).status === 410;
+        if (!canPass || submission === SUBMISSIONS) throw error;
       }
     }
   }

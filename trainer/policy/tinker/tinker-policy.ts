@@ -35,7 +35,7 @@ import {
 } from './losses.ts';
 import { checkCapabilities, gradientNorm, probeServer } from './probe.ts';
 import { TINKER_PROFILES, type TinkerProfile } from './profiles.ts';
-import { TinkerSampler } from './sampler.ts';
+import { TinkerSampler, type TinkerSamplerOptions } from './sampler.ts';
 import {
   type TinkerModel,
   TinkerSession,
@@ -48,12 +48,8 @@ import {
 const MAX_LOG_PROB = 1e-3;
 /** Milliseconds that the end of a run waits for the server to drop its model. */
 const UNLOAD_MS = 5_000;
-/** Milliseconds that a sample is asked for again after a reply that no server may send. */
-const BAD_SAMPLE_MS = 30_000;
 
-export interface TinkerPolicyOptions extends TinkerHttpOptions, TinkerSessionOptions {
-  /** Size of the tokenizer's vocabulary; the model's is at least as large. */
-  readonly vocabularySize: number;
+export interface TinkerPolicyOptions extends TinkerHttpOptions, TinkerSessionOptions, TinkerSamplerOptions {
   /** Folder with the {@link TinkerCheckpoint} to continue from; without one the adapters are new. */
   readonly folder?: string;
   /** Newest checkpoints that the server keeps, besides those in use. */
@@ -66,8 +62,6 @@ export interface TinkerPolicyOptions extends TinkerHttpOptions, TinkerSessionOpt
   readonly prices: { readonly prefill: number; readonly sample: number; readonly train: number };
   /** Written next to a checkpoint: a tokenizer's files by name. */
   readonly files: { readonly [name: string]: string };
-  /** Text of tokens, for responses that end at a text. */
-  readonly decode?: (tokenIds: Int32Array) => string;
   /** Paths of checkpoints that folders of the run still name. */
   readonly pathsInUse?: () => Promise<ReadonlySet<string>>;
   /** Only samples and scores: the server is not probed. */
@@ -126,14 +120,14 @@ export class TinkerPolicy implements TrainedPolicy {
     this.#kept = checkpoint?.kept ?? [];
     this.#shown = checkpoint?.tokens ?? { prefilled: 0, sampled: 0, trained: 0 };
     this.#tokens = { ...this.#shown };
-    const { keepsSamplers } = this.#profile;
-    this.#sampler = new TinkerSampler(session.http, keepsSamplers, this.#tokens, options.decode);
+    this.#sampler = new TinkerSampler(session.http, options, this.#tokens);
     this.#generator = new RemoteGenerator({
       engines: [this.#sampler],
       maxSequenceLength,
       vocabularySize,
       grammars: {},
-      patienceMs: BAD_SAMPLE_MS,
+      // Errors of the sampler are final.
+      patienceMs: 0,
       olderVersions: options.olderVersions,
       note: options.note,
     });
