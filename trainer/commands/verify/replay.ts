@@ -1,10 +1,11 @@
-import type { Json } from '../../../shared/json.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
 import { withoutImages } from '../../../shared/observation-parts.ts';
 import { mapActions, parseResponse } from '../../../shared/response.ts';
 import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { DescribedTag } from '../../rollout/described-tag.ts';
 import { EnvironmentSession } from '../../rollout/environment-session.ts';
+import { endOf } from '../../rollout/episode.ts';
 import type { TextRunContext } from '../../training/setup/run-context.ts';
 
 /** Episodes that are replayed at once. */
@@ -61,7 +62,7 @@ async function replayed(
   const reseeds = new Map(record.reseeds?.map(({ step, dynamics_seed }) => [step, dynamics_seed]));
   let done = 0;
   try {
-    let success: boolean | undefined;
+    let info: JsonObject | undefined;
     for (const [i, turn] of record.turns.entries()) {
       const what = `turn ${i + 1}`;
       if (withoutImages(session.observation) !== turn.state)
@@ -80,12 +81,15 @@ async function replayed(
       const reward = results.reduce((sum, result) => sum + result.reward, 0);
       if (!rollout.reward && reward !== turn.reward)
         return `${what}: the reward is ${reward}, not ${turn.reward}`;
-      success = results.at(-1)?.info.success === true;
+      info = results.at(-1)?.info as JsonObject | undefined;
     }
     if (record.final_state !== undefined && withoutImages(session.observation) !== record.final_state)
       return 'the state after the last turn is another one';
-    const ended = record.terminated && success === true;
-    if (ended !== record.success) return `its success is ${ended}, not ${record.success}`;
+    const success = record.terminated && info?.success === true;
+    if (success !== record.success) return `its success is ${success}, not ${record.success}`;
+    // Records of earlier versions have no end.
+    const end = record.ended_by === undefined ? undefined : endOf(info, record.truncation);
+    if (end !== record.ended_by) return `its end is ${end}, not ${record.ended_by}`;
     return undefined;
   } finally {
     await session.close();

@@ -115,6 +115,10 @@ t.test(
       /replay of train 2: .*the reward is 0, not 0.5/,
     );
     t.match(
+      await differencesAfter(copy => edit(first(copy), /"ended_by":"\w+"/, '"ended_by":"bear"')),
+      /replay of train 2: .*its end is \w+, not bear/,
+    );
+    t.match(
       await differencesAfter(copy => edit(first(copy), /"llm_response":"/, '"llm_response":"!')),
       /actions of train 2: .*the cleaned response is another one/,
     );
