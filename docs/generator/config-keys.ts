@@ -87,8 +87,10 @@ function innerObject(schema: Schema): { readonly schema: Schema; readonly suffix
 }
 
 function valuesOf(schema: Schema, inner: Schema | undefined): string {
-  const values = kindOf(schema);
   const { default: fallback } = schema;
+  // The default already says that null is a value.
+  const choices = fallback === null ? schema.anyOf?.filter(({ type }) => type !== 'null') : undefined;
+  const values = kindOf(choices ? { anyOf: choices } : schema);
   // An object's default says nothing that its keys do not.
   if (fallback === undefined || (inner && fallback !== null && !Array.isArray(fallback))) return values;
   return `${values}; ${code(fallback)}`;
