@@ -7,4 +7,4 @@ export { openProgress, type Progress, silentProgress } from './tracking/progress
 export { trainRun } from './training/run.ts';
 export type { RunSummary } from './training/run-folder/report.ts';
 export { createRunFolder, openRunFolder, type RunFolder } from './training/run-folder/run-folder.ts';
-export { withFittedContext } from './training/setup/fit-context.ts';
+export { withFittedContext } from './training/setup/first-prompts.ts';

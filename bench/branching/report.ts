@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { curvePlot } from '../../docs/generator/plot.ts';
-import { wilsonInterval } from '../../trainer/algorithms/wilson-interval.ts';
+import { wilsonInterval } from '../../trainer/algorithms/statistics.ts';
 import { writeResultsIndex } from '../claims/results-index.ts';
 
 const TITLE = 'Branching rollouts at equal cost';

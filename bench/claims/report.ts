@@ -1,7 +1,5 @@
 import { curvePlot, type PlotCurve } from '../../docs/generator/plot.ts';
-import { pairedBootstrap } from '../../trainer/algorithms/paired-bootstrap.ts';
-import { mean, unbiasedStd } from '../../trainer/algorithms/statistics.ts';
-import { wilsonInterval } from '../../trainer/algorithms/wilson-interval.ts';
+import { mean, pairedBootstrap, unbiasedStd, wilsonInterval } from '../../trainer/algorithms/statistics.ts';
 import type { Claim } from './claim.ts';
 import { type ClaimOutcome, type ClaimPoint, successAt } from './outcomes.ts';
 import type { ReferenceSuccess } from './reference-players.ts';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { pairedBootstrap } from './paired-bootstrap.ts';
+import { pairedBootstrap } from './statistics.ts';
 
 t.test('the interval lies between the least and the greatest difference, around their mean', async t => {
   const { difference, low, high, p } = pairedBootstrap([0.5, 0.6, 0.7], [0.6, 0.8, 0.7]);

@@ -2,7 +2,7 @@ import { ADVANTAGES, advantageEstimator } from '../algorithms/advantages/registr
 import { leavesPerRoot } from '../rollout/branching/tree-plan.ts';
 import type { DescribedTag } from '../rollout/described-tag.ts';
 import { treePlan } from './derived.ts';
-import type { SettingConflict } from './setting-conflict.ts';
+import type { SettingConflict } from './sections/schema.ts';
 import type { RunSettings } from './settings.ts';
 
 type Clash = readonly [on: boolean, key: string, message: string];

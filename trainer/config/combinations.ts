@@ -22,7 +22,7 @@ import {
   weightClashes,
 } from './learning-combinations.ts';
 import { scheduleClashes } from './schedule-combinations.ts';
-import type { SettingConflict } from './setting-conflict.ts';
+import type { SettingConflict } from './sections/schema.ts';
 import type { RunSettings } from './settings.ts';
 import { tinkerClashes } from './tinker-combinations.ts';
 

@@ -9,7 +9,7 @@ import {
   monitorSettings,
   needsReference,
 } from './derived.ts';
-import type { SettingConflict } from './setting-conflict.ts';
+import type { SettingConflict } from './sections/schema.ts';
 import type { RunSettings } from './settings.ts';
 
 /** Conflicts about copies kept next to the weights that learn: their average, and the reference. */

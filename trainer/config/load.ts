@@ -11,7 +11,7 @@ import {
 import type { Json } from '../../shared/json.ts';
 import { settingConflicts } from './combinations.ts';
 import { levelSeeds, validationTags } from './derived.ts';
-import type { SettingConflict } from './setting-conflict.ts';
+import type { SettingConflict } from './sections/schema.ts';
 import { RunSettings } from './settings.ts';
 
 /** Purpose of settings: to train a policy, or to play without one, where the settings of the policy are not checked. */

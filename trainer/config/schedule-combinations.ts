@@ -3,7 +3,7 @@ import { policyLoss } from '../algorithms/losses/registry.ts';
 import { lossSettings } from './derived.ts';
 import { settingsAt } from './schedules.ts';
 import type { CoefficientSchedule } from './sections/schedules.ts';
-import type { SettingConflict } from './setting-conflict.ts';
+import type { SettingConflict } from './sections/schema.ts';
 import type { RunSettings } from './settings.ts';
 
 type ScheduleName = keyof RunSettings['schedules'];

@@ -3,7 +3,7 @@ import { TINKER_PROFILES } from '../policy/tinker/profiles.ts';
 import { distributionChange, hasEntropyBonus, needsReference } from './derived.ts';
 import { hasOwnReference } from './learning-combinations.ts';
 import { ATTENTION_MODULES, MLP_MODULES } from './sections/lora.ts';
-import type { SettingConflict } from './setting-conflict.ts';
+import type { SettingConflict } from './sections/schema.ts';
 import type { RunSettings } from './settings.ts';
 
 const CHOICE = 'is the choice of a Tinker server';

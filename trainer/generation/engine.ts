@@ -1,6 +1,7 @@
 import { Random } from '../../shared/random.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { SequenceCache } from './cache/sequence-cache.ts';
+import type { EngineStatistics } from './generation.ts';
 import {
   type GenerateRequest,
   type Generation,
@@ -13,7 +14,6 @@ import type { DecodeProgram } from './programs/decode-program.ts';
 import { createProgram, type ProgramChoiceOptions } from './programs/program-choice.ts';
 import { checkSampling, type SampledToken, Sampler } from './sampling.ts';
 import { ActiveRequest, Sequence } from './sequence.ts';
-import type { EngineStatistics } from './statistics.ts';
 import { type Decode, StopStrings } from './stop-strings.ts';
 import { type TextGrammar, TextGrammarMatcher } from './text-grammar.ts';
 

@@ -86,3 +86,25 @@ export interface Generation {
   readonly top?: readonly TopLogProbs[];
   readonly finishReason: 'stop' | 'length' | 'context';
 }
+
+/** Counts since the engine started. */
+export interface EngineStatistics {
+  ticks: number;
+  /** Tokens that went through the model: prefill, decode, and recomputed ones. */
+  rows: number;
+  sampled: number;
+  evictions: number;
+  /** Prompt tokens found in the cache (prefix caching). */
+  shared: number;
+}
+
+/**
+ * What samples tokens: the policy's own threads, or engines elsewhere. Token ids go in and come out;
+ * they are never made from text again on the way.
+ */
+export interface Generator {
+  /** Appends tokens to a sequence and samples a continuation. */
+  generate(request: GenerateRequest): Promise<Generation>;
+  /** Forgets a sequence; unknown ids are ignored. */
+  release(sequenceId: number): void;
+}

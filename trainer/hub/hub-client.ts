@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
 import { VERSION } from '../../shared/version.ts';
-import { isLoopback, mayRedirect } from './addresses.ts';
 import { HubError, refusal } from './hub-error.ts';
 import type { HubSettings } from './hub-settings.ts';
+import { isLoopback, mayRedirect } from './hub-settings.ts';
 
 const MAX_REDIRECTS = 5;
 const MAX_ATTEMPTS = 5;

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { isLoopback } from './addresses.ts';
+import { isLoopback as isLoopbackHost } from '../../shared/http/loopback.ts';
 import { HubError } from './hub-error.ts';
 
 /** Address of the hub and folder of its cache, from the variables that Python's huggingface_hub reads. */
@@ -54,4 +54,15 @@ function tokenOf(env: Environment, home: string): string | undefined {
 
 function isOn(value: string | undefined): boolean {
   return value !== undefined && ['1', 'ON', 'YES', 'TRUE'].includes(value.toUpperCase());
+}
+
+/** True if an address is of this machine. */
+export function isLoopback({ hostname }: URL): boolean {
+  return isLoopbackHost(hostname.replace(/^\[|\]$/g, ''));
+}
+
+/** True if a hub at `endpoint` may send a client there: to https, or from this machine to this machine. */
+export function mayRedirect(endpoint: string, target: URL): boolean {
+  if (target.protocol === 'https:') return true;
+  return target.protocol === 'http:' && isLoopback(target) && isLoopback(new URL(endpoint));
 }

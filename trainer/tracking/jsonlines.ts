@@ -1,4 +1,5 @@
 import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs';
+import type { GroupsRow } from '../../shared/run-folder/run-files.ts';
 import { writeAtomically } from './atomic-file.ts';
 
 const NEWLINE = 0x0a;
@@ -70,4 +71,19 @@ function toJson(value: unknown): string {
     if (typeof item === 'number' && !Number.isFinite(item)) return String(item);
     return ArrayBuffer.isView(item) ? Array.from(item as unknown as ArrayLike<number>) : item;
   });
+}
+
+/** Appends the groups of an iteration to `groups.jsonl`. */
+export function appendGroupsRow(file: string, row: GroupsRow): void {
+  appendJsonLine(file, row);
+}
+
+/** Removes the rows of iterations after `step`, which a run that goes on from there plays again. */
+export function dropGroupRows(file: string, step: number): void {
+  if (!existsSync(file)) return;
+  const rows = reopenJsonLines(file) as GroupsRow[];
+  writeJsonLines(
+    file,
+    rows.filter(row => row.step <= step),
+  );
 }

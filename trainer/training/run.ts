@@ -5,7 +5,7 @@ import { lockSync } from 'proper-lockfile';
 import { isAlive } from '../../shared/run-folder/is-alive.ts';
 import { type RunStatus, SILENT_MS } from '../../shared/run-folder/run-files.ts';
 import type { RunSettings } from '../config/settings.ts';
-import { dropGroupRows } from '../tracking/group-rows.ts';
+import { dropGroupRows } from '../tracking/jsonlines.ts';
 import type { Progress } from '../tracking/progress.ts';
 import { describeRun, RunStatusFile, validationPoint } from '../tracking/run-status.ts';
 import { configuredSinks } from '../tracking/sinks.ts';

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { EndMeanings } from '../../shared/run-folder/run-files.ts';
-import { wilsonInterval } from '../algorithms/wilson-interval.ts';
+import { wilsonInterval } from '../algorithms/statistics.ts';
 import { levelSeeds, samplingDistribution, splitGroups } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { batchMetrics, groupBy, lengthMetrics, tagMetrics } from '../data/episode-metrics.ts';

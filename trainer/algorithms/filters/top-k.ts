@@ -1,5 +1,5 @@
-import { sortedPositions } from './sorting.ts';
 import type { StrategySettings } from './strategy.ts';
+import { sortedPositions } from './strategy.ts';
 
 /**
  * The best ⌊value · groups⌋ groups, at least one. `total` counts the groups before zero scores were dropped.

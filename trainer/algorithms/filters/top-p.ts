@@ -1,5 +1,5 @@
-import { sortedPositions } from './sorting.ts';
 import type { StrategySettings } from './strategy.ts';
+import { sortedPositions } from './strategy.ts';
 
 /**
  * Nucleus selection of groups. `linear`: best first, keep adding until the kept scores reach p·Σ − ε; stops at a

@@ -1,5 +1,4 @@
-import { mean } from '../../algorithms/statistics.ts';
-import { wilsonInterval } from '../../algorithms/wilson-interval.ts';
+import { mean, wilsonInterval } from '../../algorithms/statistics.ts';
 import { episodeMetrics, groupBy } from '../../data/episode-metrics.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import { textTable } from '../../tracking/text-table.ts';

@@ -8,11 +8,10 @@ import { RUN_FILES, type RunStatus, type ValidationPoint } from '../../../shared
 import { VERSION } from '../../../shared/version.ts';
 import { loraConfig } from '../../config/sections/lora.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { mayRedirect } from '../../hub/addresses.ts';
 import { allowedFiles } from '../../hub/allowed-files.ts';
 import { HubClient, type HubClientOptions, PassingError } from '../../hub/hub-client.ts';
 import { HubError } from '../../hub/hub-error.ts';
-import { type HubSettings, hubSettings } from '../../hub/hub-settings.ts';
+import { type HubSettings, hubSettings, mayRedirect } from '../../hub/hub-settings.ts';
 import { parseModelName } from '../../hub/model-name.ts';
 import { isAdapterFolder, readAdapterConfig } from '../../policy/checkpoint/adapter-folder.ts';
 import { findServedModel } from '../../serve/find-model.ts';

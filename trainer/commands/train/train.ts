@@ -28,8 +28,7 @@ import {
   removeUnused,
 } from '../../training/run-folder/run-folder.ts';
 import { findServer } from '../../training/setup/find-server.ts';
-import { type FirstPrompt, firstPrompts } from '../../training/setup/first-prompts.ts';
-import { withFittedContext } from '../../training/setup/fit-context.ts';
+import { type FirstPrompt, firstPrompts, withFittedContext } from '../../training/setup/first-prompts.ts';
 import { freshModel } from '../../training/setup/open-policy.ts';
 import { openRunContext } from '../../training/setup/run-context.ts';
 import { readWarmStart, shownPosition } from '../../training/supervised/warm-start-progress.ts';

@@ -52,3 +52,9 @@ export const sampling = (temperature: number) => ({
   /** Words that are never sampled. */
   bad_words: Type.Array(Type.String({ minLength: 1 }), { default: [] }),
 });
+
+/** A setting that cannot stand next to the others, and why. */
+export interface SettingConflict {
+  readonly key: string;
+  readonly message: string;
+}

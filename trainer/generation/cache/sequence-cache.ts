@@ -1,5 +1,5 @@
+import type { EngineStatistics } from '../generation.ts';
 import type { ActiveRequest, Sequence } from '../sequence.ts';
-import type { EngineStatistics } from '../statistics.ts';
 import { BLOCK_SIZE, type BlockTable } from './block-table.ts';
 
 export interface SequenceCacheOptions {

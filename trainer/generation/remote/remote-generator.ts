@@ -1,5 +1,4 @@
-import type { GenerateRequest, Generation } from '../generation.ts';
-import type { Generator } from '../generator.ts';
+import type { GenerateRequest, Generation, Generator } from '../generation.ts';
 import type { Grammars, TokenGrammar } from '../grammar.ts';
 import { checkReply, type EngineCall, EngineError, type EngineReply } from './engine-client.ts';
 import type { Replica } from './replica.ts';

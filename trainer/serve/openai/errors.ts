@@ -1,3 +1,5 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+
 /** Kinds of errors that OpenAI's clients know. */
 export type ApiErrorType =
   | 'invalid_request_error'
@@ -72,4 +74,15 @@ export function modelNotFound(name: string, models: readonly string[]): ApiError
       code: 'model_not_found',
     },
   );
+}
+
+/** Aborted when the client of a request goes away before its reply is written. */
+export function clientGone(request: FastifyRequest, { raw }: FastifyReply): AbortController {
+  const gone = new AbortController();
+  const abort = () => {
+    if (!raw.writableFinished) gone.abort(new Error('the client went away'));
+  };
+  raw.once('close', abort);
+  if (raw.destroyed || request.raw.socket.destroyed) abort();
+  return gone;
 }

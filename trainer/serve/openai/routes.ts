@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { clientGone } from './client-gone.ts';
 import { type CompletionTask, chatTask, complete, completionTask, stream } from './complete.ts';
-import { ApiError } from './errors.ts';
+import { ApiError, clientGone } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
 import { jsonGrammarOf } from './options.ts';
 import { bodyParser, fieldsWithoutEffect } from './parse.ts';

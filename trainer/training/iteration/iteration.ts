@@ -21,7 +21,7 @@ import type { OptimizerSettings, Policy, TrainedPolicy } from '../../policy/poli
 import { IntervalMeter } from '../../rollout/collection/interval-meter.ts';
 import { type Episode, episodeReturn, samplesOf } from '../../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
-import { appendGroupsRow } from '../../tracking/group-rows.ts';
+import { appendGroupsRow } from '../../tracking/jsonlines.ts';
 import type { MetricTable } from '../../tracking/tracker.ts';
 import type { TrajectoryWriter } from '../../tracking/trajectories.ts';
 import type { TrainerState } from '../run-folder/checkpoint.ts';

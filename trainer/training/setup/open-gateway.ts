@@ -2,7 +2,7 @@ import type { RunSettings } from '../../config/settings.ts';
 import { Gateway } from '../../gateway/gateway.ts';
 import { programAgent } from '../../gateway/program-agent.ts';
 import type { GatewayPolicy } from '../../gateway/rollout-model.ts';
-import type { Generator } from '../../generation/generator.ts';
+import type { Generator } from '../../generation/generation.ts';
 import type { TrainedPolicy } from '../../policy/policy.ts';
 import type { IntervalMeter } from '../../rollout/collection/interval-meter.ts';
 import type { EpisodeAgent } from '../../rollout/episode-agent.ts';

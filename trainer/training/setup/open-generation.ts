@@ -2,7 +2,7 @@ import { mkdir, rename, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/metrics.ts';
-import type { Generator } from '../../generation/generator.ts';
+import type { Generator } from '../../generation/generation.ts';
 import { CompletionsEngine } from '../../generation/remote/completions-engine.ts';
 import type { EngineClient, EngineHttpOptions } from '../../generation/remote/engine-client.ts';
 import { RagenEngine } from '../../generation/remote/ragen-engine.ts';

@@ -6,7 +6,7 @@ import { openServers, type ServerPool } from '../../client/servers.ts';
 import { checkBranching } from '../../config/branching-combinations.ts';
 import { baseFolder, validationTags } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import type { Generator } from '../../generation/generator.ts';
+import type { Generator } from '../../generation/generation.ts';
 import type { Grammars, TokenGrammar } from '../../generation/grammar.ts';
 import { buildByteTokenizer, buildWordTokenizer, withWords } from '../../models/tokenizer/builder.ts';
 import { loadTokenizer, TOKENIZER_FILE } from '../../models/tokenizer/load.ts';

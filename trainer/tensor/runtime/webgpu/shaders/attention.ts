@@ -23,8 +23,7 @@ import {
   tileMemory,
   VECTOR,
 } from './attention-tiles.ts';
-import { type TensorValue, toNdArray } from './reference.ts';
-import { list, over } from './shader-text.ts';
+import { list, over, type TensorValue, toNdArray } from './shader-text.ts';
 
 /** Operands of an attention: queries, keys, values, and what is added to the scores (one 0 when nothing is). */
 export interface AttentionOperands {

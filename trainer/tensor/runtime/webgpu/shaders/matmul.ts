@@ -4,8 +4,7 @@ import { reduceMiddle } from '../kernels/reduce.ts';
 import { ALIGNMENT, cutBox, offsetOf, type ScratchSpace, spanOf, windowOf } from '../lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 import { BUSY, extentFor, matrixProductCode, type SideForm } from './matrix-product.ts';
-import { productBindings, tilePlace } from './product-bindings.ts';
-import { over } from './shader-text.ts';
+import { over, productBindings, tilePlace } from './shader-text.ts';
 
 /** Threads of a workgroup along rows and along columns, and inner extent of the strips in shared memory. */
 const THREADS = 16;

@@ -1,6 +1,5 @@
 import { SUBGROUP_TILE, type SubgroupShape } from '../device/precision.ts';
-import { productBindings, tilePlace } from './product-bindings.ts';
-import { over } from './shader-text.ts';
+import { over, productBindings, tilePlace } from './shader-text.ts';
 
 /** Subgroups of a workgroup along rows and along columns. */
 const SUBGROUPS = 2;

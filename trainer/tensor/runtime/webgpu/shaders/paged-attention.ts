@@ -7,7 +7,7 @@ import type { TensorType } from '../../../graph/tensor.ts';
 import { RuntimeError } from '../../runtime-error.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 import { VECTOR } from './attention-tiles.ts';
-import { toNdArray } from './reference.ts';
+import { toNdArray } from './shader-text.ts';
 
 /** Positions of a page: a workgroup has a thread for each of its query heads and each position. */
 const TILE = 16;

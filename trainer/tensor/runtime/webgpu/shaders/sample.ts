@@ -2,7 +2,7 @@ import { SAMPLE_RESULTS, SAMPLE_SETTINGS, sampleOperation } from '../../../graph
 import { inRowSlices } from '../lowering/row-slices.ts';
 import type { ScratchSpace } from '../lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
-import { toNdArray } from './reference.ts';
+import { toNdArray } from './shader-text.ts';
 
 const THREADS = 256;
 /** Bits of a float32 that tell weights apart: all but the sign. */

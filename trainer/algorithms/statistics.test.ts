@@ -1,5 +1,5 @@
 import t from 'tap';
-import { wilsonInterval } from './wilson-interval.ts';
+import { wilsonInterval } from './statistics.ts';
 
 const rounded = (values: readonly number[]) => values.map(value => Number(value.toFixed(4)));
 
