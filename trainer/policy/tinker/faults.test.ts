@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { lacksPython } from '../../../test/python.test-data.ts';
@@ -364,6 +364,26 @@ t.test(
     }
     const kept = readdirSync(join(folder, 'server')).filter(name => name.endsWith('.npz'));
     t.same(kept.map(name => name.slice(-11, -4)).sort(), ['v000000', 'v000003', 'v000004']);
+    const proxied = await faultyProxy(t, url);
+    const other = await tinkerPolicy(t, proxied.url);
+    for (const path of [
+      '',
+      'weights',
+      'tinker://m',
+      'tinker://m/../../x',
+      'tinker://../x',
+      'tinker://m//x',
+    ]) {
+      proxied.fault({ route: 'retrieve_future', body: JSON.stringify({ path }) });
+      await t.rejects(other.save(join(folder, 'run', 'bad')), {
+        message: /save_weights: .* (?:is no path of a checkpoint|has no path)/,
+      });
+    }
+    const file = join(folder, 'run', 'first', 'tinker.json');
+    const whole = readFileSync(file, 'utf8');
+    writeFileSync(file, whole.replace(/"tinker:[^"]*"/, '"tinker://a/.."'));
+    await t.rejects(policy.load(join(folder, 'run', 'first')), /tinker\.json: \/path must match/);
+    writeFileSync(file, whole);
     const before = await policy.score(sequences);
     await policy.resetOptimizer();
     t.same(await policy.score(sequences), before, 'a new optimizer, the same weights');

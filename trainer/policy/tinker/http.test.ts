@@ -146,14 +146,45 @@ t.test('a fault of the server with an hour of Retry-After does not stop the run 
   t.ok(performance.now() - began < 3_000);
 });
 
+const sessionOptions = (note: (text: string) => void) => {
+  const lora = { rank: 4, seed: 1, attention: true, mlp: true };
+  return { server: 'ragen', baseModel: 'base', lora, heartbeatMs: 5, note } as const;
+};
+
 t.test('heartbeats wait for one another, so that a silent server does not take all connections', async t => {
   const { http, routes } = await opened(
     t,
     (route, reply) => void (route === 'create_session' && json(reply, { session_id: 's' })),
   );
-  const lora = { rank: 4, seed: 1, attention: true, mlp: true };
-  const options = { server: 'ragen', baseModel: 'base', lora, heartbeatMs: 5 } as const;
-  await TinkerSession.open(http, options);
+  await TinkerSession.open(http, sessionOptions(t.fail));
   await new Promise(resolve => setTimeout(resolve, 200));
   t.same(routes, ['create_session', 'session_heartbeat']);
+});
+
+t.test("a session shows the server's warnings, such as of a model that will be retired", async t => {
+  const notes: string[] = [];
+  const said: { [name: string]: string } = {
+    warning_message: 'base ends\u001b in May',
+    info_message: 'hello',
+  };
+  const { http, url } = await opened(t, (_, reply) => json(reply, { session_id: 's', ...said }));
+  await TinkerSession.open(
+    http,
+    sessionOptions(note => void notes.push(note)),
+  );
+  t.equal(notes.length, 2);
+  t.ok(
+    notes[0].startsWith(`${url}: base ends`) && !notes[0].includes('\u001b') && notes[1] === `${url}: hello`,
+  );
+  said.error_message = 'this key is closed';
+  await t.rejects(
+    TinkerSession.open(
+      http,
+      sessionOptions(() => {}),
+    ),
+    {
+      name: 'TinkerError',
+      message: `${url}: this key is closed`,
+    },
+  );
 });

@@ -66,7 +66,6 @@ export interface TinkerPolicyOptions extends TinkerHttpOptions, TinkerSessionOpt
   readonly pathsInUse?: () => Promise<ReadonlySet<string>>;
   /** Only samples and scores: the server is not probed. */
   readonly generationOnly?: boolean;
-  readonly note: (text: string) => void;
 }
 
 /**

@@ -1,11 +1,12 @@
 import { trainerLog } from '../../../shared/log.ts';
+import { printable } from '../../../shared/printable.ts';
 import {
   decodeForwardBackwardOutput,
   encodeForwardBackwardRequest,
   type WireDatum,
 } from '../../tinker/proto.ts';
 import type { OptimizerSettings } from '../policy.ts';
-import { TinkerError, type TinkerHttp, type TinkerReply } from './http.ts';
+import { excerpt, TinkerError, type TinkerHttp, type TinkerReply } from './http.ts';
 import { TINKER_PROFILES, type TinkerServer } from './profiles.ts';
 
 const HEARTBEAT_MS = 10_000;
@@ -37,6 +38,7 @@ export interface TinkerSessionOptions {
   readonly baseModel: string;
   readonly lora: TinkerLora;
   readonly heartbeatMs?: number;
+  readonly note: (text: string) => void;
 }
 
 /** A Tinker session: it numbers models and samplers, and its heartbeats keep them alive. */
@@ -59,7 +61,10 @@ export class TinkerSession {
   static async open(http: TinkerHttp, options: TinkerSessionOptions): Promise<TinkerSession> {
     const request = { tags: ['ragen'], user_metadata: {}, sdk_version: '0.38.0', type: 'create_session' };
     const reply = await http.json('POST', 'create_session', request);
-    if (typeof reply.error_message === 'string') throw new TinkerError(`${http.url}: ${reply.error_message}`);
+    const { error_message: error, warning_message: warning, info_message: info } = reply;
+    if (typeof error === 'string') throw new TinkerError(`${http.url}: ${excerpt(error)}`);
+    for (const text of [warning, info])
+      if (typeof text === 'string') options.note(`${http.url}: ${printable(excerpt(text))}`);
     return new TinkerSession(http, http.textOf(reply, 'session_id', 'create_session'), options);
   }
 
