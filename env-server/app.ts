@@ -119,7 +119,7 @@ async function openSharedStore({ store, durability }: Settings, log: Logger): Pr
   ]);
   const connection = await StoreConnection.open(storeAddressOf(store), durability, log);
   const sessions = new SessionStore(connection, randomUUID());
-  return { sessions, environments: await SharedEnvironments.open(sessions, log) };
+  return { sessions, environments: await SharedEnvironments.open(connection, log) };
 }
 
 /** Gives requests their turns, and bounds the connections they come on. */

@@ -4,11 +4,15 @@ import { DamagedDatabase } from './damage.ts';
 import type { PersistenceHealth } from './persistence-health.ts';
 import { RetryTimer } from './retry-timer.ts';
 import { storageFaultOf, storageProblem } from './storage-problem.ts';
-import { type AuditEntry, type AuditPage, auditPage, type StoredEnvironment } from './stored-environment.ts';
+import {
+  AUDIT_KEPT,
+  type AuditEntry,
+  type AuditPage,
+  auditPage,
+  type StoredEnvironment,
+} from './stored-environment.ts';
 import { inTransaction } from './transaction.ts';
 
-/** Oldest entries of the audit log go when there are more. */
-const AUDIT_KEPT = 100_000;
 /** Notes that wait for a disk that takes no writes; the oldest go when there are more. They are in the log as well. */
 const MAX_WAITING_NOTES = 1000;
 const MIN_TRY_BYTES = 4096;

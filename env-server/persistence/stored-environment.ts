@@ -31,6 +31,9 @@ export interface AuditEntry {
   readonly outcome: string;
 }
 
+/** Oldest entries of the audit log go when there are more. */
+export const AUDIT_KEPT = 100_000;
+
 /** Part of the audit log, newest first. */
 export interface AuditPage {
   readonly entries: readonly AuditEntry[];

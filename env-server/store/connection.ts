@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Redis, type RedisOptions } from 'iovalkey';
 import type { Logger } from 'pino';
 import type { Durability } from '../persistence/durability.ts';
@@ -215,12 +216,21 @@ export class StoreConnection {
 
   /** Runs a script of writes that a reply acknowledges, and waits for what `--durability` asks. */
   async write(name: ScriptName, ...args: readonly (string | number)[]): Promise<unknown> {
-    const written = this.run(name, ...args);
+    let hasRun = false;
+    const written = this.run(name, ...args).then(result => {
+      hasRun = true;
+      return result;
+    });
     if (this.durability !== 'replicated') return written;
-    const [result, replicas] = await Promise.all([
-      written,
-      this.command(client => client.wait(WAIT_REPLICAS, WAIT_MS)),
-    ]);
+    const wait = () => this.command(client => client.wait(WAIT_REPLICAS, WAIT_MS));
+    const waited = wait().then(async replicas => {
+      if (!hasRun) await nextTurn();
+      if (hasRun) return replicas;
+      // The store had lost the script: the client has sent it again, after the command that waits for replicas.
+      await written;
+      return wait();
+    });
+    const [result, replicas] = await Promise.all([written, waited]);
     if (replicas < WAIT_REPLICAS)
       throw unavailable(`no replica of the store had the record within ${WAIT_MS} ms; the record stays`);
     return result;

@@ -1,3 +1,5 @@
+import { AUDIT_KEPT } from '../persistence/stored-environment.ts';
+
 /**
  * The scripts that run in Valkey; `ARGV[1]` is the prefix of all keys. A session is a stream `s:<id>` with entry ids
  * `<epoch>-<n>`. Valkey takes only growing ids, so `XADD` itself keeps a server out that another one has followed. Scripts
@@ -6,7 +8,7 @@
  * | key | type | content |
  * |---|---|---|
  * | `s:<id>` | stream | records of a session: `k` the kind, `b` the body |
- * | `p:<id>` | hash | settings, ttl, owner, environment, group, edition, era, pinned, and the parts `<kind>:<number>` |
+ * | `p:<id>` | hash | settings, owner, environment, group, edition, era, pinned, and the parts `<kind>:<number>` |
  * | `g:<id>` | string | how a session ended; expires |
  * | `due` | sorted set | ids by the time they expire, in milliseconds of the store's clock |
  * | `seen`, `back` | strings | when the store last heard of any server; when it did again after none could use it; milliseconds |
@@ -44,7 +46,8 @@ local function is_due(p, id)
   if due > time then return false end
   local back = tonumber(redis.call('GET', p .. 'back')) or 0
   if time - (tonumber(redis.call('GET', p .. 'seen')) or time) >= ${UNSERVED_MS} then back = time end
-  local again = back + (tonumber(redis.call('HGET', p .. 'p:' .. id, 'ttl')) or 0)
+  local ok, settings = pcall(cjson.decode, redis.call('HGET', p .. 'p:' .. id, 'settings'))
+  local again = back + (ok and tonumber(settings.ttlMs) or 0)
   if again <= time then return true end
   redis.call('ZADD', p .. 'due', again, id)
   return false
@@ -82,7 +85,7 @@ for i = 0, count - 1 do
   local a = 11 + 8 * i
   local id, serial = ARGV[a], ARGV[a + 1]
   redis.call('HSET', p .. 'p:' .. id, 'settings', ARGV[a + 2], 'edition', ARGV[a + 3], 'group', ARGV[a + 4], 'pinned',
-    ARGV[a + 5], 'owner', owner, 'environment', env, 'era', era, 'ttl', ARGV[a + 6])
+    ARGV[a + 5], 'owner', owner, 'environment', env, 'era', era)
   redis.call('XADD', p .. 's:' .. id, '1-1', 'k', 'o', 'b', ARGV[a + 7])
   redis.call('ZADD', p .. 'due', time + ARGV[a + 6], id)
   for _, key in ipairs({ 'all', 'o:' .. owner, 'e:' .. env }) do redis.call('ZADD', p .. key, serial, id) end
@@ -208,7 +211,7 @@ const PUT_ENVIRONMENT = `#!lua
 local p, id = ARGV[1], ARGV[2]
 if ARGV[4] == '1' and redis.call('HEXISTS', p .. 'env', id) == 1 then return -1 end
 if ARGV[3] == '' then redis.call('HDEL', p .. 'env', id) else redis.call('HSET', p .. 'env', id, ARGV[3]) end
-redis.call('XADD', p .. 'audit', 'MAXLEN', '~', 100000, '*', 'e', ARGV[5])
+redis.call('XADD', p .. 'audit', 'MAXLEN', '~', ${AUDIT_KEPT}, '*', 'e', ARGV[5])
 return redis.call('INCR', p .. 'envrev')`;
 
 /** Key of a reply, the reply that it replaces (empty: none), the new one, how long it is kept. Returns one that is there instead. */

@@ -4,6 +4,7 @@ import { Random } from '../../shared/random.ts';
 import { until } from '../../test/until.test-data.ts';
 import { StoreConnection, storeAddressOf } from './connection.ts';
 import { countedEntries, type NewSession, type Outcome, type SessionStore } from './session-store.ts';
+import { SharedEnvironments } from './shared-environments.ts';
 import { lacksValkey, testStore, testValkey } from './valkey.test-data.ts';
 
 const LIMITS = [100_000, 100_000, 100_000] as const;
@@ -14,7 +15,7 @@ const ACTIONS = 60;
 const fresh = (id: string, serial = 1, more: Partial<NewSession> = {}): NewSession => ({
   id,
   serial,
-  settings: { id },
+  settings: { id, ttlMs: more.ttlMs ?? 60_000 },
   edition: 'e1',
   groupId: null,
   pinned: false,
@@ -188,12 +189,18 @@ t.test('custom environments and replies are common', { skip: lacksValkey }, asyn
     sha256: '',
     outcome: 'accepted',
   } as const;
-  t.equal(await a.putEnvironment('me/A-v0', row, entry), '1');
-  t.equal(await b.putEnvironment('me/A-v0', row, entry), undefined, 'its id is taken');
-  t.same(await b.environments(), [row]);
-  t.equal(await b.environmentsRevision(), '1');
-  t.equal(await b.putEnvironment('me/A-v0', undefined, { ...entry, action: 'remove' }), '2');
-  t.same(await a.audit(9), { entries: [{ ...entry, action: 'remove' }, entry], next: undefined });
+  const [one, two] = await Promise.all(
+    [a, b].map(({ connection }) => SharedEnvironments.open(connection, pino({ level: 'silent' }))),
+  );
+  t.equal(await one.putEnvironment(row, entry), true);
+  t.equal(await two.putEnvironment(row, entry), false, 'its id is taken');
+  t.equal(await two.refresh(), true);
+  t.same(two.environments(), [row]);
+  t.equal(await two.refresh(), false);
+  await two.removeEnvironment('me/A-v0', { ...entry, action: 'remove' });
+  t.equal(await one.refresh(), true);
+  t.same(one.environments(), []);
+  t.same(await one.audit(9), { entries: [{ ...entry, action: 'remove' }, entry], next: undefined });
   await a.keepReply('me', 'k', { operation: 'create', asked: 'x', reply: { a: 1 } }, 60_000);
   t.same(await b.reply('me', 'k'), { operation: 'create', asked: 'x', reply: { a: 1 } });
   t.equal(await b.reply('you', 'k'), undefined);

@@ -1,12 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Json } from '../../shared/json.ts';
 import type { RECORD_KINDS } from '../persistence/journal/records.ts';
-import {
-  type AuditEntry,
-  type AuditPage,
-  auditPage,
-  type StoredEnvironment,
-} from '../persistence/stored-environment.ts';
 import type { StoreConnection } from './connection.ts';
 
 /** Letters of what a stream holds: the record kinds, `T` for a take and `C` for a checkpoint. */
@@ -90,7 +84,7 @@ const ALIVE_SECONDS = 10;
 const MAX_AT_ONCE = 1000;
 const MAX_LENGTH_AT_ONCE = 1024 * 1024;
 
-/** Sessions, replies, custom environments and the audit log in Valkey, shared by every server that is connected. */
+/** Sessions and replies in Valkey, shared by every server that is connected. */
 export class SessionStore {
   readonly connection: StoreConnection;
   /** Names this server in the store. */
@@ -343,50 +337,6 @@ export class SessionStore {
 
   #replyKey(owner: string, key: string): string {
     return `${this.connection.prefix}k:${owner}:${hashOf(key)}`;
-  }
-
-  /** Custom environments in the order in which they were first registered. */
-  async environments(): Promise<readonly StoredEnvironment[]> {
-    const rows = await this.connection.command(client => client.hvals(`${this.connection.prefix}env`));
-    return rows
-      .map(text => JSON.parse(text) as StoredEnvironment)
-      .sort((a, b) => a.registeredAt - b.registeredAt || (a.envId < b.envId ? -1 : 1));
-  }
-
-  async environmentsRevision(): Promise<string> {
-    return (await this.connection.command(client => client.get(`${this.connection.prefix}envrev`))) ?? '0';
-  }
-
-  /**
-   * Adds, replaces or removes (undefined) an environment and notes it in the audit log.
-   * @returns the revision of all environments; undefined when the id of an added one is taken
-   */
-  async putEnvironment(
-    envId: string,
-    environment: StoredEnvironment | undefined,
-    entry: AuditEntry,
-  ): Promise<string | undefined> {
-    const isNew = environment?.revision === 1 ? 1 : 0;
-    const args = [envId, environment ? JSON.stringify(environment) : '', isNew, JSON.stringify(entry)];
-    const revision = (await this.connection.write('ragenPutEnvironment', ...args)) as number;
-    return revision < 0 ? undefined : String(revision);
-  }
-
-  async note(entry: AuditEntry): Promise<void> {
-    await this.connection.command(client =>
-      client.xadd(`${this.connection.prefix}audit`, 'MAXLEN', '~', 100_000, '*', 'e', JSON.stringify(entry)),
-    );
-  }
-
-  async audit(limit: number, before?: string): Promise<AuditPage> {
-    const end = before === undefined ? '+' : `(${before}`;
-    const found = await this.connection.command(client =>
-      client.xrevrange(`${this.connection.prefix}audit`, end, '-', 'COUNT', limit + 1),
-    );
-    return auditPage(
-      found.map(([id, [, entry]]) => [id, JSON.parse(entry) as AuditEntry]),
-      limit,
-    );
   }
 }
 

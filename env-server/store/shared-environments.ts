@@ -1,24 +1,30 @@
 import type { Logger } from 'pino';
 import type { Store } from '../persistence/store.ts';
-import type { AuditEntry, AuditPage, StoredEnvironment } from '../persistence/stored-environment.ts';
-import type { SessionStore } from './session-store.ts';
+import {
+  AUDIT_KEPT,
+  type AuditEntry,
+  type AuditPage,
+  auditPage,
+  type StoredEnvironment,
+} from '../persistence/stored-environment.ts';
+import type { StoreConnection } from './connection.ts';
 
-/** Custom environments that several servers share, as far as this server has read them. */
+/** Custom environments and the audit log in Valkey, shared by every server that is connected. */
 export class SharedEnvironments implements Store {
   readonly durable = true;
-  readonly #store: SessionStore;
+  readonly #connection: StoreConnection;
   readonly #log: Logger;
   #rows: readonly StoredEnvironment[] = [];
   #revision = '';
   #changed = false;
 
-  private constructor(store: SessionStore, log: Logger) {
-    this.#store = store;
+  private constructor(connection: StoreConnection, log: Logger) {
+    this.#connection = connection;
     this.#log = log;
   }
 
-  static async open(store: SessionStore, log: Logger): Promise<SharedEnvironments> {
-    const environments = new SharedEnvironments(store, log);
+  static async open(connection: StoreConnection, log: Logger): Promise<SharedEnvironments> {
+    const environments = new SharedEnvironments(connection, log);
     await environments.refresh();
     environments.#changed = false;
     return environments;
@@ -26,9 +32,12 @@ export class SharedEnvironments implements Store {
 
   /** Reads what other servers have registered, replaced and removed. Returns true when something has changed. */
   async refresh(): Promise<boolean> {
-    const revision = await this.#store.environmentsRevision();
+    const revision = (await this.#connection.command(client => client.get(this.#key('envrev')))) ?? '0';
     if (revision === this.#revision) return false;
-    this.#rows = await this.#store.environments();
+    const rows = await this.#connection.command(client => client.hvals(this.#key('env')));
+    this.#rows = rows
+      .map(text => JSON.parse(text) as StoredEnvironment)
+      .sort((a, b) => a.registeredAt - b.registeredAt || (a.envId < b.envId ? -1 : 1));
     this.#revision = revision;
     this.#changed = true;
     return true;
@@ -38,9 +47,8 @@ export class SharedEnvironments implements Store {
     return [...this.#rows];
   }
 
-  async putEnvironment(environment: StoredEnvironment, entry: AuditEntry): Promise<boolean> {
-    const revision = await this.#store.putEnvironment(environment.envId, environment, entry);
-    return revision !== undefined;
+  putEnvironment(environment: StoredEnvironment, entry: AuditEntry): Promise<boolean> {
+    return this.#put(environment.envId, environment, entry);
   }
 
   rewriteDefinitions(): void {
@@ -48,19 +56,34 @@ export class SharedEnvironments implements Store {
   }
 
   async removeEnvironment(envId: string, entry: AuditEntry): Promise<void> {
-    await this.#store.putEnvironment(envId, undefined, entry);
+    await this.#put(envId, undefined, entry);
+  }
+
+  async #put(envId: string, environment: StoredEnvironment | undefined, entry: AuditEntry): Promise<boolean> {
+    const isNew = environment?.revision === 1 ? 1 : 0;
+    const args = [envId, environment ? JSON.stringify(environment) : '', isNew, JSON.stringify(entry)];
+    return ((await this.#connection.write('ragenPutEnvironment', ...args)) as number) >= 0;
   }
 
   note(entry: AuditEntry): void {
-    this.#store
-      .note(entry)
+    this.#connection
+      .command(client =>
+        client.xadd(this.#key('audit'), 'MAXLEN', '~', AUDIT_KEPT, '*', 'e', JSON.stringify(entry)),
+      )
       .catch(error =>
         this.#log.error({ err: error, ...entry }, 'the audit log of the store does not have this'),
       );
   }
 
-  audit(limit: number, before?: string): Promise<AuditPage> {
-    return this.#store.audit(limit, before);
+  async audit(limit: number, before?: string): Promise<AuditPage> {
+    const end = before === undefined ? '+' : `(${before}`;
+    const found = await this.#connection.command(client =>
+      client.xrevrange(this.#key('audit'), end, '-', 'COUNT', limit + 1),
+    );
+    return auditPage(
+      found.map(([id, [, entry]]) => [id, JSON.parse(entry) as AuditEntry]),
+      limit,
+    );
   }
 
   changedElsewhere(): boolean {
@@ -70,6 +93,10 @@ export class SharedEnvironments implements Store {
   }
 
   async close(): Promise<void> {
-    this.#store.connection.close();
+    this.#connection.close();
+  }
+
+  #key(name: string): string {
+    return this.#connection.prefix + name;
   }
 }

@@ -185,6 +185,12 @@ t.test(
     t.match(await step(b, id, { 'idempotency-key': 'k' }), { status: 200, body: { step: 1 } });
     t.equal((await opening(a, 'o2')).body.session_id, (await opening(b, 'o2')).body.session_id);
     t.equal(await storeOf(a).count(), 2);
+    // The client sends a script again that the store has lost, after the command that waits for the replica.
+    await storeOf(b).connection.command(client => client.script('FLUSH'));
+    for (let n = 0; n < 2; n++) await storeOf(b).confirm();
+    replica.signal('SIGSTOP');
+    t.match(await step(b, id, { 'idempotency-key': 'l' }), refused);
+    replica.signal('SIGCONT');
   },
 );
 
@@ -310,10 +316,10 @@ t.test('a definition that a server cannot read costs no session its time', { ski
     return touch(sessions);
   };
   const [used, idle] = [await open(a), await open(a)];
-  store.environments = async () => {
-    throw new Error('a definition of a newer version');
-  };
-  await store.connection.command(client => client.incr('ragen:envrev'));
+  await store.connection.command(async client => {
+    await client.hset('ragen:env', 'me/A-v0', 'a definition of a newer version');
+    await client.incr('ragen:envrev');
+  });
   for (const end = performance.now() + 12_000; performance.now() < end && (await store.count()) > 1; ) {
     t.equal((await step(a, used)).status, 200);
     a.wait(0.2);
