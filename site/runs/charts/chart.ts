@@ -10,6 +10,8 @@ import { positionText } from './chart-view.ts';
 import { color, onTheme, variable } from './colors.ts';
 import { csvOf, pngOf } from './save-chart.ts';
 
+/** Height of a legend of one line. */
+const LEGEND_HEIGHT = 24;
 /** Narrower charts write the last value into the title row. */
 const NARROW = 230;
 
@@ -77,7 +79,7 @@ export function Chart(props: ChartProps) {
         <button type="button" class="link" onClick=${saveTable}>CSV<span class="visually-hidden"> of ${title}</span></button>
         <button type="button" class="link" onClick=${saveImage}>PNG<span class="visually-hidden"> of ${title}</span></button>
       </span></figcaption>
-    <div class="plot" ref=${place} style=${{ minHeight: `${height}px` }} role="img" aria-label=${inWords(title, curves, format)}></div>
+    <div class="plot" ref=${place} style=${{ minHeight: `${height + (props.legend ? LEGEND_HEIGHT : 0)}px` }} role="img" aria-label=${inWords(title, curves, format)}></div>
   </figure>`;
 }
 

@@ -39,6 +39,12 @@ const GROUPS = ['rollout/filter_kept_ratio', 'frac_reward_zero_std'];
 export function FilterView({ store, address }: RunViewProps) {
   const { value: rows, error } = useGroups(store);
   const unread = useMetrics(store, GROUPS);
+  // The panels below ask for these, too; each has its own request, so that an error stays in its panel.
+  const others = [store.names(COLLAPSE), store.names(GRADIENTS)];
+  useMetrics(store, others[0]);
+  useMetrics(store, others[1]);
+  if ((!rows && !error) || !store.knows([...GROUPS, ...others.flat()]))
+    return html`<div class="filter-view" aria-busy="true"></div>`;
   return html`<div class="filter-view">
     <${Panel} title="Groups and the rollout filter" class="wide">
       <${Status} error=${error ?? unread} loading=${!rows && !error} />

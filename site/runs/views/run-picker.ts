@@ -23,7 +23,7 @@ export function RunPicker({ chosen, onChange }: PickerProps) {
     <label class="field"><span>Find runs</span><input type="search" value=${q} placeholder="Name, or a setting: group_size>1"
       onInput=${(event: Event) => setQ((event.currentTarget as HTMLInputElement).value)} /></label>
     <${Status} error=${error} />
-    <ul>${value?.rows.map(row => {
+    <ul class="picker-list">${value?.rows.map(row => {
       const last = row.validations.at(-1);
       return html`<li key=${row.id}><label class="check"><input type="checkbox" checked=${chosen.includes(row.id)} onChange=${() => flip(row.id)} />
         <span class="cut">${row.id}</span> <${StateChip} row=${row} /> ${last && html`<b>${percent(last.success)}</b>`}</label></li>`;

@@ -27,7 +27,7 @@ export function SystemView({ store }: RunViewProps) {
     'rollouter/dropped_groups',
     'errored_rollouts',
   ];
-  const unread = useMetrics(store, [
+  const names = [
     ...PARTS.map(part => `timing_s/${part}`),
     'timing_s/step',
     'timing_s/testing',
@@ -36,7 +36,10 @@ export function SystemView({ store }: RunViewProps) {
     ...stale,
     ...speed,
     ...servers,
-  ]);
+  ];
+  const unread = useMetrics(store, names);
+  // All at once: what comes later would move what is there.
+  if (!store.knows(names)) return html`<div class="system-view" aria-busy="true"></div>`;
   const curves = (names: readonly string[]): Curve[] =>
     names
       .filter(name => store.series(name).x.length > 0)
