@@ -1,5 +1,5 @@
 /**
- * Pictures of the pages about a run, for docs/pictures:
+ * Pictures of the pages about runs and one of them, for docs/pictures:
  * `node docs/generator/dashboard-pictures.ts runs quickstart-001 docs/pictures`. Needs chromium.
  */
 import { join, resolve } from 'node:path';
@@ -11,6 +11,13 @@ const LARGEST_WAIT_MS = 60_000;
 
 /** A view, what is there when it is ready, and how it is looked at. */
 const PICTURES = [
+  {
+    name: 'runs-table',
+    hash: undefined,
+    ready: '.run-table .success-cell',
+    colorScheme: 'light',
+    height: 560,
+  },
   { name: 'runs-overview', hash: '', ready: '.small-charts canvas', colorScheme: 'light', height: 1060 },
   { name: 'runs-replay', hash: '/replay', ready: '.frame .board', colorScheme: 'dark', height: 760 },
   { name: 'runs-episodes', hash: '/episodes', ready: '.member', colorScheme: 'light', height: 820 },
@@ -26,9 +33,9 @@ for (const { name, hash, ready, colorScheme, height } of PICTURES) {
     reducedMotion: 'reduce',
   });
   const page = await context.newPage();
-  await page.goto(`${origin}/runs/#/run/${encodeURIComponent(run)}${hash}`);
+  const view = hash === undefined ? '#/' : `#/run/${encodeURIComponent(run)}${hash}`;
+  await page.goto(`${origin}/runs/${view}`);
   await page.locator(ready).first().waitFor({ timeout: LARGEST_WAIT_MS });
-  await page.locator('.board svg, .member').first().waitFor({ timeout: LARGEST_WAIT_MS });
   await page.waitForTimeout(500);
   await page.screenshot({ path: join(folder, `${name}.png`) });
   await context.close();

@@ -65,6 +65,28 @@ t.test('every view is accessible and fits, light on a phone and dark on a wide s
   }
 });
 
+t.test('no view moves what is there while it loads', { skip }, async t => {
+  const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
+  for (const width of [390, 1280]) {
+    const page = await openPage(t, 'about:blank', { viewport: { width, height: 900 } });
+    await page.addInitScript(() => {
+      const shifts = { sum: 0 };
+      Object.assign(window, { shifts });
+      new PerformanceObserver(list => {
+        for (const entry of list.getEntries()) shifts.sum += (entry as unknown as { value: number }).value;
+      }).observe({ type: 'layout-shift', buffered: true });
+    });
+    for (const [hash, ready] of VIEWS) {
+      await page.goto('about:blank');
+      await page.goto(`${origin}/runs/${hash}`);
+      await page.locator(ready).first().waitFor({ state: 'attached' });
+      await page.evaluate(() => new Promise(done => setTimeout(done, 300)));
+      const { sum } = await page.evaluate(() => (window as unknown as { shifts: { sum: number } }).shifts);
+      t.ok(sum < 0.05, `${hash} at ${width} px moves by ${sum}`);
+    }
+  }
+});
+
 t.test(
   'a page shows how good a run became, whether it is healthy, and what it does wrong',
   { skip },

@@ -20,18 +20,22 @@ import { Arrow, actionNames, leastLikely, leastLikelyIn, turnNumbers } from './t
 export function EpisodeView({ store, address }: RunViewProps) {
   const { file = '', index = '0' } = address.query;
   const { value, error } = useData<EpisodeReply>('episode', { id: store.id, file, index });
-  const { value: all } = useData<readonly EpisodeDigest[]>('episodes', { id: store.id, file });
+  const { value: all, error: noGroup } = useData<readonly EpisodeDigest[]>('episodes', {
+    id: store.id,
+    file,
+  });
+  const isKnown = value !== undefined && (all ?? noGroup) !== undefined;
   const current = value?.file === file && value.index === Number(index);
   // The episode before stays until the next is there, so that nothing jumps and no key is lost.
   return html`<div class="episode" aria-busy=${value && !current ? 'true' : undefined}>
-    <${Status} error=${error} loading=${!value && !error} />
-    ${value && !error && html`<${Episode} key=${`${value.file} ${value.index}`} store=${store} address=${address} reply=${value} all=${all ?? []} />`}
+    <${Status} error=${error} loading=${!isKnown && !error} />
+    ${isKnown && !error && html`<${Episode} key=${`${value.file} ${value.index}`} store=${store} address=${address} reply=${value} all=${all ?? []} />`}
   </div>`;
 }
 
 interface EpisodeProps extends RunViewProps {
   readonly reply: EpisodeReply;
-  /** All episodes of the file, empty until they are there. */
+  /** All episodes of the file, empty where they cannot be read. */
   readonly all: readonly EpisodeDigest[];
 }
 

@@ -35,12 +35,14 @@ export function EpisodesView({ store, address }: RunViewProps) {
   const [most, setMost] = useState(FIRST_GROUPS);
   if (!file)
     return html`<p class="panel">No trajectories yet. Training writes them every <code>tracking.trajectories_every</code> steps, and 20 of every validation.</p>`;
+  // All at once: what comes later would move what is there.
+  if (!episodes && !error) return html`<div class="episodes" aria-busy="true"></div>`;
   const shown = filtered(episodes ?? [], query);
   const groups = grouped(shown);
   return html`<div class="episodes">
     <${Filters} files=${files} file=${file} episodes=${episodes ?? []} query=${query} ends=${ends} />
     <${Search} store=${store} file=${file} query=${query} />
-    <${Status} error=${error} loading=${!episodes && !error} />
+    <${Status} error=${error} />
     ${episodes && html`<p class="fine" role="status">${counted(shown.length, 'episode')} of ${episodes.length} in ${counted(groups.length, 'group')}; ${percent(shown.filter(({ success }) => success).length / Math.max(1, shown.length))} succeed</p>`}
     ${
       groups.every(({ length }) => length === 1)
