@@ -168,12 +168,25 @@ function metricsOf(sources: MetricSources): () => Promise<{ type: string; text: 
   };
 }
 
+/** Packages that the package `ragen-env-server` leaves to those who trace. */
+const TRACING_PACKAGES = ['api', 'core', 'exporter-trace-otlp-proto', 'resources', 'sdk-trace']
+  .map(name => `@opentelemetry/${name}`)
+  .join(' ');
+
 /** Tracing, if the standard variables ask for it; else nothing of it is loaded. */
 async function openTracing(log: Logger): Promise<OpenTelemetry | undefined> {
   const settings = readTracingSettings(process.env);
   if (!settings) return undefined;
-  const { OpenTelemetry } = await import('./transports/monitoring/tracing/open-telemetry.ts');
-  return new OpenTelemetry(settings, log);
+  try {
+    const { OpenTelemetry } = await import('./transports/monitoring/tracing/open-telemetry.ts');
+    return new OpenTelemetry(settings, log);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== 'ERR_MODULE_NOT_FOUND') throw error;
+    throw new Error(
+      `traces, which variables that begin with OTEL_ ask for, need packages that are not installed (npm install ${TRACING_PACKAGES}): ${message}`,
+    );
+  }
 }
 
 /** The name of the token that a request carries; undefined where it carries none that is valid, or where there are no tokens. */
