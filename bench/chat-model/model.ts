@@ -1,5 +1,5 @@
 import { writeFileSync } from 'node:fs';
-import { TRAIN_PAIRS } from '../../env-server/environments/bandit/names.ts';
+import { TRAIN_PAIRS } from '../../env-server/environments/bandit/bandit.ts';
 import { Random } from '../../shared/random.ts';
 import { parseConfig } from '../../trainer/models/config-json.ts';
 import { initialize, parameterSpecs } from '../../trainer/models/parameters.ts';

@@ -1,8 +1,7 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
-import { bandit } from './bandit.ts';
-import { TEST_PAIRS, TRAIN_PAIRS } from './names.ts';
+import { bandit, TEST_PAIRS, TRAIN_PAIRS } from './bandit.ts';
 
 const play = playing(bandit);
 

@@ -14,7 +14,35 @@ import {
 } from '../core/environment.ts';
 import type { ObservationSpaces } from '../core/space.ts';
 import { choice, dict, LINES, number, orNull, text, tuple } from '../core/spaces.ts';
-import { type NamePair, TEST_PAIRS, TRAIN_PAIRS } from './names.ts';
+
+/** Professions, the settled one first and the daring one second. */
+type NamePair = readonly [settled: string, daring: string];
+
+export const TRAIN_PAIRS: readonly NamePair[] = [
+  ['Librarian', 'Stuntman'],
+  ['Accountant', 'Gambler'],
+  ['Gardener', 'Smuggler'],
+  ['Clerk', 'Explorer'],
+  ['Pharmacist', 'Acrobat'],
+  ['Archivist', 'Prospector'],
+  ['Baker', 'Racer'],
+  ['Notary', 'Treasure-hunter'],
+  ['Postman', 'Test-pilot'],
+  ['Tailor', 'Privateer'],
+  ['Curator', 'Speculator'],
+  ['Dentist', 'Daredevil'],
+];
+
+export const TEST_PAIRS: readonly NamePair[] = [
+  ['Bookkeeper', 'Adventurer'],
+  ['Registrar', 'Bullfighter'],
+  ['Shepherd', 'Buccaneer'],
+  ['Watchmaker', 'Trapeze-artist'],
+  ['Teacher', 'Bounty-hunter'],
+  ['Weaver', 'Cliff-diver'],
+  ['Carpenter', 'Day-trader'],
+  ['Optician', 'Storm-chaser'],
+];
 
 const MAX_NAME_LENGTH = 64;
 const JOIN = 'or';

@@ -1,20 +1,33 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { StringDecoder } from 'node:string_decoder';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { Problem } from '../../problems.ts';
+import { chooseRecord, partOf, pick } from '../core/datasets/choose.ts';
 import { MARKED_WORDS, words } from '../core/datasets/question.ts';
-import type { Condition, Environment, ObservationFormat, Transition } from '../core/environment.ts';
+import {
+  type Condition,
+  type Environment,
+  InvalidOptions,
+  type ObservationFormat,
+  type Transition,
+} from '../core/environment.ts';
 import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, dict, LINES, orNull, text } from '../core/spaces.ts';
 import { SPLIT_PRESETS } from '../core/splits.ts';
-import { ceilings, checkCeilings, limitsOf, queueLimits } from './ceilings.ts';
-import { configSchema, type DeepCoderConfig, MAX_STATEMENT_LENGTH, optionsSchema } from './config.ts';
-import { isSameOutput, isSameValue } from './marking.ts';
+import { ceilings, checkCeilings, limitsOf, queueLimits, tooManyTests } from './ceilings.ts';
+import {
+  configSchema,
+  type DeepCoderConfig,
+  type DeepCoderOptions,
+  MAX_STATEMENT_LENGTH,
+  optionsSchema,
+} from './config.ts';
+import { readTask } from './records.ts';
 import { findIsolation, type Isolation, UNISOLATED_VARIABLE } from './sandbox/isolation.ts';
 import { SandboxPool } from './sandbox/pool.ts';
 import { type JobLimits, type RunResult, SandboxFailed } from './sandbox/sandbox.ts';
-import { chooseTask } from './task-choice.ts';
-import type { Task, Test } from './tasks.ts';
+import { DEEPEST_VALUE, isDeeperThan, TASKS, type Task, type Test } from './tasks.ts';
 
 const MAX_PROGRAM_LENGTH = 50_000;
 const SHOWN_CHARS = 500;
@@ -248,4 +261,133 @@ function failureOf(test: Test, { status, output, error }: RunResult): string {
     return 'returned what is no JSON';
   }
   return isSameValue(value, test.result) ? '' : 'wrong result';
+}
+
+/**
+ * The task of an episode: pinned, named, from a data file, or one of the shipped.
+ * @throws InvalidOptions, InvalidConfig
+ */
+async function chooseTask(
+  { data, split }: DeepCoderConfig,
+  rng: Random,
+  { name, index, statement, entry, tests }: DeepCoderOptions,
+): Promise<Task> {
+  if (statement !== undefined || tests) return pinnedTask(statement, entry, tests);
+  if (entry !== undefined) throw new InvalidOptions('/entry', 'entry needs a statement and tests with it');
+  if (name !== undefined) return TASKS.find(task => task.name === name) as Task;
+  const key = (task: Task) => task.statement;
+  if (data !== undefined) return chooseRecord({ path: data, read: readTask, split, key, index }, rng);
+  return pick(partOf(TASKS, split, key), index, rng);
+}
+
+function pinnedTask(
+  statement: DeepCoderOptions['statement'],
+  entry: string | undefined,
+  tests: DeepCoderOptions['tests'],
+): Task {
+  if (statement === undefined)
+    throw new InvalidOptions('/statement', 'tests need the statement that they belong to');
+  if (!tests) throw new InvalidOptions('/tests', 'the statement needs its tests with it');
+  const fault = tooManyTests(tests.length);
+  if (fault !== undefined) throw new InvalidOptions('/tests', fault);
+  const list = tests.map((test, index): Test => {
+    if ('input' in test !== (entry === undefined)) {
+      throw new InvalidOptions(
+        `/tests/${index}`,
+        entry === undefined ? 'needs input and output' : 'needs arguments and result',
+      );
+    }
+    if ('input' in test) return { kind: 'stdin', input: test.input, output: test.output };
+    requireShallow(`/tests/${index}/arguments`, test.arguments);
+    requireShallow(`/tests/${index}/result`, test.result);
+    return { kind: 'call', arguments: test.arguments, result: test.result };
+  });
+  return { name: '', statement, starter: '', entry: entry ?? null, tests: list, solution: '' };
+}
+
+function requireShallow(pointer: string, value: Json): void {
+  if (!isDeeperThan(value, DEEPEST_VALUE)) return;
+  throw new InvalidOptions(pointer, `is nested deeper than ${DEEPEST_VALUE} levels`);
+}
+
+/** Numbers with a fraction may differ by this share. */
+const TOLERANCE = 1e-6;
+/** Characters of a number; what is longer is compared as a text. */
+const MAX_NUMBER_LENGTH = 1000;
+
+/** Bytes of a printed text that are decoded at a time, or more within a longer word. */
+const PIECE = 65_536;
+/** A word that is longer than the whole wanted text by this many characters is wrong, even if it is the same number. */
+const LONGER = 4096;
+
+/**
+ * Printed text in UTF-8 is right: the same lines but for white space at their ends, or the same words with nearly equal
+ * fractions. It stops at the first word that differs and decodes a piece at a time: outputs may be long, and many.
+ */
+export function isSameOutput(printed: Buffer, wanted: string): boolean {
+  const longest = wanted.length + LONGER;
+  const right = wanted.matchAll(/\S+/g);
+  for (const { word, index } of wordsOf(printed, longest)) {
+    const next = right.next();
+    if (next.done || word.length > longest || !isSameWord(word, next.value[0])) return false;
+    if ((index === 0) !== (next.value.index === 0)) return false;
+  }
+  return right.next().done === true;
+}
+
+/** Words with their indices; one that is longer than `longest` characters may come in parts, the first of them longer as well. */
+function* wordsOf(bytes: Buffer, longest: number): Generator<{ word: string; index: number }> {
+  const decoder = new StringDecoder('utf8');
+  let before = 0;
+  /** Last word of the previous piece, which may continue in the next one. */
+  let begun = '';
+  for (let at = 0, end: number; at < bytes.length; at = end) {
+    // A long word is looked at again with each piece: pieces as long as it keep that to twice.
+    end = at + Math.max(PIECE, begun.length);
+    const isLast = end >= bytes.length;
+    const piece = decoder.write(bytes.subarray(at, end)) + (isLast ? decoder.end() : '');
+    const text = begun + piece;
+    begun = '';
+    for (const { 0: word, index } of text.matchAll(/\S+/g)) {
+      if (!isLast && index + word.length === text.length && word.length <= longest) begun = word;
+      else yield { word, index: before + index };
+    }
+    before += text.length - begun.length;
+  }
+}
+
+function isSameWord(word: string, wanted: string): boolean {
+  if (word === wanted) return true;
+  if (!wanted.includes('.') || !isNumber(word) || !isNumber(wanted)) return false;
+  return isClose(Number(word), Number(wanted));
+}
+
+function isNumber(word: string): boolean {
+  return word.length <= MAX_NUMBER_LENGTH && /^[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?$/i.test(word);
+}
+
+function isClose(a: number, b: number): boolean {
+  return Math.abs(a - b) <= TOLERANCE * Math.max(1, Math.abs(b));
+}
+
+/** A returned value is right: equal as JSON, fractions nearly. */
+export function isSameValue(found: Json, wanted: Json): boolean {
+  if (typeof found === 'number' && typeof wanted === 'number') {
+    return found === wanted || (!Number.isInteger(wanted) && isClose(found, wanted));
+  }
+  if (Array.isArray(found) && Array.isArray(wanted)) {
+    return found.length === wanted.length && found.every((item, index) => isSameValue(item, wanted[index]));
+  }
+  if (isObject(found) && isObject(wanted)) {
+    const keys = Object.keys(wanted);
+    return (
+      keys.length === Object.keys(found).length &&
+      keys.every(key => Object.hasOwn(found, key) && isSameValue(found[key], wanted[key]))
+    );
+  }
+  return found === wanted;
+}
+
+function isObject(value: Json): value is { readonly [key: string]: Json } {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

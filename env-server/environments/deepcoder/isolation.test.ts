@@ -5,9 +5,15 @@ import { playing } from '../../../test/environment-contract.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import { deepCoder, stopSandboxes } from './deepcoder.ts';
 import { contained, noContainer } from './sandbox/container.test-data.ts';
-import { findIsolation, PYTHON_VARIABLE, sandboxCommand, UNISOLATED_VARIABLE } from './sandbox/isolation.ts';
+import {
+  faultOfContainment,
+  faultOfService,
+  findIsolation,
+  PYTHON_VARIABLE,
+  sandboxCommand,
+  UNISOLATED_VARIABLE,
+} from './sandbox/isolation.ts';
 import { Sandbox, SandboxFailed } from './sandbox/sandbox.ts';
-import { faultOfContainment, faultOfService } from './sandbox/self-test.ts';
 
 const { [PYTHON_VARIABLE]: python, [UNISOLATED_VARIABLE]: unisolated } = process.env;
 const TASK = { statement: 'Say yes.', tests: [{ input: '', output: 'yes\n' }] };

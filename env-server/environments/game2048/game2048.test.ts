@@ -2,8 +2,7 @@ import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { golden } from '../../../test/golden.test-data.ts';
-import { game2048 } from './game2048.ts';
-import { ACTIONS, openDirections, rewardOf, slide } from './rules.ts';
+import { ACTIONS, game2048, openDirections, rewardOf, slide } from './game2048.ts';
 
 const play = playing(game2048);
 

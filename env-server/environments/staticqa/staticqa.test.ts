@@ -4,8 +4,7 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { splitOf } from '../core/splits.ts';
-import { readItem } from './records.ts';
-import { drawItem, isRight, staticQa } from './staticqa.ts';
+import { drawItem, isRight, readItem, staticQa } from './staticqa.ts';
 
 const play = playing(staticQa);
 

@@ -4,12 +4,11 @@ import { checkContract, playing } from '../../../test/environment-contract.test-
 import { golden } from '../../../test/golden.test-data.ts';
 import { atOnce } from '../core/slices.ts';
 import { splitOf } from '../core/splits.ts';
-import { parsePlacement } from './action.ts';
 import { type Cells, countBlanks, isLegal, isSolved } from './board.ts';
 import { BLANK_SHARES } from './config.ts';
 import { generatePuzzle, puzzleKey, shufflePattern } from './generator.ts';
 import { solve } from './solver.ts';
-import { sudoku } from './sudoku.ts';
+import { parsePlacement, sudoku } from './sudoku.ts';
 
 const play = playing(sudoku);
 

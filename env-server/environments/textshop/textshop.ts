@@ -29,12 +29,25 @@ import {
   PER_PAGE,
   PREVIOUS,
   paintedParts,
+  type ShopPage,
   showPage,
 } from './pages.ts';
 import type { Goal, Product } from './product.ts';
 import { judge, type Verdict } from './reward.ts';
 import { openShop, type Shop } from './shop.ts';
-import type { TextShopState } from './state.ts';
+
+type TextShopState = {
+  readonly files: {
+    readonly products: string;
+    readonly attributes?: string;
+    readonly instructions?: string;
+  } | null;
+  readonly strict: boolean;
+  readonly goal: Goal;
+  readonly where: PageAddress;
+  readonly page: ShopPage;
+  readonly verdict: Verdict | null;
+};
 
 const oracle: ReferencePolicy<TextShopState> = {
   title: 'Searches for the title of the fitting product, chooses the wanted options and buys it',

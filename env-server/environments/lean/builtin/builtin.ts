@@ -1,10 +1,48 @@
 import { inScheduledSlices, type Sliced } from '../../core/slices.ts';
 import type { Backend, Theorem, Verdict } from '../backend.ts';
 import { FALSE, type Formula, negated, not, same, show } from './formula.ts';
-import { contextOf, disjunction, find, fresh, holds, withHypothesis, without } from './goals.ts';
 import { LeanError, Reader, readFormula, tokenize } from './parser.ts';
-import { type Goal, readStatement, showGoal } from './statement.ts';
-import { check, infer, readProof, sides } from './terms.ts';
+import { type Goal, type Hypothesis, readStatement, showGoal } from './statement.ts';
+import { type Context, check, infer, readProof, sides } from './terms.ts';
+
+/** Operations of tactics on goals and their hypotheses. */
+
+function holds({ hypotheses }: Goal, formula: Formula): boolean {
+  return hypotheses.some(hypothesis => same(hypothesis.formula, formula));
+}
+
+function contextOf(goal: Goal): Context {
+  return { goal, hypotheses: goal.hypotheses };
+}
+
+/** The hypothesis takes the place of one of the same name. */
+function withHypothesis(goal: Goal, name: string, formula: Formula): Goal {
+  if (goal.atoms.has(name)) throw new LeanError(`the name ${name} is taken`);
+  const others = goal.hypotheses.filter(hypothesis => hypothesis.name !== name);
+  return { ...goal, hypotheses: name === '_' ? goal.hypotheses : [...others, { name, formula }] };
+}
+
+function without(goal: Goal, name: string): Goal {
+  return { ...goal, hypotheses: goal.hypotheses.filter(hypothesis => hypothesis.name !== name) };
+}
+
+function find(goal: Goal, name: string): Hypothesis {
+  const hypothesis = goal.hypotheses.findLast(candidate => candidate.name === name);
+  if (!hypothesis) throw new LeanError(`unknown hypothesis '${name}'`);
+  return hypothesis;
+}
+
+function fresh(goal: Goal): string {
+  const taken = (name: string) => goal.hypotheses.some(hypothesis => hypothesis.name === name);
+  let name = 'h';
+  for (let count = 1; taken(name) || goal.atoms.has(name); count++) name = `h${count}`;
+  return name;
+}
+
+export function disjunction(formula: Formula): { left: Formula; right: Formula } {
+  if (formula.kind !== 'or') throw new LeanError(`${show(formula)} is no disjunction`);
+  return formula;
+}
 
 /** Tactics that take a hypothesis apart: rcases, obtain and cases. */
 
