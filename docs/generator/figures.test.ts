@@ -100,4 +100,19 @@ t.test('plots place values on their scale', async t => {
   const perfect = curvePlot('Curves', [{ name: 'one', points: [[0, 100]] }]);
   t.match(perfect, 'points="52,44"', 'nothing but successes');
   t.match(curvePlot('Curves', []), '>80 %<', 'no curve');
+  for (const [last, step] of [
+    [7, 1],
+    [520, 100],
+    [8_000, 1_000],
+    [30_086, 5_000],
+    [86_538, 20_000],
+    [2_000_000, 500_000],
+  ]) {
+    const long = curvePlot('Curves', [{ name: 'one', points: [[last, 50]] }]);
+    const labels = [...long.matchAll(/>(\d+)<\/text>/g)].map(([, text]) => Number(text));
+    t.same(
+      labels,
+      Array.from({ length: 1 + Math.floor(last / step) }, (_, i) => i * step),
+    );
+  }
 });

@@ -12,6 +12,8 @@ const LABEL_GAP = 15;
 /** Left edge of a name next to a plot, and the width of its letters. */
 const NAME_LEFT = 30;
 const LETTER = 6.2;
+/** The horizontal axis has as many labels and one at 0. */
+const MAX_STEPS = 8;
 
 export interface PlotCurve {
   readonly name: string;
@@ -94,8 +96,10 @@ function percentAxis(low: number, right: number, sy: (percent: number) => number
   ]);
 }
 
+/** 1, 2 or 5 times a power of ten, so that at most {@link MAX_STEPS} fit into the axis. */
 function niceStep(last: number): number {
-  return [1, 2, 5, 10, 20, 50, 100, 200, 500].find(step => last / step <= 8) ?? 1000;
+  const power = 10 ** Math.max(0, Math.floor(Math.log10(last / MAX_STEPS)));
+  return [1, 2, 5, 10].map(factor => factor * power).find(step => last / step <= MAX_STEPS)!;
 }
 
 /** Heights of labels, moved apart so that none covers another. */
