@@ -76,6 +76,8 @@ export function claimPage(
     command,
     '```',
     '',
+    'With `--dry-run` it prints the command of each run.',
+    '',
     ...claim.text.flatMap(paragraph => [...wrapped(paragraph), '']),
     seeds.length === 1
       ? `Success with seed ${seeds[0]} alone, and Wilson’s 95 % interval over the episodes of the validation.`
@@ -91,7 +93,6 @@ export function claimPage(
     ...pairTable(claim, outcomes),
     ...referenceTable(claim),
     ...reasoningSection(outcomes),
-    ...commands(claim),
     `![${claim.title}, by iteration](../pictures/claim-${claim.name}-iterations.svg)`,
     '',
     `![${claim.title}, by minute](../pictures/claim-${claim.name}-minutes.svg)`,
@@ -173,24 +174,22 @@ function pairTable({ pairs }: Claim, outcomes: readonly ClaimOutcome[]): string[
       const episodes = both[0].a.validated.episodes;
       const cells =
         values.length === 1 ? differenceOfShares(...values[0], episodes) : differenceOfSeeds(values);
-      return `| ${with_} − ${without} | ${name} | ${cells} |`;
+      return `${cells} after ${name}`;
     });
-    return rows.filter(row => row !== '');
+    return wrapped(`- ${with_} − ${without}: ${rows.filter(row => row !== '').join('; ')}`, '  ');
   });
   if (rows.length === 0) return [];
   const seeds = new Set(outcomes.map(({ seed }) => seed)).size;
   return [
     ...(seeds === 1
       ? [
-          'Differences in points, with the interval of two shares of a validation’s episodes; other seeds may differ by more.',
+          'Differences in points (95 % interval of two shares of a validation’s episodes); other seeds may differ by more.',
         ]
       : [
-          'Differences in points, seed by seed: bootstrap over the seeds and the p-value of the sign-flip test, which with three',
-          'seeds is 0.25 at least.',
+          'Differences in points, seed by seed (95 % interval by bootstrap, p of the sign-flip test: at least 0.25 with three',
+          'seeds).',
         ]),
     '',
-    '| difference | after | points | 95 % interval | p |',
-    '| --- | --- | --- | --- | --- |',
     ...rows,
     '',
   ];
@@ -203,7 +202,7 @@ function differenceOfSeeds(pairs: readonly Pair[]): string {
     pairs.map(([without]) => without),
     pairs.map(([, with_]) => with_),
   );
-  return differenceCells(difference, [low, high], p.toFixed(3));
+  return differenceCells(difference, [low, high], `, p ${p.toFixed(3)}`);
 }
 
 /** Difference of two shares of `episodes` episodes each, as text. */
@@ -215,7 +214,7 @@ function differenceOfShares(without: number, with_: number, episodes: number): s
 }
 
 const differenceCells = (difference: number, [low, high]: readonly [number, number], p: string) =>
-  `${percent(difference)} | ${percent(low)} to ${percent(high)} | ${p}`;
+  `${percent(difference)} (${percent(low)} to ${percent(high)}${p})`;
 
 function referenceTable({ references }: Claim): string[] {
   if (references.length === 0) return [];
@@ -228,22 +227,6 @@ function referenceTable({ references }: Claim): string[] {
     '',
   ];
 }
-
-function commands({ runs }: Claim): string[] {
-  return [
-    'Each run, with the seed for `{seed}` and the folder of the runs for `{folder}`:',
-    '',
-    '```sh',
-    ...runs.map(
-      ({ config, overrides, warmStart }) =>
-        `npm run trainer -- ${warmStart ? 'sft' : 'train'} ${[config, ...overrides.map(quoted), 'seed={seed}'].join(' ')}`,
-    ),
-    '```',
-    '',
-  ];
-}
-
-const quoted = (text: string) => (/^[\w.=/:{},-]+$/.test(text) && !/[{},]/.test(text) ? text : `'${text}'`);
 
 /** Mean success of each variant over its seeds: by iteration, and by minute. */
 export function claimFigures(claim: Claim, outcomes: readonly ClaimOutcome[]): ReadonlyMap<string, string> {
@@ -276,14 +259,14 @@ export function meanCurves(
   });
 }
 
-/** A paragraph as lines of at most 120 columns. */
-function wrapped(text: string): string[] {
+/** A paragraph as lines of at most 120 columns. @param indent of all but the first */
+function wrapped(text: string, indent = ''): string[] {
   const lines: string[] = [];
   let line = '';
   for (const word of text.split(' ')) {
     if (line !== '' && line.length + 1 + word.length > 120) {
       lines.push(line);
-      line = word;
+      line = indent + word;
     } else line = line === '' ? word : `${line} ${word}`;
   }
   return [...lines, line];

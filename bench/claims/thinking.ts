@@ -85,26 +85,7 @@ export function reasoningSection(outcomes: readonly ClaimOutcome[]): string[] {
       : [];
   });
   if (measured.length === 0) return [];
-  const rows = measured.map(({ outcome, success, first, last }) =>
-    [
-      outcome.variant,
-      String(outcome.seed),
-      (100 * success).toFixed(1),
-      ...(['miShare', 'entropy', 'spread'] as const).map(
-        name => `${first[name].toFixed(2)} → ${last[name].toFixed(2)}`,
-      ),
-    ].join(' | '),
-  );
-  return [
-    '## What became of the thoughts',
-    '',
-    '| variant | seed | success % | MI share | entropy | spread |',
-    '| --- | --- | --- | --- | --- | --- |',
-    ...rows.map(row => `| ${row} |`),
-    '',
-    ...correlations(measured),
-    ...verdict(measured),
-  ];
+  return ['## What became of the thoughts', '', ...correlations(measured), ...verdict(measured)];
 }
 
 type Measured = {

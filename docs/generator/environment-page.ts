@@ -1,4 +1,4 @@
-import { endsOf } from '../../env-server/environments/core/ends.ts';
+import { endsOf, TIME_LIMIT } from '../../env-server/environments/core/ends.ts';
 import type { AnyEnvironment, Picture } from '../../env-server/environments/core/environment.ts';
 import { resolveConfig, resolveOptions } from '../../env-server/environments/core/settings.ts';
 import type { Space } from '../../env-server/environments/core/space.ts';
@@ -6,7 +6,7 @@ import { gymnasiumSpace } from '../../env-server/environments/core/space-documen
 import { BUILT_IN } from '../../env-server/environments/registry.ts';
 import type { Json } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
-import { block, code, decimal, percent, schemaLines, table } from './markdown.ts';
+import { block, code, decimal, percent, schemaLines } from './markdown.ts';
 import type { EnvironmentMeasurement } from './measure.ts';
 
 /** Longest observations that are shown whole, in characters. */
@@ -90,9 +90,9 @@ async function sectionsOf(environment: AnyEnvironment): Promise<readonly Section
   const sections: Section[] = [
     {
       heading: '',
-      text: `${spec.description}\n\n![${spec.title}: a reference policy plays](../pictures/environments/${shortName(environment)}.svg)`,
+      text: `${spec.description}\n\n![${spec.title}](../pictures/environments/${shortName(environment)}.svg)`,
     },
-    { heading: 'Instructions of the player', text: instructions(environment) },
+    { heading: 'Instructions', text: instructions(environment) },
     { heading: 'Observations', text: await examples(environment) },
     { heading: 'Facts', text: facts(environment) },
     { heading: 'Configuration', text: list(schemaLines(spec.configSchema, SHARED_KEYS)) },
@@ -122,11 +122,10 @@ async function sectionsOf(environment: AnyEnvironment): Promise<readonly Section
 const SHARED_KEYS: ReadonlySet<string> = new Set(['split', 'max_steps']);
 
 function instructions(environment: AnyEnvironment): string {
-  const { instruction, legend, actions, actionFormat } = environment.describe(resolveConfig(environment));
+  const { instruction, legend, actionFormat } = environment.describe(resolveConfig(environment));
   return [
     `> ${instruction}`,
     legend && `Symbols: ${legend.map(({ symbol, meaning }) => `${code(symbol)} ${meaning}`).join(', ')}.`,
-    actions && `Actions: ${actions.map(code).join(', ')}.`,
     actionFormat && `Actions are written as ${actionFormat}.`,
   ]
     .filter(part => part)
@@ -135,14 +134,14 @@ function instructions(environment: AnyEnvironment): string {
 
 function facts({ spec, render }: AnyEnvironment): string {
   const { knownOptimum } = spec;
-  const ends = Object.entries(endsOf(spec)).map(([name, meaning]) => `${code(name)} (${meaning})`);
+  const ends = Object.entries(endsOf(spec)).map(([name, meaning]) =>
+    name === TIME_LIMIT ? code(name) : `${code(name)} (${meaning})`,
+  );
   return list([
     `Actions: ${spaceText(spec.actionSpace)}, for example ${code(spec.exampleAction)}`,
     `Reward of a step: ${spec.rewardRange.map(decimal).join(' … ')}`,
-    ...(spec.rewardThreshold === undefined
-      ? []
-      : [`Solved at a mean return of ${decimal(spec.rewardThreshold)}`]),
-    `Truncated after ${decimal(spec.maxEpisodeSteps)} ${spec.maxEpisodeSteps === 1 ? 'step' : 'steps'}`,
+    ...(spec.rewardThreshold === undefined ? [] : [`Solved at mean return ${decimal(spec.rewardThreshold)}`]),
+    `Step limit: ${decimal(spec.maxEpisodeSteps)}`,
     `\`info.ended_by\`: ${ends.join(', ')}`,
     `Observation forms: ${spec.observationFormats.map(code).join(', ')}${render ? '; paints a picture' : ''}`,
     ...(hasKey(spec.configSchema, 'split') ? ['Levels have a [`split`](../environments.md#settings)'] : []),
@@ -163,15 +162,15 @@ function policies(
   environment: AnyEnvironment,
   { episodes, policies: measured }: EnvironmentMeasurement,
 ): string[] {
-  const rows = Object.entries(environment.references ?? {}).map(([name, { title }]) => {
+  const lines = Object.entries(environment.references ?? {}).map(([name, { title }]) => {
     const { success, mean_return, mean_steps } = measured[name];
-    return [code(name), title, percent(success), decimal(mean_return), decimal(mean_steps)];
+    return `${code(name)} (${title}): ${percent(success)}, ${decimal(mean_return)}, ${decimal(mean_steps)}`;
   });
-  if (rows.length === 0) return [];
+  if (lines.length === 0) return [];
   return [
     '## Reference policies',
-    table(['policy', 'what it does', 'success', 'mean return', 'mean steps'], rows),
-    `${episodes} episodes: \`npm run docs -- --measure ${environment.spec.id}\``,
+    `Success, mean return and mean steps over ${episodes} episodes (\`npm run docs -- --measure ${environment.spec.id}\`):`,
+    list(lines),
   ];
 }
 
@@ -199,7 +198,7 @@ function spaceText(space: Space): string {
     case 'Discrete': {
       const start = space.start ?? 0;
       const names = space.names ? `: ${space.names.map((name, i) => `${start + i} ${name}`).join(', ')}` : '';
-      return `discrete, ${space.n}${names}`;
+      return `discrete${names || `, ${space.n}`}`;
     }
     case 'Text':
       return `text of at most ${space.maxLength} characters${space.pattern ? `, matching ${code(space.pattern)}` : ''}`;

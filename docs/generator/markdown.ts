@@ -23,8 +23,15 @@ export function block(text: string, language = 'text'): string {
   return `\`\`\`${language}\n${text}\n\`\`\``;
 }
 
+export interface Bounds {
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly exclusiveMinimum?: number;
+  readonly exclusiveMaximum?: number;
+}
+
 /** As much of JSON Schema as configurations use. */
-interface Schema {
+interface Schema extends Bounds {
   readonly type?: string;
   readonly const?: Json;
   readonly default?: Json;
@@ -32,9 +39,6 @@ interface Schema {
   readonly anyOf?: readonly Schema[];
   readonly items?: Schema;
   readonly properties?: { readonly [key: string]: Schema };
-  readonly minimum?: number;
-  readonly maximum?: number;
-  readonly exclusiveMinimum?: number;
   readonly maxItems?: number;
   readonly minItems?: number;
 }
@@ -73,13 +77,21 @@ function values(schema: Schema): string {
   if (schema.anyOf) return schema.anyOf.map(values).join(', ');
   if (schema.type === 'array') {
     const { minItems, maxItems } = schema;
-    const count = minItems === maxItems && minItems !== undefined ? `${minItems} × ` : 'list of ';
-    return count + values(schema.items ?? {});
+    const items = values(schema.items ?? {});
+    if (minItems === maxItems && minItems !== undefined) return `${minItems} × ${items}`;
+    return /^\w+(\[\])*$/.test(items) ? `${items}[]` : `list: ${items}`;
   }
-  const { minimum, exclusiveMinimum, maximum } = schema;
-  const least = minimum ?? (exclusiveMinimum === undefined ? undefined : `above ${exclusiveMinimum}`);
-  const range = least === undefined && maximum === undefined ? '' : ` ${least ?? '−∞'} … ${maximum ?? '∞'}`;
-  return `${schema.type ?? 'any JSON'}${range}`;
+  return `${schema.type ?? 'JSON'}${rangeOf(schema)}`;
+}
+
+/** The range of a number, e.g. ` ≥0`, ` >0 ≤1` or ` 0…1`; empty without bounds. */
+export function rangeOf({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Bounds): string {
+  const most = maximum === Number.MAX_SAFE_INTEGER ? undefined : maximum;
+  if (minimum !== undefined && most !== undefined) return ` ${minimum}…${most}`;
+  const bounds = { '≥': minimum, '>': exclusiveMinimum, '≤': most, '<': exclusiveMaximum };
+  return Object.entries(bounds)
+    .map(([sign, bound]) => (bound === undefined ? '' : ` ${sign}${bound}`))
+    .join('');
 }
 
 /** 0.123 as `12.3 %`. */

@@ -10,7 +10,8 @@ const page = readFileSync(new URL(`../../${SETTINGS_PAGE}`, import.meta.url), 'u
 t.test('the page lists every setting as it is; npm run docs writes it', async t => {
   t.equal(withSettings(page), page);
   for (const name of Object.keys(DECLARATIONS)) {
-    t.ok(page.includes(`| \`--${flagOf(name)}\` | \`${variableOf(name)}\` |`), name);
+    t.ok(page.includes(`\n- \`--${flagOf(name)}\``), name);
+    t.equal(variableOf(name), `RAGEN_${flagOf(name).toUpperCase().replaceAll('-', '_')}`, 'as the page says');
   }
   t.throws(() => withSettings('# Nothing'), /lacks the lines/);
 });
@@ -21,10 +22,10 @@ t.test(
     const page = readFileSync(new URL(`../../${CONFIG_KEYS_PAGE}`, import.meta.url), 'utf8');
     t.equal(configKeysPage(), page);
     for (const line of [
-      '- `seed` (integer from 0; `0`): Seed of everything random',
-      '- `policy.lora.rank` (integer from 1; `16`): Rank of the adapters.',
-      '- `tags.<name>.max_turn` (integer from 1; `5`): Most turns of an episode.',
-      '- `rollout.temperature` (number from 0; `1`): Divides the logits; 0 is greedy.',
+      '- `seed` (integer ≥0; `0`): Seed of everything random',
+      '- `policy.lora.rank` (integer ≥1; `16`): Rank of the adapters.',
+      '- `tags.<name>.max_turn` (integer ≥1; `5`): Most turns of an episode.',
+      '- `rollout.temperature` (number ≥0; `1`): Divides the logits; 0 is greedy.',
       '- `schedules.clip_high` (keys as in `schedules.entropy_coefficient`): Schedule of `loss.clip_high`.',
     ]) {
       t.ok(page.includes(line), line);

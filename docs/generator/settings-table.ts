@@ -1,10 +1,5 @@
-import {
-  DECLARATIONS,
-  ENVIRONMENT_SETTINGS,
-  flagOf,
-  SETTINGS,
-  variableOf,
-} from '../../env-server/config/settings.ts';
+import { DECLARATIONS, ENVIRONMENT_SETTINGS, flagOf, SETTINGS } from '../../env-server/config/settings.ts';
+import { code, wrapped } from './markdown.ts';
 
 export const SETTINGS_PAGE = 'docs/reference/server-settings.md';
 
@@ -19,17 +14,18 @@ export function withSettings(page: string): string {
   const [before, rest] = page.split(BEGIN);
   const after = rest?.split(END)[1];
   if (after === undefined) throw new Error(`${SETTINGS_PAGE} lacks the lines\n${BEGIN}${END}`);
-  const server = tableOf(Object.keys(SETTINGS));
-  const environments = tableOf(Object.keys(ENVIRONMENT_SETTINGS));
-  return `${before}${BEGIN}${server}\nFor environments that need something of this machine:\n\n${environments}${END}${after}`;
+  const server = listOf(Object.keys(SETTINGS));
+  const environments = listOf(Object.keys(ENVIRONMENT_SETTINGS));
+  return `${before}${BEGIN}\n${server}\nFor environments that need something of this machine:\n\n${environments}\n${END}${after}`;
 }
 
-function tableOf(names: readonly string[]): string {
-  const rows = names.map(name => {
+function listOf(names: readonly string[]): string {
+  const lines = names.map(name => {
     const { default: value, help, choices } = DECLARATIONS[name as keyof typeof DECLARATIONS];
-    const shown = value === '' ? '' : `\`${value}\``;
-    const meaning = help.replaceAll('|', '\\|') + (choices ? `: ${choices.join(', ')}` : '');
-    return `| \`--${flagOf(name)}\` | \`${variableOf(name)}\` | ${shown} | ${meaning} |\n`;
+    const shown = value === '' ? '' : ` (${code(value)})`;
+    return wrapped(
+      `- ${code(`--${flagOf(name)}`)}${shown}: ${help}${choices ? `: ${choices.join(', ')}` : ''}\n`,
+    );
   });
-  return `| flag | variable | default | meaning |\n| --- | --- | --- | --- |\n${rows.join('')}`;
+  return lines.join('');
 }
