@@ -44,7 +44,8 @@ export function configKeysPage(): string {
       const ownMeaning = meanings.get(name);
       const first = firstWith.get(ownMeaning ?? '');
       const meaning = first === undefined ? ownMeaning : `as ${code(first)}.`;
-      if (ownMeaning && first === undefined && ownMeaning.split(' ').length > 3) firstWith.set(ownMeaning, name);
+      if (ownMeaning && first === undefined && ownMeaning.split(' ').length > 3)
+        firstWith.set(ownMeaning, name);
       if (meaning === undefined && !inner && !meanings.has(path.replace(/\[\]$|\.<name>$/, '')))
         missing.push(name);
       const known = inner && described.get(inner.schema);
