@@ -22,7 +22,7 @@ import { latestCheckpoint } from './run-folder/checkpoint.ts';
 import { createRunFolder, openRunFolder } from './run-folder/run-folder.ts';
 import { type Row, resumeTiny, tinySettings, trainingRows, trainTiny } from './runs.test-data.ts';
 
-t.setTimeout(120_000);
+t.setTimeout(600_000);
 
 const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));
 
@@ -97,7 +97,12 @@ t.test(
       ]);
     const { url, process } = await start('0');
     const { vocabularySize } = await loadTokenizer(FOLDER);
-    const options = tinkerOptions(url, { baseModel: FOLDER, vocabularySize, retry: { baseMs: 20 } });
+    const options = tinkerOptions(url, {
+      baseModel: FOLDER,
+      vocabularySize,
+      retry: { baseMs: 20 },
+      heartbeatMs: 1e6,
+    });
     const policy = await TinkerPolicy.open(options);
     t.teardown(() => policy.close());
     const sequences = await playTinker(policy, 4);

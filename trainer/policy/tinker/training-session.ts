@@ -128,7 +128,7 @@ export class TinkerSession {
       clearInterval(this.#heartbeat);
       this.http.fail(
         new TinkerError(
-          `${this.http.url}: the server ended the session, and its models with it: resume the run, which continues from its last checkpoint (${message})`,
+          `${this.http.url}: the server ended the session or was started again, and the session's models are gone: resume the run, which continues from its last checkpoint (${message})`,
         ),
       );
     } finally {
