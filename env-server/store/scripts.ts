@@ -8,7 +8,7 @@ import { AUDIT_KEPT } from '../persistence/stored-environment.ts';
  * | key | type | content |
  * |---|---|---|
  * | `s:<id>` | stream | records of a session: `k` the kind, `b` the body |
- * | `p:<id>` | hash | settings, owner, environment, group, edition, era, pinned, and the parts `<kind>:<number>` |
+ * | `p:<id>` | hash | settings, ttl, owner, environment, group, edition, era, pinned, and the parts `<kind>:<number>` |
  * | `g:<id>` | string | how a session ended; expires |
  * | `due` | sorted set | ids by the time they expire, in milliseconds of the store's clock |
  * | `seen`, `back` | strings | when the store last heard of any server; when it did again after none could use it; milliseconds |
@@ -23,6 +23,9 @@ import { AUDIT_KEPT } from '../persistence/stored-environment.ts';
 const UNSERVED_MS = 3000;
 /** The same where a server connects: others would have been seen a second ago. */
 const UNSERVED_AT_CONNECT_MS = 1500;
+
+/** A session that a server takes is not due before that server has said that it is used. */
+const TAKEN_MS = 5000;
 
 /** The store's clock, in milliseconds. */
 const TIME = `
@@ -46,8 +49,7 @@ local function is_due(p, id)
   if due > time then return false end
   local back = tonumber(redis.call('GET', p .. 'back')) or 0
   if time - (tonumber(redis.call('GET', p .. 'seen')) or time) >= ${UNSERVED_MS} then back = time end
-  local ok, settings = pcall(cjson.decode, redis.call('HGET', p .. 'p:' .. id, 'settings'))
-  local again = back + (ok and tonumber(settings.ttlMs) or 0)
+  local again = back + (tonumber(redis.call('HGET', p .. 'p:' .. id, 'ttl')) or 0)
   if again <= time then return true end
   redis.call('ZADD', p .. 'due', again, id)
   return false
@@ -85,7 +87,7 @@ for i = 0, count - 1 do
   local a = 11 + 8 * i
   local id, serial = ARGV[a], ARGV[a + 1]
   redis.call('HSET', p .. 'p:' .. id, 'settings', ARGV[a + 2], 'edition', ARGV[a + 3], 'group', ARGV[a + 4], 'pinned',
-    ARGV[a + 5], 'owner', owner, 'environment', env, 'era', era)
+    ARGV[a + 5], 'owner', owner, 'environment', env, 'era', era, 'ttl', ARGV[a + 6])
   redis.call('XADD', p .. 's:' .. id, '1-1', 'k', 'o', 'b', ARGV[a + 7])
   redis.call('ZADD', p .. 'due', time + ARGV[a + 6], id)
   for _, key in ipairs({ 'all', 'o:' .. owner, 'e:' .. env }) do redis.call('ZADD', p .. key, serial, id) end
@@ -134,6 +136,7 @@ if pinned ~= '' and pinned ~= replica then
   finish(p, id, tombstone, ARGV[6])
   return { 'ended', tombstone }
 end
+redis.call('ZADD', p .. 'due', 'XX', 'GT', clock() + ${TAKEN_MS}, id)
 local last = top[1][1]
 local epoch = tonumber(string.match(last, '^(%d+)-')) + 1
 redis.call('XADD', p .. 's:' .. id, epoch .. '-0', 'k', 'T', 'b', replica)

@@ -15,7 +15,7 @@ const ACTIONS = 60;
 const fresh = (id: string, serial = 1, more: Partial<NewSession> = {}): NewSession => ({
   id,
   serial,
-  settings: { id, ttlMs: more.ttlMs ?? 60_000 },
+  settings: { id },
   edition: 'e1',
   groupId: null,
   pinned: false,
@@ -348,6 +348,10 @@ t.test(
     await connection.command(client => client.incrby('ragen:back', -5100));
     await connection.command(client => client.zincrby('ragen:due', -60_000, 's2'));
     t.same(await expired(), ['s2'], 'and passes');
+
+    await store.open('me', 'E', LIMITS, [fresh('s5', 2, { ttlMs: 200 })]);
+    t.match(await store.take('s5', undefined, 'me', FORGET_MS), { state: 'load' });
+    t.ok((await dueIn('s5')) > 3000, 'one that is taken has time until its server says that it is used');
 
     await openDue('s4', 500);
     await seen(2000);

@@ -1,7 +1,8 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { RecordBody, RecordKind } from '../../persistence/journal/records.ts';
+import type { OpenBody, RecordBody, RecordKind } from '../../persistence/journal/records.ts';
 import { actionsOf, logOf } from '../episodes/action-log.ts';
-import { type EpisodeRestart, type EpisodeState, weighed } from '../episodes/episode.ts';
+import { dynamicsSeedOf, type EpisodeRestart, type EpisodeState, weighed } from '../episodes/episode.ts';
+import type { StoredSettings } from './stored-session.ts';
 
 /** Journals what is done with sessions of the type `S`. */
 export interface Recorder<S> {
@@ -25,6 +26,35 @@ export function recordedEpisode({
 }: EpisodeState): JsonObject {
   const recorded: RecordedEpisode = { ...rest, restart: restart ?? null, actions: actionsOf(log) };
   return recorded as unknown as JsonObject;
+}
+
+/** The first record of a session: its settings, and the episode that it begins. */
+export function openBody(
+  settings: StoredSettings,
+  edition: string,
+  episode: EpisodeState,
+  { lost, like }: Pick<OpenBody, 'lost' | 'like'>,
+): OpenBody {
+  const beginning =
+    like === undefined
+      ? { episode: recordedEpisode(episode) }
+      : { like, dynamics_seed: dynamicsSeedOf(episode) };
+  return {
+    serial: settings.serial,
+    owner: settings.owner,
+    group_id: settings.groupId,
+    env_id: settings.envId,
+    edition,
+    config: settings.config,
+    wrappers: settings.wrappers as unknown as readonly Json[],
+    format: settings.format,
+    created_at: settings.createdAt,
+    ttl_ms: settings.ttlMs,
+    deadline: settings.deadline,
+    seed: episode.seed,
+    options: episode.options,
+    ...(lost === undefined ? beginning : { lost }),
+  };
 }
 
 /** The episode of a record. */

@@ -1,15 +1,9 @@
 import { type Journal, RecordTooLarge } from '../../persistence/journal/journal.ts';
-import {
-  NO_SESSION,
-  type OpenBody,
-  type RecordBody,
-  type RecordKind,
-} from '../../persistence/journal/records.ts';
+import { NO_SESSION, type RecordBody, type RecordKind } from '../../persistence/journal/records.ts';
 import type { EndedSession } from '../ended.ts';
-import { dynamicsSeedOf, type EpisodeState } from '../episodes/episode.ts';
+import type { EpisodeState } from '../episodes/episode.ts';
 import type { Session } from '../session.ts';
-import { type Recorder, recordedEpisode } from './recorded-episode.ts';
-import { recordOfOpening } from './stored-session.ts';
+import { openBody, type Recorder } from './recorded-episode.ts';
 
 export interface RecorderParts {
   /** Current definition of an environment id. */
@@ -102,26 +96,13 @@ export class SessionRecorder implements SessionJournal {
     if (like && like !== sessions[0]) first = { id: like.id, episode: like.episode.capture() };
     for (const session of sessions) {
       const episode = session.episode.capture();
-      const isSame = first?.episode.state === episode.state;
-      const body = this.#openBody(session, episode, isSame ? first!.id : undefined);
+      const same = first?.episode.state === episode.state ? first.id : undefined;
       first ??= { id: session.id, episode };
-      this.append(session, 'open', body);
+      const { settings } = session;
+      const edition = this.#parts.editionOf(settings.envId);
+      const lost = this.#parts.lostBy(session);
+      this.append(session, 'open', openBody(settings, edition, episode, { lost, like: same }));
     }
-  }
-
-  #openBody(session: Session, episode: EpisodeState, like: string | undefined): OpenBody {
-    const { settings } = session;
-    const lost = this.#parts.lostBy(session);
-    return {
-      ...recordOfOpening(settings, this.#parts.editionOf(settings.envId)),
-      seed: episode.seed,
-      options: episode.options,
-      ...(lost === undefined
-        ? like === undefined
-          ? { episode: recordedEpisode(episode) }
-          : { like, dynamics_seed: dynamicsSeedOf(episode) }
-        : { lost }),
-    };
   }
 
   ended(session: Session, { owner, ending, reason, forgetAt }: EndedSession): void {

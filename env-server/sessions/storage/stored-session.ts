@@ -46,23 +46,6 @@ export interface StoredSettings {
   readonly deadline: number;
 }
 
-/** Settings that an `open` record holds of a session besides its first state. */
-export function recordOfOpening(settings: StoredSettings, edition: string) {
-  return {
-    serial: settings.serial,
-    owner: settings.owner,
-    group_id: settings.groupId,
-    env_id: settings.envId,
-    edition,
-    config: settings.config,
-    wrappers: settings.wrappers as unknown as readonly Json[],
-    format: settings.format,
-    created_at: settings.createdAt,
-    ttl_ms: settings.ttlMs,
-    deadline: settings.deadline,
-  };
-}
-
 /** A session as it is read from the store: from it the same session can be made again in another process. */
 export interface StoredSession extends StoredSettings {
   readonly episode: EpisodeState;

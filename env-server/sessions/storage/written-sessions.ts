@@ -16,9 +16,8 @@ import type { SessionManager } from '../manager.ts';
 import type { Session } from '../session.ts';
 import type { VariantCatalog } from '../variant-catalog.ts';
 import { lostReason } from './lost-reason.ts';
-import { recordedEpisode } from './recorded-episode.ts';
+import { openBody } from './recorded-episode.ts';
 import { SessionImage } from './session-image.ts';
-import { recordOfOpening } from './stored-session.ts';
 
 /** Records and characters after which a checkpoint makes those before it unneeded. */
 const CHECKPOINT_RECORDS = 64;
@@ -269,18 +268,16 @@ export class WrittenSessions {
     const { limits, catalog, editionOf } = this.#parts;
     const fresh = sessions.map((session): NewSession => {
       const { settings, serial, groupId, id } = session;
-      const episode = session.episode.capture();
       const lost = lostReason(session, catalog);
       const stored = { ...settings, deadline: Math.round(session.wall(settings.deadline)) };
-      const beginning = lost === undefined ? { episode: recordedEpisode(episode) } : { lost };
-      const { seed, options } = episode;
-      const record = { ...recordOfOpening(stored, editionOf(settings.envId)), seed, options, ...beginning };
+      const edition = editionOf(settings.envId);
+      const record = openBody(stored, edition, session.episode.capture(), { lost });
       session.recorded = 1;
       return {
         id,
         serial,
         settings: stored as unknown as Json,
-        edition: editionOf(settings.envId),
+        edition,
         groupId,
         pinned: lost !== undefined,
         ttlMs: this.dueIn(session),
