@@ -9,7 +9,7 @@ const ITEM = /^ *- (.*)$/;
 /** Text without quotes that can be nothing else: no number of another form, no comment, no further key. */
 const PLAIN = /^(?!(?:true|false|null)$)(?:[A-Za-z_(]|\.{0,2}\/)[^#:]*$/i;
 const CONSTANT = /^(?:true|false|null|~)$/;
-const NUMBER = /^-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$/;
+const NUMBER = /^-?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?$/;
 
 /**
  * Settings as `section.key`, read from the YAML that the trainer writes. The general parser takes 14 ms for such a file, this

@@ -30,7 +30,7 @@ export function Rollouts({ store, query }: RolloutsProps) {
   if (!value)
     return html`<section class="wide rollouts pending"><${Status} error=${error} loading=${!error} /></section>`;
   const file = String(answered?.file);
-  const [, kind, step] = /^(train|validation)-0*(\d+)$/.exec(file) ?? [];
+  const [, kind, step] = /^(train|validation)-(\d+)$/.exec(file) ?? [];
   const bins = binsOf(value.map(episode => episode.return));
   const { min = '', max = '' } = query;
   const chosen = bins.find(({ low, high }) => String(low) === min && String(high) === max);
@@ -44,7 +44,7 @@ export function Rollouts({ store, query }: RolloutsProps) {
   const failures = value.filter(({ success }) => !success).length;
   return html`<section class="wide rollouts" aria-label="Rollouts">
     <div>
-      <h2>Returns of ${counted(value.length, `${kind === 'train' ? 'training' : 'validation'} episode`)}, step ${step}</h2>
+      <h2>Returns of ${counted(value.length, `${kind === 'train' ? 'training' : 'validation'} episode`)}, step ${Number(step)}</h2>
       <${Bars} bins=${bins} chosen=${chosen} />
       <p class="fine">A bar filters the list; a second press shows all.${failures > 0 && html` <a href=${failed}>${failures} failed</a>`}</p>
     </div>
