@@ -19,6 +19,8 @@ const FOOTER = 34;
 const MAX_ACTION_LENGTH = 58;
 /** Id of the element around a board; it defines the site's variables. */
 const SCOPE = 'b';
+const LISTS_WITHOUT_MARKS = `
+:where(.${SCOPE} ul[class]) { margin: 0; padding: 0; list-style: none; }`;
 
 /** An animation within a figure: its size, elements and the number of slots that its time is divided into. */
 interface AnimationCard {
@@ -82,7 +84,9 @@ ${keyframes.join('\n')}
 
 /** The style of boards; they show all that fits, without bars to scroll by. */
 function styleOf(markup: string): string {
-  return `${boardStyle(markup, `.${SCOPE}`)}
+  // Pages of the site take the marks off lists by their base style, which a figure does not have.
+  const lists = markup.includes('<ul class') ? LISTS_WITHOUT_MARKS : '';
+  return `${boardStyle(markup, `.${SCOPE}`)}${lists}
 .${SCOPE} { color: var(--ink); font: 14px/1.45 ui-sans-serif, -apple-system, "Segoe UI", "Liberation Sans", Arial, sans-serif; }
 .${SCOPE} * { box-sizing: border-box; }
 .${SCOPE} .board-panel, .${SCOPE} pre { max-height: none; overflow: hidden; }`;

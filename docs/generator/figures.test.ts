@@ -75,6 +75,12 @@ t.test('an animation has the style of its boards alone, for both color schemes',
   t.notMatch(svg, /\.crate|\.tile|var\(--accent\)/);
 });
 
+t.test('lists of boards have no marks', async t => {
+  const svg = read('docs/pictures/environments/countdown.svg');
+  t.match(svg, '<ul class');
+  t.match(svg, /ul\[class\]\) \{[^}]*list-style: none/);
+});
+
 t.test('plots place values on their scale', async t => {
   const curve = curvePlot('Curves', [
     {
