@@ -3,7 +3,7 @@
  * system, of all its threads), the time on the clock and its resident memory (VmRSS), all read when `/readyz` has answered for the
  * first time. One start goes before those that count: it keeps the compiled modules.
  *
- *     npm run bench:start [-- --starts 10 --program bin/ragen-env-server.js --flags '--tokens file']
+ *     npm run bench:start [-- --starts 10 --program bin/ragen-env-server.js '--flags=--tokens file']
  *
  * Of `--starts` the median counts. Without `--program` it starts what `npm run env-server` starts; with it, the file of an
  * installed package. `--flags` go to the server. Linux only.
