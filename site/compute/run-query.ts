@@ -43,6 +43,9 @@ export const RUN_FIELDS: { readonly [name: string]: Field } = {
   note: ({ annotations }) => annotations?.note,
 };
 
+/** Made once: 10,000 runs are ordered in milliseconds. */
+const COLLATOR = new Intl.Collator('en', { numeric: true });
+
 type Operator = ':' | '=' | '!=' | '<' | '<=' | '>' | '>=';
 const TERM = /^([\w.@-]+)(!=|<=|>=|[:=<>])(.+)$/;
 const OPERATORS: { readonly [operator in Operator]: (order: number, has: boolean) => boolean } = {
@@ -147,7 +150,7 @@ export function runOrder<R extends QueriedRun>(sort: string, setting: SettingOf<
     const [x, y] = [fieldOf(a, key, setting), fieldOf(b, key, setting)];
     if (x === undefined || y === undefined) return Number(x === undefined) - Number(y === undefined);
     if (typeof x === 'number' && typeof y === 'number') return sign * (x - y);
-    return sign * String(x).localeCompare(String(y), 'en', { numeric: true });
+    return sign * COLLATOR.compare(String(x), String(y));
   };
 }
 

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
-import { open, rename, unlink } from 'node:fs/promises';
+import { lstat, open, rename, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   type Annotations,
@@ -34,6 +34,8 @@ export class RunAnnotations {
    * @throws Error of the file system
    */
   async write(run: FoundRun, { tags, note, archived }: Annotations): Promise<void> {
+    if (!(await lstat(run.path)).isDirectory())
+      throw Object.assign(new Error('no folder'), { code: 'ENOTDIR' });
     const partial = join(run.path, `${RUN_FILES.annotations}.${randomBytes(6).toString('hex')}.partial`);
     const file = await open(partial, NEW_FILE, 0o644);
     try {

@@ -411,6 +411,10 @@ t.test('runs are filtered, ordered and grouped by settings, and summed up', asyn
   await reader.runs();
   await new Promise(resolve => setTimeout(resolve, 100));
   t.same(await ids({ q: 'group_size=99' }), ['a'], 'a run that went on is read again');
+  const many = Array.from({ length: 9000 }, (_, i) => `key${i}: ${i}\n`).join('');
+  writeFileSync(join(writeSampleRun(t.testdir({ many: {} }), 'many'), 'config.yaml'), many);
+  const { settings } = await new RunReader(t.testdirName).summary();
+  t.equal(settings.length, 2000, 'a config of many keys is bounded');
 });
 
 t.test('tags, notes and the archive mark are kept in the folder of a run, within bounds', async t => {

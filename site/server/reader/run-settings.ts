@@ -8,6 +8,9 @@ const MAX_CONFIG_BYTES = 1024 * 1024;
 /** Different keys of all runs that are remembered. */
 const MAX_KEYS = 5000;
 
+/** Settings of one run that are remembered; the trainer writes about 260. */
+const MAX_SETTINGS = 2000;
+
 type Settings = Map<string, SettingValue>;
 
 /** Settings that differ from those of the first run that was read; undefined where a run lacks one. */
@@ -24,7 +27,8 @@ export class RunSettings {
   async read(runs: readonly FoundRun[]): Promise<void> {
     await mapped(runs, async run => {
       if (this.#known.get(run.id)?.changedMs === run.changedMs) return;
-      const settings = settingsOf(await readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config));
+      const all = settingsOf(await readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config));
+      const settings = all.size > MAX_SETTINGS ? new Map([...all].slice(0, MAX_SETTINGS)) : all;
       for (const key of settings.keys()) {
         if (this.#keys.size >= MAX_KEYS || this.#keys.has(key)) continue;
         this.#keys.add(key);
