@@ -29,26 +29,24 @@ export function NextSteps({ detail }: { readonly detail: RunDetail }) {
   return html`<${Panel} title="What to do next">
     <div class="next-steps">
       <section>
-        <h3>Evaluate it</h3>
-        <p class="fine">Next to other players${url === undefined && ', with an environment server running'}; the result is a row of the <a href=${formatAddress({ view: 'leaderboard' })}>leaderboard</a>.</p>
+        <p><b>Evaluate it</b>${url === undefined && ' with an environment server running'}: a row of the <a href=${formatAddress({ view: 'leaderboard' })}>leaderboard</a></p>
         <${Command} text=${evaluate} />
       </section>
       <section>
-        <h3>Serve it</h3>
-        <p class="fine">Any OpenAI client can use the policy; ask it in another terminal.</p>
+        <p><b>Serve it</b> to any OpenAI client</p>
         <${Command} text=${`${trainer} serve ${folder}`} />
+      </section>
+      <p><a href=${formatAddress({ view: 'replay', run: row.id })}>See one level at every validation</a>${
+        server !== null &&
+        html`, or play ${[...new Set(tags.map(tag => tag.env_id))].map(
+          (id, i) =>
+            html`${i > 0 && ', '}<a key=${id} href=${`${server}#/play/${encodeURIComponent(id)}`}>${id}</a>`,
+        )} yourself`
+      }</p>
+      <details>
+        <summary>Ask it in another terminal</summary>
         <${Command} text=${COMPLETION} />
-      </section>
-      <section>
-        <h3>Look at it</h3>
-        <p><a href=${formatAddress({ view: 'replay', run: row.id })}>See one level at every validation</a>${
-          server !== null &&
-          html`, or play ${[...new Set(tags.map(tag => tag.env_id))].map(
-            (id, i) =>
-              html`${i > 0 && ', '}<a key=${id} href=${`${server}#/play/${encodeURIComponent(id)}`}>${id}</a>`,
-          )} yourself`
-        }.</p>
-      </section>
+      </details>
       <details>
         <summary>Train on an environment of your own</summary>
         <p><code>docs/tutorial/learning-curve.md</code> shows one of 20 lines in Python, as a script and in TypeScript${server !== null && html`; you can <a href=${`${server}#/register`}>register</a> one here, too`}. Then let the trainer choose the settings.</p>
