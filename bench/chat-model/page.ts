@@ -33,7 +33,14 @@ export function chatModelPage({ rows }: StoryData): string {
     "`evaluate --policy endpoint`. The model is made by the command, without torch: Qwen2's decoder with 2.0 million",
     'weights, a byte-level BPE tokenizer of 512 tokens and a ChatML template, pretrained by `sft --data` on everyday chats',
     'that say nothing about the games. It is the same for all seeds. Success is sampled at temperature 1, with its 95 %',
-    'interval.',
+    'interval. After `sft` and `train` of a section each seed has',
+    '',
+    '```sh',
+    'npm run trainer -- evaluate <run> --policy checkpoint',
+    'npm run trainer -- serve <taught> --adapter tuned=<adapter> --context <policy.context>',
+    'npm run trainer -- evaluate <run> --policy endpoint validation.temperature=0 \\',
+    '  endpoint.url=http://127.0.0.1:8000/v1 endpoint.model=tuned endpoint.continue_final_message=true',
+    '```',
     '',
     ...tags.flatMap(tag => taskSection(tag, rows)),
   ].join('\n');
@@ -93,7 +100,7 @@ function table(
 }
 
 /** The commands of a seed, with `<…>` for the folders of what came before. */
-function commands({ config, recipe, context, settings, demonstrations, training }: Task): string[] {
+function commands({ config, recipe, settings, demonstrations, training }: Task): string[] {
   const shown = (texts: readonly string[]) =>
     texts.map(text => (/[[\]{}]/.test(text) ? `'${text}'` : text)).join(' ');
   const command = (text: string, ...lists: readonly (readonly string[])[]) =>
@@ -106,13 +113,6 @@ function commands({ config, recipe, context, settings, demonstrations, training 
       settings,
       training,
     ),
-    'npm run trainer -- evaluate <run> --policy checkpoint',
-    `npm run trainer -- serve <taught> --adapter tuned=<adapter> --context ${context}`,
-    command('evaluate <run> --policy endpoint validation.temperature=0', [
-      'endpoint.url=http://127.0.0.1:8000/v1',
-      'endpoint.model=tuned',
-      'endpoint.continue_final_message=true',
-    ]),
     '```',
     '',
   ];

@@ -1,4 +1,4 @@
-import { endsOf, TIME_LIMIT } from '../../env-server/environments/core/ends.ts';
+import { endsOf } from '../../env-server/environments/core/ends.ts';
 import type { AnyEnvironment, Picture } from '../../env-server/environments/core/environment.ts';
 import { resolveConfig, resolveOptions } from '../../env-server/environments/core/settings.ts';
 import type { Space } from '../../env-server/environments/core/space.ts';
@@ -10,7 +10,7 @@ import { block, code, decimal, percent, schemaLines } from './markdown.ts';
 import type { EnvironmentMeasurement } from './measure.ts';
 
 /** Longest observations that are shown whole, in characters. */
-const MAX_EXAMPLE_LENGTH = { text: 600, json: 300 };
+const MAX_EXAMPLE_LENGTH = { text: 400, json: 240 };
 const EXAMPLE_SEED = 0;
 /** The folder of pictures, next to the pages. */
 export const PICTURES = 'pictures';
@@ -98,13 +98,13 @@ async function sectionsOf(environment: AnyEnvironment): Promise<readonly Section
     { heading: 'Configuration', text: list(schemaLines(spec.configSchema, SHARED_KEYS)) },
     {
       heading: 'Presets',
-      text: list(
-        Object.entries(spec.presets ?? {}).flatMap(([name, config]) =>
+      text: Object.entries(spec.presets ?? {})
+        .flatMap(([name, config]) =>
           JSON.stringify(config) === JSON.stringify({ split: name })
             ? []
             : [`${code(name)}: ${code(config)}`],
-        ),
-      ),
+        )
+        .join(', '),
     },
     { heading: 'Reset options', text: list(schemaLines(spec.optionsSchema)) },
     {
@@ -134,15 +134,12 @@ function instructions(environment: AnyEnvironment): string {
 
 function facts({ spec, render }: AnyEnvironment): string {
   const { knownOptimum } = spec;
-  const ends = Object.entries(endsOf(spec)).map(([name, meaning]) =>
-    name === TIME_LIMIT ? code(name) : `${code(name)} (${meaning})`,
-  );
   return list([
-    `Actions: ${spaceText(spec.actionSpace)}, for example ${code(spec.exampleAction)}`,
+    `Actions: ${spaceText(spec.actionSpace)}, e.g. ${code(spec.exampleAction)}`,
     `Reward of a step: ${spec.rewardRange.map(decimal).join(' … ')}`,
     ...(spec.rewardThreshold === undefined ? [] : [`Solved at mean return ${decimal(spec.rewardThreshold)}`]),
     `Step limit: ${decimal(spec.maxEpisodeSteps)}`,
-    `\`info.ended_by\`: ${ends.join(', ')}`,
+    `\`info.ended_by\`: ${Object.keys(endsOf(spec)).map(code).join(', ')}`,
     `Observation forms: ${spec.observationFormats.map(code).join(', ')}${render ? '; paints a picture' : ''}`,
     ...(hasKey(spec.configSchema, 'split') ? ['Levels have a [`split`](../environments.md#settings)'] : []),
     ...(spec.seedable === false ? ['Takes no seed'] : []),
@@ -169,7 +166,7 @@ function policies(
   if (lines.length === 0) return [];
   return [
     '## Reference policies',
-    `Success, mean return and mean steps over ${episodes} episodes (\`npm run docs -- --measure ${environment.spec.id}\`):`,
+    `Success, return and steps, means over ${episodes} episodes (\`npm run docs -- --measure ${environment.spec.id}\`):`,
     list(lines),
   ];
 }

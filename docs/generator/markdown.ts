@@ -67,13 +67,25 @@ function schemaRows(schema: Schema, prefix: string, leftOut: ReadonlySet<string>
       const defaults = Object.fromEntries(inner.map(([key, { default: fallback }]) => [key, fallback!]));
       return [[code(name), 'object', code(defaults), property.description ?? '']];
     }
-    const fallback = property.default === undefined ? '' : code(property.default);
+    const fallback = property.default === undefined ? '' : defaultOf(property);
     return [[code(name), values(property), fallback, property.description ?? '']];
   });
 }
 
+/** The default as text; `all` for every choice of a list. */
+function defaultOf({ default: fallback, items }: Schema): string {
+  const choices = items?.anyOf?.map(({ const: choice }) => choice);
+  return choices && JSON.stringify(choices) === JSON.stringify(fallback) ? 'all' : code(fallback!);
+}
+
+/** Most choices of a setting that a page lists; the API's schema has all. */
+const MAX_CHOICES = 20;
+
 function values(schema: Schema): string {
   if (schema.const !== undefined) return code(schema.const);
+  if (schema.anyOf && schema.anyOf.length > MAX_CHOICES && schema.anyOf[0].const !== undefined) {
+    return `one of ${schema.anyOf.length}, e.g. ${values(schema.anyOf[0])}`;
+  }
   if (schema.anyOf) return schema.anyOf.map(values).join(', ');
   if (schema.type === 'array') {
     const { minItems, maxItems } = schema;

@@ -34,5 +34,5 @@ t.test('the page explains every code of an error frame', async t => {
   const source = readPage('env-server/custom/remote/openenv-protocol.ts');
   const codes = [...source.matchAll(/\| '([A-Z_]+)'/g)].map(match => match[1]);
   t.equal(codes.length, 7);
-  for (const code of codes) t.match(page, new RegExp(`^\\| \`${code}\` +\\|`, 'm'), code);
+  for (const code of codes) t.match(page, new RegExp(`^- \`${code}\`: `, 'm'), code);
 });
