@@ -9,11 +9,19 @@ import { isUnanswered, type RpcError } from './json-rpc.ts';
 let loading: Promise<typeof import('@modelcontextprotocol/server')> | undefined;
 
 /**
- * Loads the SDK when the first client of MCP comes. It goes in two parts of about 40 ms of processor time, between which the
- * server answers others: the library of its schemas is loaded before it.
+ * Loads the SDK when the first client of MCP comes, in parts of less than 50 ms of processor time between which the server
+ * answers others: the library of its schemas before it, and what it does first after it.
  */
 function loadSdk(): Promise<typeof import('@modelcontextprotocol/server')> {
-  loading ??= import('zod/v4').then(nextTurn).then(() => import('@modelcontextprotocol/server'));
+  loading ??= (async () => {
+    await import('zod/v4/core');
+    await nextTurn();
+    await import('zod/v4');
+    await nextTurn();
+    const sdk = await import('@modelcontextprotocol/server');
+    await nextTurn();
+    return sdk;
+  })();
   return loading;
 }
 
