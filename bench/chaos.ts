@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { startEnvServer } from '../trainer/commands/processes/child-process.ts';
+import { startEnvServer } from '../trainer/commands/processes/env-server-process.ts';
 import { readJsonLines } from '../trainer/tracking/jsonlines.ts';
 import { openRunFolder, runFolderAt } from '../trainer/training/run-folder/run-folder.ts';
 import { scriptFlags } from './flags.ts';

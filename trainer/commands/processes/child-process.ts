@@ -1,7 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { readLogLine } from '../../../shared/log-text.ts';
 import { STARTED_BY_VARIABLE } from '../train/run-failure.ts';
 
 /** Exit status of a program that a signal ended: 128 + SIGTERM. */
@@ -49,33 +47,4 @@ export function startTrainer(args: readonly string[], startedBy: string): ChildP
       env: { ...process.env, [STARTED_BY_VARIABLE]: startedBy },
     }),
   );
-}
-
-const ENV_SERVER = fileURLToPath(new URL('../../../env-server/main.ts', import.meta.url));
-const LISTENING = /listening on (http:\/\/\S+)/;
-
-/**
- * Starts an environment server on its default port, or a free one where that is taken.
- * @throws Error with what the server said when it does not come up
- */
-export async function startEnvServer(
-  args: readonly string[] = [],
-): Promise<{ readonly child: ChildProgram; readonly url: string }> {
-  const server = spawn(process.execPath, [ENV_SERVER, ...args], {
-    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
-    detached: true,
-  });
-  const child = childOf(server);
-  const url = await new Promise<string>((found, reject) => {
-    createInterface({ input: server.stdout! }).on('line', line => {
-      const match = LISTENING.exec(line);
-      if (match) found(match[1]);
-      const record = readLogLine(line);
-      if (record?.isWarning) process.stderr.write(`\r\x1b[Kserver ${record.text}\n`);
-    });
-    child.ended.then(status =>
-      reject(new Error(`the environment server ended with status ${status}; see above`)),
-    );
-  });
-  return { child, url };
 }

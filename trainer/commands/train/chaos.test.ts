@@ -10,7 +10,7 @@ import { freePort } from '../../../test/free-port.test-data.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
 import { openRunFolder } from '../../training/run-folder/run-folder.ts';
 import { type Row, tinySettings, trainTiny, weightsOf } from '../../training/runs.test-data.ts';
-import { startEnvServer } from '../processes/child-process.ts';
+import { startEnvServer } from '../processes/env-server-process.ts';
 
 const TRAINER = fileURLToPath(new URL('../../main.ts', import.meta.url));
 const HALT = new URL('./halt-at-step.test-data.ts', import.meta.url).href;

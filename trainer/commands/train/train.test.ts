@@ -11,7 +11,7 @@ import { trainRun } from '../../training/run.ts';
 import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { createRunFolder, type RunFolder } from '../../training/run-folder/run-folder.ts';
 import type { ChildProgram } from '../processes/child-process.ts';
-import { startEnvServer } from '../processes/child-process.ts';
+import { startEnvServer } from '../processes/env-server-process.ts';
 
 const STEPS = 4;
 /** Time the server is away in the test that kills it. */
