@@ -123,7 +123,9 @@ interface ControlsProps {
 
 /** Grouping and columns. */
 function Controls({ by, sort, ids, summary }: ControlsProps) {
-  const settings = summary.settings.slice(0, MAX_SETTINGS);
+  const settings = summary.settings
+    .filter(key => !Object.hasOwn(RUN_FIELDS, key) && !key.startsWith('run.'))
+    .slice(0, MAX_SETTINGS);
   const fields = ['env', 'recipe', 'advantage', 'model', 'seed', 'tag', 'state', ...settings];
   const groups = [...(by === '' || fields.includes(by) ? [] : [by]), ...fields];
   const flip = (id: string) =>
