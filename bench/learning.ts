@@ -135,7 +135,7 @@ function table(): string[] {
   const percent = (share: number) => (100 * share).toFixed(1);
   return [
     '| environment | seconds | iterations | episodes | success % | 95 % interval |',
-    '| --- | --- | --- | --- | --- | --- |',
+    '|---|---|---|---|---|---|',
     ...rows.map(
       ({ name, seconds, iterations, episodes, success, low, high }) =>
         `| ${name} | ${seconds} | ${iterations} | ${episodes} | ${percent(success)} | ${percent(low)} to ${percent(high)} |`,

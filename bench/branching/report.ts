@@ -94,7 +94,7 @@ function section(comparison: Comparison): string[] {
     '```',
     '',
     `| arm | seeds | before % | after ${steps} environment steps % | after ${tokens} sampled tokens % | iterations | optimizer steps | seconds |`,
-    '| --- | --- | --- | --- | --- | --- | --- | --- |',
+    '|---|---|---|---|---|---|---|---|',
     ...armsOf(runs).map(arm => row(comparison, arm, { envSteps: steps, tokens })),
     '',
     ...AXES.flatMap(([axis, unit]) => [

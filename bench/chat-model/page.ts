@@ -10,7 +10,7 @@ const percent = (share: number) => (100 * share).toFixed(1);
 
 /** Success with its interval. */
 export function shownSuccess({ success, low, high }: Pick<Stage, 'success' | 'low' | 'high'>): string {
-  return `${percent(success)} % (${percent(low)} to ${percent(high)})`;
+  return `${percent(success)} % (${percent(low)}–${percent(high)})`;
 }
 
 /** PEFT's result for an adapter, in words. */
@@ -96,7 +96,7 @@ function table(
   cells: (row: StoryRow) => readonly string[],
 ): string[] {
   const line = (texts: readonly string[]) => `| ${texts.join(' | ')} |`;
-  return [line(head), line(head.map(() => '---')), ...rows.map(row => line(cells(row))), ''];
+  return [line(head), `|${'---|'.repeat(head.length)}`, ...rows.map(row => line(cells(row))), ''];
 }
 
 /** The commands of a seed, with `<…>` for the folders of what came before. */

@@ -89,7 +89,7 @@ t.test('the page of the claim about the generalist shows each environment next t
   );
   t.match(
     page,
-    '| SudokuUnseen | 40.0 % (30.9 to 49.8) | specialist in Sudoku: 60.0 % (50.2 to 69.1) | 1.0 % | optimal: 100.0 % |',
+    '| SudokuUnseen | 40.0 % (30.9–49.8) | specialist in Sudoku: 60.0 % (50.2–69.1) | 1.0 % | optimal: 100.0 % |',
   );
 });
 
@@ -103,7 +103,7 @@ t.test('a claim with one seed has intervals over episodes, with several over the
     );
   const one = page([0]);
   t.match(one, /Success with seed 0 alone, and Wilson’s 95 % interval/);
-  t.match(one, /\| a \| 100\.0 % \(96\.3 to 100\.0\) \| 50\.0 % \(40\.4 to 59\.6\) \|/);
+  t.match(one, /\| a \| 100\.0 % \(96\.3–100\.0\) \| 50\.0 % \(40\.4–59\.6\) \|/);
   t.match(one, /^- b − a: 25\.0 \(12\.0 to 38\.0\) after equal iterations; /m);
   t.match(one, 'All runs went to their last iteration');
   const late = { ...outcome('a', 0, 0.5), ended: 'time_limit' };

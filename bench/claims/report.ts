@@ -23,11 +23,11 @@ export function shownMean(values: readonly number[], episodes?: number): string 
   if (values.length === 1) {
     if (episodes === undefined) return `${percent(values[0])} %`;
     const [low, high] = wilsonInterval(values[0] * episodes, episodes);
-    return `${percent(values[0])} % (${percent(low)} to ${percent(high)})`;
+    return `${percent(values[0])} % (${percent(low)}–${percent(high)})`;
   }
   const half = ((T_975[values.length - 2] ?? T_MANY) * unbiasedStd(values)) / Math.sqrt(values.length);
   const [low, high] = [Math.max(0, mean(values) - half), Math.min(1, mean(values) + half)];
-  return `${percent(mean(values))} % (${percent(low)} to ${percent(high)})`;
+  return `${percent(mean(values))} % (${percent(low)}–${percent(high)})`;
 }
 
 /** The page of a claim: tables over the seeds, in Markdown. */
@@ -84,7 +84,7 @@ export function claimPage(
       : `Success over ${seeds.length} seeds (${seeds.join(', ')}): mean and Student’s 95 % interval.`,
     '',
     `| ${head.join(' | ')} |`,
-    `|${head.map(() => ' --- |').join('')}`,
+    `|${head.map(() => '---|').join('')}`,
     ...rows,
     '',
     ...wrapped(`${endings(outcomes)}${workersOf(outcomes)}`),
@@ -135,7 +135,7 @@ function tagTable(outcomes: readonly ClaimOutcome[], references: ReferenceSucces
     'Success in each environment at the end, next to players that learn nothing:',
     '',
     `| environment | ${most} | other variants | random | best player |`,
-    '| --- | --- | --- | --- | --- |',
+    '|---|---|---|---|---|',
     ...tags.map(tag => {
       const rest = others(tag).map(variant => `${variant}: ${shown(variant, tag)}`);
       const { random, ...best } = references[tag] ?? {};
@@ -222,7 +222,7 @@ function referenceTable({ references }: Claim): string[] {
     'For comparison:',
     '',
     '| who | success | how |',
-    '| --- | --- | --- |',
+    '|---|---|---|',
     ...references.map(({ name, success, source }) => `| ${name} | ${success} | ${source} |`),
     '',
   ];

@@ -44,9 +44,9 @@ export const THINKING: Claim = {
   name: 'thinking',
   title: 'Thinking, and its collapse',
   text: [
-    'Small policies that think before they act, in Sokoban 6 × 6 with one box. Their thoughts are taught: before each turn the next moves of the solver’s plan, up to four words. Then GRPO with groups of 8 and 32 groups an iteration, with and without the rollout filter (top-p 0.9 of the spread), with an entropy bonus of 0.001 and of 0.05 on all tokens, thoughts included.',
-    'MI share is the information that a thought holds about its prompt, as a share of the most it could hold (`collapse_first_turn_sample/mi_seq_share`); entropy is that of thoughts under their own prompt in nats per token (`conditional_entropy_est`); spread is the mean standard deviation of returns within a group (`rollout/in_group_std`). At the end: means over the last third of the iterations.',
-    'What the paper on RAGEN V2 says: without the filter, and more so with a high entropy bonus, the MI share falls while the entropy stays (template collapse), with the filter it does not; and success goes with the MI share more than with the entropy. `npm run bench:regimes` shows each of the four regimes by a policy that is taught to think that way.',
+    'Small policies that think before they act, in Sokoban 6 × 6 with one box. Their thoughts are taught: the next moves of the solver’s plan, up to four words. Then GRPO with 32 groups of 8 an iteration, with and without the rollout filter (top-p 0.9 of the spread), with an entropy bonus of 0.001 and of 0.05 on all tokens, thoughts included.',
+    'MI share is the information that a thought holds about its prompt, as a share of the most it could hold (`collapse_first_turn_sample/mi_seq_share`); entropy is that of thoughts under their own prompt in nats per token (`conditional_entropy_est`); spread is the mean standard deviation of returns within a group (`rollout/in_group_std`).',
+    'The paper on RAGEN V2 expects that without the filter, and more so with a high entropy bonus, the MI share falls while the entropy stays (template collapse), and that success follows the MI share more than the entropy.',
   ],
   runs: [
     {
@@ -116,7 +116,7 @@ function correlations(measured: readonly Measured[]): string[] {
     `Spearman’s rank correlation with the validation success at the end, over ${measured.length} runs:`,
     '',
     '| measured late in training | ρ |',
-    '| --- | --- |',
+    '|---|---|',
     row('MI share', 'miShare'),
     row('entropy', 'entropy'),
     row('in-group spread', 'spread'),
@@ -140,7 +140,7 @@ function verdict(measured: readonly Measured[]): string[] {
     'Expected after the paper, and found, as the mean change from the first iteration to the last third:',
     '',
     '| variant | MI share should | MI share | entropy |',
-    '| --- | --- | --- | --- |',
+    '|---|---|---|---|',
     ...line(LOW, 'fall somewhat'),
     ...line(LOW + FILTERED, 'stay'),
     ...line(HIGH, 'fall, while entropy stays or rises'),

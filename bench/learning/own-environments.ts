@@ -149,7 +149,7 @@ function ownEnvironmentsPage({ command, rows }: OwnEnvironments): string {
     '![Success over the iterations](../pictures/own-environments.svg)',
     '',
     '| environment | kind | seed | random % | success % | 30 points above random after | iterations | episodes | seconds |',
-    '| --- | --- | --- | --- | --- | --- | --- | --- | --- |',
+    '|---|---|---|---|---|---|---|---|---|',
     ...rows.map(({ env_id, what, seed, random, seconds, episodes, points }) => {
       const { step, success } = points.at(-1)!;
       const reached = points.find(point => point.success >= random + WANTED_GAIN)?.step;
