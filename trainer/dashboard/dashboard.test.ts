@@ -292,6 +292,7 @@ t.test('runs are ordered, filtered, grouped, tagged and archived', { skip }, asy
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await page.getByText('the best <b>so</b> far').waitFor();
   await page.getByRole('button', { name: 'Archive', exact: true }).click();
+  await page.getByText('3 of 4 runs').waitFor();
   await page.getByRole('button', { name: 'archived 1' }).click();
   await see('lake-1');
   t.same(JSON.parse(readFileSync(join(root, 'lake-1/annotations.json'), 'utf8')), {

@@ -56,7 +56,7 @@ export function RunsView({ address }: { readonly address: Address }) {
   const current = new Map([...(rows?.values() ?? [])].map(row => [row.id, row]));
   const chosen = [...ticked.values()].map(row => current.get(row.id) ?? row);
   const { trainer } = useSource().site;
-  const known = wanted === '' ? counted(total, 'run') : `${matching} of ${counted(total, 'run')}`;
+  const known = matching === total ? counted(total, 'run') : `${matching} of ${counted(total, 'run')}`;
   const enter = (event: KeyboardEvent) => {
     if (event.key === 'Enter') document.querySelector<HTMLElement>('.run-table .name a')?.focus();
   };
