@@ -221,9 +221,7 @@ function referenceTable({ references }: Claim): string[] {
   return [
     'For comparison:',
     '',
-    '| who | success | how |',
-    '|---|---|---|',
-    ...references.map(({ name, success, source }) => `| ${name} | ${success} | ${source} |`),
+    ...references.flatMap(({ name, success, source }) => wrapped(`- ${name}: ${success} (${source})`, '  ')),
     '',
   ];
 }
