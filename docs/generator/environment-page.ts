@@ -126,21 +126,23 @@ function instructions(environment: AnyEnvironment): string {
   return [
     `> ${instruction}`,
     legend && `Symbols: ${legend.map(({ symbol, meaning }) => `${code(symbol)} ${meaning}`).join(', ')}.`,
-    actionFormat && `Actions are written as ${actionFormat}.`,
+    actionFormat && `Action format: ${actionFormat}.`,
   ]
     .filter(part => part)
     .join('\n\n');
 }
 
-function facts({ spec, render }: AnyEnvironment): string {
+function facts({ spec }: AnyEnvironment): string {
   const { knownOptimum } = spec;
   return list([
     `Actions: ${spaceText(spec.actionSpace)}, e.g. ${code(spec.exampleAction)}`,
-    `Reward of a step: ${spec.rewardRange.map(decimal).join(' … ')}`,
+    `Step reward: ${spec.rewardRange.map(decimal).join(' to ')}`,
     ...(spec.rewardThreshold === undefined ? [] : [`Solved at mean return ${decimal(spec.rewardThreshold)}`]),
     `Step limit: ${decimal(spec.maxEpisodeSteps)}`,
     `\`info.ended_by\`: ${Object.keys(endsOf(spec)).map(code).join(', ')}`,
-    `Observation forms: ${spec.observationFormats.map(code).join(', ')}${render ? '; paints a picture' : ''}`,
+    ...(spec.observationFormats.some(form => form !== 'text' && form !== 'structured')
+      ? [`Observation forms: ${spec.observationFormats.map(code).join(', ')}`]
+      : []),
     ...(hasKey(spec.configSchema, 'split') ? ['Levels have a [`split`](../environments.md#settings)'] : []),
     ...(spec.seedable === false ? ['Takes no seed'] : []),
     ...(knownOptimum
@@ -166,7 +168,7 @@ function policies(
   if (lines.length === 0) return [];
   return [
     '## Reference policies',
-    `Success, return and steps, means over ${episodes} episodes (\`npm run docs -- --measure ${environment.spec.id}\`):`,
+    `Success, return and steps: means of ${episodes} episodes (\`npm run docs -- --measure ${environment.spec.id}\`):`,
     list(lines),
   ];
 }
@@ -198,7 +200,7 @@ function spaceText(space: Space): string {
       return `discrete${names || `, ${space.n}`}`;
     }
     case 'Text':
-      return `text of at most ${space.maxLength} characters${space.pattern ? `, matching ${code(space.pattern)}` : ''}`;
+      return `text up to ${space.maxLength} characters${space.pattern ? `, matching ${code(space.pattern)}` : ''}`;
     case 'Dict':
       return `object with ${Object.entries(space.spaces)
         .map(([key, inner]) => `${code(key)} (${spaceText(inner)})`)

@@ -22,18 +22,15 @@ export function overviewPage(
       others.length > 0 ? percent(Math.max(...others.map(([, policy]) => policy.success))) : '–',
     ];
   });
-  const wrappers = table(
-    ['wrapper', 'what it does', 'options'],
-    [...WRAPPERS.values()].map(({ name, title, optionsSchema }) => [
-      `\`${name}\``,
-      title.replaceAll('<', '\\<'),
-      schemaLines(optionsSchema).join(' ').replaceAll('<', '\\<'),
-    ]),
-  );
-  const rules = table(
-    ['rule', 'what it demands'],
-    Object.entries(RULES).map(([rule, title]) => [`\`${rule}\``, title]),
-  );
+  const wrappers = [...WRAPPERS.values()]
+    .map(({ name, title, optionsSchema }) =>
+      [`\`${name}\`: ${title}`, ...schemaLines(optionsSchema)].join(' ').replaceAll('<', '\\<'),
+    )
+    .map(line => `- ${line}`)
+    .join('\n');
+  const rules = Object.entries(RULES)
+    .map(([rule, title]) => `- \`${rule}\`: ${title}`)
+    .join('\n');
   return `${GENERATED}
 # Environments
 
