@@ -9,7 +9,7 @@ const COMMAND = /^npm run trainer -- (?:train|sft) (\S+\.yaml) (.*)$/gm;
 /** A word of a shell line, quoted or not. */
 const WORD = /'([^']*)'|"([^"]*)"|(\S+)/g;
 /** Its commands take a recipe that the reader writes first. */
-const OTHER = 'add-a-recipe.md';
+const OTHER = 'add-a-part.md';
 const PAGES = [
   'README.md',
   ...['how-to', 'tutorial'].flatMap(folder =>

@@ -24,9 +24,12 @@ const COPIED = [
   'tsconfig.json',
 ];
 
-interface Page {
-  /** Below docs/how-to/, without `add-` and the ending. */
-  readonly name: string;
+const PARTS = 'add-a-part.md';
+
+/** An example of a page. */
+interface Example {
+  /** Page in this folder. */
+  readonly page: string;
   /** The file that its example makes; its block follows the line that names it. */
   readonly file: string;
   /** The one line that registers it. */
@@ -39,9 +42,9 @@ interface Page {
   };
 }
 
-const PAGES: readonly Page[] = [
+const EXAMPLES: readonly Example[] = [
   {
-    name: 'an-environment',
+    page: 'add-an-environment.md',
     file: 'env-server/environments/coin/coin.ts',
     registration: {
       file: 'env-server/environments/registry.ts',
@@ -51,7 +54,7 @@ const PAGES: readonly Page[] = [
     },
   },
   {
-    name: 'a-wrapper',
+    page: PARTS,
     file: 'env-server/wrappers/reward-sign.ts',
     registration: {
       file: 'env-server/wrappers/wrap.ts',
@@ -61,7 +64,7 @@ const PAGES: readonly Page[] = [
     },
   },
   {
-    name: 'a-transport',
+    page: PARTS,
     file: 'env-server/transports/legacy/routes.ts',
     registration: {
       file: 'env-server/transports/compatible.ts',
@@ -71,7 +74,7 @@ const PAGES: readonly Page[] = [
     },
   },
   {
-    name: 'an-advantage',
+    page: PARTS,
     file: 'trainer/algorithms/advantages/sign.ts',
     registration: {
       file: 'trainer/algorithms/advantages/registry.ts',
@@ -81,7 +84,7 @@ const PAGES: readonly Page[] = [
     },
   },
   {
-    name: 'a-loss',
+    page: PARTS,
     file: 'trainer/algorithms/losses/reinforce.ts',
     registration: {
       file: 'trainer/algorithms/losses/registry.ts',
@@ -91,7 +94,7 @@ const PAGES: readonly Page[] = [
     },
   },
   {
-    name: 'a-filter',
+    page: PARTS,
     file: 'trainer/algorithms/filters/above-mean.ts',
     registration: {
       file: 'trainer/algorithms/filters/registry.ts',
@@ -100,7 +103,7 @@ const PAGES: readonly Page[] = [
       imported: "import { aboveMean } from './above-mean.ts';",
     },
   },
-  { name: 'a-recipe', file: 'configs/recipes/reinforce_rloo.yaml' },
+  { page: PARTS, file: 'configs/recipes/reinforce_rloo.yaml' },
 ];
 
 /** Uses each new part as the programs do, and prints what came of it. */
@@ -150,13 +153,12 @@ console.log(JSON.stringify({
 }));
 `;
 
-const readPage = (name: string): string => readFileSync(join(import.meta.dirname, `add-${name}.md`), 'utf8');
+const readPage = (name: string): string => readFileSync(join(import.meta.dirname, name), 'utf8');
 
 /** The block that follows the line with the file's name. */
-function exampleOf({ name, file }: Page): string {
-  const page = readPage(name);
-  const [, after] = page.split(`\n\`${file}\`:\n\n\`\`\``);
-  if (after === undefined) throw new Error(`add-${name}.md shows no ${file}`);
+function exampleOf({ page, file }: Example): string {
+  const [, after] = readPage(page).split(`\n\`${file}\`:\n\n\`\`\``);
+  if (after === undefined) throw new Error(`${page} shows no ${file}`);
   return after.slice(after.indexOf('\n') + 1, after.indexOf('\n```') + 1);
 }
 
@@ -169,7 +171,7 @@ function leaveUnchecked(folder: string, checked: readonly string[]): void {
   }
 }
 
-t.test('the example of each page is one file and one line', { timeout: 900_000 }, async t => {
+t.test('each example of the pages is one file and one line', { timeout: 900_000 }, async t => {
   const scratch = t.testdir();
   for (const name of COPIED) {
     cpSync(join(ROOT, name), join(scratch, name), {
@@ -179,19 +181,19 @@ t.test('the example of each page is one file and one line', { timeout: 900_000 }
   }
   symlinkSync(join(ROOT, 'node_modules'), join(scratch, 'node_modules'));
   const checked = ['program.ts'];
-  for (const page of PAGES) {
-    const path = join(scratch, page.file);
-    t.notOk(existsSync(path), `${page.file} is new`);
+  for (const example of EXAMPLES) {
+    const path = join(scratch, example.file);
+    t.notOk(existsSync(path), `${example.file} is new`);
     mkdirSync(dirname(path), { recursive: true });
-    writeFileSync(path, exampleOf(page));
-    if (page.file.endsWith('.ts')) checked.push(page.file);
-    if (!page.registration) continue;
-    const { file, line, after, imported } = page.registration;
-    const text = readPage(page.name).replace(/\s+/g, ' ');
+    writeFileSync(path, exampleOf(example));
+    if (example.file.endsWith('.ts')) checked.push(example.file);
+    if (!example.registration) continue;
+    const { file, line, after, imported } = example.registration;
+    const text = readPage(example.page).replace(/\s+/g, ' ');
     t.ok(
       text.includes(`import it in \`${file}\` and add \`${line}\``) ||
         text.includes(`In \`${file}\`, import it and add \`${line}\``),
-      `add-${page.name}.md says the line`,
+      `${example.page} says the line of ${example.file}`,
     );
     const source = readFileSync(join(scratch, file), 'utf8');
     t.equal(source.split(after).length, 2, `${file} has the place once`);
@@ -234,6 +236,6 @@ t.test('the graph operation of the page is the one of the repository', async t =
   const file = readFileSync(join(ROOT, 'trainer/tensor/graph/operations/functions.ts'), 'utf8');
   const [relu] = file.slice(file.indexOf('/** max(x, 0)')).split('\n\n');
   t.match(relu, 'export const relu = unary({');
-  t.ok(readPage('a-graph-operation').includes(`\`\`\`ts\n${relu.trimEnd()}\n\`\`\``));
+  t.ok(readPage(PARTS).includes(`\`\`\`ts\n${relu.trimEnd()}\n\`\`\``));
   t.match(readFileSync(join(ROOT, 'trainer/tensor/graph/operations/index.ts'), 'utf8'), /^ {2}relu,$/m);
 });
