@@ -87,10 +87,10 @@ async function longCurve(rows: number, name: string): Promise<void> {
 async function longEpisode(): Promise<void> {
   const { root, app, origin } = await open('episodes');
   writeSampleRun(root, 'episode', { ...EPISODE, steps: 10, groups: 1 });
-  const url = `${origin}/runs/#/run/episode/episode?file=train-000010&index=0&turns=all`;
+  const url = `${origin}/runs/#/run/episode/episode?file=train-000010&index=0`;
   const { turns, tokens } = EPISODE;
   await inNewPage(browser, async measured => {
-    const painted = await untilPainted(measured, url, `.turn:nth-of-type(${turns})`);
+    const painted = await untilPainted(measured, url, `.turn-strip .turn-cell:nth-child(${turns})`);
     console.log(`Episode of ${turns} turns and ${tokens} tokens painted: ${shown([painted])}`);
     console.log(`  scrolls at ${framesOf(await scrolled(measured))}`);
   });
@@ -107,13 +107,13 @@ async function liveDelay(): Promise<void> {
   const file = join(writeSampleRun(root, 'live', { steps: 5 }), 'metrics.jsonl');
   await inNewPage(browser, async ({ page, cpuMs }) => {
     await page.goto(`${origin}/runs/#/run/live`);
-    await page.getByText('train/return now').waitFor();
+    await page.locator('.plot[aria-label]').first().waitFor();
     const costs: Cost[] = [];
     for (let round = 0; round < ROUNDS; round++) {
       const value = 100 + round;
       const [began, computed] = [performance.now(), await cpuMs()];
       appendFileSync(file, `{"step":${value},"train/return":${value}}\n`);
-      await page.getByText(`train/return now ${value}`).waitFor();
+      await page.locator(`.plot[aria-label*=" to ${value} at step ${value}"]`).first().waitFor();
       costs.push({ ms: performance.now() - began, cpuMs: (await cpuMs()) - computed });
     }
     console.log(`Metrics appear after they were written: ${shown(costs)}`);
