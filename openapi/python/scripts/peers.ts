@@ -23,12 +23,18 @@ export function readPeers(): Peers {
 
 /**
  * Installs each group of packages and runs its tests.
- * @returns the names of the groups with a test that failed
+ * @returns the names of the groups that could not be installed or have a test that failed
  */
 export function meetPeers(): string[] {
   return Object.entries(readPeers().groups).flatMap(([name, { packages, tests }]) => {
     console.log(`peers: ${name}: ${packages.join(' ')}`);
-    const python = virtualEnvironment(`peers/${name}`, ...packages);
+    let python: string;
+    try {
+      python = virtualEnvironment(`peers/${name}`, ...packages);
+    } catch (error) {
+      console.error(`peers: ${name} could not be installed: ${(error as Error).message}`);
+      return [name];
+    }
     const failed = tests.filter(test => {
       const { status } = spawnSync(process.execPath, [test], {
         cwd: ROOT,
