@@ -2,12 +2,14 @@ import { parse } from 'yaml';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { resolvedKey } from '../../compute/run-query.ts';
 import { flatSettings, flattened, type SettingValue } from '../../compute/settings-text.ts';
+import { Recent } from './recent.ts';
 import { type FoundRun, mapped, readRunText } from './run-folders.ts';
 
 const MAX_CONFIG_BYTES = 1024 * 1024;
 /** Different keys of all runs that are remembered. */
 const MAX_KEYS = 5000;
-
+/** Names of queries that are remembered with the key that each means. */
+const MAX_NAMES = 200;
 /** Settings of one run that are remembered; the trainer writes about 260. */
 const MAX_SETTINGS = 2000;
 
@@ -21,7 +23,7 @@ export class RunSettings {
   readonly #known = new Map<string, { readonly changedMs: number; readonly different: Difference }>();
   readonly #keys = new Set<string>();
   #base: Settings | undefined;
-  #resolved = new Map<string, string | undefined>();
+  #resolved = new Recent<string | null>(MAX_NAMES);
 
   /** Reads the settings of these runs, unless they are known. */
   async read(runs: readonly FoundRun[]): Promise<void> {
@@ -32,7 +34,7 @@ export class RunSettings {
       for (const key of settings.keys()) {
         if (this.#keys.size >= MAX_KEYS || this.#keys.has(key)) continue;
         this.#keys.add(key);
-        this.#resolved = new Map();
+        this.#resolved = new Recent(MAX_NAMES);
       }
       this.#base ??= settings;
       this.#known.set(run.id, { changedMs: run.changedMs, different: difference(this.#base, settings) });
@@ -41,10 +43,9 @@ export class RunSettings {
 
   /** A setting of a run that was read. @param name its key, or the end of it after a dot */
   value(id: string, name: string): SettingValue | undefined {
-    if (!this.#resolved.has(name)) this.#resolved.set(name, resolvedKey(this.#keys, name));
-    const key = this.#resolved.get(name);
+    const key = this.#resolved.get(name, () => resolvedKey(this.#keys, name) ?? null);
     const known = this.#known.get(id);
-    if (key === undefined || !known) return undefined;
+    if (key === null || !known) return undefined;
     return known.different.has(key) ? known.different.get(key) : this.#base?.get(key);
   }
 

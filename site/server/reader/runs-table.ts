@@ -107,7 +107,9 @@ export class RunsTable {
     const latest = await this.#latest();
     const end = limit === undefined ? undefined : offset + limit;
     const isPlain = q.trim() === '' && sort === '';
-    const matching = isPlain ? await this.#unarchived(latest) : await this.#matching(latest, q, sort);
+    const matching = isPlain
+      ? await this.#unarchived(latest)
+      : (await this.#matching(latest, q, sort)).map(({ run }) => run);
     const rows = await mapped(matching.slice(offset, end), async run => {
       const row = { ...(await this.row(run)), notes: undefined };
       return settings.length === 0 ? row : { ...row, settings: await this.#settingsOf(run, settings) };
@@ -118,7 +120,7 @@ export class RunsTable {
   /** Groups of the runs that match, by a field or setting. */
   async groups(by: string, q = ''): Promise<RunGroup[]> {
     const matching = await this.#matching(await this.#latest(), q, '', by);
-    const rows = await mapped(matching, run => this.row(run));
+    const rows = matching.map(({ row }) => row);
     return groupRuns(rows, by, (row, key) => this.#settings.value(row.id, key));
   }
 
@@ -126,11 +128,11 @@ export class RunsTable {
     const latest = await this.#latest();
     const outcomes: { [outcome in Outcome]?: number } = {};
     const withoutState = q.replace(/(?:^|\s)state[:=]\S+/g, '');
-    for (const run of await this.#matching(latest, withoutState, '')) {
-      const outcome = outcomeOf(await this.row(run));
+    for (const { row } of await this.#matching(latest, withoutState, '')) {
+      const outcome = outcomeOf(row);
       outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
     }
-    const annotated = await Promise.all(latest.map(run => this.#annotations.of(run)));
+    const annotated = await mapped(latest, run => this.#annotations.of(run));
     const counts = new Map<string, number>();
     for (const tag of annotated.flatMap(({ tags }) => tags)) counts.set(tag, (counts.get(tag) ?? 0) + 1);
     await this.#settings.read(latest.slice(0, MAX_SAMPLED));
@@ -148,7 +150,8 @@ export class RunsTable {
     await this.#folders.refresh(run);
   }
 
-  async #matching(runs: readonly FoundRun[], q: string, sort: string, by = ''): Promise<readonly FoundRun[]> {
+  /** Runs that match a query, in the order of `sort`, with their rows as they are now. */
+  async #matching(runs: readonly FoundRun[], q: string, sort: string, by = '') {
     const query = parseRunQuery(q);
     const needed = settingKeys(query, sort.replace(/^-/, ''), by);
     if (needed.length > 0) await this.#settings.read(runs);
@@ -160,7 +163,7 @@ export class RunsTable {
       const order = runOrder(sort, setting);
       found.sort((a, b) => order(a.row, b.row));
     }
-    return found.map(({ run }) => run);
+    return found;
   }
 
   async #unarchived(runs: readonly FoundRun[]): Promise<readonly FoundRun[]> {
