@@ -8,7 +8,6 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WebSocket } from 'ws';
@@ -17,11 +16,11 @@ import { virtualEnvironment } from '../openapi/python/scripts/venv.ts';
 import { freePort } from '../test/free-port.test-data.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 import { median } from './median.ts';
+import { processorSeconds } from './processor-time.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const START_MS = 60_000;
 const SESSION_MS = 120_000;
-const CLOCK_TICKS_A_SECOND = 100;
 const PULL = { type: 'step', data: { action: 'Phoenix' } };
 
 const { values: options } = scriptFlags(import.meta.filename, {
@@ -87,14 +86,6 @@ async function started(target: Target, port: number): Promise<ChildProcess> {
   }
 }
 
-/** Processor time of a process and of its threads, in seconds. */
-function cpuOf(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    .replace(/^.*\) /s, '')
-    .split(' ');
-  return (Number(fields[11]) + Number(fields[12])) / CLOCK_TICKS_A_SECOND;
-}
-
 /** Plays one session. @returns its milliseconds; undefined where it failed */
 async function session(url: string): Promise<number | undefined> {
   const begun = performance.now();
@@ -122,14 +113,14 @@ async function measured(target: Target, sessions: number): Promise<Outcome> {
   try {
     const url = `ws://127.0.0.1:${port}${target.path}/ws`;
     await session(url);
-    const [cpu, begun] = [cpuOf(server.pid!), performance.now()];
+    const [cpu, begun] = [processorSeconds(server.pid!), performance.now()];
     const times = await Promise.all(Array.from({ length: sessions }, () => session(url)));
     const seconds = (performance.now() - begun) / 1000;
     const good = times.filter(time => time !== undefined).sort((a, b) => a - b);
     return {
       succeeded: good.length,
       seconds,
-      cpuSeconds: cpuOf(server.pid!) - cpu,
+      cpuSeconds: processorSeconds(server.pid!) - cpu,
       p95: good[Math.floor(0.95 * (good.length - 1))] ?? Number.NaN,
     };
   } finally {

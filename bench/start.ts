@@ -10,20 +10,16 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { availableParallelism, loadavg } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { listening } from '../test/process.test-data.ts';
 import { residentBytes } from '../test/process-memory.test-data.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 import { median } from './median.ts';
+import { processorSeconds } from './processor-time.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const REPOSITORY = ['--import', './bin/needs-node.js', 'env-server/main.ts'];
-/** Fields of /proc/PID/stat behind the name of the program: ticks of a hundredth of a second. */
-const USER_TICKS = 11;
-const SYSTEM_TICKS = 12;
-const MS_PER_TICK = 10;
 const BYTES_PER_MB = 1e6;
 
 const { values: flags } = scriptFlags(import.meta.filename, {
@@ -53,8 +49,7 @@ async function start(): Promise<Start> {
   const reply = await fetch(`${origin}/readyz`);
   if (!reply.ok) throw new Error(`${origin}/readyz answered ${reply.status}: ${await reply.text()}`);
   const clockMs = performance.now() - began;
-  const fields = readFileSync(`/proc/${child.pid}/stat`, 'utf8').split(') ').at(-1)!.split(' ');
-  const cpuMs = MS_PER_TICK * (Number(fields[USER_TICKS]) + Number(fields[SYSTEM_TICKS]));
+  const cpuMs = 1000 * processorSeconds(child.pid!);
   const megabytes = residentBytes(child.pid!, 'VmRSS') / BYTES_PER_MB;
   // Modules are kept for the next start.
   await reply.text();

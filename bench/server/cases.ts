@@ -1,12 +1,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { hashToken } from '../../env-server/transports/access/auth.ts';
+import { residentBytes } from '../../test/process-memory.test-data.ts';
 import { type Client, httpClient, type Measurement, measure, type Player, webSocketClient } from './load.ts';
 import { batchPlayer, fixedPlayer, framePlayer, openSessions, restPlayer } from './players.ts';
 
@@ -180,11 +181,6 @@ export async function serverCases(main = MAIN, flags: readonly string[] = []): P
   return cases;
 }
 
-/** Memory that a process has, in bytes. */
-function residentBytes(pid: number): number {
-  return 1024 * Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
-}
-
 /**
  * The transports of two servers, one that keeps its sessions in a folder and one that keeps them in Valkey. Prints the memory
  * of idle sessions, at a server and in its store.
@@ -213,7 +209,7 @@ export async function storeCases(sessions: number): Promise<LoadCase[]> {
   const flags = ['--store', `valkey+unix://${socket}`];
   const crowd = [`valkey+unix://${socket}?prefix=crowd:`, '--max-sessions', String(sessions + 1)];
   const { origin } = await start(MAIN, ['--port', '0', '--store', ...crowd]);
-  const bytes = async () => [await metric(origin, RESIDENT), residentBytes(store.pid!)];
+  const bytes = async () => [await metric(origin, RESIDENT), residentBytes(store.pid!, 'VmRSS')];
   const before = await bytes();
   await openSessions(origin, TOKEN, sessions);
   for (const [i, after] of (await bytes()).entries()) {
