@@ -3,6 +3,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
+import { anchorOf } from './generator/markdown.ts';
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
 const LINK = /\]\(<?([^)\s>]+)>?(?: "[^"]*")?\)|(?:src|srcset|href)="([^"]+)"/g;
@@ -17,11 +18,7 @@ const proseOf = (page: string): string =>
 function anchorsOf(page: string): ReadonlySet<string> {
   const anchors = new Set<string>();
   for (const [, heading] of page.replaceAll(/^( *)```[\s\S]*?^\1``` *$/gm, '').matchAll(/^#{1,6} +(.+)$/gm)) {
-    const text = heading.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1').toLowerCase();
-    const slug = text
-      .replaceAll(/[^\p{L}\p{N}\p{M} _-]/gu, '')
-      .trim()
-      .replaceAll(' ', '-');
+    const slug = anchorOf(heading.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1'));
     let anchor = slug;
     for (let n = 1; anchors.has(anchor); n++) anchor = `${slug}-${n}`;
     anchors.add(anchor);

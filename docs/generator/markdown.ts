@@ -18,6 +18,15 @@ export function code(value: Json): string {
   return `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``;
 }
 
+/** The anchor that GitHub gives a heading. */
+export function anchorOf(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replaceAll(/[^\p{L}\p{N}\p{M} _-]/gu, '')
+    .trim()
+    .replaceAll(' ', '-');
+}
+
 /** A fenced block of plain text. */
 export function block(text: string, language = 'text'): string {
   return `\`\`\`${language}\n${text}\n\`\`\``;

@@ -2,6 +2,7 @@
 import { existsSync, globSync, readFileSync, statSync } from 'node:fs';
 import { join, posix, relative } from 'node:path';
 import { defineConfig, type MarkdownOptions } from 'vitepress';
+import { anchorOf } from '../../generator/markdown.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
 /** Address of the repository in a browser, such as `https://github.com/me/ragen/blob/main`: links to files lead there. */
@@ -79,14 +80,6 @@ const links: NonNullable<MarkdownOptions['config']> = markdown => {
   });
 };
 
-/** The anchor that GitHub gives a heading, so a link leads to the same place there and here. */
-const githubAnchor = (heading: string): string =>
-  heading
-    .toLowerCase()
-    .replaceAll(/[^\p{L}\p{N}\p{M} _-]/gu, '')
-    .trim()
-    .replaceAll(' ', '-');
-
 // biome-ignore lint/style/noDefaultExport: VitePress reads the default export
 export default defineConfig({
   title: 'ragen',
@@ -120,7 +113,7 @@ export default defineConfig({
     },
     build: { chunkSizeWarningLimit: 4096 },
   },
-  markdown: { config: links, anchor: { slugify: githubAnchor } },
+  markdown: { config: links, anchor: { slugify: anchorOf } },
   themeConfig: {
     search: { provider: 'local' },
     sidebar: sidebar(),
