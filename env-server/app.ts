@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { AllowedHosts } from '../shared/http/allowed-hosts.ts';
 import { securePages } from '../shared/http/page-security.ts';
+import { lazy } from '../shared/lazy.ts';
 import { outputLog } from '../shared/log-text.ts';
 import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
 import { type CoreParts, ServerCore } from './core.ts';
@@ -156,14 +157,12 @@ async function addSite(server: FastifyInstance, runs: string): Promise<void> {
 
 /** The text of the metrics. What measures the process is loaded, and begins, when they are first read. */
 function metricsOf(sources: MetricSources): () => Promise<{ type: string; text: string }> {
-  let loading:
-    | Promise<ReturnType<typeof import('./transports/monitoring/metrics.ts').createMetrics>>
-    | undefined;
+  const loaded = lazy(async () => {
+    const { createMetrics } = await import('./transports/monitoring/metrics.ts');
+    return createMetrics(sources);
+  });
   return async () => {
-    loading ??= import('./transports/monitoring/metrics.ts').then(({ createMetrics }) =>
-      createMetrics(sources),
-    );
-    const registry = await loading;
+    const registry = await loaded();
     return { type: registry.contentType, text: await registry.metrics() };
   };
 }

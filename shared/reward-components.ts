@@ -2,12 +2,12 @@
 export function sumComponents(
   infos: readonly { readonly [key: string]: unknown }[],
 ): Readonly<Record<string, number>> | undefined {
-  const sums: Record<string, number> = {};
+  const sums = new Map<string, number>();
   for (const { rewards } of infos) {
     if (typeof rewards !== 'object' || rewards === null || Array.isArray(rewards)) continue;
     for (const [name, value] of Object.entries(rewards)) {
-      if (typeof value === 'number' && Number.isFinite(value)) sums[name] = (sums[name] ?? 0) + value;
+      if (typeof value === 'number' && Number.isFinite(value)) sums.set(name, (sums.get(name) ?? 0) + value);
     }
   }
-  return Object.keys(sums).length === 0 ? undefined : sums;
+  return sums.size === 0 ? undefined : Object.fromEntries(sums);
 }

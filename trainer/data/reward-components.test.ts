@@ -13,6 +13,13 @@ const episode = episodeOf({
 
 t.test('named rewards of steps are added up; what is no finite number is left out', async t => {
   t.same(sumComponents([{ rewards: { a: 1, b: 2 } }, {}, { rewards: { a: 0.5 } }]), { a: 1.5, b: 2 });
+  const named = JSON.parse('{"constructor": 1, "__proto__": 2, "toString": 3}');
+  const sums = sumComponents([{ rewards: named }, { rewards: named }])!;
+  t.same(Object.entries(sums), [
+    ['constructor', 2],
+    ['__proto__', 4],
+    ['toString', 6],
+  ]);
   t.same(
     sumComponents([{ rewards: { a: 'much', b: Number.NaN, c: null } }, { rewards: [1] }, { rewards: 3 }]),
     undefined,

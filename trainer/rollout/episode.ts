@@ -1,5 +1,6 @@
 import { isEndName } from '../../shared/end-names.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
+import { sumComponents } from '../../shared/reward-components.ts';
 import type { Reseed } from './environment-session.ts';
 
 /** One turn of an episode: what the policy saw, what it said, what came of it. */
@@ -180,13 +181,12 @@ export type RewardSums = Pick<Turn, 'reward' | 'penalty' | 'rewards'>;
 
 export function sumRewards(turns: readonly RewardSums[]): RewardSums {
   let [reward, penalty] = [0, 0];
-  const parts: Record<string, number> = {};
   for (const turn of turns) {
     reward += turn.reward;
     penalty += turn.penalty;
-    for (const [name, value] of Object.entries(turn.rewards ?? {})) parts[name] = (parts[name] ?? 0) + value;
   }
-  return { reward, penalty, ...(Object.keys(parts).length > 0 ? { rewards: parts } : {}) };
+  const rewards = sumComponents(turns.map(({ rewards }) => ({ rewards })));
+  return { reward, penalty, ...(rewards && { rewards }) };
 }
 
 /** Σ turn rewards + Σ penalties. */

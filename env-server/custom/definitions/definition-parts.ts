@@ -1,4 +1,5 @@
 import type { Static, TProperties } from 'typebox';
+import { END_NAME } from '../../../shared/end-names.ts';
 import type { Json } from '../../../shared/json.ts';
 import { Type } from '../../../shared/schema/type.ts';
 
@@ -41,11 +42,6 @@ export const about = {
   ),
   tags: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: NAME_LENGTH }), { maxItems: 16 })),
 };
-
-/** Longest name of an end, in characters. */
-const END_LENGTH = 64;
-/** Pattern of a name that `info.ended_by` may have. */
-const END_NAME = `^[a-z][a-z0-9_]{0,${END_LENGTH - 1}}$`;
 
 export const EndName = (description: string) => Type.String({ pattern: END_NAME, description });
 

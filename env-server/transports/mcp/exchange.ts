@@ -2,28 +2,24 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { CallToolResult, JSONRPCMessage, Server, Tool } from '@modelcontextprotocol/server';
 import type { JsonObject } from '../../../shared/json.ts';
+import { lazy } from '../../../shared/lazy.ts';
 import { isObject } from '../../custom/answer.ts';
 import type { McpEndpoint } from './endpoint.ts';
 import { isUnanswered, type RpcError } from './json-rpc.ts';
-
-let loading: Promise<typeof import('@modelcontextprotocol/server')> | undefined;
 
 /**
  * Loads the SDK when the first client of MCP comes, in parts of less than 50 ms of processor time between which the server
  * answers others: the library of its schemas before it, and what it does first after it.
  */
-function loadSdk(): Promise<typeof import('@modelcontextprotocol/server')> {
-  loading ??= (async () => {
-    await import('zod/v4/core');
-    await nextTurn();
-    await import('zod/v4');
-    await nextTurn();
-    const sdk = await import('@modelcontextprotocol/server');
-    await nextTurn();
-    return sdk;
-  })();
-  return loading;
-}
+const loadSdk = lazy(async () => {
+  await import('zod/v4/core');
+  await nextTurn();
+  await import('zod/v4');
+  await nextTurn();
+  const sdk = await import('@modelcontextprotocol/server');
+  await nextTurn();
+  return sdk;
+});
 
 /** One POST of the streamable HTTP transport. */
 export interface McpPost {

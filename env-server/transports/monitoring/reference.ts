@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import Fastify, { type FastifyInstance } from 'fastify';
 import { securePages } from '../../../shared/http/page-security.ts';
+import { lazy } from '../../../shared/lazy.ts';
 import { revalidateReplies } from '../replies/revalidation.ts';
 import { JSON_TYPE } from '../replies/send.ts';
 
@@ -15,17 +16,13 @@ type OpenApi = ReturnType<typeof import('../rest/openapi.ts').openApiDocument>;
 
 /** The OpenAPI document and the pages made from it. Both are put together when somebody asks for them. */
 export async function addReference(app: FastifyInstance): Promise<void> {
-  let document: Promise<OpenApi> | undefined;
+  const document = lazy(async () => (await import('../rest/openapi.ts')).openApiDocument());
+  const pages = lazy(async () => swaggerPages(await document()));
   let text: string | undefined;
-  let pages: Promise<FastifyInstance> | undefined;
-  const readDocument = () => {
-    document ??= import('../rest/openapi.ts').then(({ openApiDocument }) => openApiDocument());
-    return document;
-  };
   await app.register(async scope => {
     await revalidateReplies(scope);
     scope.get('/openapi.json', async (_request, reply) => {
-      text ??= JSON.stringify(await readDocument());
+      text ??= JSON.stringify(await document());
       return reply.type(JSON_TYPE).send(text);
     });
   });
@@ -35,8 +32,7 @@ export async function addReference(app: FastifyInstance): Promise<void> {
     for (const url of [PREFIX, `${PREFIX}/`, `${PREFIX}/*`]) {
       scope.get(url, async (request, reply) => {
         if (leadsElsewhere(request.url)) return reply.callNotFound();
-        pages ??= readDocument().then(swaggerPages);
-        const { statusCode, headers, rawPayload } = await (await pages).inject({
+        const { statusCode, headers, rawPayload } = await (await pages()).inject({
           url: request.url,
           headers: conditionsOf(request.headers),
         });
