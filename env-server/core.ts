@@ -19,7 +19,7 @@ import type { Session } from './sessions/session.ts';
 import { openSessionPersistence, type SessionPersistence } from './sessions/storage/session-persistence.ts';
 import { SharedSessions } from './sessions/storage/shared-sessions.ts';
 import { VariantCatalog } from './sessions/variant-catalog.ts';
-import { Dispatcher } from './stages/stages.ts';
+import { Dispatcher } from './stages/dispatcher.ts';
 import type { SessionStore } from './store/session-store.ts';
 import type { SharedEnvironments } from './store/shared-environments.ts';
 import type { OpenTelemetry } from './transports/monitoring/tracing/open-telemetry.ts';

@@ -68,13 +68,8 @@ async function filesOfOne(work: () => Promise<unknown>): Promise<string[]> {
 const WARM_UP = 20;
 /** Through these a step passes over every transport; in order, from the transport to the environment. */
 const PATH = [
+  'stages/dispatcher.ts',
   'stages/stages.ts',
-  'stages/admit.ts',
-  'stages/locate.ts',
-  'stages/record.ts',
-  'stages/budget.ts',
-  'stages/once.ts',
-  'stages/perform.ts',
   'sessions/operation-queue.ts',
   'operations/sessions/step.ts',
   'sessions/session.ts',

@@ -3,7 +3,7 @@ import { chain, type MaybePromise } from '../../environments/core/maybe-promise.
 import type { SessionDetail } from '../../operations/schemas/session.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';
 
 /** Instances that are remembered; beyond, those asked about longest ago are looked up again. */

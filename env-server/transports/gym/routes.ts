@@ -9,7 +9,7 @@ import { problemOf } from '../../operations/problems.ts';
 import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas/session.ts';
 import { Problem, type ProblemCode } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { floatText } from '../replies/float.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJsonText } from '../replies/send.ts';

@@ -9,7 +9,7 @@ import type {
 import { Problem } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import type { ToolResult } from './endpoint.ts';
 import { RpcError } from './json-rpc.ts';

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { VERSION } from '../../../shared/version.ts';
 import { problemOf } from '../../operations/problems.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import type { McpEndpoint } from './endpoint.ts';
 import { RpcError } from './json-rpc.ts';

@@ -6,7 +6,7 @@ import type { OperationInput } from '../../operations/declaration.ts';
 import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas/session.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { floatText } from '../replies/float.ts';
 import { type ActionForm, actionForm } from './action-form.ts';
 import type { ResetRequest } from './messages.ts';

@@ -6,7 +6,7 @@ import { SESSION_HEADER } from '../../custom/remote/openenv-protocol.ts';
 import { problemOf } from '../../operations/problems.ts';
 import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
 import type { SessionLimits } from '../../sessions/limits/admission.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { RpcError, rpcFailure } from '../mcp/json-rpc.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJsonText } from '../replies/send.ts';

@@ -6,7 +6,7 @@ import type { EnvironmentList } from '../../operations/schemas/environment.ts';
 import type { SessionDetail } from '../../operations/schemas/session.ts';
 import { Problem } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJsonText } from '../replies/send.ts';
 import { event, sendEvents, sendResult } from './events.ts';

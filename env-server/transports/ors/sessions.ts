@@ -3,7 +3,7 @@ import { problemOf } from '../../operations/problems.ts';
 import type { Session } from '../../operations/schemas/session.ts';
 import { Problem, type ProblemCode } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { McpPlay, type McpSession } from '../mcp/play.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 

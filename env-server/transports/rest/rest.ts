@@ -8,7 +8,7 @@ import { RequestKey } from '../../operations/schemas/fields.ts';
 import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
 import { runBatch, textForm } from '../../stages/batch.ts';
-import type { CompiledOperation, Dispatcher } from '../../stages/stages.ts';
+import type { CompiledOperation, Dispatcher } from '../../stages/dispatcher.ts';
 import type { RequestCounts } from '../monitoring/request-counts.ts';
 import { traceIdOf } from '../monitoring/trace-requests.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
