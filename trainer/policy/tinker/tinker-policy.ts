@@ -19,6 +19,7 @@ import type {
 } from '../policy.ts';
 import {
   isTinkerPath,
+  pathsBelow,
   readTinkerCheckpoint,
   type TinkerCheckpoint,
   writeTinkerCheckpoint,
@@ -62,8 +63,8 @@ export interface TinkerPolicyOptions extends TinkerHttpOptions, TinkerSessionOpt
   readonly prices: { readonly prefill: number; readonly sample: number; readonly train: number };
   /** Written next to a checkpoint: a tokenizer's files by name. */
   readonly files: { readonly [name: string]: string };
-  /** Paths of checkpoints that folders of the run still name. */
-  readonly pathsInUse?: () => Promise<ReadonlySet<string>>;
+  /** Folder of the run: checkpoints that it names stay at the server. */
+  readonly run?: string;
   /** Only samples and scores: the server is not probed. */
   readonly generationOnly?: boolean;
 }
@@ -105,6 +106,7 @@ export class TinkerPolicy implements TrainedPolicy {
     session: TinkerSession,
     model: TinkerModel,
     checkpoint: TinkerCheckpoint | undefined,
+    unfinished: readonly string[],
   ) {
     const { url, server, baseModel, lora, vocabularySize, maxSequenceLength } = options;
     this.#options = options;
@@ -116,7 +118,8 @@ export class TinkerPolicy implements TrainedPolicy {
     this.maxSequenceLength = maxSequenceLength;
     this.#saved = checkpoint;
     this.#version = checkpoint?.version ?? 0;
-    this.#kept = checkpoint?.kept ?? [];
+    const kept = checkpoint?.kept ?? [];
+    this.#kept = [...unfinished.filter(path => !kept.includes(path)), ...kept];
     this.#shown = checkpoint?.tokens ?? { prefilled: 0, sampled: 0, trained: 0 };
     this.#tokens = { ...this.#shown };
     this.#sampler = new TinkerSampler(session.http, options, this.#tokens);
@@ -157,8 +160,9 @@ export class TinkerPolicy implements TrainedPolicy {
         const unknown = `${http.url} reports no gradient norm: that it is ${server} (policy.tinker.server) is not checked`;
         if (!isKnown) note(unknown);
       }
+      const unfinished = options.run === undefined ? [] : (await pathsBelow(options.run)).unfinished;
       const model = await (checkpoint ? session.loadModel(checkpoint.path, true) : session.createModel());
-      return new TinkerPolicy(options, session, model, checkpoint);
+      return new TinkerPolicy(options, session, model, checkpoint, [...unfinished]);
     } catch (error) {
       await (session ?? http).close();
       throw error;
@@ -268,13 +272,19 @@ export class TinkerPolicy implements TrainedPolicy {
   }
 
   async save(folder: string): Promise<void> {
-    const { url, baseModel: base_model, lora, files, keepCheckpoints, pathsInUse } = this.#options;
+    const { url, baseModel: base_model, lora, files, keepCheckpoints, run } = this.#options;
+    const write = (path: string) => {
+      const model = { format: 1, url, base_model, rank: lora.rank, path, version: this.#version } as const;
+      return writeTinkerCheckpoint(folder, { ...model, tokens: this.#tokens, kept: [...this.#kept] }, files);
+    };
+    // A run that is killed before it has the reply finds the checkpoint by this.
+    const expected = `tinker://${this.#model.id}/weights/${this.#checkpointName}`;
+    if (isTinkerPath(expected)) await write(expected);
     const path = await this.#checkpointPath();
-    const model = { format: 1, url, base_model, rank: lora.rank, path, version: this.#version } as const;
-    await writeTinkerCheckpoint(folder, { ...model, tokens: this.#tokens, kept: [...this.#kept] }, files);
+    await write(path);
     const older = this.#kept.slice(0, -keepCheckpoints);
-    const inUse = (older.length > 0 && (await pathsInUse?.())) || new Set();
-    for (const old of older) if (!inUse.has(old)) await this.#deleteCheckpoint(old);
+    const inUse = run !== undefined && older.length > 0 ? (await pathsBelow(run)).inUse : new Set();
+    for (const old of older) if (old !== path && !inUse.has(old)) await this.#deleteCheckpoint(old);
   }
 
   /** Continues from a folder that {@link save} wrote. */
@@ -380,11 +390,15 @@ export class TinkerPolicy implements TrainedPolicy {
     return metrics;
   }
 
+  get #checkpointName(): string {
+    return `v${String(this.#version).padStart(6, '0')}`;
+  }
+
   /** Path of a checkpoint of the weights as they are. */
   async #checkpointPath(): Promise<string> {
     const version = this.#version;
     if (this.#saved?.version === version) return this.#saved.path;
-    const name = `v${String(version).padStart(6, '0')}`;
+    const name = this.#checkpointName;
     const path = await this.#inTurn(() => this.#model.save(name, this.#options.ttlSeconds));
     if (!isTinkerPath(path))
       throw new TinkerError(`${this.#options.url}: save_weights: ${path} is no path of a checkpoint`);

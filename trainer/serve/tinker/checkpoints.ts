@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { isAlive, processStart } from '../../../shared/run-folder/is-alive.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
 import type { DecoderConfig } from '../../models/config.ts';
@@ -14,6 +15,9 @@ const INFO_FILE = 'tinker.json';
 /** Name of a checkpoint: one part of a path, which no file system reads as something else. */
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 const MODEL_ID = /^([0-9a-f-]{36}):train:(\d{1,9})$/;
+/** A folder that is written, or was overwritten while it is read: `.<process>.<its start>.<id>`, for as long as that process lives. */
+const HIDDEN = /^\.(?:(\d{1,10})\.(\d*)\.)?[0-9a-f-]{36}$/;
+const OWN_HIDDEN = `.${process.pid}.${processStart(process.pid) ?? ''}.`;
 /** Kinds of checkpoints in paths and in lists. */
 const KINDS = { weights: 'training', sampler_weights: 'sampler' } as const;
 
@@ -88,7 +92,7 @@ export class Checkpoints {
     }
     await this.#removeExpired(parent);
     const id = randomUUID();
-    const temporary = join(parent, `.${id}`);
+    const temporary = hiddenFolder(folder, randomUUID());
     await mkdir(temporary, { recursive: true });
     try {
       await write(temporary);
@@ -164,6 +168,20 @@ export class Checkpoints {
     throw new ApiError(404, 'the checkpoint of this sampler was deleted, or has expired');
   }
 
+  /** Removes hidden folders of processes that have ended. */
+  async sweepLeftovers(): Promise<void> {
+    for (const model of await readdir(this.#folder).catch(() => [])) {
+      for (const kind of Object.keys(KINDS)) {
+        const parent = join(this.#folder, model, kind);
+        for (const name of await readdir(parent).catch(() => [])) {
+          const [found, pid, start] = HIDDEN.exec(name) ?? [];
+          if (!found || (pid && isAlive(Number(pid), start || null))) continue;
+          await rm(join(parent, name), { recursive: true, force: true }).catch(() => {});
+        }
+      }
+    }
+  }
+
   /** Removes overwritten checkpoints that no sampler uses any more. */
   async sweep(): Promise<void> {
     for (const [id, folder] of this.#superseded) {
@@ -214,7 +232,7 @@ async function currentInfo(folder: string): Promise<CheckpointInfo | null> {
 }
 
 /** The folder that a checkpoint is moved to when it is overwritten while a sampler uses it. */
-const hiddenFolder = (folder: string, id: string): string => join(folder, '..', `.${id}`);
+const hiddenFolder = (folder: string, id: string): string => join(folder, '..', OWN_HIDDEN + id);
 
 async function namesIn(parent: string): Promise<string[]> {
   return (await readdir(parent).catch(() => [])).filter(name => NAME.test(name)).sort();

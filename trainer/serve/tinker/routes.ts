@@ -90,7 +90,7 @@ function futureRoute(app: FastifyInstance, server: TinkerServer): void {
   app.post('/retrieve_future', async (request, reply) => {
     const { request_id } = parse(request.body);
     const owner = ownerOf(request);
-    const owns = (session: object) => server.isAlive(session as TinkerSession, owner);
+    const owns = (session: TinkerSession) => server.isAlive(session, owner);
     const gone = new AbortController();
     reply.raw.once('close', () => gone.abort());
     const result = await server.futures.read(request_id, owns, server.pollMs, gone.signal);

@@ -1,8 +1,10 @@
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { Agent, request } from 'undici';
+import { processStart } from '../../../shared/run-folder/is-alive.ts';
 import { largestDifference } from '../../policy/policies.test-data.ts';
 import { NO_LOGPROB } from '../../tinker/proto.ts';
 import {
@@ -273,6 +275,34 @@ t.test('a sampler keeps the weights of its checkpoint when that is overwritten',
   await client.finishAll();
   t.same(await readdir(folder), ['latest'], 'nothing is kept without a sampler');
 });
+
+t.test(
+  'what a server that was killed left half written or overwritten is removed at the next start',
+  async t => {
+    const left = t.testdir();
+    const id = randomUUID();
+    const model = `${id}-train-0`;
+    const process_ = `.${process.pid}.${processStart(process.pid) ?? ''}.${id}`;
+    // Numbers of processes end at 2^22.
+    const gone = [`.${id}`, `.4194305.7.${id}`, `.${process.pid}.1.${id}`];
+    for (const kind of ['weights', 'sampler_weights']) {
+      for (const name of [...gone, process_, 'named', '.other'])
+        await mkdir(join(left, model, kind, name), { recursive: true });
+    }
+    await mkdir(join(left, 'notes', '.git'), { recursive: true });
+    await startTinker(t, { checkpoints: left });
+    for (const kind of ['weights', 'sampler_weights']) {
+      const names = () => readdir(join(left, model, kind));
+      while ((await names()).length > 3) await new Promise(resolve => setTimeout(resolve, 10));
+      t.same(
+        (await names()).sort(),
+        [process_, '.other', 'named'].sort(),
+        'of this process, and of others’ making',
+      );
+    }
+    t.same(await readdir(join(left, 'notes')), ['.git']);
+  },
+);
 
 t.test('a sampler with an expired checkpoint gets 404 at once', async t => {
   const model = await trained(0);

@@ -86,7 +86,7 @@ interface NewModel {
 export class TinkerServer {
   readonly name: string;
   readonly tokenizerFolder: string;
-  readonly futures = new Futures();
+  readonly futures = new Futures<TinkerSession>();
   readonly checkpoints: Checkpoints;
   readonly samplers: SamplerPool;
   readonly pollMs: number;
@@ -115,6 +115,7 @@ export class TinkerServer {
         [...samplers.values()].some(({ checkpoint }) => checkpoint?.id === id),
       ),
     );
+    void this.checkpoints.sweepLeftovers();
     this.samplers = new SamplerPool(this.base, lora => this.#openPolicy(lora, 0, true), maxModels + 2);
     this.#sweeper = setInterval(() => this.#sweep(), SWEEP_MS).unref();
   }
@@ -318,7 +319,7 @@ export class TinkerServer {
       if (performance.now() - session.seenAt > ENDED_MS) void this.endSession(session);
     }
     void this.checkpoints.sweep();
-    this.futures.sweep(owner => !this.#sessions.has((owner as TinkerSession).id));
+    this.futures.sweep(({ id }) => !this.#sessions.has(id));
   }
 }
 

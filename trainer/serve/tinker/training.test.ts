@@ -334,7 +334,7 @@ t.test(
     );
     t.equal((await client.post('retrieve_future', { request_id: 'nonsense' })).status, 404);
     await client.post(`sessions/${model.session}/finish`, { reason: { type: 'success' }, detail: '' });
-    server.futures.sweep(owner => (owner as { id: string }).id === model.session);
+    server.futures.sweep(({ id }) => id === model.session);
     t.equal((await client.post('retrieve_future', { request_id: body.request_id })).status, 410);
     t.equal((await model.submit(lesson())).status, 404);
     t.equal((await client.post('session_heartbeat', { session_id: model.session })).status, 410);

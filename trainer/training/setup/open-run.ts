@@ -120,7 +120,10 @@ async function openActor(
 ): Promise<TrainedPolicy> {
   try {
     if (settings.policy.runtime === 'tinker')
-      return await openTinker(settings, context, folder, { note: progress.note.bind(progress), run });
+      return await openTinker(settings, context, folder, {
+        note: progress.note.bind(progress),
+        run: run.path,
+      });
     return await openPolicy(settings, context, folder);
   } catch (error) {
     throw checkpoint && isDamage(error)
