@@ -70,7 +70,6 @@ const WARM_UP = 20;
 const PATH = [
   'stages/dispatcher.ts',
   'stages/stages.ts',
-  'sessions/operation-queue.ts',
   'operations/sessions/step.ts',
   'sessions/session.ts',
   'sessions/episodes/live-episode.ts',

@@ -310,31 +310,35 @@ function handle(session: Session, { services, operation, input }: Call): MaybePr
 
 /** The first record of what the handler does has the request key; where it makes none, a record has the reply. */
 function handleUnderKey(session: Session, call: Call): MaybePromise<unknown> {
-  session.beginUnderKey(call.key!, call.input);
+  session.underKey = { key: call.key!, input: call.input };
   try {
     const reply = handle(session, call);
     if (reply instanceof Promise) return underKeyLater(reply, session, call);
-    session.answerUnderKey(call.operation.name, reply);
+    recordReply(session, call, reply);
     return reply;
   } catch (error) {
-    session.failUnderKey();
+    session.underKey = undefined;
     throw error;
   }
 }
 
-async function underKeyLater(
-  handled: Promise<unknown>,
-  session: Session,
-  { operation }: Call,
-): Promise<unknown> {
+async function underKeyLater(handled: Promise<unknown>, session: Session, call: Call): Promise<unknown> {
   try {
     const reply = await handled;
-    session.answerUnderKey(operation.name, reply);
+    recordReply(session, call, reply);
     return reply;
   } catch (error) {
-    session.failUnderKey();
+    session.underKey = undefined;
     throw error;
   }
+}
+
+function recordReply(session: Session, { services, operation }: Call, reply: unknown): void {
+  const { recorder } = services.sessions;
+  const fields = recorder && session.keyUnderWay;
+  session.underKey = undefined;
+  if (!fields) return;
+  recorder.append(session, 'reply', { ...fields, operation: operation.name, reply: reply as Json });
 }
 
 /** Runs the handler of an operation on the server as a whole. */

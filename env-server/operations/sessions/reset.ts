@@ -1,5 +1,9 @@
 import { Type } from '../../../shared/schema/type.ts';
 import { chain } from '../../environments/core/maybe-promise.ts';
+import { beginEpisode, type EpisodeState } from '../../sessions/episodes/episode.ts';
+import { sessionBudgetExceeded } from '../../sessions/limits/budgets.ts';
+import type { Session as LiveSession } from '../../sessions/session.ts';
+import { recordedEpisode } from '../../sessions/storage/recorded-episode.ts';
 import { sessionOperation } from '../operation.ts';
 import { AsksStateKey, DynamicsSeed, Options, Seed } from '../schemas/fields.ts';
 import { Session } from '../schemas/session.ts';
@@ -27,8 +31,28 @@ export const reset = sessionOperation({
       seed: seed ?? undefined,
       dynamicsSeed: dynamics_seed ?? undefined,
       options: options ?? undefined,
-      stateKeys: state_key,
+      stateKeys: state_key ?? session.episode.stateKeys,
     };
-    return chain(session.reset(request), () => sessionView(session));
+    return chain(beginEpisode(session.variant, request), episode => {
+      goOnWith(session, episode);
+      return sessionView(session);
+    });
   },
 });
+
+/** @throws Problem `session_budget_exceeded`, `session_closed` when the session ended meanwhile */
+function goOnWith(session: LiveSession, episode: EpisodeState): void {
+  const { id, variant, bytes, mostBytes, room } = session;
+  try {
+    session.requireOpen();
+    const grown = episode.bytes - session.episode.bytes;
+    if (grown > Math.max(0, room)) throw sessionBudgetExceeded(id, bytes, grown, mostBytes);
+  } catch (error) {
+    variant.releaseState(episode.state);
+    throw error;
+  }
+  session.episode.dispose();
+  session.begin(episode);
+  const { seed, options } = episode;
+  session.record('reset', { seed, options, episode: recordedEpisode(episode) });
+}

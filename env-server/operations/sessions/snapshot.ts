@@ -1,3 +1,4 @@
+import { snapshotSize } from '../../sessions/episodes/snapshots.ts';
 import { sessionOperation } from '../operation.ts';
 import { Snapshot } from '../schemas/session.ts';
 
@@ -17,5 +18,14 @@ export const snapshot = sessionOperation({
     'server_budget_exceeded',
   ],
   result: Snapshot,
-  handle: (_services, session) => ({ snapshot_id: session.snapshot() }),
+  handle(_services, session) {
+    session.variant.requireCopyable();
+    session.snapshots?.requirePlace(session.id);
+    session.episode.weigh();
+    const episode = session.episode.capture();
+    session.requireRoom(snapshotSize(episode));
+    const snapshot_id = session.keep(episode);
+    session.record('snapshot', { snapshot_id });
+    return { snapshot_id };
+  },
 });

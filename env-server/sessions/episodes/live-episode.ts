@@ -2,6 +2,7 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random, type RandomState } from '../../../shared/random.ts';
 import type { ObservationFormat, Picture, Transition } from '../../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
+import type { RecordBody } from '../../persistence/journal/records.ts';
 import { PROBLEMS, Problem } from '../../problems.ts';
 import { sizeOf } from '../limits/size.ts';
 import { ActionLog, actionSize, lastOf } from './action-log.ts';
@@ -45,10 +46,8 @@ export interface EpisodeSession {
   grow(bytes: number): void;
   /** @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
   requireRoomToPlay(bytes: number): void;
-  /** A step was taken; what came of it stands next to it where taking it again would not give the same. */
-  stepped(action: Json, transition?: Transition<Json>, random?: RandomState): void;
-  /** An exception in the environment ended the episode. */
-  faulted(): void;
+  /** Journals a step; what came of it is next to it where taking it again would not give the same. */
+  record<K extends 'step' | 'transition' | 'fault'>(kind: K, body: RecordBody<K>): void;
   /** An automatic reset: what the log held is needed no more, unless a snapshot needs it. */
   release(log: ActionLog): void;
 }
@@ -166,7 +165,7 @@ export class LiveEpisode {
       return this.#commitLater(action, actionBytes, transition, before.state);
     }
     const result = this.#commit(action, actionBytes, transition);
-    this.#session.stepped(action);
+    this.#session.record('step', action);
     return result;
   }
 
@@ -214,7 +213,17 @@ export class LiveEpisode {
         if (closed && value.restarted) variant.releaseState(value.state);
         this.#measureAt = this.stepCount;
         const result = this.#commit(action, actionBytes, value);
-        this.#session.stepped(action, value, this.#random.state);
+        const { state, reward, terminated, info, restarted } = value;
+        this.#session.record('transition', {
+          action,
+          state,
+          random: this.#random.state,
+          reward,
+          terminated,
+          truncated: this.truncated,
+          info,
+          ...(restarted && { restarted }),
+        });
         return result;
       },
       error => {
@@ -335,7 +344,7 @@ export class LiveEpisode {
     }
     const { variant } = this.#session;
     this.fail();
-    this.#session.faulted();
+    this.#session.record('fault', undefined);
     variant.counters.faults++;
     return environmentFault(variant, `at step ${this.stepCount + 1}`, error);
   }
