@@ -6,19 +6,26 @@ import { fileURLToPath } from 'node:url';
 /** A file as browsers get it. */
 export interface Asset {
   readonly contentType: string;
-  readonly body: string;
+  /** A font in bytes, all else as text. */
+  readonly body: string | Buffer;
   /** Changes with the content, quoted as HTTP has it. */
   readonly etag: string;
+  /** Fonts are kept; of all else browsers ask each time if it has changed. */
+  readonly cacheControl: string;
 }
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const SCRIPT = '.ts';
+const FONT = '.woff2';
+/** Fonts have their version in their name. */
+const FOR_EVER = 'public, max-age=31536000, immutable';
 /** Content types of the files that browsers may load, by ending. */
 const CONTENT_TYPES: { readonly [ending: string]: string } = {
   '.css': 'text/css; charset=utf-8',
   '.html': 'text/html; charset=utf-8',
   '.json': 'application/json; charset=utf-8',
   '.svg': 'image/svg+xml',
+  [FONT]: 'font/woff2',
   [SCRIPT]: 'text/javascript; charset=utf-8',
 };
 /** Folders that all pages of the site load. */
@@ -99,18 +106,20 @@ function isPublic(path: string): boolean {
 async function makeAsset(path: string): Promise<Asset> {
   const library = NAME_AT.get(path);
   const ending = endingOf(path);
-  let body: string;
+  let body: string | Buffer;
   if (library !== undefined) {
     body = withPaths(
       readFileSync(fileURLToPath(import.meta.resolve(MODULES[library] ?? library)), 'utf8'),
       path,
     );
-  } else {
+  } else if (ending === FONT) body = readFileSync(join(ROOT, path));
+  else {
     const source = sourceOf(path);
     body = ending === SCRIPT ? withPaths(await withoutTypes(source, path), path) : source;
   }
   const contentType = library === undefined ? CONTENT_TYPES[ending] : CONTENT_TYPES[SCRIPT];
-  return { contentType, body, etag: `"${hash('sha256', body, 'base64url')}"` };
+  const cacheControl = ending === FONT ? FOR_EVER : 'no-cache';
+  return { contentType, body, etag: `"${hash('sha256', body, 'base64url')}"`, cacheControl };
 }
 
 /** A file as it stands; a style sheet with the sheets that it imports, so that browsers ask once. */

@@ -44,7 +44,7 @@ export function addDashboard(app: FastifyInstance, { reader, site }: DashboardPa
     app.get<{ Params: { '*': string } }>(url, async (request, reply) => {
       const asset = await assets.find(pathOf(request.params['*']));
       if (!asset) return refuse(reply, 404, `there is no ${request.url}`);
-      reply.headers({ etag: asset.etag, 'cache-control': 'no-cache' });
+      reply.headers({ etag: asset.etag, 'cache-control': asset.cacheControl });
       if (request.headers['if-none-match'] === asset.etag) return reply.code(304).send();
       return reply.type(asset.contentType).send(asset.body);
     });

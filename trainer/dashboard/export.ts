@@ -26,7 +26,7 @@ export async function exportSite(
   { leaderboard, server }: ExportOptions = {},
 ): Promise<{ readonly files: number; readonly bytes: number }> {
   const written = { files: 0, bytes: 0 };
-  const write = (path: string, content: string) => {
+  const write = (path: string, content: string | Buffer) => {
     const file = join(folder, path);
     mkdirSync(dirname(file), { recursive: true });
     writeFileSync(file, content);
@@ -37,10 +37,9 @@ export async function exportSite(
   for (const path of assets.paths) {
     const { body } = await assets.find(path)!;
     const target = path === `${PAGE}/page.html` ? 'index.html' : join('assets', path.replace(/\.ts$/, '.js'));
-    write(
-      target,
-      path.endsWith('.html') ? body.replaceAll('.ts"', '.js"') : body.replaceAll(IMPORT_OF_SOURCE, '$1.js$2'),
-    );
+    if (typeof body !== 'string') write(target, body);
+    else if (path.endsWith('.html')) write(target, body.replaceAll('.ts"', '.js"'));
+    else write(target, body.replaceAll(IMPORT_OF_SOURCE, '$1.js$2'));
   }
   const address = server === undefined ? null : server.replace(/\/?$/, '/');
   const site: SiteAddresses = { server: address, api: null, trainer: TRAINER, exported: true };

@@ -73,7 +73,7 @@ export function Chart(props: ChartProps) {
   };
   const saveTable = () => saveFile(saved('csv'), new Blob([csvOf(curves)], { type: 'text/csv' }));
   return html`<figure class="chart ${height <= SMALL_HEIGHT ? 'small-chart' : ''}">
-    <figcaption>${title}
+    <figcaption><span title=${title}>${title}</span>
       <output class="reading" ref=${reading} aria-hidden="true"></output>
       <span class="save">
         <button type="button" class="link" onClick=${saveTable}>CSV<span class="visually-hidden"> of ${title}</span></button>
