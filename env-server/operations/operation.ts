@@ -68,17 +68,41 @@ export interface Services {
   readonly shared?: SharedSessions;
 }
 
+/** One request of a client; a batch holds many calls. Clocks are read as seldom as can be: they cost as much as a step. */
+export interface ClientRequest {
+  readonly principal: Principal;
+  /** Differs from request to request. */
+  readonly number: number;
+  /** Time of arrival, in milliseconds of the server's clock. */
+  readonly now: number;
+  /** Start of the operation that comes next, in milliseconds of `performance.now`. */
+  mark: number;
+  readonly trace: TraceContext | undefined;
+}
+
+/** One operation on its way through the stages to its handler, its input checked against the operation's schemas. */
+export interface Call<I = OperationInput> {
+  readonly services: Services;
+  readonly operation: Operation;
+  readonly input: I;
+  readonly request: ClientRequest;
+  /** The session that the operation is on, once it is located. */
+  session: Session | undefined;
+  /** The request key under which the operation is performed, if it has one. */
+  key: string | undefined;
+}
+
 /** An operation on the server as a whole. */
 export interface ServerOperation extends OperationDeclaration, OperationSchemas {
   readonly target: 'server';
-  handle(services: Services, principal: Principal, input: OperationInput): MaybePromise<unknown>;
+  handle(this: void, call: Call): MaybePromise<unknown>;
   represent?(result: unknown): MaybePromise<Representation | undefined>;
 }
 
 /** An operation on one session; runs when those that arrived before it are done. */
 export interface SessionOperation extends OperationDeclaration, OperationSchemas {
   readonly target: 'session';
-  handle(services: Services, session: Session, input: OperationInput): MaybePromise<unknown>;
+  handle(this: void, session: Session, call: Call): MaybePromise<unknown>;
   represent?(result: unknown): MaybePromise<Representation | undefined>;
 }
 
@@ -109,11 +133,7 @@ export function serverOperation<
   declaration: Omit<OperationDeclaration, 'result' | 'serialize'> &
     Properties<P, Q, B> & {
       result: R;
-      handle(
-        services: Services,
-        principal: Principal,
-        input: Input<P, Q, B>,
-      ): MaybePromise<Static<R> | WrittenResult>;
+      handle(this: void, call: Call<Input<P, Q, B>>): MaybePromise<Static<R> | WrittenResult>;
       represent?(result: Static<R>): MaybePromise<Representation | undefined>;
       serialize?(result: Static<R>): string;
     },
@@ -140,9 +160,9 @@ export function sessionOperation<
     Properties<typeof NO_PROPERTIES, Q, B> & {
       result: R;
       handle(
-        services: Services,
+        this: void,
         session: Session,
-        input: Input<typeof NO_PROPERTIES, Q, B>,
+        call: Call<Input<typeof NO_PROPERTIES, Q, B>>,
       ): MaybePromise<Static<R> | WrittenResult>;
       represent?(result: Static<R>): MaybePromise<Representation | undefined>;
       serialize?(result: Static<R>): string;

@@ -123,11 +123,6 @@ export class SessionManager implements SessionHost {
     return this.#opener.clone(session, request);
   }
 
-  /** @throws Problem `storage_full`, `storage_failed` where what is done could not be journaled */
-  requireRoom(): void {
-    this.recorder?.requireRoom();
-  }
-
   /**
    * Delivers a reply when what was done before it is kept as the settings say.
    * @param reads it acknowledges nothing: it does not wait for a slow disk

@@ -2,8 +2,7 @@ import type { JsonObject } from '../../shared/json.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import type { Registry } from '../environments/registry.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
-import { EnvironmentCounters } from './episodes/environment-counters.ts';
-import { Variant } from './episodes/variant.ts';
+import { EnvironmentCounters, Variant } from './episodes/variant.ts';
 
 /** Variants kept for the next session that asks for the same; sessions hold on to their own. */
 const MAX_VARIANTS = 1000;

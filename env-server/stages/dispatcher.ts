@@ -1,6 +1,7 @@
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../operations/declaration.ts';
 import {
+  type ClientRequest,
   type Operation,
   plainResult,
   type Services,
@@ -11,7 +12,7 @@ import { OPERATIONS } from '../operations/table.ts';
 import { compileInputCheck, type InputCheck } from '../operations/validation.ts';
 import { Problem } from '../problems.ts';
 import type { Principal } from '../sessions/principal.ts';
-import { beginRequest, type ClientRequest, runner } from './stages.ts';
+import { beginRequest, runner } from './stages.ts';
 
 /** Characters that are repeated of what is not known. */
 const MAX_SHOWN_LENGTH = 100;

@@ -78,10 +78,8 @@ const PATH = [
 const ASKED = [
   'operations/validation.ts',
   'scheduling/fair-scheduler.ts',
-  'sessions/episodes/action-check.ts',
   'sessions/episodes/action-log.ts',
-  'sessions/episodes/environment-counters.ts',
-  'sessions/episodes/episode.ts',
+  'sessions/episodes/variant.ts',
   'sessions/limits/budgets.ts',
   'sessions/limits/server-clock.ts',
   'sessions/limits/size.ts',

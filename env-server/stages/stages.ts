@@ -3,6 +3,8 @@ import type { Json } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../operations/declaration.ts';
 import type {
+  Call,
+  ClientRequest,
   Operation,
   ServerOperation,
   Services,
@@ -15,30 +17,6 @@ import type { Principal } from '../sessions/principal.ts';
 import { fingerprint } from '../sessions/replies/reply-cache.ts';
 import type { Session } from '../sessions/session.ts';
 import type { SessionEffect } from '../sessions/storage/shared-sessions.ts';
-
-/** One request of a client; a batch holds many calls. Clocks are read as seldom as can be: they cost as much as a step. */
-export interface ClientRequest {
-  readonly principal: Principal;
-  /** Differs from request to request. */
-  readonly number: number;
-  /** Time of arrival, in milliseconds of the server's clock. */
-  readonly now: number;
-  /** Start of the operation that comes next, in milliseconds of `performance.now`. */
-  mark: number;
-  readonly trace: TraceContext | undefined;
-}
-
-/** One operation on its way through the stages, its input checked against the operation's schemas. */
-interface Call {
-  readonly services: Services;
-  readonly operation: Operation;
-  readonly input: OperationInput;
-  readonly request: ClientRequest;
-  /** The session that the operation is on, once it is located. */
-  session: Session | undefined;
-  /** The request key under which the operation is performed, if it has one. */
-  key: string | undefined;
-}
 
 /** The rest of the stages. It returns the result of the operation, in no form yet. */
 type Next = (call: Call) => MaybePromise<unknown>;
@@ -300,19 +278,17 @@ function onceForClient(call: Call, next: Next): MaybePromise<unknown> {
 
 /** Runs the handler of an operation on a session when the operations that came before it are done. */
 function perform(call: Call): MaybePromise<unknown> {
-  if (call.operation.keyed) call.services.sessions.recorder?.requireRoom();
-  return call.session!.exclusive(call.key === undefined ? handle : handleUnderKey, call);
-}
-
-function handle(session: Session, { services, operation, input }: Call): MaybePromise<unknown> {
-  return (operation as SessionOperation).handle(services, session, input);
+  const { operation, services, key } = call;
+  if (operation.keyed) services.sessions.recorder?.requireRoom();
+  const { handle } = operation as SessionOperation;
+  return call.session!.exclusive(key === undefined ? handle : handleUnderKey, call);
 }
 
 /** The first record of what the handler does has the request key; where it makes none, a record has the reply. */
 function handleUnderKey(session: Session, call: Call): MaybePromise<unknown> {
   session.underKey = { key: call.key!, input: call.input };
   try {
-    const reply = handle(session, call);
+    const reply = (call.operation as SessionOperation).handle(session, call);
     if (reply instanceof Promise) return underKeyLater(reply, session, call);
     recordReply(session, call, reply);
     return reply;
@@ -342,7 +318,8 @@ function recordReply(session: Session, { services, operation }: Call, reply: unk
 }
 
 /** Runs the handler of an operation on the server as a whole. */
-function performOnServer({ services, operation, input, request }: Call): MaybePromise<unknown> {
-  if (operation.keyed && operation.tag === 'sessions') services.sessions.requireRoom();
-  return (operation as ServerOperation).handle(services, request.principal, input);
+function performOnServer(call: Call): MaybePromise<unknown> {
+  const { operation, services } = call;
+  if (operation.keyed && operation.tag === 'sessions') services.sessions.recorder?.requireRoom();
+  return (operation as ServerOperation).handle(call);
 }

@@ -16,7 +16,7 @@ export const checkOperation = serverOperation({
   problems: ['unknown_environment'],
   params: { env_id: EnvId },
   result: CheckReport,
-  async handle({ registrations }, principal, { env_id }) {
-    return plainReport(await registrations.check(principal, env_id));
+  async handle({ services, request, input }) {
+    return plainReport(await services.registrations.check(request.principal, input.env_id));
   },
 });

@@ -18,6 +18,6 @@ export const describeEnvironment = serverOperation({
   params: { env_id: EnvId },
   body: { config: Type.Optional(Config), wrappers: Type.Optional(Wrappers) },
   result: EnvironmentDocument,
-  handle: ({ catalog }, _principal, input) =>
+  handle: ({ services: { catalog }, input }) =>
     environmentDocument(catalog.variant(input.env_id, input.config, input.wrappers)),
 });

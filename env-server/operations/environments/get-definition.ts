@@ -16,6 +16,6 @@ export const getDefinition = serverOperation({
   problems: ['unknown_environment', 'builtin_environment'],
   params: { env_id: EnvId },
   result: StoredDefinition,
-  handle: ({ registrations }, principal, { env_id }) =>
-    storedDefinition(registrations.definition(principal, env_id)),
+  handle: ({ services, request, input }) =>
+    storedDefinition(services.registrations.definition(request.principal, input.env_id)),
 });

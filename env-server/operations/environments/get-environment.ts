@@ -17,5 +17,5 @@ export const getEnvironment = serverOperation({
   problems: ['unknown_environment'],
   params: { env_id: EnvId },
   result: EnvironmentDocument,
-  handle: ({ catalog }, _principal, input) => environmentDocument(catalog.variant(input.env_id)),
+  handle: ({ services: { catalog }, input }) => environmentDocument(catalog.variant(input.env_id)),
 });

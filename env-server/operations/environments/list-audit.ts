@@ -50,7 +50,7 @@ export const listAudit = serverOperation({
     ),
   },
   result: AuditPage,
-  handle: ({ registrations }, _principal, { limit = DEFAULT_PAGE, cursor }) =>
+  handle: ({ services: { registrations }, input: { limit = DEFAULT_PAGE, cursor } }) =>
     chain(registrations.audit.page(limit, cursor), ({ entries, next }) => ({
       entries: entries.map(({ at, envId, ...entry }) => ({
         at: new Date(at).toISOString(),

@@ -33,7 +33,7 @@ export const listEnvironments = serverOperation({
     }),
   },
   result: EnvironmentList,
-  handle({ catalog }, _principal, input) {
+  handle({ services: { catalog }, input }) {
     const words = (input.search ?? '').toLowerCase().split(/\s+/).filter(Boolean);
     const limit = input.limit ?? DEFAULT_PAGE;
     const found = catalog

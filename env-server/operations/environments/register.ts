@@ -28,7 +28,7 @@ export const register = serverOperation({
   documented,
   examples: EXAMPLES,
   result: Registration,
-  async handle({ registrations }, principal, { env_id, definition }) {
+  async handle({ services: { registrations }, request: { principal }, input: { env_id, definition } }) {
     const checked = audited(registrations, principal, 'register', env_id, definition);
     return registration(registrations, await registrations.register(principal, env_id, checked));
   },

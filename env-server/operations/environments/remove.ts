@@ -17,8 +17,8 @@ export const remove = serverOperation({
   problems: ['unknown_environment', 'builtin_environment', 'environment_in_use', 'step_timeout'],
   params: { env_id: EnvId },
   result: Type.Null(),
-  async handle({ registrations }, principal, { env_id }) {
-    await registrations.remove(principal, env_id);
+  async handle({ services, request, input }) {
+    await services.registrations.remove(request.principal, input.env_id);
     return null;
   },
 });

@@ -26,7 +26,7 @@ export const replace = serverOperation({
   body: { definition: DefinitionInput },
   documented,
   result: Registration,
-  async handle({ registrations }, principal, { env_id, definition }) {
+  async handle({ services: { registrations }, request: { principal }, input: { env_id, definition } }) {
     const checked = audited(registrations, principal, 'replace', env_id, definition);
     return registration(registrations, await registrations.replace(principal, env_id, checked));
   },

@@ -28,7 +28,7 @@ export const clone = sessionOperation({
     dynamics_seed: Type.Optional(FreshDynamicsSeed),
   },
   result: ClonedSessions,
-  handle({ sessions }, session, input) {
+  handle(session, { services: { sessions }, input }) {
     const dynamics_seed = input.dynamics_seed ?? undefined;
     const clones = sessions.clone(session, { ...input, dynamics_seed });
     return chain(clones, opened => openedReply(sessions, opened, false));

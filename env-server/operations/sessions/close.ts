@@ -15,8 +15,8 @@ export const close = serverOperation({
   problems: ['unknown_session'],
   params: { session_id: SessionId },
   result: Type.Null(),
-  handle({ sessions }, principal, input) {
-    sessions.close(principal, input.session_id);
+  handle({ services, request, input }) {
+    services.sessions.close(request.principal, input.session_id);
     return null;
   },
 });

@@ -50,17 +50,17 @@ export const create = serverOperation({
     state_key: Type.Optional(AsksStateKey),
   },
   result: CreatedSession,
-  handle({ sessions, catalog }, principal, input) {
+  handle({ services: { sessions, catalog }, request: { principal }, input }) {
     const variant = catalog.variant(input.env_id, input.config, input.wrappers);
     const { seed, dynamics_seed, options } = input;
     // Gymnasium writes "none" as null.
-    const request = {
+    const wanted = {
       ...input,
       seed: seed ?? undefined,
       dynamics_seed: dynamics_seed ?? undefined,
       options: options ?? undefined,
     };
-    return chain(sessions.create(principal.name, variant, request), members =>
+    return chain(sessions.create(principal.name, variant, wanted), members =>
       createdReply(sessions, members),
     );
   },

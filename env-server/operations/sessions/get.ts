@@ -11,7 +11,7 @@ export const get = sessionOperation({
   keyed: false,
   plays: true,
   result: SessionDetail,
-  handle(_services, session) {
+  handle(session) {
     session.acknowledge();
     session.episode.weigh();
     return sessionDetail(session);

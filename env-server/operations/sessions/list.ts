@@ -36,16 +36,16 @@ export const list = serverOperation({
     ),
   },
   result: SessionPage,
-  handle(services, { name, scopes }, input) {
-    const request = {
+  handle({ services, request: { principal }, input }) {
+    const limit = input.limit ?? DEFAULT_PAGE;
+    const page = {
       envId: input.env_id,
       groupId: input.group_id,
       after: input.cursor === undefined ? 0 : Number(input.cursor),
-      limit: input.limit ?? DEFAULT_PAGE,
+      limit: limit + 1,
     };
-    const principal = { name, scopes };
-    return chain(listed(services, principal, { ...request, limit: request.limit + 1 }), found =>
-      chain(inScheduledSlices(viewsOf(found)), views => pageOf(views, request.limit)),
+    return chain(listed(services, principal, page), found =>
+      chain(inScheduledSlices(viewsOf(found)), views => pageOf(views, limit)),
     );
   },
 });

@@ -29,7 +29,7 @@ export const reference = sessionOperation({
     ),
   },
   result: ReferencePlan,
-  handle(_services, session, input) {
+  handle(session, { input }) {
     const policy = input.policy ?? DEFAULT_POLICY;
     return chain(session.episode.plan(policy, input.count ?? 1, input.turns), actions => ({
       policy,

@@ -56,7 +56,7 @@ export const render = sessionOperation({
   result: Rendering,
   mediaTypes: ['text/plain', 'image/png'],
   representedJson: Type.Unknown({ description: 'With `mode=structured`: the state as plain JSON.' }),
-  handle(_services, session, input): Rendering {
+  handle(session, { input }): Rendering {
     const mode = input.mode ?? 'text';
     switch (mode) {
       case 'png':

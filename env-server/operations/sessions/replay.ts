@@ -31,7 +31,7 @@ export const replay = serverOperation({
     from: Type.Optional(Type.Integer({ minimum: 0, description: 'The first step to send; 0 is the reset.' })),
   },
   result: Replay,
-  handle({ sessions }, principal, { session_id, from = 0 }) {
+  handle({ services: { sessions }, request: { principal }, input: { session_id, from = 0 } }) {
     const seen = sessions.look(principal, session_id);
     const isOpen = seen instanceof Session;
     const episode = isOpen ? seen.episode.capture() : seen.episode;

@@ -25,7 +25,7 @@ export const reset = sessionOperation({
     state_key: Type.Optional(AsksStateKey),
   },
   result: Session,
-  handle(_services, session, { seed, dynamics_seed, options, state_key }) {
+  handle(session, { input: { seed, dynamics_seed, options, state_key } }) {
     // Gymnasium writes "none" as null.
     const request = {
       seed: seed ?? undefined,

@@ -24,7 +24,7 @@ export const restore = sessionOperation({
     dynamics_seed: Type.Optional(FreshDynamicsSeed),
   },
   result: Session,
-  handle(_services, session, { snapshot_id, dynamics_seed }) {
+  handle(session, { input: { snapshot_id, dynamics_seed } }) {
     session.restore(snapshot_id, dynamics_seed ?? undefined);
     session.record('restore', { snapshot_id, ...(dynamics_seed != null && { dynamics_seed }) });
     return sessionView(session);

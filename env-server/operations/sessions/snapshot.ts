@@ -18,7 +18,7 @@ export const snapshot = sessionOperation({
     'server_budget_exceeded',
   ],
   result: Snapshot,
-  handle(_services, session) {
+  handle(session) {
     session.variant.requireCopyable();
     session.snapshots?.requirePlace(session.id);
     session.episode.weigh();

@@ -46,7 +46,7 @@ export const step = sessionOperation({
   },
   result: StepResult,
   serialize,
-  handle(_services, session, { action, expected_step: expected }) {
+  handle(session, { input: { action, expected_step: expected } }) {
     const { id, episode } = session;
     if (session.rolledBack) throw rolledBack(id, episode);
     if (session.unsavedUnreported) throw cannotBeStored(id, session.unsaved);

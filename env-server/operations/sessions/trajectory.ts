@@ -19,7 +19,7 @@ export const trajectory = sessionOperation({
   problems: ['unsupported'],
   result: Trajectory,
   mediaTypes: ['application/jsonl'],
-  handle: (_services, session) => chain(trajectoryOf(session), records => ({ records })),
+  handle: session => chain(trajectoryOf(session), records => ({ records })),
   represent: ({ records }) =>
     chain(inScheduledSlices(linesOf(records)), body => ({
       contentType: 'application/jsonl; charset=utf-8',

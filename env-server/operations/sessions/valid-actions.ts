@@ -12,6 +12,6 @@ export const validActions = sessionOperation({
   plays: true,
   problems: [],
   result: ValidActions,
-  handle: (_services, { episode }) =>
+  handle: ({ episode }) =>
     chain(episode.validActions(), actions => ({ valid_actions: actions && [...actions] })),
 });

@@ -6,12 +6,10 @@ import type { RecordBody } from '../../persistence/journal/records.ts';
 import { PROBLEMS, Problem } from '../../problems.ts';
 import { sizeOf } from '../limits/size.ts';
 import { ActionLog, actionSize, lastOf } from './action-log.ts';
-import { environmentFault, guarded } from './environment-fault.ts';
 import {
   type EpisodeRestart,
   type EpisodeState,
   episodeSize,
-  limited,
   type Reseed,
   recorded,
   replayFor,
@@ -19,7 +17,7 @@ import {
   type TrajectoryRecord,
 } from './episode.ts';
 import { levelIdOf, pictureOf, planOf, stateKeyOf, validActionsOf } from './state-queries.ts';
-import type { Variant } from './variant.ts';
+import { environmentFault, guarded, type Variant } from './variant.ts';
 
 /** The generator of the episode that takes a step, as it was before; unused between steps. */
 const before = Random.fromSeed(0);
@@ -266,7 +264,7 @@ export class LiveEpisode {
     this.stepCount++;
     this.totalReward += reward;
     this.terminated = transition.terminated;
-    const { truncated, info } = limited(variant, transition, this.stepCount);
+    const { truncated, info } = variant.limited(transition, this.stepCount);
     this.truncated = truncated;
     this.info = info;
     const logged = this.log.append(action, actionBytes);

@@ -23,7 +23,7 @@ export function addHealth(
       });
     }
     if (sessions.resumption) throw resuming();
-    if (sessions.recorder?.isShared) sessions.requireRoom();
+    if (sessions.recorder?.isShared) sessions.recorder.requireRoom();
     const problem = persistence.problem();
     if (problem) throw problem;
     return reply.send({ ...alive, persistence: persistence.report() });

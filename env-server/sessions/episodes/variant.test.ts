@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { Json } from '../../../shared/json.ts';
 import type { Space } from '../../environments/core/space.ts';
-import { actionCheck } from './action-check.ts';
+import { actionCheck } from './variant.ts';
 
 const verdicts = (space: Space, actions: Json[]) => actions.map(actionCheck(space));
 
