@@ -34,6 +34,7 @@ export const LOOK = ['site/boards', 'site/components', 'site/styles'];
 export const RUN_PAGES = [
   'site/runs',
   'site/compute',
+  'shared/end-names.ts',
   'shared/run-folder/annotations.ts',
   'shared/run-folder/episode-filter.ts',
   'shared/shell-word.ts',

@@ -1,14 +1,10 @@
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
+import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import { findIn, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
 import { groupRuns, parseRunQuery, resolvedKey, runMatcher, runOrder } from '../../compute/run-query.ts';
 import type { RunDetail, RunsReply, SearchReply } from '../../server/reader/run-reader.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
-import type {
-  EpisodeDigest,
-  EpisodeReply,
-  SearchHit,
-  TrajectoryFile,
-} from '../../server/reader/trajectories.ts';
+import type { EpisodeReply, SearchHit, TrajectoryFile } from '../../server/reader/trajectories.ts';
 import type { Query } from './query.ts';
 
 /** Longest time of a search, and number of files read at once. */

@@ -1,5 +1,6 @@
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import type { SiteAddresses } from '../../server/addresses.ts';
+import type { DroppedRuns } from './dropped-runs.ts';
 import type { Query } from './query.ts';
 
 const TOKEN_KEY = 'ragen-token';
@@ -16,6 +17,8 @@ export interface Source {
   post<T>(path: string, body: unknown): Promise<T>;
   /** Replaces tags, note and archive mark of a run. @throws SourceError */
   annotate(id: string, annotations: Annotations): Promise<void>;
+  /** Reads files of trajectories of other programs in the page. @returns id of the run that shows them @throws Error */
+  drop(files: readonly File[]): Promise<string>;
   /** Reports the events of a run until the signal is aborted; does nothing without a server. */
   live(query: Query, onEvent: (name: string, data: unknown) => void, signal: AbortSignal): Promise<void>;
 }
@@ -23,10 +26,37 @@ export interface Source {
 /** @throws SourceError when not even the addresses of the site can be read */
 export async function openSource(): Promise<Source> {
   const site = await readJson<SiteAddresses>('site.json');
-  return site.exported ? exportedSource(site) : liveSource(site);
+  return withDropped(site.exported ? await exportedSource(site) : liveSource(site));
 }
 
-function liveSource(site: SiteAddresses): Source {
+type OwnSource = Omit<Source, 'drop'>;
+
+/** A source that also answers for files that were dropped onto the page. */
+function withDropped(source: OwnSource): Source {
+  let dropped: DroppedRuns | undefined;
+  return {
+    ...source,
+    async get<T>(name: string, query: Query = {}) {
+      if (!isDropped(query)) return source.get<T>(name, query);
+      if (!dropped?.has(query.id))
+        throw new SourceError('A file that was read in the page is gone after a reload: open it again.');
+      return dropped.get(name, query) as Promise<T>;
+    },
+    async live(query, onEvent, signal) {
+      if (!isDropped(query)) return source.live(query, onEvent, signal);
+      await new Promise(resolve => signal.addEventListener('abort', resolve));
+    },
+    async drop(files) {
+      const { DroppedRuns } = await import('./dropped-runs.ts');
+      dropped ??= new DroppedRuns();
+      return dropped.add(files);
+    },
+  };
+}
+
+const isDropped = ({ id }: Query): boolean => typeof id === 'string' && id.startsWith('dropped:');
+
+function liveSource(site: SiteAddresses): OwnSource {
   return {
     site,
     get: (name, query = {}) => readJson(`api/${name}${searchOf(query)}`),
@@ -46,7 +76,7 @@ function liveSource(site: SiteAddresses): Source {
   };
 }
 
-async function exportedSource(site: SiteAddresses): Promise<Source> {
+async function exportedSource(site: SiteAddresses): Promise<OwnSource> {
   const { ExportedData } = await import('./exported-source.ts');
   const data = new ExportedData(readJson);
   return {

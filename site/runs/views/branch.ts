@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import type { Json } from '../../../shared/json.ts';
-import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
+import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
 import { useSource } from '../data/hooks.ts';
@@ -59,7 +59,7 @@ async function batch(source: Source, items: readonly Item[]): Promise<readonly u
 /** Opens a session of the episode's level and brings it to the state before a turn. */
 async function openBranch(
   source: Source,
-  episode: TrajectoryRecord,
+  episode: EpisodeRecord,
   config: object,
   turn: number,
 ): Promise<Branch> {
@@ -138,7 +138,7 @@ async function look(source: Source, branch: Branch): Promise<Branch> {
 }
 
 /** State of the branches of an episode, and what changes it. */
-export function useBranch(store: RunViewProps['store'], episode: TrajectoryRecord) {
+export function useBranch(store: RunViewProps['store'], episode: EpisodeRecord) {
   const source = useSource();
   const [branch, setBranch] = useState<Branch>();
   const [error, setError] = useState<string>();

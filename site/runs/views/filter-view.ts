@@ -145,7 +145,7 @@ function Gradients({ store }: { readonly store: RunStore }) {
   if (error)
     return html`<${Panel} title="Where the gradient comes from" class="wide"><${Status} error=${error} /><//>`;
   const of = (bucket: string, name: string) => store.last(`${prefix}/${bucket}/${name}`);
-  const cell = (value: number | undefined, format = short) =>
+  const cell = (value: number | undefined, format: (value: number) => string = short) =>
     html`<td class="number">${value === undefined ? '–' : format(value)}</td>`;
   return html`<${Panel} title="Where the gradient comes from" class="wide">
     <div class="scroll-x" tabindex="0" role="region" aria-label="Gradients by bucket"><table>

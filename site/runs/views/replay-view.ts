@@ -1,8 +1,9 @@
 import { useEffect, useState } from 'preact/hooks';
-import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
+import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
-import type { EpisodeDigest, EpisodeReply } from '../../server/reader/trajectories.ts';
+import type { EpisodeDigest } from '../../compute/episode-digest.ts';
+import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { formatAddress } from '../address.ts';
 import { useData, useSource } from '../data/hooks.ts';
 import { counted, short } from '../format.ts';
@@ -16,7 +17,7 @@ interface Take {
   readonly file: string;
   readonly step: number;
   readonly index: number;
-  readonly episode: TrajectoryRecord;
+  readonly episode: EpisodeRecord;
 }
 
 /** One validation level as it was played at every validation. */
@@ -138,7 +139,7 @@ function PlayLevel({
   const { server } = useSource().site;
   if (server === null) return null;
   const config = store.detail!.row.run.tags.find(({ tag }) => tag === level.tag)?.config ?? {};
-  return html`<a class="button" href=${playAddress(server, level.env_id, level.seed, config)}>Play this level yourself</a>`;
+  return html`<a class="button" href=${playAddress(server, level.env_id, level.seed ?? 0, config)}>Play this level yourself</a>`;
 }
 
 /** The address of a level on the server's page. */

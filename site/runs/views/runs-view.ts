@@ -8,6 +8,7 @@ import type { RunRow } from '../../server/reader/runs-table.ts';
 import { type Address, formatAddress } from '../address.ts';
 import { useData, useSource } from '../data/hooks.ts';
 import { counted, percent } from '../format.ts';
+import { DropTarget } from './drop-target.ts';
 import { choose, PageTitle, Select, Status } from './parts.ts';
 import { Selection } from './run-selection.ts';
 import {
@@ -70,6 +71,7 @@ export function RunsView({ address }: { readonly address: Address }) {
     <div class="run-controls">
       <${OutcomeChips} q=${wanted} summary=${summary} />
       <${Controls} by=${by} sort=${sort} ids=${ids} summary=${summary} />
+      <${DropTarget} />
     </div>
     <${Status} error=${error} loading=${!rows} />
     ${rows && html`<p class="fine" role="status">${known}${ticked.size === 1 ? ' · tick another to compare' : ''}</p>`}

@@ -3,6 +3,7 @@ import { parse } from 'yaml';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import { type EndMeanings, type GroupsRow, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
+import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import { type FoundHits, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
 import type { RunGroup } from '../../compute/run-query.ts';
 import type { SeriesPoints } from '../../compute/series.ts';
@@ -19,13 +20,7 @@ import {
   type RunsSummary,
   RunsTable,
 } from './runs-table.ts';
-import {
-  type EpisodeDigest,
-  type EpisodeReply,
-  type SearchHit,
-  Trajectories,
-  type TrajectoryFile,
-} from './trajectories.ts';
+import { type EpisodeReply, type SearchHit, Trajectories, type TrajectoryFile } from './trajectories.ts';
 
 /** Number of runs with metrics in memory. */
 const MAX_TABLES = 8;

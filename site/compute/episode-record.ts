@@ -1,13 +1,11 @@
-import { isEndName } from '../../../shared/end-names.ts';
-import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { SampleRecord, TrajectoryRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
-import { type Line, objectOn } from './lines.ts';
+import { isEndName } from '../../shared/end-names.ts';
+import type { Json, JsonObject } from '../../shared/json.ts';
+import type { EpisodeRecord, SampleRecord, TurnRecord } from '../../shared/run-folder/run-files.ts';
 
 type Value = { readonly [key: string]: unknown };
 
-/** The episode on a line of a trajectory file, its parts of the types that they should have; undefined for anything else. */
-export function episodeOn(line: Line): TrajectoryRecord | undefined {
-  const value = objectOn(line);
+/** The episode that a line of a trajectory file has, its parts of the types that they should have; undefined for anything else. */
+export function episodeOf(value: Value | undefined): EpisodeRecord | undefined {
   if (!value || !Array.isArray(value.turns)) return undefined;
   const samples = list(value.samples).flatMap(item => sampleOf(object(item)) ?? []);
   return {
@@ -16,14 +14,17 @@ export function episodeOn(line: Line): TrajectoryRecord | undefined {
     tag: text(value.tag),
     group_id: number(value.group_id),
     member: number(value.member),
-    seed: number(value.seed),
+    seed: value.seed === null ? null : number(value.seed),
     ...(typeof value.dynamics_seed === 'number' ? { dynamics_seed: value.dynamics_seed } : {}),
     server: text(value.server),
-    success: value.success === true,
+    success: value.success === null ? null : value.success === true,
     terminated: value.terminated === true,
     truncated: value.truncated === true,
     ...(isEndName(value.ended_by) ? { ended_by: value.ended_by } : {}),
-    return: number(value.return),
+    return: value.return === null ? null : number(value.return),
+    ...(typeof value.format === 'string' ? { format: value.format } : {}),
+    ...(typeof value.expected === 'string' ? { expected: value.expected } : {}),
+    ...(typeof value.advantage === 'number' ? { advantage: value.advantage } : {}),
     ...(value.filter ? { filter: filterOf(object(value.filter)) } : {}),
     turns: value.turns.map(item => turnOf(object(item), samples)),
     final_state: text(value.final_state),
