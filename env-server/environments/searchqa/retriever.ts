@@ -66,7 +66,7 @@ export function httpRetriever(url: string): HttpRetriever {
 }
 
 /** See {@link httpRetriever}. Replies are cached, least recently used ones dropped first; failures are not. */
-export class HttpRetriever {
+class HttpRetriever {
   readonly #url: string;
   readonly #cache = new Map<string, readonly RetrievedDocument[]>();
   #healthyUntil = 0;
