@@ -19,6 +19,15 @@ export interface EngineReply {
   /** Under the distribution that was sampled from; same length. */
   readonly logProbs: readonly number[];
   readonly finishReason: 'stop' | 'length';
+  /** Names of the weights by output token, where an engine takes new ones in the middle of a response. */
+  readonly weights?: readonly WeightSpan[];
+}
+
+/** Tokens `[start, end)` of a response were sampled by the weights of this name. */
+export interface WeightSpan {
+  readonly version: string;
+  readonly start: number;
+  readonly end: number;
 }
 
 /** @throws EngineError for a reply that cannot be what was asked for */
@@ -48,6 +57,8 @@ export interface EngineClient {
   readonly url: string;
   /** True if versions are loaded next to one another; otherwise a new one replaces the last. */
   readonly versioned: boolean;
+  /** True if new weights replace the last in the middle of responses; each reply says which token came from which. */
+  readonly inFlight?: boolean;
   /**
    * Finds out whether the engine can do what is needed, with one token.
    * @throws EngineError saying what it lacks
