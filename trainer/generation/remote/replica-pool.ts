@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { backoffMs, pause, retry } from '../../../shared/http/retry.ts';
 import { type EngineClient, EngineError } from './engine-client.ts';
 import { Replica } from './replica.ts';
 
@@ -6,7 +6,7 @@ const SHORTEST_WAIT_MS = 20;
 const LONGEST_WAIT_MS = 1_000;
 /** Attempts at loading a version before an engine is left out: a network disk may show the folder late. */
 const LOAD_ATTEMPTS = 5;
-const FIRST_LOAD_PAUSE_MS = 200;
+const LOAD_BACKOFF = { firstMs: 200 };
 
 export interface ReplicaPoolOptions {
   readonly engines: readonly EngineClient[];
@@ -180,8 +180,8 @@ export class ReplicaPool {
           last,
         );
       }
-      const pause = Math.min(...this.#replicas.map(({ pauseMs }) => pauseMs));
-      await sleep(Math.min(LONGEST_WAIT_MS, Math.max(SHORTEST_WAIT_MS, pause)), undefined, { signal });
+      const soonest = Math.min(...this.#replicas.map(({ pauseMs }) => pauseMs));
+      await pause(Math.min(LONGEST_WAIT_MS, Math.max(SHORTEST_WAIT_MS, soonest)), signal);
     }
   }
 
@@ -205,17 +205,13 @@ export class ReplicaPool {
       // Weights that take the place of others wait for the requests under those.
       if (!client.inFlight) await replica.idle();
     }
-    for (let attempt = 1; ; attempt++) {
-      try {
-        await client.load(name, folder, signal);
-        loaded.add(name);
-        replica.known.add(name);
-        return;
-      } catch (error) {
-        if (attempt >= LOAD_ATTEMPTS || isRefusal(error)) throw error;
-        await sleep(FIRST_LOAD_PAUSE_MS * 2 ** (attempt - 1), undefined, { signal });
-      }
-    }
+    const pauseAfter = (error: unknown, attempt: number): number => {
+      if (attempt >= LOAD_ATTEMPTS || isRefusal(error)) throw error;
+      return backoffMs(LOAD_BACKOFF, attempt);
+    };
+    await retry(() => client.load(name, folder, signal), pauseAfter, signal);
+    loaded.add(name);
+    replica.known.add(name);
   }
 
   /** Makes room for one more version: unloads those that no request may name then. */
