@@ -78,7 +78,7 @@ function liveSource(site: SiteAddresses): OwnSource {
 
 async function exportedSource(site: SiteAddresses): Promise<OwnSource> {
   const { ExportedData } = await import('./exported-source.ts');
-  const data = new ExportedData(readJson);
+  const data = new ExportedData(readJson, readPacked);
   return {
     site,
     get: <T>(name: string, query: Query = {}) => data.get(name, query) as Promise<T>,
@@ -121,6 +121,21 @@ async function readJson<T>(url: string, init?: RequestInit): Promise<T> {
   if (response.ok) return value as T;
   const { detail, title } = (value ?? {}) as { readonly detail?: string; readonly title?: string };
   throw new SourceError(detail ?? title ?? `${url} answered with status ${response.status}`);
+}
+
+/** First bytes of gzip; a server that knows the form has unpacked it already. */
+const GZIP = [0x1f, 0x8b];
+
+/** Reads a file of compressed JSON. */
+async function readPacked<T>(url: string): Promise<T> {
+  const response = await fetch(url).catch(() => undefined);
+  if (!response?.ok)
+    throw new SourceError(`${url} cannot be read${response ? `: status ${response.status}` : ''}`);
+  const bytes = await response.arrayBuffer();
+  const start = new Uint8Array(bytes, 0, Math.min(GZIP.length, bytes.byteLength));
+  if (!GZIP.every((byte, i) => start[i] === byte)) return JSON.parse(new TextDecoder().decode(bytes)) as T;
+  const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
+  return (await new Response(unpacked).json()) as T;
 }
 
 /** Reads server-sent events with `fetch`, which can carry a token. */
