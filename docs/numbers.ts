@@ -1,6 +1,6 @@
 /**
  * Numbers of the pages that cheap commands print: `npm run docs:numbers` runs the commands and ends with status 1 where a
- * page says something else than what was measured, beyond the interval that stands here with each number.
+ * page says something else than what was measured, beyond the interval that this file has for each number.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -27,7 +27,7 @@ export interface WrittenNumbers {
 }
 
 interface Command {
-  /** Arguments of `node`; `SERVER` and `FOLDER` stand for an environment server and a temporary folder. */
+  /** Arguments of `node`; `SERVER` and `FOLDER` are replaced by an environment server and a temporary folder. */
   readonly args: readonly string[];
   readonly numbers: readonly WrittenNumbers[];
 }
@@ -142,7 +142,7 @@ const COMMANDS: readonly Command[] = [
   },
 ];
 
-/** What is wrong with a page's numbers, by what their command printed. @param page text of the page */
+/** Errors in the numbers of a page, by the output of their command. @param page text of the page */
 export function wrongNumbers(
   { page: path, written, printed, interval }: WrittenNumbers,
   page: string,
