@@ -76,7 +76,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const server = await createHttpServer(http);
   const paced = pacedRequests(server, settings, authenticator, log);
   readJson(server, bodyLimitBytes, paced);
-  await addRestRoutes(server, dispatcher, { ...settings, problemHandler, counts });
+  await addRestRoutes(server, dispatcher, { ...settings, problemHandler });
   const sockets = new OpenSockets(server, { ...settings, problemHandler, paced });
   await sockets.accept(async scope => {
     addWebSocketRoute(scope, dispatcher, problemHandler, settings);
