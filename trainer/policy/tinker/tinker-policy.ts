@@ -4,6 +4,7 @@ import { checkLossSettings } from '../../algorithms/losses/check-settings.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import { RemoteGenerator } from '../../generation/remote/remote-generator.ts';
 import type { WireDatum } from '../../tinker/proto.ts';
+import { type LossBatch, LossProgram } from '../learning/loss-program.ts';
 import { checkContinuations, checkSequence } from '../learning/sequence-checks.ts';
 import type {
   ContinuationRequest,
@@ -25,15 +26,7 @@ import {
   writeTinkerCheckpoint,
 } from './checkpoint.ts';
 import { TinkerError, TinkerHttp, type TinkerHttpOptions } from './http.ts';
-import {
-  gradientRoute,
-  type LossBatch,
-  LossProgram,
-  lossRoute,
-  preparedLoss,
-  scoredDatum,
-  stepData,
-} from './losses.ts';
+import { gradientRoute, lossRoute, preparedLoss, scoredDatum, stepData } from './losses.ts';
 import { checkCapabilities, gradientNorm, probeServer } from './probe.ts';
 import { TINKER_PROFILES, type TinkerProfile } from './profiles.ts';
 import { TinkerSampler, type TinkerSamplerOptions } from './sampler.ts';

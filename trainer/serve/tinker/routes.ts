@@ -169,7 +169,8 @@ function trainingRoutes(app: FastifyInstance, server: TinkerServer): void {
     return submit(server, ownerOf(request), { model_id, seq_id }, kind, ({ model, seqId }) => {
       const { vocabularySize, maxSequenceLength } = server.base;
       const loss = readLoss(decoded, { vocabularySize, maxLength: maxSequenceLength - 1 });
-      return async () => encodeForwardBackwardOutput(await model.forwardBackward(seqId, loss, forwardOnly));
+      return async () =>
+        encodeForwardBackwardOutput(await model.forwardBackward(seqId, loss, forwardOnly, server.losses));
     });
   });
   const OptimStep = Type.Object({

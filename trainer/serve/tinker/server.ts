@@ -2,6 +2,7 @@ import { randomInt, randomUUID } from 'node:crypto';
 import { resolve } from 'node:path';
 import { LORA_MODULES, type LoraConfig, type LoraModule } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
+import { LossProgram } from '../../policy/learning/loss-program.ts';
 import { LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { Budget } from '../capacity.ts';
@@ -87,6 +88,7 @@ export class TinkerServer {
   readonly name: string;
   readonly tokenizerFolder: string;
   readonly futures = new Futures<TinkerSession>();
+  readonly losses = new LossProgram();
   readonly checkpoints: Checkpoints;
   readonly samplers: SamplerPool;
   readonly pollMs: number;
@@ -274,7 +276,7 @@ export class TinkerServer {
   async close(): Promise<void> {
     clearInterval(this.#sweeper);
     await Promise.all([...this.#sessions.values()].map(session => this.endSession(session)));
-    await this.samplers.close();
+    await Promise.all([this.samplers.close(), this.losses.close()]);
   }
 
   /** Frees the models of the session that has been silent longest. @throws ApiError 400 where none is silent */
