@@ -1,11 +1,10 @@
 import t from 'tap';
 import { Futures, type Result } from './futures.ts';
 
-const owner = { owner: 'key' };
+const owner = { owner: 'key', seenAt: 0 };
 const never = new AbortController().signal;
 const of = (number: number, content = '') => ({ id: `${number}`, content, conflict: 'used' });
-const read = (futures: Futures<typeof owner>, id: string) =>
-  futures.read(id, one => one === owner, 60_000, never);
+const read = (futures: Futures<typeof owner>, id: string) => futures.read(id, owner.owner, 60_000, never);
 
 t.test('work is started once, and not at all where too many results wait to be read', async t => {
   const futures = new Futures<typeof owner>();
@@ -72,8 +71,8 @@ t.test('a result that is dropped while it is read takes no room', async t => {
 
 t.test('results of one key push out none of another, read or not', async t => {
   const futures = new Futures<typeof owner>();
-  const hostile = { owner: 'hostile' };
-  const readOf = (reader: typeof owner, id: string) => futures.read(id, one => one === reader, 60_000, never);
+  const hostile = { owner: 'hostile', seenAt: 0 };
+  const readOf = (reader: typeof owner, id: string) => futures.read(id, reader.owner, 60_000, never);
   const submit = (reader: typeof owner, number: number, mebibytes: number) =>
     futures.submit(reader, of(number), async () => new Uint8Array(mebibytes * 2 ** 20));
   const mine = [submit(owner, 1, 50), submit(owner, 2, 50)];

@@ -28,6 +28,8 @@ export interface Submission {
 interface Reader {
   /** Hash of its key. */
   readonly owner: string;
+  /** When its client was last heard of. */
+  seenAt: number;
 }
 
 interface Future {
@@ -74,19 +76,15 @@ export class Futures<Session extends Reader> {
 
   /**
    * Waits for a result.
+   * @param owner hash of the key that asks
    * @param ms longest wait
    * @param signal ends the wait
    * @returns undefined where the operation goes on
    * @throws ApiError 410 where the result was dropped, 404 where there never was one
    */
-  async read(
-    id: string,
-    owns: (reader: Session) => boolean,
-    ms: number,
-    signal: AbortSignal,
-  ): Promise<Result | undefined> {
+  async read(id: string, owner: string, ms: number, signal: AbortSignal): Promise<Result | undefined> {
     const future = this.#futures.get(id);
-    if (future === undefined || !owns(future.reader as Session)) {
+    if (future?.reader.owner !== owner) {
       const name = JSON.stringify(id.slice(0, 200));
       if (future || !id.startsWith(this.#prefix)) {
         throw new ApiError(404, `there is no request ${name} since the server was started`);
@@ -94,6 +92,7 @@ export class Futures<Session extends Reader> {
       const why = 'it was read long ago, its session ended, or newer results of its key took its room';
       throw new ApiError(410, `the result of ${name} was dropped: ${why}`);
     }
+    future.reader.seenAt = performance.now();
     const over = pause(ms, undefined, { signal, ref: false }).catch(() => undefined);
     const result = await Promise.race([future.settled, over]);
     if (result !== undefined && future.deliveredAt === null && this.#futures.get(id) === future) {

@@ -9,7 +9,7 @@ import {
   type ForwardBackwardRequest,
   TinkerProtocolError,
 } from '../../tinker/proto.ts';
-import { ApiError, badRequest } from '../openai/errors.ts';
+import { ApiError, badRequest, clientGone } from '../openai/errors.ts';
 import { bodyParser } from '../openai/parse.ts';
 import { apiErrorOf } from '../openai/routes.ts';
 import type { CheckpointKind } from './checkpoints.ts';
@@ -89,11 +89,8 @@ function futureRoute(app: FastifyInstance, server: TinkerServer): void {
   const parse = bodyParser(Type.Object({ request_id: Id }), () => {});
   app.post('/retrieve_future', async (request, reply) => {
     const { request_id } = parse(request.body);
-    const owner = ownerOf(request);
-    const owns = (session: TinkerSession) => server.isAlive(session, owner);
-    const gone = new AbortController();
-    reply.raw.once('close', () => gone.abort());
-    const result = await server.futures.read(request_id, owns, server.pollMs, gone.signal);
+    const gone = clientGone(request, reply);
+    const result = await server.futures.read(request_id, ownerOf(request), server.pollMs, gone.signal);
     if (result instanceof Uint8Array) return reply.type(PROTOBUF).send(result);
     return result ?? reply.status(408).send({ type: 'try_again', request_id, queue_state: 'active' });
   });
@@ -207,7 +204,7 @@ function savingRoutes(app: FastifyInstance, server: TinkerServer): void {
   const SaveWeights = Type.Object({ ...saving, path: Id });
   const save = async (kind: CheckpointKind, body: Static<typeof SaveWeights>, { session, model }: Found) => {
     const { path: name, ttl_seconds: ttlSeconds, overwrite } = body;
-    const checkpoint = { kind, name, owner: session.owner, baseModel: server.name, ttlSeconds, overwrite };
+    const checkpoint = { kind, name, owner: session.owner, base_model: server.name, ttlSeconds, overwrite };
     const write = (folder: string) => model.save(folder, kind === 'weights');
     return { path: await server.checkpoints.save(model.id, checkpoint, write) };
   };

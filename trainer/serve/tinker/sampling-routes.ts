@@ -92,7 +92,7 @@ export function samplingRoutes(app: FastifyInstance, server: TinkerServer): void
       throw badRequest(fault, 'sampling_session_id');
     }
     const { session, sampler } = server.sampler(id, owner);
-    if (sampler.checkpoint) await server.checkpoints.foldersOf(sampler.checkpoint);
+    if (sampler.checkpoint) await server.checkpoints.folderOf(sampler.checkpoint);
     const task = sampleTask(body, server);
     const sample = () => {
       const leave = session.samples.take();

@@ -151,37 +151,35 @@ export class TinkerServer {
 
   /** A session of this owner, which is alive from now on. @throws ApiError 410 */
   session(id: string, owner: string): TinkerSession {
-    const session = this.#sessions.get(id);
-    if (session !== undefined && this.isAlive(session, owner)) return session;
+    const session = this.#sessionOf(id, owner);
+    if (session?.id === id) return session;
     const why = `it ended, or was silent for ${ENDED_MS / 60_000} minutes`;
     throw new ApiError(410, `there is no session ${JSON.stringify(id.slice(0, 100))}: ${why}`);
   }
 
   /** The session and model of an id `<session>:train:<n>`. @throws ApiError 404 */
   model(id: string, owner: string): { readonly session: TinkerSession; readonly model: TrainingModel } {
-    const session = this.#sessions.get(id.split(':')[0]);
+    const session = this.#sessionOf(id, owner);
     const model = session?.models.get(id);
-    if (session && model && this.isAlive(session, owner)) return { session, model };
-    const name = JSON.stringify(id.slice(0, 200));
-    throw new ApiError(
-      404,
-      `there is no model ${name}: it was unloaded, its session ended, or the server was started again`,
-    );
+    if (session && model) return { session, model };
+    const why = 'it was unloaded, its session ended, or the server was started again';
+    throw new ApiError(404, `there is no model ${JSON.stringify(id.slice(0, 200))}: ${why}`);
   }
 
   /** The session and sampler of an id `<session>:sample:<n>`. @throws ApiError 404 */
   sampler(id: string, owner: string): { readonly session: TinkerSession; readonly sampler: Sampler } {
-    const session = this.#sessions.get(id.split(':')[0]);
+    const session = this.#sessionOf(id, owner);
     const sampler = session?.samplers.get(id);
-    if (session && sampler && this.isAlive(session, owner)) return { session, sampler };
+    if (session && sampler) return { session, sampler };
     throw new ApiError(404, `there is no sampling session ${JSON.stringify(id.slice(0, 200))}`);
   }
 
-  /** True if a session belongs to this owner; it is alive from now on. */
-  isAlive(session: TinkerSession, owner: string): boolean {
-    if (session.owner !== owner) return false;
+  /** The session that an id begins with, which is alive from now on. */
+  #sessionOf(id: string, owner: string): TinkerSession | undefined {
+    const session = this.#sessions.get(id.split(':')[0]);
+    if (session?.owner !== owner) return undefined;
     session.seenAt = performance.now();
-    return true;
+    return session;
   }
 
   /** Adds a sampler once. @throws ApiError 400 where its number was used for another one */
