@@ -1,5 +1,6 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { resolve } from 'node:path';
+import type { Static } from 'typebox';
 import { LORA_MODULES, type LoraConfig, type LoraModule } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
 import { LossProgram } from '../../policy/learning/loss-program.ts';
@@ -207,7 +208,7 @@ export class TinkerServer {
   }
 
   /** The adapter that a client asks for. @throws ApiError 400 */
-  loraOf({ rank, train_mlp: mlp, train_attn: attention }: LoraSettings): LoraConfig {
+  loraOf({ rank, train_mlp: mlp, train_attn: attention }: Static<typeof LoraSettings>): LoraConfig {
     if (rank > MAX_RANK) throw badRequest(`lora_config.rank ${rank} is not 1 to ${MAX_RANK}`, 'lora_config');
     const form = { rank, alpha: ALPHA, rankStabilized: false, dora: false, modules: [...LORA_MODULES] };
     const lora = withLora(this.base.config, form).lora!;
