@@ -21,7 +21,7 @@ import {
 const checkpoints = await mkdtemp(join(tmpdir(), 'ragen-tinker-kept-'));
 t.after(() => rm(checkpoints, { recursive: true, force: true }));
 const { client, server, models, url } = await startTinker(t, { checkpoints });
-t.setTimeout(120_000);
+t.setTimeout(300_000);
 const base = server.name;
 t.afterEach(() => client.finishAll());
 const PROMPT = [5, 9, 17];
