@@ -155,7 +155,7 @@ export class Checkpoints {
     return { key: checkpoint.id, lora, read };
   }
 
-  /** Where a sampler's checkpoint is: in its own folder, or a hidden one after it was overwritten. @throws ApiError 404 where it is gone */
+  /** The folder of a sampler's checkpoint: its own, or a hidden one after it was overwritten. @throws ApiError 404 where it is gone */
   async folderOf({ folder, id }: FoundCheckpoint): Promise<string> {
     for (const place of [folder, hiddenFolder(folder, id)]) {
       if ((await currentInfo(place))?.id === id) return place;
