@@ -76,8 +76,6 @@ export function claimPage(
     command,
     '```',
     '',
-    'With `--dry-run` it prints the command of each run.',
-    '',
     ...claim.text.flatMap(paragraph => [...wrapped(paragraph), '']),
     seeds.length === 1
       ? `Success with seed ${seeds[0]} alone, and Wilson’s 95 % interval over the episodes of the validation.`
