@@ -56,7 +56,7 @@ export async function writeTinkerCheckpoint(
   await writeFile(join(folder, TINKER_FILE), `${JSON.stringify(checkpoint, null, 1)}\n`);
 }
 
-/** Paths of checkpoints that a run's folder names, those apart that a checkpoint names which was never finished. */
+/** Paths of checkpoints that a run's folder names, apart from those that only unfinished checkpoints name. */
 export async function pathsBelow(run: string): Promise<{ inUse: Set<string>; unfinished: Set<string> }> {
   const paths = { inUse: new Set<string>(), unfinished: new Set<string>() };
   for (const name of await readdir(run, { recursive: true })) {
@@ -65,7 +65,9 @@ export async function pathsBelow(run: string): Promise<{ inUse: Set<string>; unf
     const found = await readTinkerCheckpoint(dirname(join(run, name))).catch(error => {
       if (!isUnfinished) throw error;
     });
-    if (found) paths[isUnfinished ? 'unfinished' : 'inUse'].add(found.path);
+    if (!found) continue;
+    if (!isUnfinished) paths.inUse.add(found.path);
+    else for (const path of [...found.kept, found.path]) paths.unfinished.add(path);
   }
   return paths;
 }

@@ -403,15 +403,20 @@ t.test(
     const killed = await tinkerPolicy(t, proxy.url, { keepCheckpoints: 2, run });
     const sequences = await playTinker(killed, 2);
     await killed.save(join(run, 'step-0'));
+    const open = (over: object = {}) =>
+      tinkerPolicy(t, proxy.url, { keepCheckpoints: 2, run, folder: join(run, 'step-0'), ...over });
     await killed.update({ sequences }, settings);
     proxy.fault({ route: 'retrieve_future', status: 400 });
     await t.rejects(killed.save(join(run, 'step-1.partial', 'policy')), /status 400/);
+    const again = await open();
+    await again.update({ sequences }, settings);
+    proxy.fault({ route: 'retrieve_future', status: 400 });
+    await t.rejects(again.resetOptimizer(), /status 400/);
     const names = () => readdirSync(join(folder, 'server')).filter(name => name.endsWith('.npz'));
-    t.equal(names().length, 2, 'the server has it');
-    writeFileSync(join(run, 'torn.partial'), '');
-    mkdirSync(join(run, 'torn-2.partial'));
-    writeFileSync(join(run, 'torn-2.partial', 'tinker.json'), '{"form');
-    const policy = await tinkerPolicy(t, url, { keepCheckpoints: 2, run, folder: join(run, 'step-0') });
+    t.equal(names().length, 3, 'the server has both');
+    mkdirSync(join(run, 'torn.partial'));
+    writeFileSync(join(run, 'torn.partial', 'tinker.json'), '{"form');
+    const policy = await open();
     for (let step = 1; step <= 3; step++) {
       await policy.update({ sequences }, settings);
       rmSync(join(run, `step-${step}.partial`), { recursive: true, force: true });

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { predictedTokens } from '../../algorithms/losses/aggregation.ts';
 import { batchMetrics } from '../../algorithms/losses/batch-metrics.ts';
 import { checkLossSettings } from '../../algorithms/losses/check-settings.ts';
@@ -40,6 +41,8 @@ import {
 
 /** log p of a token is not above this: sums of float32 end a little above 0. */
 const MAX_LOG_PROB = 1e-3;
+/** Folder in that of a run, for a checkpoint that is not whole yet. */
+const UNFINISHED = 'tinker.partial';
 /** Milliseconds that the end of a run waits for the server to drop its model. */
 const UNLOAD_MS = 5_000;
 
@@ -265,19 +268,12 @@ export class TinkerPolicy implements TrainedPolicy {
   }
 
   async save(folder: string): Promise<void> {
-    const { url, baseModel: base_model, lora, files, keepCheckpoints, run } = this.#options;
-    const write = (path: string) => {
-      const model = { format: 1, url, base_model, rank: lora.rank, path, version: this.#version } as const;
-      return writeTinkerCheckpoint(folder, { ...model, tokens: this.#tokens, kept: [...this.#kept] }, files);
-    };
-    // A run that is killed before it has the reply finds the checkpoint by this.
-    const expected = `tinker://${this.#model.id}/weights/${this.#checkpointName}`;
-    if (isTinkerPath(expected)) await write(expected);
+    const { files, keepCheckpoints, run } = this.#options;
     const path = await this.#checkpointPath();
-    await write(path);
-    const older = this.#kept.slice(0, -keepCheckpoints);
+    await this.#name(path, folder, files);
+    const older = this.#kept.slice(0, -keepCheckpoints).filter(old => old !== path);
     const inUse = run !== undefined && older.length > 0 ? (await pathsBelow(run)).inUse : new Set();
-    for (const old of older) if (old !== path && !inUse.has(old)) await this.#deleteCheckpoint(old);
+    for (const old of older) if (!inUse.has(old)) await this.#deleteCheckpoint(old);
   }
 
   /** Continues from a folder that {@link save} wrote. */
@@ -383,21 +379,30 @@ export class TinkerPolicy implements TrainedPolicy {
     return metrics;
   }
 
-  get #checkpointName(): string {
-    return `v${String(this.#version).padStart(6, '0')}`;
-  }
-
   /** Path of a checkpoint of the weights as they are. */
   async #checkpointPath(): Promise<string> {
     const version = this.#version;
     if (this.#saved?.version === version) return this.#saved.path;
-    const name = this.#checkpointName;
-    const path = await this.#inTurn(() => this.#model.save(name, this.#options.ttlSeconds));
+    const { url, run, ttlSeconds } = this.#options;
+    const name = `v${String(version).padStart(6, '0')}`;
+    const path = await this.#inTurn(async () => {
+      const expected = `tinker://${this.#model.id}/weights/${name}`;
+      // Killed before it has named the checkpoint, the run finds it by this, and deletes it later.
+      if (run !== undefined && isTinkerPath(expected)) await this.#name(expected, join(run, UNFINISHED));
+      return this.#model.save(name, ttlSeconds);
+    });
     if (!isTinkerPath(path))
-      throw new TinkerError(`${this.#options.url}: save_weights: ${path} is no path of a checkpoint`);
+      throw new TinkerError(`${url}: save_weights: ${path} is no path of a checkpoint`);
     this.#saved = { version, path };
     this.#kept = [...this.#kept, path];
     return path;
+  }
+
+  /** Names a checkpoint in a folder. */
+  #name(path: string, folder: string, files = {}): Promise<void> {
+    const { url, baseModel: base_model, lora } = this.#options;
+    const model = { format: 1, url, base_model, rank: lora.rank, path, version: this.#version } as const;
+    return writeTinkerCheckpoint(folder, { ...model, tokens: this.#tokens, kept: [...this.#kept] }, files);
   }
 
   async #deleteCheckpoint(path: string): Promise<void> {
