@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { WebSocket, WebSocketServer } from 'ws';
-import { binaryFrames, textFrames } from './frames.ts';
+import { binaryFrames, textFrames } from './protocol.ts';
 
 const lengths = [0, 1, 41, 42, 63, 125, 126, 127, 200, 21_845, 21_846, 65_535, 65_536, 200_000];
 
