@@ -1,7 +1,5 @@
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
-import type { OperationInput } from '../operations/declaration.ts';
-import type { ClientRequest } from '../operations/operation.ts';
-import { plainResult } from '../operations/operation.ts';
+import { type ClientRequest, type OperationInput, plainResult } from '../operations/operation.ts';
 import { Problem, type ProblemDocument } from '../problems.ts';
 import { background, type Lane, SLICE_MS, scheduler } from '../scheduling/fair-scheduler.ts';
 import type { CompiledOperation, Dispatcher } from './dispatcher.ts';

@@ -1,8 +1,8 @@
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
-import type { OperationInput } from '../operations/declaration.ts';
 import {
   type ClientRequest,
   type Operation,
+  type OperationInput,
   plainResult,
   type Services,
   type TraceContext,

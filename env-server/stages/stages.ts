@@ -1,11 +1,11 @@
 import { performance } from 'node:perf_hooks';
 import type { Json } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
-import type { OperationInput } from '../operations/declaration.ts';
 import type {
   Call,
   ClientRequest,
   Operation,
+  OperationInput,
   ServerOperation,
   Services,
   SessionOperation,

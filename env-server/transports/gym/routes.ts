@@ -4,7 +4,7 @@ import { Random } from '../../../shared/random.ts';
 import { isObject } from '../../custom/answer.ts';
 import type { Space } from '../../environments/core/space.ts';
 import { observationSpaces } from '../../environments/core/spaces.ts';
-import type { OperationInput } from '../../operations/declaration.ts';
+import type { OperationInput } from '../../operations/operation.ts';
 import { problemOf } from '../../operations/problems.ts';
 import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas/session.ts';
 import { Problem, type ProblemCode } from '../../problems.ts';

@@ -2,7 +2,7 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import { isParts, textOfParts, withoutImages } from '../../../shared/observation-parts.ts';
 import type { OpenEnvReply } from '../../custom/remote/openenv-protocol.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
-import type { OperationInput } from '../../operations/declaration.ts';
+import type { OperationInput } from '../../operations/operation.ts';
 import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas/session.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';

@@ -1,8 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from '../../../shared/schema/type.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
-import type { OperationInput } from '../../operations/declaration.ts';
-import { type Operation, plainResult } from '../../operations/operation.ts';
+import { type Operation, type OperationInput, plainResult } from '../../operations/operation.ts';
 import { RequestKey } from '../../operations/schemas/fields.ts';
 import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';

@@ -2,7 +2,21 @@ import { Type } from '../../../shared/schema/type.ts';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { sessionOperation } from '../operation.ts';
 import { NAME_LENGTH } from '../schemas/fields.ts';
-import { ReferencePlan } from '../schemas/session.ts';
+import { ReferencePlan, ValidActions } from '../schemas/session.ts';
+
+export const validActions = sessionOperation({
+  name: 'valid_actions',
+  method: 'GET',
+  path: '/v1/sessions/{session_id}/valid-actions',
+  status: 200,
+  summary: 'The actions that are legal now',
+  keyed: false,
+  plays: true,
+  problems: [],
+  result: ValidActions,
+  handle: ({ episode }) =>
+    chain(episode.validActions(), actions => ({ valid_actions: actions && [...actions] })),
+});
 
 const DEFAULT_POLICY = 'optimal';
 const MAX_ACTIONS = 10_000;
