@@ -18,9 +18,9 @@ import { openRuntime } from '../../tensor/runtime/open-runtime.ts';
 import type { Executable, Runtime } from '../../tensor/runtime/runtime.ts';
 import { allocateInputs } from './batch-inputs.ts';
 
-/** Sequences that go through the graph together, padded to a multiple of so many tokens. */
+/** Sequences that go through the graph together, padded to this many tokens times a power of two: each width is compiled. */
 const ROWS = 8;
-const TOKEN_STEP = 128;
+const LEAST_WIDTH = 128;
 
 /** The sequences of a step and their loss. */
 export interface LossBatch {
@@ -72,8 +72,8 @@ export class LossProgram {
 
   async #run(batch: LossBatch, logProbs: readonly Float32Array[]): Promise<TokenGradients> {
     const { sequences, settings, structure, counts } = batch;
-    const longest = sequences.reduce((most, { tokenIds }) => Math.max(most, tokenIds.length), 1);
-    const width = TOKEN_STEP * Math.ceil(longest / TOKEN_STEP);
+    const longest = sequences.reduce((most, { tokenIds }) => Math.max(most, tokenIds.length), LEAST_WIDTH);
+    const width = LEAST_WIDTH * 2 ** Math.ceil(Math.log2(longest / LEAST_WIDTH));
     const program = await this.#program(structure, width);
     const scalars = lossScalars(settings, counts);
     const found: Float32Array[] = [];
