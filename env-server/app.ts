@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { AllowedHosts } from '../shared/http/allowed-hosts.ts';
 import { securePages } from '../shared/http/page-security.ts';
@@ -82,7 +82,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     addWebSocketRoute(scope, dispatcher, problemHandler, settings);
     await addCompatibleTransports(scope, dispatcher, problemHandler, settings);
   });
-  await addSite(server, settings.runs);
+  await addSite(server, settings.runs, authenticator);
   const metrics = metricsOf({
     services: dispatcher.services,
     problemHandler,
@@ -141,7 +141,7 @@ function pacedRequests(
 }
 
 /** The pages for people: the playground and, where there is a folder of training runs, the dashboard. */
-async function addSite(server: FastifyInstance, runs: string): Promise<void> {
+async function addSite(server: FastifyInstance, runs: string, authenticator: Authenticator): Promise<void> {
   await server.register(async pages => {
     await securePages(pages);
     addPlayground(pages, runs !== '');
@@ -150,9 +150,22 @@ async function addSite(server: FastifyInstance, runs: string): Promise<void> {
         import('../site/server/routes.ts'),
         import('../site/server/reader/run-reader.ts'),
       ]);
-      addDashboard(pages, { reader: new RunReader(runs), site: { server: '../', api: '../' } });
+      addDashboard(pages, {
+        reader: new RunReader(runs),
+        site: { server: '../', api: '../' },
+        // Without tokens anybody on this machine would control trainers.
+        ...(authenticator.required
+          ? { deniesControl: request => controlProblemOf(request, authenticator) }
+          : {}),
+      });
     }
   });
+}
+
+/** The reason why a request may not control trainers. */
+function controlProblemOf({ headers }: FastifyRequest, authenticator: Authenticator) {
+  if (authenticator.principal(headers.authorization).scopes.has('admin')) return undefined;
+  return { status: 403, detail: 'controlling a trainer needs a token with the scope admin' } as const;
 }
 
 /** The text of the metrics. What measures the process is loaded, and begins, when they are first read. */

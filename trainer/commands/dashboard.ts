@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { FastifyInstance } from 'fastify';
@@ -45,11 +46,15 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
     console.log(`  python3 -m http.server --directory ${options.export}`);
     return 0;
   }
-  const app = await createDashboard({ runs: resolve(runs), server, leaderboard, host, allowedHosts });
+  const controlToken = randomBytes(24).toString('base64url');
+  const app = await createDashboard({
+    ...{ runs: resolve(runs), server, leaderboard, host, allowedHosts, controlToken },
+  });
   const stopped = Promise.withResolvers<void>();
   using _requests = stopRequests(stopped.resolve);
   const address = await listenOn(app, host, options.port);
   console.log(`ragen dashboard of ${runs} on ${address}/runs/ (Ctrl-C ends it)`);
+  console.log(`to control trainers from there: ${address}/runs/?token=${controlToken}`);
   await stopped.promise;
   await app.close();
   return 0;

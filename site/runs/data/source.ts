@@ -1,4 +1,5 @@
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
+import type { ControlCommand } from '../../../shared/run-folder/control.ts';
 import type { SiteAddresses } from '../../server/addresses.ts';
 import type { DroppedRuns } from './dropped-runs.ts';
 import type { Query } from './query.ts';
@@ -6,7 +7,15 @@ import type { Query } from './query.ts';
 const TOKEN_KEY = 'ragen-token';
 
 /** Something that could not be read, in words for the reader of the page. */
-export class SourceError extends Error {}
+export class SourceError extends Error {
+  /** HTTP status; undefined where there was no reply. */
+  readonly status: number | undefined;
+
+  constructor(message: string, status?: number) {
+    super(message);
+    this.status = status;
+  }
+}
 
 /** Data source of the pages: their server, or the files that `--export` wrote next to them. */
 export interface Source {
@@ -17,6 +26,10 @@ export interface Source {
   post<T>(path: string, body: unknown): Promise<T>;
   /** Replaces tags, note and archive mark of a run. @throws SourceError */
   annotate(id: string, annotations: Annotations): Promise<void>;
+  /** Passes a command on to the trainer of a run. @throws SourceError */
+  control(id: string, command: ControlCommand): Promise<void>;
+  /** Sets the token of later requests, for as long as the tab is open. */
+  setToken(token: string): void;
   /** Reads files of trajectories of other programs in the page. @returns id of the run that shows them @throws Error */
   drop(files: readonly File[]): Promise<string>;
   /** Reports the events of a run until the signal is aborted; does nothing without a server. */
@@ -25,8 +38,17 @@ export interface Source {
 
 /** @throws SourceError when not even the addresses of the site can be read */
 export async function openSource(): Promise<Source> {
+  takeToken();
   const site = await readJson<SiteAddresses>('site.json');
   return withDropped(site.exported ? await exportedSource(site) : liveSource(site));
+}
+
+/** Takes the token out of the address that the dashboard printed. */
+function takeToken(): void {
+  const token = new URLSearchParams(location.search).get('token');
+  if (token === null) return;
+  sessionStorage.setItem(TOKEN_KEY, token);
+  history.replaceState(null, '', `${location.pathname}${location.hash}`);
 }
 
 type OwnSource = Omit<Source, 'drop'>;
@@ -72,6 +94,13 @@ function liveSource(site: SiteAddresses): OwnSource {
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify(annotations),
       }),
+    control: (id, command) =>
+      readJson(`api/control${searchOf({ id })}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(command),
+      }),
+    setToken: token => sessionStorage.setItem(TOKEN_KEY, token),
     live: (query, onEvent, signal) => readEvents(`api/live${searchOf(query)}`, onEvent, signal),
   };
 }
@@ -88,6 +117,10 @@ async function exportedSource(site: SiteAddresses): Promise<OwnSource> {
     async annotate() {
       throw new SourceError('These pages are files: nothing can be written.');
     },
+    async control() {
+      throw new SourceError('These pages are files: there is no trainer behind them.');
+    },
+    setToken() {},
     async live() {},
   };
 }
@@ -120,7 +153,7 @@ async function readJson<T>(url: string, init?: RequestInit): Promise<T> {
   }
   if (response.ok) return value as T;
   const { detail, title } = (value ?? {}) as { readonly detail?: string; readonly title?: string };
-  throw new SourceError(detail ?? title ?? `${url} answered with status ${response.status}`);
+  throw new SourceError(detail ?? title ?? `${url} answered with status ${response.status}`, response.status);
 }
 
 /** First bytes of gzip; a server that knows the form has unpacked it already. */

@@ -12,6 +12,7 @@ import { Headline, headlineMetrics } from './headline.ts';
 import { NextSteps } from './next-steps.ts';
 import { Panel, Status } from './parts.ts';
 import { Rollouts } from './rollouts.ts';
+import { RunControls } from './run-controls.ts';
 import type { RunViewProps } from './run-view-props.ts';
 import { TagPanels, tagPanelMetrics } from './tag-panels.ts';
 
@@ -70,6 +71,7 @@ export function OverviewView({ store, address }: RunViewProps) {
           </div>`,
         )}
       <//>
+      <${RunControls} row=${row} />
       <${NextSteps} detail=${store.detail!} />
     </div>
     ${

@@ -1,12 +1,14 @@
 import { relative, resolve } from 'node:path';
 import { parse } from 'yaml';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
+import type { ControlCommand } from '../../../shared/run-folder/control.ts';
 import { type EndMeanings, type GroupsRow, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
 import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import { type FoundHits, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
 import type { RunGroup } from '../../compute/run-query.ts';
 import type { SeriesPoints } from '../../compute/series.ts';
+import { RunControl } from './control.ts';
 import { GroupsTable } from './groups-table.ts';
 import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';
 import { MetricsTable } from './metrics-table.ts';
@@ -68,6 +70,7 @@ export class RunReader {
   readonly #metrics = new Recent<MetricsTable>(MAX_TABLES);
   readonly #groups = new Recent<GroupsTable>(MAX_TABLES);
   readonly #trajectories = new Trajectories();
+  readonly #control = new RunControl();
   readonly #leaderboard: Leaderboard;
 
   /**
@@ -104,6 +107,16 @@ export class RunReader {
   async annotate(id: string, annotations: Annotations): Promise<boolean> {
     const run = await this.find(id);
     if (run) await this.#table.annotate(run, annotations);
+    return run !== undefined;
+  }
+
+  /**
+   * Passes a command on to the trainer of a run. @returns false where there is no such run
+   * @throws ControlRefused, and Error of the file system
+   */
+  async control(id: string, command: ControlCommand): Promise<boolean> {
+    const run = await this.find(id);
+    if (run) await this.#control.send(run, command);
     return run !== undefined;
   }
 

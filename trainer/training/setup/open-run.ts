@@ -22,6 +22,7 @@ import {
   saveCheckpoint,
   type TrainerState,
 } from '../run-folder/checkpoint.ts';
+import type { RunCommands } from '../run-folder/run-control.ts';
 import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { SourcePosition } from '../sources/episode-source.ts';
 import { StreamedSource } from '../sources/streamed-source.ts';
@@ -42,6 +43,7 @@ export interface RunStart {
   readonly settings: RunSettings;
   readonly progress: Progress;
   readonly stop: AbortSignal;
+  readonly commands: RunCommands;
   readonly tracker: Tracker;
   readonly status: RunStatusFile;
   /** The newest checkpoint; undefined for a run that begins. */
