@@ -6,7 +6,7 @@ const never = new AbortController().signal;
 const of = (number: number, content = '') => ({ id: `${number}`, content, conflict: 'used' });
 const read = (futures: Futures<typeof owner>, id: string) => futures.read(id, owner.owner, 60_000, never);
 
-t.test('work is started once, and not at all where too many results wait to be read', async t => {
+t.test('work is started once, and not at all while too many results wait to be read', async t => {
   const futures = new Futures<typeof owner>();
   let started = 0;
   const work = async () => ({ started: ++started });
@@ -69,7 +69,7 @@ t.test('a result that is dropped while it is read takes no room', async t => {
   );
 });
 
-t.test('results of one key push out none of another, read or not', async t => {
+t.test('results of one key never evict those of another, read or not', async t => {
   const futures = new Futures<typeof owner>();
   const hostile = { owner: 'hostile', seenAt: 0 };
   const readOf = (reader: typeof owner, id: string) => futures.read(id, reader.owner, 60_000, never);

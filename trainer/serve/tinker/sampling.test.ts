@@ -57,7 +57,7 @@ const cold = {
   sampling_params: { max_tokens: 4, temperature: 0.5, top_k: 40, top_p: 0.9, seed: 7, stop: [] },
 };
 
-t.test('samples, their log-probabilities and those of the prompt are what forward says', async t => {
+t.test('samples, their log-probabilities and those of the prompt equal those of forward', async t => {
   const model = await trained(2);
   const sampler = await model.sampler(0);
   const more = { num_samples: 3, prompt_logprobs: true, topk_prompt_logprobs: 2 };
@@ -317,7 +317,7 @@ t.test('a sampler with an expired checkpoint gets 404 at once', async t => {
   });
 });
 
-t.test('a model goes on from a checkpoint, in another process too, bit for bit', async t => {
+t.test('a model continues from a checkpoint bit for bit, in another process too', async t => {
   const model = await trained(2);
   const { path } = await model.operation('save_weights', { path: 'two' });
   t.equal(path, `tinker://${model.id}/weights/two`);

@@ -140,7 +140,7 @@ t.test(
   },
 );
 
-t.test('what is submitted again is applied once', async t => {
+t.test('a repeated submission is applied once', async t => {
   const model = await client.model(base);
   const [one, again] = [await model.submit(lesson()), await model.submit(lesson(), { seqId: 1 })];
   t.equal(again.body.request_id, one.body.request_id);
@@ -160,7 +160,7 @@ t.test('what is submitted again is applied once', async t => {
   t.same(await weightsOf(model), await weightsOf(twin), 'one gradient, one step');
 });
 
-t.test('a request that does not fit is refused by name, and a step without it is not taken', async t => {
+t.test('an invalid request is rejected by name, and the step that lacks it is not taken', async t => {
   const model = await client.model(base);
   const before = await weightsOf(model);
   const one = (more: Record<string, ReturnType<typeof floats>>, tokens = [5, 9]): Datums => [
