@@ -52,7 +52,7 @@ export const LIBRARIES: ReadonlyMap<string, string> = new Map([
 ]);
 /** Libraries with another module for browsers than the one Node loads. */
 const MODULES: { readonly [name: string]: string } = { uplot: 'uplot/dist/uPlot.esm.js' };
-const IMPORTED_SHEET = /^@import "(\.\/[\w/-]+\.css)";$/gm;
+const IMPORTED_SHEET = /^@import "(\.{1,2}\/[\w/-]+\.css)";$/gm;
 const NAME_AT = new Map([...LIBRARIES].map(([name, path]) => [path, name]));
 /** An import of something by its name, in code that may be minified. */
 const NAMED_IMPORT = /(\bfrom\s*|\bimport\s*(?:\(\s*)?)(["'])([a-z][\w./-]*)\2/g;

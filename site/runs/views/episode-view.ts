@@ -31,7 +31,7 @@ export function EpisodeView({ store, address }: RunViewProps) {
   const isKnown = value !== undefined && (all ?? noGroup) !== undefined;
   const current = value?.file === file && value.index === Number(index);
   // The episode before stays until the next is there, so that nothing jumps and no key is lost.
-  return html`<div class="episode" aria-busy=${value && !current ? 'true' : undefined}>
+  return html`<div class="stack roomy episode" aria-busy=${value && !current ? 'true' : undefined}>
     <${Status} error=${error} loading=${!isKnown && !error} />
     ${isKnown && !error && html`<${Episode} key=${`${value.file} ${value.index}`} store=${store} address=${address} reply=${value} all=${all ?? []} />`}
   </div>`;
@@ -90,14 +90,14 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
   const meanings = store.detail!.ends?.[tag];
   const end_ = episodeEnd(episode, meanings);
   const mark = successMark(episode.success);
-  return html`<div class="episode-bar">
-      <nav class="crumbs" aria-label="Position"><a href="#/">Runs</a> / <a href=${formatAddress({ view: 'overview', run: store.id })}>${store.id}</a> / <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file } })}>${stepOf(file)}</a>${group.length > 1 ? ` / Group ${group_id} / Try ${memberAt(index) + 1}` : ''}</nav>
+  return html`<div class="row">
+      <nav class="fine grow" aria-label="Position"><a href="#/">Runs</a> / <a href=${formatAddress({ view: 'overview', run: store.id })}>${store.id}</a> / <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file } })}>${stepOf(file)}</a>${group.length > 1 ? ` / Group ${group_id} / Try ${memberAt(index) + 1}` : ''}</nav>
       <span class="label">Episode ${index + 1} of ${count}</span>
       ${index > 0 ? html`<a class="button small" href=${other(index - 1)} aria-keyshortcuts="k">Episode before</a>` : null}
       ${index < count - 1 ? html`<a class="button small" href=${other(index + 1)} aria-keyshortcuts="j">Episode after</a>` : null}
       <button type="button" class="small" onClick=${() => saveFile(`${tag}-${episode.seed ?? file}-${index}.jsonl`, new Blob([chatLines([reply])]))}>Save as messages (JSONL)</button>
     </div>
-    <div class="episode-head">
+    <div class="row apart low">
       <div><h1 class="episode-title">${end_.text}${turns.length > 0 ? ` in turn ${turns.length}` : ''} ${mark.tone !== '' && html`<span class="chip ${mark.tone}">${mark.word}</span>`}</h1>
         <${Facts} episode=${episode} /></div>
       <${Figures} episode=${episode} weights=${weightsIn(store.detail!.config)} group=${group} least=${least} onLeast=${() => least && choose({ turn: String(least.turn), token: '' }, true)} />
@@ -111,7 +111,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
     }
     ${group.length > 1 && html`<${GroupMembers} group=${group} index=${index} link=${other} meanings=${meanings} />`}
     <p class="label keys"><kbd>←</kbd> <kbd>→</kbd> turn ${token !== undefined && html`<kbd>↑</kbd> <kbd>↓</kbd> token <kbd>T</kbd> tint `}${branch.available && html`<kbd>B</kbd> branch `}<kbd>G</kbd> next of the group <kbd>J</kbd> <kbd>K</kbd> next and previous episode</p>
-    <div class="thumb-bar"><button type="button" aria-label="Turn before" disabled=${turn === 0} onClick=${() => go(turn - 1)}>←</button>
+    <div class="bar thumb-bar"><button type="button" aria-label="Turn before" disabled=${turn === 0} onClick=${() => go(turn - 1)}>←</button>
       <strong>Turn ${turn + 1}/${turns.length}</strong>
       <button type="button" aria-label="Turn after" disabled=${turn === last} onClick=${() => go(turn + 1)}>→</button></div>`;
 }
@@ -218,24 +218,24 @@ function TurnStrip({ episode, turn, onTurn, end }: StripProps) {
     if (left < strip.scrollLeft || left + chosen.offsetWidth > strip.scrollLeft + strip.clientWidth)
       strip.scrollLeft = left - 24;
   }, [turn]);
-  return html`<div ref=${place} class="turn-strip" role="group" aria-label="Turns">
+  return html`<div ref=${place} class="strip turn-strip" role="group" aria-label="Turns">
     ${turns.map((one, i) => {
       const { value, advantage } = numbers[i];
       const names = actionNames(one);
-      return html`<button key=${i} type="button" class="turn-cell" aria-pressed=${i === turn} onClick=${() => onTurn(i)}>
-        <span class="turn-top"><strong>Turn ${i + 1}</strong><span class="label">${episode.return === null ? '' : `reward ${short(one.reward)}`}${one.penalty < 0 ? `, penalty ${short(one.penalty)}` : ''}</span></span>
+      return html`<button key=${i} type="button" class="card turn-cell" aria-pressed=${i === turn} onClick=${() => onTurn(i)}>
+        <span class="row apart"><strong>Turn ${i + 1}</strong><span class="label">${episode.return === null ? '' : `reward ${short(one.reward)}`}${one.penalty < 0 ? `, penalty ${short(one.penalty)}` : ''}</span></span>
         ${
           one.rewards &&
           html`<span class="label">${Object.entries(one.rewards)
             .map(([name, value]) => `${name} ${short(value)}`)
             .join(', ')}</span>`
         }
-        <span class="turn-actions">${names.length === 0 ? html`<span class="outcome">no valid action</span>` : names.map((name, k) => html`<span key=${k}><${Arrow} name=${name} />${name}</span>`)}${one.finish_reason === 'length' ? html`<span class="outcome">cut off</span>` : null}</span>
+        <span class="row tight">${names.length === 0 ? html`<span class="outcome">no valid action</span>` : names.map((name, k) => html`<span key=${k}><${Arrow} name=${name} />${name}</span>`)}${one.finish_reason === 'length' ? html`<span class="outcome">cut off</span>` : null}</span>
         ${value !== undefined && html`<${Meter} name="value" text=${value.toFixed(2)} share=${value / mostValue} />`}
         ${advantage !== undefined && html`<${Meter} name="advantage" text=${signed(advantage)} share=${advantage / mostAdvantage} middle />`}
       </button>`;
     })}
-    <div class="turn-cell end ${successMark(episode.success).tone}"><strong>${end}</strong><span class="label">return</span><strong class="figure">${short(episode.return)}</strong></div>
+    <div class="card turn-cell end ${successMark(episode.success).tone}"><strong>${end}</strong><span class="label">return</span><strong class="figure">${short(episode.return)}</strong></div>
   </div>`;
 }
 
@@ -266,15 +266,15 @@ function GroupMembers({ group, index, link, meanings }: GroupProps) {
   const won = group.filter(({ success }) => success).length;
   const isKnown = group.some(({ success }) => success !== null);
   const most = group.reduce((most, { advantage = 0 }) => Math.max(most, Math.abs(advantage)), 0.01);
-  return html`<section class="group-row" aria-label="Group">
+  return html`<section class="stack" aria-label="Group">
     <div class="panel-head"><h2>Group ${group_id}: the same ${seed === null ? 'prompt' : 'level'}, ${counted(group.length, 'try', 'tries')}${isKnown ? `, ${won} succeeded` : ''}</h2>
       <span class="label">${levelOf(group[0])}${filter ? ` · spread of returns ${short(filter.std)}, ${filter.kept ? 'kept' : 'dropped'}` : ''}</span></div>
-    <ul class="tries">${group.map(
+    <ul class="strip tries">${group.map(
       (
         one,
         i,
-      ) => html`<li key=${one.index}><a class="try ${successMark(one.success).tone}" href=${link(one.index)} aria-current=${one.index === index ? 'true' : undefined}>
-        <span class="turn-top"><strong>${i + 1}</strong><span class="outcome">${successMark(one.success).sign} ${episodeEnd(one, meanings).text}</span></span>
+      ) => html`<li key=${one.index}><a class="card try ${successMark(one.success).tone}" href=${link(one.index)} aria-current=${one.index === index ? 'true' : undefined}>
+        <span class="row apart"><strong>${i + 1}</strong><span class="outcome">${successMark(one.success).sign} ${episodeEnd(one, meanings).text}</span></span>
         <span class="label">return ${short(one.return)}, ${counted(one.turns, 'turn')}</span>
         ${one.advantage !== undefined && html`<${Meter} name="advantage" text=${signed(one.advantage)} share=${one.advantage / most} middle />`}
       </a></li>`,

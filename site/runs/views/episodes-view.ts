@@ -37,10 +37,10 @@ export function EpisodesView({ store, address }: RunViewProps) {
   if (!file)
     return html`<p class="panel">No trajectories yet. Training writes them every <code>tracking.trajectories_every</code> steps, and 20 of every validation.</p>`;
   // All at once: what comes later would move what is there.
-  if (!episodes && !error) return html`<div class="episodes" aria-busy="true"></div>`;
+  if (!episodes && !error) return html`<div class="stack roomy episodes" aria-busy="true"></div>`;
   const shown = filtered(episodes ?? [], query);
   const groups = grouped(shown);
-  return html`<div class="episodes">
+  return html`<div class="stack roomy episodes">
     <${Filters} files=${files} file=${file} episodes=${episodes ?? []} query=${query} ends=${ends} />
     <${Search} store=${store} file=${file} query=${query} />
     <${Status} error=${error} />
@@ -91,7 +91,7 @@ function Filters({ files, file, episodes, query, ends }: FiltersProps) {
   const buckets = [...new Set(bucketsOf(episodes).values())].sort();
   const number = (name: string, label: string) => html`<label class="field"><span>${label}</span>
     <input type="number" step="any" value=${query[name] ?? ''} onChange=${(event: Event) => set(name)((event.currentTarget as HTMLInputElement).value)} /></label>`;
-  return html`<div class="controls filters">
+  return html`<div class="row low controls filters">
     <${Select} label="Step" value=${file.name} onChange=${set('file')}
       options=${files.map(({ name, kind, step }) => [name, `${kind === 'train' ? 'training' : 'validation'}, step ${step}`] as const)} />
     <${Select} label="Environment" value=${query.env ?? ''} onChange=${set('env')} options=${[['', 'all'], ...tags.map(tag => [tag, tag] as const)]} />
@@ -123,8 +123,8 @@ interface MembersProps {
 
 /** Episodes next to one another. */
 function Members({ id, file, members, named, ends }: MembersProps) {
-  return html`<ul class="members">${members.map(
-    episode => html`<li key=${episode.index}><a class="member ${successMark(episode.success).tone}" href=${formatAddress({ view: 'episode', run: id, query: { file, index: String(episode.index) } })}>
+  return html`<ul class="tiles of-9 members">${members.map(
+    episode => html`<li key=${episode.index}><a class="card member ${successMark(episode.success).tone}" href=${formatAddress({ view: 'episode', run: id, query: { file, index: String(episode.index) } })}>
       ${episode.success !== null && html`<span class="outcome">${episode.success ? 'success' : 'failed'}</span>`}
       ${episode.ended_by !== undefined && html`<span class="fine">${endText(episode.ended_by, ends?.[episode.tag])}</span>`}
       ${named && html`<span class="fine">${levelOf(episode)}</span>`}
@@ -146,7 +146,7 @@ function Group({ id, file, members, ends }: Omit<MembersProps, 'named'>) {
     (filter.kept
       ? `kept: score ${flat(filter.score)}`
       : `dropped: score ${flat(filter.score)}${isAlike(filter.std) ? ', all returns are alike' : ''}`);
-  return html`<section class="panel group">
+  return html`<section class="panel">
     <div class="panel-head"><h2>${levelOf(members[0])}</h2>
       ${filter && html`<span class="chip ${filter.kept ? 'good' : 'warn'}">${why}</span>`}
       ${members[0].prompt !== undefined && html`<span class="fine cut">… ${members[0].prompt}</span>`}
@@ -179,7 +179,7 @@ function Search({ store, file, query }: SearchProps) {
     file: everywhere ? undefined : file.name,
     ...Object.fromEntries(EPISODE_CHOICES.map(name => [name, query[name]])),
   });
-  return html`<div class="controls" role="search">
+  return html`<div class="row low controls" role="search">
       <label class="field grow"><span>Search prompts and responses</span>
         <input type="search" value=${q} onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} /></label>
       <label class="check"><input type="checkbox" checked=${everywhere} onChange=${() => choose({ all: everywhere ? '' : 'yes' }, true)} /> in all steps</label>
@@ -189,7 +189,7 @@ function Search({ store, file, query }: SearchProps) {
       q !== '' &&
       !found?.error &&
       html`<div class="panel"><p role="status">${found && isCurrent ? foundText(found) : 'Searching …'}</p>
-      ${found && html`<ul class="hits">${found.hits.map(hit => html`<${Hit} key=${`${hit.file} ${hit.index}`} id=${store.id} hit=${hit} wanted=${found.q} />`)}</ul>`}
+      ${found && html`<ul class="stack hits">${found.hits.map(hit => html`<${Hit} key=${`${hit.file} ${hit.index}`} id=${store.id} hit=${hit} wanted=${found.q} />`)}</ul>`}
       ${isCurrent && found?.next !== undefined && html`<button type="button" onClick=${more}>Search on</button>`}</div>`
     }`;
 }

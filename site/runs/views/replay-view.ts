@@ -42,11 +42,11 @@ export function ReplayView({ store, address }: RunViewProps) {
   const turn = Math.min(most, Number(address.query.turn ?? most));
   if (!last) return html`<p class="panel">No validation yet: its first episodes appear here.</p>`;
   const show = (value: number) => choose({ turn: String(Math.max(0, Math.min(most, value))) }, true);
-  return html`<div class="replay-view">
+  return html`<div class="stack roomy">
     <${Status} error=${error} loading=${!levels && !error} />
     ${
       level &&
-      html`<div class="controls">
+      html`<div class="row low controls">
       <${Select} label="Validation level" value=${`${level.tag}/${level.seed}`}
         options=${levels!.map(({ tag, seed }) => [`${tag}/${seed}`, `${tag}, seed ${seed}`] as const)}
         onChange=${(value: string) => choose({ level: value, turn: '' }, true)} />
@@ -56,7 +56,7 @@ export function ReplayView({ store, address }: RunViewProps) {
       <button type="button" onClick=${() => show(turn + 1)} disabled=${turn === most}>Next</button>
       <${PlayLevel} store=${store} level=${level} />
     </div>
-    <ul class="frames">${takes.map(take => html`<${Frame} key=${take.step} store=${store} take=${take} turn=${turn} />`)}</ul>`
+    <ul class="tiles of-13">${takes.map(take => html`<${Frame} key=${take.step} store=${store} take=${take} turn=${turn} />`)}</ul>`
     }
   </div>`;
 }
@@ -120,8 +120,8 @@ function Frame({
     run: store.id,
     query: { file: take.file, index: String(take.index), turn: String(Math.min(turn, turns.length - 1)) },
   });
-  return html`<li class="frame">
-    <p class="frame-head"><a href=${link}>Step ${step}</a>
+  return html`<li class="card frame">
+    <p class="row apart"><a href=${link}>Step ${step}</a>
       ${over ? html`<span class="chip ${episode.success ? 'good' : 'bad'}">${episode.success ? 'success' : 'no success'}</span>` : html`<span class="fine">turn ${turn + 1} of ${turns.length}</span>`}</p>
     <${Board} state=${state} text=${text} />
     <p class="fine">return ${short(episode.return)} in ${counted(turns.length, 'turn')}</p>

@@ -63,18 +63,18 @@ export function RunControls({ row }: { readonly row: RunRow }) {
     setState({ text: 'Press the button again.' });
   };
   return html`<${Panel} title="Control the trainer">
-    <div class="controls">
+    <div class="row low controls">
       <button type="button" disabled=${state.isBusy} onClick=${() => send('checkpoint')}>Save a checkpoint</button>
       <button type="button" disabled=${state.isBusy} onClick=${() => (isArmed ? send('stop') : setArmed(true))}>${isArmed ? 'Press again to stop' : 'Stop'}</button>
     </div>
-    <form class="controls" onSubmit=${apply}>
+    <form class="row low controls" onSubmit=${apply}>
       ${SCHEDULE_KEYS.map(key => html`<label key=${key} class="field"><span>${LABELS[key]}</span><input type="number" name=${key} min="1" step="1" /></label>`)}
       <button type="submit" disabled=${state.isBusy}>Apply</button>
     </form>
     ${state.error !== undefined && html`<p class="field-error" role="alert">${state.error}</p>`}
     ${
       state.isLocked &&
-      html`<form class="controls" onSubmit=${unlock}><label class="field grow"><span>Token</span><input type="password" name="token" autocomplete="off" required /></label><button type="submit">Use it</button></form>`
+      html`<form class="row low controls" onSubmit=${unlock}><label class="field grow"><span>Token</span><input type="password" name="token" autocomplete="off" required /></label><button type="submit">Use it</button></form>`
     }
     <p class="fine" role="status">${state.text ?? 'Stop is Ctrl-C: it ends with a checkpoint. Changes hold until the run ends.'}</p>
   <//>`;

@@ -44,9 +44,9 @@ export function RunPages({ address }: { readonly address: Address }) {
   const pages = html`<${Status} error=${error} loading=${!detail && !error} />
     ${detail && html`<${VIEWS[view]} store=${store} address=${address} />`}`;
   // An episode says itself where it is: it needs the height.
-  if (view === 'episode') return html`<div class="page-body">${pages}</div>`;
+  if (view === 'episode') return html`<div class="stack roomy">${pages}</div>`;
   const last = row?.validations.at(-1);
-  return html`<div class="page-body">
+  return html`<div class="stack roomy">
     <div class="run-bar">
       <h1 title=${address.run}>${address.run}</h1>
       ${row && (isForeign ? html`<span class="chip">${row.run.format}</span>` : html`<${StateChip} row=${row} />`)}

@@ -53,7 +53,7 @@ export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint
   const states = statesOf(episode, at);
   return html`<div class="turn-row">
     <section class="panel turn ${long ? 'long' : ''}" aria-label="Turn ${at + 1}">
-      <div class="turn-boards">
+      <div class="stack turn-boards">
         <div class="panel-head"><h2><span role="status">Turn ${at + 1} of ${episode.turns.length}</span></h2>${!isForeign && html`<span class="label">${counted(turn.actions_left, 'action')} left before</span>`}</div>
         ${
           !isForeign &&
@@ -64,11 +64,11 @@ export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint
         <${BranchControls} state=${branch} turn=${at} />`
         }
       </div>
-      <div class="said">
+      <div class="stack">
         <div class="panel-head"><h2>Prompt</h2><span class="label">${known ? `${counted(given[1] - given[0], 'token')}, given` : 'given'}</span></div>
         ${known ? html`<${Tokens} sample=${sample} range=${given} texts=${texts} />` : html`<pre class="plain" tabindex="0" aria-label="Prompt">${turn.state}</pre>`}
       </div>
-      <div class="said">
+      <div class="stack">
         <div class="panel-head"><h2>Response</h2><span class="label">${known ? counted(turn.tokens[1] - turn.tokens[0], 'token') : ''}</span></div>
         ${
           known
@@ -81,7 +81,7 @@ export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint
     ${
       known &&
       token !== undefined &&
-      html`<aside class="panel token-panel" aria-label="Token">
+      html`<aside class="panel" aria-label="Token">
       ${
         tint &&
         html`<${Select} label="Tokens tinted by" value=${tint} options=${tints.map(name => [name, name] as const)} onChange=${onTint} />
