@@ -93,7 +93,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   addHealth(server, sessions, health, metrics);
   await addReference(server);
   paced.pace(server.server);
-  core.start();
+  await core.start();
   server.addHook('onClose', () => {
     sockets.closed();
     return core.close();
@@ -113,13 +113,14 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
 /** The store that several servers share, where `--store` names one. */
 async function openSharedStore({ store, durability }: Settings, log: Logger): Promise<CoreParts['shared']> {
   if (store === '') return undefined;
-  const [{ StoreConnection, storeAddressOf }, { SessionStore }, { SharedEnvironments }] = await Promise.all([
-    import('./store/connection.ts'),
-    import('./store/session-store.ts'),
-    import('./store/shared-environments.ts'),
-  ]);
+  const [{ StoreConnection, storeAddressOf }, { ValkeySessionStore }, { SharedEnvironments }] =
+    await Promise.all([
+      import('./store/connection.ts'),
+      import('./store/valkey-session-store.ts'),
+      import('./store/shared-environments.ts'),
+    ]);
   const connection = await StoreConnection.open(storeAddressOf(store), durability, log);
-  const sessions = new SessionStore(connection, randomUUID());
+  const sessions = new ValkeySessionStore(connection, randomUUID());
   return { sessions, environments: await SharedEnvironments.open(connection, log) };
 }
 

@@ -16,12 +16,12 @@ import { checkDatabase, openStore, type Store } from './persistence/store.ts';
 import type { ServerClock } from './sessions/limits/server-clock.ts';
 import { SessionManager } from './sessions/manager.ts';
 import type { Session } from './sessions/session.ts';
-import { openSessionPersistence, type SessionPersistence } from './sessions/storage/session-persistence.ts';
+import { EmbeddedSessions } from './sessions/storage/embedded-sessions.ts';
 import { SharedSessions } from './sessions/storage/shared-sessions.ts';
 import { VariantCatalog } from './sessions/variant-catalog.ts';
 import { Dispatcher } from './stages/dispatcher.ts';
-import type { SessionStore } from './store/session-store.ts';
 import type { SharedEnvironments } from './store/shared-environments.ts';
+import type { ValkeySessionStore } from './store/valkey-session-store.ts';
 import type { OpenTelemetry } from './transports/monitoring/tracing/open-telemetry.ts';
 
 /** Parts that tests replace. */
@@ -36,7 +36,7 @@ export interface CoreParts {
   /** Disk that the journal writes to. */
   readonly journalDisk?: JournalDisk;
   /** The store that several servers share, in place of one in `data`. */
-  readonly shared?: { readonly sessions: SessionStore; readonly environments: SharedEnvironments };
+  readonly shared?: { readonly sessions: ValkeySessionStore; readonly environments: SharedEnvironments };
 }
 
 /** File in the folder of the database. */
@@ -50,7 +50,7 @@ export class ServerCore {
   readonly dispatcher: Dispatcher;
   readonly health: PersistenceHealth;
   readonly store: Store;
-  readonly #persistence: SessionPersistence | undefined;
+  readonly #embedded: EmbeddedSessions | undefined;
   readonly #lock: FolderLock | undefined;
   readonly #scripts: ScriptPool;
   readonly #network: RemoteNetwork;
@@ -99,12 +99,13 @@ export class ServerCore {
       const refreshEnvironments = () => this.#refreshEnvironments(environments);
       this.#shared = new SharedSessions(sessions, { ...kept, limits: settings, refreshEnvironments });
       this.sessions.recorder = this.#shared;
-    } else {
-      this.#persistence = openSessionPersistence(settings, {
+    } else if (settings.data !== '') {
+      this.#embedded = new EmbeddedSessions(settings, {
         ...kept,
         health: this.health,
         disk: parts.journalDisk,
       });
+      this.sessions.recorder = this.#embedded;
     }
     this.dispatcher = new Dispatcher({
       sessions: this.sessions,
@@ -121,15 +122,15 @@ export class ServerCore {
   }
 
   /** Takes up the sessions of an earlier process, and begins to expire and store sessions. */
-  start(): void {
-    this.#persistence?.start();
+  async start(): Promise<void> {
+    await this.#embedded?.start();
     this.#shared?.begin();
     this.sessions.start();
   }
 
   /** Stores the sessions as they stand, and no more after that. */
   keepSessions(): void {
-    this.#persistence?.finish();
+    this.#embedded?.finish();
     this.#shared?.end();
   }
 

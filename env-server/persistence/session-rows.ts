@@ -118,12 +118,21 @@ export class SessionRows {
     if (this.#database.isOpen) this.#database.close();
   }
 
-  *sessions(): Generator<SessionRow> {
-    const rows = this.#statement(
-      `SELECT session_id AS id, owner, version, edition, settings, document, lost, at_rest AS atRest
+  /** Ids of sessions in the order in which their rows were made, with the records that their documents cover. */
+  sessions(): { readonly id: string; readonly version: number; readonly recorded: number }[] {
+    return this.#statement(
+      `SELECT session_id AS id, version,
+         CASE WHEN json_valid(document) THEN coalesce(json_extract(document, '$.recorded'), 0) ELSE 0 END AS recorded
        FROM sessions ORDER BY rowid`,
-    ).iterate() as Iterable<Omit<SessionRow, 'standing'> & { readonly atRest: number }>;
-    for (const { atRest, ...row } of rows) yield { ...row, standing: ROW_DURABILITIES[atRest] ?? 'open' };
+    ).all() as never;
+  }
+
+  session(id: string): SessionRow | undefined {
+    const row = this.#statement(
+      `SELECT session_id AS id, owner, version, edition, settings, document, lost, at_rest AS atRest
+       FROM sessions WHERE session_id = ?`,
+    ).get(id) as (Omit<SessionRow, 'standing'> & { readonly atRest: number }) | undefined;
+    return row && { ...row, standing: ROW_DURABILITIES[row.atRest] ?? 'open' };
   }
 
   /** Parts of a session, those of a kind in the order of their numbers. */

@@ -1,7 +1,5 @@
 import { Problem } from '../problems.ts';
-
-/** Ids of ended sessions that are remembered at most. */
-export const MAX_REMEMBERED = 200_000;
+import { MAX_REMEMBERED } from '../store/unwritten-ends.ts';
 
 /** Reason for the end of a session; the code of the problem that answers its id from then on. */
 export type EndReason = 'session_expired' | 'session_closed' | 'session_lost';

@@ -1,20 +1,19 @@
 import t, { type Test } from 'tap';
-import { testRegistry } from '../../../test/environments.test-data.ts';
-import { createApp } from '../../app.ts';
-import { SessionRows } from '../../persistence/session-rows.ts';
-import { type EndedSession, MAX_REMEMBERED } from '../ended.ts';
-import { UnwrittenEnds } from './unwritten-ends.ts';
+import { testRegistry } from '../../test/environments.test-data.ts';
+import { createApp } from '../app.ts';
+import { type EndedRow, SessionRows } from '../persistence/session-rows.ts';
+import { MAX_REMEMBERED, UnwrittenEnds } from './unwritten-ends.ts';
 
 /** Rows of ended sessions in memory until they are in the database. */
 
-const ended = (id: string, forgetAt: number): EndedSession => ({
+const ended = (id: string, forgetAt: number): EndedRow => ({
   id,
   owner: 'local',
   ending: 'session_closed',
   reason: null,
   forgetAt,
 });
-const idsOf = (ends: Iterable<EndedSession>) => [...ends].map(({ id }) => id);
+const idsOf = (ends: Iterable<EndedRow>) => [...ends].map(({ id }) => id);
 
 t.test('sessions that the database never had are forgotten in time, those that it has stay', async t => {
   const ends = new UnwrittenEnds();
@@ -61,7 +60,7 @@ async function unwriting(t: Test) {
   });
   const ends: string[] = [];
   SessionRows.prototype.write = function (changes, permitted) {
-    ends.push(...idsOf((changes.ended ?? []) as Iterable<EndedSession>));
+    ends.push(...idsOf(changes.ended ?? []));
     write.call(this, changes, permitted);
   };
   const wait = (seconds: number) => {
