@@ -69,9 +69,7 @@ export class ServerCore {
     // What a refused server must not touch is opened under the lock.
     this.#lock = folder === undefined ? undefined : lockFolder(folder);
     this.store =
-      parts.shared?.environments ??
-      parts.storage?.store ??
-      openChecked(folder, settings.data === '', this.health, this.#lock);
+      parts.shared?.environments ?? parts.storage?.store ?? openChecked(folder, this.health, this.#lock);
     this.#scripts = scriptPool(settings);
     this.#network = remoteNetwork(settings, log);
     const registrations = new Registrations({
@@ -150,7 +148,6 @@ export class ServerCore {
   async close(): Promise<void> {
     this.keepSessions();
     this.sessions.stop();
-    this.registrations.stop();
     await this.store.close();
     this.#lock?.release();
     await Promise.all([this.#scripts.close(), this.#network.close(), this.#tracing?.close()]);
@@ -178,13 +175,12 @@ function remoteNetwork(settings: Settings, log: Logger): RemoteNetwork {
 /** Opened under the lock of the folder. */
 function openChecked(
   folder: string | undefined,
-  passing: boolean,
   health: PersistenceHealth,
   lock: FolderLock | undefined,
 ): Store {
   try {
     if (lock && folder !== undefined) checkDatabase(folder);
-    return openStore(folder, passing, health);
+    return openStore(folder, health);
   } catch (error) {
     lock?.release();
     throw error;

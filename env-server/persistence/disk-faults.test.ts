@@ -47,7 +47,6 @@ const served = (store: SqliteStore): Store => ({
   removeEnvironment: async (...given) => store.removeEnvironment(...given),
   note: entry => store.note(entry),
   audit: (...given) => store.audit(...given),
-  changedElsewhere: () => store.changedElsewhere(),
   close: async () => store.close(),
 });
 

@@ -275,11 +275,6 @@ export class SessionManager implements SessionHost {
     this.#end(session, 'session_lost', reason);
   }
 
-  /** Ends a session as it ended in an earlier process. */
-  endAs(session: Session, ending: EndReason, reason: string | null, forgetAt: number): void {
-    this.#end(session, ending, reason, forgetAt);
-  }
-
   /** Everything that is open. */
   open(): Iterable<Session> {
     return this.#sessions.values();
@@ -293,11 +288,6 @@ export class SessionManager implements SessionHost {
   /** Takes over replies of an earlier process. */
   recallReplies(owner: string, replies: readonly StoredReply[], dropped: readonly Uint32Array[]): void {
     this.#admission.client(owner).replies.recall(replies, dropped);
-  }
-
-  /** The process that had these sessions before this one ended without warning: unknown ids may be its sessions. */
-  recallCrash(): void {
-    this.#ended.assumeLost(this.forgetAt);
   }
 
   /** Takes over what an earlier process remembered of a session that ended. */
@@ -345,13 +335,13 @@ export class SessionManager implements SessionHost {
     return Math.ceil(this.now() + 1000 * this.#limits.goneSeconds);
   }
 
-  #end(session: Session, ending: EndReason, reason: string | null = null, forgetAt = this.forgetAt): void {
+  #end(session: Session, ending: EndReason, reason: string | null = null): void {
     if (session.closed) return;
     this.#finished.keep(session, ending, this.now());
     this.#remove(session);
     this.endings[ending]++;
     const { id, owner } = session;
-    const ended = { id, owner, ending, reason, forgetAt };
+    const ended = { id, owner, ending, reason, forgetAt: this.forgetAt };
     this.#ended.remember(ended);
     this.recorder?.ended(session, ended);
     for (const listener of this.endListeners) listener(ended, session);

@@ -35,9 +35,10 @@ export interface StoredEntry {
 /** All that the store has of a session. */
 export interface StoredContent {
   readonly epoch: number;
+  readonly owner: string;
   /** JSON of the settings; undefined where only the first record has them. */
   readonly settings: string | undefined;
-  /** Which definition of its environment it plays; undefined where only the first record says that. */
+  /** Which definition of its environment it plays. */
   readonly edition: string | undefined;
   /** Records that its clients have seen may be missing. */
   readonly isBehind: boolean;

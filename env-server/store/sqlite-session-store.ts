@@ -1,6 +1,5 @@
 import type { Logger } from 'pino';
 import type { Durability } from '../persistence/durability.ts';
-import { type ReplayFindings, SessionContinuity } from '../persistence/journal/continuity.ts';
 import { Journal } from '../persistence/journal/journal.ts';
 import {
   dropFiles,
@@ -10,7 +9,6 @@ import {
   listJournal,
 } from '../persistence/journal/journal-files.ts';
 import type { OpenBody, RecordBody } from '../persistence/journal/records.ts';
-import { replayJournal } from '../persistence/journal/replay.ts';
 import { bootId } from '../persistence/lock.ts';
 import type { PersistenceHealth } from '../persistence/persistence-health.ts';
 import {
@@ -24,6 +22,8 @@ import {
   SessionRows,
 } from '../persistence/session-rows.ts';
 import { DatabaseThread } from '../persistence/thread/database-thread.ts';
+import { LeftRecords } from './left-records.ts';
+import { RowBatch } from './row-batch.ts';
 import {
   type EndPosition,
   type EntryKind,
@@ -34,7 +34,6 @@ import {
   type RecordPosition,
   type SessionStore,
   type StoredChange,
-  type StoredEntry,
   type Taken,
   type Tombstone,
 } from './session-store.ts';
@@ -49,9 +48,6 @@ const BYTES_PER_MB = 1024 * 1024;
 const WAITING_SHARE = 1 / 8;
 /** A write of the journal is a copy to the kernel: on a sound disk it takes microseconds. */
 const SLOW_WRITE_MS = 20;
-/** Milliseconds for which rows are gathered, and their characters, before they are written. */
-const SLICE_MS = 4;
-const SLICE_LENGTH = 512 * 1024;
 /** Characters of the row of a session that ended. */
 const ENDED_LENGTH = 100;
 
@@ -88,33 +84,6 @@ interface StoredHistory {
   readonly droppedKeys: readonly DroppedKeysRow[];
 }
 
-/** Rows that are gathered. */
-type Rows = {
-  readonly [table in
-    | 'put'
-    | 'putParts'
-    | 'removeParts'
-    | 'ended'
-    | 'replies'
-    | 'removeReplies'
-    | 'droppedKeys']: (NonNullable<SessionChanges[table]> extends Iterable<infer R> ? R : never)[];
-};
-
-/** Rows of one transaction. */
-interface RowBatch {
-  readonly rows: Rows;
-  length: number;
-  readonly end: number;
-  /** Called when it is written, or was not. */
-  readonly done: ((error?: unknown) => void)[];
-}
-
-/** Records of a session that no checkpoint covers. */
-interface Tail {
-  readonly entries: StoredEntry[];
-  readonly like: OpenBody | undefined;
-}
-
 /**
  * Sessions of one server in a folder: records go to the journal, one row for each turn of the event loop, and checkpoints to
  * the tables of the database, in a thread. The server has every session in memory, and takes them once, at its start. A
@@ -134,12 +103,9 @@ export class SqliteSessionStore implements SessionStore {
   readonly #ended = new UnwrittenEnds();
   /** Files of earlier runs that no checkpoint covers yet. */
   #inherited: readonly JournalFile[];
-  #tails = new Map<string, Tail>();
+  readonly #left = new LeftRecords();
   /** The machine went down since the database was last written. */
   #machineEnded = false;
-  /** Sessions with records that may be missing in the journal. */
-  #behind: ReadonlySet<string> = new Set();
-  #batch: RowBatch | undefined;
   #sealed = false;
 
   constructor(
@@ -187,63 +153,21 @@ export class SqliteSessionStore implements SessionStore {
   }
 
   /**
-   * Reads the records of earlier servers, for `take`; others have their turn meanwhile. It keeps their text, which is no
-   * longer than `--journal-max-mb`.
+   * Reads the records of earlier servers, for `take`; others have their turn meanwhile.
    * @param onReply gets the replies of clients' requests that concern no session yet
    */
-  async readRecords(onReply: (body: RecordBody<'clientReply'>) => void, signal: AbortSignal): Promise<void> {
-    const begun = performance.now();
-    const findings: ReplayFindings = { faults: [], incomplete: undefined };
-    const continuity = new SessionContinuity();
-    for (const { id } of this.#rows.ended()) continuity.covers(id, Number.POSITIVE_INFINITY);
-    for (const { id, recorded } of this.#rows.sessions()) continuity.covers(id, recorded);
-    /** The last session that was recorded in full: those that follow may begin as it did. */
-    let example: { readonly id: string; readonly body: OpenBody } | undefined;
-    let records = 0;
-    try {
-      for await (const { record, position } of replayJournal(
-        this.#folder,
-        this.#inherited,
-        findings,
-        signal,
-      )) {
-        if (record.kind === 'clientReply') {
-          onReply(record.body);
-          continue;
-        }
-        const { sessionId: id, letter, n, text } = record;
-        let like: OpenBody | undefined;
-        if (record.kind === 'open') {
-          const { body } = record;
-          if (body.episode) example = { id, body };
-          else if (body.like !== undefined && body.like === example?.id) like = example.body;
-        }
-        if (continuity.verdict(record, position) !== 'apply') continue;
-        records++;
-        const tail = this.#tails.get(id) ?? { entries: [], like };
-        this.#tails.set(id, tail);
-        tail.entries.push({ epoch: EPOCH, n, kind: letter, body: text });
-      }
-    } catch (error) {
-      findings.incomplete = (error as Error).message;
-    }
-    if (signal.aborted) return;
-    this.#behind = continuity.behind(findings);
-    for (const fault of findings.faults) {
-      const { kind, file, offset } = fault;
-      const where = kind === 'missing' ? file : `${file} from ${offset} on`;
-      this.#log[kind === 'torn' ? 'warn' : 'error'](fault, `the journal is ${kind}: ${where}`);
-    }
-    const counts = { records, behind: this.#behind.size, ms: Math.round(performance.now() - begun) };
-    if (findings.incomplete !== undefined)
-      this.#log.error(counts, `the last records of the journal may be missing: ${findings.incomplete}`);
-    this.#log.info(counts, `read ${records} records of the journal`);
+  readRecords(onReply: (body: RecordBody<'clientReply'>) => void, signal: AbortSignal): Promise<void> {
+    const covered = [
+      ...this.#rows.ended().map(({ id }) => [id, Number.POSITIVE_INFINITY] as const),
+      ...this.#rows.sessions().map(({ id, recorded }) => [id, recorded] as const),
+    ];
+    return this.#left.read(this.#folder, this.#inherited, covered, onReply, { log: this.#log, signal });
   }
 
   /** Sessions that earlier servers left, oldest first. */
   ids(): readonly string[] {
     const ids = new Set(this.#rows.sessions().map(({ id }) => id));
-    for (const id of this.#tails.keys()) ids.add(id);
+    for (const id of this.#left.ids()) ids.add(id);
     return [...ids];
   }
 
@@ -255,7 +179,14 @@ export class SqliteSessionStore implements SessionStore {
       let changes: SessionChanges;
       try {
         const { settings, edition, parts, head } = changeOf(row);
-        const put = { ...row, version: DOCUMENT_VERSION, settings, edition, document: JSON.stringify(head) };
+        const { recorded: _, ...known } = row;
+        const put = {
+          ...known,
+          version: DOCUMENT_VERSION,
+          settings,
+          edition,
+          document: JSON.stringify(head),
+        };
         changes = { putParts: [...parts].map(part => ({ ...part, sessionId: id })), put: [put] };
       } catch (error) {
         this.#log.error({ session_id: id, err: error }, `session ${id} cannot be read`);
@@ -268,36 +199,47 @@ export class SqliteSessionStore implements SessionStore {
   /** A session that an earlier server left; its records are given once. An end that they hold is kept. */
   take(id: string, _known: string | undefined, _owner: string | undefined, forgetMs: number): Taken {
     const row = this.#rows.session(id);
-    const tail = this.#tails.get(id);
-    this.#tails.delete(id);
-    const last = tail?.entries.at(-1);
+    const { entries = [], like } = this.#left.take(id) ?? {};
+    const last = entries.at(-1);
     if (last?.kind === 'e') {
       const { forget_at: forgetAt, ...end } = JSON.parse(last.body) as RecordBody<'end'>;
       return this.#endedAs(id, { ...end, forgetAt } as Tombstone, forgetMs);
     }
-    if (!row)
-      return tail
-        ? { state: 'load', content: { ...this.#contentOf(id, tail), like: tail.like } }
-        : { state: 'ended', tombstone: undefined };
-    const { owner, version, settings, document, edition } = row;
+    const isBehind = this.#left.isBehind(id);
+    if (!row) {
+      if (entries.length === 0) return { state: 'ended', tombstone: undefined };
+      const { owner, edition } = JSON.parse(entries[0].body) as OpenBody;
+      const content = {
+        epoch: EPOCH,
+        owner,
+        edition,
+        settings: undefined,
+        isBehind,
+        parts: [],
+        entries,
+        like,
+      };
+      return { state: 'load', content };
+    }
+    const { owner, version, settings, document, edition, standing } = row;
     const isKnown = version === DOCUMENT_VERSION && settings !== null && document !== null;
     const lost = row.lost ?? (isKnown ? undefined : 'it was stored by another version of the server');
     if (lost !== undefined)
       return this.#endedAs(id, { owner, ending: 'session_lost', reason: lost }, forgetMs);
-    const { recorded = 0 } = JSON.parse(document!) as { readonly recorded?: number };
-    const head = { epoch: EPOCH, n: recorded, kind: 'C', body: document! } as const;
-    const content = this.#contentOf(id, { entries: [head, ...(tail?.entries ?? [])] }, row);
-    return { state: 'load', content: { ...content, settings: settings!, edition } };
-  }
-
-  #contentOf(id: string, { entries }: Pick<Tail, 'entries'>, row?: SessionRow) {
-    const { standing } = row ?? {};
-    const isBehind =
-      standing === 'open' ||
-      (standing === 'journaled' && this.#machineEnded) ||
-      (standing !== 'atRest' && this.#behind.has(id));
-    const parts = row ? [...this.#rows.parts(id)] : [];
-    return { epoch: EPOCH, settings: undefined, edition: undefined, isBehind, parts, entries };
+    const head = { epoch: EPOCH, n: row.recorded, kind: 'C', body: document! } as const;
+    const content = {
+      epoch: EPOCH,
+      owner,
+      settings: settings!,
+      edition,
+      isBehind:
+        standing === 'open' ||
+        (standing === 'journaled' && this.#machineEnded) ||
+        (standing !== 'atRest' && isBehind),
+      parts: [...this.#rows.parts(id)],
+      entries: [head, ...entries],
+    };
+    return { state: 'load', content };
   }
 
   #endedAs(id: string, tombstone: Tombstone, forgetMs: number): Taken {
@@ -309,7 +251,6 @@ export class SqliteSessionStore implements SessionStore {
   begin(opened: readonly string[], clock: ClockRow | undefined): void {
     const marks = [{ ids: opened, standing: this.#standing }];
     this.#rows.write({ ended: this.#ended, marks, clock });
-    this.#rows.hurry();
     this.#ended.written(this.#ended);
   }
 
@@ -347,91 +288,61 @@ export class SqliteSessionStore implements SessionStore {
     return 'kept';
   }
 
-  async checkpoint(id: string, _at: RecordPosition, change: StoredChange | LostSession): Promise<Outcome> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    promise.catch(() => undefined);
-    const done = (error?: unknown) => (error === undefined ? resolve() : reject(error));
-    for (const _ of this.#gather(id, change, done)) await this.flush();
-    await promise;
+  async checkpoint(id: string, _at: RecordPosition, change: StoredChange): Promise<Outcome> {
+    const batch = new RowBatch();
+    for (const _ of this.gather(batch, id, change, () => undefined)) await this.flush(batch);
+    await this.flush(batch);
     return 'kept';
   }
 
-  /** The same for a server that ends, while everything waits; `flushNow` writes the last ones. */
-  checkpointNow(id: string, change: StoredChange | LostSession, done: (error?: unknown) => void): void {
-    for (const _ of this.#gather(id, change, done)) this.flushNow();
-  }
-
-  /** Gathers the rows of a change; yields where those that were gathered are to be written. */
-  *#gather(
+  /**
+   * Gathers the rows of a checkpoint; yields where what was gathered is to be written.
+   * @throws NotStorable
+   */
+  *gather(
+    batch: RowBatch,
     id: string,
     change: StoredChange | LostSession,
-    done: (error?: unknown) => void,
+    written: () => void,
   ): Generator<undefined> {
-    const standing = this.#standing;
-    let row: SessionRow;
+    const row = { id, owner: change.owner, version: DOCUMENT_VERSION, standing: this.#standing };
+    let isFull: boolean;
     if ('lost' in change) {
-      const { owner, lost } = change;
-      row = {
-        id,
-        owner,
-        version: DOCUMENT_VERSION,
-        edition: '',
-        settings: null,
-        document: null,
-        lost,
-        standing,
-      };
+      const lost = { ...row, edition: '', settings: null, document: null, lost: change.lost };
+      isFull = batch.add('put', lost, change.lost.length);
     } else {
-      const { owner, edition, settings, head } = change;
-      for (const part of textsOf(change.parts))
-        if (this.gather('putParts', { ...part, sessionId: id }, part.data.length)) yield;
-      const document = textOf(head);
-      row = { id, owner, version: DOCUMENT_VERSION, edition, settings, document, lost: null, standing };
+      const { edition, settings, head, parts, remove } = change;
+      const texts = storable(() => parts[Symbol.iterator]());
+      for (let part = storable(() => texts.next()); !part.done; part = storable(() => texts.next())) {
+        const { value } = part;
+        if (batch.add('putParts', { ...value, sessionId: id }, value.data.length)) yield;
+      }
+      const document = storable(() => JSON.stringify(head));
+      const length = document.length + (settings?.length ?? 0);
+      isFull = batch.add('put', { ...row, edition, settings, document, lost: null }, length);
+      for (const part of remove) batch.add('removeParts', { ...part, sessionId: id });
     }
-    const isFull = this.gather('put', row, (row.document?.length ?? 0) + (row.settings?.length ?? 0));
-    if ('remove' in change)
-      for (const part of change.remove) this.gather('removeParts', { ...part, sessionId: id }, 0);
-    this.#batch!.done.push(done);
+    batch.onWritten(written);
     if (isFull) yield;
   }
 
-  /** Gathers a row. @returns true when what was gathered is to be written */
-  gather<T extends keyof Rows>(table: T, row: Rows[T][number], length: number): boolean {
-    if (!this.#batch) {
-      const batch = newBatch();
-      this.#batch = batch;
-      if (!this.#sealed)
-        setImmediate(() => {
-          if (this.#batch === batch && !this.#sealed) this.flush().catch(() => undefined);
-        });
-    }
-    const batch = this.#batch;
-    (batch.rows[table] as Rows[T][number][]).push(row);
-    batch.length += length;
-    return batch.length >= SLICE_LENGTH || (!this.#sealed && performance.now() >= batch.end);
-  }
-
   /** Writes what was gathered in the thread, all or none. */
-  async flush(): Promise<void> {
-    const batch = this.#batch;
-    if (!batch) return;
-    this.#batch = undefined;
-    try {
-      await this.#thread.write('writeSessions', batch.rows);
-    } catch (error) {
-      for (const done of batch.done) done(error);
-      throw error;
-    }
-    for (const done of batch.done) done();
+  async flush(batch: RowBatch): Promise<void> {
+    const { rows, written } = batch.take();
+    await this.#write(rows);
+    written();
   }
 
-  /** The same at once. */
-  flushNow(): void {
-    const batch = this.#batch;
-    if (!batch) return;
-    this.#batch = undefined;
-    this.#rows.write(batch.rows);
-    for (const done of batch.done) done();
+  async #write(changes: SessionChanges): Promise<void> {
+    if (this.#sealed) throw new Error('the server writes its sessions for the last time');
+    await this.#thread.write('writeSessions', changes);
+  }
+
+  /** The same while everything waits. */
+  flushNow(batch: RowBatch): void {
+    const { rows, written } = batch.take();
+    this.#rows.write(rows);
+    written();
   }
 
   /** Begins a checkpoint of every session. @returns argument for `conclude` */
@@ -442,27 +353,23 @@ export class SqliteSessionStore implements SessionStore {
   /** Every session that changed before the mark has a checkpoint: the records before it go. */
   async conclude(mark: number | undefined, rest: SessionChanges): Promise<void> {
     const ended = [...this.#ended];
-    for (const row of ended) if (this.gather('ended', row, ENDED_LENGTH)) await this.flush();
-    await this.flush();
+    const batch = new RowBatch();
+    for (const row of ended) if (batch.add('ended', row, ENDED_LENGTH)) await this.flush(batch);
+    await this.flush(batch);
+    await this.#write(rest);
     if (this.#sealed) return;
     this.#ended.written(ended);
-    await this.#thread.write('writeSessions', rest);
-    if (this.#sealed) return;
     if (mark !== undefined) this.journal?.release(mark);
     this.#dropInherited();
   }
 
-  /** From now on the thread writes nothing of sessions; `checkpointNow` and `concludeNow` do. */
+  /** From now on the thread writes nothing of sessions; `flushNow` and `concludeNow` do. */
   seal(): void {
     this.#sealed = true;
-    this.#batch = undefined;
     this.#thread.seal();
-    this.#rows.bePatient();
   }
 
-  /** Writes what is left, for a server that ends. */
   concludeNow(rest: SessionChanges): void {
-    this.flushNow();
     this.#rows.write({ ...rest, ended: this.#ended });
   }
 
@@ -494,32 +401,10 @@ export class SqliteSessionStore implements SessionStore {
   }
 }
 
-function newBatch(): RowBatch {
-  const rows: Rows = {
-    put: [],
-    putParts: [],
-    removeParts: [],
-    ended: [],
-    replies: [],
-    removeReplies: [],
-    droppedKeys: [],
-  };
-  return { rows, length: 0, end: performance.now() + SLICE_MS, done: [] };
-}
-
-/** @throws NotStorable */
-function* textsOf(parts: StoredChange['parts']): StoredChange['parts'] & Generator {
+/** @throws NotStorable where something cannot be made text */
+function storable<T>(text: () => T): T {
   try {
-    yield* parts;
-  } catch (error) {
-    throw new NotStorable((error as Error).message, { cause: error });
-  }
-}
-
-/** @throws NotStorable */
-function textOf(head: StoredChange['head']): string {
-  try {
-    return JSON.stringify(head);
+    return text();
   } catch (error) {
     throw new NotStorable((error as Error).message, { cause: error });
   }

@@ -307,9 +307,10 @@ export class ValkeySessionStore implements SessionStore {
           return { epoch, n, kind: kind as EntryKind, body };
         });
         const keepsAll = ['fsync', 'replicated'].includes(this.connection.durability);
-        const { settings, edition } = known.values;
+        const { owner = '', settings, edition } = known.values;
         const isBehind = known.values.era !== era && !keepsAll;
-        const content = { epoch: first as number, settings, edition, isBehind, parts: known.parts, entries };
+        const { parts } = known;
+        const content = { epoch: first as number, owner, settings, edition, isBehind, parts, entries };
         return { state: 'load', content };
       }
     }

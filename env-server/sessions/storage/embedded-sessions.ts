@@ -10,29 +10,28 @@ import {
 } from '../../persistence/journal/records.ts';
 import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
 import { RetryTimer } from '../../persistence/retry-timer.ts';
-import type { ReplyRow } from '../../persistence/session-rows.ts';
-import { storageFaultOf } from '../../persistence/storage-problem.ts';
+import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../../persistence/storage-problem.ts';
+import { Problem } from '../../problems.ts';
+import { RowBatch } from '../../store/row-batch.ts';
 import { type NewSession, NotStorable } from '../../store/session-store.ts';
 import {
-  type LostSession,
   SqliteSessionStore,
   type SqliteStoreParts,
   type SqliteStoreSettings,
 } from '../../store/sqlite-session-store.ts';
 import type { EndedSession } from '../ended.ts';
 import type { EpisodeState } from '../episodes/episode.ts';
-import { type ReplyCache, type ReplyChanges, storedReply } from '../replies/reply-cache.ts';
 import type { Session } from '../session.ts';
+import { type ChangedReplies, changedReplies, repliesOf, replyRows } from './client-replies.ts';
 import { upgradeFirstForm } from './first-form.ts';
 import { lostReason } from './lost-reason.ts';
 import { changeOf, type NewSessionParts, newSession } from './new-session.ts';
-import { hashesOf, textOfHashes } from './session-image.ts';
 import type { SessionJournal } from './session-journal.ts';
-import type { StoredReply } from './stored-session.ts';
-import { type ReopenParts, reopen } from './taken-sessions.ts';
+import { type TakingParts, takeAll } from './take-all.ts';
+import type { ReopenParts } from './taken-sessions.ts';
 
 const MS_PER_S = 1000;
-/** Milliseconds for which checkpoints, or opening sessions again, may hold up everything else at once. */
+/** Milliseconds for which opening sessions again may hold up everything else at once. */
 const SLICE_MS = 4;
 /** Sessions that are named when they cannot be saved. */
 const MAX_NAMED = 100;
@@ -52,19 +51,6 @@ export interface EmbeddedSessionsParts
     NewSessionParts,
     Pick<SqliteStoreParts, 'disk'> {
   readonly health: PersistenceHealth;
-}
-
-interface ResumedCounts {
-  resumed: number;
-  rolled_back: number;
-  lost: number;
-}
-
-/** Changes of a client's replies. */
-interface ClientReplies {
-  readonly owner: string;
-  readonly memory: ReplyCache;
-  readonly changes: ReplyChanges;
 }
 
 /**
@@ -111,83 +97,48 @@ export class EmbeddedSessions implements SessionJournal {
     if (clock) sessions.goOnFrom(clock);
     const now = sessions.now();
     for (const row of ended) if (row.forgetAt > now) sessions.recallEnded(row as EndedSession);
-    for (const [owner, known] of repliesByOwner(replies, droppedKeys))
-      sessions.recallReplies(owner, known.replies, known.dropped);
+    for (const known of repliesOf(replies, droppedKeys))
+      sessions.recallReplies(known.owner, known.replies, known.dropped);
     upgradeFirstForm(this.#store);
-    if (this.#store.hasRecords) sessions.resumption = this.#resume();
-    else this.#begin(await this.#takeAll());
+    if (!this.#store.hasRecords) this.#begin(await takeAll(this.#taking));
+    else {
+      sessions.resumption = this.#resume();
+      sessions.resumption.catch(() => undefined);
+    }
   }
 
+  get #taking(): TakingParts {
+    return { ...this.#parts, store: this.#store, signal: this.#stop.signal };
+  }
+
+  /** @throws Problem where the folder cannot be read or written to: the server is not ready then, and loses nothing */
   async #resume(): Promise<void> {
-    const { sessions, health } = this.#parts;
-    await this.#store.readRecords(
-      ({ owner, ...reply }) => sessions.replies(owner).remember(reply),
-      this.#stop.signal,
-    );
-    const resumed = await this.#takeAll(SLICE_MS);
-    if (this.#finished) return;
+    const { sessions, log } = this.#parts;
+    const remember = ({ owner, ...reply }: RecordBody<'clientReply'>) =>
+      sessions.replies(owner).remember(reply);
     try {
+      await this.#store.readRecords(remember, this.#stop.signal);
+      const resumed = await takeAll(this.#taking, SLICE_MS);
+      if (this.#finished) return;
       this.#begin(resumed);
     } catch (error) {
-      // The next checkpoint makes it good.
-      health.failed('checkpoint', error);
+      const reason = storageFaultOf(error)?.reason ?? (error as Error).message;
+      const what = `the sessions of the server before this one cannot be opened: ${reason}`;
+      log.error({ err: error }, what);
+      throw new Problem('storage_failed', `${what}; restart the server`, {
+        retryAfterSeconds: STORAGE_RETRY_SECONDS,
+        cause: error,
+      });
     }
     void this.checkpoint();
   }
 
-  /**
-   * Takes the sessions that are in the store.
-   * @param sliceMs lets others have their turn after so long
-   * @returns ids of those that are as the database has them
-   */
-  async #takeAll(sliceMs = Number.POSITIVE_INFINITY): Promise<string[]> {
-    const { sessions, log } = this.#parts;
-    const resumed: string[] = [];
-    const counts: ResumedCounts = { resumed: 0, rolled_back: 0, lost: 0 };
-    let sliceEnd = performance.now() + sliceMs;
-    for (const id of this.#store.ids()) {
-      if (performance.now() >= sliceEnd) {
-        await nextTurn();
-        sliceEnd = performance.now() + sliceMs;
-      }
-      if (this.#finished) return resumed;
-      await this.#take(id, counts);
-      if (sessions.get(id)?.changed === false) resumed.push(id);
-    }
-    if (counts.resumed + counts.lost > 0) log.info(counts, `resumed ${counts.resumed} sessions`);
-    return resumed;
-  }
-
-  /** Opens a session that is in the store again, or notes how it ended. */
-  async #take(id: string, counts: ResumedCounts): Promise<void> {
-    const { sessions } = this.#parts;
-    const forgetMs = sessions.forgetAt - sessions.now();
-    const taken = this.#store.take(id, undefined, undefined, forgetMs);
-    let ended = taken.state === 'ended' ? taken.tombstone : undefined;
-    if (taken.state === 'load') {
-      const found = await reopen({ ...this.#parts, store: this.#store }, id, taken.content);
-      if (!('ending' in found)) {
-        counts.resumed++;
-        if (!taken.content.isBehind) return;
-        found.rollBack();
-        counts.rolled_back++;
-        return;
-      }
-      ended = found;
-      this.#store.end(id, undefined, ended, forgetMs);
-    }
-    if (!ended) return;
-    if (ended.ending === 'session_lost') counts.lost++;
-    const { forgetAt = sessions.forgetAt } = ended;
-    if (forgetAt > sessions.now()) sessions.recallEnded({ id, reason: null, ...ended, forgetAt });
-  }
-
   #begin(resumed: readonly string[]): void {
     const { sessions } = this.#parts;
+    this.#store.begin(resumed, sessions.clock.moment);
     sessions.resumption = undefined;
     this.#begun = true;
     if (this.#checkpointMs > 0) this.#timer = setInterval(() => this.#due(), this.#checkpointMs).unref();
-    this.#store.begin(resumed, sessions.clock.moment);
   }
 
   get #active(): boolean {
@@ -303,25 +254,18 @@ export class EmbeddedSessions implements SessionJournal {
     const { sessions } = this.#parts;
     const awaiting = this.#awaiting.slice();
     const mark = this.#store.mark();
-    const replies = clientReplies(sessions.clientReplies());
-    let written: Promise<void>[] = [];
-    let sliceEnd = performance.now() + SLICE_MS;
-    for (const session of sessions.open()) {
-      if (this.#finished) return;
-      if (!session.changed) continue;
-      const one = this.#checkpointOf(session);
-      one.catch(() => undefined);
-      written.push(one);
-      if (performance.now() < sliceEnd) continue;
-      await allOf(written);
-      written = [];
-      sliceEnd = performance.now() + SLICE_MS;
+    const replies = changedReplies(sessions.clientReplies());
+    const batch = new RowBatch();
+    try {
+      for (const _ of this.#gather(batch, sessions.open(), replies)) {
+        await this.#store.flush(batch);
+        if (this.#finished) return;
+      }
+      await this.#store.flush(batch);
+    } catch (error) {
+      if (!this.#finished) this.#giveUp();
+      throw error;
     }
-    await allOf(written);
-    // A reply that names a session must not be there without it.
-    for (const [table, row, length] of replyRows(replies, sessions.now()))
-      if (this.#store.gather(table, row, length)) await this.#store.flush();
-    if (this.#finished) return;
     await this.#store.conclude(mark, { ...this.#housekeeping(), marks: [this.#unsavedMark()] });
     if (this.#finished) return;
     for (const { memory, changes } of replies) memory.stored(changes);
@@ -329,44 +273,59 @@ export class EmbeddedSessions implements SessionJournal {
     for (const resolve of awaiting) resolve();
   }
 
-  async #checkpointOf(session: Session): Promise<void> {
-    const { id } = session;
-    const at = { epoch: EPOCH, n: session.recorded };
+  /** What was not wholly written counts as changed again. */
+  #giveUp(): void {
+    for (const session of this.#writing) session.changed = true;
+    this.#writing.clear();
+  }
+
+  /** Gathers what is new of sessions and of replies to clients; yields where what was gathered is to be written. */
+  *#gather(
+    batch: RowBatch,
+    sessions: Iterable<Session>,
+    replies: readonly ChangedReplies[],
+  ): Generator<undefined> {
+    for (const session of sessions) if (session.changed) yield* this.#gatherSession(batch, session);
+    // A reply that names a session must not be there without it.
+    for (const isFull of replyRows(batch, replies, this.#parts.sessions.now())) if (isFull) yield;
+  }
+
+  *#gatherSession(batch: RowBatch, session: Session): Generator<undefined> {
+    const { id, owner } = session;
     session.changed = false;
     this.#writing.add(session);
-    try {
-      const { change, stored } = this.#changeOf(session);
-      await this.#store.checkpoint(id, at, change);
-      stored();
-    } catch (error) {
-      if (!(error instanceof NotStorable)) {
-        session.changed = true;
-        if (!this.#finished) this.#writing.delete(session);
-        throw error;
-      }
-      const lost = this.#cannotStore(session, error);
-      if (lost) await this.#store.checkpoint(id, at, lost);
-    }
-    this.#writing.delete(session);
-  }
-
-  /** @throws NotStorable */
-  #changeOf(session: Session) {
+    const written = () => void this.#writing.delete(session);
+    const lose = (lost: string) => this.#store.gather(batch, id, { owner, lost }, written);
     const lost = lostReason(session, this.#parts.catalog);
-    if (lost !== undefined) return { change: { owner: session.owner, lost }, stored: () => undefined };
-    return changeOf(session, this.#parts);
+    if (lost !== undefined) {
+      yield* lose(lost);
+      return;
+    }
+    try {
+      const { change, stored } = changeOf(session, this.#parts);
+      yield* this.#store.gather(batch, id, change, () => {
+        written();
+        stored();
+      });
+    } catch (error) {
+      if (!(error instanceof NotStorable)) throw error;
+      const { message: reason } = error;
+      this.#noteUnsaved(session, error);
+      if (session.image?.isThere) written();
+      else yield* lose(`it could not be stored: ${reason}`);
+    }
   }
 
-  /** Notes that a session cannot be made text. @returns what the store gets where it has nothing of the session */
-  #cannotStore(session: Session, error: NotStorable): LostSession | undefined {
-    const { id, owner, image } = session;
-    const { message: reason } = error;
+  #noteUnsaved(session: Session, error: NotStorable): void {
+    const { log, sessions } = this.#parts;
     if (session.unsaved === undefined) {
-      this.#parts.sessions.unsaved++;
-      this.#parts.log.error({ session_id: id, err: error }, `session ${id} cannot be stored: ${reason}`);
+      sessions.unsaved++;
+      log.error(
+        { session_id: session.id, err: error },
+        `session ${session.id} cannot be stored: ${error.message}`,
+      );
     }
-    session.cannotBeStored(reason);
-    return image?.isThere ? undefined : { owner, lost: `it could not be stored: ${reason}` };
+    session.cannotBeStored(error.message);
   }
 
   /**
@@ -400,32 +359,20 @@ export class EmbeddedSessions implements SessionJournal {
   /** Writes all that the database does not have; `#writing` has those that it could not. @returns why */
   #writeLast(): unknown {
     const { sessions } = this.#parts;
-    const changed = [...sessions.open()].filter(session => session.changed || this.#writing.has(session));
-    for (const session of changed) this.#writing.add(session);
+    const batch = new RowBatch();
+    this.#giveUp();
+    const changed = [...sessions.open()].filter(session => session.changed);
     try {
-      for (const session of changed) this.#checkpointNow(session);
-      for (const [table, row, length] of replyRows(clientReplies(sessions.clientReplies()), sessions.now()))
-        if (this.#store.gather(table, row, length)) this.#store.flushNow();
-      this.#store.flushNow();
+      for (const _ of this.#gather(batch, changed, changedReplies(sessions.clientReplies())))
+        this.#store.flushNow(batch);
+      this.#store.flushNow(batch);
       const saved = [...sessions.open()].filter(session => session.unsaved === undefined);
-      const marks = [{ ids: saved.map(({ id }) => id), standing: 'atRest' as const }, this.#unsavedMark()];
-      this.#store.concludeNow({ ...this.#housekeeping(), marks });
+      const atRest = { ids: saved.map(({ id }) => id), standing: 'atRest' as const };
+      this.#store.concludeNow({ ...this.#housekeeping(), marks: [atRest, this.#unsavedMark()] });
       return undefined;
     } catch (error) {
+      for (const session of changed) if (session.changed) this.#writing.add(session);
       return error;
-    }
-  }
-
-  #checkpointNow(session: Session): void {
-    const { id } = session;
-    const written = () => void this.#writing.delete(session);
-    try {
-      this.#store.checkpointNow(id, this.#changeOf(session).change, written);
-    } catch (error) {
-      if (!(error instanceof NotStorable)) throw error;
-      const lost = this.#cannotStore(session, error);
-      if (lost) this.#store.checkpointNow(id, lost, written);
-      else written();
     }
   }
 
@@ -478,55 +425,5 @@ function textOf(body: Json | undefined, id: string): string | undefined {
   } catch (error) {
     if (error instanceof RecordTooLarge) return undefined;
     throw error;
-  }
-}
-
-/** Waits for all, and then rejects if one was rejected. */
-async function allOf(written: readonly Promise<void>[]): Promise<void> {
-  const outcomes = await Promise.allSettled(written);
-  for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
-}
-
-function repliesByOwner(
-  rows: readonly ReplyRow[],
-  droppedKeys: readonly { readonly owner: string; readonly hashes: string }[],
-) {
-  const byOwner = new Map<string, { replies: StoredReply[]; dropped: Uint32Array[] }>();
-  const of = (owner: string) => {
-    const known = byOwner.get(owner) ?? { replies: [], dropped: [] };
-    byOwner.set(owner, known);
-    return known;
-  };
-  for (const { owner, reply, ...entry } of rows) {
-    const { replies } = of(owner);
-    replies.push({ ...entry, number: replies.length, reply: JSON.parse(reply) as Json });
-  }
-  for (const { owner, hashes } of droppedKeys) of(owner).dropped.push(hashesOf(hashes));
-  return byOwner;
-}
-
-/** Changes of the replies of each client, where there are any. */
-function clientReplies(clients: Iterable<readonly [owner: string, memory: ReplyCache]>): ClientReplies[] {
-  const all: ClientReplies[] = [];
-  for (const [owner, memory] of clients) {
-    const { changes } = memory;
-    if (changes.added.length + changes.removed.length + changes.dropped.length === 0) continue;
-    all.push({ owner, memory, changes });
-  }
-  return all;
-}
-
-/** @param at the time, in milliseconds since the epoch */
-function* replyRows(replies: readonly ClientReplies[], at: number) {
-  for (const { owner, changes } of replies) {
-    for (const added of changes.added) {
-      const { number: _number, reply, ...entry } = storedReply(added);
-      const text = JSON.stringify(reply);
-      yield ['replies', { ...entry, owner, reply: text }, text.length] as const;
-    }
-    for (const { key } of changes.removed) yield ['removeReplies', { owner, key }, key.length] as const;
-    if (changes.dropped.length === 0) continue;
-    const hashes = textOfHashes(changes.dropped);
-    yield ['droppedKeys', { owner, hashes, at }, hashes.length] as const;
   }
 }

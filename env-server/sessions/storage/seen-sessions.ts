@@ -3,7 +3,7 @@ import type { ValkeySessionStore } from '../../store/valkey-session-store.ts';
 import type { ListRequest } from '../manager.ts';
 import type { Principal } from '../principal.ts';
 import type { Session } from '../session.ts';
-import { identityOf, restore, type TakenSessionsParts } from './taken-sessions.ts';
+import { restore, settingsOf, type TakenSessionsParts } from './taken-sessions.ts';
 import type { WrittenSessions } from './written-sessions.ts';
 
 const MAX_PEEKED = 500;
@@ -90,10 +90,10 @@ export class SeenSessions {
     }
     if (found.state !== 'load') return undefined;
     const { content } = found;
-    const { settings, edition } = identityOf(this.#parts, id, content);
+    const settings = settingsOf(this.#parts, id, content);
     let made: Session | undefined;
     try {
-      if (this.#parts.editionOf(settings.envId) !== edition) return undefined;
+      if (this.#parts.editionOf(settings.envId) !== content.edition) return undefined;
       const { sessions } = this.#parts;
       const session = await restore(this.#parts, id, content, stored => {
         made = sessions.restore(stored.session, stored.variant, stored.image);

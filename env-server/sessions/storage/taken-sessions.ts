@@ -165,10 +165,9 @@ export async function reopen(
   content: StoredContent,
 ): Promise<Session | Tombstone> {
   const { sessions, editionOf, refreshEnvironments, log, store } = parts;
-  let owner = '';
+  const { owner, edition } = content;
   try {
-    const { settings, edition } = identityOf(parts, id, content);
-    owner = settings.owner;
+    const settings = settingsOf(parts, id, content);
     if (editionOf(settings.envId) !== edition) await refreshEnvironments?.();
     // The lifetime counts also where there was no server.
     if (settings.deadline <= sessions.now()) return { owner, ending: 'session_expired' };
@@ -210,7 +209,7 @@ export async function restore(
     image: SessionImage | undefined;
   }) => Session,
 ): Promise<Session> {
-  const { settings } = identityOf(parts, id, content);
+  const settings = settingsOf(parts, id, content);
   const [first, ...rest] = countedEntries(content.entries);
   if (!first) throw new Error('nothing of it is in the store');
   let session: Session;
@@ -255,19 +254,15 @@ export async function restore(
   return session;
 }
 
-/** Settings of a session, with times of this server's clock, and which definition of its environment it plays. */
-export function identityOf(
+/** Settings of a session, with times of this server's clock. */
+export function settingsOf(
   { sessions, store }: Pick<ReopenParts, 'sessions' | 'store'>,
   id: string,
-  { settings: text, edition, entries }: StoredContent,
-): { readonly settings: StoredSettings; readonly edition: string } {
-  if (text === undefined || edition === undefined) {
-    const body = JSON.parse(entries[0].body) as OpenBody;
-    return { settings: settingsOfRecord(id, body), edition: body.edition };
-  }
+  { settings: text, entries }: StoredContent,
+): StoredSettings {
+  if (text === undefined) return settingsOfRecord(id, JSON.parse(entries[0].body) as OpenBody);
   const settings = JSON.parse(text) as StoredSettings;
-  if (!store.isShared) return { settings, edition };
+  if (!store.isShared) return settings;
   // Clocks of servers differ: a store that they share has the time of the wall.
-  const deadline = sessions.now() + settings.deadline - sessions.wall(sessions.now());
-  return { settings: { ...settings, deadline }, edition };
+  return { ...settings, deadline: sessions.now() + settings.deadline - sessions.wall(sessions.now()) };
 }
