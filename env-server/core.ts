@@ -147,6 +147,7 @@ export class ServerCore {
   /** Stores and ends the sessions and gives back what was opened. */
   async close(): Promise<void> {
     this.keepSessions();
+    await this.#embedded?.close();
     this.sessions.stop();
     await this.store.close();
     this.#lock?.release();

@@ -37,24 +37,20 @@ export class LeftRecords {
     /** The last session that was recorded in full: those that follow may begin as it did. */
     let example: { readonly id: string; readonly body: OpenBody } | undefined;
     let records = 0;
-    try {
-      for await (const { record, position } of replayJournal(folder, files, findings, signal)) {
-        if (record.kind === 'clientReply') {
-          onReply(record.body);
-          continue;
-        }
-        const { sessionId: id, letter, n, text } = record;
-        const body = record.kind === 'open' ? record.body : undefined;
-        if (body?.episode) example = { id, body };
-        if (continuity.verdict(record, position) !== 'apply') continue;
-        records++;
-        const like = body && body.like === example?.id ? example?.body : undefined;
-        const tail = this.#tails.get(id) ?? { entries: [], like };
-        this.#tails.set(id, tail);
-        tail.entries.push({ epoch: 1, n, kind: letter, body: text });
+    for await (const { record, position } of replayJournal(folder, files, findings, signal)) {
+      if (record.kind === 'clientReply') {
+        onReply(record.body);
+        continue;
       }
-    } catch (error) {
-      findings.incomplete = (error as Error).message;
+      const { sessionId: id, letter, n, text } = record;
+      const body = record.kind === 'open' ? record.body : undefined;
+      if (body?.episode) example = { id, body };
+      if (continuity.verdict(record, position) !== 'apply') continue;
+      records++;
+      const like = body && body.like === example?.id ? example?.body : undefined;
+      const tail = this.#tails.get(id) ?? { entries: [], like };
+      this.#tails.set(id, tail);
+      tail.entries.push({ epoch: 1, n, kind: letter, body: text });
     }
     if (signal.aborted) return;
     this.#behind = continuity.behind(findings);

@@ -15,7 +15,7 @@ import {
 import { SqliteSessionStore } from './sqlite-session-store.ts';
 import { lacksValkey, testStore, testValkey } from './valkey.test-data.ts';
 
-/** The contract of both stores: what a server was told is kept, the server that follows it finds, and nothing else. */
+/** The contract of both stores: the server that follows another one finds what that one has kept, and nothing else. */
 
 const LIMITS = [100_000, 100_000, 100_000] as const;
 const FORGET_MS = 60_000;
@@ -196,7 +196,7 @@ for (const { name, skip, serversOf } of STORES) {
   });
 
   t.test(
-    `${name}: whatever one server after the other does, each acknowledged record counts once, in order`,
+    `${name}: each acknowledged record of servers that follow each other counts once, in order`,
     { skip, timeout: 120_000 },
     async t => {
       const { next, answered } = await serversOf(t);

@@ -76,7 +76,7 @@ export interface LostSession {
   readonly lost: string;
 }
 
-/** What earlier servers left in the folder, apart from sessions. */
+/** Data that earlier servers left in the folder, apart from sessions. */
 interface StoredHistory {
   readonly clock: ClockRow | undefined;
   readonly ended: readonly EndedRow[];
@@ -247,7 +247,7 @@ export class SqliteSessionStore implements SessionStore {
     return { state: 'ended', tombstone };
   }
 
-  /** The sessions of earlier servers are open here: those that stand as their rows say are marked as in use. */
+  /** The sessions of earlier servers are open here: those with rows that say all of them are marked as in use. */
   begin(opened: readonly string[], clock: ClockRow | undefined): void {
     const marks = [{ ids: opened, standing: this.#standing }];
     this.#rows.write({ ended: this.#ended, marks, clock });

@@ -291,7 +291,7 @@ export class ValkeySessionStore implements SessionStore {
     return `${this.connection.prefix}k:${owner}:${hashOf(key)}`;
   }
 
-  /** What a script says of a session. What it has of an earlier era of the store may lack its last records. */
+  /** Reads the reply of a script. Content of an earlier era of the store may lack its last records. */
   #takenOf([state, first, era, fields, records]: readonly unknown[]): Taken {
     switch (state) {
       case 'elsewhere':

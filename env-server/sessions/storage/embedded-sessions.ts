@@ -67,6 +67,7 @@ export class EmbeddedSessions implements SessionJournal {
   readonly #retry = new RetryTimer(() => void this.checkpoint());
   readonly #stop = new AbortController();
   #timer: NodeJS.Timeout | undefined;
+  #resuming: Promise<void> | undefined;
   #underWay: Promise<void> | undefined;
   /** Called when the next checkpoint that begins, or one after it, has succeeded. */
   #awaiting: (() => void)[] = [];
@@ -102,8 +103,9 @@ export class EmbeddedSessions implements SessionJournal {
     upgradeFirstForm(this.#store);
     if (!this.#store.hasRecords) this.#begin(await takeAll(this.#taking));
     else {
-      sessions.resumption = this.#resume();
-      sessions.resumption.catch(() => undefined);
+      this.#resuming = this.#resume();
+      this.#resuming.catch(() => undefined);
+      sessions.resumption = this.#resuming;
     }
   }
 
@@ -273,7 +275,7 @@ export class EmbeddedSessions implements SessionJournal {
     for (const resolve of awaiting) resolve();
   }
 
-  /** What was not wholly written counts as changed again. */
+  /** Sessions that were not wholly written count as changed again. */
   #giveUp(): void {
     for (const session of this.#writing) session.changed = true;
     this.#writing.clear();
@@ -354,6 +356,12 @@ export class EmbeddedSessions implements SessionJournal {
     const error = this.#writeLast();
     const waiting = this.#store.close(error === undefined);
     if (error !== undefined) this.#logUnsaved(error, waiting);
+  }
+
+  /** The same; resolves when nothing of the folder is being read any more. */
+  async close(): Promise<void> {
+    this.finish();
+    await this.#resuming?.catch(() => undefined);
   }
 
   /** Writes all that the database does not have; `#writing` has those that it could not. @returns why */

@@ -189,6 +189,7 @@ t.test(
     cpSync(data, copy, { recursive: true });
     const ended = await server(t, copy);
     t.ok(ended.sessions.resumption);
+    ended.keepSessions();
     await ended.server.close();
 
     const read = SessionRows.prototype.session;
