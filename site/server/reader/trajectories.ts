@@ -1,10 +1,10 @@
+import { RecentMap } from '../../../shared/recent-map.ts';
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
 import { type EpisodeRecord, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { digestOf, type EpisodeDigest } from '../../compute/episode-digest.ts';
 import { episodeOf } from '../../compute/episode-record.ts';
 import { findIn, type SearchQuery, type TextHit } from '../../compute/episode-search.ts';
 import { type Line, objectOn, readLines } from './lines.ts';
-import { Recent } from './recent.ts';
 import { type FoundRun, namesIn, openRunFile } from './run-folders.ts';
 
 const FILE_NAME = /^(train|validation)-(\d{1,9})\.jsonl$/;
@@ -45,8 +45,8 @@ export interface SearchHit extends TextHit {
 
 /** The trajectories of runs: lists of episodes by the place of their lines, and single episodes read from there. */
 export class Trajectories {
-  readonly #lists = new Recent<Promise<EpisodeList>>(MAX_LISTS);
-  readonly #texts = new Recent<TokenTexts>(4);
+  readonly #lists = new RecentMap<string, Promise<EpisodeList>>(MAX_LISTS);
+  readonly #texts = new RecentMap<string, TokenTexts>(4);
 
   async files(run: FoundRun): Promise<TrajectoryFile[]> {
     return (await namesIn(run, RUN_FILES.trajectories, FILE_NAME)).map(name => {
@@ -115,7 +115,7 @@ export class Trajectories {
     if (!file) return undefined;
     const { ino, size, mtimeMs } = file.stats;
     await file.handle.close();
-    return this.#lists.get(`${run.path}\n${name}\n${ino}\n${size}\n${mtimeMs}`, async () => {
+    return this.#lists.getOrMake(`${run.path}\n${name}\n${ino}\n${size}\n${mtimeMs}`, async () => {
       const digests: EpisodeDigest[] = [];
       const places: { start: number; end: number }[] = [];
       await this.#scan(run, name, line => {
@@ -139,7 +139,7 @@ export class Trajectories {
   }
 
   #textsOf(run: FoundRun): TokenTexts {
-    return this.#texts.get(run.path, () => new TokenTexts(run));
+    return this.#texts.getOrMake(run.path, () => new TokenTexts(run));
   }
 }
 
