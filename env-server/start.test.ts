@@ -16,6 +16,7 @@ const LOADED = [
   '@msgpack/msgpack',
   'commander',
   'cookie',
+  'fastest-levenshtein',
   'fastify',
   'pino',
   'quickjs-emscripten-core',

@@ -96,7 +96,11 @@ export function resolvedKey(keys: ReadonlySet<string>, name: string): string | u
 }
 
 /** @returns undefined where a run has neither the field nor the setting */
-function fieldOf<R extends QueriedRun>(run: R, key: string, setting: SettingOf<R>): SettingValue | undefined {
+export function fieldOf<R extends QueriedRun>(
+  run: R,
+  key: string,
+  setting: SettingOf<R>,
+): SettingValue | undefined {
   return Object.hasOwn(RUN_FIELDS, key) ? RUN_FIELDS[key](run) : setting(run, key);
 }
 

@@ -65,6 +65,7 @@ export async function serve(target: string, options: ServeOptions): Promise<numb
     threads: options.threads ?? settings?.policy.threads,
     runtime: options.runtime ?? settings?.policy.runtime,
     precision: settings?.policy.precision,
+    basePrecision: settings?.policy.base_precision,
     maxSequenceLength: options.context ?? settings?.policy.context,
     maxOpenSequences: maxStreams,
   };

@@ -239,6 +239,11 @@ function policyClashes({ rollout, policy }: RunSettings): SettingConflict[] {
       `is ${policy.lora.quantization}, which only the processor computes with: choose policy.runtime: onnx, or null`,
     );
   }
+  if (policy.base_precision === 'blocks') {
+    const refuse = (why: string) => add('policy.base_precision', `is blocks, ${why}: choose auto or float32`);
+    if (policy.runtime === 'webgpu') refuse('which only the processor computes with');
+    if (policy.lora?.quantization) refuse('and policy.lora.quantization stores the weights otherwise');
+  }
   if (policy.fit_context && rollout.max_model_len !== null) {
     add(
       'rollout.max_model_len',
@@ -301,6 +306,12 @@ function generationClashes({ generation, policy, rollout }: RunSettings): Settin
     add(
       'generation.adapter_folder',
       'is null: name a folder that the trainer writes and the engines read under the same path',
+    );
+  }
+  if (engine === 'vllm' && !policy.lora) {
+    add(
+      'policy.lora',
+      'vLLM takes whole weights only by NCCL or IPC, not from here: train adapters (recipe=[lora]), or use sglang or ragen',
     );
   }
   if (engine !== 'ragen' && policy.lora?.use_dora) {

@@ -1,6 +1,7 @@
 import { withLora } from '../models/adapters/peft.ts';
 import type { DecoderConfig } from '../models/config.ts';
-import { readModelConfig } from '../policy/checkpoint/model-folder.ts';
+import { storedBlocks } from '../policy/checkpoint/checkpoint.ts';
+import { findModel, readModelConfig } from '../policy/checkpoint/model-folder.ts';
 import { loraConfig } from './sections/lora.ts';
 import type { RunSettings } from './settings.ts';
 
@@ -8,10 +9,14 @@ import type { RunSettings } from './settings.ts';
  * The shape of the model in a folder as a run learns it: with adapters where `policy.lora` asks for them.
  * @throws ModelConfigError or Error when there is none that can be used
  */
-export async function readShape(folder: string, { policy: { lora } }: RunSettings): Promise<DecoderConfig> {
+export async function readShape(folder: string, { policy }: RunSettings): Promise<DecoderConfig> {
+  const { lora, base_precision } = policy;
   const found = await readModelConfig(folder);
   const adapted = found.lora === undefined && lora ? withLora(found, loraConfig(lora)) : found;
-  return lora?.quantization ? { ...adapted, quantization: lora.quantization } : adapted;
+  if (lora?.quantization) return { ...adapted, quantization: lora.quantization };
+  if (base_precision !== 'blocks') return adapted;
+  const blocks = await storedBlocks((await findModel(folder)).base, adapted);
+  return blocks === undefined ? adapted : { ...adapted, blocks };
 }
 
 /**

@@ -48,7 +48,7 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
   const trained = countWeights(trainedSpecs(config, hasValueHead(settings)));
   const adapted = config.lora !== undefined;
   const parameters = (adapted ? countWeights(parameterSpecs(config, false)) : 0) + trained;
-  const base = adapted ? storedBytes(parameterSpecs(config, false), config.quantization) : 0;
+  const base = adapted ? storedBytes(parameterSpecs(config, false), config) : 0;
   const learned = FLOAT_BYTES * trained;
   const weights = base + learned;
   const reference = adapted && policy.reference === null ? learned : weights;
@@ -71,6 +71,9 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
     { what: `cache of ${open} open episodes, at most`, bytes: workers * cache },
     { what: 'activations, about', bytes: workers * activations },
     ...(onGpu ? [] : [{ what: 'compiled programs, at most', bytes: workers * SESSIONS_BYTES }]),
+    ...(config.blocks === undefined
+      ? []
+      : [{ what: 'weights packed by each worker, about', bytes: workers * base }]),
     { what: `the program and ${workers} workers`, bytes: PROGRAM_BYTES + workers * WORKER_BYTES },
     ...(criticSizes?.memory ?? []),
     ...(settings.optimizer.ema ? [{ what: 'average of the weights', bytes: learned }] : []),

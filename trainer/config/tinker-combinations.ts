@@ -18,6 +18,7 @@ const FIXED: readonly (readonly [string, unknown, string])[] = [
   ['policy.lora.quantization', null, CHOICE],
   ['policy.lora.alpha', 32, CHOICE],
   ['policy.precision', 'float32', CHOICE],
+  ['policy.base_precision', 'auto', CHOICE],
   [
     'policy.value_head',
     false,

@@ -1,6 +1,7 @@
 import type { JsonObject } from '../../shared/json.ts';
 import type { Quantization } from '../tensor/graph/operations/blockwise.ts';
 import type { LoraConfig } from './adapters/lora.ts';
+import type { BlockedWeights } from './blocks.ts';
 
 /** Stretching of rotary frequencies beyond the context the model was trained with. */
 export type RopeScaling =
@@ -127,6 +128,8 @@ export interface DecoderConfig extends DecoderFeatures {
   readonly lora?: LoraConfig;
   /** Storage of the linear weights next to adapters; float32 when absent. Not part of `config.json`. */
   readonly quantization?: Quantization;
+  /** Weights that are frozen in the blocks of their file; none when absent. Not part of `config.json`. */
+  readonly blocks?: BlockedWeights;
 }
 
 /** A decoder that has nothing of what only some families have. */

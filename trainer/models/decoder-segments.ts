@@ -3,6 +3,7 @@ import { activate } from './activation.ts';
 import { doraFactor, doraFactorName } from './adapters/dora.ts';
 import { type AdapterDropout, dropOut } from './adapters/dropout.ts';
 import { hasAdapter, loraNames, loraScale } from './adapters/lora.ts';
+import { blockRowsOf } from './blocks.ts';
 import type { DecoderConfig, ExpertsConfig } from './config.ts';
 import { EMBEDDINGS, expertPrefix, layerPrefix, normNames, routerName } from './parameters.ts';
 import { weightProduct } from './quantized.ts';
@@ -46,7 +47,7 @@ export function decoderSegments(shape: DecoderConfig, adapters: AdapterOptions =
   const normed = (g: GraphBuilder, x: Tensor, name: string | null) =>
     name === null ? x : norm(g, config, x, name, hiddenSize);
   return {
-    embed: (g, ids) => g.mul(g.gather(embeddings(g, config), ids), config.embeddingScale),
+    embed: (g, ids) => g.mul(embeddings(g, config, ids), config.embeddingScale),
     project(g, layer, hidden, asking = hidden) {
       const prefix = `${layerPrefix(layer)}.self_attn`;
       const { beforeAttention } = normNames(config, layer);
@@ -74,9 +75,13 @@ export function decoderSegments(shape: DecoderConfig, adapters: AdapterOptions =
   };
 }
 
-/** The table of embeddings [vocabularySize, hiddenSize]. */
-export function embeddings(g: GraphBuilder, config: DecoderConfig): Tensor {
-  return g.parameter(EMBEDDINGS, [config.vocabularySize, config.hiddenSize]);
+/** Embeddings of ids [n], [n, hiddenSize]. */
+function embeddings(g: GraphBuilder, config: DecoderConfig, ids: Tensor): Tensor {
+  const shape = [config.vocabularySize, config.hiddenSize] as const;
+  const storage = config.blocks?.[EMBEDDINGS];
+  return storage === undefined
+    ? g.gather(g.parameter(EMBEDDINGS, shape), ids)
+    : blockRowsOf(g, storage, ids, EMBEDDINGS, shape);
 }
 
 /** Queries, keys and values of rows, or some of them. */
@@ -176,8 +181,8 @@ function linear(
   { outputs, bias }: { readonly outputs: number; readonly bias: boolean },
 ): Tensor {
   const inputs = x.shape[x.shape.length - 1];
-  const { quantization, lora, dropout, storedFactors = false } = config;
-  const product = (rows: Tensor) => weightProduct(g, quantization, rows, `${name}.weight`, outputs);
+  const { lora, dropout, storedFactors = false } = config;
+  const product = (rows: Tensor) => weightProduct(g, config, rows, `${name}.weight`, outputs);
   const biased = (y: Tensor) => (bias ? g.add(y, g.parameter(`${name}.bias`, [outputs])) : y);
   if (!hasAdapter(lora, name)) return biased(product(x));
   const names = loraNames(name);
@@ -224,20 +229,19 @@ function routingWeights(
   logits: Tensor,
 ): Tensor {
   const probabilities = g.softmax(logits);
-  const [tokens] = logits.shape;
   const numbers = g.constant(
     Float32Array.from({ length: count }, (_, index) => index),
     [1, count],
   );
   let left = g.stopGradient(probabilities);
-  let chosen = g.zeros([tokens, count]);
+  let chosen: Tensor | null = null;
   for (let round = 0; round < perToken; round++) {
     const best = g.equal(left, g.max(left, [-1], true));
     const first = g.neg(g.max(g.neg(g.where(best, numbers, count)), [-1], true));
     const pick = g.equal(numbers, first);
-    chosen = g.where(pick, 1, chosen);
+    chosen = g.where(pick, 1, chosen ?? 0);
     left = g.where(pick, -1, left);
   }
-  const kept = g.mul(probabilities, chosen);
+  const kept = chosen === null ? probabilities : g.mul(probabilities, chosen);
   return normalized ? g.div(kept, g.sum(kept, [-1], true)) : kept;
 }

@@ -2,8 +2,9 @@ import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
 import { softcap } from './activation.ts';
 import type { DecoderConfig } from './config.ts';
 import { attend, turnHeads } from './cut-attention.ts';
-import { decoderSegments, embeddings, type Projections } from './decoder-segments.ts';
-import { VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from './parameters.ts';
+import { decoderSegments, type Projections } from './decoder-segments.ts';
+import { EMBEDDINGS, OUTPUT_LAYER, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from './parameters.ts';
+import { weightProduct } from './quantized.ts';
 import {
   collect,
   joinBiases,
@@ -76,10 +77,8 @@ export function decoderLogits(
   hidden: Tensor,
   inverseTemperature?: Tensor,
 ): Tensor {
-  const table = config.tiedEmbeddings
-    ? embeddings(g, config)
-    : g.parameter('lm_head.weight', [config.vocabularySize, config.hiddenSize]);
-  const logits = (x: Tensor) => g.matmul(x, table, { transposeB: true });
+  const table = config.tiedEmbeddings ? EMBEDDINGS : OUTPUT_LAYER;
+  const logits = (x: Tensor) => weightProduct(g, config, x, table, config.vocabularySize);
   if (inverseTemperature === undefined) return softcap(g, logits(hidden), config.logitSoftcap);
   // Without a cap, the temperature on the hidden states is the same and less to multiply.
   if (config.logitSoftcap === null) return logits(g.mul(hidden, inverseTemperature));

@@ -30,6 +30,7 @@ export function routerName(layer: number): string {
 }
 
 export const EMBEDDINGS = 'model.embed_tokens.weight';
+export const OUTPUT_LAYER = 'lm_head.weight';
 
 /** Weights of a layer's norms by position in the layer; null where the family has none. */
 export interface NormNames {
@@ -134,10 +135,16 @@ function valueHeadSpecs({ hiddenSize }: DecoderConfig): ParameterSpec[] {
   ];
 }
 
-/** Parameters of a model that are learned: all, or where it has adapters those and the value head. */
+/** True if the model's own weights stay as they are: next to adapters, or because they are kept in blocks. */
+export function isFrozen({ lora, blocks }: DecoderConfig): boolean {
+  return lora !== undefined || blocks !== undefined;
+}
+
+/** Parameters of a model that are learned: all, or where it is frozen its adapters and the value head. */
 export function trainedSpecs(config: DecoderConfig, valueHead: boolean): ParameterSpec[] {
-  if (config.lora === undefined) return parameterSpecs(config, valueHead);
-  return [...loraSpecs(config, config.lora), ...(valueHead ? valueHeadSpecs(config) : [])];
+  if (!isFrozen(config)) return parameterSpecs(config, valueHead);
+  const adapters = config.lora === undefined ? [] : loraSpecs(config, config.lora);
+  return [...adapters, ...(valueHead ? valueHeadSpecs(config) : [])];
 }
 
 /** Weights of all adapters in the order they are computed. B starts at 0, so that a fresh adapter changes nothing; magnitudes are set by {@link startMagnitudes}. */

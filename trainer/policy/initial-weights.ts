@@ -1,6 +1,12 @@
 import { squaredNorms, startMagnitudes } from '../models/adapters/dora.ts';
 import type { DecoderConfig } from '../models/config.ts';
-import { initialize, type ParameterSpec, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
+import {
+  initialize,
+  isFrozen,
+  type ParameterSpec,
+  parameterSpecs,
+  trainedSpecs,
+} from '../models/parameters.ts';
 import { storedParameters } from '../models/quantized.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readBase, readTrained } from './checkpoint/checkpoint.ts';
@@ -24,9 +30,9 @@ export async function loadWeights(
   { seed, valueHead }: LocalPolicyOptions,
 ): Promise<InitialWeights> {
   const fresh = (specs: readonly ParameterSpec[]) => freshWeights(specs, config, seed);
-  const frozen = config.lora === undefined ? [] : parameterSpecs(config, false);
+  const frozen = isFrozen(config) ? parameterSpecs(config, false) : [];
   const trained = trainedSpecs(config, valueHead);
-  const stored = () => new ParameterStore(storedParameters(frozen, config.quantization));
+  const stored = () => new ParameterStore(storedParameters(frozen, config));
   const base = frozen.length === 0 ? null : place === null ? fresh(frozen) : stored();
   if (base !== null && place !== null) await readBase(place.base, config, base);
   const isFresh = place === null || (base !== null && place.adapter === null);

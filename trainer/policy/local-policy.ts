@@ -96,10 +96,11 @@ export class LocalPolicy implements TrainedPolicy {
   /** Runtime and devices, for people. */
   get description(): string {
     const where = this.#pool.description;
-    const { lora } = this.config;
-    if (lora === undefined) return where;
-    const { quantization } = this.config;
-    const stored = quantization === undefined ? '' : `, the others as ${quantization}`;
+    const { lora, quantization, blocks } = this.config;
+    if (lora === undefined)
+      return blocks === undefined ? where : `${where}; weights in the blocks of their file`;
+    const storage = blocks === undefined ? quantization : 'blocks';
+    const stored = storage === undefined ? '' : `, the others as ${storage}`;
     const learned = `${this.trainedCount} of ${this.parameterCount} weights learned${stored}`;
     return `${where}; ${lora.dora ? 'DoRA' : 'LoRA'} of rank ${lora.rank} on ${lora.modules.join(', ')}, ${learned}`;
   }

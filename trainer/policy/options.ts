@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os';
 import type { Grammars } from '../generation/grammar.ts';
 import type { LoraConfig } from '../models/adapters/lora.ts';
+import type { BasePrecision } from '../models/blocks.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import type { Quantization } from '../tensor/graph/operations/blockwise.ts';
 import type { Precision, RuntimeChoice, RuntimeKind } from '../tensor/runtime/choice.ts';
@@ -37,6 +38,8 @@ export interface LocalPolicyOptions {
   readonly loraDropout?: number;
   /** Storage of the linear weights under adapters; float32 when absent. They are computed with in float32. */
   readonly quantization?: Quantization;
+  /** Memory and arithmetic of the frozen weights of a GGUF file; `auto` when absent. */
+  readonly basePrecision?: BasePrecision;
   /** Seeds fresh weights. */
   readonly seed: number;
   /** Threads that share the sequences; the machine's cores when absent. A GPU is driven by one, regardless of this number. */

@@ -2,17 +2,20 @@ import { isDeepStrictEqual } from 'node:util';
 import { blockBytes } from '../generation/cache/attention.ts';
 import { BLOCK_SIZE } from '../generation/cache/block-table.ts';
 import { compileGrammar } from '../generation/grammar.ts';
+import { KERNELS_HIDDEN_SIZE } from '../generation/programs/program-choice.ts';
 import { startMagnitudes } from '../models/adapters/dora.ts';
 import type { LoraConfig } from '../models/adapters/lora.ts';
 import { withLora } from '../models/adapters/peft.ts';
+import type { BlockedWeights } from '../models/blocks.ts';
 import type { DecoderConfig } from '../models/config.ts';
-import { countWeights, loraSpecs, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
+import { countWeights, isFrozen, loraSpecs, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
 import { storedBytes } from '../models/quantized.ts';
 import type { Quantization } from '../tensor/graph/operations/blockwise.ts';
 import { PRECISIONS, RUNTIME_CHOICES, type RuntimeKind } from '../tensor/runtime/choice.ts';
 import { chooseRuntime, refusePrecision } from '../tensor/runtime/open-runtime.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterConfig } from './checkpoint/adapter-folder.ts';
+import { storedBlocks } from './checkpoint/checkpoint.ts';
 import { findModel, type ModelFolders, readConfig } from './checkpoint/model-folder.ts';
 import { type InitialWeights, learnedStore, loadWeights, takenWeights } from './initial-weights.ts';
 import { NORM_BLOCK } from './learning/adamw.ts';
@@ -58,8 +61,10 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   const stored =
     quantization === undefined || state !== null ? whole : quantizedConfig(whole, quantization, place, kind);
   const maxSequenceLength = options.maxSequenceLength ?? stored.maxPositions;
+  const kept = state === null ? await keptBlocks(options, stored, place, kind) : stored.blocks;
   const config: DecoderConfig = {
     ...stored,
+    ...(kept === undefined ? {} : { blocks: kept }),
     ...(critic ? { tiedEmbeddings: true } : {}),
     ...(stored.rope.scaling.kind === 'longrope' ? { context: maxSequenceLength } : {}),
   };
@@ -73,10 +78,9 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   }
   refusePrecision(kind, precision);
   const trained = countWeights(trainedSpecs(config, options.valueHead));
-  const frozen =
-    config.lora === undefined
-      ? 0
-      : storedBytes(parameterSpecs(config, false), config.quantization) / FLOAT_BYTES;
+  const inMemory = isFrozen(config) ? storedBytes(parameterSpecs(config, false), config) / FLOAT_BYTES : 0;
+  // Each worker packs blocks in its own memory.
+  const frozen = kept === undefined ? inMemory : (1 + workerCount(options, kind)) * inMemory;
   const counts = options.generationOnly ? { trained: 0, frozen: trained + frozen } : { trained, frozen };
   refuseWhatCannotFit(counts, workerCount(options, kind), machineMemory());
   if (kind === 'webgpu' && options.gpuMemory !== undefined) {
@@ -135,6 +139,33 @@ async function adaptedConfig(
   }
   const lora = found ?? wanted;
   return lora === undefined ? config : { ...config, lora };
+}
+
+/**
+ * Storage of frozen weights of a GGUF file; undefined for float32.
+ * @throws RangeError where they are asked for in blocks and cannot be
+ */
+async function keptBlocks(
+  { basePrecision = 'auto', generationOnly = false, quantization }: LocalPolicyOptions,
+  config: DecoderConfig,
+  place: ModelFolders | null,
+  runtime: RuntimeKind,
+): Promise<BlockedWeights | undefined> {
+  if (basePrecision === 'float32') return undefined;
+  const wanted = basePrecision === 'blocks';
+  const refuse = (why: string) => {
+    if (wanted) throw new RangeError(`base precision blocks ${why}: choose float32 or auto`);
+    return undefined;
+  };
+  if (config.lora === undefined && !generationOnly) {
+    return refuse('is of frozen weights, and without adapters all weights are learned');
+  }
+  if (runtime === 'webgpu') return refuse('takes the processor');
+  if (quantization !== undefined) return refuse(`is not of weights that are quantized as ${quantization}`);
+  // Small models have faster kernels, and learning with many episodes at once gains nothing.
+  if (!wanted && (!generationOnly || config.hiddenSize <= KERNELS_HIDDEN_SIZE)) return undefined;
+  const blocks = place === null ? undefined : await storedBlocks(place.base, config);
+  return blocks ?? refuse('takes a GGUF file with weights in blocks');
 }
 
 /** The config with its base quantized. @throws RangeError where there is no frozen base, or the runtime cannot */

@@ -32,7 +32,13 @@ export interface ModelsOptions {
   /** Settings that policies are computed with. */
   readonly policy: Pick<
     LocalPolicyOptions,
-    'workers' | 'threads' | 'runtime' | 'precision' | 'maxSequenceLength' | 'maxOpenSequences'
+    | 'workers'
+    | 'threads'
+    | 'runtime'
+    | 'precision'
+    | 'basePrecision'
+    | 'maxSequenceLength'
+    | 'maxOpenSequences'
   >;
   /** Adapters that can be loaded at once. */
   readonly maxAdapters: number;

@@ -45,7 +45,7 @@ async function run(args: readonly string[], env: { readonly [name: string]: stri
 }
 
 t.test(
-  'examples have the types that they say',
+  'examples fit the published interface of verl',
   { skip: lacksPython(...OWN, 'mypy'), timeout: PYTHON_MS },
   async t => {
     const files = readdirSync(HERE).filter(
@@ -53,9 +53,27 @@ t.test(
     );
     t.ok(files.length >= 6);
     const text = await python(['-m', 'mypy', '--config-file', 'mypy.ini', ...files], {
-      MYPYPATH: SOURCES,
+      MYPYPATH: `${SOURCES}:${HERE}/stubs`,
     });
     t.match(text, /no issues found/);
+  },
+);
+
+t.test(
+  'the environment for verl plays an episode',
+  { skip: lacksPython(...OWN), timeout: PYTHON_MS },
+  async t => {
+    const url = await serve(t);
+    t.match(await run(['play-trainers.test-data.py', url], { PYTHONPATH: `${HERE}/stubs` }), {
+      verl: {
+        episodes: [
+          { turns: 3, success: false },
+          { turns: 1, success: true },
+        ],
+        left: {},
+      },
+      open: 0,
+    });
   },
 );
 

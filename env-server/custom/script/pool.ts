@@ -42,7 +42,7 @@ interface ScriptCall {
 }
 
 /** A script of one environment. */
-class PooledScript {
+export class PooledScript {
   readonly id: number;
   readonly name: string;
   readonly source: string;

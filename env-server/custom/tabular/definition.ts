@@ -32,6 +32,7 @@ const TabularOutcome = closed(
   },
   { title: 'TabularOutcome' },
 );
+export type TabularOutcome = Static<typeof TabularOutcome>;
 
 const TabularState = closed(
   {
@@ -54,6 +55,7 @@ const TabularState = closed(
   },
   { title: 'TabularState' },
 );
+export type TabularState = Static<typeof TabularState>;
 
 export const TabularDefinition = closed(
   {

@@ -1,5 +1,4 @@
 import type { Json } from '../../../shared/json.ts';
-import { RecentMap } from '../../../shared/recent-map.ts';
 import { Bm25Index } from '../core/datasets/bm25.ts';
 import { checkServiceAddress } from '../core/datasets/service-address.ts';
 import { InvalidConfig } from '../core/environment.ts';
@@ -67,9 +66,9 @@ export function httpRetriever(url: string): HttpRetriever {
 }
 
 /** See {@link httpRetriever}. Replies are cached, least recently used ones dropped first; failures are not. */
-class HttpRetriever {
+export class HttpRetriever {
   readonly #url: string;
-  readonly #cache = new RecentMap<string, readonly RetrievedDocument[]>(MAX_CACHED);
+  readonly #cache = new Map<string, readonly RetrievedDocument[]>();
   #healthyUntil = 0;
 
   constructor(url: string) {
@@ -96,9 +95,14 @@ class HttpRetriever {
   async search(query: string, topK: number, timeoutMs: number): Promise<readonly RetrievedDocument[]> {
     const key = `${topK} ${query}`;
     const known = this.#cache.get(key);
-    if (known) return known;
+    if (known) {
+      this.#cache.delete(key);
+      this.#cache.set(key, known);
+      return known;
+    }
     const found = readReply(await this.#post({ query, top_k: topK }, timeoutMs)).slice(0, topK);
     this.#cache.set(key, found);
+    if (this.#cache.size > MAX_CACHED) this.#cache.delete(this.#cache.keys().next().value as string);
     return found;
   }
 

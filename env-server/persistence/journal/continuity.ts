@@ -1,4 +1,4 @@
-import type { JournalRecord, ReplayedRecord } from './records.ts';
+import type { JournalRecord } from './records.ts';
 
 /** Position of a record. */
 export interface JournalPosition {
@@ -29,7 +29,7 @@ export interface ReplayFindings {
 }
 
 export interface PositionedRecord {
-  readonly record: ReplayedRecord;
+  readonly record: JournalRecord;
   readonly position: JournalPosition;
 }
 

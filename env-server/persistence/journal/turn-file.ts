@@ -1,8 +1,9 @@
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import type { Json } from '../../../shared/json.ts';
 import { makePrivateFile } from '../private-files.ts';
 import { inTransaction } from '../transaction.ts';
-import { type RecordText, type ReplayedRecord, recordOf } from './records.ts';
+import { type JournalRecord, recordOf } from './records.ts';
 
 /** Pages of the write-ahead log after which SQLite moves them to the file. */
 const LOG_PAGES = 256;
@@ -122,18 +123,18 @@ export class TurnReader {
  * The records of a turn.
  * @returns undefined where it is damaged, or has a record of a kind that this version does not know
  */
-export function recordsOf({ records, count, crc }: StoredTurn): ReplayedRecord[] | undefined {
+export function recordsOf({ records, count, crc }: StoredTurn): JournalRecord[] | undefined {
   if (crc32(records, count) !== crc) return undefined;
-  const found: ReplayedRecord[] = [];
+  const found: JournalRecord[] = [];
   for (const line of linesOf(records)) {
     const afterId = line.indexOf(' ');
     const space = line.indexOf(' ', afterId + 1);
     const end = space < 0 ? line.length : space;
     const record = recordOf({
-      letter: line[0] as RecordText['letter'],
+      kind: line[0],
       sessionId: line.slice(1, afterId),
       n: Number(line.slice(afterId + 1, end)),
-      text: line.slice(end + 1),
+      body: end === line.length ? undefined : (JSON.parse(line.slice(end + 1)) as Json),
     });
     if (!record) return undefined;
     found.push(record);

@@ -2,13 +2,14 @@ import type { Json } from '../../../shared/json.ts';
 import type { Transition } from '../../environments/core/environment.ts';
 import type { JournalRecord, KeyFields, OpenBody } from '../../persistence/journal/records.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';
+import type { EpisodeState } from '../episodes/episode.ts';
 import type { Session } from '../session.ts';
 import { episodeOfRecord } from './recorded-episode.ts';
 import { keyOfRecordedStep } from './recorded-step.ts';
-import type { SessionHistory, StoredSettings } from './stored-session.ts';
+import type { StoredSession } from './stored-session.ts';
 
 /** Memory of a session that was just opened. */
-export const NEW_HISTORY: SessionHistory = {
+const NEW: StoredSession['past'] = {
   episodes: 1,
   snapshotsTaken: 0,
   snapshots: [],
@@ -18,8 +19,8 @@ export const NEW_HISTORY: SessionHistory = {
   recorded: 1,
 };
 
-/** Settings of the session of an `open` record. */
-export function settingsOfRecord(id: string, body: OpenBody): StoredSettings {
+/** The session of an `open` record. */
+export function openedSession(id: string, body: OpenBody, episode: EpisodeState): StoredSession {
   return {
     id,
     serial: body.serial,
@@ -28,10 +29,12 @@ export function settingsOfRecord(id: string, body: OpenBody): StoredSettings {
     envId: body.env_id,
     config: body.config,
     wrappers: body.wrappers as unknown as readonly WrapperChoice[],
-    format: body.format as StoredSettings['format'],
+    format: body.format as StoredSession['format'],
     createdAt: body.created_at,
     ttlMs: body.ttl_ms,
     deadline: body.deadline,
+    episode,
+    past: NEW,
   };
 }
 

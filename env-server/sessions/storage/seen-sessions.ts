@@ -1,5 +1,4 @@
-import type { StoredContent } from '../../store/session-store.ts';
-import type { ValkeySessionStore } from '../../store/valkey-session-store.ts';
+import type { SessionStore, StoredContent } from '../../store/session-store.ts';
 import type { ListRequest } from '../manager.ts';
 import type { Principal } from '../principal.ts';
 import type { Session } from '../session.ts';
@@ -20,7 +19,7 @@ export class SeenSessions {
     this.#written = written;
   }
 
-  get #store(): ValkeySessionStore {
+  get #store(): SessionStore {
     return this.#parts.store;
   }
 
@@ -90,10 +89,10 @@ export class SeenSessions {
     }
     if (found.state !== 'load') return undefined;
     const { content } = found;
-    const settings = settingsOf(this.#parts, id, content);
+    const settings = settingsOf(content);
     let made: Session | undefined;
     try {
-      if (this.#parts.editionOf(settings.envId) !== content.edition) return undefined;
+      if (this.#parts.editionOf(settings.envId) !== content.fields.get('edition')) return undefined;
       const { sessions } = this.#parts;
       const session = await restore(this.#parts, id, content, stored => {
         made = sessions.restore(stored.session, stored.variant, stored.image);

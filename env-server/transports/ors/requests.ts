@@ -16,7 +16,6 @@ import {
 } from '../../operations/schemas/fields.ts';
 import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
-import { envIdOf } from '../addressing.ts';
 
 /** Header that names the episode of a request. */
 const SESSION_HEADER = 'x-session-id';
@@ -114,8 +113,9 @@ export function envNameOf(request: FastifyRequest): string {
 }
 
 /** The environment that the path names. */
-export function envNameOfPath(request: FastifyRequest): string | undefined {
-  return 'name' in (request.params as object) ? envIdOf(request) : undefined;
+export function envNameOfPath({ params }: FastifyRequest): string | undefined {
+  const { namespace, name } = params as { namespace?: string; name?: string };
+  return namespace === undefined ? name : `${namespace}/${name}`;
 }
 
 /** The environment of a client with paths that name none. */

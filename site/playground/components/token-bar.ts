@@ -25,7 +25,7 @@ export function tokenBar(client: Client, onchange: () => void): HTMLElement {
   const bar = h(
     'form',
     {
-      class: 'row bar token-bar',
+      class: 'token-bar',
       'aria-label': 'Token',
       hidden: client.token === '',
       onsubmit: (event: SubmitEvent) => {
@@ -33,7 +33,8 @@ export function tokenBar(client: Client, onchange: () => void): HTMLElement {
         use(field.value.trim());
       },
     },
-    h('span', { class: 'pair' }, h('label', { for: id }, 'Token'), field),
+    h('label', { for: id }, 'Token'),
+    field,
     h('button', { type: 'submit', class: 'primary' }, 'Use'),
     h('button', { type: 'button', onclick: () => use('') }, 'Forget'),
     hint,

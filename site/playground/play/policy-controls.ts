@@ -22,7 +22,7 @@ export class PolicyControls {
   readonly #on: HTMLButtonElement;
   readonly #speeds = h(
     'select',
-    { id: newId(), 'aria-label': 'Speed' },
+    { id: newId() },
     ...Object.keys(SPEEDS).map(name => h('option', { selected: name === 'normal' }, name)),
   );
   readonly element: HTMLElement;
@@ -35,7 +35,7 @@ export class PolicyControls {
     const id = newId();
     this.#policies = h(
       'select',
-      { id, 'aria-label': 'Let play' },
+      { id },
       ...references.map(({ name, title }) => h('option', { value: name, title }, name)),
     );
     this.#once = h(
@@ -50,11 +50,13 @@ export class PolicyControls {
         ? h('p', { class: 'hint' }, 'The environment has no reference policy to play it.')
         : h(
             'div',
-            { class: 'row policy', role: 'group', 'aria-label': 'Reference policy' },
-            h('span', { class: 'pair' }, h('label', { for: id }, 'Let play'), this.#policies),
+            { class: 'policy', role: 'group', 'aria-label': 'Reference policy' },
+            h('label', { for: id }, 'Let play'),
+            this.#policies,
             this.#once,
             this.#on,
-            h('span', { class: 'pair' }, h('label', { for: this.#speeds.id }, 'Speed'), this.#speeds),
+            h('label', { for: this.#speeds.id }, 'Speed'),
+            this.#speeds,
           );
     this.stop();
   }

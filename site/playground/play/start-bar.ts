@@ -39,7 +39,7 @@ export class StartBar {
     this.element = h(
       'form',
       {
-        class: 'row start',
+        class: 'start',
         novalidate: true,
         onsubmit: (event: SubmitEvent) => {
           event.preventDefault();

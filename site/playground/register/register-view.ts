@@ -55,10 +55,10 @@ export class RegisterView implements View<'register'> {
     this.#rest();
     this.element = h(
       'div',
-      { class: 'columns register-view' },
+      { class: 'register-view' },
       h(
         'section',
-        { class: 'stack roomy editor', 'aria-labelledby': 'register-title' },
+        { class: 'editor', 'aria-labelledby': 'register-title' },
         h('h1', { id: 'register-title', tabindex: -1 }, 'Register an environment'),
         h(
           'p',
@@ -68,14 +68,13 @@ export class RegisterView implements View<'register'> {
         this.#loadNote.element,
         h(
           'p',
-          { class: 'pair' },
+          { class: 'start' },
           h('label', { for: this.#examples.id }, 'Start from the example'),
           this.#examples,
         ),
         h(
           'form',
           {
-            class: 'stack roomy',
             onsubmit: (event: SubmitEvent) => {
               event.preventDefault();
               this.#send('POST');
@@ -84,7 +83,7 @@ export class RegisterView implements View<'register'> {
           this.#editor.element,
           h(
             'div',
-            { class: 'row' },
+            { class: 'start' },
             h('button', { type: 'submit', class: 'primary' }, 'Check and register'),
             h('button', { type: 'button', onclick: () => this.#send('PUT') }, 'Replace'),
             this.#remove,
@@ -93,7 +92,7 @@ export class RegisterView implements View<'register'> {
       ),
       h(
         'div',
-        { class: 'stack roomy side' },
+        { class: 'side' },
         h(
           'section',
           { class: 'panel', 'aria-labelledby': 'report-title' },
@@ -196,7 +195,7 @@ export class RegisterView implements View<'register'> {
 
   async #reportOn(work: () => Promise<void>): Promise<void> {
     this.#problem.clear();
-    fill(this.#report, h('p', { class: 'hint' }, 'The server is at it …'));
+    fill(this.#report, h('p', { class: 'busy' }, 'The server is at it …'));
     try {
       await work();
     } catch (error) {

@@ -25,7 +25,7 @@ export class SessionReplay {
   readonly #about = h('p', { class: 'fine' });
   readonly #note = new ProblemNote();
   readonly #board = new BoardView();
-  readonly #said = h('pre', { tabindex: 0, role: 'region', 'aria-label': 'Action in full' });
+  readonly #said = h('pre', { class: 'said', tabindex: 0, role: 'region', 'aria-label': 'Action in full' });
   readonly #transcript = new Transcript();
   readonly #follow = h('input', {
     id: newId(),
@@ -36,7 +36,6 @@ export class SessionReplay {
   readonly #slider = h('input', {
     id: newId(),
     type: 'range',
-    class: 'grow',
     min: 0,
     max: 0,
     step: 1,
@@ -77,23 +76,23 @@ export class SessionReplay {
     this.#carryOver.hidden = true;
     this.element = h(
       'section',
-      { class: 'stack roomy replay', 'aria-label': 'Session' },
+      { class: 'replay', 'aria-label': 'Session' },
       h('p', {}, h('a', { href: formatAddress({ view: 'watch' }) }, '← All sessions')),
       this.#title,
       this.#about,
       this.#note.element,
       h(
         'div',
-        { class: 'columns' },
+        { class: 'replay-columns' },
         h(
           'div',
-          { class: 'panel play' },
+          { class: 'play' },
           this.#board.figures,
           this.#board.focusTarget,
-          h('div', { class: 'pair slider' }, h('label', { for: this.#slider.id }, 'Step'), this.#slider),
+          h('div', { class: 'slider' }, h('label', { for: this.#slider.id }, 'Step'), this.#slider),
           h(
             'div',
-            { class: 'row turns', role: 'group', 'aria-label': 'Replay' },
+            { class: 'turns', role: 'group', 'aria-label': 'Replay' },
             button('First', () => 0),
             button('Back', () => this.#position - 1),
             this.#run,
@@ -105,7 +104,7 @@ export class SessionReplay {
         ),
         h(
           'div',
-          { class: 'stack roomy side' },
+          { class: 'side' },
           h('section', { class: 'panel', 'aria-label': 'Action' }, h('h2', {}, 'Action'), this.#said),
           h(
             'section',

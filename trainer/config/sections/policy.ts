@@ -1,4 +1,5 @@
 import Type from 'typebox';
+import { BASE_PRECISIONS } from '../../models/blocks.ts';
 import { DEFAULT_LOSS_SCALE } from '../../policy/learning/loss-scale.ts';
 import { DEFAULT_TOKEN_BUDGET } from '../../policy/learning/micro-batches.ts';
 import { PRECISIONS, RUNTIME_CHOICES } from '../../tensor/runtime/choice.ts';
@@ -80,6 +81,11 @@ export const PolicySettings = Type.Object(
      * float32.
      */
     precision: choice(PRECISIONS, 'float32'),
+    /**
+     * Frozen weights of a `.gguf` file on the CPU: `float32`; or `blocks`, as the file has them, with tokens sampled by integer
+     * products. `auto`: blocks where nothing is learned.
+     */
+    base_precision: choice(BASE_PRECISIONS, 'auto'),
     /**
      * Memory of the GPU in GiB, which WebGPU does not report: runs that cannot fit are refused at the start. Null: not
      * checked.

@@ -17,12 +17,13 @@ import { BLOCK_SIZE, BlockTable } from '../cache/block-table.ts';
 import type { CompiledGrammar, ResponseGrammar } from '../grammar.ts';
 import type { SampledToken } from '../sampling.ts';
 import type { DecodeProgram, RowSampler, RowSampling } from './decode-program.ts';
-import { bucketOf } from './segment-program.ts';
 
 /** Entries of a table of what grammars forbid, which every compiled pass holds. */
 const MAX_TABLE = 2 ** 20;
 /** Added to logits of tokens that a grammar forbids: their weights are 0. */
 const FORBIDDEN_LOGIT = -1e9;
+/** Numbers of rows that passes are compiled for; a tick is rounded up. */
+const ROW_BUCKETS = [4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096];
 /** Settings of a row that takes the largest logit: −1 replaces the uniform number. */
 const UNSAMPLED: readonly number[] = [0, 0, 1, -1, 0];
 
@@ -380,4 +381,10 @@ function decodeRows(
     hidden = segments.finishLayer(g, layer, hidden, own);
   }
   return segments.finish(g, hidden);
+}
+
+/** The number of rows that a pass is compiled for to take so many. */
+function bucketOf(rows: number, most: number): number {
+  for (const bucket of ROW_BUCKETS) if (bucket >= rows) return Math.min(bucket, most);
+  return most;
 }

@@ -71,7 +71,8 @@ export function kernelsCompute(config: DecoderConfig): boolean {
     config.experts === null &&
     !config.normsAddOne &&
     !config.fusedProjections &&
-    config.quantization === undefined
+    config.quantization === undefined &&
+    config.blocks === undefined
   );
 }
 

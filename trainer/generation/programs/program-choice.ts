@@ -22,7 +22,7 @@ import {
   packWeights,
   planKernels,
 } from './kernel-arguments.ts';
-import { SegmentProgram } from './segment-program.ts';
+import { roundedRows, SegmentProgram } from './segment-program.ts';
 
 const FLOAT_BYTES = 4;
 
@@ -209,7 +209,7 @@ class KernelProgram implements DecodeProgram {
 export type DecodeProgramKind = 'kernels' | 'segments' | 'device';
 
 /** Hidden size up to which our own kernels are faster than starting a runtime's. */
-const KERNELS_HIDDEN_SIZE = 192;
+export const KERNELS_HIDDEN_SIZE = 192;
 
 export interface ProgramChoiceOptions {
   readonly config: DecoderConfig;
@@ -241,8 +241,8 @@ export function createProgram(options: ProgramChoiceOptions, maxRows: number): D
     return new DeviceProgram(options, runtime.memory, maxRows);
   }
   if (program === 'segments') {
-    const cache = new KvCache(config, { ...options, maxRows });
-    return new SegmentProgram({ ...options, cache, maxRows });
+    const rounded = { ...options, maxRows: roundedRows(maxRows) };
+    return new SegmentProgram({ ...rounded, cache: new KvCache(config, rounded) });
   }
   if (!kernelsCompute(config)) {
     throw new RangeError(`the kernels do not compute models of type ${config.architecture}: choose segments`);

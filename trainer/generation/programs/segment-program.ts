@@ -76,11 +76,10 @@ class DoraFactors {
   }
 }
 
-/**
- * Numbers of rows that programs are compiled for; a tick is rounded up. The smallest is more than one, because a
- * product of one row runs through another kernel that rounds differently.
- */
-const ROW_BUCKETS = [4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096];
+/** Rows that a product of floats has at least: of one row it runs through another kernel, which rounds differently. */
+const LEAST_ROWS = 2;
+/** Other numbers of rows are rounded up to a multiple of it. */
+const ROW_STEP = 4;
 
 export interface SegmentProgramOptions {
   readonly config: DecoderConfig;
@@ -88,12 +87,13 @@ export interface SegmentProgramOptions {
   readonly runtime: Runtime;
   readonly parameters: ParameterSource;
   readonly cache: KvCache;
+  /** As {@link roundedRows} gives it. */
   readonly maxRows: number;
 }
 
 /**
- * The decoder as a tensor program cut at its attentions, which the cache computes. All arrays are allocated once; segments
- * are compiled when their number of rows first occurs.
+ * The decoder as a tensor program cut at its attentions, which the cache computes. All arrays are allocated once; a segment is
+ * compiled once, for any number of rows.
  */
 export class SegmentProgram implements DecodeProgram {
   readonly sampler = null;
@@ -107,7 +107,8 @@ export class SegmentProgram implements DecodeProgram {
   readonly #hidden: readonly [Float32Array, Float32Array];
   readonly #headHidden: Float32Array;
   readonly #headMixed: Float32Array;
-  readonly #segments = new Map<string, BoundSegment>();
+  /** The layers' segments, and the head's at last; compiled when they are first needed. */
+  readonly #segments: BoundSegment[] = [];
   /** Null without DoRA. */
   readonly #doraFactors: DoraFactors | null;
 
@@ -142,100 +143,87 @@ export class SegmentProgram implements DecodeProgram {
 
   async run(rows: number, runs: number, headRows: Int32Array, headCount: number): Promise<void> {
     const { config, cache } = this.#options;
-    const bucket = bucketOf(rows, this.#options.maxRows);
     await this.#doraFactors?.update();
     for (let layer = 0; layer < config.layers; layer++) {
-      const segment = this.#segments.get(`${layer} ${bucket}`) ?? (await this.#compileLayer(layer, bucket));
-      await segment.executable.run(segment.inputs);
+      this.#segments[layer] ??= await this.#compileLayer(layer);
+      const { executable, inputs, single } = this.#segments[layer];
+      await executable.run(inputs, single && rows === 1 ? 1 : roundedRows(rows));
       cache.attend(runs, layer);
     }
     if (headCount === 0) return;
-    const headBucket = bucketOf(headCount, this.#options.maxRows);
-    const head = this.#segments.get(`head ${headBucket}`) ?? (await this.#compileHead(headBucket));
+    this.#segments[config.layers] ??= await this.#compileHead();
+    const head = this.#segments[config.layers];
     const hidden = this.#hidden[(config.layers - 1) % 2];
     gatherRows(hidden, config.hiddenSize, headRows, headCount, this.#headHidden);
     gatherRows(cache.rows.mixed, config.heads * config.headDimension, headRows, headCount, this.#headMixed);
-    await head.executable.run(head.inputs);
+    await head.executable.run(head.inputs, head.single && headCount === 1 ? 1 : roundedRows(headCount));
   }
 
   /** The end of the layer before, or the embedding, and the projections of `layer`. */
-  async #compileLayer(layer: number, rows: number): Promise<BoundSegment> {
-    const { config, cache } = this.#options;
+  async #compileLayer(layer: number): Promise<BoundSegment> {
+    const { config, cache, maxRows: rows } = this.#options;
     const g = new GraphBuilder({ rowsAlike: true });
     const segments = decoderSegments(config, { storedFactors: true });
     const width = config.heads * config.headDimension;
-    const keyWidth = config.keyValueHeads * config.headDimension;
     const inputs: { [name: string]: Float32Array | Int32Array } = {};
     let hidden = null;
     if (layer === 0) {
       hidden = segments.embed(g, g.input('ids', 'int32', [rows]));
-      inputs.ids = this.ids.subarray(0, rows);
+      inputs.ids = this.ids;
     } else {
       const before = g.input('hidden', 'float32', [rows, config.hiddenSize]);
       const mixed = g.input('mixed', 'float32', [rows, width]);
       hidden = segments.finishLayer(g, layer - 1, before, mixed);
-      inputs.hidden = this.#hidden[(layer - 1) % 2].subarray(0, rows * config.hiddenSize);
-      inputs.mixed = cache.rows.mixed.subarray(0, rows * width);
+      inputs.hidden = this.#hidden[(layer - 1) % 2];
+      inputs.mixed = cache.rows.mixed;
     }
     const { query, key, value } = segments.project(g, layer, hidden);
     g.output('hidden', hidden);
     g.output('queries', query);
     g.output('keys', key);
     g.output('values', value);
-    const outputs = {
-      hidden: this.#hidden[layer % 2].subarray(0, rows * config.hiddenSize),
-      queries: cache.rows.queries.subarray(0, rows * width),
-      keys: cache.rows.keys.subarray(0, rows * keyWidth),
-      values: cache.rows.values.subarray(0, rows * keyWidth),
-    };
-    return this.#bind(`${layer} ${rows}`, g, inputs, outputs);
+    const { queries, keys, values } = cache.rows;
+    return this.#bind(g, inputs, { hidden: this.#hidden[layer % 2], queries, keys, values });
   }
 
-  async #compileHead(rows: number): Promise<BoundSegment> {
-    const { config, valueHead } = this.#options;
+  async #compileHead(): Promise<BoundSegment> {
+    const { config, valueHead, maxRows: rows } = this.#options;
     const g = new GraphBuilder({ rowsAlike: true });
     const segments = decoderSegments(config, { storedFactors: true });
     const width = config.heads * config.headDimension;
     const before = g.input('hidden', 'float32', [rows, config.hiddenSize]);
     const mixed = g.input('mixed', 'float32', [rows, width]);
     const hidden = segments.finish(g, segments.finishLayer(g, config.layers - 1, before, mixed));
-    const outputs: { [name: string]: Float32Array } = {
-      logits: this.logits.subarray(0, rows * config.vocabularySize),
-    };
+    const outputs: { [name: string]: Float32Array } = { logits: this.logits };
     g.output('logits', decoderLogits(g, config, hidden));
     if (valueHead) {
       g.output('values', decoderValues(g, config, hidden));
-      outputs.values = this.values.subarray(0, rows);
+      outputs.values = this.values;
     }
-    const inputs = {
-      hidden: this.#headHidden.subarray(0, rows * config.hiddenSize),
-      mixed: this.#headMixed.subarray(0, rows * width),
-    };
-    return this.#bind(`head ${rows}`, g, inputs, outputs);
+    return this.#bind(g, { hidden: this.#headHidden, mixed: this.#headMixed }, outputs);
   }
 
   async #bind(
-    key: string,
     g: GraphBuilder,
     inputs: BoundSegment['inputs'],
     outputs: { readonly [name: string]: Float32Array },
   ): Promise<BoundSegment> {
     const { runtime } = this.#options;
     const { parameters } = this.#doraFactors ?? this.#options;
-    const executable = await runtime.compile(g.build(), { parameters, outputs });
-    const segment = { executable, inputs };
-    this.#segments.set(key, segment);
-    return segment;
+    const graph = g.build();
+    const executable = await runtime.compile(graph, { parameters, outputs, anyRows: true });
+    return { executable, inputs, single: graph.nodes.every(({ operation }) => operation !== 'matmul') };
   }
 }
 
 interface BoundSegment {
+  /** True if one row alone gives the same bits as among others: there are products with packed weights only. */
+  readonly single: boolean;
   readonly executable: Executable;
   readonly inputs: { readonly [name: string]: Float32Array | Int32Array };
 }
 
-/** The number of rows that a program is compiled for to take so many. */
-export function bucketOf(rows: number, most: number): number {
-  for (const bucket of ROW_BUCKETS) if (bucket >= rows) return Math.min(bucket, most);
-  return most;
+/** The number of rows that segments run with to take so many. */
+export function roundedRows(rows: number): number {
+  return rows <= LEAST_ROWS ? LEAST_ROWS : Math.ceil(rows / ROW_STEP) * ROW_STEP;
 }

@@ -54,29 +54,32 @@ export class RemoteGenerator implements Generator {
   async generate(request: GenerateRequest): Promise<Generation> {
     const { sequenceId, append, sampling, seed, grammar } = request;
     const { maxSequenceLength, grammars } = this.#options;
-    const newest = this.#newest();
+    const version = this.#pool.newest;
+    if (version === undefined) throw new Error('no weights were published yet');
     const sequence = this.#sequence(sequenceId);
     if (sequence.busy) throw new RangeError(`sequence ${sequenceId} is being continued already`);
     const promptIds = [...sequence.tokens, ...Array.from(append)];
     if (promptIds.length === 0)
       throw new RangeError(`sequence ${sequenceId} is empty: append at least one token`);
     const room = Math.max(0, maxSequenceLength - promptIds.length);
-    if (room === 0) return asGeneration({ tokenIds: [], logProbs: [] }, [newest.number], 'context');
-    const call: Omit<EngineCall, 'weights'> = {
+    if (room === 0)
+      return asGeneration({ tokenIds: [], logProbs: [], finishReason: 'length' }, version, 'context');
+    const call: EngineCall = {
       promptIds,
       sampling: { ...sampling, maxNewTokens: Math.min(room, sampling.maxNewTokens) },
       seed,
       ...(grammar === undefined ? {} : { grammar: named(grammar, grammars) }),
+      weights: version.name,
     };
     sequence.busy = true;
     try {
-      const { reply, versions } = await this.#ask(call, newest, sequence);
+      const reply = await this.#ask(call, version, sequence);
       sequence.tokens = [...promptIds, ...reply.tokenIds];
       const atLimit = room < sampling.maxNewTokens ? 'context' : 'length';
       const finishReason = reply.finishReason === 'stop' ? 'stop' : atLimit;
       // Greedy sampling draws from a single point, as it does here.
       const logProbs = sampling.temperature === 0 ? reply.logProbs.map(() => 0) : reply.logProbs;
-      return asGeneration({ ...reply, logProbs }, versions, finishReason);
+      return asGeneration({ ...reply, logProbs }, version, finishReason);
     } finally {
       sequence.busy = false;
     }
@@ -109,34 +112,23 @@ export class RemoteGenerator implements Generator {
     return sequence;
   }
 
-  #newest(): WeightVersion {
-    const version = this.#pool.newest;
-    if (version === undefined) throw new Error('no weights were published yet');
-    return version;
-  }
-
-  /** Asks one engine after another until one answers well. @returns its reply, and the version of each token */
-  async #ask(
-    call: Omit<EngineCall, 'weights'>,
-    first: WeightVersion,
-    sequence: OpenSequence,
-  ): Promise<{ reply: EngineReply; versions: readonly number[] }> {
+  /** Asks one engine after another until one answers well. */
+  async #ask(call: EngineCall, version: WeightVersion, sequence: OpenSequence): Promise<EngineReply> {
     const signal = AbortSignal.any([sequence.released.signal, this.#pool.closed]);
     let since = performance.now();
     for (;;) {
-      const { replica, version } = await this.#pool.take(first, sequence.home, since, signal);
+      const replica = await this.#pool.take(version, sequence.home, since, signal);
       const began = performance.now();
       try {
-        const { url } = replica.client;
-        const reply = await replica.client.generate({ ...call, weights: version.name }, signal);
-        checkReply(reply, { ...call, weights: version.name }, this.#options.vocabularySize, url);
-        const versions = this.#versionsOf(reply, version, url);
+        const reply = await replica.client.generate(call, signal);
+        checkReply(reply, call, this.#options.vocabularySize, replica.client.url);
         replica.succeeded(
-          versions.map(number => this.#pool.ageOf(number)),
+          this.#pool.ageOf(version),
+          reply.tokenIds.length,
           (performance.now() - began) / 1000,
         );
         sequence.home = replica;
-        return { reply, versions };
+        return reply;
       } catch (error) {
         signal.throwIfAborted();
         if (!(error instanceof EngineError) || isRefusal(error)) throw error;
@@ -149,28 +141,6 @@ export class RemoteGenerator implements Generator {
         replica.end(version.name);
       }
     }
-  }
-
-  /** Version of each token. @throws EngineError for weights that this run did not publish: the engine was started again */
-  #versionsOf({ tokenIds, weights }: EngineReply, asked: WeightVersion, url: string): number[] {
-    if (weights === undefined) return tokenIds.map(() => asked.number);
-    const versions: number[] = [];
-    for (const { version, start, end } of weights) {
-      const number = this.#pool.numberOf(version);
-      if (number === undefined) {
-        throw new EngineError(
-          `${url}: sampled with the weights "${version}", which this run did not load there`,
-        );
-      }
-      if (start !== versions.length || end > tokenIds.length) break;
-      while (versions.length < end) versions.push(number);
-    }
-    if (versions.length !== tokenIds.length) {
-      throw new EngineError(
-        `${url}: weight_versions must cover the ${tokenIds.length} tokens in their order`,
-      );
-    }
-    return versions;
   }
 }
 
@@ -187,14 +157,14 @@ function named(grammar: NonNullable<GenerateRequest['grammar']>, grammars: Gramm
 }
 
 function asGeneration(
-  { tokenIds, logProbs }: Pick<EngineReply, 'tokenIds' | 'logProbs'>,
-  versions: readonly number[],
+  { tokenIds, logProbs }: EngineReply,
+  version: WeightVersion,
   finishReason: Generation['finishReason'],
 ): Generation {
   return {
     tokenIds: Int32Array.from(tokenIds),
     logProbs: Float32Array.from(logProbs),
-    versions: Int32Array.from(versions.slice(0, tokenIds.length)),
+    versions: new Int32Array(tokenIds.length).fill(version.number),
     finishReason,
   };
 }

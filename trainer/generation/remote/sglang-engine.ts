@@ -1,4 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
+import { PROBE } from './completions-engine.ts';
 import {
   type EngineCall,
   type EngineClient,
@@ -8,7 +9,6 @@ import {
   type EngineReply,
 } from './engine-client.ts';
 import { samplingFields } from './sampling-fields.ts';
-import { PROBE } from './vllm-engine.ts';
 
 interface MetaInfo {
   readonly output_token_logprobs?: readonly (readonly [logProb: number, id: number, ...rest: unknown[]])[];

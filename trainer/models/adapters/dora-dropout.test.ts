@@ -50,7 +50,7 @@ async function frozen(quantization: Quantization | undefined): Promise<Parameter
   const weights = await goldenWeights(MODEL, plain);
   if (quantization === undefined) return weights;
   const specs = parameterSpecs(plain, false);
-  const base = new ParameterStore(storedParameters(specs, quantization));
+  const base = new ParameterStore(storedParameters(specs, { quantization }));
   for (const spec of specs) {
     const array = weights.array(spec.name);
     if (isQuantizable(spec.name)) storeQuantized(base, spec, array, quantization);
@@ -141,7 +141,7 @@ t.test(
   },
 );
 
-t.test('merged weights compute the same as DoRA, and fresh magnitudes change nothing', async t => {
+t.test('merged weights compute what DoRA does, and fresh magnitudes change nothing', async t => {
   const { lora, specs, config, adapter, norms, base } = await adaptedCase('dora', undefined);
   const fresh = new ParameterStore(specs);
   initialize(fresh, specs, plain.initializerRange, 3);

@@ -1,9 +1,8 @@
 import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
-import { dequantize } from '../../tensor/graph/operations/blockwise.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { DecoderConfig } from '../config.ts';
 import { type ParameterSpec, parameterSpecs } from '../parameters.ts';
-import { isQuantizable, quantizedNames, weightProduct } from '../quantized.ts';
+import { storedWeight, weightProduct } from '../quantized.ts';
 import { hasAdapter, type LoraConfig, loraNames, loraScale, magnitudeName } from './lora.ts';
 
 /*
@@ -33,7 +32,7 @@ export function squaredNorms(config: DecoderConfig, base: ParameterStore | null)
   );
   for (const { linear, shape } of adapted) {
     const norms = store.array(squaredNormsName(linear));
-    const weight = weightOf(config, base, `${linear}.weight`, shape);
+    const weight = storedWeight(base, config, `${linear}.weight`, shape);
     const inputs = shape[1];
     for (let output = 0; output < norms.length; output++) {
       let sum = 0;
@@ -81,7 +80,7 @@ export function outputFactors(
     const names = loraNames(linear);
     const a = g.parameter(names.a, [lora.rank, inputs]);
     const b = g.parameter(names.b, [outputs, lora.rank]);
-    const projected = weightProduct(g, config.quantization, a, `${linear}.weight`, outputs);
+    const projected = weightProduct(g, config, a, `${linear}.weight`, outputs);
     g.output(doraFactorName(linear), doraFactor(g, lora, linear, { a, b, projected }));
   }
 }
@@ -127,15 +126,4 @@ export function adaptedWeights(config: DecoderConfig, lora: LoraConfig): Adapted
     const linear = name.slice(0, -'.weight'.length);
     return name.endsWith('.weight') && hasAdapter(lora, linear) ? [{ linear, shape }] : [];
   });
-}
-
-function weightOf(
-  { quantization }: DecoderConfig,
-  base: ParameterStore,
-  name: string,
-  shape: ParameterSpec['shape'],
-): Float32Array {
-  if (quantization === undefined || !isQuantizable(name)) return base.array(name);
-  const { codes, scales } = quantizedNames(name);
-  return dequantize(quantization, base.data(codes), base.array(scales), shape);
 }

@@ -1,14 +1,35 @@
+import { type BlockStorage, centerOf } from '../../tensor/graph/operations/blocks.ts';
 import { decodeNumbers, halfValue, STORED_BYTES, type StoredType } from '../files/stored-numbers.ts';
 
-/** Writes the elements of the block at `at` to `out` from `to` on. */
-type DecodeBlock = (bytes: Uint8Array, at: number, out: Float32Array, to: number) => void;
+/** Elements of blocks as integers and factors: element = scale · (code − zero) + minimum, the last two shared by parts. */
+interface BlockParts {
+  readonly codes: Uint8Array;
+  readonly scales: Float32Array;
+  /** Untouched by formats without minimums. */
+  readonly minimums: Float32Array;
+}
+
+/** Writes the parts of the block at `at` to `parts`, from element `to` on. */
+type SplitBlock = (bytes: Uint8Array, at: number, parts: BlockParts, to: number) => void;
+
+/** Contents of a format's blocks. */
+interface BlockCodes {
+  /** Elements that share a scale. */
+  readonly part: number;
+  /** Bits that a code takes when it is stored apart. */
+  readonly bits: 4 | 8;
+  /** The code of 0. */
+  readonly zero: number;
+  readonly minimums: boolean;
+  readonly split: SplitBlock;
+}
 
 /** A storage format of ggml: blocks of so many elements in so many bytes. */
-export interface BlockFormat {
+interface BlockFormat {
   readonly elements: number;
   readonly bytes: number;
   /** Absent where each element is a number, see `stored-numbers.ts`. */
-  readonly decode?: DecodeBlock;
+  readonly codes?: BlockCodes;
 }
 
 /** Formats by ggml's type number, for errors those too that are not read. */
@@ -41,19 +62,17 @@ function blockOf32(
   { minimum, high }: { readonly minimum?: number; readonly high?: number } = {},
 ): BlockFormat {
   const quanta = bytes - 16;
-  return {
-    elements: 32,
-    bytes,
-    decode: (block, at, out, to) => {
-      const d = half(block, at);
-      const m = minimum === undefined ? -0 : half(block, at + minimum);
-      for (let i = 0; i < 32; i++) {
-        const low = (block[at + quanta + (i & 15)] >> (i & 16 ? 4 : 0)) & 15;
-        const fifth = high === undefined ? 0 : ((block[at + high + (i >> 3)] >> (i & 7)) & 1) << 4;
-        out[to + i] = d * ((low | fifth) - zero) + m;
-      }
-    },
+  const split: SplitBlock = (block, at, { codes, scales, minimums }, to) => {
+    scales[to >> 5] = half(block, at);
+    if (minimum !== undefined) minimums[to >> 5] = half(block, at + minimum);
+    for (let i = 0; i < 32; i++) {
+      const low = (block[at + quanta + (i & 15)] >> (i & 16 ? 4 : 0)) & 15;
+      const fifth = high === undefined ? 0 : ((block[at + high + (i >> 3)] >> (i & 7)) & 1) << 4;
+      codes[to + i] = low | fifth;
+    }
   };
+  const bits = high === undefined ? 4 : 8;
+  return { elements: 32, bytes, codes: { part: 32, bits, zero, minimums: minimum !== undefined, split } };
 }
 
 /** Scale and minimum of 32 elements, 6 bits each, of eight such parts packed into 12 bytes. */
@@ -67,37 +86,40 @@ function scaleAndMinimum(bytes: Uint8Array, at: number, part: number): [scale: n
 }
 
 /** Q4_K and Q5_K: eight parts of 32; byte i of pair p holds element i of part 2p (low) and of part 2p + 1 (high). */
-const decodeParts =
-  (quanta: number, high: number | null): DecodeBlock =>
-  (bytes, at, out, to) => {
+const splitParts =
+  (quanta: number, high: number | null): SplitBlock =>
+  (bytes, at, { codes, scales, minimums }, to) => {
     const [scaleOfAll, minimumOfAll] = [half(bytes, at), half(bytes, at + 2)];
     for (let part = 0; part < 8; part++) {
       const [scale, minimum] = scaleAndMinimum(bytes, at + 4, part);
-      const [d, m] = [scaleOfAll * scale, minimumOfAll * minimum];
+      scales[(to >> 5) + part] = scaleOfAll * scale;
+      minimums[(to >> 5) + part] = -(minimumOfAll * minimum);
       const first = at + quanta + 32 * (part >> 1);
       for (let i = 0; i < 32; i++) {
         const low = (bytes[first + i] >> (4 * (part & 1))) & 15;
         const fifth = high === null ? 0 : ((bytes[at + high + i] >> part) & 1) << 4;
-        out[to + 32 * part + i] = d * (low | fifth) - m;
+        codes[to + 32 * part + i] = low | fifth;
       }
     }
   };
 
-function decodeQ6K(bytes: Uint8Array, at: number, out: Float32Array, to: number): void {
+const splitQ6K: SplitBlock = (bytes, at, { codes, scales }, to) => {
   const d = half(bytes, at + 208);
+  for (let part = 0; part < 16; part++) scales[(to >> 4) + part] = d * signed(bytes[at + 192 + part]);
   for (let element = 0; element < 256; element++) {
     const [side, within] = [element >> 7, element & 127];
     const low = (bytes[at + 64 * side + (within & 63)] >> (4 * (within >> 6))) & 15;
     const high = (bytes[at + 128 + 32 * side + (within & 31)] >> (2 * (within >> 5))) & 3;
-    const scale = Math.fround(d * signed(bytes[at + 192 + (element >> 4)]));
-    out[to + element] = scale * ((low | (high << 4)) - 32);
+    codes[to + element] = low | (high << 4);
   }
-}
+};
 
-function decodeQ8(bytes: Uint8Array, at: number, out: Float32Array, to: number): void {
-  const d = half(bytes, at);
-  for (let i = 0; i < 32; i++) out[to + i] = d * signed(bytes[at + 2 + i]);
-}
+const splitQ8: SplitBlock = (bytes, at, { codes, scales }, to) => {
+  scales[to >> 5] = half(bytes, at);
+  for (let i = 0; i < 32; i++) codes[to + i] = bytes[at + 2 + i] ^ 0x80;
+};
+
+const inParts = (bits: 4 | 8, split: SplitBlock) => ({ part: 32, bits, zero: 0, minimums: true, split });
 
 /**
  * Storage formats that are read, by ggml's names (`ggml-quants.c`). Every product is exact in double precision and is rounded
@@ -111,13 +133,30 @@ export const BLOCK_FORMATS = {
   Q4_1: blockOf32(20, 0, { minimum: 2 }),
   Q5_0: blockOf32(22, 16, { high: 2 }),
   Q5_1: blockOf32(24, 0, { minimum: 2, high: 4 }),
-  Q8_0: { elements: 32, bytes: 34, decode: decodeQ8 },
-  Q4_K: { elements: 256, bytes: 144, decode: decodeParts(16, null) },
-  Q5_K: { elements: 256, bytes: 176, decode: decodeParts(48, 16) },
-  Q6_K: { elements: 256, bytes: 210, decode: decodeQ6K },
+  Q8_0: {
+    elements: 32,
+    bytes: 34,
+    codes: { part: 32, bits: 8, zero: 128, minimums: false, split: splitQ8 },
+  },
+  Q4_K: { elements: 256, bytes: 144, codes: inParts(4, splitParts(16, null)) },
+  Q5_K: { elements: 256, bytes: 176, codes: inParts(8, splitParts(48, 16)) },
+  Q6_K: {
+    elements: 256,
+    bytes: 210,
+    codes: { part: 16, bits: 8, zero: 32, minimums: false, split: splitQ6K },
+  },
 } as const satisfies Readonly<Record<string, BlockFormat>>;
 
 export type BlockType = keyof typeof BLOCK_FORMATS;
+
+const MAX_ELEMENTS = 256;
+const LEAST_PART = 16;
+/** The parts of one block. */
+const scratch: BlockParts = {
+  codes: new Uint8Array(MAX_ELEMENTS),
+  scales: new Float32Array(MAX_ELEMENTS / LEAST_PART),
+  minimums: new Float32Array(MAX_ELEMENTS / LEAST_PART),
+};
 
 /** Whole blocks as as many float32 as `out` has. */
 export function decodeBlocks(bytes: Uint8Array, type: BlockType, out: Float32Array): void {
@@ -126,6 +165,58 @@ export function decodeBlocks(bytes: Uint8Array, type: BlockType, out: Float32Arr
     return;
   }
   const format: BlockFormat = BLOCK_FORMATS[type];
-  for (let at = 0, to = 0; to < out.length; at += format.bytes, to += format.elements)
-    format.decode!(bytes, at, out, to);
+  const { part, zero, minimums: hasMinimums, split } = format.codes!;
+  const { codes, scales, minimums } = scratch;
+  for (let at = 0, to = 0; to < out.length; at += format.bytes, to += format.elements) {
+    split(bytes, at, scratch, 0);
+    for (let p = 0, first = 0; first < format.elements; p++, first += part) {
+      const scale = scales[p];
+      // Adding it changes nothing, not even a zero's sign.
+      const minimum = hasMinimums ? minimums[p] : -0;
+      for (let i = first; i < first + part; i++) out[to + i] = scale * (codes[i] - zero) + minimum;
+    }
+  }
+}
+
+/** Storage in memory of a format's weights; null where each element is a number. */
+export function storageOf(type: BlockType): BlockStorage | null {
+  const { codes }: BlockFormat = BLOCK_FORMATS[type];
+  return codes === undefined ? null : { bits: codes.bits, block: codes.part, minimums: codes.minimums };
+}
+
+/** Weights of whole blocks in the form of {@link storageOf}. */
+export interface StoredBlocks {
+  readonly codes: Uint8Array;
+  readonly scales: Float32Array;
+  /** Null for a format without. */
+  readonly minimums: Float32Array | null;
+}
+
+/**
+ * Whole blocks as codes around the center of their bits. The numbers stay the same, but for one rounding of minimums where codes
+ * of 4 bits move to their center.
+ */
+export function storeBlocks(
+  bytes: Uint8Array,
+  type: BlockType,
+  { codes, scales, minimums }: StoredBlocks,
+): void {
+  const format: BlockFormat = BLOCK_FORMATS[type];
+  const { part, bits, zero, split } = format.codes!;
+  const shift = bits === 8 ? centerOf(8) - zero : 0;
+  const moved = bits === 8 ? 0 : centerOf(4) - zero;
+  const parts = format.elements / part;
+  const count = (codes.length * 8) / bits / format.elements;
+  for (let block = 0; block < count; block++) {
+    split(bytes, block * format.bytes, scratch, 0);
+    for (let p = 0; p < parts; p++) {
+      scales[block * parts + p] = scratch.scales[p];
+      if (minimums !== null) minimums[block * parts + p] = scratch.minimums[p] + moved * scratch.scales[p];
+    }
+    const first = block * format.elements;
+    for (let i = 0; i < format.elements; i++) {
+      if (bits === 8) codes[first + i] = scratch.codes[i] + shift;
+      else if (i % 2 === 1) codes[(first + i) >> 1] = scratch.codes[i - 1] | (scratch.codes[i] << 4);
+    }
+  }
 }

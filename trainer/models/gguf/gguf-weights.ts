@@ -1,7 +1,8 @@
 import type { FileHandle } from 'node:fs/promises';
+import type { BlockStorage } from '../../tensor/graph/operations/blocks.ts';
 import { expertPrefix, layerPrefix } from '../parameters.ts';
 import { architectureOf, ROPE_TENSORS } from './architectures.ts';
-import { BLOCK_FORMATS, decodeBlocks } from './blocks.ts';
+import { BLOCK_FORMATS, decodeBlocks, type StoredBlocks, storageOf, storeBlocks } from './blocks.ts';
 import { GgufError, type GgufHeader, type GgufTensor, readFully } from './gguf-file.ts';
 
 /** Tensors are read in pieces of about so many bytes. */
@@ -49,6 +50,30 @@ export class GgufWeights {
     return out;
   }
 
+  /** Storage in memory of a matrix in blocks; null where it is not in blocks, or its numbers are not those of the file. */
+  storage(name: string): BlockStorage | null {
+    const weight = this.tensors.get(name);
+    if (weight === undefined || weight.shape.length !== 2 || weight.offset !== 0) return null;
+    return storageOf(weight.tensor.type);
+  }
+
+  /** Reads a matrix that {@link storage} describes, as it does. */
+  async readBlocks(name: string, { codes, scales, minimums }: StoredBlocks): Promise<void> {
+    const { tensor, start, shape, heads } = this.tensors.get(name)!;
+    const { bits, block } = storageOf(tensor.type)!;
+    const count = shape[0] * shape[1];
+    for await (const { bytes, from, to } of readPieces(this.#handle, tensor, start, count, this.#path)) {
+      storeBlocks(bytes, tensor.type, {
+        codes: codes.subarray((from * bits) / 8, (to * bits) / 8),
+        scales: scales.subarray(from / block, to / block),
+        minimums: minimums?.subarray(from / block, to / block) ?? null,
+      });
+    }
+    if (heads === null) return;
+    const widths = [codes, scales, minimums].flatMap(rows => rows ?? []);
+    for (const rows of widths) separatePairs(rows, heads, [shape[0], rows.length / shape[0]]);
+  }
+
   async close(): Promise<void> {
     await this.#handle.close();
   }
@@ -76,30 +101,46 @@ export async function readRopeFactors(
 
 async function readElements(
   handle: FileHandle,
-  { type }: GgufTensor,
+  tensor: GgufTensor,
   from: number,
   out: Float32Array,
   path: string,
 ): Promise<void> {
+  for await (const piece of readPieces(handle, tensor, from, out.length, path)) {
+    decodeBlocks(piece.bytes, tensor.type, out.subarray(piece.from, piece.to));
+  }
+}
+
+/** So many elements from a place of the file, as pieces of whole blocks; each is valid until the next. */
+async function* readPieces(
+  handle: FileHandle,
+  { type }: GgufTensor,
+  start: number,
+  count: number,
+  path: string,
+): AsyncGenerator<{ readonly bytes: Uint8Array; readonly from: number; readonly to: number }> {
   const { elements, bytes } = BLOCK_FORMATS[type];
   const pieceBlocks = Math.max(1, Math.floor(PIECE_BYTES / bytes));
-  const blocks = out.length / elements;
+  const blocks = count / elements;
   const piece = new Uint8Array(Math.min(blocks, pieceBlocks) * bytes);
   for (let block = 0; block < blocks; block += pieceBlocks) {
-    const count = Math.min(pieceBlocks, blocks - block);
-    const part = piece.subarray(0, count * bytes);
-    await readFully(handle, part, from + block * bytes, path);
-    decodeBlocks(part, type, out.subarray(block * elements, (block + count) * elements));
+    const end = Math.min(blocks, block + pieceBlocks);
+    const part = piece.subarray(0, (end - block) * bytes);
+    await readFully(handle, part, start + block * bytes, path);
+    yield { bytes: part, from: block * elements, to: end * elements };
   }
 }
 
 /** Rows 2i and 2i + 1 of each head become rows i and i + half: the reverse of llama.cpp's `permute`. */
-function separatePairs(out: Float32Array, heads: number, [rows, width = 1]: readonly number[]): void {
+function separatePairs(
+  out: Float32Array | Uint8Array,
+  heads: number,
+  [rows, width = 1]: readonly number[],
+): void {
   const half = rows / heads / 2;
   const size = 2 * half * width;
-  const head = new Float32Array(size);
   for (let start = 0; start < out.length; start += size) {
-    head.set(out.subarray(start, start + size));
+    const head = out.slice(start, start + size);
     for (let row = 0; row < 2 * half; row++) {
       const to = start + ((row & 1) * half + (row >> 1)) * width;
       out.set(head.subarray(row * width, (row + 1) * width), to);

@@ -1,5 +1,6 @@
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type BlockedWeights, blockNames } from '../../models/blocks.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { configToText } from '../../models/config-json.ts';
 import { isThere } from '../../models/files/model-file.ts';
@@ -7,7 +8,15 @@ import { SafetensorsError, type TensorToWrite, writeSafetensors } from '../../mo
 import { writeShardedSafetensors } from '../../models/files/sharded-safetensors.ts';
 import { STORED_AS, type WeightDtype } from '../../models/files/stored-numbers.ts';
 import { openWeights } from '../../models/files/weights.ts';
-import { parameterSpecs, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from '../../models/parameters.ts';
+import { GgufWeights } from '../../models/gguf/gguf-weights.ts';
+import {
+  EMBEDDINGS,
+  isFrozen,
+  OUTPUT_LAYER,
+  parameterSpecs,
+  VALUE_HEAD_BIAS,
+  VALUE_HEAD_WEIGHT,
+} from '../../models/parameters.ts';
 import { isQuantizable, storeQuantized } from '../../models/quantized.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { LossScaleState } from '../learning/loss-scale.ts';
@@ -124,10 +133,32 @@ export async function readBase(folder: string, config: DecoderConfig, base: Para
   await refuseUnknown(path, new Set(specs.map(({ name }) => name)));
   await using file = await openWeights(path);
   for (const spec of specs) {
-    if (config.quantization === undefined || !isQuantizable(spec.name)) {
+    if (config.blocks?.[spec.name] !== undefined) {
+      const names = blockNames(spec.name);
+      await (file as GgufWeights).readBlocks(spec.name, {
+        codes: base.data(names.codes) as Uint8Array,
+        scales: base.array(names.scales),
+        minimums: base.has(names.minimums) ? base.array(names.minimums) : null,
+      });
+    } else if (config.quantization === undefined || !isQuantizable(spec.name)) {
       await file.read(spec.name, base.array(spec.name));
     } else storeQuantized(base, spec, await file.read(spec.name), config.quantization);
   }
+}
+
+/** Storage of a model's matrices that a GGUF file has in blocks; undefined for another file, or one without blocks. */
+export async function storedBlocks(
+  folder: string,
+  config: DecoderConfig,
+): Promise<BlockedWeights | undefined> {
+  await using file = await openWeights(join(folder, WEIGHTS_FILE));
+  if (!(file instanceof GgufWeights)) return undefined;
+  const blocks = parameterSpecs(config, false).flatMap(({ name }) => {
+    const multiplies = isQuantizable(name) || name === EMBEDDINGS || name === OUTPUT_LAYER;
+    const storage = multiplies ? file.storage(name) : null;
+    return storage === null ? [] : [[name, storage] as const];
+  });
+  return blocks.length === 0 ? undefined : Object.fromEntries(blocks);
 }
 
 /**
@@ -158,7 +189,7 @@ export async function readTrained(
   config: DecoderConfig,
   weights: ParameterStore,
 ): Promise<void> {
-  if (config.lora === undefined) await readWeights(base, weights);
+  if (!isFrozen(config)) await readWeights(base, weights);
   else if (adapter !== null) await readAdapterWeights(adapter, config, weights);
   const head = weights.layout.filter(isHead);
   for (const folder of [adapter, base]) {

@@ -67,7 +67,7 @@ export async function readModelConfig(folder: string, base?: string): Promise<De
 /** @throws RangeError naming what differs when a folder holds another model than one of this config, or other adapters */
 export async function assertSameModel(folder: string, config: DecoderConfig): Promise<void> {
   const adapted = config.lora !== undefined && (await isAdapterFolder(folder));
-  const { quantization: _quantization, ...wanted } = config;
+  const { quantization: _quantization, blocks: _blocks, ...wanted } = config;
   const found: DecoderConfig = adapted
     ? withLora(wanted, (await readAdapterConfig(folder)).lora)
     : {

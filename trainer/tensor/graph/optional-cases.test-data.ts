@@ -1,5 +1,6 @@
 import { Random } from '../../../shared/random.ts';
 import type { CaseInput, OperationCase } from './cases.test-data.ts';
+import { type BlockStorage, blockLayout } from './operations/blocks.ts';
 import { type Quantization, quantize, quantizedLayout } from './operations/blockwise.ts';
 import { pagedAttention, putRows, sample } from './operations/device.ts';
 import { allocate, sizeOf } from './tensor.ts';
@@ -144,10 +145,52 @@ function quantizedCase(
   };
 }
 
+function blockCases(storage: BlockStorage): OperationCase[] {
+  const [outputs, inputs] = [24, 96];
+  const layout = blockLayout(storage, [outputs, inputs]);
+  const rng = Random.fromSeed(storage.block);
+  const count = sizeOf(layout.scales);
+  const drawnAround = (scale: number) => Float32Array.from({ length: count }, () => scale * rng.normal());
+  const codes = Array.from({ length: sizeOf(layout.codes) }, () => rng.integer(256));
+  const weight = {
+    codes: { dtype: 'uint8' as const, shape: layout.codes, values: codes },
+    scales: floats(layout.scales, drawnAround(0.02)),
+    ...(storage.minimums ? { minimums: floats(layout.scales, drawnAround(0.1)) } : {}),
+  };
+  const what = `${storage.bits} bits in blocks of ${storage.block}${storage.minimums ? ' with minimums' : ''}`;
+  const products = [false, true].map((transposed): OperationCase => {
+    const from = transposed ? outputs : inputs;
+    return {
+      operation: 'blockMatmul',
+      title: `of ${what}${transposed ? ', transposed' : ''}`,
+      inputs: { x: floats([5, from], drawn(5 * from)), ...weight },
+      differentiate: ['x'],
+      build: (g, { x, ...parts }) =>
+        g.apply('blockMatmul', [x, ...Object.values(parts)], { ...storage, outputs, inputs, transposed }),
+    };
+  });
+  return [
+    ...products,
+    {
+      operation: 'blockRows',
+      title: `of ${what}`,
+      inputs: { ids: { dtype: 'int32', shape: [4], values: [23, 0, 7, 7] }, ...weight },
+      differentiate: [],
+      build: (g, { ids, ...parts }) =>
+        g.apply('blockRows', [ids, ...Object.values(parts)], { ...storage, outputs, inputs }),
+    },
+  ];
+}
+
 /** Products with quantized weights, for runtimes that have them. */
-export const quantizedCases: readonly OperationCase[] = (['int8', 'nf4'] as const).flatMap(kind => [
-  quantizedCase(kind, 6, 128, false),
-  quantizedCase(kind, 72, 80, false),
-  quantizedCase(kind, 72, 80, true),
-  quantizedCase(kind, 16, 8, false),
-]);
+export const quantizedCases: readonly OperationCase[] = [
+  ...(['int8', 'nf4'] as const).flatMap(kind => [
+    quantizedCase(kind, 6, 128, false),
+    quantizedCase(kind, 72, 80, false),
+    quantizedCase(kind, 72, 80, true),
+    quantizedCase(kind, 16, 8, false),
+  ]),
+  ...([4, 8] as const).flatMap(bits =>
+    [16, 32].flatMap(block => [false, true].flatMap(minimums => blockCases({ bits, block, minimums }))),
+  ),
+];

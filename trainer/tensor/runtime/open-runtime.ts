@@ -24,7 +24,7 @@ async function keepBlocks(): Promise<void> {
   const g = new GraphBuilder();
   const values = g.broadcastTo(g.input('value', 'float32', [1]), [ELEMENTS]);
   g.output('first', g.gather(values, g.input('index', 'int32', [1])));
-  const session = await InferenceSession.create(encodeModel(lower(g.build(), 1)), {
+  const session = await InferenceSession.create(encodeModel(lower(g.build(), { threads: 1 })), {
     enableCpuMemArena: false,
     graphOptimizationLevel: 'disabled',
   });

@@ -67,6 +67,12 @@ export interface CompileOptions {
   readonly resident?: Readonly<Record<string, DeviceArray>>;
   /** Arrays on the device that outputs, by name, are added to instead of being given back. */
   readonly sums?: Readonly<Record<string, DeviceArray>>;
+  /**
+   * The program is for rows, axis 0 of all its inputs and outputs: a run says how many there are, at most those of the graph.
+   * Weights in blocks, which never change, are then packed once for integer products. Without meaning on a device with its
+   * own memory.
+   */
+  readonly anyRows?: boolean;
 }
 
 /** Inputs or outputs by name, row-major; Uint8Array for bool. */
@@ -79,8 +85,10 @@ export interface Executable {
    * Runs the graph once. The arrays returned are the bound ones or the executable's own; all of them are
    * overwritten by the next run. On a CPU runtime the calling thread is busy until it is done.
    *
+   * @param rows how many there are in inputs and outputs, where the program takes any number of them; those of the graph when
+   *   absent
    * @throws RuntimeError when an input is missing, unknown, of another type or length
    */
-  run(inputs: Tensors): Promise<Tensors>;
+  run(inputs: Tensors, rows?: number): Promise<Tensors>;
   dispose(): Promise<void>;
 }

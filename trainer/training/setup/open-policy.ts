@@ -58,7 +58,15 @@ export async function openPolicy(
 
 type ComputeOptions = Pick<
   LocalPolicyOptions,
-  'workers' | 'threads' | 'tokenBudget' | 'recompute' | 'runtime' | 'precision' | 'lossScale' | 'gpuMemory'
+  | 'workers'
+  | 'threads'
+  | 'tokenBudget'
+  | 'recompute'
+  | 'runtime'
+  | 'precision'
+  | 'basePrecision'
+  | 'lossScale'
+  | 'gpuMemory'
 >;
 
 /** Compute options of a run's models. */
@@ -71,6 +79,7 @@ function computeOptions({ policy }: RunSettings): ComputeOptions {
     // What a Tinker policy computes here is small.
     runtime: policy.runtime === 'tinker' ? 'onnx' : policy.runtime,
     precision: policy.precision,
+    basePrecision: policy.base_precision,
     ...(policy.gpu_memory_gib === null ? {} : { gpuMemory: policy.gpu_memory_gib * GIBIBYTE }),
     lossScale: {
       initial: policy.loss_scale.initial,

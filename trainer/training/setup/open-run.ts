@@ -22,7 +22,6 @@ import {
   saveCheckpoint,
   type TrainerState,
 } from '../run-folder/checkpoint.ts';
-import type { RunCommands } from '../run-folder/run-control.ts';
 import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { SourcePosition } from '../sources/episode-source.ts';
 import { StreamedSource } from '../sources/streamed-source.ts';
@@ -43,7 +42,6 @@ export interface RunStart {
   readonly settings: RunSettings;
   readonly progress: Progress;
   readonly stop: AbortSignal;
-  readonly commands: RunCommands;
   readonly tracker: Tracker;
   readonly status: RunStatusFile;
   /** The newest checkpoint; undefined for a run that begins. */
@@ -122,10 +120,7 @@ async function openActor(
 ): Promise<TrainedPolicy> {
   try {
     if (settings.policy.runtime === 'tinker')
-      return await openTinker(settings, context, folder, {
-        note: progress.note.bind(progress),
-        run: run.path,
-      });
+      return await openTinker(settings, context, folder, { note: progress.note.bind(progress), run });
     return await openPolicy(settings, context, folder);
   } catch (error) {
     throw checkpoint && isDamage(error)
@@ -146,7 +141,7 @@ async function reportSizes({ settings, progress, status }: RunStart, actor: Trai
   const { totalBytes, parameters } = runSizes(settings, config, await criticShape(settings, config));
   status.opened(parameters);
   progress.note(
-    `policy on ${actor.description}; needs about ${shownBytes(totalBytes)} of ${shownBytes(machineMemory())} of memory`,
+    `policy on ${actor.description}; about ${shownBytes(totalBytes)} of memory, ${shownBytes(machineMemory())} are there`,
   );
 }
 

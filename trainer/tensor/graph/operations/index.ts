@@ -1,4 +1,5 @@
 import { attention, attentionGradient, rope } from './attention.ts';
+import { blockMatmul, blockRows } from './blocks.ts';
 import { pagedAttentionOperation, putRowsOperation, sampleOperation } from './device.ts';
 import {
   abs,
@@ -81,6 +82,8 @@ const list = [
   stopGradient,
   matmul,
   quantizedMatmul,
+  blockMatmul,
+  blockRows,
   reshape,
   transpose,
   broadcastTo,

@@ -4,7 +4,7 @@ import { type Graph, GraphBuilder } from '../../graph/graph.ts';
 import { lower } from './lowering.ts';
 
 function opTypes(graph: Graph, threads = 1): string[] {
-  return lower(graph, threads).nodes.map(node => node.opType);
+  return lower(graph, { threads }).nodes.map(node => node.opType);
 }
 
 t.test(

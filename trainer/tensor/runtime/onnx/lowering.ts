@@ -4,7 +4,8 @@ import type { MatmulAttributes, QuantizedMatmulAttributes } from '../../graph/op
 import type { ReduceAttributes } from '../../graph/operations/reduction.ts';
 import { type Graph, sameShape, sizeOf, type Tensor } from '../../graph/tensor.ts';
 import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
-import { type EmitOptions, MICROSOFT, ModelBuilder } from './model-builder.ts';
+import { lowerBlockMatmul, lowerBlockRows } from './lower-blocks.ts';
+import { type EmitOptions, MICROSOFT, ModelBuilder, type ModelOptions } from './model-builder.ts';
 import { type OnnxModel, TENSOR_TYPE } from './model-proto.ts';
 
 /** MatMulBnb4's number for NF4. */
@@ -42,7 +43,7 @@ interface Packed {
 }
 
 function unpackInt8(context: ModelBuilder, { codes, scales, waitFor }: Packed): string {
-  const waiting = context.emit('Add', [scales, zeroAfter(context, waitFor, 'float32')]);
+  const waiting = context.emit('Add', [scales, context.zeroAfter(waitFor)]);
   const attributes = { axis: 1, block_size: QUANTIZED_BLOCK };
   return context.emit('DequantizeLinear', [codes, waiting], { attributes });
 }
@@ -54,20 +55,12 @@ function unpackNormalFloat(context: ModelBuilder, { codes, scales, waitFor, shap
     pairs[2 * byte] = NF4_LEVELS[byte >> 4];
     pairs[2 * byte + 1] = NF4_LEVELS[byte & 0xf];
   }
-  const waiting = context.emit('BitwiseOr', [codes, zeroAfter(context, waitFor, 'uint8')]);
+  const waiting = context.emit('BitwiseOr', [codes, context.zeroAfter(waitFor, 'uint8')]);
   const indices = context.emit('Cast', [waiting], { attributes: { to: TENSOR_TYPE.int32 } });
   const levels = context.emit('Gather', [context.floats(pairs, [BYTE_VALUES, 2]), indices]);
   const blocks = context.reshape(levels, [-1, QUANTIZED_BLOCK]);
   const scaled = context.emit('Mul', [blocks, context.reshape(scales, [-1, 1])]);
   return context.reshape(scaled, shape);
-}
-
-/** Zero of a type, known once x is. Nothing is less than itself, NaN included. */
-function zeroAfter(context: ModelBuilder, x: string, type: 'float32' | 'uint8'): string {
-  const entry = context.emit('Slice', [context.reshape(x, [-1]), context.int64([0]), context.int64([1])]);
-  return context.emit('Cast', [context.emit('Less', [entry, entry])], {
-    attributes: { to: TENSOR_TYPE[type] },
-  });
 }
 
 /** Emits the ONNX nodes of one graph node; the last one's result bears the name given. */
@@ -76,12 +69,9 @@ type Lowering = (context: ModelBuilder, node: Tensor, inputs: readonly string[],
 /** Rows up to which a scatter-add on several threads is a product with a one-hot matrix. */
 const ONE_HOT_ROWS = 128;
 
-/**
- * Writes a graph as an ONNX model; parameters become inputs next to the graph's own.
- * @param threads what the model will run on: some kernels give the same sums only on one
- */
-export function lower(graph: Graph, threads: number): OnnxModel {
-  const context = new ModelBuilder(graph, threads);
+/** Writes a graph as an ONNX model; parameters become inputs next to the graph's own. */
+export function lower(graph: Graph, options: ModelOptions): OnnxModel {
+  const context = new ModelBuilder(graph, options);
   for (const node of graph.nodes) {
     if (context.isLowered(node)) continue;
     if (node.operation === 'constant') {
@@ -307,6 +297,8 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
   },
   matmul,
   quantizedMatmul: lowerQuantizedMatmul,
+  blockMatmul: lowerBlockMatmul,
+  blockRows: lowerBlockRows,
   reshape: (context, node, [x], result) => {
     context.reshape(x, node.shape, result);
   },

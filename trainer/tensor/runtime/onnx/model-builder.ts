@@ -1,6 +1,13 @@
 import { type Graph, sizeOf, type Tensor, type TypedArray } from '../../graph/tensor.ts';
 import { LoweringContext } from '../lowering-context.ts';
-import type { OnnxAttribute, OnnxInitializer, OnnxModel, OnnxNode, OnnxValue } from './model-proto.ts';
+import {
+  type OnnxAttribute,
+  type OnnxInitializer,
+  type OnnxModel,
+  type OnnxNode,
+  type OnnxValue,
+  TENSOR_TYPE,
+} from './model-proto.ts';
 
 /** ONNX's own domain, and ONNX Runtime's contributed kernels. */
 export const MICROSOFT = 'com.microsoft';
@@ -12,20 +19,39 @@ export interface EmitOptions {
   readonly attributes?: Readonly<Record<string, OnnxAttribute>>;
 }
 
+export interface ModelOptions {
+  /** Threads the model will run on: some kernels give the same sums only on one. */
+  readonly threads: number;
+  /** True if axis 0 of inputs and outputs may have any extent at a run. */
+  readonly anyRows?: boolean;
+  /** Parameters that the model holds itself, by name; others are inputs. */
+  readonly constants?: ReadonlyMap<string, TypedArray>;
+}
+
+/** The extent of rows, in models that take any number of them. */
+const ROWS = 'rows';
+
 /** Collects the ONNX model while a graph is lowered: names of values, nodes, initializers. */
 export class ModelBuilder extends LoweringContext<string> {
-  /** Threads the model will run on. */
   readonly threads: number;
+  readonly #anyRows: boolean;
+  readonly #constants: ReadonlyMap<string, TypedArray>;
   readonly #nodes: OnnxNode[] = [];
   readonly #initializers: OnnxInitializer[] = [];
   readonly #initializerNames = new Map<string, string>();
   readonly #outputNames = new Map<Tensor, string>();
+  readonly #shared = new Map<string, string>();
   #count = 0;
 
-  constructor(graph: Graph, threads: number) {
+  constructor(graph: Graph, { threads, anyRows = false, constants = new Map() }: ModelOptions) {
     super(graph);
     this.threads = threads;
-    for (const [name, tensor] of [...graph.inputs, ...graph.parameters]) this.bind(tensor, inputName(name));
+    this.#anyRows = anyRows;
+    this.#constants = constants;
+    for (const [name, tensor] of [...graph.inputs, ...graph.parameters]) {
+      const data = constants.get(name);
+      this.bind(tensor, data === undefined ? inputName(name) : this.#data(tensor, data));
+    }
     for (const [name, tensor] of graph.outputs) {
       if (!this.isLowered(tensor) && !this.#outputNames.has(tensor))
         this.#outputNames.set(tensor, outputName(name));
@@ -35,6 +61,11 @@ export class ModelBuilder extends LoweringContext<string> {
   /** True if the value is an output of the graph, so that it must exist separately. */
   isOutput(tensor: Tensor): boolean {
     return this.#outputNames.has(tensor);
+  }
+
+  /** True if the model holds the parameter itself. */
+  isConstant(tensor: Tensor): boolean {
+    return tensor.operation === 'parameter' && this.#constants.has(tensor.attributes.name as string);
   }
 
   /** Name under which the result of a tensor is to be emitted: a graph output's where it is one. */
@@ -72,8 +103,23 @@ export class ModelBuilder extends LoweringContext<string> {
     });
   }
 
+  /** A value that several nodes need, made once. */
+  shared(key: string, make: () => string): string {
+    const known = this.#shared.get(key) ?? make();
+    this.#shared.set(key, known);
+    return known;
+  }
+
+  /** With any rows, the first extent is left to the number of elements. */
   reshape(x: string, shape: readonly number[], result?: string): string {
-    return this.emit('Reshape', [x, this.int64(shape)], {}, result);
+    const free = this.#anyRows && shape.length > 0 && !shape.includes(-1);
+    return this.emit('Reshape', [x, this.int64(free ? shape.with(0, -1) : shape)], {}, result);
+  }
+
+  /** Zero of a type, known once x is. Nothing is less than itself, NaN included. */
+  zeroAfter(x: string, type: 'float32' | 'uint8' = 'float32'): string {
+    const entry = this.emit('Slice', [this.reshape(x, [-1]), this.int64([0]), this.int64([1])]);
+    return this.emit('Cast', [this.emit('Less', [entry, entry])], { attributes: { to: TENSOR_TYPE[type] } });
   }
 
   /** Small integers for shapes, axes and the like. */
@@ -87,12 +133,11 @@ export class ModelBuilder extends LoweringContext<string> {
   }
 
   constant(tensor: Tensor): string {
-    const data = tensor.attributes.data as TypedArray;
-    return this.#initializer(
-      tensor.dtype,
-      tensor.shape,
-      new Uint8Array(data.buffer, data.byteOffset, data.byteLength),
-    );
+    return this.#data(tensor, tensor.attributes.data as TypedArray);
+  }
+
+  #data({ dtype, shape }: Tensor, data: TypedArray): string {
+    return this.#initializer(dtype, shape, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
   }
 
   floats(data: Float32Array, shape: readonly number[]): string {
@@ -108,17 +153,21 @@ export class ModelBuilder extends LoweringContext<string> {
   }
 
   finish(): OnnxModel {
+    const value = (name: string, { dtype, shape }: Tensor): OnnxValue => ({
+      name,
+      type: dtype,
+      shape: this.#anyRows ? [ROWS, ...shape.slice(1)] : shape,
+    });
     const outputs: OnnxValue[] = [];
     for (const [name, tensor] of this.graph.outputs) {
       const result = outputName(name);
       if (this.valueOf(tensor) !== result) this.emit('Identity', [this.valueOf(tensor)], {}, result);
-      outputs.push({ name: result, type: tensor.dtype, shape: tensor.shape });
+      outputs.push(value(result, tensor));
     }
-    const inputs = [...this.graph.inputs, ...this.graph.parameters].map(([name, tensor]) => ({
-      name: inputName(name),
-      type: tensor.dtype,
-      shape: tensor.shape,
-    }));
+    const inputs = [...this.graph.inputs].map(([name, tensor]) => value(inputName(name), tensor));
+    for (const [name, { dtype, shape }] of this.graph.parameters) {
+      if (!this.#constants.has(name)) inputs.push({ name: inputName(name), type: dtype, shape });
+    }
     return { nodes: this.#nodes, inputs, outputs, initializers: this.#initializers, opsets: OPSETS };
   }
 

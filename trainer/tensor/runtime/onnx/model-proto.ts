@@ -26,7 +26,7 @@ const root = protobuf.Root.fromJSON({
         rawData: { type: 'bytes', id: 9 },
       },
     },
-    Dimension: { fields: { dimValue: { type: 'int64', id: 1 } } },
+    Dimension: { fields: { dimValue: { type: 'int64', id: 1 }, dimParam: { type: 'string', id: 2 } } },
     TensorShapeProto: { fields: { dim: { rule: 'repeated', type: 'Dimension', id: 1 } } },
     TensorTypeProto: {
       fields: { elemType: { type: 'int32', id: 1 }, shape: { type: 'TensorShapeProto', id: 2 } },
@@ -89,10 +89,12 @@ export interface OnnxNode {
 export interface OnnxValue {
   readonly name: string;
   readonly type: keyof typeof TENSOR_TYPE;
-  readonly shape: readonly number[];
+  /** Extents; a name means any. */
+  readonly shape: readonly (number | string)[];
 }
 
 export interface OnnxInitializer extends OnnxValue {
+  readonly shape: readonly number[];
   readonly bytes: Uint8Array;
 }
 
@@ -140,7 +142,7 @@ export function encodeModel(model: OnnxModel): Uint8Array {
 }
 
 function encodeValue({ name, type, shape }: OnnxValue): object {
-  const dim = shape.map(dimValue => ({ dimValue }));
+  const dim = shape.map(extent => (typeof extent === 'string' ? { dimParam: extent } : { dimValue: extent }));
   return { name, type: { tensorType: { elemType: TENSOR_TYPE[type], shape: { dim } } } };
 }
 

@@ -1,20 +1,23 @@
 import { InferenceSession, Tensor as OnnxTensor } from 'onnxruntime-node';
-import type { Graph, Tensor, TypedArray } from '../../graph/tensor.ts';
+import { type Graph, sizeOf, type Tensor, type TypedArray } from '../../graph/tensor.ts';
 import { bindOutputs, bindParameters, checkInput, refuseUnknownInputs } from '../binding.ts';
 import { SESSIONS_BYTES } from '../choice.ts';
 import { dump } from '../dump.ts';
 import type { CompileOptions, Executable, Runtime, Tensors } from '../runtime.ts';
 import { messageOf, RuntimeError } from '../runtime-error.ts';
 import { lower } from './lowering.ts';
-import { inputName, outputName } from './model-builder.ts';
+import { inputName, type ModelOptions, outputName } from './model-builder.ts';
 import { encodeModel } from './model-proto.ts';
 
 /** State that an executable takes from its runtime. */
 interface ExecutableOwner {
   readonly sessions: SessionBudget;
-  createSession(): Promise<InferenceSession>;
+  createSession(constants: Constants): Promise<InferenceSession>;
   onDispose(): void;
 }
+
+/** Parameters that a session holds itself, by name. */
+type Constants = ReadonlyMap<string, TypedArray>;
 
 /** A graph as a session of ONNX Runtime, created again after it had to be given up. */
 class OnnxExecutable implements Executable, SessionHolder {
@@ -23,7 +26,13 @@ class OnnxExecutable implements Executable, SessionHolder {
   readonly #bytes: number;
   readonly #feeds: Record<string, OnnxTensor>;
   readonly #fetches: Record<string, OnnxTensor> = {};
+  readonly #anyRows: boolean;
+  /** Rows that inputs and outputs are bound for; null for all those of the graph. */
+  #rows: number | null = null;
   readonly #outputs: Tensors;
+  readonly #constants: Constants;
+  /** Arrays of inputs, as the last run got them. */
+  readonly #fed = new Map<string, TypedArray>();
   #session: InferenceSession | null = null;
   #running = 0;
   #disposed = false;
@@ -32,15 +41,21 @@ class OnnxExecutable implements Executable, SessionHolder {
     this.graph = graph;
     this.#owner = owner;
     this.#bytes = sessionBytes(graph);
+    this.#anyRows = options.anyRows ?? false;
+    const parameters = bindParameters(graph, options);
+    this.#constants = this.#anyRows ? packedParameters(graph, parameters) : new Map();
     this.#feeds = Object.fromEntries(
-      [...bindParameters(graph, options)].map(([name, array]) => [
-        inputName(name),
-        wrap(graph.parameters.get(name)!, array),
-      ]),
+      [...parameters].flatMap(([name, array]) =>
+        this.#constants.has(name) ? [] : [[inputName(name), wrap(graph.parameters.get(name)!, array)]],
+      ),
     );
     this.#outputs = bindOutputs(graph, options);
-    for (const [name, tensor] of graph.outputs) {
-      this.#fetches[outputName(name)] = wrap(tensor, this.#outputs[name]);
+    this.#bindOutputs();
+  }
+
+  #bindOutputs(): void {
+    for (const [name, tensor] of this.graph.outputs) {
+      this.#fetches[outputName(name)] = wrap(tensor, this.#outputs[name], this.#rows);
     }
   }
 
@@ -51,14 +66,16 @@ class OnnxExecutable implements Executable, SessionHolder {
   /** Makes sure of a session. */
   async prepare(): Promise<InferenceSession> {
     if (this.#disposed) throw new RuntimeError('the executable was disposed and cannot run');
-    const session = this.#session ?? (await this.#owner.createSession());
+    const session = this.#session ?? (await this.#owner.createSession(this.#constants));
     this.#session = session;
     await this.#owner.sessions.use(this, this.#bytes);
     return session;
   }
 
-  async run(inputs: Tensors): Promise<Tensors> {
-    this.#feed(inputs);
+  async run(inputs: Tensors, rows?: number): Promise<Tensors> {
+    if (rows !== undefined && !this.#anyRows)
+      throw new RuntimeError('the program has a fixed number of rows');
+    this.#feed(inputs, rows ?? null);
     this.#running++;
     try {
       const session = await this.prepare();
@@ -84,23 +101,45 @@ class OnnxExecutable implements Executable, SessionHolder {
     await this.suspend();
   }
 
-  #feed(inputs: Tensors): void {
+  #feed(inputs: Tensors, rows: number | null): void {
     refuseUnknownInputs(this.graph, inputs);
+    const sameRows = rows === this.#rows;
+    this.#rows = rows;
+    if (!sameRows) this.#bindOutputs();
     for (const [name, tensor] of this.graph.inputs) {
       const array = inputs[name];
-      const key = inputName(name);
-      if (array !== undefined && this.#feeds[key]?.data === array) continue;
+      if (sameRows && array !== undefined && this.#fed.get(name) === array) continue;
       checkInput(name, tensor, array);
-      this.#feeds[key] = wrap(tensor, array);
+      this.#feeds[inputName(name)] = wrap(tensor, array, rows);
+      this.#fed.set(name, array);
     }
   }
 }
 
-function wrap(tensor: Tensor, array: TypedArray): OnnxTensor {
-  if (array instanceof Float32Array) return new OnnxTensor('float32', array, tensor.shape);
-  if (array instanceof Int32Array) return new OnnxTensor('int32', array, tensor.shape);
-  if (array instanceof Int8Array) return new OnnxTensor('int8', array, tensor.shape);
-  return new OnnxTensor(tensor.dtype === 'uint8' ? 'uint8' : 'bool', array, tensor.shape);
+/** @param rows how many of the array's rows count; all when null */
+function wrap(tensor: Tensor, array: TypedArray, rows: number | null = null): OnnxTensor {
+  const { shape } = tensor;
+  if (rows !== null) {
+    const width = sizeOf(shape.slice(1));
+    return wrap({ ...tensor, shape: shape.with(0, rows) }, array.subarray(0, rows * width));
+  }
+  if (array instanceof Float32Array) return new OnnxTensor('float32', array, shape);
+  if (array instanceof Int32Array) return new OnnxTensor('int32', array, shape);
+  if (array instanceof Int8Array) return new OnnxTensor('int8', array, shape);
+  return new OnnxTensor(tensor.dtype === 'uint8' ? 'uint8' : 'bool', array, shape);
+}
+
+/** Codes and scales of products with weights in blocks, by name: these never change. */
+function packedParameters(graph: Graph, parameters: ReadonlyMap<string, TypedArray>): Constants {
+  const packed = new Map<string, TypedArray>();
+  for (const { operation, inputs, attributes } of graph.nodes) {
+    if (operation !== 'blockMatmul' || attributes.transposed) continue;
+    for (const { attributes: parameter } of inputs.slice(1)) {
+      const name = parameter.name as string;
+      packed.set(name, parameters.get(name)!);
+    }
+  }
+  return packed;
 }
 
 export interface OnnxRuntimeOptions {
@@ -133,7 +172,7 @@ export class OnnxRuntime implements Runtime {
 
   async compile(graph: Graph, options: CompileOptions = {}): Promise<Executable> {
     const executable = new OnnxExecutable(graph, options, {
-      createSession: () => this.#createSession(graph),
+      createSession: constants => this.#createSession(graph, { constants, anyRows: options.anyRows }),
       sessions: this.#sessions,
       onDispose: () => this.#open.delete(executable),
     });
@@ -146,9 +185,9 @@ export class OnnxRuntime implements Runtime {
     for (const executable of [...this.#open]) await executable.dispose();
   }
 
-  async #createSession(graph: Graph): Promise<InferenceSession> {
+  async #createSession(graph: Graph, options: Omit<ModelOptions, 'threads'>): Promise<InferenceSession> {
     const { threads = 1 } = this.#options;
-    const model = encodeModel(lower(graph, threads));
+    const model = encodeModel(lower(graph, { ...options, threads }));
     dump('onnx', [...graph.outputs.keys()].join('-'), () => model);
     const session = InferenceSession.create(model, {
       intraOpNumThreads: threads,
