@@ -62,7 +62,7 @@ try {
 }
 await onnx.close();
 await gpu?.close();
-if (flags.models === undefined && lacking === false && gpu !== null) await writeTable();
+if (flags.models === undefined && lacking === false && gpu !== null) await writeSummary();
 else console.log(`the page stays as it is: ${lacking || (gpu === null ? 'no GPU' : 'not all models')}`);
 
 /** Logits of every position of the golden batch, as transformers and PEFT compute them. */
@@ -185,12 +185,19 @@ function shown(difference: number): string {
   return difference.toExponential(1);
 }
 
-async function writeTable(): Promise<void> {
+/** Writes the largest difference of each column with its model, and the greedy texts that differ. */
+async function writeSummary(): Promise<void> {
   const page = await readFile(PAGE, 'utf8');
   const [start, end] = MARKS.map(mark => page.indexOf(mark));
-  const widths = HEADER.map((title, i) => Math.max(title.length, ...rows.map(row => row[i].length)));
-  const line = (cells: readonly string[]) =>
-    `| ${cells.map((cell, i) => cell.padEnd(widths[i])).join(' | ')} |\n`;
-  const table = [HEADER, widths.map(width => '-'.repeat(width)), ...rows].map(line).join('');
-  await writeFile(PAGE, `${page.slice(0, start + MARKS[0].length)}\n${table}\n${page.slice(end)}`);
+  const lines = HEADER.slice(1).map((title, i) => {
+    const cells = rows.map(row => ({ model: row[0], cell: row[i + 1] }));
+    if (title.endsWith('greedy'))
+      return `- ${title}: ${[...new Set(cells.map(({ cell }) => cell))].join(', ')}\n`;
+    const { model, cell } = cells.reduce((most, other) =>
+      Number(other.cell) > Number(most.cell) ? other : most,
+    );
+    return `- ${title}: ${cell} (${model})\n`;
+  });
+  const text = `Largest of ${rows.length} models:\n\n${lines.join('')}`;
+  await writeFile(PAGE, `${page.slice(0, start + MARKS[0].length)}\n${text}\n${page.slice(end)}`);
 }

@@ -77,12 +77,14 @@ const probe = closed({
 const Container = closed({
   name: text,
   image: text,
+  command: maybe(texts),
   args: maybe(Type.Array(Type.String())),
   env: maybe(
     Type.Array(
       Type.Union([
         closed({ name: text, value: text }),
         closed({ name: text, valueFrom: closed({ secretKeyRef: closed({ name: text, key: text }) }) }),
+        closed({ name: text, valueFrom: closed({ fieldRef: closed({ fieldPath: text }) }) }),
       ]),
     ),
   ),
@@ -125,7 +127,7 @@ const PodSpec = closed({
       }),
     ),
   ),
-  containers: Type.Array(Container, { minItems: 1, maxItems: 1 }),
+  containers: Type.Array(Container, { minItems: 1, maxItems: 2 }),
   volumes: Type.Array(
     Type.Union([
       closed({ name: text, emptyDir: closed({}) }),
@@ -134,6 +136,7 @@ const PodSpec = closed({
         secret: closed({ secretName: text, items: Type.Array(closed({ key: text, path: text })) }),
       }),
       closed({ name: text, persistentVolumeClaim: closed({ claimName: text }) }),
+      closed({ name: text, configMap: closed({ name: text }) }),
     ]),
   ),
 });
@@ -161,6 +164,7 @@ export const KINDS: { readonly [kind: string]: TSchema } = {
   Service: kind('v1', 'Service', {
     spec: closed({
       clusterIP: maybe(Type.Literal('None')),
+      publishNotReadyAddresses: maybe(Type.Literal(true)),
       selector: labels,
       ports: Type.Array(closed({ name: text, port: Type.Integer(), targetPort: text })),
       sessionAffinity: maybe(Type.Literal('ClientIP')),
@@ -194,14 +198,24 @@ export const KINDS: { readonly [kind: string]: TSchema } = {
       scaleTargetRef: closed({ apiVersion: text, kind: text, name: text }),
       minReplicas: Type.Integer({ minimum: 1 }),
       maxReplicas: Type.Integer({ minimum: 2 }),
+      behavior: maybe(closed({ scaleDown: closed({ stabilizationWindowSeconds: seconds }) })),
       metrics: Type.Array(
-        closed({
-          type: Type.Literal('Resource'),
-          resource: closed({
-            name: text,
-            target: closed({ type: Type.Literal('Utilization'), averageUtilization: Type.Integer() }),
+        Type.Union([
+          closed({
+            type: Type.Literal('Resource'),
+            resource: closed({
+              name: text,
+              target: closed({ type: Type.Literal('Utilization'), averageUtilization: Type.Integer() }),
+            }),
           }),
-        }),
+          closed({
+            type: Type.Literal('Pods'),
+            pods: closed({
+              metric: closed({ name: text }),
+              target: closed({ type: Type.Literal('AverageValue'), averageValue: text }),
+            }),
+          }),
+        ]),
         { minItems: 1 },
       ),
     }),

@@ -107,9 +107,16 @@ t.test('compose: servers over one store, which keeps what it has and is there fi
   t.notSame(server.ports, compose.services['env-server'].ports);
 });
 
-t.test('options: KEDA scales the same servers in the same bounds', async t => {
+t.test('options: what scales by sessions scales the same servers in the same bounds', async t => {
+  const usual = one('HorizontalPodAutoscaler', 'ragen-env-server').spec;
+  const adapter = parse(read('docker/kubernetes/options/prometheus-adapter.yaml')) as Body;
+  t.same(faults(KINDS.HorizontalPodAutoscaler, adapter), []);
+  for (const key of ['scaleTargetRef', 'minReplicas', 'maxReplicas']) t.same(adapter.spec[key], usual[key]);
   const scaled = parse(read('docker/kubernetes/options/keda.yaml')) as Body;
   t.same(faults(KINDS.ScaledObject, scaled), []);
+  const names = list(adapter.spec.metrics).map(({ pods }) => String(pods.metric.name));
+  const queries = list(scaled.spec.triggers).map(({ metadata }) => String(metadata.query));
+  for (const [i, name] of names.entries()) t.ok(queries[i].includes(name), name);
   const { scaleTargetRef, minReplicas, maxReplicas } = one(
     'HorizontalPodAutoscaler',
     'ragen-env-server',
@@ -117,6 +124,30 @@ t.test('options: KEDA scales the same servers in the same bounds', async t => {
   t.same(scaled.spec.scaleTargetRef, scaleTargetRef);
   t.equal(scaled.spec.minReplicaCount, minReplicas);
   t.equal(scaled.spec.maxReplicaCount, maxReplicas);
+});
+
+t.test('options: Sentinel takes the place of the one Valkey, under its names', async t => {
+  const more = parseAllDocuments(read('docker/kubernetes/options/sentinel.yaml')).map(
+    document => document.toJS() as Body,
+  );
+  for (const object of more) t.same(faults(KINDS[String(object.kind)], object), [], String(object.kind));
+  const named = (kind: string) => more.find(object => String(object.kind) === kind)!;
+  for (const kind of ['Service', 'StatefulSet', 'NetworkPolicy']) {
+    t.equal(named(kind).metadata.name, one(kind, 'ragen-valkey').metadata.name);
+  }
+  const { spec } = named('StatefulSet');
+  t.same(spec.template.metadata.labels, one('StatefulSet', 'ragen-valkey').spec.template.metadata.labels);
+  const image = list(one('StatefulSet', 'ragen-valkey').spec.template.spec.containers)[0].image;
+  for (const container of list(spec.template.spec.containers)) t.equal(container.image, image);
+  const [, address] = /RAGEN_STORE: (\S+)/.exec(read('docker/kubernetes/options/sentinel.yaml'))!;
+  const { options } = storeAddressOf(address, {});
+  t.equal(options.name, 'ragen');
+  t.equal(options.sentinels?.length, Number(spec.replicas));
+  const ports = list(list(one('NetworkPolicy', 'ragen-env-server').spec.egress)[0].ports);
+  t.same(
+    ports.map(({ port }) => String(port)),
+    list(named('Service').spec.ports).map(({ name }) => String(name)),
+  );
 });
 
 t.test('kubernetes: every object is of the right form', async t => {
@@ -291,7 +322,8 @@ t.test(
   'kubernetes: every object fits the schemas of Kubernetes 1.37, strictly',
   { skip: lacksPython('kubernetes_validate') },
   async t => {
-    for (const name of manifests.filter(name => name !== 'kustomization.yaml')) {
+    const options = ['prometheus-adapter', 'sentinel'].map(name => `options/${name}.yaml`);
+    for (const name of [...manifests.filter(name => name !== 'kustomization.yaml'), ...options]) {
       const args = [
         '-m',
         'kubernetes_validate',

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { AllowedHosts } from '../shared/http/allowed-hosts.ts';
 import { securePages } from '../shared/http/page-security.ts';
@@ -76,13 +76,13 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const server = await createHttpServer(http);
   const paced = pacedRequests(server, settings, authenticator, log);
   readJson(server, bodyLimitBytes, paced);
-  await addRestRoutes(server, dispatcher, { ...settings, problemHandler, counts });
+  await addRestRoutes(server, dispatcher, { ...settings, problemHandler });
   const sockets = new OpenSockets(server, { ...settings, problemHandler, paced });
   await sockets.accept(async scope => {
     addWebSocketRoute(scope, dispatcher, problemHandler, settings);
     await addCompatibleTransports(scope, dispatcher, problemHandler, settings);
   });
-  await addSite(server, settings.runs);
+  await addSite(server, settings.runs, authenticator);
   const metrics = metricsOf({
     services: dispatcher.services,
     problemHandler,
@@ -93,7 +93,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   addHealth(server, sessions, health, metrics);
   await addReference(server);
   paced.pace(server.server);
-  core.start();
+  await core.start();
   server.addHook('onClose', () => {
     sockets.closed();
     return core.close();
@@ -113,13 +113,14 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
 /** The store that several servers share, where `--store` names one. */
 async function openSharedStore({ store, durability }: Settings, log: Logger): Promise<CoreParts['shared']> {
   if (store === '') return undefined;
-  const [{ StoreConnection, storeAddressOf }, { SessionStore }, { SharedEnvironments }] = await Promise.all([
-    import('./store/connection.ts'),
-    import('./store/session-store.ts'),
-    import('./store/shared-environments.ts'),
-  ]);
+  const [{ StoreConnection, storeAddressOf }, { ValkeySessionStore }, { SharedEnvironments }] =
+    await Promise.all([
+      import('./store/connection.ts'),
+      import('./store/valkey-session-store.ts'),
+      import('./store/shared-environments.ts'),
+    ]);
   const connection = await StoreConnection.open(storeAddressOf(store), durability, log);
-  const sessions = new SessionStore(connection, randomUUID());
+  const sessions = new ValkeySessionStore(connection, randomUUID());
   return { sessions, environments: await SharedEnvironments.open(connection, log) };
 }
 
@@ -141,7 +142,7 @@ function pacedRequests(
 }
 
 /** The pages for people: the playground and, where there is a folder of training runs, the dashboard. */
-async function addSite(server: FastifyInstance, runs: string): Promise<void> {
+async function addSite(server: FastifyInstance, runs: string, authenticator: Authenticator): Promise<void> {
   await server.register(async pages => {
     await securePages(pages);
     addPlayground(pages, runs !== '');
@@ -150,9 +151,22 @@ async function addSite(server: FastifyInstance, runs: string): Promise<void> {
         import('../site/server/routes.ts'),
         import('../site/server/reader/run-reader.ts'),
       ]);
-      addDashboard(pages, { reader: new RunReader(runs), site: { server: '../', api: '../' } });
+      addDashboard(pages, {
+        reader: new RunReader(runs),
+        site: { server: '../', api: '../' },
+        // Without tokens anybody on this machine would control trainers.
+        ...(authenticator.required
+          ? { deniesControl: request => controlProblemOf(request, authenticator) }
+          : {}),
+      });
     }
   });
+}
+
+/** The reason why a request may not control trainers. */
+function controlProblemOf({ headers }: FastifyRequest, authenticator: Authenticator) {
+  if (authenticator.principal(headers.authorization).scopes.has('admin')) return undefined;
+  return { status: 403, detail: 'controlling a trainer needs a token with the scope admin' } as const;
 }
 
 /** The text of the metrics. What measures the process is loaded, and begins, when they are first read. */

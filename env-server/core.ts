@@ -16,12 +16,12 @@ import { checkDatabase, openStore, type Store } from './persistence/store.ts';
 import type { ServerClock } from './sessions/limits/server-clock.ts';
 import { SessionManager } from './sessions/manager.ts';
 import type { Session } from './sessions/session.ts';
-import { openSessionPersistence, type SessionPersistence } from './sessions/storage/session-persistence.ts';
+import { EmbeddedSessions } from './sessions/storage/embedded-sessions.ts';
 import { SharedSessions } from './sessions/storage/shared-sessions.ts';
 import { VariantCatalog } from './sessions/variant-catalog.ts';
-import { Dispatcher } from './stages/stages.ts';
-import type { SessionStore } from './store/session-store.ts';
+import { Dispatcher } from './stages/dispatcher.ts';
 import type { SharedEnvironments } from './store/shared-environments.ts';
+import type { ValkeySessionStore } from './store/valkey-session-store.ts';
 import type { OpenTelemetry } from './transports/monitoring/tracing/open-telemetry.ts';
 
 /** Parts that tests replace. */
@@ -36,7 +36,7 @@ export interface CoreParts {
   /** Disk that the journal writes to. */
   readonly journalDisk?: JournalDisk;
   /** The store that several servers share, in place of one in `data`. */
-  readonly shared?: { readonly sessions: SessionStore; readonly environments: SharedEnvironments };
+  readonly shared?: { readonly sessions: ValkeySessionStore; readonly environments: SharedEnvironments };
 }
 
 /** File in the folder of the database. */
@@ -50,7 +50,7 @@ export class ServerCore {
   readonly dispatcher: Dispatcher;
   readonly health: PersistenceHealth;
   readonly store: Store;
-  readonly #persistence: SessionPersistence | undefined;
+  readonly #embedded: EmbeddedSessions | undefined;
   readonly #lock: FolderLock | undefined;
   readonly #scripts: ScriptPool;
   readonly #network: RemoteNetwork;
@@ -69,9 +69,7 @@ export class ServerCore {
     // What a refused server must not touch is opened under the lock.
     this.#lock = folder === undefined ? undefined : lockFolder(folder);
     this.store =
-      parts.shared?.environments ??
-      parts.storage?.store ??
-      openChecked(folder, settings.data === '', this.health, this.#lock);
+      parts.shared?.environments ?? parts.storage?.store ?? openChecked(folder, this.health, this.#lock);
     this.#scripts = scriptPool(settings);
     this.#network = remoteNetwork(settings, log);
     const registrations = new Registrations({
@@ -99,12 +97,13 @@ export class ServerCore {
       const refreshEnvironments = () => this.#refreshEnvironments(environments);
       this.#shared = new SharedSessions(sessions, { ...kept, limits: settings, refreshEnvironments });
       this.sessions.recorder = this.#shared;
-    } else {
-      this.#persistence = openSessionPersistence(settings, {
+    } else if (settings.data !== '') {
+      this.#embedded = new EmbeddedSessions(settings, {
         ...kept,
         health: this.health,
         disk: parts.journalDisk,
       });
+      this.sessions.recorder = this.#embedded;
     }
     this.dispatcher = new Dispatcher({
       sessions: this.sessions,
@@ -121,15 +120,15 @@ export class ServerCore {
   }
 
   /** Takes up the sessions of an earlier process, and begins to expire and store sessions. */
-  start(): void {
-    this.#persistence?.start();
+  async start(): Promise<void> {
+    await this.#embedded?.start();
     this.#shared?.begin();
     this.sessions.start();
   }
 
   /** Stores the sessions as they stand, and no more after that. */
   keepSessions(): void {
-    this.#persistence?.finish();
+    this.#embedded?.finish();
     this.#shared?.end();
   }
 
@@ -148,8 +147,8 @@ export class ServerCore {
   /** Stores and ends the sessions and gives back what was opened. */
   async close(): Promise<void> {
     this.keepSessions();
+    await this.#embedded?.close();
     this.sessions.stop();
-    this.registrations.stop();
     await this.store.close();
     this.#lock?.release();
     await Promise.all([this.#scripts.close(), this.#network.close(), this.#tracing?.close()]);
@@ -177,13 +176,12 @@ function remoteNetwork(settings: Settings, log: Logger): RemoteNetwork {
 /** Opened under the lock of the folder. */
 function openChecked(
   folder: string | undefined,
-  passing: boolean,
   health: PersistenceHealth,
   lock: FolderLock | undefined,
 ): Store {
   try {
     if (lock && folder !== undefined) checkDatabase(folder);
-    return openStore(folder, passing, health);
+    return openStore(folder, health);
   } catch (error) {
     lock?.release();
     throw error;

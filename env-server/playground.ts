@@ -24,9 +24,11 @@ export function addPlayground(app: FastifyInstance, hasRuns = false): void {
       if (!asset) throw new Problem('not_found', `there is no ${request.url}`);
       const linked = hasRuns && url === '/';
       const etag = linked ? asset.etag.replace(/"$/, '-runs"') : asset.etag;
-      reply.headers({ etag, 'cache-control': 'no-cache' });
+      reply.headers({ etag, 'cache-control': asset.cacheControl });
       if (request.headers['if-none-match'] === etag) return reply.code(304).send();
-      return reply.type(asset.contentType).send(linked ? asset.body.replace(NO_RUNS, WITH_RUNS) : asset.body);
+      return reply
+        .type(asset.contentType)
+        .send(linked ? String(asset.body).replace(NO_RUNS, WITH_RUNS) : asset.body);
     });
   }
 }

@@ -16,7 +16,6 @@ const LOADED = [
   '@msgpack/msgpack',
   'commander',
   'cookie',
-  'fastest-levenshtein',
   'fastify',
   'pino',
   'quickjs-emscripten-core',

@@ -1,5 +1,3 @@
-import { distance } from 'fastest-levenshtein';
-
 /** Edits at which a misspelled word is still taken for a known one: a share of its length, but two in a short one. */
 const LIKENESS = 0.35;
 const MIN_EDITS = 2;
@@ -27,14 +25,22 @@ export function suggestion(word: string, known: readonly string[]): string {
   return best === undefined ? '' : `, did you mean \`${best}\`?`;
 }
 
+/** Fewest insertions, deletions, replacements and swaps of neighbors (optimal string alignment). */
 function editsBetween(word: string, known: string): number {
-  let least = distance(word, known);
-  // One swap more cannot be better than one edit.
-  for (let i = 0; i + 1 < word.length && least > 1; i++) {
-    const swapped = word.slice(0, i) + word[i + 1] + word[i] + word.slice(i + 2);
-    least = Math.min(least, 1 + distance(swapped, known));
+  let swapped: number[] = [];
+  let above: number[] = [];
+  let row = Array.from({ length: known.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= word.length; i++) {
+    [swapped, above, row] = [above, row, [i]];
+    for (let j = 1; j <= known.length; j++) {
+      const replaced = above[j - 1] + Number(word[i - 1] !== known[j - 1]);
+      row[j] = Math.min(above[j] + 1, row[j - 1] + 1, replaced);
+      if (i > 1 && j > 1 && word[i - 1] === known[j - 2] && word[i - 2] === known[j - 1]) {
+        row[j] = Math.min(row[j], swapped[j - 2] + 1);
+      }
+    }
   }
-  return least;
+  return row[known.length];
 }
 
 const beginsAlike = (word: string, known: string): number => Number(word[0] === known[0]?.toLowerCase());

@@ -166,7 +166,7 @@ function breakdown(): Error {
 }
 
 /** States that `test/Held-v0` was asked to release. */
-export const released: Json[] = [];
+const released: Json[] = [];
 
 const held = {
   ...counting,

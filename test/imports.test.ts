@@ -9,7 +9,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   shared: [],
   'site/boards': ['shared/json.ts', 'site/components'],
   'site/components': ['shared/json.ts'],
-  'site/compute': ['shared/run-folder'],
+  'site/compute': ['shared/end-names.ts', 'shared/json.ts', 'shared/run-folder'],
   'site/playground': [
     'openapi/schema.d.ts',
     'shared/json.ts',
@@ -148,7 +148,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
     'trainer/tensor/runtime/*',
     'shared',
   ],
-  'trainer/dashboard': ['shared', 'site/server', 'site/runs/data'],
+  'trainer/dashboard': ['shared', 'site/compute', 'site/server', 'site/runs/data'],
   'trainer/tracking': ['trainer/config', 'trainer/hub', 'trainer/rollout', 'shared'],
   'trainer/data': [
     'trainer/algorithms',

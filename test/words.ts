@@ -26,7 +26,7 @@ export interface Turn {
 
 const CODE = /\.(ts|css|py)$/;
 
-export const TURNS: readonly Turn[] = [
+const TURNS: readonly Turn[] = [
   { pattern: /\b(?:un)?told\b/i, rather: 'returned, reported, logged, passed, named' },
   { pattern: /\btells?\b(?! (?:it |them |\w+ )?apart)/i, rather: 'returns, reports, logs, says, shows' },
   { pattern: /\bwhose\b/i, rather: 'with, that has, of which' },

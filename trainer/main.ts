@@ -207,6 +207,16 @@ program
   });
 
 program
+  .command('view')
+  .description('show trajectories of TRL, verl, RAGEN, verifiers or ATIF in the browser')
+  .argument('<files...>', 'files or folders of them, e.g. rollouts/10.jsonl, completions, results.jsonl')
+  .option('--port <port>', 'port to listen on (default: 8090, or a free one)', Number)
+  .action(async (files: string[], options) => {
+    const { view } = await import('./commands/view.ts');
+    process.exitCode = await view(files, options);
+  });
+
+program
   .command('evaluate')
   .description('play the validation levels and print success with its confidence interval')
   .argument('<target>', 'run folder, or YAML config for reference policies and endpoints')

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { printableLines } from '../shared/printable.ts';
 import type { ChildProgram } from './commands/processes/child-process.ts';
-import { startTrainer } from './commands/processes/child-process.ts';
+import { KILLED_STATUS, startTrainer } from './commands/processes/child-process.ts';
 import { startEnvServer } from './commands/processes/env-server-process.ts';
 import { INTERRUPTED_STATUS } from './commands/processes/stop-signal.ts';
 import { unfinishedRun } from './commands/train/run-failure.ts';
@@ -33,7 +33,7 @@ function planRun(options: QuickstartOptions): { run: string; resume: boolean } {
   }
   if (unfinished && !options.fresh) {
     const { path, position } = unfinished;
-    console.log(`Going on with the unfinished run ${relative('.', path)} ${position}`);
+    console.log(`Continuing the unfinished run ${relative('.', path)} ${position}`);
     console.log('  (npm start -- --fresh begins a new one)');
     return { run: path, resume: true };
   }
@@ -66,7 +66,7 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
     );
     console.log(`2. trainer             configs/quickstart.yaml → ${relative('.', run)}`);
     console.log(`3. the run, live       ${page}`);
-    console.log('   Ctrl-C stops all with a checkpoint; npm start then goes on.');
+    console.log('   Ctrl-C stops both with a checkpoint; npm start then continues.');
     console.log();
     const where = [`servers=[{url: "${server.url}"}]`];
     const trainer = startTrainer(
@@ -77,6 +77,9 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
     );
     children.push(trainer);
     const status = await trainer.ended;
+    if (status === KILLED_STATUS && asked < 2) {
+      console.error('The trainer was killed, perhaps because memory ran out. To continue the run: npm start');
+    }
     if (status !== 0) return status;
     printSummary(run, options.exit ? undefined : server.url);
     if (options.exit) {

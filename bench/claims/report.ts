@@ -18,7 +18,7 @@ const bySeconds = ({ seconds }: ClaimPoint) => seconds;
  * Mean with Student's 95 % interval, in percent; a value alone with Wilson's.
  * @param episodes that a value is a share of; without them a value alone has no interval
  */
-export function shownMean(values: readonly number[], episodes?: number): string {
+function shownMean(values: readonly number[], episodes?: number): string {
   if (values.length === 0) return '';
   if (values.length === 1) {
     if (episodes === undefined) return `${percent(values[0])} %`;
@@ -75,8 +75,6 @@ export function claimPage(
     '```sh',
     command,
     '```',
-    '',
-    'With `--dry-run` it prints the command of each run.',
     '',
     ...claim.text.flatMap(paragraph => [...wrapped(paragraph), '']),
     seeds.length === 1

@@ -11,8 +11,8 @@ export function resultsIndex(folder: string): string {
   return [
     '# Measured results',
     '',
-    '_Reference._ Pages that benchmarks write from the data next to them, each with its command. Older tables, and what they',
-    'leave open, are in [results](../reference/results.md).',
+    '_Reference._ Pages that benchmarks write from the data next to them. Their commands print that of each run with',
+    '`--dry-run`. [Results](../reference/results.md) has the pages in a sentence each.',
     '',
     ...pages.map(name => {
       const [, title] = /^# (.+)$/m.exec(readFileSync(join(folder, name), 'utf8')) ?? [];

@@ -42,7 +42,7 @@ export function withStep(episode: Episode, action: Json, result: JsonObject): Ep
 }
 
 /** Last observation of its client. */
-export function seenLast({ first, steps }: Episode): Json {
+function seenLast({ first, steps }: Episode): Json {
   return steps.at(-1)?.observation ?? first;
 }
 

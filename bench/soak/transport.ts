@@ -29,9 +29,9 @@ export interface Transport {
 const routes = new Map(OPERATIONS.map(operation => [operation.name, operation]));
 
 /** A reply that this server does not document. */
-export class Undocumented extends Error {}
+class Undocumented extends Error {}
 
-export function restTransport(origin: string): Transport {
+function restTransport(origin: string): Transport {
   let agent = new Agent({ pipelining: 1 });
   return {
     name: 'rest',
@@ -43,7 +43,7 @@ export function restTransport(origin: string): Transport {
   };
 }
 
-export function batchTransport(origin: string): Transport {
+function batchTransport(origin: string): Transport {
   let agent = new Agent({ pipelining: 1 });
   return {
     name: 'batch',
@@ -115,7 +115,7 @@ async function post(
 }
 
 /** Frames of any number of questions on one socket, opened again when it is gone. */
-export function socketTransport(origin: string, protocol: 'ragen.json' | 'ragen.msgpack'): Transport {
+function socketTransport(origin: string, protocol: 'ragen.json' | 'ragen.msgpack'): Transport {
   const packed = protocol === 'ragen.msgpack';
   let socket: WebSocket | undefined;
   let frames = 0;

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 
 const WEB = new URL('../../site/', import.meta.url);
-const SHEETS = ['grids', 'tiles', 'panels', 'shop'].map(name => `boards/styles/${name}.css`);
-const TOKENS = 'styles/tokens.css';
+const SHEETS = ['styles/elements.css', 'styles/layout.css', 'components/components.css', 'boards/boards.css'];
+const TOKENS = ['styles/tokens.css', 'boards/boards.css'];
 
 interface Rule {
   readonly selectors: readonly string[];
@@ -15,16 +15,15 @@ interface Rule {
  * @param markup of the boards
  */
 export function boardStyle(markup: string, scope: string): string {
-  const classes = new Set(
-    [...markup.matchAll(/class="([^"]*)"/g)].flatMap(([, names]) => names.split(/\s+/)),
-  );
+  const classes = [...markup.matchAll(/class="([^"]*)"/g)].flatMap(([, names]) => names.split(/\s+/));
+  const present = new Set([...classes.map(name => `.${name}`), ...(markup.match(/(?<=<)\w+/g) ?? [])]);
   const needed = SHEETS.flatMap(sheet => rulesOf(read(sheet))).flatMap(({ selectors, declarations }) => {
-    const matching = selectors.filter(selector => isKnown(selector, classes));
+    const matching = selectors.filter(selector => isKnown(selector, present)).map(own => `${scope} ${own}`);
     const lasting = declarations.filter(declaration => !/^(transition|animation|cursor)\b/.test(declaration));
     return matching.length > 0 && lasting.length > 0 ? [{ selectors: matching, declarations: lasting }] : [];
   });
-  const used = JSON.stringify(needed);
-  const tokens = rulesOf(read(TOKENS))[0].declarations.filter(
+  const used = JSON.stringify(needed) + markup;
+  const tokens = TOKENS.flatMap(sheet => rulesOf(read(sheet))[0].declarations).filter(
     declaration => declaration.startsWith('--') && used.includes(`var(${declaration.split(':')[0]}`),
   );
   const rules = [{ selectors: [scope], declarations: tokens }, ...needed];
@@ -50,9 +49,11 @@ function rulesOf(sheet: string): Rule[] {
   return rules;
 }
 
-function isKnown(selector: string, classes: ReadonlySet<string>): boolean {
-  const names = [...selector.replaceAll(/:(is|has|not)\([^)]*\)/g, '').matchAll(/\.([\w-]+)/g)];
-  return names.length > 0 && names.every(([, name]) => classes.has(name)) && !/:(hover|focus)/.test(selector);
+/** @returns true where all classes and elements that a selector names are there */
+function isKnown(selector: string, present: ReadonlySet<string>): boolean {
+  const plain = selector.replaceAll(/:(has|not)\([^()]*\)|\[[^[\]]*\]/g, '');
+  const names = plain.match(/\.?[a-z][\w-]*/gi) ?? [];
+  return !plain.includes(':') && !plain.includes('*') && names.every(name => present.has(name));
 }
 
 /** All declarations in the light scheme, in the dark one those that differ. */
@@ -73,7 +74,13 @@ function read(path: string): string {
   return readFileSync(new URL(path, WEB), 'utf8');
 }
 
-/** Selectors of a rule; commas within parentheses separate nothing. */
+/** Selectors of a rule, with each choice of an `:is()` on its own; commas within other parentheses separate nothing. */
 function selectorsOf(head: string): string[] {
-  return (head.match(/(?:\([^()]*\)|[^,()])+/g) ?? []).map(selector => selector.trim());
+  const all = (head.match(/(?:\([^()]*\)|[^,()])+/g) ?? []).map(selector => selector.trim());
+  return all.flatMap(selector => {
+    const [whole, choices] = /:(?:is|where)\(([^()]*)\)/.exec(selector) ?? [];
+    return whole === undefined
+      ? [selector]
+      : choices!.split(',').flatMap(name => selectorsOf(selector.replace(whole, name.trim())));
+  });
 }

@@ -102,11 +102,17 @@ function values(schema: Schema): string {
     if (minItems === maxItems && minItems !== undefined) return `${minItems} × ${items}`;
     return /^\w+(\[\])*$/.test(items) ? `${items}[]` : `list: ${items}`;
   }
-  return `${schema.type ?? 'JSON'}${rangeOf(schema)}`;
+  return typeOf(schema, 'JSON');
+}
+
+/** The type of a value, e.g. `boolean`, `integer ≥1` or `0…1`: a range alone is one of numbers. */
+export function typeOf(schema: Bounds & { readonly type?: string }, unknown: string): string {
+  const range = rangeOf(schema);
+  return schema.type === 'number' && range !== '' ? range.trimStart() : `${schema.type ?? unknown}${range}`;
 }
 
 /** The range of a number, e.g. ` ≥0`, ` >0 ≤1` or ` 0…1`; empty without bounds. */
-export function rangeOf({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Bounds): string {
+function rangeOf({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Bounds): string {
   const most = maximum === Number.MAX_SAFE_INTEGER ? undefined : maximum;
   if (minimum !== undefined && most !== undefined) return ` ${minimum}…${most}`;
   const bounds = { '≥': minimum, '>': exclusiveMinimum, '≤': most, '<': exclusiveMaximum };

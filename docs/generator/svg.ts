@@ -1,7 +1,7 @@
 /** Parts that all figures share: colors for light and dark, text, elements. */
 
 /** Colors by role; a figure follows the reader's color scheme. */
-export const STYLE = `
+const STYLE = `
 :root { --paper: #ffffff; --panel: #f6f8fa; --line: #d0d7de; --ink: #1f2328; --soft: #59636e;
   --c0: #0969da; --c1: #bc4c00; --c2: #1a7f37; --c3: #8250df; --c4: #bf3989; --c5: #7d6608; }
 @media (prefers-color-scheme: dark) {
@@ -17,7 +17,7 @@ text { font: 13px ui-sans-serif, -apple-system, "Segoe UI", "Liberation Sans", A
 export const SERIES_COLORS = 6;
 
 /** Text escaped for XML. Characters that XML does not allow become `�`. */
-export function escapeXml(text: string): string {
+function escapeXml(text: string): string {
   const plain = text
     .replaceAll('&', '&amp;')
     .replaceAll('<', '&lt;')

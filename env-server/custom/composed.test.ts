@@ -12,7 +12,7 @@ const registry = createRegistry();
 const compose = (definition: Omit<ComposedDefinition, 'kind'>): AnyEnvironment =>
   composedEnvironment('me/Own-v2', { kind: 'composed', ...definition }, registry);
 
-t.test('its values are defaults: sessions may still choose others', async t => {
+t.test('values of a composed environment are defaults that sessions may override', async t => {
   const lake = compose({
     env_id: 'FrozenLake-v0',
     config: { size: 6, success_rate: 1, symbols: { hole: '@' } },
@@ -30,13 +30,13 @@ t.test('its values are defaults: sessions may still choose others', async t => {
   t.match(resolveConfig(registry.get('FrozenLake-v0')), { size: 4 }, 'the original keeps its own');
 });
 
-t.test('a preset may be the start', async t => {
+t.test('a composed environment may start from a preset', async t => {
   const preset = compose({ env_id: 'Sokoban-v0', config: { preset: 'simple' } });
   const wanted = resolveConfig(registry.get('Sokoban-v0'), { preset: 'simple' });
   t.same(resolveConfig(preset), wanted);
 });
 
-t.test('wrappers apply in their order', async t => {
+t.test('wrappers apply in the listed order', async t => {
   const definition: Omit<ComposedDefinition, 'kind'> = {
     env_id: 'FrozenLake-v0',
     wrappers: [
@@ -51,7 +51,7 @@ t.test('wrappers apply in their order', async t => {
   t.equal((await lake.step(state, 'Left', Random.fromSeed(1))).reward, -1);
 });
 
-t.test('has its own name, version and step limit, and no optimum of another environment', async t => {
+t.test('a composed environment has its own name, version and step limit, and no known optimum', async t => {
   const plain = compose({ env_id: 'FrozenLake-v0', title: 'Mine', tags: ['own'] });
   t.match(plain.spec, {
     id: 'me/Own-v2',
@@ -67,7 +67,7 @@ t.test('has its own name, version and step limit, and no optimum of another envi
   t.same(plain.spec.knownOptimum, registry.get('FrozenLake-v0').spec.knownOptimum);
 });
 
-t.test('its document follows its wrappers', async t => {
+t.test('the description reflects the wrappers', async t => {
   const limited = (max_steps: number, more: JsonObject = {}) =>
     compose({ env_id: 'FrozenLake-v0', wrappers: [{ name: 'time_limit', options: { max_steps } }], ...more });
   t.equal(limited(10).spec.maxEpisodeSteps, 10);

@@ -121,7 +121,7 @@ t.test('a remote that does not answer holds up neither other sessions nor a batc
   t.match(await step(slow, 'Go'), { body: { step: 3 } }, 'the step of the batch came second');
 });
 
-t.test('a service that goes away and comes back costs a retry, not the episode', async t => {
+t.test('a service that goes down and returns costs a retry, not the episode', async t => {
   const service = await testService(t, () => ({ body: { observation: 'here' } }));
   const { post, open, step } = await server(t);
   await post('/v1/envs', {

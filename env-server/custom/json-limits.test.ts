@@ -55,7 +55,7 @@ t.test('an answer outside the limits is refused with pointer and limit', async t
   }
 });
 
-t.test('halves of surrogate pairs become U+FFFD in what an environment says', async t => {
+t.test('halves of surrogate pairs from an environment become U+FFFD', async t => {
   t.same(readAnswer('{"seen":"\\ud83e!","info":{"a":["\\udd16"]}}', LIMITS), {
     seen: '\uFFFD!',
     info: { a: ['\uFFFD'] },
@@ -64,13 +64,13 @@ t.test('halves of surrogate pairs become U+FFFD in what an environment says', as
   t.same(readAnswer('{"seen":"🧊"}', LIMITS), { seen: '🧊' });
 });
 
-t.test('halves of surrogate pairs are faults in what a client says', async t => {
+t.test('halves of surrogate pairs from a client are rejected', async t => {
   t.match(faultOf({ a: ['\ud83e'] }, LIMITS), { pointer: '/a/0', message: /half of a surrogate pair/ });
   t.match(faultOf('\ud83e', LIMITS), { pointer: '' });
   t.equal(faultOf({ a: ['🧊'] }, LIMITS), undefined);
 });
 
-t.test('circles, functions and bigints are faults', async t => {
+t.test('cycles, functions and bigints are rejected', async t => {
   const circle: { self?: unknown } = {};
   circle.self = circle;
   t.match(faultOf(circle, LIMITS)?.message, /64 levels/);

@@ -29,7 +29,7 @@ for (const [page, least] of Object.entries(PAGES)) {
   });
 }
 
-t.test('the pages show every kind of the examples of the reference', async t => {
+t.test('the pages show every kind of example in the API reference', async t => {
   const text = Object.keys(PAGES).map(readPage).join('\n');
   const kinds = new Set(
     Object.values(EXAMPLES).map(({ value }) => (value.definition as { kind: string }).kind),

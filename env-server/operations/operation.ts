@@ -1,19 +1,72 @@
 import type { Static, TObject, TProperties, TSchema } from 'typebox';
+import type { JsonObject } from '../../shared/json.ts';
 import { Type } from '../../shared/schema/type.ts';
 import type { Registrations } from '../custom/registrations/registrations.ts';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
+import type { AuditAction } from '../persistence/stored-environment.ts';
+import type { ProblemCode } from '../problems.ts';
 import type { SessionManager } from '../sessions/manager.ts';
-import type { Principal } from '../sessions/principal.ts';
+import type { Principal, Scope } from '../sessions/principal.ts';
 import type { Session } from '../sessions/session.ts';
 import type { SharedSessions } from '../sessions/storage/shared-sessions.ts';
 import type { VariantCatalog } from '../sessions/variant-catalog.ts';
-import type {
-  OperationDeclaration,
-  OperationInput,
-  OperationSchemas,
-  Representation,
-} from './declaration.ts';
 import { SessionId } from './schemas/fields.ts';
+
+/** Parameters, query and body of a request in one flat object, as frames carry them. */
+export type OperationInput = { readonly [key: string]: unknown };
+
+/** Form of a result that REST does not send as JSON. */
+export interface Representation {
+  readonly contentType: string;
+  readonly body: string | Buffer;
+}
+
+interface BodyExample {
+  readonly summary: string;
+  readonly value: JsonObject;
+}
+
+/** An operation without its handler. */
+export interface OperationDeclaration {
+  /** `op` of frames and batch items, `operationId` in OpenAPI. */
+  readonly name: string;
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  /** Path of the route, with `{name}` for parameters. */
+  readonly path: string;
+  /** Status of success; 204 has no body. */
+  readonly status: 200 | 201 | 204;
+  readonly scope: Scope;
+  readonly tag: 'sessions' | 'environments';
+  readonly summary: string;
+  readonly description?: string;
+  readonly result: TSchema;
+  /** Makes the JSON text of a result, where that is quicker than `JSON.stringify`. */
+  serialize?(result: unknown): string;
+  /** Changes something, hence honors request keys. */
+  readonly keyed: boolean;
+  /** Lets an environment's code run, with all that may come of it. */
+  readonly plays?: boolean;
+  /** Codes that are its own; `documentedProblems` adds those that many operations share. */
+  readonly problems?: readonly ProblemCode[];
+  /** True if its REST replies have an `ETag`: they are large and rarely change. */
+  readonly revalidated?: boolean;
+  /** Its name in the audit log, which also records refused attempts. */
+  readonly audited?: AuditAction;
+  /** Properties of the body that the reference shows in more detail than the check looks at. */
+  readonly documented?: TProperties;
+  /** Bodies for the reference, by name. */
+  readonly examples?: { readonly [name: string]: BodyExample };
+  /** Content types that `represent` may choose besides JSON. */
+  readonly mediaTypes?: readonly string[];
+  /** Schema of the JSON that `represent` writes, where that is not the result. */
+  readonly representedJson?: TSchema;
+}
+
+export interface OperationSchemas {
+  readonly params: TObject;
+  readonly query: TObject;
+  readonly body: TObject;
+}
 
 /** Position of a request in its trace. */
 export interface TraceContext {
@@ -68,17 +121,41 @@ export interface Services {
   readonly shared?: SharedSessions;
 }
 
+/** One request of a client; a batch holds many calls. Clocks are read as seldom as can be: they cost as much as a step. */
+export interface ClientRequest {
+  readonly principal: Principal;
+  /** Differs from request to request. */
+  readonly number: number;
+  /** Time of arrival, in milliseconds of the server's clock. */
+  readonly now: number;
+  /** Start of the operation that comes next, in milliseconds of `performance.now`. */
+  mark: number;
+  readonly trace: TraceContext | undefined;
+}
+
+/** One operation on its way through the stages to its handler, its input checked against the operation's schemas. */
+export interface Call<I = OperationInput> {
+  readonly services: Services;
+  readonly operation: Operation;
+  readonly input: I;
+  readonly request: ClientRequest;
+  /** The session that the operation is on, once it is located. */
+  session: Session | undefined;
+  /** The request key under which the operation is performed, if it has one. */
+  key: string | undefined;
+}
+
 /** An operation on the server as a whole. */
 export interface ServerOperation extends OperationDeclaration, OperationSchemas {
   readonly target: 'server';
-  handle(services: Services, principal: Principal, input: OperationInput): MaybePromise<unknown>;
+  handle(this: void, call: Call): MaybePromise<unknown>;
   represent?(result: unknown): MaybePromise<Representation | undefined>;
 }
 
 /** An operation on one session; runs when those that arrived before it are done. */
 export interface SessionOperation extends OperationDeclaration, OperationSchemas {
   readonly target: 'session';
-  handle(services: Services, session: Session, input: OperationInput): MaybePromise<unknown>;
+  handle(this: void, session: Session, call: Call): MaybePromise<unknown>;
   represent?(result: unknown): MaybePromise<Representation | undefined>;
 }
 
@@ -109,11 +186,7 @@ export function serverOperation<
   declaration: Omit<OperationDeclaration, 'result' | 'serialize'> &
     Properties<P, Q, B> & {
       result: R;
-      handle(
-        services: Services,
-        principal: Principal,
-        input: Input<P, Q, B>,
-      ): MaybePromise<Static<R> | WrittenResult>;
+      handle(this: void, call: Call<Input<P, Q, B>>): MaybePromise<Static<R> | WrittenResult>;
       represent?(result: Static<R>): MaybePromise<Representation | undefined>;
       serialize?(result: Static<R>): string;
     },
@@ -140,9 +213,9 @@ export function sessionOperation<
     Properties<typeof NO_PROPERTIES, Q, B> & {
       result: R;
       handle(
-        services: Services,
+        this: void,
         session: Session,
-        input: Input<typeof NO_PROPERTIES, Q, B>,
+        call: Call<Input<typeof NO_PROPERTIES, Q, B>>,
       ): MaybePromise<Static<R> | WrittenResult>;
       represent?(result: Static<R>): MaybePromise<Representation | undefined>;
       serialize?(result: Static<R>): string;

@@ -47,7 +47,6 @@ const served = (store: SqliteStore): Store => ({
   removeEnvironment: async (...given) => store.removeEnvironment(...given),
   note: entry => store.note(entry),
   audit: (...given) => store.audit(...given),
-  changedElsewhere: () => store.changedElsewhere(),
   close: async () => store.close(),
 });
 
@@ -207,13 +206,13 @@ t.test('a real full disk: journal and database go on when there is room', async 
   const journalFolder = join(folder, 'journal');
   const { journal, health: journalHealth } = openTestJournal(journalFolder);
   t.teardown(() => journal.close());
-  journal.append('step', 'sA', 1, 'Left');
+  journal.append('s', 'sA', 1, JSON.stringify('Left'));
   journal.flush();
   const free = fill(folder);
   t.throws(() => store.putEnvironment(environment('me/Large-v0', 20 * PAGE_BYTES), REGISTERED), {
     code: 'storage_full',
   });
-  for (let n = 2; n <= 40; n++) journal.append('step', 'sA', n, 'x'.repeat(PAGE_BYTES));
+  for (let n = 2; n <= 40; n++) journal.append('s', 'sA', n, JSON.stringify('x'.repeat(PAGE_BYTES)));
   t.ok(journal.flush() > 0);
   t.ok(journalHealth.degraded);
   free();

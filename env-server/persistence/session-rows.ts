@@ -2,10 +2,8 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { openDatabase } from './database.ts';
 import { inTransaction } from './transaction.ts';
 
-/** Milliseconds that a write waits for another process; everything else waits with it. */
-const PATIENCE_MS = 20;
-/** The same for the last write of a server that ends. */
-const LAST_PATIENCE_MS = 10_000;
+/** Milliseconds that a write waits for another process. */
+const PATIENCE_MS = 10_000;
 
 /**
  * What may have happened to a session since its row was written. `open`: anything, unless the database is newer than the
@@ -90,6 +88,10 @@ export interface SessionChanges {
   readonly forget?: { readonly now: number; readonly droppedBefore: number };
 }
 
+/** Records that the document of a row covers. */
+const RECORDED =
+  "CASE WHEN json_valid(document) THEN coalesce(json_extract(document, '$.recorded'), 0) ELSE 0 END AS recorded";
+
 /** Sessions, ended sessions and replies in the embedded database. */
 export class SessionRows {
   readonly #database: DatabaseSync;
@@ -97,16 +99,7 @@ export class SessionRows {
 
   /** @param folder of the database */
   constructor(folder: string) {
-    this.#database = openDatabase(folder, LAST_PATIENCE_MS);
-  }
-
-  /** From now on writes fail where another process would make them wait; until `bePatient`. */
-  hurry(): void {
-    this.#database.exec(`PRAGMA busy_timeout = ${PATIENCE_MS}`);
-  }
-
-  bePatient(): void {
-    this.#database.exec(`PRAGMA busy_timeout = ${LAST_PATIENCE_MS}`);
+    this.#database = openDatabase(folder, PATIENCE_MS);
   }
 
   /** From now on what was written survives the end of the machine. */
@@ -118,12 +111,21 @@ export class SessionRows {
     if (this.#database.isOpen) this.#database.close();
   }
 
-  *sessions(): Generator<SessionRow> {
-    const rows = this.#statement(
-      `SELECT session_id AS id, owner, version, edition, settings, document, lost, at_rest AS atRest
-       FROM sessions ORDER BY rowid`,
-    ).iterate() as Iterable<Omit<SessionRow, 'standing'> & { readonly atRest: number }>;
-    for (const { atRest, ...row } of rows) yield { ...row, standing: ROW_DURABILITIES[atRest] ?? 'open' };
+  /** Ids of sessions in the order in which their rows were made, with the records that their documents cover. */
+  sessions(): { readonly id: string; readonly version: number; readonly recorded: number }[] {
+    return this.#statement(
+      `SELECT session_id AS id, version, ${RECORDED} FROM sessions ORDER BY rowid`,
+    ).all() as never;
+  }
+
+  session(id: string): (SessionRow & { readonly recorded: number }) | undefined {
+    const row = this.#statement(
+      `SELECT session_id AS id, owner, version, edition, settings, document, lost, at_rest AS atRest, ${RECORDED}
+       FROM sessions WHERE session_id = ?`,
+    ).get(id) as
+      | (Omit<SessionRow, 'standing'> & { readonly atRest: number; readonly recorded: number })
+      | undefined;
+    return row && { ...row, standing: ROW_DURABILITIES[row.atRest] ?? 'open' };
   }
 
   /** Parts of a session, those of a kind in the order of their numbers. */

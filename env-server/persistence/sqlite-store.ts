@@ -39,25 +39,11 @@ export class SqliteStore {
   #waiting: AuditEntry[] = [];
   /** Size of the largest write that the disk had no room for; 0 while there is room. */
   #needed = 0;
-  /** Number of the newest note that is this process's own or known to have been another's. */
-  #noted: number;
-  #lastNote: number | undefined;
 
   /** @param health gets a report of each write */
   constructor(database: DatabaseSync, health: StoreHealth) {
     this.#database = database;
     this.#health = health;
-    this.#noted = newestNote(database);
-  }
-
-  /** Number of the note that the last write left; undefined where it left none. */
-  get lastNote(): number | undefined {
-    return this.#lastNote;
-  }
-
-  /** A note is this process's, although it was written through another connection. */
-  knows(note: number | undefined): void {
-    if (note === this.#noted + 1) this.#noted = note;
   }
 
   /** Custom environments in the order in which they were first registered. */
@@ -150,13 +136,6 @@ export class SqliteStore {
     return auditPage(found, limit);
   }
 
-  /** True if another process has noted anything since the last call, or since it was opened. */
-  changedElsewhere(): boolean {
-    const before = this.#noted;
-    this.#noted = newestNote(this.#database);
-    return this.#noted !== before;
-  }
-
   close(): void {
     this.#retry.stop();
     if (!this.#database.isOpen) return;
@@ -171,7 +150,6 @@ export class SqliteStore {
    */
   #write<T>(size: number, work: () => T): T {
     let result: T;
-    this.#lastNote = undefined;
     try {
       result = inTransaction(this.#database, () => {
         for (const entry of this.#waiting) this.#note(entry);
@@ -218,10 +196,7 @@ export class SqliteStore {
         'INSERT INTO audit (at, principal, action, env_id, kind, sha256, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)',
       )
       .run(at, principal, action, envId, kind, sha256, outcome);
-    const note = Number(lastInsertRowid);
-    this.#database.prepare('DELETE FROM audit WHERE id <= ?').run(note - AUDIT_KEPT);
-    this.#lastNote = note;
-    this.knows(note);
+    this.#database.prepare('DELETE FROM audit WHERE id <= ?').run(Number(lastInsertRowid) - AUDIT_KEPT);
   }
 
   #parse(text: string, envId: string): JsonObject {
@@ -249,9 +224,4 @@ function readingDisk<T>(read: () => T): T {
 
 function isStorageFault(error: unknown): boolean {
   return storageFaultOf((error as Error).cause) !== undefined;
-}
-
-/** Notes are numbered one after the other. */
-function newestNote(database: DatabaseSync): number {
-  return (database.prepare('SELECT coalesce(max(id), 0) AS id FROM audit').get() as { id: number }).id;
 }

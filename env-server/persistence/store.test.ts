@@ -61,18 +61,6 @@ t.test('an id is added once', async t => {
   t.equal(await other.putEnvironment({ ...MAZE, revision: 2 }, REGISTERED), true);
 });
 
-t.test('a process sees that another one has written', async t => {
-  const folder = t.testdir();
-  const [one, other] = [openStore(folder), openStore(folder)];
-  t.teardown(() => Promise.all([one.close(), other.close()]));
-  t.equal(one.changedElsewhere(), false);
-  await other.putEnvironment(MAZE, REGISTERED);
-  t.equal(one.changedElsewhere(), true);
-  t.equal(one.changedElsewhere(), false);
-  await one.removeEnvironment(MAZE.envId, REGISTERED);
-  t.equal(one.changedElsewhere(), false, 'its own writes are none of others');
-});
-
 t.test('a write that fails leaves neither the environment nor its note', async t => {
   const store = openStore();
   t.teardown(() => store.close());

@@ -5,7 +5,7 @@ import { PersistenceHealth } from './persistence-health.ts';
 import { SqliteStore } from './sqlite-store.ts';
 import type { AuditEntry, AuditPage, StoredEnvironment } from './stored-environment.ts';
 import { DatabaseThread } from './thread/database-thread.ts';
-import { type HealthNews, type NotedWrite, revivedError } from './thread/protocol.ts';
+import { type HealthNews, revivedError } from './thread/protocol.ts';
 
 /** Milliseconds that opening the database waits for another process to finish a write. */
 const START_PATIENCE_MS = 5000;
@@ -38,8 +38,6 @@ export interface Store {
   note(entry: AuditEntry): void;
   /** @param before `next` of the page before */
   audit(limit: number, before?: string): AuditPage | Promise<AuditPage>;
-  /** True if another process has noted anything since the last call, or since it was opened. */
-  changedElsewhere(): boolean;
   /** Ends when what was asked for is written. */
   close(): Promise<void>;
 }
@@ -47,12 +45,11 @@ export interface Store {
 /**
  * Opens the embedded database.
  * @param folder made where it is missing; undefined keeps everything in memory, until the process ends
- * @param passing the folder ends with the server
  * @param health gets a report of each write
  * @throws ForeignDatabase, DamagedDatabase
  */
-export function openStore(folder?: string, passing = false, health = new PersistenceHealth()): Store {
-  return new DatabaseStore(folder, passing, health);
+export function openStore(folder?: string, health = new PersistenceHealth()): Store {
+  return new DatabaseStore(folder, health);
 }
 
 /**
@@ -74,12 +71,12 @@ class DatabaseStore implements Store {
   readonly #health: PersistenceHealth;
   readonly #thread: DatabaseThread | undefined;
 
-  constructor(folder: string | undefined, passing: boolean, health: PersistenceHealth) {
+  constructor(folder: string | undefined, health: PersistenceHealth) {
     const database = openDatabase(folder, START_PATIENCE_MS);
     database.exec(`PRAGMA busy_timeout = ${READ_PATIENCE_MS}`);
     this.#local = new SqliteStore(database, health);
     this.#health = health;
-    this.durable = folder !== undefined && !passing;
+    this.durable = folder !== undefined;
     if (folder !== undefined) {
       this.#thread = new DatabaseThread({ folder, onHealth: news => this.#hear(news) });
     }
@@ -91,7 +88,7 @@ class DatabaseStore implements Store {
 
   async putEnvironment(environment: StoredEnvironment, entry: AuditEntry): Promise<boolean> {
     if (!this.#thread) return this.#local.putEnvironment(environment, entry);
-    return this.#own(await this.#thread.write('putEnvironment', environment, entry));
+    return this.#thread.write('putEnvironment', environment, entry);
   }
 
   rewriteDefinitions(environments: readonly StoredEnvironment[]): void {
@@ -100,35 +97,21 @@ class DatabaseStore implements Store {
 
   async removeEnvironment(envId: string, entry: AuditEntry): Promise<void> {
     if (!this.#thread) this.#local.removeEnvironment(envId, entry);
-    else this.#own(await this.#thread.write('removeEnvironment', envId, entry));
+    else await this.#thread.write('removeEnvironment', envId, entry);
   }
 
   note(entry: AuditEntry): void {
     if (!this.#thread) this.#local.note(entry);
-    else {
-      this.#thread.write('note', entry).then(
-        written => this.#own(written),
-        error => this.#health.failed('environments', error),
-      );
-    }
+    else this.#thread.write('note', entry).catch(error => this.#health.failed('environments', error));
   }
 
   audit(limit: number, before?: string): AuditPage {
     return this.#local.audit(limit, before);
   }
 
-  changedElsewhere(): boolean {
-    return this.#local.changedElsewhere();
-  }
-
   async close(): Promise<void> {
     await this.#thread?.close();
     this.#local.close();
-  }
-
-  #own<T>({ result, note }: NotedWrite<T>): T {
-    this.#local.knows(note);
-    return result;
   }
 
   #hear(news: HealthNews): void {

@@ -13,8 +13,8 @@ import type { Principal } from './principal.ts';
 import type { ReplyCache } from './replies/reply-cache.ts';
 import { Session } from './session.ts';
 import { Shutdown } from './shutdown.ts';
-import type { SessionJournal } from './storage/recorder.ts';
 import type { SessionImage } from './storage/session-image.ts';
+import type { SessionJournal } from './storage/session-journal.ts';
 import type { StoredReply, StoredSession } from './storage/stored-session.ts';
 
 export interface ListRequest {
@@ -121,11 +121,6 @@ export class SessionManager implements SessionHost {
   /** @throws Problem `too_many_sessions`, `draining`, `unsupported`, `session_budget_exceeded` and the like */
   clone(session: Session, request: CloneRequest): MaybePromise<Session[]> {
     return this.#opener.clone(session, request);
-  }
-
-  /** @throws Problem `storage_full`, `storage_failed` where what is done could not be journaled */
-  requireRoom(): void {
-    this.recorder?.requireRoom();
   }
 
   /**
@@ -280,11 +275,6 @@ export class SessionManager implements SessionHost {
     this.#end(session, 'session_lost', reason);
   }
 
-  /** Ends a session as it ended in an earlier process. */
-  endAs(session: Session, ending: EndReason, reason: string | null, forgetAt: number): void {
-    this.#end(session, ending, reason, forgetAt);
-  }
-
   /** Everything that is open. */
   open(): Iterable<Session> {
     return this.#sessions.values();
@@ -298,11 +288,6 @@ export class SessionManager implements SessionHost {
   /** Takes over replies of an earlier process. */
   recallReplies(owner: string, replies: readonly StoredReply[], dropped: readonly Uint32Array[]): void {
     this.#admission.client(owner).replies.recall(replies, dropped);
-  }
-
-  /** The process that had these sessions before this one ended without warning: unknown ids may be its sessions. */
-  recallCrash(): void {
-    this.#ended.assumeLost(this.forgetAt);
   }
 
   /** Takes over what an earlier process remembered of a session that ended. */
@@ -350,13 +335,13 @@ export class SessionManager implements SessionHost {
     return Math.ceil(this.now() + 1000 * this.#limits.goneSeconds);
   }
 
-  #end(session: Session, ending: EndReason, reason: string | null = null, forgetAt = this.forgetAt): void {
+  #end(session: Session, ending: EndReason, reason: string | null = null): void {
     if (session.closed) return;
     this.#finished.keep(session, ending, this.now());
     this.#remove(session);
     this.endings[ending]++;
     const { id, owner } = session;
-    const ended = { id, owner, ending, reason, forgetAt };
+    const ended = { id, owner, ending, reason, forgetAt: this.forgetAt };
     this.#ended.remember(ended);
     this.recorder?.ended(session, ended);
     for (const listener of this.endListeners) listener(ended, session);

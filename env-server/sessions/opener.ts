@@ -10,7 +10,7 @@ import type { Admission, SessionLimits } from './limits/admission.ts';
 import { type ByteAccount, sessionBudgetExceeded } from './limits/budgets.ts';
 import { newSessionSize, Session } from './session.ts';
 import type { Shutdown } from './shutdown.ts';
-import type { SessionJournal } from './storage/recorder.ts';
+import type { SessionJournal } from './storage/session-journal.ts';
 
 export interface CreateRequest {
   readonly seed?: number;
@@ -109,8 +109,10 @@ export class SessionOpener {
   clone(session: Session, request: CloneRequest): MaybePromise<Session[]> {
     const { count = 1, dynamics_seed: dynamicsSeed } = request;
     if (dynamicsSeed !== undefined) requireReseedable(session.variant);
-    const episode = session.share();
     const { owner, variant, format, ttlMs } = session;
+    variant.requireCopyable();
+    session.episode.weigh();
+    const episode = session.episode.share();
     const group = request.group_id ?? session.groupId;
     return this.#admitted(owner, variant, count, () => {
       this.#shutdown.requireRunning();

@@ -1,36 +1,28 @@
 import type { Json } from '../../shared/json.ts';
-import type { RandomState } from '../../shared/random.ts';
-import type { ObservationFormat, Transition } from '../environments/core/environment.ts';
-import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
-import type { KeyFields } from '../persistence/journal/records.ts';
+import type { ObservationFormat } from '../environments/core/environment.ts';
+import type { MaybePromise } from '../environments/core/maybe-promise.ts';
+import type { KeyFields, RecordBody, RecordKind } from '../persistence/journal/records.ts';
 import { Problem } from '../problems.ts';
+import { scheduler } from '../scheduling/fair-scheduler.ts';
 import type { ActionLog } from './episodes/action-log.ts';
-import {
-  beginEpisode,
-  type EpisodeRequest,
-  type EpisodeState,
-  requireReseedable,
-  type StepResult,
-  wholeSize,
-  withDynamics,
-} from './episodes/episode.ts';
+import { type EpisodeState, requireReseedable, wholeSize, withDynamics } from './episodes/episode.ts';
 import { type EpisodeSession, LiveEpisode } from './episodes/live-episode.ts';
 import { Snapshots, snapshotSize, unneededBytes } from './episodes/snapshots.ts';
 import type { Variant } from './episodes/variant.ts';
 import { type ByteAccount, sessionBudgetExceeded } from './limits/budgets.ts';
 import type { Expiring } from './limits/expiry.ts';
 import type { Ordered } from './newest-first.ts';
-import { OperationQueue } from './operation-queue.ts';
 import { fingerprint, ReplyCache, type ReplyCacheOwner } from './replies/reply-cache.ts';
-import type { SessionSettings } from './session-settings.ts';
-import { cannotBeStored, rolledBack, wrongStep } from './step-problems.ts';
-import { type Recorder, recordedEpisode } from './storage/recorded-episode.ts';
+import type { Recorder } from './storage/recorded-episode.ts';
 import { type KeyedInput, recordedStep } from './storage/recorded-step.ts';
 import type { SessionContent, SessionImage } from './storage/session-image.ts';
 import type { SessionHistory, StoredSettings } from './storage/stored-session.ts';
 
 /** Bytes of a session without its parts: the session, its entries in tables, its ids. */
 const SESSION_BYTES = 1536;
+/** Operations that may wait for the one that runs. */
+const MAX_QUEUE_LENGTH = 256;
+const RETRY_AFTER_SECONDS = 1;
 
 export const SESSION_STATUSES = ['playing', 'terminated', 'truncated', 'failed', 'busy'] as const;
 export type SessionStatus = (typeof SESSION_STATUSES)[number];
@@ -38,11 +30,32 @@ export type SessionStatus = (typeof SESSION_STATUSES)[number];
 /** Estimated memory of a session that begins with this episode, in bytes. */
 export const newSessionSize = (episode: EpisodeState): number => SESSION_BYTES + wholeSize(episode);
 
-/** One episode after another in one environment. Owns their snapshots; operations on them run one after the other. */
-export class Session
-  extends OperationQueue
-  implements Expiring, EpisodeSession, ReplyCacheOwner, Ordered<Session>
-{
+/** Settings that a session begins with besides its episode. */
+interface SessionSettings {
+  readonly id: string;
+  /** Grows with every session of the server. */
+  readonly serial: number;
+  readonly variant: Variant;
+  /** Name of the principal it belongs to. */
+  readonly owner: string;
+  readonly groupId: string | null;
+  readonly format: ObservationFormat;
+  readonly now: () => number;
+  /** Gives a time of the server's clock by the wall clock. */
+  wall(time: number): number;
+  /** Account of its owner. */
+  readonly account: ByteAccount;
+  /** Recorder of its operations. */
+  readonly recorder?: Recorder<Session>;
+  /** Time by the wall clock, in milliseconds since the epoch. Absent: now. */
+  readonly createdAt?: number;
+  readonly ttlMs: number;
+  /** Time at which it ends even if busy, in milliseconds of the server's clock. */
+  readonly deadline: number;
+}
+
+/** State of one episode after another in one environment, and the queue of the operations on them. */
+export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Ordered<Session> {
   readonly id: string;
   readonly serial: number;
   readonly variant: Variant;
@@ -65,7 +78,7 @@ export class Session
   /** Why it cannot be stored. */
   unsaved: string | undefined;
   /** True if its client does not know yet that it cannot be stored. */
-  #unsavedUnreported = false;
+  unsavedUnreported = false;
   usedAt: number;
   newer: Session | undefined;
   older: Session | undefined;
@@ -74,21 +87,25 @@ export class Session
   /** True if a part outside the episode has changed since it was last stored. */
   #changed = true;
   #episodes = 0;
-  #snapshots: Snapshots | undefined;
+  snapshots: Snapshots | undefined;
   #snapshotsTaken = 0;
   #replies: ReplyCache | undefined;
-  #rolledBack = false;
+  /** It may stand before what its client saw last. */
+  rolledBack = false;
   readonly #recorder: Recorder<Session> | undefined;
   /** Records of it in the journal. */
   recorded = 0;
   /** Resolves when the database has what was too large for the journal; until then nothing of it is acknowledged. */
   storing: Promise<void> | undefined;
   /** Request key and input of the operation that runs, until a record has them. */
-  #underKey: KeyedInput | undefined;
+  underKey: KeyedInput | undefined;
+  closed = false;
+  /** Resolves when nothing runs or waits any more. */
+  #tail: Promise<void> | undefined;
+  #waiting = 0;
 
   /** @param past of a session that was stored; absent for a new one */
-  constructor(settings: SessionSettings<Session>, episode: EpisodeState, past?: SessionHistory) {
-    super();
+  constructor(settings: SessionSettings, episode: EpisodeState, past?: SessionHistory) {
     this.id = settings.id;
     this.serial = settings.serial;
     this.variant = settings.variant;
@@ -107,7 +124,7 @@ export class Session
     this.#account.add(SESSION_BYTES);
     if (past) this.#recall(past);
     else this.#episodes = 1;
-    this.grow(this.#snapshots?.actionBytes ?? 0);
+    this.grow(this.snapshots?.actionBytes ?? 0);
     this.#episode = this.#adopted(episode);
     if (!past && episode.step === 0) this.variant.counters.episodes++;
   }
@@ -118,7 +135,7 @@ export class Session
     for (const [id, episode] of past.snapshots) this.#remember(id, episode);
     if (past.replies.length + past.droppedKeys.length > 0)
       this.replies.recall(past.replies, past.droppedKeys);
-    this.#rolledBack = past.rolledBack;
+    this.rolledBack = past.rolledBack;
     this.recorded = past.recorded;
   }
 
@@ -138,6 +155,12 @@ export class Session
   }
 
   /** @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
+  requireRoom(bytes: number): void {
+    if (bytes > this.room) throw sessionBudgetExceeded(this.id, this.bytes, bytes, this.mostBytes);
+    this.#account.requireRoom(bytes);
+  }
+
+  /** The same for what its episode needs to go on. */
   requireRoomToPlay(bytes: number): void {
     if (bytes > this.room) throw sessionBudgetExceeded(this.id, this.bytes, bytes, this.mostBytes);
     this.#account.requireRoomToPlay(bytes);
@@ -145,7 +168,7 @@ export class Session
 
   release(log: ActionLog): void {
     const { image } = this;
-    this.grow(-unneededBytes(log.position, this.#snapshots, image && (chunk => image.forget(chunk))));
+    this.grow(-unneededBytes(log.position, this.snapshots, image && (chunk => image.forget(chunk))));
   }
 
   /** It has ended: what it held counts no more. */
@@ -179,10 +202,6 @@ export class Session
     return Math.min(usedAt + this.ttlMs, this.deadline);
   }
 
-  protected override rested(): void {
-    this.usedAt = this.#now();
-  }
-
   /** Current state: in an operation, or between two of them. */
   get status(): SessionStatus {
     const { failed, terminated, truncated } = this.#episode;
@@ -203,137 +222,50 @@ export class Session
     this.image?.done();
     if (content.replies) this.#replies?.stored(content.replies);
     this.unsaved = undefined;
-    this.#unsavedUnreported = false;
+    this.unsavedUnreported = false;
   }
 
   /** Notes that it cannot be stored: the next operation reports that before the session continues. */
   cannotBeStored(reason: string): void {
-    this.#unsavedUnreported ||= this.unsaved === undefined;
+    this.unsavedUnreported ||= this.unsaved === undefined;
     this.unsaved = reason;
-  }
-
-  /** From now on the next record of any kind has the request key of the operation that begins. */
-  beginUnderKey(key: string, input: object): void {
-    if (this.#recorder) this.#underKey = { key, input };
   }
 
   /** Key of the operation that is under way and has no record yet, as its record will have it. */
   get keyUnderWay(): Required<KeyFields> | undefined {
-    return this.#underKey && { key: this.#underKey.key, asked: fingerprint(this.#underKey.input) };
-  }
-
-  /** The operation under the key is done: where it has no record for itself, one has its reply. */
-  answerUnderKey(operation: string, reply: unknown): void {
-    const fields = this.#takeKey();
-    if (fields) this.#recorder?.append(this, 'reply', { ...fields, operation, reply: reply as Json });
-  }
-
-  /** It failed: its key may be used again. */
-  failUnderKey(): void {
-    this.#underKey = undefined;
-  }
-
-  #takeKey(): Required<KeyFields> | undefined {
-    const underKey = this.#underKey;
-    if (!underKey) return undefined;
-    this.#underKey = undefined;
-    return { key: underKey.key, asked: fingerprint(underKey.input) };
-  }
-
-  stepped(action: Json, transition?: Transition<Json>, random?: RandomState): void {
-    const recorder = this.#recorder;
-    if (!recorder || !this.variant.copyable) return;
-    if (!transition) {
-      if (this.#underKey) recorder.append(this, 'keyed', recordedStep(action, this.#underKey));
-      else recorder.append(this, 'step', action);
-      this.#underKey = undefined;
-      return;
-    }
-    const { state, reward, terminated, info, restarted } = transition;
-    recorder.append(this, 'transition', {
-      action,
-      state,
-      random: random!,
-      reward,
-      terminated,
-      truncated: this.#episode.truncated,
-      info,
-      ...(restarted && { restarted }),
-      ...this.#takeKey(),
-    });
-  }
-
-  faulted(): void {
-    if (this.variant.copyable) this.#recorder?.append(this, 'fault', undefined);
+    return this.underKey && { key: this.underKey.key, asked: fingerprint(this.underKey.input) };
   }
 
   /**
-   * @throws InvalidOptions; Problem when the environment refuses a seed, `session_budget_exceeded`, `session_closed` when it
-   * ended meanwhile
+   * Journals what an operation did; of an environment that cannot be played again nothing. The first record under a
+   * request key has the key.
    */
-  reset(request: EpisodeRequest): MaybePromise<void> {
-    const stateKeys = request.stateKeys ?? this.#episode.stateKeys;
-    return chain(beginEpisode(this.variant, { ...request, stateKeys }), episode => {
-      const freed = this.#episode.bytes;
-      const grown = episode.bytes - freed;
-      try {
-        this.requireOpen();
-        if (grown > Math.max(0, this.room))
-          throw sessionBudgetExceeded(this.id, this.bytes, grown, this.mostBytes);
-      } catch (error) {
-        this.variant.releaseState(episode.state);
-        throw error;
-      }
-      this.#episode.dispose();
-      this.begin(episode);
-      if (!this.variant.copyable) return;
-      const { seed, options } = episode;
-      const body = { seed, options, episode: recordedEpisode(episode), ...this.#takeKey() };
-      this.#recorder?.append(this, 'reset', body);
-    });
+  record<K extends RecordKind>(kind: K, body: RecordBody<K>): void {
+    const recorder = this.#recorder;
+    if (!recorder || !this.variant.copyable) return;
+    const { underKey } = this;
+    if (!underKey || body === undefined) {
+      recorder.append(this, kind, body);
+      return;
+    }
+    if (kind === 'step') recorder.append(this, 'keyed', recordedStep(body as Json, underKey));
+    else recorder.append(this, kind, { ...(body as object), ...this.keyUnderWay } as RecordBody<K>);
+    this.underKey = undefined;
   }
 
   /** Notes that its client has seen its state. */
   acknowledge(): void {
-    this.#unsavedUnreported = false;
-    if (!this.#rolledBack) return;
-    this.#rolledBack = false;
+    this.unsavedUnreported = false;
+    if (!this.rolledBack) return;
+    this.rolledBack = false;
     this.#changed = true;
-    this.#recorder?.append(this, 'acknowledge', undefined);
+    this.record('acknowledge', undefined);
   }
 
   /** It may stand before what its client saw last. */
   rollBack(): void {
-    this.#rolledBack = true;
+    this.rolledBack = true;
     this.#changed = true;
-  }
-
-  /**
-   * @throws Problem `wrong_step`, `episode_over`, `invalid_action`, `session_rolled_back`, `session_unsaved`;
-   * `environment_fault` when the environment throws, which ends the episode
-   */
-  step(action: Json, expectedStep: number | undefined): MaybePromise<StepResult> {
-    const episode = this.#episode;
-    if (this.#rolledBack) throw rolledBack(this.id, episode);
-    if (this.#unsavedUnreported) throw cannotBeStored(this.id, this.unsaved);
-    if (expectedStep !== undefined && expectedStep !== episode.stepCount + 1) {
-      throw wrongStep(this.id, episode.stepCount, expectedStep);
-    }
-    return episode.step(action);
-  }
-
-  /** @throws Problem `unsupported`, `too_many_snapshots`, `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
-  snapshot(): string {
-    this.variant.requireCopyable();
-    this.#snapshots?.requirePlace(this.id);
-    this.#episode.weigh();
-    const episode = this.#episode.capture();
-    const bytes = snapshotSize(episode);
-    if (bytes > this.room) throw sessionBudgetExceeded(this.id, this.bytes, bytes, this.mostBytes);
-    this.#account.requireRoom(bytes);
-    const snapshotId = this.keep(episode);
-    this.#recorder?.append(this, 'snapshot', { snapshot_id: snapshotId, ...this.#takeKey() });
-    return snapshotId;
   }
 
   /** Remembers an episode, regardless of limits. */
@@ -345,8 +277,8 @@ export class Session
   }
 
   #remember(snapshotId: string, episode: EpisodeState): void {
-    this.#snapshots ??= new Snapshots();
-    this.#snapshots.add(snapshotId, episode);
+    this.snapshots ??= new Snapshots();
+    this.snapshots.add(snapshotId, episode);
     this.grow(snapshotSize(episode));
   }
 
@@ -356,26 +288,11 @@ export class Session
    */
   restore(snapshotId: string, dynamicsSeed?: number): void {
     if (dynamicsSeed !== undefined) requireReseedable(this.variant);
-    const episode = this.#snapshots?.get(snapshotId);
+    const episode = this.snapshots?.get(snapshotId);
     if (!episode) {
       throw new Problem('unknown_snapshot', `session ${this.id} has no snapshot ${snapshotId}`);
     }
     this.begin(dynamicsSeed === undefined ? episode : withDynamics(episode, dynamicsSeed));
-    this.#recorder?.append(this, 'restore', {
-      snapshot_id: snapshotId,
-      ...(dynamicsSeed !== undefined && { dynamics_seed: dynamicsSeed }),
-      ...this.#takeKey(),
-    });
-  }
-
-  /**
-   * The episode for another session.
-   * @throws Problem `unsupported` when the environment holds more than its state
-   */
-  share(): EpisodeState {
-    this.variant.requireCopyable();
-    this.#episode.weigh();
-    return this.#episode.share();
   }
 
   /** Fields fixed for the life of the session. */
@@ -392,8 +309,8 @@ export class Session
       episode: this.#episode.capture(),
       episodes: this.#episodes,
       snapshotsTaken: this.#snapshotsTaken,
-      snapshots: this.#snapshots ? [...this.#snapshots.entries()] : [],
-      rolledBack: this.#rolledBack,
+      snapshots: this.snapshots ? [...this.snapshots.entries()] : [],
+      rolledBack: this.rolledBack,
       recorded: this.recorded,
       replies: this.#replies?.changes,
     };
@@ -403,8 +320,8 @@ export class Session
   begin(episode: EpisodeState): void {
     this.#episodes++;
     if (episode.step === 0) this.variant.counters.episodes++;
-    this.#rolledBack = false;
-    this.#unsavedUnreported = false;
+    this.rolledBack = false;
+    this.unsavedUnreported = false;
     this.#changed = true;
     const old = this.#episode;
     this.release(old.log);
@@ -413,7 +330,71 @@ export class Session
   }
 
   #adopted(episode: EpisodeState): LiveEpisode {
-    this.grow(episode.bytes + unneededBytes(episode.log, this.#snapshots));
+    this.grow(episode.bytes + unneededBytes(episode.log, this.snapshots));
     return new LiveEpisode(`${this.id}.${this.#episodes}`, this, episode);
+  }
+
+  /** An operation runs. */
+  get busy(): boolean {
+    return this.#tail !== undefined;
+  }
+
+  /** Operations that wait for another one. */
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /** Resolves when nothing runs or waits any more of what was there when it was called; undefined where nothing does. */
+  get underWay(): Promise<void> | undefined {
+    return this.#tail;
+  }
+
+  /** @throws Problem `session_closed` */
+  requireOpen(): void {
+    if (this.closed) throw new Problem('session_closed', `session ${this.id} was closed`);
+  }
+
+  /**
+   * Runs a handler when everything that came before it is done; at once where nothing is running.
+   * @throws Problem `too_many_requests` when the queue is full
+   */
+  exclusive<C, T>(handle: (session: this, context: C) => MaybePromise<T>, context: C): MaybePromise<T> {
+    if (this.#tail) return this.#afterwards(this.#tail, handle, context);
+    const result = handle(this, context);
+    if (result instanceof Promise) this.#hold(result);
+    return result;
+  }
+
+  #afterwards<C, T>(
+    tail: Promise<void>,
+    handle: (session: this, context: C) => MaybePromise<T>,
+    context: C,
+  ): Promise<T> {
+    if (this.#waiting >= MAX_QUEUE_LENGTH) {
+      throw new Problem(
+        'too_many_requests',
+        `session ${this.id} has ${MAX_QUEUE_LENGTH} operations waiting, the most it may have`,
+        { retryAfterSeconds: RETRY_AFTER_SECONDS },
+      );
+    }
+    this.#waiting++;
+    const turn = (): MaybePromise<T> => {
+      this.#waiting--;
+      this.requireOpen();
+      return handle(this, context);
+    };
+    const result = tail.then(scheduler.keep(turn));
+    this.#hold(result);
+    return result;
+  }
+
+  #hold(result: Promise<unknown>): void {
+    const done = () => {
+      if (this.#tail !== settled) return;
+      this.#tail = undefined;
+      this.usedAt = this.#now();
+    };
+    const settled: Promise<void> = result.then(done, done);
+    this.#tail = settled;
   }
 }

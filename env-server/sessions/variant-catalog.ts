@@ -1,9 +1,9 @@
 import type { JsonObject } from '../../shared/json.ts';
+import { RecentMap } from '../../shared/recent-map.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import type { Registry } from '../environments/registry.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
-import { EnvironmentCounters } from './episodes/environment-counters.ts';
-import { Variant } from './episodes/variant.ts';
+import { EnvironmentCounters, Variant } from './episodes/variant.ts';
 
 /** Variants kept for the next session that asks for the same; sessions hold on to their own. */
 const MAX_VARIANTS = 1000;
@@ -13,7 +13,7 @@ const MAX_KEPT_LENGTH = 16 * 1024;
 /** The environments on offer, and their variants, made once each. */
 export class VariantCatalog {
   readonly #registry: Registry;
-  readonly #variants = new Map<string, Variant>();
+  readonly #variants = new RecentMap<string, Variant>(MAX_VARIANTS);
   readonly #counters = new Map<string, EnvironmentCounters>();
 
   constructor(registry: Registry) {
@@ -47,10 +47,6 @@ export class VariantCatalog {
     if (known && known.base === base) return known;
     const variant = new Variant(base, config, wrappers, this.#countersOf(envId));
     if (key.length > MAX_KEPT_LENGTH) return variant;
-    if (this.#variants.size >= MAX_VARIANTS) {
-      const [oldest] = this.#variants.keys();
-      this.#variants.delete(oldest);
-    }
     this.#variants.set(key, variant);
     return variant;
   }

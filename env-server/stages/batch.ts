@@ -1,10 +1,8 @@
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
-import type { OperationInput } from '../operations/declaration.ts';
-import { plainResult } from '../operations/operation.ts';
+import { type ClientRequest, type OperationInput, plainResult } from '../operations/operation.ts';
 import { Problem, type ProblemDocument } from '../problems.ts';
 import { background, type Lane, SLICE_MS, scheduler } from '../scheduling/fair-scheduler.ts';
-import type { ClientRequest } from './call.ts';
-import type { CompiledOperation, Dispatcher } from './stages.ts';
+import type { CompiledOperation, Dispatcher } from './dispatcher.ts';
 
 /** Form of replies: JSON text as it leaves, or plain values that something else writes. `B` is the type of batches. */
 export interface ReplyForm<T, B = T> {

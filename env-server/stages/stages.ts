@@ -1,149 +1,325 @@
+import { performance } from 'node:perf_hooks';
+import type { Json } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
-import type { OperationInput } from '../operations/declaration.ts';
-import {
-  type Operation,
-  plainResult,
-  type Services,
-  type TraceContext,
-  WrittenResult,
+import type {
+  Call,
+  ClientRequest,
+  Operation,
+  OperationInput,
+  ServerOperation,
+  Services,
+  SessionOperation,
+  TraceContext,
 } from '../operations/operation.ts';
-import { OPERATIONS } from '../operations/table.ts';
-import { compileInputCheck, type InputCheck } from '../operations/validation.ts';
 import { Problem } from '../problems.ts';
+import { scheduler } from '../scheduling/fair-scheduler.ts';
 import type { Principal } from '../sessions/principal.ts';
-import { admit, beginRequest } from './admit.ts';
-import { budget } from './budget.ts';
-import type { ClientRequest, Next, Stage } from './call.ts';
-import { locate, resume, share } from './locate.ts';
-import { once, onceForClient } from './once.ts';
-import { perform, performOnServer } from './perform.ts';
-import { record, recordOnServer, trace } from './record.ts';
+import { fingerprint } from '../sessions/replies/reply-cache.ts';
+import type { Session } from '../sessions/session.ts';
+import type { SessionEffect } from '../sessions/storage/shared-sessions.ts';
+
+/** The rest of the stages. It returns the result of the operation, in no form yet. */
+type Next = (call: Call) => MaybePromise<unknown>;
+
+/**
+ * One stage. It acts before it passes the call on, or on what comes back. What is ready at once returns at once, without
+ * a promise.
+ * @throws Problem, or what the environment code threw (see `problemOf`)
+ */
+type Stage = (call: Call, next: Next) => MaybePromise<unknown>;
 
 /**
  * The stages that a call of an operation passes, from the transport that decoded it to its handler; the result comes back
- * the same way, and the transport encodes it as a reply. A stage acts before it passes the call on, or on what comes back.
+ * the same way, and the transport encodes it as a reply. The rest of this file has them in this order.
  */
-export function stagesOf(operation: Operation, { tracing, shared }: Services): readonly Stage[] {
-  const traced = tracing ? [trace] : [];
-  const { keyed } = operation;
-  if (operation.target === 'server') {
-    return [
-      ...traced,
-      admit,
-      ...(shared ? [share] : []),
-      resume,
-      recordOnServer,
-      budget,
-      ...(keyed ? [onceForClient] : []),
-      performOnServer,
-    ];
-  }
+export function stagesOf({ target, keyed }: Operation, { tracing, shared }: Services): readonly Stage[] {
+  const isOnSession = target === 'session';
   return [
-    ...traced,
+    // The call is a span of its trace.
+    ...(tracing ? [trace] : []),
     // The token has the scope.
     admit,
     // The session is this server's, and in memory.
     ...(shared ? [share] : []),
-    locate,
+    isOnSession ? locate : resume,
     // Back: the result is stored, in time and counted.
-    record,
+    isOnSession ? record : recordOnServer,
     // The memory of inputs that wait is bounded.
     budget,
     // A repeated request key gets the reply of the first.
-    ...(keyed ? [once] : []),
-    // The handler runs, after the operations on the session that came before.
-    perform,
+    ...(keyed ? [isOnSession ? once : onceForClient] : []),
+    // The handler runs, on a session after the operations that came before.
+    isOnSession ? perform : performOnServer,
   ];
 }
 
-/** The stages as one function, made once for each operation: no list is walked when a call comes. */
-function compose(stages: readonly Stage[]): Next {
-  return stages.reduceRight<Next>((next, stage) => call => stage(call, next), end);
+/** Runs an operation with an input that was checked. The stages become one function: no list is walked when a call comes. */
+export function runner(
+  operation: Operation,
+  services: Services,
+): (request: ClientRequest, input: OperationInput) => MaybePromise<unknown> {
+  const pass = stagesOf(operation, services).reduceRight<Next>(
+    (next, stage) => call => stage(call, next),
+    () => {
+      throw new Error(`no stage performs ${operation.name}`);
+    },
+  );
+  return (request, input) =>
+    pass({ services, operation, input, request, session: undefined, key: undefined });
 }
 
-const end: Next = ({ operation }) => {
-  throw new Error(`no stage performs ${operation.name}`);
-};
+let requests = 0;
 
-/** Characters that are repeated of what is not known. */
-const MAX_SHOWN_LENGTH = 100;
-
-/** An operation with its compiled checks, its serializer and its stages. */
-export interface CompiledOperation {
-  readonly operation: Operation;
-  readonly checkRest: InputCheck;
-  readonly checkFrame: InputCheck;
-  /** Makes the JSON text of a result. */
-  serialize(result: unknown): string;
-  /** Runs the operation with an input that was checked. */
-  run(request: ClientRequest, input: OperationInput): MaybePromise<unknown>;
+/**
+ * Begins a request. Its transport has checked pace, size, host, origin and token.
+ * @throws Problem `draining`
+ */
+export function beginRequest(
+  { sessions }: Services,
+  principal: Principal,
+  trace?: TraceContext,
+): ClientRequest {
+  if (sessions.shutdown.suspended) sessions.requireServing();
+  const mark = scheduler.begun ?? performance.now();
+  return { principal, number: ++requests, now: sessions.clock.at(mark), mark, trace };
 }
 
-function compile(operation: Operation, services: Services): CompiledOperation {
-  const pass = compose(stagesOf(operation, services));
-  const { serialize = JSON.stringify } = operation;
-  return {
-    operation,
-    checkRest: compileInputCheck(operation, 'rest'),
-    checkFrame: compileInputCheck(operation, 'frame'),
-    serialize: result => (result instanceof WrittenResult ? result.text : serialize(result)),
-    run: (request, input) =>
-      pass({ services, operation, input, request, session: undefined, key: undefined }),
-  };
+// A function with a closure in it makes room for what the closure sees whenever it is called, needed or not: so what
+// runs at every step has none; code that needs one is a separate function.
+
+/** Puts a call into a span of its trace. */
+function trace(call: Call, next: Next): MaybePromise<unknown> {
+  const { services, operation, input, request } = call;
+  return services.tracing!.operation(request.trace, operation, input, () => next(call));
 }
 
-/** The operations of a server, by name, for requests, frames and batch items of every transport. */
-export class Dispatcher {
-  readonly services: Services;
-  readonly operations: readonly CompiledOperation[];
-  readonly #byName: ReadonlyMap<string, CompiledOperation>;
-  readonly #reading: ReadonlySet<unknown>;
+/** Lets a call pass if its token has the scope of the operation. */
+function admit(call: Call, next: Next): MaybePromise<unknown> {
+  const { scopes } = call.request.principal;
+  if (!scopes.has(call.operation.scope) && !scopes.has('admin')) throw forbidden(call);
+  return next(call);
+}
 
-  constructor(services: Services) {
-    this.services = services;
-    this.operations = OPERATIONS.map(operation => compile(operation, services));
-    this.#byName = new Map(this.operations.map(compiled => [compiled.operation.name, compiled]));
-    const reading = OPERATIONS.filter(({ keyed, method }) => !keyed && method !== 'DELETE');
-    this.#reading = new Set(reading.map(({ name }) => name));
+/** Problem of a principal without the scope; the audit log notes the attempt if the operation is audited. */
+function forbidden({ services, operation, input, request: { principal } }: Call): Problem {
+  const problem = new Problem(
+    'forbidden',
+    `${operation.name} needs a token with the scope ${operation.scope}`,
+  );
+  if (operation.audited) {
+    const { env_id: envId, definition } = input;
+    const attempt = { principal, action: operation.audited, envId: String(envId), definition };
+    services.registrations.audit.refused(attempt, problem);
   }
+  return problem;
+}
 
-  /**
-   * The operation a frame or batch item names.
-   * @throws Problem `invalid_request` listing those there are
-   */
-  find(op: unknown, besides: readonly string[] = []): CompiledOperation {
-    const compiled = typeof op === 'string' ? this.#byName.get(op) : undefined;
-    if (compiled) return compiled;
-    const known = [...this.#byName.keys(), ...besides].join(', ');
-    const detail =
-      op === undefined
-        ? `"op" is required; one of ${known}`
-        : `unknown op ${typeof op === 'string' ? JSON.stringify(op.slice(0, MAX_SHOWN_LENGTH)) : `of type ${typeof op}`}; known are ${known}`;
-    throw new Problem('invalid_request', detail, { violations: [{ pointer: '/op', detail }] });
-  }
+/** Performs a call when this server writes its session in the store that several servers share. */
+async function share(call: Call, next: Next): Promise<unknown> {
+  const { services, operation, input, request } = call;
+  const shared = services.shared!;
+  const { session_id: id } = input;
+  const work = () => next(call);
+  if (typeof id === 'string') return shared.perform(request.principal, id, effectOf(operation), work);
+  await shared.refreshEnvironments();
+  return work();
+}
 
-  /** True if an operation only reads: replies to it acknowledge nothing. */
-  reads(op: unknown): boolean {
-    return this.#reading.has(op);
-  }
+/** Effect of an operation on its session. */
+function effectOf({ keyed, name }: Operation): SessionEffect {
+  return name === 'clone' ? 'copies' : keyed ? 'writes' : 'reads';
+}
 
-  /**
-   * Begins a request of a client.
-   * @throws Problem `draining`
-   */
-  begin(principal: Principal, trace?: TraceContext): ClientRequest {
-    return beginRequest(this.services, principal, trace);
-  }
+/** Finds the session that a call is on; sessions of an earlier process are resumed first. */
+function locate(call: Call, next: Next): MaybePromise<unknown> {
+  const { sessions } = call.services;
+  if (sessions.resumption) return afterResumption(call, locate, next);
+  const { principal, now } = call.request;
+  call.session = sessions.find(principal, call.input.session_id as string, now);
+  return next(call);
+}
 
-  /**
-   * Runs an operation for a client that speaks another protocol, with the checks, limits and metrics of all transports.
-   * @throws Problem, or what the environment code threw (see `problemOf`)
-   */
-  operate<T>(principal: Principal, op: string, input: OperationInput): MaybePromise<T> {
-    const request = beginRequest(this.services, principal);
-    const { checkFrame, run } = this.find(op);
-    const item = { op, ...input };
-    checkFrame(item);
-    return chain(run(request, item), value => plainResult(value) as T);
+/** Lets a call that is on no session pass when the sessions of an earlier process are resumed. */
+function resume(call: Call, next: Next): MaybePromise<unknown> {
+  return call.services.sessions.resumption ? afterResumption(call, resume, next) : next(call);
+}
+
+/** @throws Problem `worker_unavailable` when that takes longer than a step may, `too_many_requests`, with nothing done */
+async function afterResumption(call: Call, stage: Stage, next: Next): Promise<unknown> {
+  const { services, input, request } = call;
+  const { sessions, stepTimeoutMs } = services;
+  const { name: client } = request.principal;
+  sessions.pendingInputs.requireRoom(client, input, true);
+  const resumed = inTime(Promise.resolve(sessions.resumption), stepTimeoutMs, resuming);
+  sessions.pendingInputs.hold(client, input, resumed);
+  await resumed;
+  sessions.requireServing();
+  return stage(call, next);
+}
+
+const RETRY_AFTER_SECONDS = 1;
+
+/** Problem of a request while sessions of an earlier process are incomplete. */
+export function resuming(): Problem {
+  return new Problem('worker_unavailable', 'the server resumes sessions from its journal', {
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+  });
+}
+
+const MS_PER_S = 1000;
+
+/** Returns a result when it is stored, within the time that a client waits, and counts its duration. */
+function record(call: Call, next: Next): MaybePromise<unknown> {
+  const result = next(call);
+  const { operation, request } = call;
+  const session = call.session!;
+  if (result instanceof Promise || session.storing) return recordLater(call, session, result);
+  const start = request.mark;
+  request.mark = performance.now();
+  session.variant.counters.record(operation.name, (request.mark - start) / MS_PER_S);
+  return result;
+}
+
+function recordLater(
+  { services, operation, input, request }: Call,
+  session: Session,
+  result: MaybePromise<unknown>,
+): Promise<unknown> {
+  const timeoutMs = (input.timeout_ms as number | undefined) ?? services.stepTimeoutMs;
+  const start = request.mark;
+  const stored = whenStored(session, operation, result);
+  return inTime(stored, timeoutMs, () => late(operation, timeoutMs)).then(value => {
+    session.variant.counters.record(operation.name, (performance.now() - start) / MS_PER_S);
+    return value;
+  });
+}
+
+/** Result of an operation, when the database has what the journal could not take of its session. Reads do not wait. */
+async function whenStored(
+  session: Session,
+  { keyed }: Operation,
+  result: MaybePromise<unknown>,
+): Promise<unknown> {
+  const value = await result;
+  if (keyed) await session.storing;
+  return value;
+}
+
+/** Returns the result of a call that is on no session within the time that a client waits. */
+function recordOnServer(call: Call, next: Next): MaybePromise<unknown> {
+  const result = next(call);
+  if (result instanceof Promise) return inServerTime(call, result);
+  call.request.mark = performance.now();
+  return result;
+}
+
+function inServerTime({ services, operation }: Call, result: Promise<unknown>): Promise<unknown> {
+  const { stepTimeoutMs } = services;
+  return inTime(result, stepTimeoutMs, () => late(operation, stepTimeoutMs));
+}
+
+/** Rejects with the problem when a result takes longer; the work goes on. */
+function inTime<T>(result: Promise<T>, timeoutMs: number, problem: () => Problem): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(problem()), timeoutMs);
+    result.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
+
+function late({ name }: Operation, timeoutMs: number): Problem {
+  return new Problem('step_timeout', `${name} was not done within ${timeoutMs} ms; it goes on`, {
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+  });
+}
+
+/** Bounds the memory that inputs take until their operations are done. */
+function budget(call: Call, next: Next): MaybePromise<unknown> {
+  const { pendingInputs } = call.services.sessions;
+  const { name: client } = call.request.principal;
+  if (pendingInputs.isTight) pendingInputs.requireRoom(client, call.input, call.session?.busy ?? false);
+  const result = next(call);
+  if (result instanceof Promise) pendingInputs.hold(client, call.input, result);
+  return result;
+}
+
+/** Answers a repeated request key with the reply that its session remembers. */
+function once(call: Call, next: Next): MaybePromise<unknown> {
+  const { request_key: key } = call.input;
+  return typeof key === 'string' ? onceInSession(key, call, next) : next(call);
+}
+
+function onceInSession(key: string, call: Call, next: Next): MaybePromise<unknown> {
+  const { operation, input, request } = call;
+  call.key = key;
+  return call.session!.replies.once(key, operation.name, input, () => next(call), request.number);
+}
+
+/** The same for a call that is on no session: its client's replies are remembered, also in a store that servers share. */
+function onceForClient(call: Call, next: Next): MaybePromise<unknown> {
+  const { services, operation, input, request } = call;
+  const { sessions, shared } = services;
+  const { request_key: key } = input;
+  if (typeof key !== 'string') return next(call);
+  const { name: owner } = request.principal;
+  const asked = () => fingerprint(input);
+  /** Resolves when the database has a reply that the journal cannot take. */
+  let storing: Promise<void> | undefined;
+  const work = shared
+    ? () => shared.once(owner, key, operation.name, asked(), () => next(call))
+    : () =>
+        chain(next(call), reply => {
+          const record = { owner, key, operation: operation.name, asked: asked(), reply: reply as Json };
+          storing = sessions.recorder?.clientReply(record);
+          return reply;
+        });
+  const reply = sessions.replies(owner).once(key, operation.name, input, work, request.number);
+  return chain(reply, value => storing?.then(() => value) ?? value);
+}
+
+/** Runs the handler of an operation on a session when the operations that came before it are done. */
+function perform(call: Call): MaybePromise<unknown> {
+  const { operation, services, key } = call;
+  if (operation.keyed) services.sessions.recorder?.requireRoom();
+  const { handle } = operation as SessionOperation;
+  return call.session!.exclusive(key === undefined ? handle : handleUnderKey, call);
+}
+
+/** The first record of what the handler does has the request key; where it makes none, a record has the reply. */
+function handleUnderKey(session: Session, call: Call): MaybePromise<unknown> {
+  session.underKey = { key: call.key!, input: call.input };
+  try {
+    const reply = (call.operation as SessionOperation).handle(session, call);
+    if (reply instanceof Promise) return underKeyLater(reply, session, call);
+    recordReply(session, call, reply);
+    return reply;
+  } catch (error) {
+    session.underKey = undefined;
+    throw error;
   }
+}
+
+async function underKeyLater(handled: Promise<unknown>, session: Session, call: Call): Promise<unknown> {
+  try {
+    const reply = await handled;
+    recordReply(session, call, reply);
+    return reply;
+  } catch (error) {
+    session.underKey = undefined;
+    throw error;
+  }
+}
+
+function recordReply(session: Session, { services, operation }: Call, reply: unknown): void {
+  const { recorder } = services.sessions;
+  const fields = recorder && session.keyUnderWay;
+  session.underKey = undefined;
+  if (!fields) return;
+  recorder.append(session, 'reply', { ...fields, operation: operation.name, reply: reply as Json });
+}
+
+/** Runs the handler of an operation on the server as a whole. */
+function performOnServer(call: Call): MaybePromise<unknown> {
+  const { operation, services } = call;
+  if (operation.keyed && operation.tag === 'sessions') services.sessions.recorder?.requireRoom();
+  return (operation as ServerOperation).handle(call);
 }

@@ -338,7 +338,7 @@ function unavailable(reason: string, cause?: unknown): Problem {
 }
 
 /** The problem for a request that the store refused, or did not answer. */
-export function storeProblem(error: unknown): unknown {
+function storeProblem(error: unknown): unknown {
   if (error instanceof Problem || !(error instanceof Error)) return error;
   const { message } = error;
   // Errors inside of scripts come with the name of the script in front.

@@ -16,7 +16,6 @@ export class SharedEnvironments implements Store {
   readonly #log: Logger;
   #rows: readonly StoredEnvironment[] = [];
   #revision = '';
-  #changed = false;
 
   private constructor(connection: StoreConnection, log: Logger) {
     this.#connection = connection;
@@ -26,7 +25,6 @@ export class SharedEnvironments implements Store {
   static async open(connection: StoreConnection, log: Logger): Promise<SharedEnvironments> {
     const environments = new SharedEnvironments(connection, log);
     await environments.refresh();
-    environments.#changed = false;
     return environments;
   }
 
@@ -39,7 +37,6 @@ export class SharedEnvironments implements Store {
       .map(text => JSON.parse(text) as StoredEnvironment)
       .sort((a, b) => a.registeredAt - b.registeredAt || (a.envId < b.envId ? -1 : 1));
     this.#revision = revision;
-    this.#changed = true;
     return true;
   }
 
@@ -84,12 +81,6 @@ export class SharedEnvironments implements Store {
       found.map(([id, [, entry]]) => [id, JSON.parse(entry) as AuditEntry]),
       limit,
     );
-  }
-
-  changedElsewhere(): boolean {
-    const changed = this.#changed;
-    this.#changed = false;
-    return changed;
   }
 
   async close(): Promise<void> {

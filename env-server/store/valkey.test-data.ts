@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
 import type { Test } from 'tap';
 import { StoreConnection, storeAddressOf } from './connection.ts';
-import { SessionStore } from './session-store.ts';
+import { ValkeySessionStore } from './valkey-session-store.ts';
 
 /** For `t.test`: why tests of a shared store cannot run on this machine, or false. */
 export const lacksValkey: string | false =
@@ -82,8 +82,8 @@ export async function testStore(
   t: Pick<Test, 'teardown'>,
   { address }: Pick<TestValkey, 'address'>,
   replica: string,
-): Promise<SessionStore> {
+): Promise<ValkeySessionStore> {
   const connection = await StoreConnection.open(storeAddressOf(address), 'journal', SILENT);
   t.teardown(() => connection.close());
-  return new SessionStore(connection, replica);
+  return new ValkeySessionStore(connection, replica);
 }

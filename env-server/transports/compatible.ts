@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import type { SessionManager } from '../sessions/manager.ts';
-import type { Dispatcher } from '../stages/stages.ts';
+import type { Dispatcher } from '../stages/dispatcher.ts';
 import { addGymRoutes } from './gym/routes.ts';
 import { addMcpRoutes } from './mcp/routes.ts';
 import { addOpenEnvRoutes, type OpenEnvSettings } from './openenv/routes.ts';

@@ -1,12 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { createRequire } from 'node:module';
-import Fastify, {
-  type FastifyContextConfig,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-  type onResponseHookHandler,
-} from 'fastify';
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import type { AllowedHosts } from '../../shared/http/allowed-hosts.ts';
 import { REPLY_HEADERS } from '../../shared/http/page-security.ts';
@@ -25,10 +19,6 @@ import { answerUnrouted } from './replies/unrouted.ts';
 declare module 'fastify' {
   interface FastifyRequest {
     principal: Principal;
-  }
-  interface FastifyContextConfig {
-    /** The route writes its plain replies to the response itself, and counts them. */
-    writesReplies?: boolean;
   }
 }
 
@@ -101,7 +91,7 @@ function newServer({ problemHandler, counts, bodyLimitBytes }: HttpServerParts):
     clientErrorHandler: (error, socket) => problemHandler.refuse(error, socket),
     frameworkErrors(error, request, reply) {
       // Such replies pass by the hooks.
-      countLater(request, reply, counts);
+      reply.raw.once('finish', () => counted(request, reply, counts));
       problemHandler.reply(error, request, reply.headers(REPLY_HEADERS));
     },
   }) as unknown as FastifyInstance;
@@ -124,27 +114,15 @@ async function addHooks(server: FastifyInstance, parts: HttpServerParts): Promis
     done();
   });
   countUpgrades(server, counts);
-  // Routes that write their replies go without: it listens for the end of every reply.
-  const count: onResponseHookHandler = (request, reply, done) => {
+  server.addHook('onResponse', (request, reply, done) => {
     counted(request, reply, counts);
     done();
-  };
-  server.addHook('onRoute', route => {
-    if (!writesReplies(route)) route.onResponse = [count, ...[route.onResponse ?? []].flat()];
   });
   if (log.isLevelEnabled('debug')) logRequests(server, log);
   server.addHook('onSend', (request, reply, payload, done) => {
     const content = contentOf(request, reply, payload);
-    if (request.is404 || writesReplies(request.routeOptions)) countLater(request, reply, counts);
     sessions.deliver(() => done(null, content), request.method === 'GET');
   });
-}
-
-const writesReplies = ({ config }: { readonly config?: object }): boolean =>
-  (config as FastifyContextConfig | undefined)?.writesReplies === true;
-
-function countLater(request: FastifyRequest, reply: FastifyReply, counts: RequestCounts): void {
-  reply.raw.once('finish', () => counted(request, reply, counts));
 }
 
 function counted(request: FastifyRequest, reply: FastifyReply, counts: RequestCounts): void {

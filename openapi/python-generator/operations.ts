@@ -1,4 +1,5 @@
 import { docstring, pascal, pythonType, refName, type Schema, unionOf } from './types.ts';
+import { unasync } from './unasync.ts';
 
 interface Operation {
   readonly operationId: string;
@@ -47,18 +48,7 @@ export function pythonOperations(document: Document): string {
   const items = (unionOf(schemas.BatchItem) ?? []).map(part => schemas[refName(part.$ref ?? '')]);
   const keyed = items.filter(isKeyed).map(nameOf).sort();
   const head = HEAD.replace('KEYS', `[${keyed.map(name => JSON.stringify(name)).join(', ')}]`);
-  const text = (async: boolean): string => items.map(item => methodOf(item, operations, async)).join('\n');
-  return `${head}
-class SyncOperations:
-    """Every operation of the server; a subclass sends them."""
-
-    def _call(
-        self, op: str, fields: dict[str, Any], optional: dict[str, Any], request_key: str | None = None
-    ) -> Any:
-        raise NotImplementedError
-
-${text(false)}
-
+  const methods = `
 class AsyncOperations:
     """Every operation of the server as a coroutine; a subclass sends them."""
 
@@ -67,13 +57,14 @@ class AsyncOperations:
     ) -> Any:
         raise NotImplementedError
 
-${text(true)}`;
+${items.map(item => methodOf(item, operations)).join('\n')}`;
+  return `${head}${unasync(methods)}\n${methods}`;
 }
 
 const nameOf = (item: Schema): string => String(item.properties?.op.const);
 const isKeyed = (item: Schema): boolean => item.properties?.request_key !== undefined;
 
-function methodOf(item: Schema, operations: readonly Operation[], async: boolean): string {
+function methodOf(item: Schema, operations: readonly Operation[]): string {
   const name = nameOf(item);
   const operation = operations.find(({ operationId }) => operationId === name);
   const fields = Object.entries(item.properties ?? {}).filter(([key]) => !HIDDEN.has(key));
@@ -94,8 +85,8 @@ function methodOf(item: Schema, operations: readonly Operation[], async: boolean
   const signature = ['self', ...parameters, ...(keywords.length > 0 ? ['*', ...keywords] : [])];
   const result = resultOf(name, operation);
   const values = [dictionary(required), dictionary(optional), ...(isKeyed(item) ? ['request_key'] : [])];
-  const call = `${async ? 'await ' : ''}self._call("${name}", ${values.join(', ')})`;
-  const head = `    ${async ? 'async ' : ''}def ${METHODS[name] ?? name}(\n${signature.map(one => `        ${one},\n`).join('')}    ) -> ${result}:\n`;
+  const call = `await self._call("${name}", ${values.join(', ')})`;
+  const head = `    async def ${METHODS[name] ?? name}(\n${signature.map(one => `        ${one},\n`).join('')}    ) -> ${result}:\n`;
   const body = result === 'None' ? `        ${call}\n` : `        return cast(${result}, ${call})\n`;
   return `${head}${docstring(`${operation?.summary ?? name}.`, '        ')}${body}`;
 }

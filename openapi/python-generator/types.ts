@@ -70,7 +70,7 @@ export function docstring(text: string, indent: string): string {
 
 const LINE_LENGTH = 110;
 
-export function wrap(text: string, indent: string): string {
+function wrap(text: string, indent: string): string {
   const lines: string[] = [];
   let line = '';
   for (const word of text.split(/\s+/)) {

@@ -7,8 +7,8 @@ export interface Annotations {
 }
 
 export const NO_ANNOTATIONS: Annotations = { tags: [], note: '', archived: false };
-export const MAX_TAGS = 16;
-export const MAX_TAG_LENGTH = 40;
+const MAX_TAGS = 16;
+const MAX_TAG_LENGTH = 40;
 export const MAX_NOTE_LENGTH = 2000;
 /** A request or file with all of them at their longest, in bytes. */
 export const MAX_ANNOTATIONS_BYTES = 16 * 1024;

@@ -12,10 +12,10 @@ export function isAlike(spread: number): boolean {
 export interface FilteredEpisode {
   readonly tag: string;
   readonly group_id: number;
-  readonly success: boolean;
+  readonly success: boolean | null;
   readonly terminated: boolean;
   readonly ended_by?: string;
-  readonly return: number;
+  readonly return: number | null;
   readonly penalty: number;
   readonly invalid: number;
   readonly cut: boolean;
@@ -63,7 +63,7 @@ export function filtered<E extends FilteredEpisode>(
       (problem !== 'invalid' || episode.invalid > 0) &&
       (problem !== 'cut' || episode.cut) &&
       (problem !== 'unfinished' || !episode.terminated) &&
-      (min === '' || episode.return >= Number(min)) &&
-      (max === '' || episode.return <= Number(max)),
+      (min === '' || (episode.return !== null && episode.return >= Number(min))) &&
+      (max === '' || (episode.return !== null && episode.return <= Number(max))),
   );
 }

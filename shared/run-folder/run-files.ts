@@ -83,6 +83,8 @@ export interface RunDescription {
   readonly model: string;
   /** Weights of the policy; null until it is open. */
   readonly parameters: number | null;
+  /** Other program that wrote the trajectories; absent for runs of ragen. */
+  readonly format?: string;
   /** Settings that differ from their defaults, as `section.key`; absent in runs of earlier versions. */
   readonly changed?: readonly string[];
   /** Ends of the environments' episodes in words, by tag and name; absent until the environments are described. */
@@ -156,6 +158,19 @@ export interface TrajectoryRecord {
   /** The state after the last turn as plain JSON, where it was recorded. */
   readonly final_structured?: Json;
   readonly samples: readonly SampleRecord[];
+}
+
+/** An episode to look at: ragen's, or one of another program, which has null for what its file does not say. */
+export interface EpisodeRecord extends Omit<TrajectoryRecord, 'seed' | 'success' | 'return'> {
+  readonly seed: number | null;
+  readonly success: boolean | null;
+  readonly return: number | null;
+  /** Format of another program that it was read from; absent for ragen's own. */
+  readonly format?: string;
+  /** Answer that the reward function expected, where the file has it. */
+  readonly expected?: string;
+  /** Advantage of all its tokens, where the file has one for the episode. */
+  readonly advantage?: number;
 }
 
 export interface TurnRecord {

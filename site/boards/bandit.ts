@@ -16,18 +16,18 @@ export const bandit: BoardKind<BanditState> = {
       const isPulled = pulled?.name === arm;
       const face = machine(isPulled ? String(pulled.reward) : '?', isPulled);
       return act
-        ? html`<button key=${arm} type="button" class="arm" data-board-focus aria-label=${`Pull ${arm}`} onClick=${() => act(arm)}>${face}<span>${arm}</span></button>`
-        : html`<div key=${arm} class="arm">${face}<span>${arm}</span></div>`;
+        ? html`<button key=${arm} type="button" class="button arm" data-board-focus aria-label=${`Pull ${arm}`} onClick=${() => act(arm)}>${face}<span>${arm}</span></button>`
+        : html`<div key=${arm} class="button arm">${face}<span>${arm}</span></div>`;
     })}
   </div>`,
 };
 
 function machine(shown: string, isPulled: boolean): VNode {
-  return html`<svg class="machine" viewBox="0 0 120 120" aria-hidden="true">
-    <rect class="case" x="10" y="12" width="84" height="100" rx="12" />
-    <rect class="window" x="22" y="30" width="60" height="40" rx="6" />
-    <text x="52" y="51">${shown}</text>
-    <rect class="tray" x="30" y="86" width="44" height="10" rx="5" />
-    <g class="lever ${isPulled ? 'down' : ''}"><path d="M94 62h8V30" /><circle cx="102" cy="26" r="7" /></g>
+  return html`<svg class="board-svg machine" viewBox="0 0 120 120" aria-hidden="true">
+    <rect fill="#b53a46" x="10" y="12" width="84" height="100" rx="12" />
+    <rect fill="#fff8e6" x="22" y="30" width="60" height="40" rx="6" />
+    <text style=${{ fill: '#4a2a10', fontSize: '24px' }} x="52" y="51">${shown}</text>
+    <rect fill="#6d1f2b" x="30" y="86" width="44" height="10" rx="5" />
+    <g class="lever ${isPulled ? 'down' : ''}"><path fill="none" stroke="var(--lever)" stroke-width="5" stroke-linecap="round" d="M94 62h8V30" /><circle fill="#e3a72f" cx="102" cy="26" r="7" /></g>
   </svg>`;
 }

@@ -17,13 +17,13 @@ interface LastTurn {
 }
 
 const TURN_MS = 260;
-const COLOR_NAMES: { readonly [letter: string]: string } = {
-  W: 'white',
-  O: 'orange',
-  G: 'green',
-  R: 'red',
-  B: 'blue',
-  Y: 'yellow',
+const COLORS: { readonly [letter: string]: string } = {
+  W: '#f4f4f1',
+  O: '#f08a24',
+  G: '#2f9e44',
+  R: '#c92a2a',
+  B: '#2463c4',
+  Y: '#f5d327',
 };
 /** Half the side of a sticker and of a small cube, in units of half a small cube. */
 const STICKER = 0.86;
@@ -91,7 +91,7 @@ function drawCube(stickers: string, turn: Turn | undefined, share: number): VNod
         index,
       ) => html`<g key=${view.name} style=${{ transform: `translate(${(index + 0.5) * WIDTH}px, ${HEIGHT / 2 - 6}px)` }}>
         ${facetsOf(view, turn, share).map(facet => drawFacet(facet, stickers))}
-        <text class="view-name" y=${HEIGHT / 2 - 2}>${view.name}</text>
+        <text style=${{ fill: 'var(--ink-soft)', fontSize: '9px' }} y=${HEIGHT / 2 - 2}>${view.name}</text>
       </g>`,
     )}
   </svg>`;
@@ -146,7 +146,7 @@ function corners({ cubie, normal }: Facet, half: number, place: (vector: Vector)
 }
 
 function drawFacet({ facet, corners: polygon }: SeenFacet, stickers: string): VNode {
-  const color = facet.sticker === undefined ? undefined : COLOR_NAMES[stickers[facet.sticker]];
-  return html`<polygon class="plastic" points=${polygon(1)} />
-    ${color && html`<polygon class="sticker ${color}" points=${polygon(STICKER)} />`}`;
+  const color = facet.sticker === undefined ? undefined : COLORS[stickers[facet.sticker]];
+  return html`<polygon fill="#1b1e21" stroke="#1b1e21" stroke-linejoin="round" points=${polygon(1)} />
+    ${color && html`<polygon fill=${color} points=${polygon(STICKER)} />`}`;
 }

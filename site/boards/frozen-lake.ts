@@ -1,6 +1,6 @@
 import { html } from '../components/html.ts';
 import { type BoardKind, has } from './board-kind.ts';
-import { CELL, type Cell, cellsOf, gridBoard, PERSON, piece, squares } from './grid.ts';
+import { CELL, type Cell, cellsOf, gridBoard, person, piece, squares } from './grid.ts';
 
 interface FrozenLakeState {
   readonly rows: number;
@@ -19,18 +19,18 @@ export const frozenLake: BoardKind<FrozenLakeState> = {
 
   draw({ rows, cols, start, goal, player, holes, status }) {
     const children = html`
-      <rect class="crack" width=${cols * CELL} height=${rows * CELL} />
-      <path class="ice" d=${squares(cellsOf(rows, cols), 0.6)} />
-      <path class="shine" d=${cellsOf(rows, cols).map(shine).join('')} />
-      <path class="start" d=${squares([start], 3)} />
+      <rect fill="var(--crack)" width=${cols * CELL} height=${rows * CELL} />
+      <path fill="var(--ice)" d=${squares(cellsOf(rows, cols), 0.6)} />
+      <path fill="none" stroke="var(--shine)" stroke-width="1.6" stroke-linecap="round" d=${cellsOf(rows, cols).map(shine).join('')} />
+      <path fill="none" stroke="var(--start)" stroke-width="1.5" stroke-dasharray="4 4" d=${squares([start], 3)} />
       ${holes.map(
         ([row, col]) => html`
-          <circle class="shore" cx=${(col + 0.5) * CELL} cy=${(row + 0.5) * CELL} r="16.5" />
-          <circle class="water" cx=${(col + 0.5) * CELL} cy=${(row + 0.5) * CELL} r="14" />
+          <circle fill="var(--shore)" cx=${(col + 0.5) * CELL} cy=${(row + 0.5) * CELL} r="16.5" />
+          <circle fill="var(--water)" cx=${(col + 0.5) * CELL} cy=${(row + 0.5) * CELL} r="14" />
         `,
       )}
       ${piece('goal', goal, 'flag', FLAG)}
-      ${piece('player', player, `person skater ${status}`, html`<g class="body">${PERSON}</g>`)}
+      ${piece('player', player, status, html`<g class="body">${SKATER}</g>`)}
     `;
     const level = `${rows} ${cols}|${start}|${goal}|${holes.join(' ')}`;
     return gridBoard({ rows, cols, name: 'frozen-lake', level, children });
@@ -40,7 +40,8 @@ export const frozenLake: BoardKind<FrozenLakeState> = {
 const shine = ([row, col]: Cell): string =>
   `M${col * CELL + 7} ${row * CELL + 14}l7-7M${col * CELL + 26} ${row * CELL + 34}l8-8`;
 
+const SKATER = person('#e08a1e', '#a8530d');
 const FLAG = html`
-  <path class="pole" d="M12 5v31" />
-  <path class="cloth" d="M12.5 5.5h18l-4.5 6 4.5 6h-18z" />
+  <path fill="none" stroke="var(--pole)" stroke-width="2.6" stroke-linecap="round" d="M12 5v31" />
+  <path fill="#d8412f" d="M12.5 5.5h18l-4.5 6 4.5 6h-18z" />
 `;

@@ -46,11 +46,11 @@ export function cellsOf(rows: number, cols: number): Cell[] {
 }
 
 /** A person, seen from the front. */
-export const PERSON = html`
-  <ellipse class="shadow" cx="20" cy="36" rx="10" ry="2.5" />
-  <path class="coat" d="M9.5 35v-5.5a10.5 9.5 0 0 1 21 0V35z" />
-  <circle class="face" cx="20" cy="13.5" r="7.5" />
-  <path class="hat" d="M12.2 12.4a7.8 7.8 0 0 1 15.6 0z" />
-  <circle class="eye" cx="17.2" cy="15" r="1.1" />
-  <circle class="eye" cx="22.8" cy="15" r="1.1" />
+export const person = (coat: string, hat: string): VNode => html`
+  <ellipse fill="#0000002e" cx="20" cy="36" rx="10" ry="2.5" />
+  <path fill=${coat} d="M9.5 35v-5.5a10.5 9.5 0 0 1 21 0V35z" />
+  <circle fill="#e5ae80" cx="20" cy="13.5" r="7.5" />
+  <path fill=${hat} d="M12.2 12.4a7.8 7.8 0 0 1 15.6 0z" />
+  <circle fill="#33261c" cx="17.2" cy="15" r="1.1" />
+  <circle fill="#33261c" cx="22.8" cy="15" r="1.1" />
 `;

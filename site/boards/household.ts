@@ -26,15 +26,15 @@ export const household: BoardKind<HouseholdState> = {
     const others = admissible.filter(action => !action.startsWith(GO_TO));
     return html`<div class="board-panel household">
       <p class="question">${given ?? `${task.type.replaceAll('_', ' ')}: ${task.thing}, ${task.receptacle}`}</p>
-      <p class="household-where">
-        <span><span class="shop-label">Room</span> ${room}</span>
-        <span><span class="shop-label">At</span> ${at ?? 'the middle of the room'}</span>
-        <span><span class="shop-label">In hand</span> ${carries ?? 'nothing'}</span>
+      <p class="row">
+        <span><span class="label">Room</span> ${room}</span>
+        <span><span class="label">At</span> ${at ?? 'the middle of the room'}</span>
+        <span><span class="label">In hand</span> ${carries ?? 'nothing'}</span>
       </p>
-      <ul class="furniture" aria-label="Furniture">
+      <ul class="row" aria-label="Furniture">
         ${receptacles.map(receptacle => html`<li key=${receptacle.name}>${furniture(receptacle, at === receptacle.name, admissible, context.act)}</li>`)}
       </ul>
-      <p class="said-now">${report}</p>
+      <p>${report}</p>
       ${actionButtons(others, context)}
     </div>`;
   },
@@ -49,14 +49,14 @@ function furniture(
   const action = `${GO_TO}${name}`;
   const body = html`
     <svg viewBox="0 0 24 24" width="20" height="20" aria-hidden="true">
-      <path class="furniture-body" d="M4 8h16v11H4z" />
-      ${open ? html`<path class="furniture-lid" d="M4 8 7 4h10l3 4" />` : html`<path class="furniture-lid" d="M4 12.5h16M11 15h2" />`}
+      <path fill="none" stroke="currentColor" stroke-width="1.6" d="M4 8h16v11H4z" />
+      ${open ? html`<path fill="none" stroke="currentColor" stroke-width="1.6" d="M4 8 7 4h10l3 4" />` : html`<path fill="none" stroke="currentColor" stroke-width="1.6" d="M4 12.5h16M11 15h2" />`}
     </svg>
     <span>${name}</span>
-    ${!open && html`<span class="furniture-note">closed</span>`}
-    ${isHere && html`<span class="furniture-note here">you</span>`}
+    ${!open && html`<span class="label">closed</span>`}
+    ${isHere && html`<b class="label">you</b>`}
   `;
   return act && admissible.includes(action)
-    ? html`<button type="button" class="furniture-piece" aria-label=${action} onClick=${() => act(action)}>${body}</button>`
-    : html`<div class="furniture-piece ${isHere ? 'here' : ''}">${body}</div>`;
+    ? html`<button type="button" class="small" aria-label=${action} onClick=${() => act(action)}>${body}</button>`
+    : html`<div class="button small ${isHere ? 'here' : ''}">${body}</div>`;
 }

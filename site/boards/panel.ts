@@ -12,16 +12,16 @@ interface Actor {
  */
 export function actionButtons(actions: readonly string[], { act }: Actor, prefix = ''): VNode {
   const text = (action: string) => action.slice(prefix.length);
-  return html`<div class="panel-actions" role=${act ? 'group' : undefined} aria-label=${act ? 'Actions of the board' : undefined}>
+  return html`<div class="row" role=${act ? 'group' : undefined} aria-label=${act ? 'Actions of the board' : undefined}>
     ${actions.map(action =>
       act
-        ? html`<button key=${action} type="button" class="panel-action" onClick=${() => act(action)}>${text(action)}</button>`
-        : html`<span key=${action} class="panel-action">${text(action)}</span>`,
+        ? html`<button key=${action} type="button" class="small" onClick=${() => act(action)}>${text(action)}</button>`
+        : html`<span key=${action} class="tag">${text(action)}</span>`,
     )}
   </div>`;
 }
 
 /** A row of numbers or words as cards. */
 export function cards(texts: readonly (string | number)[]): VNode {
-  return html`<ul class="panel-cards">${texts.map(text => html`<li>${text}</li>`)}</ul>`;
+  return html`<ul class="row">${texts.map(text => html`<li class="number-card">${text}</li>`)}</ul>`;
 }

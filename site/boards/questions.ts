@@ -21,17 +21,17 @@ export const choiceQuestion: BoardKind<ChoiceState> = {
   fits: state => has(state, 'question', 'choices', 'given'),
   draw: ({ question, choices, given }, { act }) => html`<div class="board-panel paper">
     <p class="question">${question}</p>
-    <div class="choices">
+    <div class="stack tight">
       ${choices.map((choice, index) => {
         const letter = LETTERS[index];
-        const mark = given?.text.trim().toUpperCase() === letter ? (given.right ? 'right' : 'wrong') : '';
+        const mark = given?.text.trim().toUpperCase() === letter ? (given.right ? 'good' : 'bad') : '';
         const body = html`<b>${letter}</b> <span>${choice}</span>`;
         return act
-          ? html`<button key=${letter} type="button" class="choice ${mark}" onClick=${() => act(letter)}>${body}</button>`
-          : html`<div key=${letter} class="choice ${mark}">${body}</div>`;
+          ? html`<button key=${letter} type="button" class="button choice ${mark}" onClick=${() => act(letter)}>${body}</button>`
+          : html`<div key=${letter} class="button choice ${mark}">${body}</div>`;
       })}
     </div>
-    ${given && html`<p class="verdict ${given.right ? 'right' : 'wrong'}">${given.text} is ${given.right ? 'right' : 'wrong'}.</p>`}
+    ${given && html`<p class="outcome ${given.right ? 'good' : 'bad'}">${given.text} is ${given.right ? 'right' : 'wrong'}.</p>`}
   </div>`,
 };
 
@@ -47,10 +47,10 @@ export const triedQuestion: BoardKind<TriesState> = {
   fits: state => has(state, 'question', 'tries', 'solved'),
   draw: ({ question, tries, solved }) => html`<div class="board-panel paper">
     <p class="question">${question}</p>
-    <ol class="tries">
+    <ol>
       ${tries.map((text, index) => {
         const isRight = solved && index === tries.length - 1;
-        return html`<li key=${index} class="verdict ${isRight ? 'right' : 'wrong'}">${text} is ${isRight ? 'right' : 'wrong'}.</li>`;
+        return html`<li key=${index} class="outcome ${isRight ? 'good' : 'bad'}">${text} is ${isRight ? 'right' : 'wrong'}.</li>`;
       })}
     </ol>
   </div>`,
@@ -69,11 +69,11 @@ export const searchedQuestion: BoardKind<SearchState> = {
   fits: state => has(state, 'question', 'queries', 'report'),
   draw: ({ question, queries, report, finished }) => html`<div class="board-panel paper">
     <p class="question">${question}</p>
-    ${queries.length > 0 && html`<ol class="queries">${queries.map(query => html`<li>${query}</li>`)}</ol>`}
+    ${queries.length > 0 && html`<ol>${queries.map(query => html`<li>${query}</li>`)}</ol>`}
     ${
       finished
-        ? html`<p class="verdict ${finished.reward > 0 ? 'right' : 'wrong'}">Answer: ${finished.answer}</p>`
-        : html`<p class="found">${report}</p>`
+        ? html`<p class="outcome ${finished.reward > 0 ? 'good' : 'bad'}">Answer: ${finished.answer}</p>`
+        : html`<p>${report}</p>`
     }
   </div>`,
 };
@@ -89,8 +89,8 @@ export const countdown: BoardKind<CountdownState> = {
   name: 'countdown',
   fits: state => has(state, 'nums', 'target', 'answer'),
   draw: ({ nums, target, answer }) => html`<div class="board-panel paper countdown">
-    <div class="countdown-target"><span class="shop-label">Target</span><strong>${target}</strong></div>
+    <div class="row"><span class="label">Target</span><strong class="figure">${target}</strong></div>
     ${cards(nums)}
-    ${answer && html`<p class="verdict ${answer.value === target && answer.reward >= 1 ? 'right' : 'wrong'}">${answer.text}${answer.value !== null && ` = ${answer.value}`}</p>`}
+    ${answer && html`<p class="outcome ${answer.value === target && answer.reward >= 1 ? 'good' : 'bad'}">${answer.text}${answer.value !== null && ` = ${answer.value}`}</p>`}
   </div>`,
 };

@@ -41,11 +41,11 @@ export const shopPage: BoardKind<ShopState> = {
     const clickables = state.actions.flatMap(action => /^click\[(.*)\]$/s.exec(action)?.[1] ?? []);
     const shown = { ...state, clickables };
     return html`<div class="board-panel shop-page" data-page=${page}>
-      <div class="shop-bar">
-        <strong class="shop-name">WebShop</strong>
+      <div class="row shop-bar">
+        <strong>WebShop</strong>
         ${act && html`<${SearchBox} key=${page} act=${page === 'search' ? act : undefined} />`}
       </div>
-      <p class="shop-wish"><span class="shop-label">Wanted</span> ${state.instruction}</p>
+      <p><span class="label">Wanted</span> ${state.instruction}</p>
       ${turns(shown, act)}
       ${page === 'results' && results(shown, act)}
       ${page === 'item' && item(shown, act)}
@@ -61,11 +61,11 @@ const click = (act: Act, text: string) => act && (() => act(`click[${text}]`));
 function clickable(
   text: string,
   act: Act,
-  { name = '', label = text }: { name?: string; label?: string } = {},
+  { name = 'small', label = text }: { name?: string; label?: string } = {},
 ): VNode {
   return act
-    ? html`<button type="button" class=${`shop-button ${name}`} onClick=${click(act, text)}>${label}</button>`
-    : html`<span class=${`shop-button ${name}`}>${label}</span>`;
+    ? html`<button type="button" class=${name} onClick=${click(act, text)}>${label}</button>`
+    : html`<span class=${`button ${name}`}>${label}</span>`;
 }
 
 function SearchBox({ act }: { readonly act: Act }): VNode {
@@ -74,7 +74,7 @@ function SearchBox({ act }: { readonly act: Act }): VNode {
     event.preventDefault();
     if (words.trim() !== '') act?.(`search[${words.trim()}]`);
   };
-  return html`<form class="shop-search" role="search" onSubmit=${send}>
+  return html`<form role="search" onSubmit=${send}>
     <input
       type="search" data-board-focus aria-label="Search the shop" placeholder=${act ? 'What are you looking for?' : ''} disabled=${!act}
       value=${words} onInput=${(event: InputEvent) => write((event.target as HTMLInputElement).value)}
@@ -88,9 +88,9 @@ function turns({ segments, clickables }: ShopPage, act: Act): VNode | false {
   const offered = TURNS.filter(turn => clickables.includes(turn));
   const count = segments.find(segment => /^Page \d+ \(/.test(segment));
   if (offered.length === 0) return false;
-  return html`<div class="shop-turns">
-    ${offered.map(turn => clickable(turn, act, { name: 'quiet' }))}
-    ${count && html`<span class="shop-count">${count}</span>`}
+  return html`<div class="row">
+    ${offered.map(turn => clickable(turn, act, { name: 'link' }))}
+    ${count && html`<span class="label">${count}</span>`}
   </div>`;
 }
 
@@ -107,9 +107,9 @@ function results({ segments, clickables }: ShopPage, act: Act): VNode {
     ${rows.map(
       ([asin, title, price]) => html`<li key=${asin}>
         ${thumbnail(asin)}
-        ${clickable(asin, act, { name: 'product', label: title })}
-        <span class="shop-price">${price}</span>
-        <span class="shop-asin">${asin}</span>
+        ${clickable(asin, act, { name: 'link product', label: title })}
+        <b class="number">${price}</b>
+        <span class="label">${asin}</span>
       </li>`,
     )}
   </ul>`;
@@ -121,7 +121,7 @@ function thumbnail(asin: string): VNode {
   for (const character of asin) hue = (hue * 31 + character.charCodeAt(0)) % 360;
   return html`<svg class="shop-picture" viewBox="0 0 40 40" aria-hidden="true">
     <rect width="40" height="40" rx="6" style=${{ fill: `hsl(${hue} 45% 62%)` }} />
-    <path d="M10 15h20l2 17H8zM15 18v-5a5 5 0 0 1 10 0v5" />
+    <path fill="none" stroke="#ffffffd9" stroke-width="2" d="M10 15h20l2 17H8zM15 18v-5a5 5 0 0 1 10 0v5" />
   </svg>`;
 }
 
@@ -138,31 +138,31 @@ function item({ where, segments, clickables }: ShopPage, act: Act): VNode {
   const rating = segments.find(segment => segment.startsWith('Rating: '))?.slice('Rating: '.length) ?? '';
   return html`<div class="shop-item">
     ${thumbnail(where.asin ?? '')}
-    <div class="shop-facts">
+    <div class="stack">
       <h3>${title}</h3>
-      <p><span class="shop-price">${segments[price].slice('Price: '.length)}</span> ${stars(rating)}</p>
+      <p><b class="number">${segments[price].slice('Price: '.length)}</b> ${stars(rating)}</p>
       ${options.map(
-        ({ name, values }) => html`<div key=${name} class="shop-option" role="group" aria-label=${name}>
-          <span class="shop-label">${name}</span>
+        ({ name, values }) => html`<div key=${name} class="row shop-option" role="group" aria-label=${name}>
+          <span class="label">${name}</span>
           ${values.map(value => {
             const isChosen = value !== plain(value);
             return act
-              ? html`<button key=${plain(value)} type="button" aria-pressed=${String(isChosen)} onClick=${click(act, plain(value))}>${plain(value)}</button>`
-              : html`<span class="shop-value" data-chosen=${isChosen}>${plain(value)}</span>`;
+              ? html`<button key=${plain(value)} type="button" class="small" aria-pressed=${String(isChosen)} onClick=${click(act, plain(value))}>${plain(value)}</button>`
+              : html`<span class="button small ${isChosen ? 'here' : ''}">${plain(value)}</span>`;
           })}
         </div>`,
       )}
-      <p class="shop-turns">
-        ${DETAILS.filter(name => clickables.includes(name)).map(name => clickable(name, act, { name: 'quiet' }))}
+      <p class="row">
+        ${DETAILS.filter(name => clickables.includes(name)).map(name => clickable(name, act, { name: 'link' }))}
       </p>
-      ${clickables.includes(BUY) && clickable(BUY, act, { name: 'buy' })}
+      ${clickables.includes(BUY) && clickable(BUY, act, { name: 'primary' })}
     </div>
   </div>`;
 }
 
 function stars(rating: string): VNode | false {
   const value = Number.parseFloat(rating);
-  if (Number.isNaN(value)) return html`<span class="shop-count">Rating: ${rating}</span>`;
+  if (Number.isNaN(value)) return html`<span class="label">Rating: ${rating}</span>`;
   const full = Math.round(value);
   return html`<span class="shop-stars" role="img" aria-label="Rating: ${rating}">${'★'.repeat(full)}${'☆'.repeat(Math.max(0, BEST_RATING - full))}</span>`;
 }
@@ -174,7 +174,7 @@ function detail({ where, segments, clickables }: ShopPage): VNode {
 
 function receipt({ segments, where }: ShopPage): VNode {
   const [thanks, title, price] = segments;
-  return html`<div class="shop-receipt">
+  return html`<div class="shop-item">
     ${thumbnail(where.asin ?? '')}<p><strong>${thanks}</strong></p><p>${title} ${price}</p>
   </div>`;
 }

@@ -1,6 +1,6 @@
 import { html } from '../components/html.ts';
 import { type BoardKind, type Drawn, has } from './board-kind.ts';
-import { CELL, type Cell, cellsOf, gridBoard, PERSON, piece, sameCell, squares } from './grid.ts';
+import { CELL, type Cell, cellsOf, gridBoard, person, piece, sameCell, squares } from './grid.ts';
 
 interface SokobanState {
   readonly rows: number;
@@ -23,28 +23,34 @@ export const sokoban: BoardKind<SokobanState, Boxes> = {
   draw({ rows, cols, walls, targets, boxes, player }, { memory }) {
     const onTarget = (cell: Cell) => targets.some(target => sameCell(target, cell));
     const children = html`
-      <rect class="joint" width=${cols * CELL} height=${rows * CELL} />
-      <path class="floor" d=${squares(cellsOf(rows, cols), 0.6)} />
-      <path class="brick" d=${squares(walls)} />
-      <path class="mortar" d=${walls.map(mortar).join('')} />
+      <rect fill="var(--joint)" width=${cols * CELL} height=${rows * CELL} />
+      <path fill="var(--floor)" d=${squares(cellsOf(rows, cols), 0.6)} />
+      <path fill="var(--brick)" d=${squares(walls)} />
+      <path fill="none" stroke="var(--mortar)" stroke-width="1.4" d=${walls.map(mortar).join('')} />
       ${targets.map(
         ([row, col]) =>
-          html`<circle class="target" cx=${(col + 0.5) * CELL} cy=${(row + 0.5) * CELL} r="8" />
-            <circle class="target-heart" cx=${(col + 0.5) * CELL} cy=${(row + 0.5) * CELL} r="2.5" />`,
+          html`<circle fill="var(--target-hole)" stroke="var(--target)" stroke-width="3" cx=${(col + 0.5) * CELL} cy=${(row + 0.5) * CELL} r="8" />
+            <circle fill="var(--target)" cx=${(col + 0.5) * CELL} cy=${(row + 0.5) * CELL} r="2.5" />`,
       )}
       ${boxes.map((cell, index) =>
-        piece(memory[index], cell, onTarget(cell) ? 'crate home' : 'crate', CRATE),
+        piece(
+          memory[index],
+          cell,
+          'crate',
+          onTarget(cell) ? crate('#63ab50', '#2f6326') : crate('#cb9344', '#7d5320'),
+        ),
       )}
-      ${piece('player', player, 'person', PERSON)}
+      ${piece('player', player, 'person', KEEPER)}
     `;
     return gridBoard({ rows, cols, name: 'sokoban', level: levelOf({ walls, targets }), children });
   },
 };
 
-const CRATE = html`
-  <rect class="crate-edge" x="4" y="4" width="32" height="32" rx="3" />
-  <rect class="crate-face" x="7.5" y="7.5" width="25" height="25" rx="1" />
-  <path class="crate-plank" d="M8 8 32 32M32 8 8 32" />
+const KEEPER = person('#2f6fb0', '#1f4f83');
+const crate = (face: string, edge: string) => html`
+  <rect fill=${edge} x="4" y="4" width="32" height="32" rx="3" />
+  <rect fill=${face} x="7.5" y="7.5" width="25" height="25" rx="1" />
+  <path fill="none" stroke=${edge} stroke-width="3" d="M8 8 32 32M32 8 8 32" />
 `;
 
 const levelOf = ({ walls, targets }: Pick<SokobanState, 'walls' | 'targets'>): string =>

@@ -46,14 +46,14 @@ function map({ room: { size, things }, position: { row, col }, facing, question 
   const x = (col + 0.5) * CELL;
   const y = (row + 0.5) * CELL;
   const children = html`
-    <rect class="joint" width=${size * CELL} height=${size * CELL} />
-    <path class="floor" d=${squares(cellsOf(size, size), 0.5)} />
+    <rect fill="var(--joint)" width=${size * CELL} height=${size * CELL} />
+    <path fill="var(--floor)" d=${squares(cellsOf(size, size), 0.5)} />
     <svg width=${size * CELL} height=${size * CELL} overflow="hidden">
-      <path class="sight" d=${sight(size, x, y, facing)} />
+      <path fill="var(--sight)" opacity="0.13" d=${sight(size, x, y, facing)} />
     </svg>
-    ${things.map(thing => html`<g key=${thing.name} class="thing">${label(thing)}</g>`)}
+    ${things.map(thing => html`<g key=${thing.name}>${label(thing)}</g>`)}
     <g class="piece" style=${{ transform: `translate(${x}px, ${y}px) rotate(${ANGLES[facing]}deg)` }}>
-      <path class="arrow" d="M0-14 11 11 0 6.5-11 11z" />
+      <path fill="var(--ahead)" d="M0-14 11 11 0 6.5-11 11z" />
     </g>
   `;
   return gridBoard({ rows: size, cols: size, name: 'spatial-room', level: `${size} ${question}`, children });
@@ -62,8 +62,8 @@ function map({ room: { size, things }, position: { row, col }, facing, question 
 function label({ name, row, col }: Thing): VNode {
   const size = Math.min(FONT, LABEL_WIDTH / (LETTER * name.length));
   return html`
-    <rect class="thing-box" x=${col * CELL + 1.5} y=${row * CELL + 1.5} width=${CELL - 3} height=${CELL - 3} rx="5" />
-    <text class="thing-name" x=${(col + 0.5) * CELL} y=${(row + 0.5) * CELL} font-size=${size}>${name}</text>
+    <rect fill="var(--thing)" x=${col * CELL + 1.5} y=${row * CELL + 1.5} width=${CELL - 3} height=${CELL - 3} rx="5" />
+    <text style=${{ fill: 'var(--thing-name)', fontSize: `${size}px` }} x=${(col + 0.5) * CELL} y=${(row + 0.5) * CELL}>${name}</text>
   `;
 }
 
@@ -81,8 +81,8 @@ function sight(size: number, x: number, y: number, facing: RoomState['facing']):
 }
 
 function actions({ room, question, choices, report }: RoomState, context: BoardContext<undefined>): VNode {
-  return html`<div class="panel-side">
-    <p class="said-now">${report}</p>
+  return html`<div class="stack">
+    <p>${report}</p>
     ${actionButtons(TURNS, context)}
     ${
       room.things.length > 0 &&

@@ -59,12 +59,12 @@ function Sudoku({ state, act }: SudokuProps) {
     event.preventDefault();
     event.stopPropagation();
   };
-  return html`<div class="sudoku-play">
+  return html`<div class="row">
     <div
       class="sudoku-keys" tabindex="0" role="grid" aria-label="Sudoku board: arrow keys choose a cell, digits fill it"
       data-board-focus aria-activedescendant=${`cell-${row}-${col}`} onKeyDown=${press}
     >${drawSudoku(state, { chosen, typed, choose: (r, c) => choose([r, c]) })}</div>
-    <div class="number-pad" role="group" aria-label=${`Numbers for row ${row + 1}, column ${col + 1}`} data-size=${size}>
+    <div class="number-pad" role="group" aria-label=${`Numbers for row ${row + 1}, column ${col + 1}`} style=${{ '--columns': Math.max(2, Math.sqrt(size)) }}>
       ${Array.from(
         { length: size },
         (_, index) => html`<button
@@ -102,19 +102,18 @@ function drawSudoku({ size, puzzle, grid }: SudokuState, selection?: Selection) 
   const cell = (row: number, col: number) => {
     const value = grid[row][col];
     const isChosen = selection?.chosen[0] === row && selection.chosen[1] === col;
-    const look = [
-      puzzle[row][col] !== 0 ? 'given' : 'free',
-      clashing.has(row * size + col) && 'clash',
-      isChosen && 'chosen',
-    ];
+    const isGiven = puzzle[row][col] !== 0;
+    const clashes = clashing.has(row * size + col);
+    const back = isChosen ? 'chosen' : clashes ? 'clash' : isGiven ? 'given' : 'cell';
+    const ink = clashes ? 'clash-ink' : isGiven ? 'given-ink' : 'digit';
     const [x, y] = [MARGIN + col * CELL, MARGIN + row * CELL];
     return html`<g
-      key=${col} id=${selection && `cell-${row}-${col}`} class=${look.filter(Boolean).join(' ')} role=${selection && 'gridcell'}
-      aria-selected=${selection && String(isChosen)} aria-label=${selection && nameOf(row, col, value, puzzle[row][col] !== 0)}
+      key=${col} id=${selection && `cell-${row}-${col}`} class=${isGiven ? 'given' : 'free'} role=${selection && 'gridcell'}
+      aria-selected=${selection && String(isChosen)} aria-label=${selection && nameOf(row, col, value, isGiven)}
       onClick=${selection && (() => selection.choose(row, col))}
     >
-      <rect class="cell" x=${x} y=${y} width=${CELL} height=${CELL} />
-      <text x=${x + CELL / 2} y=${y + CELL / 2}>${(isChosen && selection.typed) || value || ''}</text>
+      <rect fill=${`var(--sudoku-${back})`} x=${x} y=${y} width=${CELL} height=${CELL} />
+      <text style=${{ fill: `var(--sudoku-${ink})`, fontSize: '20px' }} x=${x + CELL / 2} y=${y + CELL / 2}>${(isChosen && selection.typed) || value || ''}</text>
     </g>`;
   };
   const lines = Array.from({ length: size + 1 }, (_, index) => index);
@@ -122,8 +121,8 @@ function drawSudoku({ size, puzzle, grid }: SudokuState, selection?: Selection) 
     `M${MARGIN} ${MARGIN + index * CELL}h${size * CELL}M${MARGIN + index * CELL} ${MARGIN}v${size * CELL}`;
   return html`<svg class="board-svg sudoku" viewBox="0 0 ${side} ${side}" data-ratio="1" aria-hidden=${selection ? undefined : 'true'} role=${selection && 'presentation'}>
     ${grid.map((_, row) => html`<g key=${row} role=${selection && 'row'}>${lines.slice(0, size).map(col => cell(row, col))}</g>`)}
-    <path class="thin" d=${lines.map(line).join('')} />
-    <path class="thick" d=${lines
+    <path fill="none" stroke="var(--sudoku-thin)" d=${lines.map(line).join('')} />
+    <path fill="none" stroke="var(--sudoku-thick)" stroke-width="2.4" d=${lines
       .filter(index => index % box === 0)
       .map(line)
       .join('')} />

@@ -16,7 +16,7 @@ export const proof: BoardKind<ProofState> = {
   fits: state => has(state, 'statement', 'tactics', 'feedback'),
   draw: ({ statement, tactics, feedback, goals = [] }) => html`<div class="board-panel paper proof">
     <pre>${[statement, ...tactics.map(tactic => `  ${tactic}`)].join('\n')}</pre>
-    ${feedback && html`<p class="verdict ${feedback.status === 'rejected' ? 'wrong' : 'right'}">${feedback.status}</p>`}
+    ${feedback && html`<p class="outcome ${feedback.status === 'rejected' ? 'bad' : 'good'}">${feedback.status}</p>`}
     ${feedback && feedback.messages.length > 0 && html`<pre class="goal" tabindex="0">${feedback.messages.join('\n')}</pre>`}
     ${feedback?.status === 'rejected' && goals.length > 0 && html`<pre class="goal" tabindex="0">${goals.join('\n')}</pre>`}
   </div>`,
@@ -37,11 +37,11 @@ export const program: BoardKind<ProgramState> = {
     ${starter !== '' && html`<pre>${starter}</pre>`}
     ${
       outcome &&
-      html`<div class="tests" role="img" aria-label=${`${outcome.passed} of ${outcome.total} tests passed`}>
-      ${Array.from({ length: outcome.total }, (_, index) => html`<i class=${index < outcome.passed ? 'right' : 'wrong'} />`)}
+      html`<div class="row tight tests" role="img" aria-label=${`${outcome.passed} of ${outcome.total} tests passed`}>
+      ${Array.from({ length: outcome.total }, (_, index) => html`<i class=${index < outcome.passed ? 'good' : 'bad'} />`)}
     </div>`
     }
-    ${outcome && html`<p class="verdict ${outcome.passed === outcome.total ? 'right' : 'wrong'}">${outcome.passed} of ${outcome.total} tests passed. ${outcome.failure}</p>`}
+    ${outcome && html`<p class="outcome ${outcome.passed === outcome.total ? 'good' : 'bad'}">${outcome.passed} of ${outcome.total} tests passed. ${outcome.failure}</p>`}
   </div>`,
 };
 

@@ -27,7 +27,22 @@ const GAP = 8;
 /** Digits that fit at the largest size of the font. */
 const MAX_DIGITS = 2;
 const FONTS = [32, 32, 26, 21, 17, 14];
+/** Colors of a tile and its number; greater tiles look like the last. */
+const COLORS: { readonly [value: number]: readonly [tile: string, number: string] } = {
+  2: ['#f3ede2', '#3b352b'],
+  4: ['#ecdfc4', '#3b352b'],
+  8: ['#f4bf86', '#3b352b'],
+  16: ['#b85f1b', '#ffffff'],
+  32: ['#b84a33', '#ffffff'],
+  64: ['#a3301d', '#ffffff'],
+  128: ['#2f7f74', '#ffffff'],
+  256: ['#1f6d86', '#ffffff'],
+  512: ['#2b5aa3', '#ffffff'],
+  1024: ['#4c45a8', '#ffffff'],
+  2048: ['#7d2fa0', '#ffffff'],
+};
 const MAX_NAMED = 2048;
+const UNUSUAL = ['#7a1f3d', '#ffffff'] as const;
 
 /** The tiles of 2048; they slide, merge and appear. */
 export const tiles2048: BoardKind<TilesState, Tiles> = {
@@ -40,17 +55,20 @@ export const tiles2048: BoardKind<TilesState, Tiles> = {
     const side = size * (SIDE + GAP) + GAP;
     const place = (cell: number) =>
       at(GAP + (cell % size) * (SIDE + GAP), GAP + Math.floor(cell / size) * (SIDE + GAP));
-    const draw = ({ id, value, cell, born }: Tile) => html`
+    const draw = ({ id, value, cell, born }: Tile) => {
+      const [fill, ink] = COLORS[Math.min(value, MAX_NAMED)] ?? UNUSUAL;
+      return html`
       <g key=${`tile ${id}`} class="piece" style=${place(cell)}>
-        <g class="tile ${born ?? ''}" data-value=${Math.min(value, MAX_NAMED)}>
-          <rect width=${SIDE} height=${SIDE} rx="7" />
-          <text x=${SIDE / 2} y=${SIDE / 2} font-size=${fontSize(value)}>${value}</text>
+        <g class="tile ${born ?? ''}">
+          <rect fill=${fill} width=${SIDE} height=${SIDE} rx="7" />
+          <text style=${{ fill: ink, fontSize: `${fontSize(value)}px` }} x=${SIDE / 2} y=${SIDE / 2}>${value}</text>
         </g>
       </g>
     `;
+    };
     return html`<svg class="board-svg tiles-2048" viewBox="0 0 ${side} ${side}" data-ratio="1" aria-hidden="true">
-      <rect class="tray" width=${side} height=${side} rx="10" />
-      ${Array.from({ length: size * size }, (_, cell) => html`<rect class="slot" key=${`slot ${cell}`} width=${SIDE} height=${SIDE} rx="7" style=${place(cell)} />`)}
+      <rect fill="var(--tray)" width=${side} height=${side} rx="10" />
+      ${Array.from({ length: size * size }, (_, cell) => html`<rect fill="var(--slot)" key=${`slot ${cell}`} width=${SIDE} height=${SIDE} rx="7" style=${place(cell)} />`)}
       ${[...merged, ...tiles].map(draw)}
     </svg>`;
   },

@@ -11,14 +11,15 @@ export interface Meanings {
 
 /** An end as people read it. */
 export interface EpisodeEnd {
-  readonly success: boolean;
+  readonly success: boolean | null;
   /** A sentence without its full stop, e.g. `Fell into a hole`. */
   readonly text: string;
 }
 
 /** Facts of an episode that say how it ended. */
 export interface EndedEpisode {
-  readonly success: boolean;
+  /** Null where the file of another program does not say. */
+  readonly success: boolean | null;
   readonly terminated: boolean;
   /** Name that the environment or the trainer returned; absent in records of older versions. */
   readonly ended_by?: string | null;
@@ -29,7 +30,8 @@ export function episodeEnd(
   { success, terminated, ended_by: name }: EndedEpisode,
   meanings?: Meanings,
 ): EpisodeEnd {
-  const plain = success ? 'Solved' : terminated ? 'Ended without success' : 'Ran out of turns';
+  const ended = success === null ? 'Ended' : 'Ended without success';
+  const plain = success ? 'Solved' : terminated ? ended : 'Ran out of turns';
   return { success, text: name == null ? plain : endText(name, meanings) };
 }
 
@@ -38,4 +40,20 @@ export function endText(name: string, meanings: Meanings = {}): string {
   const known = [meanings, PHRASES].find(words => Object.hasOwn(words, name))?.[name];
   const words = known ?? name.replaceAll('_', ' ');
   return words.slice(0, 1).toUpperCase() + words.slice(1);
+}
+
+/** Success as views mark it. */
+export interface SuccessMark {
+  readonly word: string;
+  readonly sign: string;
+  /** Class of its color. */
+  readonly tone: string;
+}
+
+/** The mark of an episode's success; a plain one where that is not known. */
+export function successMark(success: boolean | null): SuccessMark {
+  if (success === null) return { word: 'success unknown', sign: '·', tone: '' };
+  return success
+    ? { word: 'success', sign: '✓', tone: 'good' }
+    : { word: 'no success', sign: '✕', tone: 'bad' };
 }

@@ -33,7 +33,7 @@ export function SiteHeader({ current, children, ...links }: SiteHeaderProps) {
     const address = pageAddress(page, links);
     return address === undefined ? [] : [{ page, address }];
   });
-  return html`<header class="page-head">
+  return html`<header class="row page-head">
     <a class="brand" href=${pages[0]?.address ?? '#'}><${Mark} />ragen</a>
     <nav aria-label="Site">
       ${pages.map(
@@ -41,7 +41,7 @@ export function SiteHeader({ current, children, ...links }: SiteHeaderProps) {
           html`<a key=${page} href=${address} aria-current=${page === current ? 'page' : undefined}>${page}</a>`,
       )}
     </nav>
-    <div class="tools">${children}<${ThemeButton} /></div>
+    <div class="row push tools">${children}<${ThemeButton} /></div>
   </header>`;
 }
 

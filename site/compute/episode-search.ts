@@ -1,5 +1,5 @@
 import type { EpisodeChoices } from '../../shared/run-folder/episode-filter.ts';
-import type { TrajectoryRecord } from '../../shared/run-folder/run-files.ts';
+import type { EpisodeRecord } from '../../shared/run-folder/run-files.ts';
 
 /** Characters around a hit. */
 const SNIPPET = 60;
@@ -20,7 +20,7 @@ export interface TextHit {
 type TokenText = (id: number) => string | undefined;
 
 /** The first place of a text in an episode. @param wanted in lower case */
-export function findIn(record: TrajectoryRecord, wanted: string, texts: TokenText): TextHit | undefined {
+export function findIn(record: EpisodeRecord, wanted: string, texts: TokenText): TextHit | undefined {
   for (const [turn, { state, llm_raw_response: response }] of record.turns.entries()) {
     const prompt = promptText(record, turn, texts) ?? state;
     for (const [where, text] of [
@@ -37,11 +37,7 @@ export function findIn(record: TrajectoryRecord, wanted: string, texts: TokenTex
 }
 
 /** Text that a turn's prompt added to its sequence; undefined where the tokens are not known. */
-function promptText(
-  { turns, samples }: TrajectoryRecord,
-  turn: number,
-  texts: TokenText,
-): string | undefined {
+function promptText({ turns, samples }: EpisodeRecord, turn: number, texts: TokenText): string | undefined {
   const { sample, tokens } = turns[turn];
   const ids = samples[sample]?.token_ids;
   if (!ids || tokens[1] === 0 || texts(ids[0]) === undefined) return undefined;

@@ -96,11 +96,7 @@ export function resolvedKey(keys: ReadonlySet<string>, name: string): string | u
 }
 
 /** @returns undefined where a run has neither the field nor the setting */
-export function fieldOf<R extends QueriedRun>(
-  run: R,
-  key: string,
-  setting: SettingOf<R>,
-): SettingValue | undefined {
+function fieldOf<R extends QueriedRun>(run: R, key: string, setting: SettingOf<R>): SettingValue | undefined {
   return Object.hasOwn(RUN_FIELDS, key) ? RUN_FIELDS[key](run) : setting(run, key);
 }
 

@@ -1,6 +1,5 @@
 /** Value of a setting: what YAML has on one line, lists as JSON. */
 export type SettingValue = string | number | boolean | null;
-export type FlatSettings = ReadonlyMap<string, SettingValue>;
 
 /** Sections that describe environments and servers, with their tokens: no settings to compare runs by. */
 const LEFT_OUT = new Set(['servers', 'tags']);

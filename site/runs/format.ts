@@ -6,9 +6,9 @@ export function percent(share: number): string {
   return withUnit(value.toFixed(value !== 0 && Math.abs(value) < 10 ? 1 : 0), '%');
 }
 
-/** A number in few characters: `0.0123`, `4.2`, `12.3k`, `1.2M`. */
-export function short(value: number): string {
-  if (!Number.isFinite(value)) return '–';
+/** A number in few characters: `0.0123`, `4.2`, `12.3k`, `1.2M`; `–` for none. */
+export function short(value: number | null): string {
+  if (value === null || !Number.isFinite(value)) return '–';
   const size = Math.abs(value);
   if (size >= 1e9) return `${(value / 1e9).toFixed(1)}G`;
   if (size >= 1e6) return `${(value / 1e6).toFixed(1)}M`;
@@ -40,4 +40,9 @@ export function ago(ms: number, now: number): string {
 /** `1 run`, `2 runs`. */
 export function counted(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`;
+}
+
+/** The level of an episode: its environment and seed, if it has one. */
+export function levelOf({ tag, seed }: { readonly tag: string; readonly seed: number | null }): string {
+  return seed === null ? tag : `${tag}, seed ${seed}`;
 }

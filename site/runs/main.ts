@@ -69,5 +69,5 @@ function viewOf(address: Address) {
 const place = document.getElementById('app')!;
 openSource().then(
   source => render(html`<${App} source=${source} />`, place),
-  (error: Error) => render(html`<p class="banner" role="alert">${error.message}</p>`, place),
+  (error: Error) => render(html`<p class="bar warn" role="alert">${error.message}</p>`, place),
 );

@@ -6,6 +6,8 @@ export interface SiteAddresses {
   readonly api: string | null;
   /** Prefix of the trainer's commands for the reader of the pages. */
   readonly trainer: string;
+  /** Trainers can be controlled, with a token. */
+  readonly control?: true;
   /** The data lies in files next to the page. */
   readonly exported?: true;
 }

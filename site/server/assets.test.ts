@@ -5,12 +5,28 @@ t.test('scripts come without types, at the same lines and columns', async t => {
   const asset = await new Assets(['site/components']).find('site/components/element.ts');
   t.ok(asset);
   t.equal(asset!.contentType, 'text/javascript; charset=utf-8');
-  t.notMatch(asset!.body, /keyof HTMLElementTagNameMap/);
-  const line = asset!.body.split('\n').findIndex(text => text.startsWith('export function newId()'));
+  t.notMatch(String(asset!.body), /keyof HTMLElementTagNameMap/);
+  const line = String(asset!.body)
+    .split('\n')
+    .findIndex(text => text.startsWith('export function newId()'));
   const { readFileSync } = await import('node:fs');
   const source = readFileSync(new URL('../components/element.ts', import.meta.url), 'utf8').split('\n');
   t.match(source[line], /^export function newId\(\): string/);
   t.match(asset!.etag, /^"[\w-]{43}"$/);
+});
+
+t.test('sheets name fonts that are there; browsers keep them', async t => {
+  const assets = new Assets(['site/styles']);
+  const sheet = await assets.find('site/styles/base.css');
+  const names = [...String(sheet!.body).matchAll(/url\("\.\/(.+?)"\)/g)].map(([, name]) => name);
+  t.equal(names.length, 2);
+  t.equal(sheet!.cacheControl, 'no-cache');
+  for (const name of names) {
+    const font = (await assets.find(`site/styles/${name}`))!;
+    t.match(font, { contentType: 'font/woff2', cacheControl: /max-age=31536000, immutable/ }, name);
+    t.equal((font.body as Buffer).toString('latin1', 0, 4), 'wOF2');
+    t.ok((font.body as Buffer).length < 80_000, `${name} has ${font.body.length} bytes`);
+  }
 });
 
 t.test('only the page’s own files are handed out', t => {
@@ -35,13 +51,13 @@ t.test('only the page’s own files are handed out', t => {
 t.test('libraries come from node_modules, and are imported by relative paths', async t => {
   const assets = new Assets(['site/components']);
   const page = await assets.find('site/components/html.ts');
-  t.match(page!.body, /from '\.\.\/\.\.\/libraries\/htm\.js'/);
-  t.match(page!.body, /from '\.\.\/\.\.\/libraries\/preact\.js'/);
+  t.match(String(page!.body), /from '\.\.\/\.\.\/libraries\/htm\.js'/);
+  t.match(String(page!.body), /from '\.\.\/\.\.\/libraries\/preact\.js'/);
   for (const path of assets.paths.filter(name => name.startsWith('libraries/'))) {
     const library = await assets.find(path);
     t.equal(library!.contentType, 'text/javascript; charset=utf-8');
     const named = /(?:^|[;}])\s*(?:import|export)\b[^;"']*\bfrom\s*["'](?![./])/m;
-    t.notMatch(library!.body, named, `${path} imports nothing by name`);
+    t.notMatch(String(library!.body), named, `${path} imports nothing by name`);
   }
   t.equal(assets.find('libraries/../package.json'), undefined);
   t.equal(assets.find('libraries/undici.js'), undefined);

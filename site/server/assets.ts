@@ -6,19 +6,26 @@ import { fileURLToPath } from 'node:url';
 /** A file as browsers get it. */
 export interface Asset {
   readonly contentType: string;
-  readonly body: string;
+  /** A font in bytes, all else as text. */
+  readonly body: string | Buffer;
   /** Changes with the content, quoted as HTTP has it. */
   readonly etag: string;
+  /** Fonts are kept; of all else browsers ask each time if it has changed. */
+  readonly cacheControl: string;
 }
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const SCRIPT = '.ts';
+const FONT = '.woff2';
+/** Fonts have their version in their name. */
+const FOR_EVER = 'public, max-age=31536000, immutable';
 /** Content types of the files that browsers may load, by ending. */
 const CONTENT_TYPES: { readonly [ending: string]: string } = {
   '.css': 'text/css; charset=utf-8',
   '.html': 'text/html; charset=utf-8',
   '.json': 'application/json; charset=utf-8',
   '.svg': 'image/svg+xml',
+  [FONT]: 'font/woff2',
   [SCRIPT]: 'text/javascript; charset=utf-8',
 };
 /** Folders that all pages of the site load. */
@@ -27,7 +34,9 @@ export const LOOK = ['site/boards', 'site/components', 'site/styles'];
 export const RUN_PAGES = [
   'site/runs',
   'site/compute',
+  'shared/end-names.ts',
   'shared/run-folder/annotations.ts',
+  'shared/run-folder/control.ts',
   'shared/run-folder/episode-filter.ts',
   'shared/shell-word.ts',
   ...LOOK,
@@ -43,7 +52,7 @@ export const LIBRARIES: ReadonlyMap<string, string> = new Map([
 ]);
 /** Libraries with another module for browsers than the one Node loads. */
 const MODULES: { readonly [name: string]: string } = { uplot: 'uplot/dist/uPlot.esm.js' };
-const IMPORTED_SHEET = /^@import "(\.\/[\w/-]+\.css)";$/gm;
+const IMPORTED_SHEET = /^@import "(\.{1,2}\/[\w/-]+\.css)";$/gm;
 const NAME_AT = new Map([...LIBRARIES].map(([name, path]) => [path, name]));
 /** An import of something by its name, in code that may be minified. */
 const NAMED_IMPORT = /(\bfrom\s*|\bimport\s*(?:\(\s*)?)(["'])([a-z][\w./-]*)\2/g;
@@ -99,18 +108,20 @@ function isPublic(path: string): boolean {
 async function makeAsset(path: string): Promise<Asset> {
   const library = NAME_AT.get(path);
   const ending = endingOf(path);
-  let body: string;
+  let body: string | Buffer;
   if (library !== undefined) {
     body = withPaths(
       readFileSync(fileURLToPath(import.meta.resolve(MODULES[library] ?? library)), 'utf8'),
       path,
     );
-  } else {
+  } else if (ending === FONT) body = readFileSync(join(ROOT, path));
+  else {
     const source = sourceOf(path);
     body = ending === SCRIPT ? withPaths(await withoutTypes(source, path), path) : source;
   }
   const contentType = library === undefined ? CONTENT_TYPES[ending] : CONTENT_TYPES[SCRIPT];
-  return { contentType, body, etag: `"${hash('sha256', body, 'base64url')}"` };
+  const cacheControl = ending === FONT ? FOR_EVER : 'no-cache';
+  return { contentType, body, etag: `"${hash('sha256', body, 'base64url')}"`, cacheControl };
 }
 
 /** A file as it stands; a style sheet with the sheets that it imports, so that browsers ask once. */

@@ -1,13 +1,15 @@
-import type { FastifyInstance, FastifyReply } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { TRAINER } from '../../shared/program.ts';
 import {
   type Annotations,
   annotationsProblem,
   MAX_ANNOTATIONS_BYTES,
 } from '../../shared/run-folder/annotations.ts';
+import { type ControlCommand, controlProblem, MAX_CONTROL_BYTES } from '../../shared/run-folder/control.ts';
 import type { SiteAddresses } from './addresses.ts';
 import { Assets, RUN_PAGES } from './assets.ts';
 import { LiveRuns } from './live.ts';
+import { ControlRefused } from './reader/control.ts';
 import type { RunReader } from './reader/run-reader.ts';
 
 const PAGE = 'site/runs';
@@ -20,8 +22,16 @@ const MAX_RUN_ROWS = 500;
 /** Settings that the rows of one reply have. */
 const MAX_COLUMNS = 32;
 
+/** Status of a request that may not control trainers. */
+interface ControlDenied {
+  readonly status: 401 | 403;
+  readonly detail: string;
+}
+
 /** Parts of the pages about runs. */
 export interface DashboardParts {
+  /** Returns why a request may not control trainers; undefined if it may. Without this part none may. */
+  readonly deniesControl?: (request: FastifyRequest) => ControlDenied | undefined;
   readonly reader: RunReader;
   /** Addresses of the other parts of the site. */
   readonly site: Omit<SiteAddresses, 'trainer'>;
@@ -34,7 +44,7 @@ type Query = { readonly [key: string]: string | string[] | undefined };
  * can be written; the server behind `app` decides who may ask.
  * @param app scope of the headers of the pages
  */
-export function addDashboard(app: FastifyInstance, { reader, site }: DashboardParts): void {
+export function addDashboard(app: FastifyInstance, { reader, site, deniesControl }: DashboardParts): void {
   const assets = new Assets(RUN_PAGES);
   app.get(PREFIX, (_request, reply) => reply.redirect('runs/'));
   for (const { url, pathOf } of [
@@ -44,12 +54,13 @@ export function addDashboard(app: FastifyInstance, { reader, site }: DashboardPa
     app.get<{ Params: { '*': string } }>(url, async (request, reply) => {
       const asset = await assets.find(pathOf(request.params['*']));
       if (!asset) return refuse(reply, 404, `there is no ${request.url}`);
-      reply.headers({ etag: asset.etag, 'cache-control': 'no-cache' });
+      reply.headers({ etag: asset.etag, 'cache-control': asset.cacheControl });
       if (request.headers['if-none-match'] === asset.etag) return reply.code(304).send();
       return reply.type(asset.contentType).send(asset.body);
     });
   }
-  app.get(`${PREFIX}/site.json`, (): SiteAddresses => ({ ...site, trainer: TRAINER }));
+  const addresses: SiteAddresses = { ...site, trainer: TRAINER, ...(deniesControl ? { control: true } : {}) };
+  app.get(`${PREFIX}/site.json`, () => addresses);
   for (const [name, read] of Object.entries(READERS)) {
     app.get<{ Querystring: Query }>(`${PREFIX}/api/${name}`, async (request, reply) => {
       const wrong = wrongQuery(request.query);
@@ -75,6 +86,7 @@ export function addDashboard(app: FastifyInstance, { reader, site }: DashboardPa
       }
     },
   );
+  if (deniesControl) addControl(app, reader, deniesControl);
   app.addHook('onListen', done => {
     // The first page is to come as quickly as the others; its reader gets any error.
     const ready = [reader.runs({ limit: 1 }), ...assets.paths.map(path => assets.find(path))];
@@ -98,6 +110,37 @@ export function addDashboard(app: FastifyInstance, { reader, site }: DashboardPa
     reply.header('x-accel-buffering', 'no');
     return reply.send(stream);
   });
+}
+
+/** The route by which pages send commands to trainers. Who may not is refused before the body is read. */
+function addControl(
+  app: FastifyInstance,
+  reader: RunReader,
+  denies: NonNullable<DashboardParts['deniesControl']>,
+): void {
+  app.post<{ Querystring: Query }>(
+    `${PREFIX}/api/control`,
+    {
+      bodyLimit: MAX_CONTROL_BYTES,
+      onRequest: async (request, reply) => {
+        const denied = denies(request);
+        if (denied) return refuse(reply, denied.status, denied.detail);
+      },
+    },
+    async (request, reply) => {
+      const { id } = request.query;
+      const wrong = controlProblem(request.body);
+      if (wrong) return refuse(reply, 400, wrong);
+      try {
+        const found = typeof id === 'string' && (await reader.control(id, request.body as ControlCommand));
+        return found ? reply.code(204).send() : refuse(reply, 404, 'there is no such run');
+      } catch (error) {
+        if (error instanceof ControlRefused) return refuse(reply, 409, error.message);
+        const { code = 'error' } = error as NodeJS.ErrnoException;
+        return refuse(reply, 409, `the run's folder cannot be written to: ${code}`);
+      }
+    },
+  );
 }
 
 type Reader = (reader: RunReader, query: { readonly [key: string]: string }) => Promise<unknown>;

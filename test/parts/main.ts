@@ -37,6 +37,17 @@ const PARTS: Readonly<Record<string, Part>> = {
     variable: 'RAGEN_VLLM',
     tests: ['trainer/generation/remote/vllm.test.ts'],
   },
+  verl: {
+    packages: [
+      'torch==2.13.0 transformers==5.10.2 ray==2.58.0 tensordict==0.10.0 codetiming hydra-core numpy pandas pyarrow dill',
+      'pybind11 torchdata pillow packaging aiohttp cachetools datasets accelerate peft httpx websockets gymnasium==1.4.0 uvicorn fastapi prometheus-client',
+    ].flatMap(names => names.split(' ')),
+    bare: ['verl==0.9.1'],
+    without: [],
+    program: 'python',
+    variable: 'RAGEN_VERL',
+    tests: ['docs/examples/python/verl.test.ts'],
+  },
   skyrl: {
     packages: [
       'jax==0.10.2 flax==0.12.8 optax==0.2.8 tinker==0.25.0 transformers==5.16.1 fastapi uvicorn httpx aiohttp psutil uv',

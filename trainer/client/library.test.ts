@@ -39,7 +39,7 @@ function loaded(platform: string): { files: string[]; packages: string[] } {
 }
 
 /** Files of shared/ that the client loads everywhere: they import nothing. */
-const SHARED = ['shared/printable.ts'];
+const SHARED = ['shared/printable.ts', 'shared/http/retry.ts'];
 
 t.test('the client loads nothing of the trainer, and in a browser nothing but itself', async t => {
   const inBrowser = loaded(BROWSER);
@@ -53,7 +53,7 @@ t.test('the client loads nothing of the trainer, and in a browser nothing but it
     inNode.files.filter(file => !file.startsWith('trainer/client/')),
     [...SHARED, 'shared/log.ts'],
   );
-  t.same(inNode.packages, ['node:crypto', 'node:timers/promises', 'pino', 'undici', 'ws']);
+  t.same(inNode.packages, ['node:crypto', 'pino', 'undici', 'ws']);
   const { browser: map } = JSON.parse(textOf('package.json')) as { browser: object };
   const inPackage = (path: string) => `./dist/${path.replace(/ts$/, 'js')}`;
   t.same(map, { [inPackage(NODE)]: inPackage(BROWSER) }, 'bundlers take the platform of browsers');

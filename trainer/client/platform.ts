@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import { errors, Pool } from 'undici';
 import { WebSocket } from 'ws';
 import { trainerLog } from '../../shared/log.ts';
@@ -59,11 +58,6 @@ export function openSocket(url: string, { protocol, token }: SocketOptions, on: 
     send: text => socket.send(text),
     terminate: () => socket.terminate(),
   };
-}
-
-/** Rejects as soon as the signal is aborted. */
-export async function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  await delay(ms, undefined, { signal });
 }
 
 /** Does something when what is waiting to be read has been read. */

@@ -1,6 +1,6 @@
+import { backoffMs, retry } from '../../shared/http/retry.ts';
 import type { Availability } from './availability.ts';
 import { ConnectionFailed, FailedRequest, ReplyTimeout, ServerProblem, ServerUnavailable } from './errors.ts';
-import { sleep } from './platform.ts';
 
 /** When and how often a request is repeated. */
 export interface RetryPolicy {
@@ -24,8 +24,8 @@ export const DEFAULT_RETRY: RetryPolicy = {
 };
 
 /**
- * `away`: the server is down, draining or full, or the service behind an environment is, and is waited for. `lost`: the request may have been carried out and is
- * repeated under its key. `final`: repeating would not help.
+ * `away`: the server is down, draining or full, or the service behind an environment is, and is waited for. `lost`: the
+ * request may have been carried out and is repeated under its key. `final`: repeating would not help.
  */
 export type Failure = 'away' | 'lost' | 'final';
 
@@ -45,15 +45,15 @@ export function classify(error: unknown): Failure {
 }
 
 /**
- * Delay before the attempt after `attempt` (from 1): exponential with full jitter (Brooker, "Exponential Backoff And
- * Jitter", 2015), and never less than the server asked for.
+ * Delay before the attempt after `attempt` (from 1): exponential with full jitter, and never less than the server asked
+ * for.
  * @param random uniform in [0, 1)
  */
 export function retryDelay(error: unknown, attempt: number, policy: RetryPolicy, random: number): number {
-  const ceiling = Math.min(policy.maxDelayMs, policy.baseMs * 2 ** (attempt - 1));
+  const { baseMs: firstMs, maxDelayMs: maxMs } = policy;
   const asked =
     error instanceof ServerProblem || error instanceof FailedRequest ? (error.retryAfterMs ?? 0) : 0;
-  return Math.max(asked, random * ceiling);
+  return Math.max(asked, backoffMs({ firstMs, maxMs, jitter: 1 }, attempt, 1 - random));
 }
 
 /**
@@ -70,37 +70,29 @@ export async function retrying<T>(
 ): Promise<T> {
   let away = 0;
   let lost = 0;
-  for (;;) {
-    try {
-      const result = await attempt();
-      if (away > 0) availability.answered();
-      return result;
-    } catch (error) {
-      signal.throwIfAborted();
-      const failure = classify(error);
-      if (failure === 'final') throw error;
-      if (failure === 'lost') {
-        lost++;
-        if (lost >= policy.attempts) throw error;
-        await pause(retryDelay(error, lost, policy, Math.random()), signal);
-        continue;
-      }
-      away++;
-      const waitedMs = availability.failed(error as Error);
-      if (waitedMs >= policy.patienceMs) throw new ServerUnavailable(server, waitedMs, error);
-      const left = Math.max(1, policy.patienceMs - waitedMs);
-      await pause(Math.min(left, retryDelay(error, away, policy, Math.random())), signal);
-    }
-  }
+  const pauseAfter = (error: unknown): number => {
+    const failure = classify(error);
+    if (failure === 'away') return awayDelay(server, error as Error, ++away, policy, availability);
+    if (failure === 'final' || ++lost >= policy.attempts) throw error;
+    return retryDelay(error, lost, policy, Math.random());
+  };
+  const result = await retry(attempt, pauseAfter, signal);
+  if (away > 0) availability.answered();
+  return result;
 }
 
-/** Waits, and throws the signal's reason as soon as it is aborted. */
-export async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  try {
-    await sleep(ms, signal);
-  } catch {
-    signal.throwIfAborted();
-  }
+/** Delay before the next attempt at a server that is away. @throws ServerUnavailable where patience has ended */
+export function awayDelay(
+  server: string,
+  error: Error,
+  attempt: number,
+  policy: RetryPolicy,
+  availability: Availability,
+): number {
+  const waitedMs = availability.failed(error);
+  if (waitedMs >= policy.patienceMs) throw new ServerUnavailable(server, waitedMs, error);
+  const left = Math.max(1, policy.patienceMs - waitedMs);
+  return Math.min(left, retryDelay(error, attempt, policy, Math.random()));
 }
 
 /**

@@ -1,3 +1,4 @@
+import { pause } from '../../shared/http/retry.ts';
 import { Availability, type WaitEvents } from './availability.ts';
 import { ClientClosed, ServerUnavailable } from './errors.ts';
 import {
@@ -17,7 +18,7 @@ import {
   RestTransport,
   type RestTransportSettings,
 } from './rest-transport.ts';
-import { classify, DEFAULT_RETRY, pause, type RetryPolicy, retrying } from './retry.ts';
+import { classify, DEFAULT_RETRY, type RetryPolicy, retrying } from './retry.ts';
 import {
   DEFAULT_SOCKET,
   WebSocketTransport,

@@ -1,3 +1,4 @@
+import { retry } from '../../shared/http/retry.ts';
 import type { Availability } from './availability.ts';
 import {
   BadReply,
@@ -6,13 +7,12 @@ import {
   ConnectTimeout,
   ReplyTimeout,
   ServerProblem,
-  ServerUnavailable,
 } from './errors.ts';
 import { type Operation, type OperationResult, type Request, type Schemas, toItem } from './operations.ts';
 import { afterReading, openSocket, repeat } from './platform.ts';
 import type { Socket } from './platform-contract.ts';
 import { type BatchReply, checkedResult, isProblem, readBatch } from './reply.ts';
-import { pause, type RetryPolicy, retryDelay } from './retry.ts';
+import { awayDelay, type RetryPolicy } from './retry.ts';
 
 export interface WebSocketTransportSettings {
   readonly connectTimeoutMs: number;
@@ -121,21 +121,14 @@ export class WebSocketTransport {
   /** Connects, waiting for a server that is away. @throws ServerUnavailable after the policy's patience */
   async #open(): Promise<Socket> {
     const { signal } = this.#closed;
-    for (let attempt = 1; ; attempt++) {
-      try {
-        const socket = await this.#connect();
-        signal.throwIfAborted();
-        this.#availability.answered();
-        return socket;
-      } catch (error) {
-        signal.throwIfAborted();
-        if (!(error instanceof ConnectionFailed)) throw error;
-        const waitedMs = this.#availability.failed(error);
-        if (waitedMs >= this.#retry.patienceMs) throw new ServerUnavailable(this.#server, waitedMs, error);
-        const left = Math.max(1, this.#retry.patienceMs - waitedMs);
-        await pause(Math.min(left, retryDelay(error, attempt, this.#retry, Math.random())), signal);
-      }
-    }
+    const pauseAfter = (error: unknown, attempt: number): number => {
+      if (!(error instanceof ConnectionFailed)) throw error;
+      return awayDelay(this.#server, error, attempt, this.#retry, this.#availability);
+    };
+    const socket = await retry(() => this.#connect(), pauseAfter, signal);
+    signal.throwIfAborted();
+    this.#availability.answered();
+    return socket;
   }
 
   #connect(): Promise<Socket> {

@@ -1,6 +1,7 @@
+import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { exportSite } from '../dashboard/export.ts';
+import type { FastifyInstance } from 'fastify';
 import { createDashboard } from '../dashboard/server.ts';
 import { stopRequests } from './processes/stop-signal.ts';
 
@@ -34,6 +35,7 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
     throw new Error(`${runs} does not exist; dashboard takes a folder of run folders, e.g. runs`);
   }
   if (options.export !== undefined) {
+    const { exportSite } = await import('../dashboard/export.ts');
     const { files, bytes } = await exportSite(resolve(runs), resolve(options.export), {
       leaderboard,
       server,
@@ -44,22 +46,27 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
     console.log(`  python3 -m http.server --directory ${options.export}`);
     return 0;
   }
-  const app = await createDashboard({ runs: resolve(runs), server, leaderboard, host, allowedHosts });
+  const controlToken = randomBytes(24).toString('base64url');
+  const app = await createDashboard({
+    ...{ runs: resolve(runs), server, leaderboard, host, allowedHosts, controlToken },
+  });
   const stopped = Promise.withResolvers<void>();
   using _requests = stopRequests(stopped.resolve);
-  const address = await listen(host, options.port);
+  const address = await listenOn(app, host, options.port);
   console.log(`ragen dashboard of ${runs} on ${address}/runs/ (Ctrl-C ends it)`);
+  console.log(`to control trainers from there: ${address}/runs/?token=${controlToken}`);
   await stopped.promise;
   await app.close();
   return 0;
+}
 
-  async function listen(host: string, port: number | undefined): Promise<string> {
-    try {
-      return await app.listen({ host, port: port ?? DEFAULT_PORT });
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || port !== undefined) throw error;
-      console.log(`port ${DEFAULT_PORT} is taken; using a free one`);
-      return app.listen({ host, port: 0 });
-    }
+/** Listens at the port; at a free one where none is named and the default port is taken. @returns the address */
+export async function listenOn(app: FastifyInstance, host: string, port?: number): Promise<string> {
+  try {
+    return await app.listen({ host, port: port ?? DEFAULT_PORT });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || port !== undefined) throw error;
+    console.log(`port ${DEFAULT_PORT} is taken; using a free one`);
+    return app.listen({ host, port: 0 });
   }
 }

@@ -308,12 +308,6 @@ function generationClashes({ generation, policy, rollout }: RunSettings): Settin
       'is null: name a folder that the trainer writes and the engines read under the same path',
     );
   }
-  if (engine === 'vllm' && !policy.lora) {
-    add(
-      'policy.lora',
-      'vLLM takes whole weights only by NCCL or IPC, not from here: train adapters (recipe=[lora]), or use sglang or ragen',
-    );
-  }
   if (engine !== 'ragen' && policy.lora?.use_dora) {
     add(
       'policy.lora.use_dora',

@@ -1,4 +1,4 @@
-import { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import t from 'tap';
 import { createApp } from '../../env-server/app.ts';
@@ -607,11 +607,22 @@ t.test('a finished run says what to do next, with commands to copy', { skip }, a
   );
 });
 
-t.test('an export opens from any web server, without this one', { skip }, async t => {
-  const root = sampleRuns(t.testdir({ out: {}, runs: {} }));
-  const { files } = await exportSite(root, join(root, 'out'));
-  t.ok(files > 100, String(files));
-  const page = await openPage(t, await serveFiles(t, join(root, 'out')));
+t.test('an export of six runs is 200 files at most, and opens from any web server', { skip }, async t => {
+  const root = sampleRuns(t.testdir({ out: { data: { 'kept.json': '' } }, runs: {} }));
+  for (const id of ['long', 'lake']) writeSampleRun(root, id, { groups: 40, tokens: 1500 });
+  const out = join(root, 'out');
+  const { files } = await exportSite(root, out);
+  const onDisk = () =>
+    readdirSync(out, { recursive: true, withFileTypes: true }).filter(entry => entry.isFile());
+  t.ok(files > 90 && files <= 200, `${files} files`);
+  t.equal(onDisk().length, files + 1, 'a folder that is no export keeps what was there');
+  const packs = onDisk().filter(
+    ({ parentPath, name }) => parentPath.endsWith('/long') && name.startsWith('episodes'),
+  );
+  t.ok(packs.length > 2 && packs.length <= 8, `${packs.length} packs`);
+  t.equal((await exportSite(root, out)).files, files);
+  t.equal(onDisk().length, files, 'an earlier export is replaced');
+  const page = await openPage(t, await serveFiles(t, out));
   await page.getByRole('link', { name: 'lake-1' }).click();
   await page.getByText('Success went from 20 % to 80 %').waitFor();
   for (const [hash, ready] of VIEWS) {
@@ -621,8 +632,19 @@ t.test('an export opens from any web server, without this one', { skip }, async 
   const { origin } = new URL(page.url());
   await page.goto(`${origin}/#/run/lake-1/episodes?file=train-000030&q=QUIET`);
   await page.getByText('Found in 16 episodes.').waitFor();
+  await page.goto(`${origin}/#/run/long/episode?file=train-000030&index=159`);
+  await page.getByText('Episode 160 of 160').waitFor();
+  await page.locator('.token.amount').first().waitFor();
+  await page.goto(`${origin}/#/run/long/episode?file=train-000030&index=160`);
+  await page.getByText('There is no such episode').waitFor();
   await page.goto(`${origin}/#/?q=lake-1`);
-  await page.getByText('1 of 4 runs').waitFor();
+  await page.getByText('1 of 6 runs').waitFor();
+  await page.getByLabel('Files of trajectories').setInputFiles({
+    name: 'a.jsonl',
+    mimeType: 'application/json',
+    buffer: Buffer.from('{"input": "a", "output": "b", "score": 1}\n'),
+  });
+  await page.getByText('1 episode of 1').waitFor();
 });
 
 t.test('the dashboard stays on this machine and answers to its names only', async t => {

@@ -1,14 +1,28 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
 import { TRAINER } from '../../shared/program.ts';
+import { type EpisodeRecord, RUN_FILES } from '../../shared/run-folder/run-files.ts';
+import type { EpisodeDigest } from '../../site/compute/episode-digest.ts';
+import {
+  type EpisodePack,
+  type EpisodeSpan,
+  type ExportedRun,
+  exportedRunPath,
+} from '../../site/runs/data/exported-run.ts';
 import { exportedPath } from '../../site/runs/data/exported-source.ts';
 import type { SiteAddresses } from '../../site/server/addresses.ts';
-import { Assets, RUN_PAGES } from '../../site/server/assets.ts';
+import type { RunDetail } from '../../site/server/reader/run-reader.ts';
 import { RunReader } from '../../site/server/reader/run-reader.ts';
+import { exportedAssets } from './exported-assets.ts';
 
-const PAGE = 'site/runs';
-/** Imports of scripts; web servers know the ending `.js`, but not `.ts`. */
-const IMPORT_OF_SOURCE = /((?:\bfrom|\bimport)\s*(?:\(\s*)?["'][^"']+)\.ts(["'])/g;
+/** Most packs of episodes of a run, and bytes of a pack before it is compressed: the page reads a pack as a whole. */
+const MAX_PACKS = 8;
+const MIN_PACK_BYTES = 2 * 1024 * 1024;
+const SITE_FILE = 'site.json';
+
+const compressed = promisify(gzip);
 
 export interface ExportOptions {
   readonly leaderboard?: string;
@@ -16,64 +30,134 @@ export interface ExportOptions {
   readonly server?: string;
 }
 
+/** Files that were written. */
+export interface ExportedFiles {
+  readonly files: number;
+  readonly bytes: number;
+}
+
+/** Writes a file of an export. */
+type Write = (path: string, content: string | Buffer) => void;
+
 /**
- * Writes the pages about runs and all that they show as files, which any web server can serve: `index.html`, `assets/`, and the
- * data as JSON in `data/`.
+ * Writes the pages about runs and all that they show as files, which any web server can serve: `index.html`, `assets/`, and in
+ * `data/` at most nine compressed files a run. An earlier export in the folder is replaced.
  */
 export async function exportSite(
   runs: string,
   folder: string,
   { leaderboard, server }: ExportOptions = {},
-): Promise<{ readonly files: number; readonly bytes: number }> {
+): Promise<ExportedFiles> {
+  if (isExport(folder))
+    for (const part of ['assets', 'data']) rmSync(join(folder, part), { recursive: true, force: true });
   const written = { files: 0, bytes: 0 };
-  const write = (path: string, content: string) => {
+  const write: Write = (path, content) => {
     const file = join(folder, path);
     mkdirSync(dirname(file), { recursive: true });
     writeFileSync(file, content);
     written.files++;
     written.bytes += Buffer.byteLength(content);
   };
-  const assets = new Assets(RUN_PAGES);
-  for (const path of assets.paths) {
-    const { body } = await assets.find(path)!;
-    const target = path === `${PAGE}/page.html` ? 'index.html' : join('assets', path.replace(/\.ts$/, '.js'));
-    write(
-      target,
-      path.endsWith('.html') ? body.replaceAll('.ts"', '.js"') : body.replaceAll(IMPORT_OF_SOURCE, '$1.js$2'),
-    );
-  }
+  for (const [path, content] of await exportedAssets()) write(path, content);
   const address = server === undefined ? null : server.replace(/\/?$/, '/');
   const site: SiteAddresses = { server: address, api: null, trainer: TRAINER, exported: true };
-  write('site.json', JSON.stringify(site));
-  await exportData(new RunReader(runs, leaderboard), (name, query, value) =>
-    write(exportedPath(name, query), JSON.stringify(value)),
-  );
+  write(SITE_FILE, JSON.stringify(site));
+  const reader = new RunReader(runs, leaderboard);
+  const table = await reader.runs({ q: 'is:any', settings: 'all' });
+  write(exportedPath('runs'), JSON.stringify(table));
+  write(exportedPath('run-summary'), JSON.stringify(await reader.summary()));
+  write(exportedPath('leaderboard'), JSON.stringify(await reader.leaderboard()));
+  for (const { id } of table.rows) await exportRun(reader, id, write);
   return written;
 }
 
-type Write = (
-  name: string,
-  query: { readonly id?: string; readonly file?: string; readonly index?: number },
-  value: unknown,
-) => void;
+/** True for a folder that an export wrote. */
+function isExport(folder: string): boolean {
+  const file = join(folder, SITE_FILE);
+  if (!existsSync(file)) return false;
+  try {
+    return (JSON.parse(readFileSync(file, 'utf8')) as Partial<SiteAddresses>).exported === true;
+  } catch {
+    return false;
+  }
+}
 
-async function exportData(reader: RunReader, write: Write): Promise<void> {
-  const runs = await reader.runs({ q: 'is:any', settings: 'all' });
-  write('runs', {}, runs);
-  write('run-summary', {}, await reader.summary());
-  write('leaderboard', {}, await reader.leaderboard());
-  for (const { id } of runs.rows) {
-    const detail = await reader.run(id);
-    if (!detail) continue;
-    write('run', { id }, detail);
-    write('metrics', { id }, await reader.metrics(id));
-    write('groups', { id }, await reader.groups(id));
-    for (const { name } of detail.files) {
-      const episodes = (await reader.episodes(id, name)) ?? [];
-      write('episodes', { id, file: name }, episodes);
-      for (const { index } of episodes) {
-        write('episode', { id, file: name, index }, await reader.episode(id, name, index));
-      }
+async function exportRun(reader: RunReader, id: string, write: Write): Promise<void> {
+  const found = await reader.find(id);
+  const detail = await reader.run(id);
+  if (!found || !detail) return;
+  const packs = new EpisodePacks(packBytes(found.path, detail));
+  const digests: { [file: string]: readonly EpisodeDigest[] } = {};
+  const finish = async () => {
+    const { number, pack } = packs.take();
+    write(exportedRunPath(id, number), await compressed(JSON.stringify(pack)));
+  };
+  for (const { name } of detail.files) {
+    digests[name] = (await reader.episodes(id, name)) ?? [];
+    for (const { index } of digests[name]) {
+      const reply = await reader.episode(id, name, index);
+      if (!reply)
+        throw new Error(`${id}, ${name}: episode ${index} is gone: a run in progress; export it again`);
+      packs.add(name, index, reply.episode, reply.texts);
+      if (packs.isFull) await finish();
     }
+  }
+  if (!packs.isEmpty) await finish();
+  const [metrics, groups] = [await reader.metrics(id), await reader.groups(id)];
+  const run: ExportedRun = { detail, metrics: metrics!, groups: groups!, digests, packs: packs.spans };
+  write(exportedRunPath(id), await compressed(JSON.stringify(run)));
+}
+
+/** Bytes of a pack such that a run has no more than {@link MAX_PACKS} of them. */
+function packBytes(path: string, { files }: RunDetail): number {
+  const sizes = files.map(({ name }) => statSync(join(path, RUN_FILES.trajectories, `${name}.jsonl`)).size);
+  const all = sizes.reduce((sum, size) => sum + size, 0);
+  return Math.max(MIN_PACK_BYTES, all / (MAX_PACKS - 1));
+}
+
+/** Episodes in the order of their files, in packs of about the same size. */
+class EpisodePacks {
+  readonly #most: number;
+  readonly #spans: EpisodeSpan[][] = [];
+  #open: EpisodeSpan[] = [];
+  #episodes: EpisodeRecord[] = [];
+  #texts: { [id: string]: string } = {};
+  #bytes = 0;
+
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  get isFull(): boolean {
+    return this.#bytes >= this.#most && this.#spans.length < MAX_PACKS - 1;
+  }
+
+  get isEmpty(): boolean {
+    return this.#episodes.length === 0;
+  }
+
+  /** Spans of the packs that were taken. */
+  get spans(): readonly (readonly EpisodeSpan[])[] {
+    return this.#spans;
+  }
+
+  add(file: string, index: number, episode: EpisodeRecord, texts: EpisodePack['texts']): void {
+    const last = this.#open.at(-1);
+    if (last?.file === file) this.#open[this.#open.length - 1] = { ...last, count: last.count + 1 };
+    else this.#open.push({ file, first: index, count: 1 });
+    this.#episodes.push(episode);
+    Object.assign(this.#texts, texts);
+    this.#bytes += JSON.stringify(episode).length;
+  }
+
+  /** The open pack; the next one begins empty. */
+  take(): { readonly number: number; readonly pack: EpisodePack } {
+    const pack = { episodes: this.#episodes, texts: this.#texts };
+    this.#spans.push(this.#open);
+    this.#open = [];
+    this.#episodes = [];
+    this.#texts = {};
+    this.#bytes = 0;
+    return { number: this.#spans.length - 1, pack };
   }
 }

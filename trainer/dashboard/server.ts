@@ -1,4 +1,5 @@
-import type { FastifyInstance } from 'fastify';
+import { hash, timingSafeEqual } from 'node:crypto';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import Fastify from 'fastify';
 import { request } from 'undici';
 import { AllowedHosts } from '../../shared/http/allowed-hosts.ts';
@@ -15,6 +16,8 @@ export interface DashboardSettings {
   readonly server?: string;
   /** Published results for the leaderboard. */
   readonly leaderboard?: string;
+  /** Token of those who may control trainers; absent where nobody may. */
+  readonly controlToken?: string;
   readonly host: string;
   /** Names that requests may be for besides those of this machine, separated by commas. */
   readonly allowedHosts: string;
@@ -31,11 +34,11 @@ class HostRefused extends Error {
 }
 
 /**
- * The server of the pages about runs; it listens nowhere yet. It has no tokens, so that it stays on this machine.
+ * The server of the pages about runs; it listens nowhere yet. Its pages need no token, so that it stays on this machine.
  * @throws Error for an address that others can reach
  */
 export async function createDashboard(settings: DashboardSettings): Promise<FastifyInstance> {
-  const { runs, server, leaderboard, host } = settings;
+  const { runs, server, leaderboard, host, controlToken } = settings;
   if (!isLoopback(host)) {
     throw new Error(
       `the dashboard has no tokens and listens on this machine only, not on ${host}; ` +
@@ -53,6 +56,9 @@ export async function createDashboard(settings: DashboardSettings): Promise<Fast
     await securePages(pages);
     pages.get('/', (_request, reply) => reply.redirect('runs/'));
     addDashboard(pages, {
+      ...(controlToken === undefined
+        ? {}
+        : { deniesControl: request => tokenProblem(request, controlToken) }),
       reader: new RunReader(runs, leaderboard),
       site:
         server === undefined ? { server: null, api: null } : { server: slashed(server), api: '../server/' },
@@ -60,6 +66,15 @@ export async function createDashboard(settings: DashboardSettings): Promise<Fast
     if (server !== undefined) addServerProxy(pages, slashed(server));
   });
   return app;
+}
+
+/** The reason why a request may not control trainers. Tokens are compared by their digests, in the same time for all. */
+function tokenProblem({ headers }: FastifyRequest, token: string) {
+  const given = /^bearer (.+)$/i.exec(headers.authorization ?? '')?.[1] ?? '';
+  const digest = (text: string) => hash('sha256', text, 'buffer');
+  if (timingSafeEqual(digest(given), digest(token))) return undefined;
+  const detail = 'controlling a trainer needs the token that the dashboard printed when it started';
+  return { status: 401, detail } as const;
 }
 
 const slashed = (url: string): string => (url.endsWith('/') ? url : `${url}/`);

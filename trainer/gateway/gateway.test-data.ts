@@ -15,7 +15,7 @@ import type { GatewayPolicy } from './rollout-model.ts';
 
 /** Characters that every small tokenizer of these tests has. */
 const CHARACTERS = ['\n', ...Array.from({ length: 95 }, (_, i) => String.fromCharCode(32 + i))];
-export const MARKS = ['<|im_start|>', '<tool_call>', '</tool_call>'];
+const MARKS = ['<|im_start|>', '<tool_call>', '</tool_call>'];
 
 /** Conversations as ChatML, tools and calls as Qwen writes them. */
 const TEMPLATE = `{%- if tools %}<|im_start|>tools

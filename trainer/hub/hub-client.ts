@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
+import { backoffMs, retry, retryAfterMs } from '../../shared/http/retry.ts';
 import { VERSION } from '../../shared/version.ts';
 import { HubError, refusal } from './hub-error.ts';
 import type { HubSettings } from './hub-settings.ts';
@@ -118,35 +118,30 @@ export class HubClient {
   }
 
   /** Does work again that failed by something that may pass. */
-  async retried<T>(what: string, work: () => Promise<T>): Promise<T> {
+  retried<T>(what: string, work: () => Promise<T>): Promise<T> {
     const { signal, firstPauseMs = FIRST_PAUSE_MS } = this.#options;
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await work();
-      } catch (error) {
-        signal?.throwIfAborted();
-        if (!mayPass(error)) throw error;
-        const reason =
-          error instanceof HubError ? error.message : `${this.settings.endpoint}: ${reasonOf(error)}`;
-        if (attempt === MAX_ATTEMPTS) {
-          throw new HubError(`${what}: given up after ${MAX_ATTEMPTS} attempts; the last one: ${reason}`, {
-            cause: error,
-            status: error instanceof HubError ? error.status : undefined,
-          });
-        }
-        const asked = error instanceof PassingError ? error.pauseMs : 0;
-        const pause = Math.min(MAX_PAUSE_MS, Math.max(asked, firstPauseMs * 2 ** (attempt - 1)));
-        this.note(`${what}: ${reason}; trying again in ${(pause / 1000).toFixed(1)} s`);
-        await sleep(pause, undefined, { signal });
+    const pauseAfter = (error: unknown, attempt: number): number => {
+      if (!mayPass(error)) throw error;
+      const reason =
+        error instanceof HubError ? error.message : `${this.settings.endpoint}: ${reasonOf(error)}`;
+      if (attempt === MAX_ATTEMPTS) {
+        throw new HubError(`${what}: given up after ${MAX_ATTEMPTS} attempts; the last one: ${reason}`, {
+          cause: error,
+          status: error instanceof HubError ? error.status : undefined,
+        });
       }
-    }
+      const asked = error instanceof PassingError ? error.pauseMs : 0;
+      const pause = Math.min(MAX_PAUSE_MS, Math.max(asked, backoffMs({ firstMs: firstPauseMs }, attempt)));
+      this.note(`${what}: ${reason}; trying again in ${(pause / 1000).toFixed(1)} s`);
+      return pause;
+    };
+    return retry(work, pauseAfter, signal);
   }
 
   /** The error that a response without success means. */
   refused({ status, headers }: Pick<HubAnswer, 'status' | 'headers'>, what: string, text = ''): HubError {
     if (status === TOO_MANY_REQUESTS || status === REQUEST_TIMEOUT || status >= 500) {
-      const seconds = Number(headers['retry-after'] ?? 0);
-      const pauseMs = Number.isFinite(seconds) ? 1000 * seconds : 0;
+      const pauseMs = retryAfterMs(headers['retry-after']);
       return new PassingError(`${this.settings.endpoint} answers ${status}`, { status, pauseMs });
     }
     const code = headers['x-error-code'];

@@ -18,7 +18,7 @@ const old = {
   rms_norm_eps: 1e-5,
 };
 
-t.test('reads what transformers writes and writes what it reads', async t => {
+t.test('configs of transformers are read, and written back unchanged', async t => {
   for (const model of ['qwen2-tiny', 'qwen3-tiny', 'llama-tiny']) {
     const config = parseConfig(golden(`${model}/config.json`));
     t.same(parseConfig(configToJson(config)), config, model);
@@ -35,7 +35,7 @@ t.test('reads what transformers writes and writes what it reads', async t => {
   t.notOk(parseConfig(golden('llama-tiny/config.json')).tiedEmbeddings);
 });
 
-t.test('the old spelling of rotary settings means the same as the new', async t => {
+t.test('the old spelling of rotary settings equals the new one', async t => {
   const scaling = {
     rope_type: 'llama3',
     factor: 8,
@@ -87,7 +87,7 @@ t.test('rotary frequencies of every scaling are those of transformers', async t 
   }
 });
 
-t.test('what a family does not have is refused by name', async t => {
+t.test('settings that a family does not have are rejected by name', async t => {
   const sizes = { ...old, num_key_value_heads: 4, head_dim: 16 };
   const refusals: [JsonObject, RegExp][] = [
     [{ model_type: 'gemma2', use_bidirectional_attention: true }, /use_bidirectional_attention true/],

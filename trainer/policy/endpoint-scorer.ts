@@ -1,4 +1,5 @@
-import { Agent, RetryAgent, request } from 'undici';
+import { HttpError, JsonClient } from '../../shared/http/json-client.ts';
+import { type Backoff, backoffMs, retry } from '../../shared/http/retry.ts';
 import { EndpointError } from '../generation/endpoint/completions.ts';
 import type { Policy, Score, ScoreRequest, ScoreSettings } from './policy.ts';
 
@@ -16,11 +17,7 @@ export interface ScorerSettings {
   readonly timeoutMs: number;
 }
 
-const FIRST_DELAY_MS = 500;
-const MAX_DELAY_MS = 30_000;
-const EXCERPT_LENGTH = 300;
-const PASSING_STATUS = [408, 409, 425, 429, 500, 502, 503, 504];
-const PASSING_CODES = ['ECONNRESET', 'ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EPIPE', 'UND_ERR_SOCKET'];
+const BACKOFF: Backoff = { firstMs: 500, maxMs: 30_000 };
 
 interface Reply {
   readonly choices?: readonly {
@@ -34,20 +31,12 @@ interface Reply {
  */
 export class EndpointScorer implements Pick<Policy, 'score'> {
   readonly #settings: ScorerSettings;
-  readonly #dispatcher: RetryAgent;
+  readonly #http: JsonClient;
 
   constructor(settings: ScorerSettings) {
     this.#settings = settings;
-    const { concurrency, timeoutMs, attempts } = settings;
-    const agent = new Agent({ headersTimeout: timeoutMs, bodyTimeout: timeoutMs, connections: concurrency });
-    this.#dispatcher = new RetryAgent(agent, {
-      maxRetries: attempts - 1,
-      minTimeout: FIRST_DELAY_MS,
-      maxTimeout: MAX_DELAY_MS,
-      methods: ['POST'],
-      statusCodes: PASSING_STATUS,
-      errorCodes: PASSING_CODES,
-    });
+    const { url, apiKey: token, timeoutMs, concurrency: connections } = settings;
+    this.#http = new JsonClient({ url, token, timeoutMs, connections });
   }
 
   /**
@@ -61,7 +50,7 @@ export class EndpointScorer implements Pick<Policy, 'score'> {
   }
 
   close(): Promise<void> {
-    return this.#dispatcher.destroy();
+    return this.#http.close();
   }
 
   async #scoreOne({ tokenIds, lossMask, grammar }: ScoreRequest): Promise<Score> {
@@ -81,33 +70,19 @@ export class EndpointScorer implements Pick<Policy, 'score'> {
   }
 
   async #ask(tokenIds: Int32Array): Promise<readonly (number | null)[]> {
-    const { url, model, apiKey } = this.#settings;
-    const body = {
-      model,
-      prompt: Array.from(tokenIds),
-      max_tokens: 0,
-      echo: true,
-      logprobs: 1,
-      temperature: 1,
-    };
-    let text: string;
-    try {
-      const response = await request(`${url.replace(/\/$/, '')}/completions`, {
-        method: 'POST',
-        dispatcher: this.#dispatcher,
-        headers: {
-          'content-type': 'application/json',
-          ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
-        },
-        body: JSON.stringify(body),
-      });
-      text = await response.body.text();
-      if (response.statusCode >= 300)
-        throw this.#fault(`status ${response.statusCode}: ${text.slice(0, EXCERPT_LENGTH)}`);
-    } catch (error) {
-      if (error instanceof EndpointError) throw error;
-      throw this.#fault((error as Error).message, error);
-    }
+    const { model, attempts } = this.#settings;
+    const prompt = Array.from(tokenIds);
+    const body = JSON.stringify({ model, prompt, max_tokens: 0, echo: true, logprobs: 1, temperature: 1 });
+    const text = await retry(
+      () => this.#http.send('/completions', { method: 'POST', body }),
+      (error, attempt) => {
+        if (!(error instanceof HttpError)) throw error;
+        if (!error.passing || attempt >= attempts) {
+          throw new EndpointError(`policy.reference_endpoint: ${error.message}`, error);
+        }
+        return Math.max(error.retryAfterMs, backoffMs(BACKOFF, attempt));
+      },
+    );
     const found = tokenLogProbs(text);
     // Some answer with one more token behind the prompt.
     if (found === undefined || found.length < tokenIds.length) {

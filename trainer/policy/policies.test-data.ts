@@ -19,7 +19,7 @@ export const config = scratchConfig({
   layers: 1,
   initializerRange: 0.2,
 });
-export const grammars = {
+const grammars = {
   answer: {
     start: 0,
     states: [

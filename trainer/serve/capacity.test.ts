@@ -1,7 +1,7 @@
 import t from 'tap';
 import { Budget } from './capacity.ts';
 
-t.test('a budget is part of another, and gives back once what was taken', async t => {
+t.test('a budget also charges its parent, and returns a share once', async t => {
   const whole = new Budget(3, used => `${used} of all`);
   const [a, b] = ['a', 'b'].map(name => new Budget(2, used => `${used} of ${name}`, whole));
   const first = a.take(2);

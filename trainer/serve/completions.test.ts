@@ -249,7 +249,7 @@ t.test('a server', async t => {
     t.ok(whole.body.count > body.count);
   });
 
-  await t.test('continues the last message where it is asked to', async t => {
+  await t.test('continues the last message on request', async t => {
     const open = {
       messages: [...chat.messages, { role: 'assistant', content: '<think>' }],
       continue_final_message: true,

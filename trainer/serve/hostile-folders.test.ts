@@ -222,7 +222,7 @@ t.test('a template or pattern without end costs its own requests alone', async t
   t.equal(after.status, 200);
 });
 
-t.test('a start that fails ends the process with another status than 0', async t => {
+t.test('a failed start ends the process with a status other than 0', async t => {
   const pipes = modelFolder(t);
   makePipe(join(pipes, 'model.safetensors'));
   const cases: [target: string, args: string[], why: RegExp][] = [

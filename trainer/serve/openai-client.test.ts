@@ -120,7 +120,7 @@ t.test('the Python package openai', { skip: lacksPython('openai') }, async t => 
     );
   });
 
-  await t.test('gives each of n choices what its seed alone gives, streamed with usage or not', async t => {
+  await t.test('each of n choices equals a request with its seed alone, streamed or not', async t => {
     const more = { n: 3, max_tokens: 12 };
     const streamed = { ...more, stream: true, stream_options: { include_usage: true } };
     const alone = [0, 1, 2].map(i => text({ n: 1, max_tokens: 12, seed: SEED + i }));

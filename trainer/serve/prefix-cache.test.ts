@@ -12,7 +12,7 @@ t.test('a prompt continues the longest sequence that it begins with', async t =>
   t.equal(cache.take([3, 9]), undefined, 'a prompt has at least one token more');
 });
 
-t.test('the sequence that was kept the longest is released when there are too many', async t => {
+t.test('the oldest sequence is released when there are too many', async t => {
   const released: number[] = [];
   const cache = new PrefixCache(2, id => released.push(id));
   for (const id of [1, 2, 3]) cache.keep(id, Int32Array.from([id]));

@@ -152,7 +152,7 @@ t.test('requests beyond the capacity get 429 and Retry-After, and room when othe
   t.equal((await request('POST', '/v1/completions', body)).status, 200);
 });
 
-t.test('a request has its places from before its prompt is tokenized', async t => {
+t.test('a request takes its slots before its prompt is tokenized', async t => {
   const { models, request } = await startServer(t, folder, { maxStreams: 2 });
   const { encoder } = models.base;
   const { promise: tokenized, resolve: goOn } = Promise.withResolvers<void>();
@@ -179,7 +179,7 @@ t.test('more text of bad words than is tokenized next to sampling is refused', a
   }
 });
 
-t.test('a server with a token lets in who has it', async t => {
+t.test('a server with a token answers only requests with it', async t => {
   const { request } = await startServer(t, folder, { token: 'secret' });
   const path = '/v1/models';
   t.equal((await request('GET', path)).status, 401);
@@ -190,7 +190,7 @@ t.test('a server with a token lets in who has it', async t => {
   t.equal((await request('GET', '/health')).status, 200);
 });
 
-t.test('a server without a token is for this machine alone', async t => {
+t.test('a server without a token answers this machine alone', async t => {
   const { models, request } = await startServer(t, folder);
   t.throws(
     () => createServeApp({ models, maxStreams: 1, logLevel: 'silent', host: '0.0.0.0' }),
@@ -210,7 +210,7 @@ t.test('a server without a token is for this machine alone', async t => {
   t.equal(status, 403);
 });
 
-t.test('adapters come and go with the admin token', async t => {
+t.test('the admin token loads and unloads adapters', async t => {
   const { request, client, models } = await startServer(t, folder);
   const admin = { authorization: `Bearer ${ADMIN}` };
   const load = (lora_name: string, lora_path: string, headers: Record<string, string> = admin) =>

@@ -68,7 +68,7 @@ t.test('a client that goes away ends its request within a token', async t => {
   t.ok(Number(sampled) < 400 * CHOICES, `${sampled} tokens were sampled`);
 });
 
-t.test('a client that reads nothing holds back no others, and gets all in the end', async t => {
+t.test('a client that reads nothing delays no others, and gets everything in the end', async t => {
   const server = await startServer(t, goldenFolder('qwen2-tiny'), { policy: { workers: 1 } });
   const body = JSON.stringify({
     prompt: [3, 4],

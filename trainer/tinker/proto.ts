@@ -1,9 +1,8 @@
 import protobuf from 'protobufjs';
 
-/** Fields of a request and its datums that are read at most, and of a chunk or tensor. */
+/** Fields that are read at most: of a request with its datums, and of a chunk or tensor; and dimensions of a tensor. */
 const MAX_ENTRIES = 65_536;
 const MAX_FIELDS = 64;
-/** Dimensions of a tensor that are read at most. */
 const MAX_DIMENSIONS = 8;
 const STOP_REASONS = ['stop', 'length'] as const;
 const INT32_LIMIT = 2 ** 31;
@@ -41,14 +40,13 @@ const { root } = protobuf.parse(
   }`,
 );
 
-/** Fields that may still be read, and what they are in words. */
-interface FieldLimit {
-  left: number;
-  readonly what: string;
-}
-const fewFields = (): FieldLimit => ({ left: MAX_FIELDS, what: `${MAX_FIELDS} fields` });
-
 type Named<T> = { readonly [name: string]: T };
+/** A message as it is decoded: its arrays of numbers are bytes. */
+type Raw<T> = T extends ArrayBufferView
+  ? Uint8Array
+  : T extends object
+    ? { readonly [K in keyof T]: Raw<T[K]> }
+    : T;
 
 /** A message that the other side cannot have meant: bytes that do not parse, or fields out of range. */
 export class TinkerProtocolError extends Error {
@@ -110,20 +108,21 @@ export interface SampleResponse {
 }
 
 export function encodeForwardBackwardRequest(request: ForwardBackwardRequest): Uint8Array {
-  const { data, lossConfig, ...plain } = request;
-  return encode('ForwardBackwardRequest', {
-    ...plain,
-    data: data.map(({ tokens, inputs }) =>
-      encode('Datum', {
-        modelInput: [encode('Chunk', { encodedText: { tokens: bytesOf(tokens) } })],
-        lossFnInputs: Object.fromEntries([...inputs].map(([name, tensor]) => [name, encodeTensor(tensor)])),
-      }),
-    ),
-    forwardOnly: request.forwardOnly || undefined,
-    lossFnConfigV2: mapped(lossConfig, value =>
-      typeof value === 'number' ? { number: value } : { text: value },
-    ),
-  });
+  const { data, lossConfig, forwardOnly, ...plain } = request;
+  const datum = ({ tokens, inputs }: WireDatum) =>
+    encode('Datum', {
+      modelInput: [encode('Chunk', { encodedText: { tokens: bytesOf(tokens) } })],
+      lossFnInputs: Object.fromEntries([...inputs].map(([name, tensor]) => [name, encodeTensor(tensor)])),
+    });
+  const config = mapped(lossConfig, value => ({ [typeof value === 'number' ? 'number' : 'text']: value }));
+  const more = { forwardOnly: forwardOnly || undefined, lossFnConfigV2: config };
+  return encode('ForwardBackwardRequest', { ...plain, data: data.map(datum), ...more });
+}
+
+function encodeTensor({ values, shape }: WireTensor): Uint8Array {
+  const isFloat = values instanceof Float32Array;
+  const dense = bytesOf(isFloat ? values : BigInt64Array.from(values, BigInt));
+  return encode('Tensor', { dense, dtype: isFloat ? DTYPE.float32 : DTYPE.int64, shape });
 }
 
 /**
@@ -131,16 +130,14 @@ export function encodeForwardBackwardRequest(request: ForwardBackwardRequest): U
  * @throws TinkerProtocolError naming the field
  */
 export function decodeForwardBackwardRequest(bytes: Uint8Array): ForwardBackwardRequest {
-  const fields = { left: MAX_ENTRIES, what: `${MAX_ENTRIES} datums, chunks and inputs` };
-  const { data, lossFnConfig, lossFnConfigV2, ...plain } = decode<{
-    readonly modelId: string;
-    readonly seqId: number;
+  type Request = Omit<ForwardBackwardRequest, 'data' | 'lossConfig'> & {
     readonly data: readonly Uint8Array[];
-    readonly lossFn: string;
     readonly lossFnConfig: Named<number>;
-    readonly forwardOnly: boolean;
     readonly lossFnConfigV2: Named<{ readonly number?: number; readonly text?: string }>;
-  }>('ForwardBackwardRequest', bytes, 'the request', fields);
+  };
+  const fields = { left: MAX_ENTRIES, what: `${MAX_ENTRIES} datums, chunks and inputs` };
+  const request = decode<Request>('ForwardBackwardRequest', bytes, 'the request', fields);
+  const { data, lossFnConfig, lossFnConfigV2, ...plain } = request;
   const newer = mapped(lossFnConfigV2, ({ number, text }) => number ?? text ?? '');
   return {
     ...plain,
@@ -150,33 +147,26 @@ export function decodeForwardBackwardRequest(bytes: Uint8Array): ForwardBackward
 }
 
 function decodeDatum(bytes: Uint8Array, where: string, fields: FieldLimit): WireDatum {
-  const { modelInput, lossFnInputs } = decode<{
-    readonly modelInput: readonly Uint8Array[];
-    readonly lossFnInputs: Named<Uint8Array>;
-  }>('Datum', bytes, where, fields);
+  type Datum = { readonly modelInput: readonly Uint8Array[]; readonly lossFnInputs: Named<Uint8Array> };
+  type Chunk = Partial<Record<'image' | 'dmel', Uint8Array>> & {
+    readonly encodedText: Named<Uint8Array> | null;
+  };
+  const { modelInput, lossFnInputs } = decode<Datum>('Datum', bytes, where, fields);
+  const place = `${where}.model_input`;
   const chunks = modelInput.map(chunk => {
-    const { encodedText, image, dmel } = decode<{
-      readonly encodedText: { readonly tokens: Uint8Array } | null;
-      readonly image?: Uint8Array;
-      readonly dmel?: Uint8Array;
-    }>('Chunk', chunk, `${where}.model_input`, fewFields());
+    const { encodedText, image, dmel } = decode<Chunk>('Chunk', chunk, place, fewFields());
     if (!image && !dmel) return encodedText?.tokens ?? new Uint8Array();
-    const what = image ? 'an image' : 'audio (dmel)';
-    return fail(`${where}.model_input`, `has ${what}: only text is trained on`);
+    return fail(place, `has ${image ? 'an image' : 'audio (dmel)'}: only text is trained on`);
   });
-  const inputs = Object.entries(lossFnInputs).map(
-    ([name, tensor]) => [name, decodeTensor(tensor, `${where}.loss_fn_inputs.${name}`)] as const,
+  const inputs = mapped(lossFnInputs, (tensor, name) =>
+    decodeTensor(tensor, `${where}.loss_fn_inputs.${name}`),
   );
-  return { tokens: int32Of(Buffer.concat(chunks), `${where}.model_input`), inputs: new Map(inputs) };
+  return { tokens: int32Of(Buffer.concat(chunks), place), inputs: new Map(Object.entries(inputs)) };
 }
 
 function decodeTensor(bytes: Uint8Array, where: string): WireTensor {
-  const { dense, sparseCsr, dtype, shape } = decode<{
-    readonly dense: Uint8Array;
-    readonly sparseCsr?: Uint8Array;
-    readonly dtype: number;
-    readonly shape: readonly number[];
-  }>('Tensor', bytes, where, fewFields());
+  type Tensor = { dense: Uint8Array; sparseCsr?: Uint8Array; dtype: number; shape: readonly number[] };
+  const { dense, sparseCsr, dtype, shape } = decode<Tensor>('Tensor', bytes, where, fewFields());
   if (sparseCsr) fail(where, 'is sparse: send a dense tensor with one number for each token');
   const read = { [DTYPE.float32]: float32Of, [DTYPE.int64]: narrowed, [DTYPE.int32]: int32Of }[dtype];
   if (read === undefined) fail(where, `has dtype ${dtype}: send float32 (1) or int64 (2)`);
@@ -188,20 +178,12 @@ function decodeTensor(bytes: Uint8Array, where: string): WireTensor {
   return { values, shape: own };
 }
 
-function encodeTensor({ values, shape }: WireTensor): Uint8Array {
-  return values instanceof Float32Array
-    ? encode('Tensor', { dense: bytesOf(values), dtype: DTYPE.float32, shape })
-    : encode('Tensor', { dense: bytesOf(BigInt64Array.from(values, BigInt)), dtype: DTYPE.int64, shape });
-}
-
 export function encodeForwardBackwardOutput({ outputs, metrics }: ForwardBackwardOutput): Uint8Array {
   const fields = mapped(outputs[0] ?? {}, (_, name) => {
-    const arrays = outputs.map(output => output[name]);
+    const arrays = outputs.map(output => bytesOf(output[name]));
     const offsets = new BigInt64Array(arrays.length + 1);
-    arrays.forEach((array, i) => {
-      offsets[i + 1] = offsets[i] + BigInt(array.byteLength);
-    });
-    return { data: Buffer.concat(arrays.map(bytesOf)), offsets: bytesOf(offsets), dtype: DTYPE.float32 };
+    for (const [i, { length }] of arrays.entries()) offsets[i + 1] = offsets[i] + BigInt(length);
+    return { data: Buffer.concat(arrays), offsets: bytesOf(offsets), dtype: DTYPE.float32 };
   });
   const lossFnOutputs = outputs.length > 0 ? [{ fields, numDatums: outputs.length }] : [];
   return encode('ForwardBackwardOutput', { lossFnOutputType: 'ArrayRecord', lossFnOutputs, metrics });
@@ -209,39 +191,33 @@ export function encodeForwardBackwardOutput({ outputs, metrics }: ForwardBackwar
 
 /** @throws TinkerProtocolError naming the field */
 export function decodeForwardBackwardOutput(bytes: Uint8Array): ForwardBackwardOutput {
-  const { lossFnOutputs, metrics } = decode<{
+  type Batch = { readonly data: Uint8Array; readonly offsets: Uint8Array; readonly dtype: number };
+  type Output = {
     readonly lossFnOutputs: readonly { readonly fields: Named<Batch>; readonly numDatums: number }[];
     readonly metrics: Named<number>;
-  }>('ForwardBackwardOutput', bytes, 'the reply');
-  const outputs = lossFnOutputs.flatMap(({ fields, numDatums }) => {
-    const columns = mapped(fields, (batch, name) => splitBatch(batch, numDatums, name));
-    const length = Object.keys(columns).length > 0 ? numDatums : 0;
+  };
+  const { lossFnOutputs, metrics } = decode<Output>('ForwardBackwardOutput', bytes, 'the reply');
+  const outputs = lossFnOutputs.flatMap(({ fields, numDatums: count }) => {
+    const columns = mapped(fields, ({ data, offsets, dtype }, name) => {
+      if (dtype !== DTYPE.float32) fail(name, `has dtype ${dtype}, not float32 (1)`);
+      const ends = narrowed(offsets, `${name}.offsets`);
+      if (ends.length !== count + 1)
+        fail(`${name}.offsets`, `has ${ends.length} numbers for ${count} datums`);
+      const values = float32Of(data, name);
+      return Array.from({ length: count }, (_, i) => values.slice(ends[i] / 4, ends[i + 1] / 4));
+    });
+    const length = Object.keys(columns).length > 0 ? count : 0;
     return Array.from({ length }, (_, i) => mapped(columns, arrays => arrays[i]));
   });
   return { outputs, metrics };
 }
 
-interface Batch {
-  readonly data: Uint8Array;
-  readonly offsets: Uint8Array;
-  readonly dtype: number;
-}
-
-/** The float32 arrays of `count` datums in one batch. */
-function splitBatch({ data, offsets, dtype }: Batch, count: number, name: string): Float32Array[] {
-  if (dtype !== DTYPE.float32) fail(name, `has dtype ${dtype}, not float32 (1)`);
-  const values = float32Of(data, name);
-  const ends = narrowed(offsets, `${name}.offsets`);
-  if (ends.length !== count + 1) fail(`${name}.offsets`, `has ${ends.length} numbers for ${count} datums`);
-  return Array.from({ length: count }, (_, i) => values.slice(ends[i] / 4, ends[i + 1] / 4));
-}
-
-export function encodeSampleResponse(response: SampleResponse): Uint8Array {
-  const { promptLogprobs, topkPromptLogprobs: top } = response;
+export function encodeSampleResponse({ sequences, ...prompt }: SampleResponse): Uint8Array {
+  const { promptLogprobs, topkPromptLogprobs: top } = prompt;
   return encode('SampleResponse', {
-    sequences: response.sequences.map(({ stopReason, tokens, logprobs }) => ({
+    sequences: sequences.map(({ stopReason, tokens, logprobs }) => ({
       stopReason: STOP_REASONS.indexOf(stopReason) || undefined,
-      tokens: tokens.length > 0 ? bytesOf(tokens) : undefined,
+      tokens: bytesOf(tokens),
       logprobs: logprobs && bytesOf(logprobs),
     })),
     promptLogprobs: promptLogprobs && bytesOf(promptLogprobs),
@@ -251,32 +227,29 @@ export function encodeSampleResponse(response: SampleResponse): Uint8Array {
 
 /** @throws TinkerProtocolError naming the field */
 export function decodeSampleResponse(bytes: Uint8Array): SampleResponse {
-  const { sequences, promptLogprobs, topkPromptLogprobs } = decode<{
-    readonly sequences: readonly { stopReason: number; tokens: Uint8Array; logprobs?: Uint8Array }[];
-    readonly promptLogprobs?: Uint8Array;
-    readonly topkPromptLogprobs: {
-      tokenIds: Uint8Array;
-      logprobs: Uint8Array;
-      k: number;
-      length: number;
-    } | null;
-  }>('SampleResponse', bytes, 'the reply');
-  const place = 'topk_prompt_logprobs';
+  const reply = decode<Raw<SampleResponse>>('SampleResponse', bytes, 'the reply');
+  const { sequences, promptLogprobs, topkPromptLogprobs: top } = reply;
   return {
-    sequences: sequences.map(({ stopReason, tokens, logprobs }, i) => ({
-      stopReason:
-        STOP_REASONS[stopReason] ?? fail(`sequences[${i}].stop_reason`, `is ${stopReason}, not 0 or 1`),
+    sequences: sequences.map(({ stopReason: code, tokens, logprobs }, i) => ({
+      stopReason: STOP_REASONS[Number(code)] ?? fail(`sequences[${i}].stop_reason`, `is ${code}, not 0 or 1`),
       tokens: int32Of(tokens, `sequences[${i}].tokens`),
       logprobs: logprobs ? float32Of(logprobs, `sequences[${i}].logprobs`) : null,
     })),
     promptLogprobs: promptLogprobs ? float32Of(promptLogprobs, 'prompt_logprobs') : null,
-    topkPromptLogprobs: topkPromptLogprobs && {
-      ...topkPromptLogprobs,
-      tokenIds: int32Of(topkPromptLogprobs.tokenIds, `${place}.token_ids`),
-      logprobs: float32Of(topkPromptLogprobs.logprobs, `${place}.logprobs`),
+    topkPromptLogprobs: top && {
+      ...top,
+      tokenIds: int32Of(top.tokenIds, 'topk_prompt_logprobs.token_ids'),
+      logprobs: float32Of(top.logprobs, 'topk_prompt_logprobs.logprobs'),
     },
   };
 }
+
+/** Fields that may still be read, and what they are in words. */
+interface FieldLimit {
+  left: number;
+  readonly what: string;
+}
+const fewFields = (): FieldLimit => ({ left: MAX_FIELDS, what: `${MAX_FIELDS} fields` });
 
 /** Reader of a message that is not trusted: fields and dimensions are objects in memory, or cost time. */
 class LimitedReader extends protobuf.Reader {
@@ -301,9 +274,8 @@ class LimitedReader extends protobuf.Reader {
   }
 }
 
-function encode(type: string, message: { readonly [field: string]: unknown }): Uint8Array {
-  return root.lookupType(type).encode(message).finish();
-}
+const encode = (type: string, message: Named<unknown>): Uint8Array =>
+  root.lookupType(type).encode(message).finish();
 
 /** @param fields absent: no limit */
 function decode<Message>(type: string, bytes: Uint8Array, where: string, fields?: FieldLimit): Message {
@@ -321,9 +293,8 @@ function decode<Message>(type: string, bytes: Uint8Array, where: string, fields?
 const mapped = <A, B>(values: Named<A>, map: (value: A, name: string) => B): Named<B> =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value, name)]));
 
-function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
-  return new Uint8Array(buffer, byteOffset, byteLength);
-}
+const bytesOf = ({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array =>
+  new Uint8Array(buffer, byteOffset, byteLength);
 
 /** A copy with the alignment that arrays of numbers take. */
 function aligned(bytes: Uint8Array, width: number, where: string): ArrayBuffer {
@@ -332,17 +303,12 @@ function aligned(bytes: Uint8Array, width: number, where: string): ArrayBuffer {
   return copy.buffer;
 }
 
-const float32Of = (bytes: Uint8Array, where: string): Float32Array =>
-  new Float32Array(aligned(bytes, 4, where));
-
-const int32Of = (bytes: Uint8Array, where: string): Int32Array => new Int32Array(aligned(bytes, 4, where));
-
-function narrowed(bytes: Uint8Array, where: string): Int32Array {
-  return Int32Array.from(new BigInt64Array(aligned(bytes, 8, where)), wide => {
-    const number = Number(wide);
-    return Math.abs(number) < INT32_LIMIT ? number : fail(where, `has ${wide}, which is out of range`);
-  });
-}
+const float32Of = (bytes: Uint8Array, where: string) => new Float32Array(aligned(bytes, 4, where));
+const int32Of = (bytes: Uint8Array, where: string) => new Int32Array(aligned(bytes, 4, where));
+const narrowed = (bytes: Uint8Array, where: string) =>
+  Int32Array.from(new BigInt64Array(aligned(bytes, 8, where)), wide =>
+    Math.abs(Number(wide)) < INT32_LIMIT ? Number(wide) : fail(where, `has ${wide}, which is out of range`),
+  );
 
 function fail(where: string, what: string): never {
   throw new TinkerProtocolError(`${where.slice(0, 200)} ${what.slice(0, 300)}`);

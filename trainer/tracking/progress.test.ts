@@ -50,6 +50,28 @@ t.test('the log level says what is shown', async t => {
   t.same([shown('error'), shown('silent')], ['', '']);
 });
 
+t.test('a terminal has one line that is drawn again, and notes above it', async t => {
+  let written = '';
+  const stream = { isTTY: true, columns: 60, write: (text: string) => (written += text) };
+  const progress = openProgress(stream);
+  progress.begin('train', 2, 0);
+  progress.update(1, { success: '20 %' });
+  progress.note('server is back');
+  progress.update(2, { success: '21 %' });
+  progress.end();
+  progress.end();
+  const bar = (text: string) => `\r${text}\x1b[K`;
+  const parts = [
+    '\x1b[?25l',
+    bar(`train ${'░'.repeat(24)} 0/2`),
+    '\r\x1b[Kserver is back\n',
+    bar(`train ${'█'.repeat(12)}${'░'.repeat(12)} 1/2 · success 20 %`),
+    bar(`train ${'█'.repeat(24)} 2/2 · success 21 %`),
+    '\n\x1b[?25h',
+  ];
+  t.equal(written, parts.join(''));
+});
+
 t.test('numbers are shown short', async t => {
   t.same([45.4, 200, 3720].map(shownDuration), ['45 s', '3 min 20 s', '1 h 02 min']);
   t.same([0.004, 0.666].map(shownShare), ['0.4 %', '67 %']);

@@ -1,9 +1,10 @@
-import { SingleBar } from 'cli-progress';
 import type { LogLevel } from '../../shared/log.ts';
 import { printableLines } from '../../shared/printable.ts';
 
 /** Seconds between two plain lines of a stage that is not finished. */
 const PLAIN_INTERVAL_S = 5;
+/** Milliseconds between two drawings of the bar. */
+const BAR_INTERVAL_MS = 100;
 const BAR_CELLS = 24;
 const MIN_BAR_CELLS = 8;
 const EIGHTHS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
@@ -12,6 +13,9 @@ const DEFAULT_COLUMNS = 80;
 const GREEN = '\x1b[32m';
 const DIM = '\x1b[2;39m';
 const PLAIN = '\x1b[0m';
+const CLEAR_REST = '\x1b[K';
+const HIDE_CURSOR = '\x1b[?25l';
+const SHOW_CURSOR = '\x1b[?25h';
 
 /** Shows how far a run is. Stages follow one another; notes appear between. */
 export interface Progress {
@@ -38,10 +42,7 @@ export interface ProgressStream {
  * A bar on a terminal, plain lines elsewhere (one every few seconds and one at the end of a stage). Below `info` only
  * warnings are left, below `warn` nothing; with `debug` lines stay plain, as the log writes between them.
  */
-export function openProgress(
-  stream: ProgressStream & NodeJS.WritableStream,
-  level: LogLevel = 'info',
-): Progress {
+export function openProgress(stream: ProgressStream, level: LogLevel = 'info'): Progress {
   if (level === 'silent' || level === 'error') return silentProgress;
   if (level === 'warn') return { ...silentProgress, warn: plainProgress(stream).warn };
   return stream.isTTY && level !== 'debug' ? barProgress(stream) : plainProgress(stream);
@@ -79,53 +80,43 @@ export function plainProgress(stream: ProgressStream, now: () => number = Date.n
   };
 }
 
-function barProgress(stream: ProgressStream & NodeJS.WritableStream): Progress {
-  let bar: SingleBar | undefined;
+function barProgress(stream: ProgressStream): Progress {
   let at: { stage: string; total: number; done: number; numbers: readonly string[] } | undefined;
+  let drawnAt = 0;
   const colored = hasColors(stream);
-  const start = () => {
+  const draw = () => {
     if (!at) return;
-    bar = new SingleBar({
-      format: (_options, { progress, value, total }, { stage, numbers }) =>
-        barLine({
-          progress,
-          value,
-          total,
-          stage,
-          numbers,
-          columns: stream.columns ?? DEFAULT_COLUMNS,
-          colored,
-        }),
-      stream,
-      hideCursor: true,
-      gracefulExit: false,
-    });
-    bar.start(at.total, at.done, { stage: at.stage, numbers: at.numbers });
+    const { stage, total, done, numbers } = at;
+    const progress = total > 0 ? done / total : 1;
+    const columns = stream.columns ?? DEFAULT_COLUMNS;
+    stream.write(
+      `\r${barLine({ progress, value: done, total, stage, numbers, columns, colored })}${CLEAR_REST}`,
+    );
+    drawnAt = Date.now();
   };
-  const stop = () => {
-    bar?.stop();
-    bar = undefined;
+  const end = () => {
+    if (!at) return;
+    draw();
+    stream.write(`\n${SHOW_CURSOR}`);
+    at = undefined;
   };
   const line = (text: string) => {
-    stop();
-    stream.write(`\r\x1b[K${printableLines(text)}\n`);
-    start();
+    stream.write(`\r${CLEAR_REST}${printableLines(text)}\n`);
+    draw();
   };
   return {
     begin(stage, total, done) {
-      stop();
+      end();
       at = { stage, total, done, numbers: [] };
-      start();
+      stream.write(HIDE_CURSOR);
+      draw();
     },
     update(done, numbers) {
       if (!at) return;
       at = { ...at, done, numbers: labelled(numbers) };
-      bar?.update(done, { stage: at.stage, numbers: at.numbers });
+      if (Date.now() - drawnAt >= BAR_INTERVAL_MS) draw();
     },
-    end() {
-      stop();
-      at = undefined;
-    },
+    end,
     note: line,
     warn: line,
   };

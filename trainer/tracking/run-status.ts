@@ -20,7 +20,7 @@ import type { MetricSink } from './tracker.ts';
 
 /** Shortest time between two writes that only report progress. */
 const MIN_INTERVAL_MS = 1000;
-const KEPT_NOTES = 20;
+const KEPT_NOTES = 50;
 /** Validations that the status names at most; a longer run names every second, fourth … and the last. */
 const KEPT_VALIDATIONS = 64;
 const TRAINING = 'training';
@@ -106,6 +106,11 @@ export class RunStatusFile {
     };
     this.#write();
     this.#heartbeat = setInterval(() => this.#write(), HEARTBEAT_S * 1000).unref();
+  }
+
+  /** Time at which this session of the run began. */
+  get startedAt(): string {
+    return this.#status.started_at;
   }
 
   /** Shows progress and keeps it. */

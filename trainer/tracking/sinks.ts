@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { request } from 'undici';
+import { HttpError, JsonClient } from '../../shared/http/json-client.ts';
+import { backoffMs, retry } from '../../shared/http/retry.ts';
 import type { Json } from '../../shared/json.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { MetricSink, OpenSink } from './tracker.ts';
@@ -52,8 +52,9 @@ const MAX_PARAMETERS = 100;
 const MAX_VALUE_LENGTH = 500;
 const MAX_KEY_LENGTH = 250;
 const DEFAULT_ATTEMPTS = 5;
-const FIRST_DELAY_MS = 250;
-const EXCERPT_LENGTH = 200;
+const BACKOFF = { firstMs: 250 };
+/** Longest silence of the server. */
+const TIMEOUT_MS = 300_000;
 const MISSING = 'RESOURCE_DOES_NOT_EXIST';
 
 interface Metric {
@@ -63,25 +64,13 @@ interface Metric {
   readonly step: number;
 }
 
-class MlflowError extends Error {
-  readonly code: string | undefined;
-  /** It may succeed when it is tried again. */
-  readonly passing: boolean;
-
-  constructor(message: string, code: string | undefined, passing: boolean) {
-    super(message);
-    this.name = 'MlflowError';
-    this.code = code;
-    this.passing = passing;
-  }
-}
-
 /**
  * Sends rows to an MLflow tracking server by its REST interface. Rows wait in a queue while others are under way; a server
  * that fails costs the run nothing but these rows, and is reported once. A resumed run continues under its MLflow id.
  */
 export class MlflowRun implements MetricSink {
-  readonly #settings: MlflowSettings;
+  readonly #http: JsonClient;
+  readonly #experimentName: string;
   readonly #run: TrackedRun;
   /** Keeps the run's id. */
   readonly #idFile: string;
@@ -99,7 +88,8 @@ export class MlflowRun implements MetricSink {
     note: (text: string) => void,
     attempts = DEFAULT_ATTEMPTS,
   ) {
-    this.#settings = settings;
+    this.#http = new JsonClient({ ...settings, timeoutMs: TIMEOUT_MS });
+    this.#experimentName = settings.experiment;
     this.#run = run;
     this.#idFile = idFile;
     this.#note = note;
@@ -123,6 +113,7 @@ export class MlflowRun implements MetricSink {
     if (this.#id !== undefined) {
       await this.#tolerating(0, () => this.#post('runs/update', this.#update('FINISHED', Date.now())));
     }
+    await this.#http.close();
     if (this.#lost > 0) this.#note(`${this.#lost} numbers did not reach MLflow; metrics.jsonl has them all`);
   }
 
@@ -167,16 +158,16 @@ export class MlflowRun implements MetricSink {
   }
 
   async #experiment(): Promise<string> {
-    const { experiment } = this.#settings;
+    const name = this.#experimentName;
     try {
-      const path = `experiments/get-by-name?experiment_name=${encodeURIComponent(experiment)}`;
+      const path = `experiments/get-by-name?experiment_name=${encodeURIComponent(name)}`;
       const found = (await this.#exchange('GET', path)) as {
         readonly experiment: { readonly experiment_id: string };
       };
       return found.experiment.experiment_id;
     } catch (error) {
-      if (!(error instanceof MlflowError) || error.code !== MISSING) throw error;
-      const made = (await this.#post('experiments/create', { name: experiment })) as {
+      if (!(error instanceof HttpError) || errorCode(error.text) !== MISSING) throw error;
+      const made = (await this.#post('experiments/create', { name })) as {
         readonly experiment_id: string;
       };
       return made.experiment_id;
@@ -187,37 +178,19 @@ export class MlflowRun implements MetricSink {
     return { run_id: this.#id, status, ...(end === undefined ? {} : { end_time: end }) };
   }
 
-  #post(path: string, body: unknown): Promise<unknown> {
+  #post(path: string, body: object): Promise<unknown> {
     return this.#exchange('POST', path, body);
   }
 
-  async #exchange(method: 'GET' | 'POST', path: string, body?: unknown): Promise<unknown> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await this.#once(method, path, body);
-      } catch (error) {
-        const passing = !(error instanceof MlflowError) || error.passing;
-        if (!passing || attempt >= this.#attempts) throw error;
-        await sleep(FIRST_DELAY_MS * 2 ** (attempt - 1));
-      }
-    }
-  }
-
-  async #once(method: 'GET' | 'POST', path: string, body: unknown): Promise<unknown> {
-    const { url, token } = this.#settings;
-    const response = await request(`${url.replace(/\/$/, '')}${API}/${path}`, {
-      method,
-      headers: {
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+  async #exchange(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown> {
+    const text = await retry(
+      () => this.#http.send(`${API}/${path}`, { method, body }),
+      (error, attempt) => {
+        if (!(error instanceof HttpError && error.passing) || attempt >= this.#attempts) throw error;
+        return Math.max(error.retryAfterMs, backoffMs(BACKOFF, attempt));
       },
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
-    const text = await response.body.text();
-    const { statusCode } = response;
-    if (statusCode < 300) return text === '' ? {} : JSON.parse(text);
-    const what = `${url} answered ${path.split('?')[0]} with status ${statusCode}: ${text.slice(0, EXCERPT_LENGTH)}`;
-    throw new MlflowError(what, errorCode(text), statusCode === 429 || statusCode >= 500);
+    );
+    return text === '' ? {} : JSON.parse(text);
   }
 }
 

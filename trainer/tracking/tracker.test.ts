@@ -2,11 +2,16 @@ import { appendFileSync, existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { readJsonLines } from './jsonlines.ts';
-import { openTracker } from './tracker.ts';
+import { crc32c, openTracker } from './tracker.ts';
 
 const filesIn = (folder: string, name: string) => ({
   metrics: join(folder, `${name}.jsonl`),
   tables: join(folder, `${name}-tables.jsonl`),
+});
+
+t.test('the checksum is CRC-32C of RFC 3720', async t => {
+  t.equal(crc32c(Buffer.from('123456789')), 0xe3069283);
+  t.equal(crc32c(new Uint8Array(32)), 0x8a9136aa);
 });
 
 t.test('a run that resumes drops the rows its checkpoint does not know', async t => {

@@ -1,6 +1,5 @@
 import { appendFileSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import crc32c from 'crc-32/crc32c.js';
 import protobuf from 'protobufjs';
 import { appendJsonLine, reopenJsonLines, writeJsonLines } from './jsonlines.ts';
 
@@ -141,7 +140,20 @@ function record(bytes: Uint8Array): Buffer {
   return frame;
 }
 
+/** CRC-32C of each byte (RFC 3720). */
+const CRC32C = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte;
+  for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0x82f63b78 : crc >>> 1;
+  return crc;
+});
+
+export function crc32c(bytes: Uint8Array): number {
+  let crc = -1;
+  for (const byte of bytes) crc = CRC32C[(crc ^ byte) & 0xff] ^ (crc >>> 8);
+  return ~crc >>> 0;
+}
+
 function maskedChecksum(bytes: Uint8Array): number {
-  const crc = crc32c.buf(bytes);
+  const crc = crc32c(bytes);
   return (((crc >>> 15) | (crc << 17)) + MASK_DELTA) >>> 0;
 }

@@ -228,6 +228,44 @@ t.test('half, resume and half again equals the whole run', async t => {
   t.same(timeless(run.metrics), timeless(whole.run.metrics));
 });
 
+t.test('a checkpoint is saved when asked, and the schedule changes while it trains', async t => {
+  const settings = settingsIn(t.testdir());
+  const run = createRunFolder(settings, 'run');
+  const first = start(run, settings);
+  const notes: string[] = [];
+  const commands = {
+    schedule: {},
+    isAsked: false,
+    takeCheckpointRequest() {
+      const asked = commands.isAsked;
+      commands.isAsked = false;
+      return asked;
+    },
+  };
+  first.rollouts.onPlay = collection => {
+    // Collections: the validation before step 1, iteration 1.
+    if (collection !== 2) return;
+    commands.isAsked = true;
+    commands.schedule = { stop_after: 5, validate_every: 4, checkpoint_every: 1000 };
+  };
+  const progress = { ...silentProgress, note: (text: string) => notes.push(text) };
+  const { state, ended } = await trainLoop({ ...first.parts, progress, commands }, initialState(10_000));
+  t.equal(ended, 'stop_after');
+  t.equal(state.step, 5);
+  t.same(
+    state.validations.map(({ step }) => step),
+    [0, 4, 5],
+  );
+  t.same(notes, ['the checkpoint of step 1 is saved']);
+  t.same(
+    readdirSync(run.checkpoints)
+      .filter(name => name.startsWith('step-'))
+      .map(name => Number(name.slice(5)))
+      .sort(),
+    [1, 5],
+  );
+});
+
 t.test('a stop while validating resumes with that validation', async t => {
   const settings = settingsIn(t.testdir());
   const run = createRunFolder(settings, 'x');

@@ -2,6 +2,7 @@ import { EarlyStopping, type EarlyStopType } from '../algorithms/filters/early-s
 import { type MonitorSettings, monitorMetric } from '../algorithms/filters/metric-monitor.ts';
 import { mean } from '../algorithms/statistics.ts';
 import { earlyStoppingSettings, monitorSettings } from '../config/derived.ts';
+import type { RunSettings } from '../config/settings.ts';
 import type { Metrics } from '../data/metrics.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type Progress, shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
@@ -14,6 +15,7 @@ import {
   saveCheckpoint,
   type TrainerState,
 } from './run-folder/checkpoint.ts';
+import type { RunCommands } from './run-folder/run-control.ts';
 import type { EpisodeSource, Rollouts, SourcePosition } from './sources/episode-source.ts';
 import { PlannedSource } from './sources/planned-source.ts';
 import {
@@ -45,6 +47,8 @@ export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'so
   /** Opens what episodes come from; absent: `rollouts` play them when they are wanted. */
   readonly openSource?: (start: SourcePosition) => EpisodeSource;
   readonly stop: AbortSignal;
+  /** Commands to it while it trains; none where it is absent. */
+  readonly commands?: RunCommands;
   readonly tracker: Tracker;
   readonly progress: Progress;
   /** Seconds on a clock that only rises. */
@@ -116,7 +120,7 @@ class TrainingLoop {
         if (early === undefined) return null;
         if (early) return early;
       }
-      if (this.#checkpointDue()) await this.#save();
+      await this.#saveWhereDue();
       if (this.#state.step >= settings.training.steps) return null;
       if (limit) return limit;
       const early = await this.#unlessStopped(() => this.#iterate());
@@ -137,7 +141,7 @@ class TrainingLoop {
   }
 
   #limitReached(): StopReason | null {
-    const { max_seconds, stop_after, max_env_steps, max_sampled_tokens } = this.#parts.settings.training;
+    const { max_seconds, stop_after, max_env_steps, max_sampled_tokens } = this.#training;
     const { envSteps = 0, usedTokens = 0 } = this.#state;
     if (stop_after !== null && this.#state.step >= stop_after) return 'stop_after';
     if (max_env_steps !== null && envSteps >= max_env_steps) return 'max_env_steps';
@@ -147,7 +151,7 @@ class TrainingLoop {
 
   /** @param isLast the run ends with this validation */
   #validationDue(isLast: boolean): boolean {
-    const { validate_every, validate_first, steps } = this.#parts.settings.training;
+    const { validate_every, validate_first, steps } = this.#training;
     const { step, validations } = this.#state;
     if (validationPlan(this.#parts.settings).tags.length === 0) return false;
     if (validations.at(-1)?.step === step) return false;
@@ -155,8 +159,21 @@ class TrainingLoop {
     return step === 0 ? validate_first : step % validate_every === 0 || step === steps;
   }
 
+  /** Settings of the training with the changes that were asked for. */
+  get #training(): RunSettings['training'] {
+    const { settings, commands } = this.#parts;
+    return { ...settings.training, ...commands?.schedule };
+  }
+
+  async #saveWhereDue(): Promise<void> {
+    const { commands, progress } = this.#parts;
+    const isAsked = commands?.takeCheckpointRequest() ?? false;
+    if (this.#checkpointDue() || (isAsked && this.#saved !== this.#state)) await this.#save();
+    if (isAsked) progress.note(`the checkpoint of step ${this.#state.step} is saved`);
+  }
+
   #checkpointDue(): boolean {
-    const { checkpoint_every, steps } = this.#parts.settings.training;
+    const { checkpoint_every, steps } = this.#training;
     const { step } = this.#state;
     return step !== this.#saved?.step && (step % checkpoint_every === 0 || step === steps);
   }

@@ -13,6 +13,7 @@ import { openTracker } from '../tracking/tracker.ts';
 import { trainLoop } from './loop.ts';
 import { type Checkpoint, latestCheckpoint, mendBestCheckpoint } from './run-folder/checkpoint.ts';
 import { type RunSummary, writeReport } from './run-folder/report.ts';
+import { RunControl } from './run-folder/run-control.ts';
 import type { RunFolder } from './run-folder/run-folder.ts';
 import { openRun, type RunStart } from './setup/open-run.ts';
 import { readWarmStart, shownPosition } from './supervised/warm-start-progress.ts';
@@ -47,7 +48,17 @@ export async function trainRun(
   dropGroupRows(run.groups, done.step);
   try {
     const shown = { progress: status.progress, tracker, status };
-    const summary = await trainTracked({ run, settings, stop, checkpoint, warmStart, ...shown });
+    using commands = new RunControl(run.path, status.startedAt, status.progress);
+    const stops = AbortSignal.any([stop, commands.signal]);
+    const summary = await trainTracked({
+      run,
+      settings,
+      stop: stops,
+      commands,
+      checkpoint,
+      warmStart,
+      ...shown,
+    });
     status.end(!summary || summary.ended === 'stopped' ? 'stopped' : 'finished');
     return summary;
   } catch (error) {

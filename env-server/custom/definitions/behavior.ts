@@ -4,7 +4,7 @@ import { Type } from '../../../shared/schema/type.ts';
 import { namedActions, randomPolicy } from '../../environments/core/actions.ts';
 import type { Description, EnvironmentSpec, ReferencePolicy } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/space.ts';
-import { actionCheck } from '../../sessions/episodes/action-check.ts';
+import { actionCheck } from '../../sessions/episodes/variant.ts';
 import type { WebhookDefinition } from '../remote/definition.ts';
 import type { ScriptDefinition } from '../script/definition.ts';
 import { aboutSpec } from './about.ts';

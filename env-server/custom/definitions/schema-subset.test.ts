@@ -85,7 +85,7 @@ t.test('slow, circular and dangerous schemas are refused with their place', asyn
   t.match(faultsOf({ type: 'object', properties: wide })[0], /at most 500 parts/);
 });
 
-t.test('texts of a schema stay texts in the code that checks are compiled to', async t => {
+t.test('strings of a schema stay strings in the compiled checks', async t => {
   const nasty = [
     '"];process.exit(7);//',
     '`$' + '{process.exit(7)}`',

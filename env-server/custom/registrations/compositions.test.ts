@@ -23,7 +23,7 @@ async function shared(t: Test, settings: Partial<Settings> = {}, lines: string[]
   return { ...app, register, play };
 }
 
-t.test('an environment that another token composes from one does not hold on to it', async t => {
+t.test('an owner can remove an environment that another token has composed from', async t => {
   const lines: string[] = [];
   const { ask, register, play } = await shared(t, {}, lines);
   await register('ann', BASE, definition);
@@ -49,7 +49,7 @@ t.test('an environment that another token composes from one does not hold on to 
   t.equal((await play('bob', 'bob/C-v0')).status, 201);
 });
 
-t.test('what its owner has composed keeps an environment, also by way of another owner', async t => {
+t.test('an environment stays while its owner composes from it, even through another owner', async t => {
   const { ask, register } = await shared(t);
   await register('ann', BASE, definition);
   await register('bob', 'bob/B-v0', from(BASE, { max_steps: 4 }));
@@ -61,7 +61,7 @@ t.test('what its owner has composed keeps an environment, also by way of another
   isProblem(t, await ask('PUT', at(BASE), shorter, 'ann'), 'environment_in_use');
 });
 
-t.test('nobody else takes the place of the environment that one is composed from', async t => {
+t.test('no other owner can reuse the id of an environment that others compose from', async t => {
   const { ask, register, play } = await shared(t);
   await register('ann', BASE, definition);
   await register('bob', 'bob/B-v0', from(BASE));
@@ -73,7 +73,7 @@ t.test('nobody else takes the place of the environment that one is composed from
   t.equal((await play('bob', 'bob/B-v0')).status, 201);
 });
 
-t.test('other processes drop what is composed from an environment that is gone', async t => {
+t.test('other processes drop environments composed from a removed one', async t => {
   const data = t.testdir();
   const one = await shared(t, { data });
   const storage = { store: openStore(data), health: new PersistenceHealth() };
@@ -87,7 +87,7 @@ t.test('other processes drop what is composed from an environment that is gone',
   isProblem(t, await other.ask('GET', at('bob/B-v0'), undefined, 'bob'), 'unknown_environment');
 });
 
-t.test('the environments of one token are bounded, and those of all', async t => {
+t.test('the number of environments is limited for each token and for all', async t => {
   const { register } = await shared(t, { maxCustomEnvironments: 4 });
   for (let i = 0; i < 3; i++) t.equal((await register('bob', `bob/B-v${i}`, definition)).status, 201);
   const refused = await register('bob', 'bob/B-v3', definition);
@@ -99,7 +99,7 @@ t.test('the environments of one token are bounded, and those of all', async t =>
   t.match(String(full.body.detail), /the server holds 4/);
 });
 
-t.test('how many one token may have can be set', async t => {
+t.test('the limit of environments for each token is a setting', async t => {
   const { register } = await shared(t, { maxCustomEnvironmentsPerClient: 1 });
   t.equal((await register('bob', 'bob/B-v0', definition)).status, 201);
   isProblem(t, await register('bob', 'bob/B-v1', definition), 'too_many_environments');

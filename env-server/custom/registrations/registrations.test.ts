@@ -7,7 +7,7 @@ import { at, composed, script, server, tabular } from './registrations.test-data
 t.test('a server with registrations', async t => {
   const { ask, server: app } = await server(t);
 
-  await t.test('every example that needs no service registers as it stands, and plays', async t => {
+  await t.test('every example that needs no service registers unchanged, and plays', async t => {
     for (const kind of ['tabular', 'script', 'composed']) {
       const { env_id } = EXAMPLES[kind].value;
       const made = await ask('POST', '/v1/envs', EXAMPLES[kind].value);
@@ -46,7 +46,7 @@ t.test('a server with registrations', async t => {
     t.equal(trajectory.text.trim().split('\n').length, 2);
   });
 
-  await t.test('a random player draws other actions at each step, the same for the same seed', async t => {
+  await t.test('the random player draws a new action at each step, the same for equal seeds', async t => {
     const play = async () => {
       const { body: session } = await ask('POST', '/v1/sessions', {
         env_id: script.env_id,
@@ -69,7 +69,7 @@ t.test('a server with registrations', async t => {
     t.same(document.example_actions, script.definition.actions);
   });
 
-  await t.test('ids, kinds and definitions that cannot be are refused with where', async t => {
+  await t.test('invalid ids, kinds and definitions are rejected with their location', async t => {
     const refusals: [envId: string, definition: Json, pointer: string][] = [
       ['Maze', tabular.definition, '/env_id'],
       ['a/b/c-v0', tabular.definition, '/env_id'],
@@ -154,13 +154,13 @@ t.test('a server with registrations', async t => {
     t.match((await ask('POST', '/v1/sessions', { env_id: own.env_id })).body.observation, /You sit/);
   });
 
-  await t.test('two registrations of an id at once: one of them wins', async t => {
+  await t.test('one of two concurrent registrations of an id wins', async t => {
     const own = { ...script, env_id: 'me/Twice-v0' };
     const replies = await Promise.all([ask('POST', '/v1/envs', own), ask('POST', '/v1/envs', own)]);
     t.same(replies.map(({ status }) => status).sort(), [201, 409]);
   });
 
-  await t.test('an environment is removed when nobody plays it', async t => {
+  await t.test('an environment can be removed when no session plays it', async t => {
     const own = { ...tabular, env_id: 'me/Left-v0' };
     await ask('POST', '/v1/envs', own);
     const { body: session } = await ask('POST', '/v1/sessions', { env_id: own.env_id });
@@ -203,7 +203,7 @@ t.test('a server with registrations', async t => {
     t.match(String(shorter.body.detail), /me\/A-v0 is composed from .* and would no longer fit/);
   });
 
-  await t.test('a definition is given back as it came, save for secrets', async t => {
+  await t.test('a definition is returned unchanged, except its secrets', async t => {
     t.same((await ask('GET', at(script.env_id, '/definition'))).body.definition, script.definition);
   });
 
@@ -251,7 +251,7 @@ t.test('a server with registrations', async t => {
   });
 });
 
-t.test('there are only so many', async t => {
+t.test('the number of environments is limited', async t => {
   const { ask } = await server(t, { maxCustomEnvironments: 1 });
   t.equal((await ask('POST', '/v1/envs', tabular)).status, 201);
   isProblem(t, await ask('POST', '/v1/envs', { ...tabular, env_id: 'me/Two-v0' }), 'too_many_environments');

@@ -17,9 +17,6 @@ import { CustomRegistry } from './custom-registry.ts';
 import { type RegistrationLimits, requirePlace } from './registration-limits.ts';
 import { Trials } from './trials.ts';
 
-/** Milliseconds after which a process offers the environments that another one has registered. */
-const REFRESH_MS = 1000;
-
 export interface RegistrationParts {
   readonly context: BuildContext;
   readonly store: Store;
@@ -48,7 +45,6 @@ export class Registrations {
   /** Ids that clients are registering, replacing or removing now, with the owner of each. */
   readonly #underWay = new Map<string, string>();
   #warned = false;
-  #watch: NodeJS.Timeout | undefined;
 
   constructor(parts: RegistrationParts) {
     this.#parts = parts;
@@ -57,11 +53,10 @@ export class Registrations {
     this.#customRegistry = new CustomRegistry(parts.context, parts.log);
   }
 
-  /** Offers what the store holds, and from now on what other processes put into it. */
+  /** Offers what the store holds. */
   start(): void {
     this.#sealOldHeaders();
     this.#customRegistry.follow(this.#parts.store.environments());
-    if (this.durable) this.#watch = setInterval(() => this.refresh(), REFRESH_MS).unref();
   }
 
   /** Headers that an earlier version stored in clear are encrypted. */
@@ -77,18 +72,14 @@ export class Registrations {
     log.info(`the headers of ${old.map(({ envId }) => envId).join(', ')} are encrypted from now on`);
   }
 
-  stop(): void {
-    clearInterval(this.#watch);
-  }
-
-  /** Takes over what other processes on the same database have registered, replaced and removed. */
+  /** Takes over what other servers of the store have registered, replaced and removed. */
   refresh(): void {
     const { store, log } = this.#parts;
     try {
-      if (store.changedElsewhere()) this.#customRegistry.follow(store.environments());
+      this.#customRegistry.follow(store.environments());
     } catch (error) {
       if (!storageFaultOf(error)) throw error;
-      log.warn({ err: error }, 'what other processes have registered cannot be read now');
+      log.warn({ err: error }, 'what other servers have registered cannot be read now');
     }
   }
 

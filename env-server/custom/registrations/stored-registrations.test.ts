@@ -99,7 +99,7 @@ t.test('an environment that no longer builds is logged, left out and kept in the
   t.equal((await again.ask('DELETE', at('me/Lost-v0'))).status, 204, 'its owner can remove it');
 });
 
-t.test('registrations belong to their token, and the log says who did what', async t => {
+t.test('registrations belong to their token, and the log records who did what', async t => {
   const token = (name: string, ...scopes: string[]) => ({ name, sha256: hashToken(name), scopes });
   const tokens = JSON.stringify([
     token('ann', 'play', 'register'),
@@ -173,7 +173,7 @@ t.test('registrations belong to their token, and the log says who did what', asy
   t.equal(audits.length, 6);
 });
 
-t.test('the store keeps what was refused, too', async t => {
+t.test('the store keeps rejected registrations, too', async t => {
   const data = t.testdir();
   const first = await server(t, { data });
   await first.ask('POST', '/v1/envs', tabular);

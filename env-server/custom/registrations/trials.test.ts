@@ -32,7 +32,7 @@ async function workshopOf(tap: Test): Promise<{ context: BuildContext; silent: D
   return { context, silent: silent as unknown as Definition };
 }
 
-t.test('a trial that takes too long is given up', async t => {
+t.test('a trial that takes too long is stopped', async t => {
   const { context, silent } = await workshopOf(t);
   const trials = new Trials(context, 50);
   await t.rejects(trials.tryOut('me', { envId: 'me/Silent-v0', definition: silent, owner: 'me' }), {
@@ -41,7 +41,7 @@ t.test('a trial that takes too long is given up', async t => {
   });
 });
 
-t.test('the trials of one token and of all are bounded, also while given up ones go on', async t => {
+t.test('trials are limited for each token and for all, stopped ones that still run included', async t => {
   const { context, silent } = await workshopOf(t);
   const trials = new Trials(context, 50);
   const begin = (principal: string, index: number) =>

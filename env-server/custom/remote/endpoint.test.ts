@@ -20,7 +20,7 @@ async function problemOf(work: Promise<unknown>): Promise<Problem> {
   throw new Error('there was no problem');
 }
 
-t.test('sends JSON below the address, with the headers given', async t => {
+t.test('requests send JSON below the address, with the given headers', async t => {
   const service = await testService(t, () => ({ body: { answer: 42 } }));
   const endpoint = new Endpoint(
     'test/E-v0',
@@ -33,7 +33,7 @@ t.test('sends JSON below the address, with the headers given', async t => {
   ]);
 });
 
-t.test('tries again only where nothing was sent', async t => {
+t.test('requests are retried only if nothing was sent', async t => {
   const port = await freePort();
   const endpoint = new Endpoint('test/E-v0', { url: `http://127.0.0.1:${port}` }, localNetwork(t));
   const problem = await problemOf(endpoint.ask('POST', 'step', {}));
@@ -102,7 +102,7 @@ t.test('a service that does not answer in time has failed', async t => {
   t.equal(service.received.length, 1);
 });
 
-t.test('after failures in a row the service is left alone for a while', async t => {
+t.test('after consecutive failures the service gets no requests for a while', async t => {
   let now = 0;
   let healthy = false;
   const service = await testService(t, () => ({ status: healthy ? 200 : 500, body: {} }));
@@ -118,7 +118,7 @@ t.test('after failures in a row the service is left alone for a while', async t 
   t.equal((await endpoint.ask('GET', 'x')).status, 200);
 });
 
-t.test('the guard judges every connection, also of a name that changes its address', async t => {
+t.test('the guard checks every connection, also of a name that changes its address', async t => {
   const service = await testService(t, () => ({ body: {} }));
   let address = '127.0.0.1';
   const network = new RemoteNetwork(
@@ -167,7 +167,7 @@ t.test('a name with a private address and a name without one are refused alike',
   t.match(refusals[0], [/^invalid_request/, /^remote_unavailable/]);
 });
 
-t.test('a reply that is too deep or too large fails with where', async t => {
+t.test('a reply that is too deep or too large fails with its location', async t => {
   const replies: { [path: string]: string } = {
     '/deep': `{"info":${'{"a":'.repeat(6500)}1${'}'.repeat(6500)}}`,
     '/large': JSON.stringify({ observation: 'x'.repeat(300_000) }),
@@ -185,7 +185,7 @@ t.test('a reply that is too deep or too large fails with where', async t => {
   t.match(await ask('prototype'), { code: 'remote_failed', message: /\/info\/__proto__/ });
 });
 
-t.test('addresses and headers that cannot be used are refused with where', async t => {
+t.test('unusable addresses and headers are rejected with their location', async t => {
   const network = localNetwork(t);
   const make = (access: object) => () =>
     new Endpoint('test/E-v0', { url: 'http://a.test', ...access }, network);
@@ -210,7 +210,7 @@ t.test('addresses and headers that cannot be used are refused with where', async
   t.match((await problemOf(guarded.ask('GET', 'x'))).message, /may not be reached/);
 });
 
-t.test('the clock of a request starts when it has its connection', async t => {
+t.test('the timeout of a request starts when it gets its connection', async t => {
   const service = await testService(t, async () => {
     await delay(150);
     return { body: {} };

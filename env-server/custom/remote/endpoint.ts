@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { type Backoff, backoffMs, retry } from '../../../shared/http/retry.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Problem } from '../../problems.ts';
 import type { SlotGroup } from '../../scheduling/slots.ts';
@@ -10,8 +10,8 @@ import { ForbiddenAddress, UnresolvedHost } from './guard.ts';
 import type { OwnedNetwork, RemoteNetwork } from './network.ts';
 import { type Headers, type HeaderValue, NOT_SHOWN, UnknownSecret } from './secrets.ts';
 
-/** Pauses before the second and the third attempt. */
-const RETRY_PAUSES_MS = [50, 250];
+const ATTEMPTS = 3;
+const BACKOFF: Backoff = { firstMs: 50, factor: 5 };
 const DEFAULT_TIMEOUT_MS = 10_000;
 export const DEFAULT_CONNECTIONS = 128;
 /** Requests of one environment that may wait for a connection, and how long each may. */
@@ -266,22 +266,18 @@ export class Endpoint {
       throw this.#unavailable(`failed several times in a row and is left alone for a while`, pause);
     }
     const signal = AbortSignal.timeout(this.timeoutMs);
-    for (let attempt = 0; ; attempt++) {
-      try {
-        const result = await work(signal);
-        this.#breaker.succeeded();
-        return result;
-      } catch (error) {
-        const problem = this.#problemOf(error, signal);
-        const again = NOT_CONNECTED.has(codeOf(error)) || (repeatable && DISCONNECTED.has(codeOf(error)));
-        if (!again || signal.aborted || attempt === RETRY_PAUSES_MS.length) {
-          this.#breaker.failed();
-          throw problem;
-        }
-        this.network.guard.unpin(this.#base);
-        await delay(RETRY_PAUSES_MS[attempt]);
+    const pauseAfter = (error: unknown, attempt: number): number => {
+      const again = NOT_CONNECTED.has(codeOf(error)) || (repeatable && DISCONNECTED.has(codeOf(error)));
+      if (!again || signal.aborted || attempt === ATTEMPTS) {
+        this.#breaker.failed();
+        throw this.#problemOf(error, signal);
       }
-    }
+      this.network.guard.unpin(this.#base);
+      return backoffMs(BACKOFF, attempt);
+    };
+    const result = await retry(() => work(signal), pauseAfter);
+    this.#breaker.succeeded();
+    return result;
   }
 
   /**

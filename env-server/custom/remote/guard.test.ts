@@ -92,7 +92,7 @@ t.test('other schemes and addresses with passwords are refused', async t => {
   }
 });
 
-t.test('names are judged by every address that they resolve to', async t => {
+t.test('the guard checks every address that a name resolves to', async t => {
   const { guard } = guardWith({
     'good.test': [['93.184.216.34', '2606:4700::1']],
     'mixed.test': [['93.184.216.34', '10.0.0.1']],

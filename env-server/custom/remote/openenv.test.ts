@@ -163,7 +163,7 @@ t.test('without action_field and observation_field whole objects go both ways', 
   await t.rejects(made(t, service.url, { ...fields, example_action: 'x' }), /must be an object/);
 });
 
-t.test('a seed is refused unless the definition promises to keep to it', async t => {
+t.test('a seed is rejected unless the definition says that the service honors it', async t => {
   const service = await echoService(t);
   const environment = await made(t, service.url);
   t.equal(environment.spec.seedable, false);
@@ -171,7 +171,7 @@ t.test('a seed is refused unless the definition promises to keep to it', async t
   t.notOk('seed' in (service.frames[0].data ?? {}));
 });
 
-t.test('a reply that comes too late is never taken for the next one', async t => {
+t.test('a late reply is never taken for the next one', async t => {
   let late = true;
   const service = await echoService(t, ({ type }) => (type === 'step' && late ? '' : undefined));
   const environment = await made(t, service.url, { timeout_ms: 3000 });
@@ -189,7 +189,7 @@ t.test('a reply that comes too late is never taken for the next one', async t =>
   await closed(service.sockets);
 });
 
-t.test('replies that are none end the episode with a reason', async t => {
+t.test('invalid replies end the episode with a reason', async t => {
   const cases: [reply: string, code: string, message: RegExp][] = [
     ['nonsense', 'remote_failed', /sent something that is no reply/],
     ['{"type":"state","data":{}}', 'remote_failed', /its type is "state"/],
@@ -232,7 +232,7 @@ t.test('a service that does not answer is a retryable error', async t => {
   });
 });
 
-t.test('the guard judges WebSockets as well', async t => {
+t.test('the guard checks WebSocket connections, too', async t => {
   const service = await echoService(t);
   const outside = localNetwork(t, '10.0.0.0/8');
   const definition = {

@@ -147,7 +147,7 @@ t.test('a seed chooses the task, blocks become text, pictures pass through', asy
   t.match(received.findLast(({ path }) => path === '/create')?.body, { index: 4 });
 });
 
-t.test('a refused call is an observation and no fault', async t => {
+t.test('a rejected call is an observation, not a fault', async t => {
   const { url } = await guessing(t);
   const environment = await made(t, url, {
     action_tool: undefined,
@@ -195,7 +195,7 @@ t.test('definitions that do not fit the service are refused', async t => {
   }
 });
 
-t.test('answers that are no answers are remote faults', async t => {
+t.test('invalid answers are remote faults', async t => {
   let odd: Answer | undefined;
   let at = '';
   const { url, sessions } = await guessing(t, ({ path }) => (path === at ? odd : undefined));
@@ -249,7 +249,7 @@ async function twoServers(
   return { far, near, register };
 }
 
-t.test('two servers of ours: one plays the environments of the other', async t => {
+t.test('one ragen server plays the environments of another', async t => {
   const { far, near, register } = await twoServers(t);
   const counter = await register({
     env_name: 'test/Counter-v0',

@@ -137,7 +137,7 @@ t.test(
   },
 );
 
-t.test('a step is repeated under its key when the connection breaks, and done once', async t => {
+t.test('a step is repeated under its key when the connection breaks, and applied once', async t => {
   const other = await otherServer(t);
   let broken = 0;
   const line = await testService(t, async ({ method, path, headers, body }) => {

@@ -57,7 +57,7 @@ t.test('the error for a lost, changed or broken key names its file and the remed
   t.throws(open, /is missing: .*headers\.key/);
 });
 
-t.test('variables are taken where the operator allows them', async t => {
+t.test('variables are read only where the operator allows them', async t => {
   const variables = { RAGEN_SECRET_A: 'a', RAGEN_TOKENS: 'all', TEAM_KEY: 'k' };
   const open = (name: string, allowed: string, host = 'a.test') =>
     new HeaderSecrets(settings(undefined, allowed), variables).open(ENV_ID, 'x', { $env: name }, host);
@@ -162,7 +162,7 @@ t.test('a header reaches its service and nobody else: no file, reply, log line o
   t.equal((await lost.ask('POST', '/v1/sessions', { env_id: ENV_ID })).status, 201);
 });
 
-t.test('headers that were stored in clear are encrypted at the next start', async t => {
+t.test('headers stored as plain text are encrypted at the next start', async t => {
   const data = folderOf(t);
   const { env_id, definition } = await remote(t, { authorization: SECRET });
   await (await server(t, { data })).close();

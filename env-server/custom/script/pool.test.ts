@@ -31,7 +31,7 @@ async function codeOf(work: Promise<unknown>): Promise<string> {
   }
 }
 
-t.test('many calls at once all get their own answers', async t => {
+t.test('concurrent calls each get their own answer', async t => {
   const pool = new ScriptPool(settings);
   t.teardown(() => pool.close());
   const script = scriptIn(pool, 'test/Counting-v0', counting);
@@ -66,7 +66,7 @@ t.test('a script that loops in all its sessions leaves a worker to the others', 
   t.same(new Set(await Promise.all(stops)), new Set(['draining']));
 });
 
-t.test('many slow scripts of one owner leave the others their turns', async t => {
+t.test('slow scripts of one owner do not delay other owners', async t => {
   const pool = new ScriptPool({ ...settings, timeMs: 200 });
   t.teardown(() => pool.close());
   const mine = scriptIn(pool, 'me/Counting-v0', counting);
@@ -80,7 +80,7 @@ t.test('many slow scripts of one owner leave the others their turns', async t =>
   t.ok(answered < 10, `five calls were answered before 10 of the other 150 were; ${answered} were`);
 });
 
-t.test('a call that ignores the request to stop ends with its worker; the next one works', async t => {
+t.test('a call that ignores the request to stop ends with its worker, and the next call works', async t => {
   const pool = new ScriptPool({ ...settings, timeMs: 200 });
   t.teardown(() => pool.close());
   const deaf = scriptIn(pool, 'test/Deaf-v0', withStep(DEAF));
@@ -92,7 +92,7 @@ t.test('a call that ignores the request to stop ends with its worker; the next o
   t.match(await pool.call(good, STEP), /^\{"n":2\}/);
 });
 
-t.test('a state nested too deep for the engine itself costs a call, not the pool', async t => {
+t.test('a state too deep for the engine fails its call, not the pool', async t => {
   const pool = new ScriptPool(settings);
   t.teardown(() => pool.close());
   const deep = scriptIn(
@@ -156,7 +156,7 @@ t.test('a script that throws odd values leaves its worker to the others', async 
   t.equal(workers, 1);
 });
 
-t.test('faults of a script name it', async t => {
+t.test('errors of a script name the script', async t => {
   const pool = new ScriptPool(settings);
   t.teardown(() => pool.close());
   const script = scriptIn(pool, 'test/Faulty-v0', withStep('throw new Error("no luck");'));
@@ -166,7 +166,7 @@ t.test('faults of a script name it', async t => {
   });
 });
 
-t.test('more scripts than a worker keeps ready still work in turn', async t => {
+t.test('more scripts than a worker caches still run', async t => {
   const pool = new ScriptPool({ ...settings, workers: 1 });
   t.teardown(() => pool.close());
   const scripts = Array.from({ length: 20 }, (_, i) =>

@@ -42,7 +42,7 @@ interface ScriptCall {
 }
 
 /** A script of one environment. */
-export class PooledScript {
+class PooledScript {
   readonly id: number;
   readonly name: string;
   readonly source: string;

@@ -249,7 +249,7 @@ t.test('a script may throw anything: it is a fault of the script', async t => {
   }
 });
 
-t.test('a script that alters what it was given alters only itself', async t => {
+t.test('a script that changes its arguments affects only itself', async t => {
   const sandbox = new Sandbox(
     engine,
     `JSON.stringify = () => 'mine'; JSON.parse = () => ({}); Array.prototype.push = null; Object.prototype.x = 1;

@@ -75,7 +75,7 @@ t.test('an end has the name that the script gives it, and the meaning of the def
   t.equal(ends.filter(Boolean).length, 1);
 });
 
-t.test('draws go on in the session’s own generator', async t => {
+t.test('draws continue the generator of the session', async t => {
   const { environment, rng, state } = await begin(dice, { total: 1 });
   t.equal(rng.seed, 1, 'a pinned start draws nothing');
   const twin = Random.fromSeed(1);
@@ -138,7 +138,7 @@ t.test('answers of the wrong form are faults with a reason', async t => {
   await t.rejects(faulty('{ state: {} }', '({ text: "x", structured: 3 })'), /structured must be an object/);
 });
 
-t.test('definitions that contradict themselves are refused with where', async t => {
+t.test('contradictory definitions are rejected with their location', async t => {
   const pointersOf = (more: Partial<ScriptDefinition>): (string | undefined)[] => {
     try {
       scriptEnvironment('test/S-v0', { ...dice, ...more }, { valid_actions: false }, 'me', pool);
@@ -212,7 +212,7 @@ t.test('the random player makes a new choice at each step of an episode without 
   t.ok(new Set(drawn.map(String)).size >= 5, String(drawn));
 });
 
-t.test('lists that do not fit the definition are refused with where', async t => {
+t.test('lists that do not fit the definition are rejected with their location', async t => {
   const refused = (definition: ScriptDefinition, message: RegExp) =>
     t.throws(() => scriptEnvironment('test/S-v0', definition, { valid_actions: false }, 'me', pool), {
       message,

@@ -32,7 +32,6 @@ const TabularOutcome = closed(
   },
   { title: 'TabularOutcome' },
 );
-export type TabularOutcome = Static<typeof TabularOutcome>;
 
 const TabularState = closed(
   {
@@ -55,7 +54,6 @@ const TabularState = closed(
   },
   { title: 'TabularState' },
 );
-export type TabularState = Static<typeof TabularState>;
 
 export const TabularDefinition = closed(
   {

@@ -115,7 +115,7 @@ t.test('options pin the start', async t => {
   t.throws(() => play(corridor, { start: 'room 4' }), /nothing can be done/);
 });
 
-t.test('the optimal reference earns the most within the steps that are left', async t => {
+t.test('the optimal reference earns the most within the remaining steps', async t => {
   const gamble: TabularDefinition = {
     ...crossing,
     max_episode_steps: 3,
@@ -200,7 +200,7 @@ t.test('every fault names its place', async t => {
   }
 });
 
-t.test('names that mean something to JavaScript are only names', async t => {
+t.test('names that are special in JavaScript are ordinary names', async t => {
   const states = JSON.parse(
     '{"__proto__":{"text":"here","transitions":{"constructor":[{"to":"toString","reward":1}]}},"toString":{"text":"there"}}',
   );
@@ -264,7 +264,7 @@ const room = (text: string, ...to: string[]) => ({
   transitions: { Right: to.map(name => ({ to: name, probability: 1 / to.length })) },
 });
 
-t.test('a process without an end and states out of reach are warned of, not refused', async t => {
+t.test('a process without an end and unreachable states cause warnings, not errors', async t => {
   t.same(warningsFor({}), []);
   const round = { start: { a: 1 }, states: { a: room('A.', 'b'), b: room('B.', 'a') } };
   t.match(warningsFor(round), [/^no state that ends the episode can be reached/]);
@@ -288,7 +288,7 @@ t.test('a thousand faults in large tables are reported briefly and together', as
   t.match(long.message, /the name has 300 characters; at most 256 are taken/);
 });
 
-t.test('the plan of a process that never settles stays within its work and its memory', async t => {
+t.test('planning a process that never converges stays within its limits of work and memory', async t => {
   const states = Object.fromEntries(
     Array.from({ length: 20_000 }, (_, i) => [
       `s${i}`,

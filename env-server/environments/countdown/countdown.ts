@@ -65,7 +65,7 @@ const optionsSchema = Type.Object(
 type CountdownConfig = Static<typeof configSchema>;
 type CountdownOptions = Static<typeof optionsSchema>;
 
-export const PRESETS: { readonly [name: string]: JsonObject } = {
+const PRESETS: { readonly [name: string]: JsonObject } = {
   three: { min_nums: 3, max_nums: 3 },
   four: { min_nums: 4, max_nums: 4 },
   plus_minus: { operators: 'plus_minus' },

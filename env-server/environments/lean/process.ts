@@ -171,7 +171,7 @@ export function findLean(): Promise<LeanProgram | string> {
 async function lookFor(): Promise<LeanProgram | string> {
   const path = leanPath();
   if (path === undefined)
-    return `there is no Lean: set ${LEAN_VARIABLE} to the path of lean, or install it with elan`;
+    return `Lean is not installed: set ${LEAN_VARIABLE} to the path of lean, or install it with elan`;
   try {
     const faults: string[] = [];
     for (const lean of await confinedLean(path)) {

@@ -1,4 +1,5 @@
 import type { Json } from '../../../shared/json.ts';
+import { RecentMap } from '../../../shared/recent-map.ts';
 import { Bm25Index } from '../core/datasets/bm25.ts';
 import { checkServiceAddress } from '../core/datasets/service-address.ts';
 import { InvalidConfig } from '../core/environment.ts';
@@ -66,9 +67,9 @@ export function httpRetriever(url: string): HttpRetriever {
 }
 
 /** See {@link httpRetriever}. Replies are cached, least recently used ones dropped first; failures are not. */
-export class HttpRetriever {
+class HttpRetriever {
   readonly #url: string;
-  readonly #cache = new Map<string, readonly RetrievedDocument[]>();
+  readonly #cache = new RecentMap<string, readonly RetrievedDocument[]>(MAX_CACHED);
   #healthyUntil = 0;
 
   constructor(url: string) {
@@ -95,14 +96,9 @@ export class HttpRetriever {
   async search(query: string, topK: number, timeoutMs: number): Promise<readonly RetrievedDocument[]> {
     const key = `${topK} ${query}`;
     const known = this.#cache.get(key);
-    if (known) {
-      this.#cache.delete(key);
-      this.#cache.set(key, known);
-      return known;
-    }
+    if (known) return known;
     const found = readReply(await this.#post({ query, top_k: topK }, timeoutMs)).slice(0, topK);
     this.#cache.set(key, found);
-    if (this.#cache.size > MAX_CACHED) this.#cache.delete(this.#cache.keys().next().value as string);
     return found;
   }
 

@@ -380,6 +380,6 @@ export function parsePlacement(text: string): Placement | null {
 }
 
 /** The spelling that `describe` teaches. */
-export function spellPlacement({ row, col, number }: Placement): string {
+function spellPlacement({ row, col, number }: Placement): string {
   return `place ${number} at row ${row} col ${col}`;
 }

@@ -89,3 +89,9 @@ export const Wrappers = Type.Array(WrapperChoice, {
   description: 'Wrappers in the order they are applied.',
   examples: [[{ name: 'time_limit', options: { max_steps: 20 } }]],
 });
+
+/** Replies repeat it. */
+const MAX_FRAME_ID_LENGTH = 1024;
+
+/** Id of a frame over the WebSocket. */
+export const FrameIdSchema = Type.Union([Type.String({ maxLength: MAX_FRAME_ID_LENGTH }), Type.Integer()]);

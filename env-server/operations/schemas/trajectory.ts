@@ -25,7 +25,6 @@ const TrajectoryRecord = Type.Object(
   },
   { title: 'TrajectoryRecord', description: 'First the reset, then every step.' },
 );
-export type TrajectoryRecord = Static<typeof TrajectoryRecord>;
 
 export const Trajectory = Type.Object({ records: Type.Array(TrajectoryRecord) }, { title: 'Trajectory' });
 

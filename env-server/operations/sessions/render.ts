@@ -1,3 +1,4 @@
+import { RecentMap } from '../../../shared/recent-map.ts';
 import { Type } from '../../../shared/schema/type.ts';
 import { encodePng } from '../../environments/core/drawing/png.ts';
 import { scaled } from '../../environments/core/drawing/scale.ts';
@@ -19,7 +20,7 @@ interface RenderedPicture {
 
 /** Pictures of the episodes that were looked at last: painting one costs as much as hundreds of steps. */
 class RecentPictures {
-  readonly #painted = new Map<LiveEpisode, RenderedPicture>();
+  readonly #painted = new RecentMap<LiveEpisode, RenderedPicture>(MAX_PICTURES);
 
   /** The episode as it stands, a PNG in base64. */
   of(episode: LiveEpisode, size?: number): string {
@@ -28,12 +29,7 @@ class RecentPictures {
       const picture = episode.picture();
       const png = encodePng(size === undefined ? picture : scaled(picture, size)).toString('base64');
       painted = { step: episode.stepCount, size, png };
-    }
-    this.#painted.delete(episode);
-    this.#painted.set(episode, painted);
-    if (this.#painted.size > MAX_PICTURES) {
-      const [oldest] = this.#painted.keys();
-      this.#painted.delete(oldest);
+      this.#painted.set(episode, painted);
     }
     return painted.png;
   }
@@ -56,7 +52,7 @@ export const render = sessionOperation({
   result: Rendering,
   mediaTypes: ['text/plain', 'image/png'],
   representedJson: Type.Unknown({ description: 'With `mode=structured`: the state as plain JSON.' }),
-  handle(_services, session, input): Rendering {
+  handle(session, { input }): Rendering {
     const mode = input.mode ?? 'text';
     switch (mode) {
       case 'png':

@@ -1,5 +1,7 @@
 import type { Static } from 'typebox';
 import { Type } from '../../../shared/schema/type.ts';
+import { Problem } from '../../problems.ts';
+import type { Session } from '../../sessions/session.ts';
 import { sessionOperation } from '../operation.ts';
 import { AnyJson } from '../schemas/fields.ts';
 import { StepResult } from '../schemas/session.ts';
@@ -44,8 +46,33 @@ export const step = sessionOperation({
   },
   result: StepResult,
   serialize,
-  handle: (_services, session, input) => session.step(input.action, input.expected_step),
+  handle(session, { input: { action, expected_step: expected } }) {
+    const { id, episode } = session;
+    if (session.rolledBack) throw rolledBack(id, episode);
+    if (session.unsavedUnreported) throw cannotBeStored(id, session.unsaved);
+    if (expected !== undefined && expected !== episode.stepCount + 1)
+      throw wrongStep(id, episode.stepCount, expected);
+    return episode.step(action);
+  },
 });
+
+/** A session stands before what its client saw last. */
+const rolledBack = (id: string, { id: episodeId, stepCount }: Session['episode']): Problem =>
+  new Problem(
+    'session_rolled_back',
+    `the server ended without warning; session ${id} was resumed at step ${stepCount} of ${episodeId}, the last that was stored`,
+  );
+
+/** Problem of the first operation on a session that ends with the server because it cannot be stored. */
+const cannotBeStored = (id: string, reason: string | undefined): Problem =>
+  new Problem('session_unsaved', `session ${id} cannot be stored, and ends with this server: ${reason}`);
+
+/** A client takes a session to be at another step than it is. */
+const wrongStep = (id: string, step: number, expected: number): Problem =>
+  new Problem(
+    'wrong_step',
+    `session ${id} is at step ${step}, so its next step is ${step + 1}; expected_step is ${expected}`,
+  );
 
 /** Writes the result out, in the order of `StepResult`. Ids are URL-safe and need no escaping. */
 function serialize(result: Static<typeof StepResult>): string {

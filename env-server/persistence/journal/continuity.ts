@@ -1,4 +1,4 @@
-import type { JournalRecord } from './records.ts';
+import type { JournalRecord, ReplayedRecord } from './records.ts';
 
 /** Position of a record. */
 export interface JournalPosition {
@@ -29,7 +29,7 @@ export interface ReplayFindings {
 }
 
 export interface PositionedRecord {
-  readonly record: JournalRecord;
+  readonly record: ReplayedRecord;
   readonly position: JournalPosition;
 }
 

@@ -25,7 +25,7 @@ t.test('records of one turn go out in one write, and replies wait for it', async
   journal.deliver(() => order.push('before'));
   t.same(order, ['before'], 'nothing waits where nothing was recorded');
   for (let n = 1; n <= 100; n++) {
-    journal.append('step', 'sA', n, 'Left');
+    journal.append('s', 'sA', n, '"Left"');
     journal.deliver(() => order.push(String(disk.writes)));
   }
   t.equal(order.length, 1, 'no reply leaves before the write');
@@ -52,7 +52,7 @@ for (const synced of [false, true]) {
     const journal = new Journal(settings, { health: new PersistenceHealth(), onPressure() {} });
     let n = 0;
     const turn = () => {
-      for (let i = 0; i < 100; i++) journal.append('step', 'sA', ++n, 3);
+      for (let i = 0; i < 100; i++) journal.append('s', 'sA', ++n, String(3));
       journal.deliver(n < 1000 ? turn : () => process.kill(process.pid, 'SIGKILL'));
     };
     turn();
@@ -72,21 +72,21 @@ t.test('a checkpoint deletes the files that it covers', async t => {
   const { journal } = openJournal(folder);
   const text = 'x'.repeat(100);
   for (let n = 1; n <= 60; n++) {
-    journal.append('step', 'sA', n, text);
+    journal.append('s', 'sA', n, JSON.stringify(text));
     await nextTurn();
     if (n % 20 === 0) journal.rotate();
   }
   t.equal(filesOf(folder).length, 3);
   const before = journal.bytesOnDisk;
   const mark = journal.rotate();
-  journal.append('step', 'sA', 61, text);
+  journal.append('s', 'sA', 61, JSON.stringify(text));
   await nextTurn();
   journal.release(mark);
   t.equal(filesOf(folder).length, 1);
   t.ok(journal.bytesOnDisk < before / 50, 'what is deleted is not counted');
   journal.release(journal.rotate());
   t.equal(journal.bytesOnDisk, 0);
-  journal.append('step', 'sA', 62, text);
+  journal.append('s', 'sA', 62, JSON.stringify(text));
   await nextTurn();
   journal.close();
   const { records, findings } = await replayed(folder);
@@ -110,7 +110,7 @@ t.test(
         } catch (error) {
           return error;
         }
-        journal.append('step', 'sA', ++n, 'x'.repeat(100));
+        journal.append('s', 'sA', ++n, JSON.stringify('x'.repeat(100)));
         await nextTurn();
       }
     };
@@ -129,12 +129,12 @@ t.test(
   async t => {
     const folder = t.testdir();
     const { journal, health, disk } = openJournal(folder, { maxWaitingBytes: 1000 });
-    journal.append('step', 'sA', 1, 'Left');
+    journal.append('s', 'sA', 1, '"Left"');
     await nextTurn();
     disk.fault = 'ENOSPC';
     let delivered = 0;
     for (let n = 2; n <= 10; n++) {
-      journal.append('step', 'sA', n, 'Right');
+      journal.append('s', 'sA', n, '"Right"');
       journal.deliver(() => delivered++);
       await nextTurn();
     }
@@ -148,7 +148,7 @@ t.test(
       faults: [],
     });
     t.doesNotThrow(() => journal.requireRoom(), 'there is room in memory');
-    for (let n = 11; journal.bytesWaiting < 1000; n++) journal.append('step', 'sA', n, 'Right');
+    for (let n = 11; journal.bytesWaiting < 1000; n++) journal.append('s', 'sA', n, '"Right"');
     t.throws(() => journal.requireRoom(), { code: 'storage_full', message: /ENOSPC.*wait to be written/ });
 
     disk.fault = undefined;
@@ -170,17 +170,17 @@ t.test(
 t.test('what an earlier process could not write stays known until a checkpoint covers it', async t => {
   const folder = t.testdir();
   const first = openJournal(folder);
-  first.journal.append('step', 'sA', 1, 'Left');
+  first.journal.append('s', 'sA', 1, '"Left"');
   await nextTurn();
   first.disk.fault = 'ENOSPC';
-  first.journal.append('step', 'sA', 2, 'Left');
+  first.journal.append('s', 'sA', 2, '"Left"');
   first.journal.close();
   const second = openJournal(folder);
-  second.journal.append('step', 'sB', 1, 'Left');
+  second.journal.append('s', 'sB', 1, '"Left"');
   await nextTurn();
   t.match((await copied(t, folder)).findings, { incomplete: /took no writes/ });
   second.journal.releaseInherited();
-  second.journal.append('step', 'sB', 2, 'Left');
+  second.journal.append('s', 'sB', 2, '"Left"');
   second.journal.close();
   t.same((await replayed(folder)).findings, { faults: [], incomplete: undefined });
 });
@@ -189,17 +189,17 @@ for (const fault of ['EIO', 'EROFS', 'EBADF']) {
   t.test(`${fault}: what waits goes whole to another file`, async t => {
     const folder = t.testdir();
     const { journal, health, disk } = openJournal(folder);
-    journal.append('step', 'sA', 1, 'Left');
+    journal.append('s', 'sA', 1, '"Left"');
     await nextTurn();
     disk.fault = fault;
-    journal.append('step', 'sA', 2, 'Left');
+    journal.append('s', 'sA', 2, '"Left"');
     await nextTurn();
     t.match(health.report(), { state: 'degraded', reason: new RegExp(fault) });
     t.match(health.problem(), { code: 'storage_failed', status: 503 });
     await until(() => health.parts.journal.failures >= 2);
     disk.fault = undefined;
     await until(() => !health.degraded);
-    journal.append('step', 'sA', 3, 'Left');
+    journal.append('s', 'sA', 3, '"Left"');
     journal.close();
     const { records, findings } = await replayed(folder);
     t.same(
@@ -215,7 +215,7 @@ t.test('a disk that is full at the end: what could not be written is counted', a
   const folder = t.testdir();
   const { journal, disk } = openJournal(folder);
   disk.fault = 'ENOSPC';
-  journal.append('step', 'sA', 1, 'Left');
+  journal.append('s', 'sA', 1, '"Left"');
   const lost = journal.close();
   t.ok(lost > 0);
 });
@@ -226,7 +226,7 @@ t.test('synced: turns share a transaction, replies wait for it', async t => {
   disk.holds = true;
   const delivered: number[] = [];
   for (let n = 1; n <= 5; n++) {
-    journal.append('step', 'sA', n, 'Left');
+    journal.append('s', 'sA', n, '"Left"');
     journal.deliver(() => delivered.push(n));
     await nextTurn();
   }
@@ -247,7 +247,7 @@ t.test(
     const { journal, health, disk } = openJournal(folder, { synced: true });
     disk.fault = 'EIO';
     let delivered = false;
-    journal.append('step', 'sA', 1, 'Left');
+    journal.append('s', 'sA', 1, '"Left"');
     journal.deliver(() => {
       delivered = true;
     });
@@ -266,9 +266,9 @@ t.test(
 t.test('synced: the thread keeps records, and the end keeps what it has not yet written', async t => {
   const folder = t.testdir();
   const { journal } = openJournal(folder, { synced: true });
-  journal.append('step', 'sA', 1, 'Left');
+  journal.append('s', 'sA', 1, '"Left"');
   await nextTurn();
-  journal.append('step', 'sA', 2, 'Left');
+  journal.append('s', 'sA', 2, '"Left"');
   t.equal(journal.close(), 0);
   await nextTurn();
   const { records } = await replayed(folder);

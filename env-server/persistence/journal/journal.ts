@@ -4,7 +4,6 @@ import type { PersistenceHealth } from '../persistence-health.ts';
 import { RetryTimer } from '../retry-timer.ts';
 import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../storage-problem.ts';
 import { type JournalDisk, type JournalFile, JournalFiles } from './journal-files.ts';
-import { RECORD_KINDS, type RecordBody, type RecordKind } from './records.ts';
 import type { Turn } from './turn-file.ts';
 
 /** Share of the permitted bytes on disk from which on a checkpoint is asked for. */
@@ -149,14 +148,14 @@ export class Journal {
 
   /**
    * Adds a record; it is written at the end of this turn of the event loop.
+   * @param letter of its kind
    * @param sessionId ASCII without a space
    * @param n number of the record in its session
-   * @throws RecordTooLarge with nothing added
+   * @param text see {@link recordText}
    */
-  append<K extends RecordKind>(kind: K, sessionId: string, n: number, body: RecordBody<K>): void {
-    const json = body === undefined ? '' : ` ${jsonOf(body as Json, sessionId)}`;
-    if (this.#records.length + json.length > MAX_ROW_LENGTH) this.#endRow();
-    this.#records += `${RECORD_KINDS[kind]}${sessionId} ${n}${json}\n`;
+  append(letter: string, sessionId: string, n: number, text: string): void {
+    if (this.#records.length + text.length > MAX_ROW_LENGTH) this.#endRow();
+    this.#records += text === '' ? `${letter}${sessionId} ${n}\n` : `${letter}${sessionId} ${n} ${text}\n`;
     this.#count++;
     if (this.#planned) return;
     this.#planned = true;
@@ -356,19 +355,22 @@ function deliverAll(replies: readonly Reply[]): void {
   }
 }
 
-/** @throws RecordTooLarge */
-function jsonOf(body: Json, sessionId: string): string {
-  let json: string;
+/**
+ * The text of a record's body; empty where it has none.
+ * @throws RecordTooLarge
+ */
+export function recordText(body: Json | undefined, sessionId: string): string {
+  let text: string;
   try {
-    json = JSON.stringify(body);
+    text = body === undefined ? '' : JSON.stringify(body);
   } catch (error) {
     // V8 says "Invalid string length".
     if (error instanceof RangeError) throw new RecordTooLarge('the record is longer than a string can be');
     throw error;
   }
   // No character takes more than three bytes.
-  const bytes = 3 * json.length > MAX_RECORD_BYTES ? Buffer.byteLength(json) : json.length;
-  if (bytes <= MAX_RECORD_BYTES) return json;
+  const bytes = 3 * text.length > MAX_RECORD_BYTES ? Buffer.byteLength(text) : text.length;
+  if (bytes <= MAX_RECORD_BYTES) return text;
   throw new RecordTooLarge(
     `a record of session ${sessionId} has ${bytes} bytes; the journal takes up to ${MAX_RECORD_BYTES}`,
   );

@@ -1,11 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import type { Json } from '../../../shared/json.ts';
 import { isOfOtherBoot } from '../lock.ts';
 import type { JournalFault, PositionedRecord, ReplayFindings } from './continuity.ts';
 import type { JournalFile } from './journal-files.ts';
-import { NO_SESSION, recordOf } from './records.ts';
+import { NO_SESSION, type RecordText, recordOf } from './records.ts';
 
 /**
  * Reads the segments of earlier servers, so that their data folders open. A segment begins with a byte that says what is
@@ -46,6 +45,10 @@ interface Head {
   readonly after?: number;
 }
 
+interface SegmentFrame extends Omit<RecordText, 'letter'> {
+  readonly letter: RecordText['letter'] | typeof SEGMENT_KIND;
+}
+
 /** The records of a segment, oldest first; damage is noted in `findings`. */
 export function* recordsOfSegment(
   folder: string,
@@ -81,9 +84,9 @@ export function* recordsOfSegment(
       continue;
     }
     const frame = parseFrame(records, offset, next);
-    const record = recordOf(frame);
-    const isHead = frame.kind === SEGMENT_KIND;
-    if (isHead ? (frame.body as unknown as Head).format !== FORMAT : !record) {
+    const record = recordOf(frame as RecordText);
+    const isHead = frame.letter === SEGMENT_KIND;
+    if (isHead ? (JSON.parse(frame.text) as Head).format !== FORMAT : !record) {
       note('unreadable', offset, { reason: 'it was written by another version of the server' });
       break;
     }
@@ -101,7 +104,7 @@ export function* recordsOfSegment(
 function headOf(bytes: Buffer): Head | undefined {
   const end = frameEnd(bytes, FLAG_BYTES);
   const frame = end === undefined ? undefined : parseFrame(bytes, FLAG_BYTES, end);
-  return frame?.kind === SEGMENT_KIND ? (frame.body as unknown as Head) : undefined;
+  return frame?.letter === SEGMENT_KIND ? (JSON.parse(frame.text) as Head) : undefined;
 }
 
 /** Notes segments of the same process that must have been there before and after this one, and what was never written. */
@@ -153,15 +156,15 @@ function nextFrame(bytes: Buffer, offset: number): number | undefined {
   return undefined;
 }
 
-function parseFrame(bytes: Buffer, offset: number, end: number) {
+function parseFrame(bytes: Buffer, offset: number, end: number): SegmentFrame {
   const text = bytes.toString('utf8', offset + HEADER_BYTES, end);
   const afterId = text.indexOf(' ');
   const space = text.indexOf(' ', afterId + 1);
   const afterNumber = space < 0 ? text.length : space;
   return {
-    kind: text[0],
+    letter: text[0] as SegmentFrame['letter'],
     sessionId: text.slice(1, afterId),
     n: Number(text.slice(afterId + 1, afterNumber)),
-    body: afterNumber === text.length ? undefined : (JSON.parse(text.slice(afterNumber + 1)) as Json),
+    text: text.slice(afterNumber + 1),
   };
 }

@@ -167,16 +167,29 @@ export type JournalRecord = {
 const KIND_OF = new Map(Object.entries(RECORD_KINDS).map(([kind, letter]) => [letter, kind as RecordKind]));
 
 /** A record as it is read. */
-export interface RecordFields {
-  /** One character. */
-  readonly kind: string;
+export interface RecordText {
+  /** Letter of its kind. */
+  readonly letter: (typeof RECORD_KINDS)[RecordKind];
   readonly sessionId: string;
   readonly n: number;
-  readonly body: Json | undefined;
+  /** JSON of its body; empty where it has none. */
+  readonly text: string;
 }
 
-/** @returns undefined for a kind that this version does not know */
-export function recordOf({ kind, sessionId, n, body }: RecordFields): JournalRecord | undefined {
-  const name = KIND_OF.get(kind as (typeof RECORD_KINDS)[RecordKind]);
-  return name && ({ kind: name, sessionId, n, body } as JournalRecord);
+export type ReplayedRecord = JournalRecord & RecordText;
+
+/**
+ * The record of a text. Its body is parsed whenever it is asked for, so a journal that is read takes no more memory than its text.
+ * @returns undefined for a kind that this version does not know
+ */
+export function recordOf(read: RecordText): ReplayedRecord | undefined {
+  const kind = KIND_OF.get(read.letter);
+  if (kind === undefined) return undefined;
+  return {
+    ...read,
+    kind,
+    get body() {
+      return read.text === '' ? undefined : JSON.parse(read.text);
+    },
+  } as ReplayedRecord;
 }

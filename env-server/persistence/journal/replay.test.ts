@@ -32,7 +32,7 @@ async function play(folder: string) {
 async function written(folder: string, records: readonly (readonly [id: string, n: number])[]) {
   const { journal } = openJournal(folder);
   for (const [id, n] of records) {
-    journal.append('step', id, n, 'Left');
+    journal.append('s', id, n, '"Left"');
     await nextTurn();
   }
   journal.close();
@@ -104,7 +104,7 @@ t.test('a file that is gone is damage; one that a checkpoint has deleted is none
   const folder = t.testdir();
   const { journal } = openJournal(folder);
   for (let n = 1; n <= 5; n++) {
-    journal.append('step', 'sA', n, 'Left');
+    journal.append('s', 'sA', n, '"Left"');
     await nextTurn();
     journal.rotate();
   }
@@ -177,7 +177,7 @@ t.test('records that are there twice, or covered, count once', async t => {
 t.test('replaying lets others have their turn', async t => {
   const folder = t.testdir();
   const { journal } = openJournal(folder);
-  for (let n = 1; n <= 20_000; n++) journal.append('step', 'sA', n, n);
+  for (let n = 1; n <= 20_000; n++) journal.append('s', 'sA', n, String(n));
   journal.close();
   let turns = 0;
   let done = false;
@@ -274,7 +274,7 @@ t.test(
     writeFileSync(join(folder, `${SEGMENT}.0of2`), '');
     const { journal } = openJournal(folder);
     t.equal(journal.inherited.length, 1);
-    journal.append('step', 'sA', 3, 'Left');
+    journal.append('s', 'sA', 3, '"Left"');
     await nextTurn();
     t.same(
       listJournal(folder).map(({ name, isTurns }) => `${name} ${isTurns}`),

@@ -1,6 +1,8 @@
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { isDamage } from '../damage.ts';
 import { isOfOtherBoot } from '../lock.ts';
+import { storageFaultOf } from '../storage-problem.ts';
 import type { JournalFault, JournalPosition, PositionedRecord, ReplayFindings } from './continuity.ts';
 import { type JournalFile, type JournalState, readState, STATE_FILE, turnFileName } from './journal-files.ts';
 import { recordsOfSegment } from './legacy-segments.ts';
@@ -13,6 +15,7 @@ const SLICE_MS = 4;
  * Reads the records of a journal, oldest first. It lets others have their turn every few milliseconds, so that a server can
  * serve meanwhile. Damage is no error: it is noted in `findings`, and reading continues behind it.
  * @param signal stops it between two records
+ * @throws Error of SQLite where a file cannot be read now
  */
 export async function* replayJournal(
   folder: string,
@@ -75,6 +78,8 @@ class Replay {
       this.#read.set(number, last);
       if (this.#state?.number === number) this.#expect(number, this.#state.turns);
     } catch (error) {
+      // A file that is locked, or a disk that fails now, is no damage: what it has would be given up.
+      if (storageFaultOf(error) && !isDamage(error)) throw error;
       this.#note('unreadable', { file: name, offset: last + 1 }, (error as Error).message);
     } finally {
       reader?.close();

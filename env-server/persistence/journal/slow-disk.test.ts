@@ -19,7 +19,7 @@ async function slowJournal(t: Test, given: Partial<JournalSettings> = {}) {
   /** Records in a separate turn, with a reply. */
   const record = async () => {
     const number = ++n;
-    journal.append('step', 'sA', number, 'Left');
+    journal.append('s', 'sA', number, '"Left"');
     journal.deliver(() => delivered.push(number));
     await nextTurn();
   };

@@ -1,9 +1,8 @@
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
-import type { Json } from '../../../shared/json.ts';
 import { makePrivateFile } from '../private-files.ts';
 import { inTransaction } from '../transaction.ts';
-import { type JournalRecord, recordOf } from './records.ts';
+import { type RecordText, type ReplayedRecord, recordOf } from './records.ts';
 
 /** Pages of the write-ahead log after which SQLite moves them to the file. */
 const LOG_PAGES = 256;
@@ -123,18 +122,18 @@ export class TurnReader {
  * The records of a turn.
  * @returns undefined where it is damaged, or has a record of a kind that this version does not know
  */
-export function recordsOf({ records, count, crc }: StoredTurn): JournalRecord[] | undefined {
+export function recordsOf({ records, count, crc }: StoredTurn): ReplayedRecord[] | undefined {
   if (crc32(records, count) !== crc) return undefined;
-  const found: JournalRecord[] = [];
+  const found: ReplayedRecord[] = [];
   for (const line of linesOf(records)) {
     const afterId = line.indexOf(' ');
     const space = line.indexOf(' ', afterId + 1);
     const end = space < 0 ? line.length : space;
     const record = recordOf({
-      kind: line[0],
+      letter: line[0] as RecordText['letter'],
       sessionId: line.slice(1, afterId),
       n: Number(line.slice(afterId + 1, end)),
-      body: end === line.length ? undefined : (JSON.parse(line.slice(end + 1)) as Json),
+      text: line.slice(end + 1),
     });
     if (!record) return undefined;
     found.push(record);

@@ -18,17 +18,11 @@ export interface DatabaseWrites {
   writeSessions(changes: SessionChanges): void;
   /** Adds turns to a file of the journal, and returns how long that took, in milliseconds. */
   writeTurns(path: string, head: TurnFileHead, turns: readonly Turn[]): number;
-  putEnvironment(environment: StoredEnvironment, entry: AuditEntry): NotedWrite<boolean>;
-  removeEnvironment(envId: string, entry: AuditEntry): NotedWrite<void>;
-  note(entry: AuditEntry): NotedWrite<void>;
+  putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean;
+  removeEnvironment(envId: string, entry: AuditEntry): void;
+  note(entry: AuditEntry): void;
   /** Writes what has waited, once more, and closes the databases. */
   close(): void;
-}
-
-/** A result, with the number of the note in the audit log that was written with it, if one was. */
-export interface NotedWrite<T> {
-  readonly result: T;
-  readonly note: number | undefined;
 }
 
 export type WriteName = keyof DatabaseWrites;

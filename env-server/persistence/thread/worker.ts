@@ -49,8 +49,6 @@ function turnsOf(path: string, head: TurnFileHead): TurnFile {
   return openedTurns.file;
 }
 
-const noted = <T>(result: T) => ({ result, note: store().lastNote });
-
 const WRITES: DatabaseWrites = {
   writeSessions: changes => rows().write(changes, () => Atomics.load(sealed, 0) === 0),
   writeTurns(path, head, turns) {
@@ -59,9 +57,9 @@ const WRITES: DatabaseWrites = {
     file.write(turns);
     return performance.now() - begun;
   },
-  putEnvironment: (environment, entry) => noted(store().putEnvironment(environment, entry)),
-  removeEnvironment: (envId, entry) => noted(store().removeEnvironment(envId, entry)),
-  note: entry => noted(store().note(entry)),
+  putEnvironment: (environment, entry) => store().putEnvironment(environment, entry),
+  removeEnvironment: (envId, entry) => store().removeEnvironment(envId, entry),
+  note: entry => store().note(entry),
   close() {
     openedRows?.close();
     openedStore?.close();

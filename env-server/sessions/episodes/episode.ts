@@ -3,16 +3,14 @@ import { performance } from 'node:perf_hooks';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { ObservationPart } from '../../../shared/observation-parts.ts';
 import { Random, type RandomState } from '../../../shared/random.ts';
-import { withTimeLimit } from '../../environments/core/ends.ts';
-import type { ObservationFormat, StepInfo, Transition } from '../../environments/core/environment.ts';
+import type { ObservationFormat } from '../../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem } from '../../problems.ts';
 import { background, nextTurn, SLICE_MS, scheduler } from '../../scheduling/fair-scheduler.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';
 import { sizeOf } from '../limits/size.ts';
 import { actionsOf, bytesOf, type LogPosition } from './action-log.ts';
-import { guarded } from './environment-fault.ts';
-import type { Variant } from './variant.ts';
+import { guarded, type Variant } from './variant.ts';
 
 /** Seeds drawn by the server lie below this, short enough to type. */
 const DRAWN_SEEDS = 2 ** 32;
@@ -261,7 +259,7 @@ async function replay(
       ...observe(state),
       reward: transition.reward,
       terminated: transition.terminated,
-      ...limited(variant, transition, step),
+      ...variant.limited(transition, step),
     };
     bytes += sizeOf(record);
     if (bytes > MAX_TRAJECTORY_BYTES) {
@@ -316,14 +314,4 @@ export function recorded(
     }),
   );
   return [{ type: 'reset', step: episode.restart?.step ?? 0, observation: first, info: {} }, ...steps];
-}
-
-/** `truncated` and `info` of an episode's step; the session's step limit is one of the reasons why an episode ends. */
-export function limited(
-  variant: Variant,
-  { terminated, truncated = false, info }: Pick<Transition<Json>, 'terminated' | 'truncated' | 'info'>,
-  step: number,
-): { readonly truncated: boolean; readonly info: StepInfo } {
-  if (terminated || truncated || variant.autoReset || step < variant.maxSteps) return { truncated, info };
-  return { truncated: true, info: withTimeLimit(info) };
 }

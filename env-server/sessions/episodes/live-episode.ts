@@ -2,15 +2,14 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random, type RandomState } from '../../../shared/random.ts';
 import type { ObservationFormat, Picture, Transition } from '../../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
+import type { RecordBody } from '../../persistence/journal/records.ts';
 import { PROBLEMS, Problem } from '../../problems.ts';
 import { sizeOf } from '../limits/size.ts';
 import { ActionLog, actionSize, lastOf } from './action-log.ts';
-import { environmentFault, guarded } from './environment-fault.ts';
 import {
   type EpisodeRestart,
   type EpisodeState,
   episodeSize,
-  limited,
   type Reseed,
   recorded,
   replayFor,
@@ -18,7 +17,7 @@ import {
   type TrajectoryRecord,
 } from './episode.ts';
 import { levelIdOf, pictureOf, planOf, stateKeyOf, validActionsOf } from './state-queries.ts';
-import type { Variant } from './variant.ts';
+import { environmentFault, guarded, type Variant } from './variant.ts';
 
 /** The generator of the episode that takes a step, as it was before; unused between steps. */
 const before = Random.fromSeed(0);
@@ -45,10 +44,8 @@ export interface EpisodeSession {
   grow(bytes: number): void;
   /** @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
   requireRoomToPlay(bytes: number): void;
-  /** A step was taken; what came of it stands next to it where taking it again would not give the same. */
-  stepped(action: Json, transition?: Transition<Json>, random?: RandomState): void;
-  /** An exception in the environment ended the episode. */
-  faulted(): void;
+  /** Journals a step; what came of it is next to it where taking it again would not give the same. */
+  record<K extends 'step' | 'transition' | 'fault'>(kind: K, body: RecordBody<K>): void;
   /** An automatic reset: what the log held is needed no more, unless a snapshot needs it. */
   release(log: ActionLog): void;
 }
@@ -166,7 +163,7 @@ export class LiveEpisode {
       return this.#commitLater(action, actionBytes, transition, before.state);
     }
     const result = this.#commit(action, actionBytes, transition);
-    this.#session.stepped(action);
+    this.#session.record('step', action);
     return result;
   }
 
@@ -214,7 +211,17 @@ export class LiveEpisode {
         if (closed && value.restarted) variant.releaseState(value.state);
         this.#measureAt = this.stepCount;
         const result = this.#commit(action, actionBytes, value);
-        this.#session.stepped(action, value, this.#random.state);
+        const { state, reward, terminated, info, restarted } = value;
+        this.#session.record('transition', {
+          action,
+          state,
+          random: this.#random.state,
+          reward,
+          terminated,
+          truncated: this.truncated,
+          info,
+          ...(restarted && { restarted }),
+        });
         return result;
       },
       error => {
@@ -257,7 +264,7 @@ export class LiveEpisode {
     this.stepCount++;
     this.totalReward += reward;
     this.terminated = transition.terminated;
-    const { truncated, info } = limited(variant, transition, this.stepCount);
+    const { truncated, info } = variant.limited(transition, this.stepCount);
     this.truncated = truncated;
     this.info = info;
     const logged = this.log.append(action, actionBytes);
@@ -335,7 +342,7 @@ export class LiveEpisode {
     }
     const { variant } = this.#session;
     this.fail();
-    this.#session.faulted();
+    this.#session.record('fault', undefined);
     variant.counters.faults++;
     return environmentFault(variant, `at step ${this.stepCount + 1}`, error);
   }

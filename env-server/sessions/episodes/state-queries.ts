@@ -5,8 +5,7 @@ import type { Picture } from '../../environments/core/environment.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem } from '../../problems.ts';
 import { writtenValidActions } from '../../wrappers/layer.ts';
-import { guarded } from './environment-fault.ts';
-import type { Variant } from './variant.ts';
+import { guarded, type Variant } from './variant.ts';
 
 /** Characters of a level's name: 96 bits of a hash. */
 const LEVEL_ID_LENGTH = 16;

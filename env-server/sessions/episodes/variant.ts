@@ -1,16 +1,27 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { AnyEnvironment, ObservationFormat } from '../../environments/core/environment.ts';
+import { compiled } from '../../../shared/schema/check.ts';
+import { withTimeLimit } from '../../environments/core/ends.ts';
+import {
+  type AnyEnvironment,
+  InvalidConfig,
+  InvalidOptions,
+  type ObservationFormat,
+  type StepInfo,
+  type Transition,
+} from '../../environments/core/environment.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { withParts } from '../../environments/core/parts.ts';
 import { resolveConfig, resolveOptions, stepLimit } from '../../environments/core/settings.ts';
+import type { Space } from '../../environments/core/space.ts';
+import { jsonSchema } from '../../environments/core/space-documents.ts';
 import { Problem } from '../../problems.ts';
 import { type WrapperChoice, wrap } from '../../wrappers/wrap.ts';
 import type { ByteAccount } from '../limits/budgets.ts';
 import { sizeOf } from '../limits/size.ts';
-import { type ActionCheck, actionCheck } from './action-check.ts';
-import type { EnvironmentCounters } from './environment-counters.ts';
 
 /** Bytes of a variant without its configuration: its parts and its check of actions. */
 const VARIANT_BYTES = 4096;
+const MAX_MESSAGE_LENGTH = 500;
 const NO_OPTIONS: JsonObject = Object.freeze({});
 
 /** An environment under one effective configuration and wrappers: what all its sessions share. */
@@ -70,6 +81,15 @@ export class Variant {
     return Math.min(this.maxSteps, this.environment.episodeSteps?.(state) ?? this.maxSteps);
   }
 
+  /** `truncated` and `info` of an episode's step; the session's step limit is one of the reasons why an episode ends. */
+  limited(
+    { terminated, truncated = false, info }: Pick<Transition<Json>, 'terminated' | 'truncated' | 'info'>,
+    step: number,
+  ): { readonly truncated: boolean; readonly info: StepInfo } {
+    if (terminated || truncated || this.autoReset || step < this.maxSteps) return { truncated, info };
+    return { truncated: true, info: withTimeLimit(info) };
+  }
+
   /** @throws Problem `unsupported` where states do not hold everything */
   requireCopyable(): void {
     if (this.copyable) return;
@@ -116,5 +136,126 @@ export class Variant {
     if (Object.keys(given).length > 0) return resolveOptions(this.environment, given);
     this.#defaultOptions ??= resolveOptions(this.environment);
     return this.#defaultOptions;
+  }
+}
+
+/**
+ * What an environment threw, as its clients may see it: the first line of its message, never its stack. The cause is
+ * kept for the log. Problems, and what is wrong with the client's own settings, stay what they are.
+ * @param doing what it was at, e.g. `at step 3`
+ */
+export function environmentFault(variant: Variant, doing: string, error: unknown): Error {
+  if (error instanceof Problem || error instanceof InvalidConfig || error instanceof InvalidOptions)
+    return error;
+  const message = error instanceof Error ? error.message : String(error);
+  const [line] = message.slice(0, MAX_MESSAGE_LENGTH).split('\n', 1);
+  return new Problem('environment_fault', `${variant.environment.spec.id} failed ${doing}: ${line}`, {
+    cause: error,
+  });
+}
+
+/** Asks an environment for something that is no step, and counts its faults. */
+export function guarded<T>(variant: Variant, doing: string, work: () => MaybePromise<T>): MaybePromise<T> {
+  const refuse = (error: unknown): never => {
+    const fault = environmentFault(variant, doing, error);
+    if (fault !== error) variant.counters.faults++;
+    throw fault;
+  };
+  try {
+    const result = work();
+    return result instanceof Promise ? result.catch(refuse) : result;
+  } catch (error) {
+    return refuse(error);
+  }
+}
+
+/** Says what is wrong with the type of an action, or undefined. Values of the right type are the environment's to judge. */
+export type ActionCheck = (action: Json) => string | undefined;
+
+/** The check of a space, made once. */
+export function actionCheck(space: Space): ActionCheck {
+  switch (space.type) {
+    case 'Discrete':
+      return action =>
+        typeof action === 'string' || typeof action === 'number'
+          ? undefined
+          : `the action must be an integer id or a name, got ${kind(action)}`;
+    case 'Text':
+      return action =>
+        typeof action === 'string' ? undefined : `the action must be a string, got ${kind(action)}`;
+    case 'Dict': {
+      const checks = Object.entries(space.spaces).map(([name, inner]) => [name, actionCheck(inner)] as const);
+      const names = new Set(checks.map(([name]) => name));
+      return action => {
+        if (typeof action !== 'object' || action === null || Array.isArray(action)) {
+          return `the action must be an object with ${[...names].join(', ')}, got ${kind(action)}`;
+        }
+        const fields = action as JsonObject;
+        const unknown = Object.keys(fields).find(name => !names.has(name));
+        if (unknown !== undefined) {
+          return `the action has the unknown field "${unknown}"; it takes ${[...names].join(', ')}`;
+        }
+        for (const [name, check] of checks) {
+          if (!Object.hasOwn(fields, name)) return `the action lacks the field "${name}"`;
+          const fault = check(fields[name]);
+          if (fault) return `field "${name}": ${fault}`;
+        }
+        return undefined;
+      };
+    }
+    default: {
+      const { check, errors } = compiled(jsonSchema(space));
+      return action => {
+        if (check(action)) return undefined;
+        const [error] = errors(action);
+        return `the action ${error.instancePath || 'itself'} ${error.message}`;
+      };
+    }
+  }
+}
+
+function kind(value: Json): string {
+  if (value === null) return 'null';
+  return Array.isArray(value) ? 'an array' : `a value of type ${typeof value}`;
+}
+
+/** Upper bounds of the latency buckets, in seconds. */
+export const LATENCY_BOUNDS_S = [
+  0.000_005, 0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025,
+  0.05, 0.1, 0.25, 1, 5,
+] as const;
+
+/** Counts of durations by bucket; the last bucket is unbounded. */
+export class LatencyHistogram {
+  readonly counts = new Float64Array(LATENCY_BOUNDS_S.length + 1);
+  sum = 0;
+
+  record(seconds: number): void {
+    let bucket = 0;
+    while (bucket < LATENCY_BOUNDS_S.length && seconds > LATENCY_BOUNDS_S[bucket]) bucket++;
+    this.counts[bucket]++;
+    this.sum += seconds;
+  }
+}
+
+/** Counters of one environment id, over all configurations. */
+export class EnvironmentCounters {
+  readonly envId: string;
+  sessions = 0;
+  episodes = 0;
+  faults = 0;
+  readonly latencies = new Map<string, LatencyHistogram>();
+
+  constructor(envId: string) {
+    this.envId = envId;
+  }
+
+  record(operation: string, seconds: number): void {
+    let histogram = this.latencies.get(operation);
+    if (!histogram) {
+      histogram = new LatencyHistogram();
+      this.latencies.set(operation, histogram);
+    }
+    histogram.record(seconds);
   }
 }

@@ -1,5 +1,5 @@
 import { Problem } from '../../problems.ts';
-import type { EnvironmentCounters } from '../episodes/environment-counters.ts';
+import type { EnvironmentCounters } from '../episodes/variant.ts';
 import { ReplyCache } from '../replies/reply-cache.ts';
 import { ByteAccount, ByteBudget, type ByteLimits } from './budgets.ts';
 

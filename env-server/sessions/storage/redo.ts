@@ -2,14 +2,13 @@ import type { Json } from '../../../shared/json.ts';
 import type { Transition } from '../../environments/core/environment.ts';
 import type { JournalRecord, KeyFields, OpenBody } from '../../persistence/journal/records.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';
-import type { EpisodeState } from '../episodes/episode.ts';
 import type { Session } from '../session.ts';
 import { episodeOfRecord } from './recorded-episode.ts';
 import { keyOfRecordedStep } from './recorded-step.ts';
-import type { StoredSession } from './stored-session.ts';
+import type { SessionHistory, StoredSettings } from './stored-session.ts';
 
 /** Memory of a session that was just opened. */
-const NEW: StoredSession['past'] = {
+export const NEW_HISTORY: SessionHistory = {
   episodes: 1,
   snapshotsTaken: 0,
   snapshots: [],
@@ -19,8 +18,8 @@ const NEW: StoredSession['past'] = {
   recorded: 1,
 };
 
-/** The session of an `open` record. */
-export function openedSession(id: string, body: OpenBody, episode: EpisodeState): StoredSession {
+/** Settings of the session of an `open` record. */
+export function settingsOfRecord(id: string, body: OpenBody): StoredSettings {
   return {
     id,
     serial: body.serial,
@@ -29,12 +28,10 @@ export function openedSession(id: string, body: OpenBody, episode: EpisodeState)
     envId: body.env_id,
     config: body.config,
     wrappers: body.wrappers as unknown as readonly WrapperChoice[],
-    format: body.format as StoredSession['format'],
+    format: body.format as StoredSettings['format'],
     createdAt: body.created_at,
     ttlMs: body.ttl_ms,
     deadline: body.deadline,
-    episode,
-    past: NEW,
   };
 }
 

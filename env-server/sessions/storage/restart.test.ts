@@ -2,6 +2,7 @@ import { cpSync, readdirSync, rmSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
+import { SessionRows } from '../../persistence/session-rows.ts';
 import { server } from './restart.test-data.ts';
 
 /** Effects of time, repeated requests, and other servers on the same folder on sessions over a restart. */
@@ -174,3 +175,40 @@ t.test('a second server on one folder is refused, and the first keeps its sessio
   const again = await server(t, data);
   t.match(await again.ask('GET', `/v1/sessions/${kept.session_id}`), { step: 0 });
 });
+
+t.test(
+  'a server that ends, or cannot read its folder, while it resumes leaves everything as it was',
+  async t => {
+    const data = t.testdir();
+    const copy = `${data}-copy`;
+    t.teardown(() => rmSync(copy, { recursive: true, force: true, maxRetries: 20 }));
+    const first = await server(t, data);
+    const { session_id } = await first.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0' });
+    const path = `/v1/sessions/${session_id}`;
+    for (let i = 0; i < 3; i++) await first.ask('POST', `${path}/step`, { action: 'add' });
+    cpSync(data, copy, { recursive: true });
+    const ended = await server(t, copy);
+    t.ok(ended.sessions.resumption);
+    ended.keepSessions();
+    await ended.server.close();
+
+    const read = SessionRows.prototype.session;
+    t.teardown(() => {
+      SessionRows.prototype.session = read;
+    });
+    SessionRows.prototype.session = () => {
+      throw Object.assign(new Error('disk I/O error'), { code: 'ERR_SQLITE_ERROR', errcode: 10 });
+    };
+    const broken = await server(t, copy);
+    t.match(await broken.ask('GET', path), {
+      code: 'storage_failed',
+      detail: /cannot be opened: the disk reports an error.*restart the server/,
+    });
+    t.equal((await broken.server.inject({ method: 'GET', url: '/readyz' })).statusCode, 503);
+    await broken.server.close();
+
+    SessionRows.prototype.session = read;
+    const again = await server(t, copy);
+    t.match(await again.ask('GET', path), { step: 3 });
+  },
+);

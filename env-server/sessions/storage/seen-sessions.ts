@@ -1,4 +1,5 @@
-import type { SessionStore, StoredContent } from '../../store/session-store.ts';
+import type { StoredContent } from '../../store/session-store.ts';
+import type { ValkeySessionStore } from '../../store/valkey-session-store.ts';
 import type { ListRequest } from '../manager.ts';
 import type { Principal } from '../principal.ts';
 import type { Session } from '../session.ts';
@@ -19,7 +20,7 @@ export class SeenSessions {
     this.#written = written;
   }
 
-  get #store(): SessionStore {
+  get #store(): ValkeySessionStore {
     return this.#parts.store;
   }
 
@@ -89,10 +90,10 @@ export class SeenSessions {
     }
     if (found.state !== 'load') return undefined;
     const { content } = found;
-    const settings = settingsOf(content);
+    const settings = settingsOf(this.#parts, id, content);
     let made: Session | undefined;
     try {
-      if (this.#parts.editionOf(settings.envId) !== content.fields.get('edition')) return undefined;
+      if (this.#parts.editionOf(settings.envId) !== content.edition) return undefined;
       const { sessions } = this.#parts;
       const session = await restore(this.#parts, id, content, stored => {
         made = sessions.restore(stored.session, stored.variant, stored.image);

@@ -2,13 +2,14 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Json } from '../../../shared/json.ts';
 import type { RecordBody, RecordKind } from '../../persistence/journal/records.ts';
 import { Problem } from '../../problems.ts';
-import type { RequestClaim, SessionStore, StoredReplyRecord } from '../../store/session-store.ts';
+import type { RequestClaim, StoredReplyRecord } from '../../store/session-store.ts';
+import type { ValkeySessionStore } from '../../store/valkey-session-store.ts';
 import type { EndedSession } from '../ended.ts';
 import type { ListRequest } from '../manager.ts';
 import type { Principal } from '../principal.ts';
 import type { Session } from '../session.ts';
-import type { SessionJournal } from './recorder.ts';
 import { SeenSessions } from './seen-sessions.ts';
+import type { SessionJournal } from './session-journal.ts';
 import { TakenSessions, type TakenSessionsParts } from './taken-sessions.ts';
 import {
   ClaimedBefore,
@@ -51,7 +52,7 @@ interface Copying {
  * store has the operation's record or, for one that left none, has confirmed that nobody took the session meanwhile.
  */
 export class SharedSessions implements SessionJournal {
-  readonly store: SessionStore;
+  readonly store: ValkeySessionStore;
   readonly #parts: SharedSessionsParts;
   readonly #written: WrittenSessions;
   readonly #taken: TakenSessions;
@@ -65,7 +66,7 @@ export class SharedSessions implements SessionJournal {
   readonly isSlow = false;
   readonly isShared = true;
 
-  constructor(store: SessionStore, parts: SharedSessionsParts) {
+  constructor(store: ValkeySessionStore, parts: SharedSessionsParts) {
     this.store = store;
     this.#parts = parts;
     this.#written = new WrittenSessions({ ...parts, store });

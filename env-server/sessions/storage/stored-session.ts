@@ -1,9 +1,7 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { ObservationFormat } from '../../environments/core/environment.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';
-import { type LogPosition, logOf } from '../episodes/action-log.ts';
-import { type EpisodeRestart, type EpisodeState, weighed } from '../episodes/episode.ts';
+import type { EpisodeRestart, EpisodeState } from '../episodes/episode.ts';
 
 /** A reply that a repeated request gets. */
 export interface StoredReply {
@@ -88,43 +86,4 @@ export interface ActionsPart {
 export interface SnapshotPart {
   readonly id: string;
   readonly episode: StoredEpisode;
-}
-
-/** A session as version 1 wrote it: one document, in which every episode has its actions. */
-export interface SessionOfVersion1 extends StoredSettings {
-  readonly episode: EpisodeOfVersion1;
-  readonly past: {
-    readonly episodes: number;
-    readonly snapshotsTaken: number;
-    readonly snapshots: readonly (readonly [snapshotId: string, episode: EpisodeOfVersion1])[];
-    readonly replies: readonly Omit<StoredReply, 'number'>[];
-    readonly rolledBack: boolean;
-  };
-}
-
-type EpisodeOfVersion1 = Omit<StoredEpisode, 'restart' | 'log'> & { readonly actions: readonly Json[] };
-
-/** Reads a document of version 1; what its episodes have in common is shared from now on. */
-export function fromVersion1({ episode, past, ...settings }: SessionOfVersion1): StoredSession {
-  const longest = [episode, ...past.snapshots.map(([, snapshot]) => snapshot)].reduce((a, b) =>
-    b.actions.length > a.actions.length ? b : a,
-  ).actions;
-  const shared = logOf(longest);
-  const positionOf = (actions: readonly Json[]): LogPosition | undefined =>
-    actions === longest || isDeepStrictEqual(actions, longest.slice(0, actions.length))
-      ? shared(actions.length)
-      : logOf(actions)(actions.length);
-  const read = ({ actions, ...rest }: EpisodeOfVersion1): EpisodeState =>
-    weighed({ ...rest, restart: undefined, log: positionOf(actions) });
-  return {
-    ...settings,
-    episode: read(episode),
-    past: {
-      ...past,
-      snapshots: past.snapshots.map(([id, snapshot]) => [id, read(snapshot)]),
-      replies: past.replies.map((reply, number) => ({ ...reply, number })),
-      droppedKeys: [],
-      recorded: 0,
-    },
-  };
 }

@@ -1,15 +1,29 @@
+import type { Logger } from 'pino';
 import type { Json } from '../../../shared/json.ts';
-import { type JournalRecord, type RecordBody, recordOf } from '../../persistence/journal/records.ts';
+import {
+  type OpenBody,
+  type RecordBody,
+  type RecordText,
+  recordOf,
+} from '../../persistence/journal/records.ts';
 import { Problem } from '../../problems.ts';
-import { countedEntries, type StoredContent, type Tombstone } from '../../store/session-store.ts';
+import {
+  countedEntries,
+  type SessionStore,
+  type StoredContent,
+  type Tombstone,
+} from '../../store/session-store.ts';
+import type { ValkeySessionStore } from '../../store/valkey-session-store.ts';
+import { dynamicsSeedOf, type EpisodeState, withDynamics } from '../episodes/episode.ts';
+import type { SessionManager } from '../manager.ts';
 import type { Principal } from '../principal.ts';
 import type { Session } from '../session.ts';
 import type { VariantCatalog } from '../variant-catalog.ts';
 import { replacedReason } from './lost-reason.ts';
 import { episodeOfRecord } from './recorded-episode.ts';
-import { openedSession, redo } from './redo.ts';
+import { NEW_HISTORY, redo, settingsOfRecord } from './redo.ts';
 import { SessionImage } from './session-image.ts';
-import type { PartKind, StoredHead, StoredSession, StoredSettings } from './stored-session.ts';
+import type { StoredHead, StoredSession, StoredSettings } from './stored-session.ts';
 import {
   type HeldSession,
   heldSession,
@@ -17,10 +31,8 @@ import {
   type WrittenSessionsParts,
 } from './written-sessions.ts';
 
-export interface TakenSessionsParts extends WrittenSessionsParts {
-  /** The reply to a request that began an episode. */
-  readonly viewOf: (session: Session) => Json;
-  /** Learns what other servers have registered. */
+export interface TakenSessionsParts extends WrittenSessionsParts, ReopenParts {
+  readonly store: ValkeySessionStore;
   readonly refreshEnvironments: () => Promise<void>;
 }
 
@@ -90,39 +102,19 @@ export class TakenSessions {
     if (copy) this.#written.drop(copy);
     const given = this.#written.takeGivenUp(id);
     const seen = copy?.seen ?? given;
-    const { sessions, editionOf, refreshEnvironments, log } = this.#parts;
-    const settings = settingsOf(content);
-    if (editionOf(settings.envId) !== content.fields.get('edition')) await refreshEnvironments();
-    // The lifetime counts also where there was no server.
-    if (settings.deadline <= sessions.wall(sessions.now())) {
-      const tombstone: Tombstone = { owner: settings.owner, ending: 'session_expired' };
-      await this.#parts.store.end(id, content.epoch, tombstone, this.#written.forgetMs);
-      this.#recallEnd(id, tombstone);
-      return;
-    }
-    let session: Session;
-    try {
-      if (editionOf(settings.envId) !== content.fields.get('edition'))
-        throw new Error(replacedReason(settings.envId));
-      session = await restore(this.#parts, id, content, stored =>
-        sessions.recall(stored.session, stored.variant, stored.image),
-      );
-    } catch (error) {
-      const there = sessions.get(id);
-      if (there) sessions.drop(there);
-      if (error instanceof Problem) throw error;
-      const reason = (error as Error).message;
-      log.error({ session_id: id, err: error }, `session ${id} is lost`);
-      const tombstone: Tombstone = { owner: settings.owner, ending: 'session_lost', reason };
-      await this.#parts.store.end(id, content.epoch, tombstone, this.#written.forgetMs);
-      this.#recallEnd(id, tombstone);
+    const { store } = this.#parts;
+    const { epoch } = content;
+    const found = await reopen(this.#parts, id, content);
+    if ('ending' in found) {
+      await store.end(id, { epoch, n: 0, hasCheckpoint: true }, found, this.#written.forgetMs);
+      this.#recallEnd(id, found);
       return;
     }
     const counted = countedEntries(content.entries);
-    const { recorded } = session;
+    const { recorded } = found;
     const own = heldSession(
-      session,
-      { epoch: content.epoch, top: 0 },
+      found,
+      { epoch, top: 0 },
       {
         acknowledged: recorded,
         seen: counted.at(-1)!.kind === 'C' ? recorded - 1 : recorded,
@@ -132,11 +124,8 @@ export class TakenSessions {
     this.#written.add(own);
     // A store that lost only a take or a checkpoint has the same state.
     const lost = seen !== undefined && recorded < seen;
-    const otherEra =
-      content.fields.get('era') !== content.era &&
-      !['fsync', 'replicated'].includes(this.#parts.store.connection.durability);
-    if (lost || (otherEra && seen === undefined)) session.rollBack();
-    if (!lost && !otherEra) return;
+    if (lost || (content.isBehind && seen === undefined)) found.rollBack();
+    if (!lost && !content.isBehind) return;
     try {
       await this.#written.checkpoint(own);
     } catch (error) {
@@ -153,9 +142,65 @@ export class TakenSessions {
   }
 }
 
+export interface ReopenParts {
+  readonly store: Pick<SessionStore, 'isShared'>;
+  readonly sessions: SessionManager;
+  readonly catalog: VariantCatalog;
+  readonly log: Logger;
+  readonly editionOf: (envId: string) => string;
+  /** The reply to a request that began an episode. */
+  readonly viewOf: (session: Session) => Json;
+  /** Learns what other servers have registered. */
+  readonly refreshEnvironments?: () => Promise<void>;
+}
+
+/**
+ * Opens a session that the store has.
+ * @returns how it ended where it cannot be opened any more
+ * @throws Problem where another server may be able to
+ */
+export async function reopen(
+  parts: ReopenParts,
+  id: string,
+  content: StoredContent,
+): Promise<Session | Tombstone> {
+  const { sessions, editionOf, refreshEnvironments, log, store } = parts;
+  const { owner, edition } = content;
+  try {
+    const settings = settingsOf(parts, id, content);
+    if (editionOf(settings.envId) !== edition) await refreshEnvironments?.();
+    // The lifetime counts also where there was no server.
+    if (settings.deadline <= sessions.now()) return { owner, ending: 'session_expired' };
+    if (editionOf(settings.envId) !== edition) throw new Error(replacedReason(settings.envId));
+    return await restore(parts, id, content, stored =>
+      sessions.recall(stored.session, stored.variant, stored.image),
+    );
+  } catch (error) {
+    const there = sessions.get(id);
+    if (there) sessions.drop(there);
+    if (error instanceof Problem && store.isShared) throw error;
+    const reason = (error as Error).message;
+    log.error({ session_id: id, err: error }, `session ${id} is lost: ${reason}`);
+    return { owner, ending: 'session_lost', reason };
+  }
+}
+
+/** Episodes of records that others begin like. */
+const EXAMPLES = new WeakMap<OpenBody, EpisodeState>();
+
+/** The episode that a session begins with. */
+function firstEpisode(body: OpenBody, like: OpenBody | undefined): EpisodeState {
+  if (body.episode) return episodeOfRecord(body.seed, body.options, body.episode);
+  if (!like?.episode) throw new Error('its beginning is missing in the journal');
+  const episode = EXAMPLES.get(like) ?? episodeOfRecord(like.seed, like.options, like.episode);
+  EXAMPLES.set(like, episode);
+  const { dynamics_seed: dynamicsSeed } = body;
+  return dynamicsSeed === dynamicsSeedOf(episode) ? episode : withDynamics(episode, dynamicsSeed!);
+}
+
 /** The session as the store has it: from its last checkpoint, and what was done since done again. */
 export async function restore(
-  { catalog, viewOf, sessions }: Pick<TakenSessionsParts, 'catalog' | 'viewOf' | 'sessions'>,
+  parts: Pick<ReopenParts, 'catalog' | 'viewOf' | 'sessions' | 'store'>,
   id: string,
   content: StoredContent,
   make: (stored: {
@@ -164,36 +209,30 @@ export async function restore(
     image: SessionImage | undefined;
   }) => Session,
 ): Promise<Session> {
-  const settings = settingsOf(content);
+  const settings = settingsOf(parts, id, content);
   const [first, ...rest] = countedEntries(content.entries);
   if (!first) throw new Error('nothing of it is in the store');
-  const variant = catalog.variant(settings.envId, settings.config, settings.wrappers);
-  // Times of the server's clock differ between servers: the store has the wall clock's.
-  const own = { ...settings, deadline: sessions.now() + settings.deadline - sessions.wall(sessions.now()) };
   let session: Session;
   if (first.kind === 'C') {
+    const variant = parts.catalog.variant(settings.envId, settings.config, settings.wrappers);
     const image = new SessionImage();
-    const parts = [...content.fields].flatMap(([field, data]) => {
-      const [kind, number] = field.split(':');
-      return number === undefined ? [] : [{ kind: kind as PartKind, number: Number(number), data }];
-    });
-    parts.sort((a, b) => a.number - b.number);
-    const read = image.read(JSON.parse(first.body) as StoredHead, parts);
-    session = make({ session: { ...own, ...read }, variant, image });
+    const read = image.read(JSON.parse(first.body) as StoredHead, content.parts);
+    session = make({ session: { ...settings, ...read }, variant, image });
   } else {
     const body = JSON.parse(first.body) as RecordBody<'open'>;
-    if (body.lost !== undefined || !body.episode) throw new Error(body.lost ?? 'its beginning is missing');
-    const opened = openedSession(id, body, episodeOfRecord(body.seed, body.options, body.episode));
-    session = make({ session: { ...opened, ...own }, variant, image: undefined });
+    if (body.lost !== undefined) throw new Error(body.lost);
+    const variant = parts.catalog.variant(settings.envId, settings.config, settings.wrappers);
+    const past = { ...NEW_HISTORY, recorded: first.n };
+    session = make({
+      session: { ...settings, episode: firstEpisode(body, content.like), past },
+      variant,
+      image: undefined,
+    });
+    session.changed = true;
   }
   session.recorded = first.n;
   for (const { kind, n, body } of rest) {
-    const record = recordOf({
-      kind,
-      sessionId: id,
-      n,
-      body: body === '' ? undefined : JSON.parse(body),
-    } as never);
+    const record = recordOf({ letter: kind as RecordText['letter'], sessionId: id, n, text: body });
     if (!record)
       throw new Problem(
         'storage_failed',
@@ -201,12 +240,29 @@ export async function restore(
         { retryAfterSeconds: 1 },
       );
     session.recorded = n;
-    const redone = redo(session, record as JournalRecord, viewOf);
-    if (redone) await redone;
+    try {
+      const redone = redo(session, record, parts.viewOf);
+      if (redone) await redone;
+    } catch (error) {
+      if (error instanceof Problem && parts.store.isShared) throw error;
+      throw new Error(`record ${n} of it could not be done again: ${(error as Error).message}`, {
+        cause: error,
+      });
+    }
+    session.changed = true;
   }
   return session;
 }
 
-export function settingsOf({ fields }: StoredContent): StoredSettings {
-  return JSON.parse(fields.get('settings')!) as StoredSettings;
+/** Settings of a session, with times of this server's clock. */
+export function settingsOf(
+  { sessions, store }: Pick<ReopenParts, 'sessions' | 'store'>,
+  id: string,
+  { settings: text, entries }: StoredContent,
+): StoredSettings {
+  if (text === undefined) return settingsOfRecord(id, JSON.parse(entries[0].body) as OpenBody);
+  const settings = JSON.parse(text) as StoredSettings;
+  if (!store.isShared) return settings;
+  // Clocks of servers differ: a store that they share has the time of the wall.
+  return { ...settings, deadline: sessions.now() + settings.deadline - sessions.wall(sessions.now()) };
 }

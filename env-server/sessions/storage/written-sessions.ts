@@ -1,23 +1,21 @@
 import type { Logger } from 'pino';
-import type { Json } from '../../../shared/json.ts';
 import { RECORD_KINDS, type RecordBody, type RecordKind } from '../../persistence/journal/records.ts';
 import { Problem } from '../../problems.ts';
 import type {
+  EndPosition,
   NewSession,
   Outcome,
   RequestClaim,
-  SessionStore,
   StoredReplyRecord,
   Tombstone,
 } from '../../store/session-store.ts';
+import type { ValkeySessionStore } from '../../store/valkey-session-store.ts';
 import type { EndedSession } from '../ended.ts';
 import { refusalAt, type SessionLimits, TooManySessions } from '../limits/admission.ts';
 import type { SessionManager } from '../manager.ts';
 import type { Session } from '../session.ts';
 import type { VariantCatalog } from '../variant-catalog.ts';
-import { lostReason } from './lost-reason.ts';
-import { openBody } from './recorded-episode.ts';
-import { SessionImage } from './session-image.ts';
+import { changeOf, newSession } from './new-session.ts';
 
 /** Records and characters after which a checkpoint makes those before it unneeded. */
 const CHECKPOINT_RECORDS = 64;
@@ -47,7 +45,7 @@ export class ClaimedBefore extends Error {
 }
 
 export interface WrittenSessionsParts {
-  readonly store: SessionStore;
+  readonly store: ValkeySessionStore;
   readonly sessions: SessionManager;
   readonly limits: SessionLimits;
   readonly catalog: VariantCatalog;
@@ -91,7 +89,7 @@ export class WrittenSessions {
   /** Newest record that a client may have `seen`, for copies that were given up because the store did not answer. */
   readonly #givenUp = new Map<string, number>();
   /** Sessions that ended here while the store did not answer. */
-  readonly #unended = new Map<string, { readonly epoch: number; readonly tombstone: Tombstone }>();
+  readonly #unended = new Map<string, { readonly at: EndPosition; readonly tombstone: Tombstone }>();
 
   constructor(parts: WrittenSessionsParts) {
     this.#parts = parts;
@@ -241,48 +239,36 @@ export class WrittenSessions {
   }
 
   checkpoint(held: HeldSession): Promise<void> {
-    const { session } = held;
+    const { session, epoch } = held;
     if (!session.variant.copyable) return Promise.resolve();
     const n = ++session.recorded;
-    session.image ??= new SessionImage();
-    const content = session.content();
-    const { parts, head, remove } = session.image.change(content);
-    const fields = [...parts].map(({ kind, number, data }) => [`${kind}:${number}`, data] as const);
-    const gone = remove.map(({ kind, number }) => `${kind}:${number}`);
-    const written = this.#parts.store.checkpoint(
-      session.id,
-      { epoch: held.epoch, n },
-      head as unknown as Json,
-      fields,
-      gone,
-    );
+    let changed: ReturnType<typeof changeOf>;
+    try {
+      changed = changeOf(session, this.#parts);
+    } catch (error) {
+      // Its number goes to the next record, so that there is no hole.
+      session.recorded--;
+      return Promise.reject(error);
+    }
+    const written = this.#parts.store.checkpoint(session.id, { epoch, n }, changed.change);
     held.records = 0;
     held.length = 0;
     this.#follow(held, n, written, true);
-    return held.pending!.then(() => session.stored(content));
+    return held.pending!.then(() => changed.stored());
   }
 
   /** Opens sessions in the store; each is `storing` until it has them. */
   opened(sessions: readonly Session[], claim: RequestClaim | undefined): void {
     const [{ owner, variant }] = sessions;
-    const { limits, catalog, editionOf } = this.#parts;
+    const { limits } = this.#parts;
     const fresh = sessions.map((session): NewSession => {
-      const { settings, serial, groupId, id } = session;
-      const lost = lostReason(session, catalog);
-      const stored = { ...settings, deadline: Math.round(session.wall(settings.deadline)) };
-      const edition = editionOf(settings.envId);
-      const record = openBody(stored, edition, session.episode.capture(), { lost });
+      const deadline = Math.round(session.wall(session.deadline));
+      const { body, ...stored } = newSession(session, this.#parts, {
+        episode: session.episode.capture(),
+        deadline,
+      });
       session.recorded = 1;
-      return {
-        id,
-        serial,
-        settings: stored as unknown as Json,
-        edition,
-        groupId,
-        pinned: lost !== undefined,
-        ttlMs: this.dueIn(session),
-        record: record as unknown as Json,
-      };
+      return { ...stored, record: JSON.stringify(body), ttlMs: this.dueIn(session) };
     });
     const counts = [
       limits.maxSessions,
@@ -314,17 +300,18 @@ export class WrittenSessions {
     this.#held.delete(session.id);
     if (ending === 'session_expired') return;
     const tombstone = { owner, ending, reason };
+    const at = { epoch: held.epoch, n: session.recorded, hasCheckpoint: session.image !== undefined };
     held.ending = (held.pending ?? Promise.resolve()).then(
-      () => this.#parts.store.end(session.id, held.epoch, tombstone, this.forgetMs),
+      () => this.#parts.store.end(session.id, at, tombstone, this.forgetMs),
       // The last write may still be there.
       error =>
         error instanceof TooManySessions || error instanceof ClaimedBefore
           ? ('gone' as const)
-          : this.#parts.store.end(session.id, held.epoch, tombstone, this.forgetMs),
+          : this.#parts.store.end(session.id, at, tombstone, this.forgetMs),
     );
     held.ending.catch(error => {
       this.#parts.log.warn({ session_id: session.id, err: error }, `session ${session.id} is ended later`);
-      if (this.#unended.size < MAX_GIVEN_UP) this.#unended.set(session.id, { epoch: held.epoch, tombstone });
+      if (this.#unended.size < MAX_GIVEN_UP) this.#unended.set(session.id, { at, tombstone });
     });
   }
 
@@ -347,8 +334,8 @@ export class WrittenSessions {
 
   /** Ends what ended here while the store did not answer. */
   async endLate(): Promise<void> {
-    for (const [id, { epoch, tombstone }] of this.#unended) {
-      await this.#parts.store.end(id, epoch, tombstone, this.forgetMs);
+    for (const [id, { at, tombstone }] of this.#unended) {
+      await this.#parts.store.end(id, at, tombstone, this.forgetMs);
       this.#unended.delete(id);
     }
   }

@@ -1,21 +1,27 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
+import { RecentMap } from '../../../shared/recent-map.ts';
 import { isObject } from '../../custom/answer.ts';
 import type { Space } from '../../environments/core/space.ts';
 import { observationSpaces } from '../../environments/core/spaces.ts';
-import type { OperationInput } from '../../operations/declaration.ts';
+import type { OperationInput } from '../../operations/operation.ts';
 import { problemOf } from '../../operations/problems.ts';
-import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas/session.ts';
+import type {
+  CreatedSession,
+  Session,
+  SessionDetail,
+  SessionPage,
+  StepResult,
+} from '../../operations/schemas/session.ts';
 import { Problem, type ProblemCode } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
-import { floatText } from '../replies/float.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
+import { findSession, pagesOf } from '../addressing.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { sendJsonText } from '../replies/send.ts';
-import { Instances } from './instances.ts';
-import { contains, describes, sample, spaceInfo } from './spaces.ts';
-import { actionFromZeroBased } from './zero-based.ts';
+import { floatText, sendJson, sendJsonText } from '../replies/send.ts';
+import { actionFromZeroBased, contains, describes, sample, spaceInfo } from './spaces.ts';
 
 const PREFIX = '/compat/gym/v1';
 const HTTP_NO_CONTENT = 204;
@@ -23,7 +29,6 @@ const HTTP_BAD_REQUEST = 400;
 const HTTP_SERVER_ERROR = 500;
 /** Statuses that say more than 400 does. */
 const KEPT_STATUSES = new Set([401, 403, 413, 415, 429]);
-const SESSIONS_PER_PAGE = 1000;
 /** Errors that mean that there is no such instance. */
 const NO_INSTANCE = new Set<ProblemCode>(['unknown_session', 'session_closed', 'session_expired']);
 
@@ -39,9 +44,8 @@ export async function addGymRoutes(
   await app.register(
     async scope => {
       scope.setErrorHandler((error, request, reply) => replyError(error, request, reply, problemHandler));
-      const instances = new Instances(dispatcher);
-      addInstances(scope, dispatcher, instances);
-      addSpaces(scope, dispatcher, instances);
+      addInstances(scope, dispatcher);
+      addSpaces(scope, dispatcher);
       addRefusals(scope);
     },
     { prefix: PREFIX },
@@ -55,7 +59,20 @@ function route(scope: FastifyInstance, method: 'GET' | 'POST', url: string, hand
   for (const each of [url, `${url}/`]) scope.route({ method, url: each, handler });
 }
 
-function addInstances(scope: FastifyInstance, dispatcher: Dispatcher, instances: Instances): void {
+/** Instances that are remembered; beyond, those asked about longest ago are looked up again. */
+const MAX_REMEMBERED = 10_000;
+
+function addInstances(scope: FastifyInstance, dispatcher: Dispatcher): void {
+  const spaces = new RecentMap<string, Space>(MAX_REMEMBERED);
+  /** The action space of an instance. The step finds out if the client may play it. */
+  const actionSpace = async (request: FastifyRequest, id: string): Promise<Space> => {
+    const known = spaces.get(id);
+    if (known) return known;
+    const { variant } = await findSession(dispatcher, request.principal, id);
+    const space = variant.environment.spec.actionSpace;
+    spaces.set(id, space);
+    return space;
+  };
   const run = <T>(request: FastifyRequest, op: string, input: OperationInput) =>
     dispatcher.operate<T>(request.principal, op, input);
   route(scope, 'POST', '/envs', async (request, reply) => {
@@ -77,15 +94,12 @@ function addInstances(scope: FastifyInstance, dispatcher: Dispatcher, instances:
   });
   route(scope, 'GET', '/envs', async (request, reply) => {
     const all: { [id: string]: string } = {};
-    let cursor: string | null = null;
-    do {
-      const page: { sessions: Session[]; next_cursor: string | null } = await run(request, 'list', {
-        limit: SESSIONS_PER_PAGE,
-        ...(cursor !== null && { cursor }),
-      });
-      for (const { session_id, env_id } of page.sessions) all[session_id] = env_id;
-      cursor = page.next_cursor;
-    } while (cursor !== null);
+    for await (const { sessions } of pagesOf<Static<typeof SessionPage>>(
+      dispatcher,
+      request.principal,
+      'list',
+    ))
+      for (const { session_id, env_id } of sessions) all[session_id] = env_id;
     return sendJson(reply, { all_envs: all });
   });
   route(scope, 'POST', '/envs/:instance/reset', async (request, reply) => {
@@ -99,8 +113,7 @@ function addInstances(scope: FastifyInstance, dispatcher: Dispatcher, instances:
   route(scope, 'POST', '/envs/:instance/step', async (request, reply) => {
     const given = required(readBody(request.body), 'action');
     const id = instanceOf(request);
-    const { environment } = await instances.variantOf(request.principal, id);
-    const action = actionFromZeroBased(environment.spec.actionSpace, given);
+    const action = actionFromZeroBased(await actionSpace(request, id), given);
     const result = await run<StepResult>(request, 'step', { session_id: id, action });
     return sendJsonText(reply, stepText(result));
   });
@@ -108,7 +121,7 @@ function addInstances(scope: FastifyInstance, dispatcher: Dispatcher, instances:
     const id = instanceOf(request);
     await run(request, 'get', { session_id: id });
     await run(request, 'close', { session_id: id });
-    instances.forget(id);
+    spaces.delete(id);
     return reply.code(HTTP_NO_CONTENT).send();
   });
 }
@@ -128,15 +141,9 @@ function stepText({ observation, reward, terminated, truncated, info }: StepResu
   return `{"observation":${JSON.stringify(observation)},"reward":${floatText(reward)},"done":${terminated || truncated},"info":${JSON.stringify(fields)}}`;
 }
 
-function addSpaces(scope: FastifyInstance, dispatcher: Dispatcher, instances: Instances): void {
+function addSpaces(scope: FastifyInstance, dispatcher: Dispatcher): void {
   const variantOf = async (request: FastifyRequest): Promise<Variant> =>
-    instances.variantOf(request.principal, await owned(request));
-  /** The instance of a request, which must be the client's own. */
-  const owned = async (request: FastifyRequest): Promise<string> => {
-    const id = instanceOf(request);
-    await dispatcher.operate(request.principal, 'get', { session_id: id });
-    return id;
-  };
+    (await findSession(dispatcher, request.principal, instanceOf(request))).variant;
   const actionSpace = async (request: FastifyRequest): Promise<Space> =>
     (await variantOf(request)).environment.spec.actionSpace;
   const observationSpace = async (request: FastifyRequest): Promise<Space> => {
@@ -195,10 +202,6 @@ function addRefusals(scope: FastifyInstance): void {
 
 function instanceOf(request: FastifyRequest): string {
   return (request.params as { instance: string }).instance;
-}
-
-function sendJson(reply: FastifyReply, value: JsonObject): FastifyReply {
-  return sendJsonText(reply, JSON.stringify(value));
 }
 
 /** Errors in gym-http-api are `{message}`, with 400 where the request is to blame. */

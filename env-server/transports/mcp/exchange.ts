@@ -4,8 +4,8 @@ import type { CallToolResult, JSONRPCMessage, Server, Tool } from '@modelcontext
 import type { JsonObject } from '../../../shared/json.ts';
 import { lazy } from '../../../shared/lazy.ts';
 import { isObject } from '../../custom/answer.ts';
-import type { McpEndpoint } from './endpoint.ts';
 import { isUnanswered, type RpcError } from './json-rpc.ts';
+import type { McpEndpoint } from './results.ts';
 
 /**
  * Loads the SDK when the first client of MCP comes, in parts of less than 50 ms of processor time between which the server

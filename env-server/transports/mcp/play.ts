@@ -9,9 +9,9 @@ import type {
 import { Problem } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
+import { type AddressedSession, findSession } from '../addressing.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import type { ToolResult } from './endpoint.ts';
 import { RpcError } from './json-rpc.ts';
 import {
   closedResult,
@@ -19,15 +19,10 @@ import {
   observeResult,
   resetResult,
   stepResult,
+  type ToolResult,
   validActionsResult,
 } from './results.ts';
 import { type Tool, toolOfCall, toolsOf } from './tools.ts';
-
-/** A session of the environment server and what it plays. */
-export interface McpSession {
-  readonly id: string;
-  readonly variant: Variant;
-}
 
 /** The tools of one environment as operations of the server, for one client. */
 export class McpPlay {
@@ -44,19 +39,16 @@ export class McpPlay {
   }
 
   /** @throws Problem */
-  async open(input: JsonObject = {}): Promise<{ session: McpSession; created: CreatedSession }> {
-    const created = await this.#run<CreatedSession>('create', { env_id: this.#envId, ...input });
+  async open(input: JsonObject = {}): Promise<{ session: AddressedSession; created: CreatedSession }> {
+    const envId = this.#envId;
+    const created = await this.#run<CreatedSession>('create', { env_id: envId, ...input });
     const variant = this.variant(input.config as JsonObject | undefined);
-    return { session: { id: created.session_id, variant }, created };
+    return { session: { id: created.session_id, envId, variant }, created };
   }
 
   /** @throws Problem `unknown_session` also for one that plays another environment */
-  async attach(id: string): Promise<McpSession> {
-    const { env_id, config, wrappers } = await this.#run<SessionDetail>('get', { session_id: id });
-    if (env_id !== this.#envId) {
-      throw new Problem('unknown_session', `session ${id} plays ${env_id}, not ${this.#envId}`);
-    }
-    return { id, variant: this.variant(config as JsonObject, wrappers as never) };
+  async attach(id: string): Promise<AddressedSession> {
+    return findSession(this.#dispatcher, this.#principal, id, this.#envId);
   }
 
   /** @throws Problem */
@@ -65,8 +57,8 @@ export class McpPlay {
   }
 
   /** @throws Problem */
-  variant(config?: JsonObject, wrappers?: never): Variant {
-    return this.#dispatcher.services.catalog.variant(this.#envId, config, wrappers);
+  variant(config?: JsonObject): Variant {
+    return this.#dispatcher.services.catalog.variant(this.#envId, config);
   }
 
   /**
@@ -74,7 +66,7 @@ export class McpPlay {
    * @param session of the connection; without it every call names one
    * @throws RpcError for a call that is wrong as a message
    */
-  async call(session: McpSession | undefined, name: string, given: JsonObject): Promise<ToolResult> {
+  async call(session: AddressedSession | undefined, name: string, given: JsonObject): Promise<ToolResult> {
     try {
       if (session) return await this.perform(session, name, given);
       const variant = this.variant();
@@ -100,13 +92,13 @@ export class McpPlay {
    * @param key under which a step is taken once, however often it is asked for
    * @throws Problem; RpcError for a tool that there is not
    */
-  perform(session: McpSession, name: string, given: JsonObject, key?: string): Promise<ToolResult> {
+  perform(session: AddressedSession, name: string, given: JsonObject, key?: string): Promise<ToolResult> {
     const tool = toolOfCall(toolsOf(session.variant, 'connection'), name, given);
     return this.#perform(session, tool, given, key);
   }
 
   async #perform(
-    { id, variant }: McpSession,
+    { id, variant }: AddressedSession,
     { common, action }: Tool,
     args: JsonObject,
     key?: string,

@@ -1,12 +1,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { VERSION } from '../../../shared/version.ts';
 import { problemOf } from '../../operations/problems.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
+import { type AddressedSession, ENVIRONMENT_PATHS, envIdOf } from '../addressing.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import type { McpEndpoint } from './endpoint.ts';
-import { RpcError } from './json-rpc.ts';
-import { McpPlay, type McpSession } from './play.ts';
-import { rpcErrorOf } from './rpc-errors.ts';
+import { RpcError, rpcErrorOf } from './json-rpc.ts';
+import { McpPlay } from './play.ts';
+import type { McpEndpoint } from './results.ts';
 import {
   answerDelete,
   answerPost,
@@ -17,9 +17,6 @@ import {
 } from './streamable-http.ts';
 import { toolsOf } from './tools.ts';
 
-/** The id of an environment as one part of the path, with `%2F` in it, or as two. */
-const PATHS = ['/mcp/:name', '/mcp/:namespace/:name'];
-
 /** `/mcp/{env_id}`: every environment as a server of the Model Context Protocol. */
 export async function addMcpRoutes(
   app: FastifyInstance,
@@ -29,7 +26,8 @@ export async function addMcpRoutes(
   const host = new EnvironmentHost(dispatcher, problemHandler);
   await app.register(async scope => {
     scope.setErrorHandler((error, request, reply) => replyError(error, request, reply, problemHandler));
-    for (const path of PATHS) {
+    for (const environment of ENVIRONMENT_PATHS) {
+      const path = `/mcp${environment}`;
       scope.post(path, messageLimit(scope), (request, reply) =>
         answerPost(host, problemHandler, request, reply),
       );
@@ -40,7 +38,7 @@ export async function addMcpRoutes(
 }
 
 /** The environments of this server. */
-class EnvironmentHost implements McpHost<McpSession> {
+class EnvironmentHost implements McpHost<AddressedSession> {
   readonly #dispatcher: Dispatcher;
   readonly #problemHandler: ProblemHandler;
 
@@ -49,23 +47,23 @@ class EnvironmentHost implements McpHost<McpSession> {
     this.#problemHandler = problemHandler;
   }
 
-  async open(request: FastifyRequest): Promise<McpSession> {
+  async open(request: FastifyRequest): Promise<AddressedSession> {
     return (await this.#play(request).open()).session;
   }
 
-  attach(request: FastifyRequest, id: string): Promise<McpSession> {
+  attach(request: FastifyRequest, id: string): Promise<AddressedSession> {
     return this.#play(request).attach(id);
   }
 
-  close(request: FastifyRequest, { id }: McpSession): Promise<void> {
+  close(request: FastifyRequest, { id }: AddressedSession): Promise<void> {
     return this.#play(request).close(id);
   }
 
-  idOf({ id }: McpSession): string {
+  idOf({ id }: AddressedSession): string {
     return id;
   }
 
-  endpoint(request: FastifyRequest, session: McpSession | undefined): McpEndpoint {
+  endpoint(request: FastifyRequest, session: AddressedSession | undefined): McpEndpoint {
     const play = this.#play(request);
     const variant = session?.variant ?? play.variant();
     const { environment, config } = variant;
@@ -87,11 +85,6 @@ class EnvironmentHost implements McpHost<McpSession> {
   #play(request: FastifyRequest): McpPlay {
     return new McpPlay(this.#dispatcher, this.#problemHandler, request.principal, envIdOf(request));
   }
-}
-
-function envIdOf({ params }: FastifyRequest): string {
-  const { namespace, name } = params as { namespace?: string; name: string };
-  return namespace === undefined ? name : `${namespace}/${name}`;
 }
 
 /** JSON that cannot be parsed is an error of JSON-RPC; the rest are problem documents. */

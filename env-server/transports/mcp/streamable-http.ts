@@ -4,11 +4,10 @@ import { DEEPEST_JSON, faultOf, type JsonLimits } from '../../custom/json-limits
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem } from '../../problems.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { sendJsonText } from '../replies/send.ts';
-import type { McpEndpoint } from './endpoint.ts';
+import { sendJson, sendJsonText } from '../replies/send.ts';
 import { exchange, type McpAnswer } from './exchange.ts';
-import { RpcError, rpcFailure, rpcId } from './json-rpc.ts';
-import { isGone, rpcErrorOf } from './rpc-errors.ts';
+import { isGone, RpcError, rpcErrorOf, rpcFailure, rpcId } from './json-rpc.ts';
+import type { McpEndpoint } from './results.ts';
 
 /** Header that names the session of a client (revisions before 2026-07-28). */
 export const MCP_SESSION_HEADER = 'mcp-session-id';
@@ -161,5 +160,5 @@ export function sendRpcError(
   body: unknown,
   error: RpcError,
 ): FastifyReply {
-  return sendJsonText(reply.code(status), JSON.stringify(rpcFailure(rpcId(body), error)));
+  return sendJson(reply.code(status), rpcFailure(rpcId(body), error));
 }

@@ -6,8 +6,8 @@ import { jsonSchema } from '../../environments/core/space-documents.ts';
 import { AnyJson, Config, closed, Options, Seed, SessionId } from '../../operations/schemas/fields.ts';
 import { compileCheck, type InputCheck } from '../../operations/validation.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
-import type { ToolDocument } from './endpoint.ts';
 import { RpcError } from './json-rpc.ts';
+import type { ToolDocument } from './results.ts';
 
 /** Tools that every environment has. */
 const COMMON_TOOLS = ['reset', 'step', 'observe', 'valid_actions', 'close_session'] as const;

@@ -62,6 +62,13 @@ const METHOD_COLORS = {
 };
 
 const STYLE = `
+@font-face { font-family: "Inter"; src: url("../../../assets/site/styles/fonts/inter-5.3.woff2") format("woff2");
+  font-weight: 100 900; font-display: optional; }
+@font-face { font-family: "JetBrains Mono"; src: url("../../../assets/site/styles/fonts/jetbrains-mono-5.3.woff2") format("woff2");
+  font-weight: 100 800; font-display: optional; }
+.swagger-ui, .swagger-ui * { font-family: "Inter", system-ui, sans-serif !important; }
+.swagger-ui :is(code, pre, textarea, .microlight, .opblock-summary-path, .prop-format), .swagger-ui :is(code, pre, .microlight,
+  .opblock-summary-path) * { font-family: "JetBrains Mono", ui-monospace, monospace !important; }
 .swagger-ui .topbar { display: none; }
 ${Object.entries(METHOD_COLORS)
   .map(
@@ -76,7 +83,7 @@ html:not(.dark-mode) .swagger-ui .json-schema-2020-12-expand-deep-button { color
 .swagger-ui .info .title small.version-stamp { background: #3d6b00; }
 .swagger-ui .info .renderedMarkdown code { padding: 0 4px; line-height: 1.3; }
 .site-header { display: flex; flex-wrap: wrap; align-items: center; gap: 0.25rem 1.5rem; padding: 0.5rem 1.5rem;
-  border-bottom: 1px solid #e0dbd0; background: #fff; font: 15px/1.55 system-ui, "Segoe UI", Roboto, sans-serif; }
+  border-bottom: 1px solid #e0dbd0; background: #fff; font: 15px/1.55 "Inter", system-ui, sans-serif; }
 .site-header a { padding: 0.375rem 0.75rem; border-radius: 0.5rem; color: #5e5a51; font-weight: 560; text-decoration: none; }
 .site-header nav { display: flex; flex-wrap: wrap; gap: 0.25rem; }
 .site-header a:hover { background: #f2efe8; }

@@ -3,7 +3,7 @@ import { VERSION } from '../../../shared/version.ts';
 import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
 import { Problem } from '../../problems.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
-import { resuming } from '../../stages/locate.ts';
+import { resuming } from '../../stages/stages.ts';
 
 const RETRY_AFTER_SECONDS = 5;
 
@@ -23,7 +23,7 @@ export function addHealth(
       });
     }
     if (sessions.resumption) throw resuming();
-    if (sessions.recorder?.isShared) sessions.requireRoom();
+    if (sessions.recorder?.isShared) sessions.recorder.requireRoom();
     const problem = persistence.problem();
     if (problem) throw problem;
     return reply.send({ ...alive, persistence: persistence.report() });

@@ -7,7 +7,7 @@ import {
   type EnvironmentCounters,
   LATENCY_BOUNDS_S,
   LatencyHistogram,
-} from '../../sessions/episodes/environment-counters.ts';
+} from '../../sessions/episodes/variant.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import { SESSION_STATUSES, type SessionStatus } from '../../sessions/session.ts';
 import type { SharedSessions } from '../../sessions/storage/shared-sessions.ts';

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { WebSocket } from 'ws';
 import { isObject } from '../../custom/answer.ts';
 import { problemOf } from '../../operations/problems.ts';
+import { envIdOf } from '../addressing.ts';
 import { RpcError, rpcFailure } from '../mcp/json-rpc.ts';
 import {
   answerDelete,
@@ -11,7 +12,7 @@ import {
   messageLimit,
   refuseStream,
 } from '../mcp/streamable-http.ts';
-import { sendJsonText } from '../replies/send.ts';
+import { sendJson } from '../replies/send.ts';
 import type { PacedWebSocket } from '../websocket/paced-websocket.ts';
 import type { McpCaller } from './mcp-server.ts';
 import type { PlayedSession } from './play.ts';
@@ -50,7 +51,6 @@ const failure = (message: string, data?: RpcError['data']): string =>
 export function addMcpRoutes(
   scope: FastifyInstance,
   services: SocketServices,
-  envIdOf: (request: FastifyRequest) => string,
   { watch, preValidation }: SocketHooks,
 ): void {
   const { play, mcp, problemHandler } = services;
@@ -71,7 +71,7 @@ export function addMcpRoutes(
     if (speaksMcp(request)) return answerPost(host, problemHandler, request, reply);
     const answer = await mcp.answer(request.body, callerOf(request));
     if (answer === undefined) return reply.code(HTTP_ACCEPTED).send();
-    return sendJsonText(reply, JSON.stringify(answer));
+    return sendJson(reply, answer);
   });
 
   scope.delete('/mcp', (request, reply) => answerDelete(host, request, reply));

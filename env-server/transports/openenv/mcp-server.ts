@@ -3,18 +3,18 @@ import { VERSION } from '../../../shared/version.ts';
 import { isObject } from '../../custom/answer.ts';
 import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import type { McpEndpoint, ToolResult } from '../mcp/endpoint.ts';
 import {
   isReply,
   isUnanswered,
   RpcError,
   type RpcRequest,
   readRpc,
+  rpcErrorOf,
   rpcFailure,
   rpcId,
   rpcSuccess,
 } from '../mcp/json-rpc.ts';
-import { rpcErrorOf } from '../mcp/rpc-errors.ts';
+import type { McpEndpoint, ToolResult } from '../mcp/results.ts';
 import { faultOfMessage } from '../mcp/streamable-http.ts';
 import { parseJson } from '../replies/content.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';

@@ -1,3 +1,4 @@
+import { RecentMap } from '../../../shared/recent-map.ts';
 import { problemOf } from '../../operations/problems.ts';
 import { Problem } from '../../problems.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
@@ -29,18 +30,17 @@ interface NamedEntry {
  */
 export class NamedSessions {
   readonly #play: OpenEnvPlay;
-  readonly #mostEnded: number;
   /** Entries of open sessions, and of those that are being opened. */
   readonly #entries = new Map<string, NamedEntry>();
   /** The same entries by the id of their session. */
   readonly #bySession = new Map<string, Map<string, NamedEntry>>();
   /** Ids of the ended sessions of names that clients have chosen, in the order in which they ended. */
-  readonly #ended = new Map<string, string>();
+  readonly #ended: RecentMap<string, string>;
 
   /** @param mostEnded names of ended sessions that are remembered */
   constructor(play: OpenEnvPlay, mostEnded: number) {
     this.#play = play;
-    this.#mostEnded = mostEnded;
+    this.#ended = new RecentMap(mostEnded);
     this.#sessions.endListeners.add(({ id }) => this.#endNames(id));
     // It may end at another server. Until then the store knows the session of a name.
     this.#sessions.dropListeners.add(id => this.#endNames(id, false));
@@ -197,11 +197,7 @@ export class NamedSessions {
   }
 
   #rememberEnd(key: string, sessionId: string): void {
-    this.#ended.delete(key);
     this.#ended.set(key, sessionId);
-    if (this.#ended.size <= this.#mostEnded) return;
-    const [oldest] = this.#ended.keys();
-    this.#ended.delete(oldest);
   }
 }
 

@@ -2,12 +2,12 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import { isParts, textOfParts, withoutImages } from '../../../shared/observation-parts.ts';
 import type { OpenEnvReply } from '../../custom/remote/openenv-protocol.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
-import type { OperationInput } from '../../operations/declaration.ts';
+import type { OperationInput } from '../../operations/operation.ts';
 import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas/session.ts';
-import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
-import { floatText } from '../replies/float.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
+import { findSession } from '../addressing.ts';
+import { floatText } from '../replies/send.ts';
 import { type ActionForm, actionForm } from './action-form.ts';
 import type { ResetRequest } from './messages.ts';
 
@@ -64,15 +64,12 @@ export class OpenEnvPlay {
    * @throws Problem `unknown_session` also for one of another environment
    */
   attach(principal: Principal, envId: string, sessionId: string): MaybePromise<PlayedSession> {
-    const found = this.#operate<SessionDetail>(principal, 'get', { session_id: sessionId });
-    return chain(found, ({ env_id, config, wrappers }) => {
-      if (env_id !== envId) {
-        throw new Problem('unknown_session', `session ${sessionId} plays ${env_id}, not ${envId}`);
-      }
-      const { catalog } = this.dispatcher.services;
-      const form = actionForm(catalog.variant(env_id, config as JsonObject, wrappers as never));
-      return { sessionId, envId, form, episodeName: undefined };
-    });
+    return chain(findSession(this.dispatcher, principal, sessionId, envId), ({ variant }) => ({
+      sessionId,
+      envId,
+      form: actionForm(variant),
+      episodeName: undefined,
+    }));
   }
 
   /** @throws Problem */

@@ -6,10 +6,11 @@ import { SESSION_HEADER } from '../../custom/remote/openenv-protocol.ts';
 import { problemOf } from '../../operations/problems.ts';
 import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
 import type { SessionLimits } from '../../sessions/limits/admission.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
+import { ENVIRONMENT_PATHS, envIdOf } from '../addressing.ts';
 import { RpcError, rpcFailure } from '../mcp/json-rpc.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { sendJsonText } from '../replies/send.ts';
+import { sendJson, sendJsonText } from '../replies/send.ts';
 import { heartbeat } from '../websocket/heartbeat.ts';
 import type { PacedWebSocket } from '../websocket/paced-websocket.ts';
 import { actionForm } from './action-form.ts';
@@ -21,7 +22,7 @@ import { readReset, readStep } from './messages.ts';
 import { type HttpCaller, NamedSessions } from './named-sessions.ts';
 import { OpenEnvPlay, type OpenEnvStepReply, stepReplyText } from './play.ts';
 import type { SocketServices } from './session-socket.ts';
-import { isToolAction, toolAction } from './tool-actions.ts';
+import { takeStep } from './tools.ts';
 import { OpenEnvSocket } from './websocket.ts';
 
 const HTTP_INVALID = 422;
@@ -29,11 +30,9 @@ const HTTP_UNAVAILABLE = 503;
 /** Names the session of a client that names none itself. */
 const COOKIE = 'openenv_session';
 /** The state for a client that has no session. */
-const NOTHING_BEGUN = JSON.stringify({ episode_id: null, step_count: 0 });
+const NOTHING_BEGUN = { episode_id: null, step_count: 0 };
 /** Longest name of a session, in characters. */
 const MAX_NAME_LENGTH = 128;
-/** The id of an environment as one part of the path, with `%2F` in it, or as two. */
-const PREFIXES = ['/compat/openenv/:name', '/compat/openenv/:namespace/:name'];
 
 export interface OpenEnvSettings extends Pick<SessionLimits, 'maxSessions'> {
   readonly heartbeatSeconds: number;
@@ -57,11 +56,11 @@ export async function addOpenEnvRoutes(
     beat(socket);
     return socket;
   };
-  for (const prefix of PREFIXES) {
+  for (const environment of ENVIRONMENT_PATHS) {
     await app.register(
       async scope => {
         scope.setErrorHandler((error, request, reply) => replyError(error, request, reply, problemHandler));
-        addPlay(scope, { play, problemHandler }, namedSessions);
+        addPlay(scope, services, namedSessions);
         addDescriptions(scope, dispatcher);
         const preValidation = async (request: FastifyRequest) => {
           dispatcher.services.catalog.variant(envIdOf(request));
@@ -70,18 +69,19 @@ export async function addOpenEnvRoutes(
           const { session_id: id } = request.query as { session_id?: string };
           new OpenEnvSocket(watch(socket), request, services, envIdOf(request), id);
         });
-        addMcpRoutes(scope, services, envIdOf, { watch, preValidation });
+        addMcpRoutes(scope, services, { watch, preValidation });
       },
-      { prefix },
+      { prefix: `/compat/openenv${environment}` },
     );
   }
 }
 
 function addPlay(
   scope: FastifyInstance,
-  { play, problemHandler }: Pick<SocketServices, 'play' | 'problemHandler'>,
+  services: Pick<SocketServices, 'play' | 'problemHandler'>,
   namedSessions: NamedSessions,
 ): void {
+  const { play } = services;
   scope.post('/reset', async (request, reply) => {
     const caller = callerOf(request);
     const stepReply = await within(['body'], false, () =>
@@ -94,9 +94,7 @@ function addPlay(
     const asked = await within(['body'], false, () => readStep(request.body));
     const played = await namedSessions.get(caller);
     const { metadata, ...stepReply } = await within(['body', 'action'], played.form.wrapped, () =>
-      isToolAction(played, asked.action)
-        ? toolAction(play, problemHandler, caller.principal, played, asked.action)
-        : play.step(caller.principal, played, asked.action, asked.timeoutMs),
+      takeStep(services, caller.principal, played, asked.action, asked.timeoutMs),
     );
     const { requestId } = asked;
     const more: JsonObject = requestId === undefined ? {} : { request_id: requestId };
@@ -104,9 +102,9 @@ function addPlay(
   });
   scope.get('/state', async (request, reply) => {
     const caller = callerOf(request);
-    if (caller.name === '') return sendJsonText(reply, NOTHING_BEGUN);
+    if (caller.name === '') return sendJson(reply, NOTHING_BEGUN);
     const state = await play.state(caller.principal, await namedSessions.get(caller));
-    return sendJsonText(reply, JSON.stringify(state));
+    return sendJson(reply, state);
   });
 }
 
@@ -120,28 +118,23 @@ function addDescriptions(scope: FastifyInstance, dispatcher: Dispatcher): void {
   };
   scope.get('/metadata', async (request, reply) => {
     const { document } = await describe(request);
-    return sendJsonText(reply, JSON.stringify(metadataOf(document)));
+    return sendJson(reply, metadataOf(document));
   });
   scope.get('/schema', async (request, reply) => {
     const { form } = await describe(request);
-    return sendJsonText(reply, JSON.stringify(schemasOf(form)));
+    return sendJson(reply, schemasOf(form));
   });
   scope.get('/openapi.json', async (request, reply) => {
     const { document, form } = await describe(request);
     const path = request.url.slice(0, request.url.lastIndexOf('/'));
-    return sendJsonText(reply, JSON.stringify(openApiOf(document, form, path)));
+    return sendJson(reply, openApiOf(document, form, path));
   });
   scope.get('/health', (request, reply) => {
     dispatcher.services.catalog.variant(envIdOf(request));
     const { draining } = dispatcher.services.sessions;
     if (draining) reply.code(HTTP_UNAVAILABLE);
-    return sendJsonText(reply, JSON.stringify({ status: draining ? 'unhealthy' : 'healthy' }));
+    return sendJson(reply, { status: draining ? 'unhealthy' : 'healthy' });
   });
-}
-
-function envIdOf(request: FastifyRequest): string {
-  const { namespace, name } = request.params as { namespace?: string; name: string };
-  return namespace === undefined ? name : `${namespace}/${name}`;
 }
 
 function callerOf(request: FastifyRequest): HttpCaller {
@@ -199,13 +192,13 @@ function replyError(
 ): FastifyReply {
   if (error instanceof InvalidMessage) {
     problemHandler.document(countable(error));
-    return sendJsonText(reply.code(HTTP_INVALID), JSON.stringify({ detail: error.faults }));
+    return sendJson(reply.code(HTTP_INVALID), { detail: error.faults });
   }
   const { code, message } = problemOf(error);
   if (code === 'bad_json' && request.routeOptions.url?.endsWith('/mcp')) {
     problemHandler.document(error);
     const failure = new RpcError('parseError', `Parse error: ${message}`);
-    return sendJsonText(reply, JSON.stringify(rpcFailure(null, failure)));
+    return sendJson(reply, rpcFailure(null, failure));
   }
   return problemHandler.reply(error, request, reply);
 }

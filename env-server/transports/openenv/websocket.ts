@@ -4,12 +4,12 @@ import { chain, type MaybePromise } from '../../environments/core/maybe-promise.
 import { problemOf } from '../../operations/problems.ts';
 import { Problem } from '../../problems.ts';
 import { TooManySessions } from '../../sessions/limits/admission.ts';
-import { capacityOf } from '../mcp/rpc-errors.ts';
+import { capacityOf } from '../mcp/json-rpc.ts';
 import { countable, InvalidMessage, within } from './faults.ts';
 import { type OpenEnvMessage, readMessage, readReset, UnknownType } from './messages.ts';
 import { type OpenEnvStepReply, type PlayedSession, stepReplyText } from './play.ts';
 import { NORMAL, SessionSocket } from './session-socket.ts';
-import { isToolAction, SESSION_LOST, toolAction } from './tool-actions.ts';
+import { SESSION_LOST, takeStep } from './tools.ts';
 
 interface ErrorData {
   readonly code: OpenEnvCode;
@@ -58,7 +58,7 @@ export class OpenEnvSocket extends SessionSocket {
         );
       case 'step':
         return chain(
-          within(['data'], played.form.wrapped, () => this.#step(played, message.data)),
+          within(['data'], played.form.wrapped, () => takeStep(services, principal, played, message.data)),
           observationFrame,
         );
       case 'state':
@@ -72,14 +72,6 @@ export class OpenEnvSocket extends SessionSocket {
         this.socket.close(NORMAL);
         return undefined;
     }
-  }
-
-  #step(played: PlayedSession, fields: JsonObject): MaybePromise<OpenEnvStepReply> {
-    const { principal, services } = this;
-    const { play, problemHandler } = services;
-    return isToolAction(played, fields)
-      ? toolAction(play, problemHandler, principal, played, fields)
-      : play.step(principal, played, fields);
   }
 
   #mishap(error: unknown): string | undefined {

@@ -16,6 +16,7 @@ import {
 } from '../../operations/schemas/fields.ts';
 import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
+import { envIdOf } from '../addressing.ts';
 
 /** Header that names the episode of a request. */
 const SESSION_HEADER = 'x-session-id';
@@ -113,9 +114,8 @@ export function envNameOf(request: FastifyRequest): string {
 }
 
 /** The environment that the path names. */
-export function envNameOfPath({ params }: FastifyRequest): string | undefined {
-  const { namespace, name } = params as { namespace?: string; name?: string };
-  return namespace === undefined ? name : `${namespace}/${name}`;
+export function envNameOfPath(request: FastifyRequest): string | undefined {
+  return 'name' in (request.params as object) ? envIdOf(request) : undefined;
 }
 
 /** The environment of a client with paths that name none. */

@@ -6,9 +6,10 @@ import type { EnvironmentList } from '../../operations/schemas/environment.ts';
 import type { SessionDetail } from '../../operations/schemas/session.ts';
 import { Problem } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
+import { ENVIRONMENT_PATHS, pagesOf } from '../addressing.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { sendJsonText } from '../replies/send.ts';
+import { sendJson } from '../replies/send.ts';
 import { event, sendEvents, sendResult } from './events.ts';
 import { defaultEnvName, envNameOf, envNameOfPath, plainTask, readBody, sessionNameOf } from './requests.ts';
 import { type OrsSession, OrsSessions } from './sessions.ts';
@@ -21,8 +22,6 @@ const PREFIXES = ['', '/compat/ors'];
 const ENVIRONMENTS = ['', '/:name(^.+-v\\d+$)', '/:namespace/:name(^.+-v\\d+$)'];
 /** Below it, routes of one environment are those of `openenv/`. */
 const OPENENV = '/compat/openenv';
-const OPENENV_ENVIRONMENTS = ['/:name', '/:namespace/:name'];
-const ENVIRONMENTS_PER_PAGE = 1000;
 const HTTP_UNAVAILABLE = 503;
 
 /** `/list_environments`, `/create_session`, `/{env}/call` and so on: the HTTP interface of the Open Reward Standard. */
@@ -45,7 +44,7 @@ export async function addOrsRoutes(
       }
     }
     // The task routes of OpenEnv's RFC 006 are those of the standard.
-    for (const environment of OPENENV_ENVIRONMENTS) {
+    for (const environment of ENVIRONMENT_PATHS) {
       transport.addTaskRoutes((method, url, handler) =>
         scope.route({
           method,
@@ -181,16 +180,12 @@ class OrsTransport {
 
   async #environments(request: FastifyRequest): Promise<string[]> {
     const names: string[] = [];
-    let cursor: string | null = null;
-    do {
-      const page: Static<typeof EnvironmentList> = await this.#dispatcher.operate(
-        request.principal,
-        'list_environments',
-        { limit: ENVIRONMENTS_PER_PAGE, ...(cursor !== null && { cursor }) },
-      );
-      names.push(...page.environments.map(({ env_id: id }) => id));
-      cursor = page.next_cursor;
-    } while (cursor !== null);
+    const pages = pagesOf<Static<typeof EnvironmentList>>(
+      this.#dispatcher,
+      request.principal,
+      'list_environments',
+    );
+    for await (const { environments } of pages) names.push(...environments.map(({ env_id: id }) => id));
     const first = defaultEnvName(request);
     return first !== undefined && names.includes(first)
       ? [first, ...names.filter(name => name !== first)]
@@ -208,8 +203,4 @@ class OrsTransport {
   #variantOf(envId: string): Variant {
     return this.#dispatcher.services.catalog.variant(envId);
   }
-}
-
-function sendJson(reply: FastifyReply, value: Json): FastifyReply {
-  return sendJsonText(reply, JSON.stringify(value));
 }

@@ -1,10 +1,12 @@
 import type { JsonObject } from '../../../shared/json.ts';
+import { RecentMap } from '../../../shared/recent-map.ts';
 import { problemOf } from '../../operations/problems.ts';
 import type { Session } from '../../operations/schemas/session.ts';
 import { Problem, type ProblemCode } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
-import { McpPlay, type McpSession } from '../mcp/play.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
+import type { AddressedSession } from '../addressing.ts';
+import { McpPlay } from '../mcp/play.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 
 /** Names that are remembered; beyond, those used longest ago are looked up again. */
@@ -21,9 +23,8 @@ const USED = new Set<ProblemCode>([
 ]);
 
 /** A session under the id that its client uses. */
-export interface OrsSession extends McpSession {
+export interface OrsSession extends AddressedSession {
   readonly play: McpPlay;
-  readonly envId: string;
 }
 
 /**
@@ -33,7 +34,7 @@ export interface OrsSession extends McpSession {
 export class OrsSessions {
   readonly #dispatcher: Dispatcher;
   readonly #problemHandler: ProblemHandler;
-  readonly #known = new Map<string, OrsSession>();
+  readonly #known = new RecentMap<string, OrsSession>(MAX_REMEMBERED);
 
   constructor(dispatcher: Dispatcher, problemHandler: ProblemHandler) {
     this.#dispatcher = dispatcher;
@@ -51,7 +52,7 @@ export class OrsSessions {
     const id = PREFIX + name;
     try {
       const { created } = await play.open({ ...task, group_id: id, request_key: id });
-      return this.#remember(principal, name, await this.#attach(play, envId, created.session_id));
+      return this.#remember(principal, name, await this.#attach(play, created.session_id));
     } catch (error) {
       const { code } = problemOf(error);
       if (!USED.has(code)) throw error;
@@ -82,12 +83,12 @@ export class OrsSessions {
   /** The session under an id, if there is one. */
   async find(principal: Principal, name: string): Promise<OrsSession | undefined> {
     const known = this.#known.get(keyOf(principal, name));
-    if (known) return this.#remember(principal, name, known);
+    if (known) return known;
     const page = await this.#run<SessionsFound>(principal, 'list', { group_id: PREFIX + name, limit: 1 });
     const [found] = page.sessions;
     if (!found) return undefined;
     const play = this.#play(principal, found.env_id);
-    return this.#remember(principal, name, await this.#attach(play, found.env_id, found.session_id));
+    return this.#remember(principal, name, await this.#attach(play, found.session_id));
   }
 
   /** Marks a session as used. */
@@ -103,8 +104,8 @@ export class OrsSessions {
     await session.play.close(session.id);
   }
 
-  async #attach(play: McpPlay, envId: string, id: string): Promise<OrsSession> {
-    return { ...(await play.attach(id)), play, envId };
+  async #attach(play: McpPlay, id: string): Promise<OrsSession> {
+    return { ...(await play.attach(id)), play };
   }
 
   #play(principal: Principal, envId: string): McpPlay {
@@ -116,13 +117,7 @@ export class OrsSessions {
   }
 
   #remember(principal: Principal, name: string, session: OrsSession): OrsSession {
-    const key = keyOf(principal, name);
-    this.#known.delete(key);
-    this.#known.set(key, session);
-    if (this.#known.size > MAX_REMEMBERED) {
-      const [oldest] = this.#known.keys();
-      this.#known.delete(oldest);
-    }
+    this.#known.set(keyOf(principal, name), session);
     return session;
   }
 }

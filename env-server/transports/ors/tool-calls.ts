@@ -3,9 +3,8 @@ import { problemOf } from '../../operations/problems.ts';
 import type { SessionDetail } from '../../operations/schemas/session.ts';
 import { PROBLEMS, type ProblemCode } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
-import type { ToolContent, ToolResult } from '../mcp/endpoint.ts';
 import { RpcError } from '../mcp/json-rpc.ts';
-import { contentOf } from '../mcp/results.ts';
+import { contentOf, type ToolContent, type ToolResult } from '../mcp/results.ts';
 import { type Tool, toolsOf } from '../mcp/tools.ts';
 import type { OrsSession } from './sessions.ts';
 

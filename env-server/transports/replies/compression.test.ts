@@ -8,10 +8,12 @@ import { compressReplies } from './compression.ts';
 const TEXT = 'a b c '.repeat(2000);
 const PLAIN = 'text/plain; charset=utf-8';
 
-function served(content: () => unknown, headers: { readonly [name: string]: string } = {}) {
+function served(content: () => unknown, headers: { readonly [name: string]: string } = {}, config = {}) {
   const app = Fastify();
   compressReplies(app);
-  app.get('/', (_request, reply) => reply.headers({ 'content-type': PLAIN, ...headers }).send(content()));
+  app.get('/', { config }, (_request, reply) =>
+    reply.headers({ 'content-type': PLAIN, ...headers }).send(content()),
+  );
   return app;
 }
 
@@ -47,6 +49,7 @@ t.test('some replies stay as they are', async t => {
     events: served(() => Readable.from([TEXT]), { 'content-type': 'text/event-stream' }),
     packed: served(() => Buffer.from(TEXT), { 'content-encoding': 'zstd' }),
     range: served(() => TEXT, { 'content-range': 'bytes 0-11999/20000' }),
+    frequent: served(() => TEXT, {}, { isUncompressed: true }),
   })) {
     const { headers, payload } = await app.inject({ url: '/', headers: { 'accept-encoding': 'br' } });
     t.match(headers['content-encoding'] ?? '', /^(zstd)?$/, name);

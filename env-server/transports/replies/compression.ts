@@ -3,6 +3,13 @@ import { brotliCompress, constants, createBrotliCompress, createGzip, gzip, type
 import { negotiate } from '@fastify/accept-negotiator';
 import type { FastifyInstance, FastifyReply, FastifyRequest, onSendHookHandler } from 'fastify';
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Replies of the route leave as they are. */
+    isUncompressed?: boolean;
+  }
+}
+
 /** Replies below are not worth the time. */
 const MIN_BYTES = 8192;
 /** Events are sent as they come, so nothing gathers them. */
@@ -30,7 +37,8 @@ const ENCODINGS = Object.keys(ENCODERS) as Encoding[];
  */
 export function compressReplies(app: FastifyInstance): void {
   app.addHook('onRoute', route => {
-    route.onSend = [...[route.onSend ?? []].flat(), compress];
+    const { config, onSend = [] } = route;
+    if (!config?.isUncompressed) route.onSend = [...[onSend].flat(), compress];
   });
 }
 
@@ -70,11 +78,9 @@ function isLarge(content: unknown): content is string | Buffer | Stream {
 }
 
 /** The encoding of a reply; undefined where it stays as it is. */
-function encodingFor({ headers, routeOptions }: FastifyRequest, reply: FastifyReply): Encoding | undefined {
+function encodingFor({ headers }: FastifyRequest, reply: FastifyReply): Encoding | undefined {
   const accepted = headers['accept-encoding'];
-  if (accepted === undefined || routeOptions.config.writesReplies || reply.hasHeader('content-encoding')) {
-    return undefined;
-  }
+  if (accepted === undefined || reply.hasHeader('content-encoding')) return undefined;
   // A range counts the bytes as they are.
   if (reply.hasHeader('content-range')) return undefined;
   if (!COMPRESSIBLE.test(String(reply.getHeader('content-type')))) return undefined;

@@ -1,15 +1,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { REPLY_HEADERS } from '../../../shared/http/page-security.ts';
 import { Type } from '../../../shared/schema/type.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
-import type { OperationInput } from '../../operations/declaration.ts';
-import { type Operation, plainResult } from '../../operations/operation.ts';
+import { type Operation, type OperationInput, plainResult } from '../../operations/operation.ts';
 import { RequestKey } from '../../operations/schemas/fields.ts';
 import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
 import { runBatch, textForm } from '../../stages/batch.ts';
-import type { CompiledOperation, Dispatcher } from '../../stages/stages.ts';
-import type { RequestCounts } from '../monitoring/request-counts.ts';
+import type { CompiledOperation, Dispatcher } from '../../stages/dispatcher.ts';
 import { traceIdOf } from '../monitoring/trace-requests.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { revalidateReplies } from '../replies/revalidation.ts';
@@ -18,13 +15,11 @@ import { encodeText } from '../replies/texts.ts';
 
 const NO_CONTENT = 204;
 const OK = 200;
-/** Routes that programs use all the time: Fastify's hooks for replies cost more than they do. */
-const FREQUENT = { config: { writesReplies: true } } as const;
-const HEADERS = Object.entries({ ...REPLY_HEADERS, 'content-type': JSON_TYPE }).flat();
+/** Routes that programs use all the time: their replies leave at once, as they are. */
+const FREQUENT = { config: { isUncompressed: true } } as const;
 
 export interface RestParts {
   readonly problemHandler: ProblemHandler;
-  readonly counts: RequestCounts;
   readonly maxBatchItems: number;
 }
 
@@ -34,34 +29,27 @@ export async function addRestRoutes(
   dispatcher: Dispatcher,
   parts: RestParts,
 ): Promise<void> {
-  const write = writer(dispatcher, parts.counts);
-  addBatchRoute(app, dispatcher, parts, write);
+  addBatchRoute(app, dispatcher, parts);
   const { true: tagged = [], false: others = [] } = Object.groupBy(
     dispatcher.operations,
     ({ operation }) => `${operation.revalidated === true}` as const,
   );
-  for (const compiled of others) addRoute(app, dispatcher, compiled, write);
+  for (const compiled of others) addRoute(app, dispatcher, compiled);
   await app.register(async scope => {
     await revalidateReplies(scope);
-    for (const compiled of tagged) addRoute(scope, dispatcher, compiled, write);
+    for (const compiled of tagged) addRoute(scope, dispatcher, compiled);
   });
 }
 
 /** Decodes requests to calls of an operation, and encodes its results. */
-function addRoute(
-  app: FastifyInstance,
-  dispatcher: Dispatcher,
-  compiled: CompiledOperation,
-  write: Write,
-): void {
+function addRoute(app: FastifyInstance, dispatcher: Dispatcher, compiled: CompiledOperation): void {
   const { operation, checkRest, run } = compiled;
   const decode = decoder(operation);
-  const isFrequent = operation.name === 'step';
-  const encode = encoder(compiled, isFrequent ? write : send);
+  const encode = encoder(compiled);
   app.route({
     method: operation.method,
     url: operation.path.replaceAll(/\{(\w+)\}/g, ':$1'),
-    ...(isFrequent && FREQUENT),
+    ...(operation.name === 'step' && FREQUENT),
     handler(request, reply) {
       const input = decode(request);
       checkRest(input);
@@ -77,7 +65,6 @@ function addBatchRoute(
   app: FastifyInstance,
   dispatcher: Dispatcher,
   { problemHandler, maxBatchItems }: RestParts,
-  write: Write,
 ): void {
   app.post('/v1/batch', FREQUENT, (request, reply) => {
     const input = inputOf(request.body, ['request_key'], BATCH_SHAPE);
@@ -93,7 +80,7 @@ function addBatchRoute(
       problem: (error: unknown, sessionId: unknown) => problemHandler.document(error, { traceId, sessionId }),
     };
     const texts = runBatch(dispatcher, dispatcher.begin(request.principal, request.trace), batch, textForm);
-    const encode = (pieces: readonly string[]) => write(reply, OK, JSON_TYPE, encodeText([...pieces, '\n']));
+    const encode = (pieces: readonly string[]) => send(reply, OK, JSON_TYPE, encodeText([...pieces, '\n']));
     if (!(texts instanceof Promise)) return encode(texts);
     return texts.then(encode).then(() => reply);
   });
@@ -114,14 +101,14 @@ const checkBatch = compileCheck(
 );
 
 /** Sends the result of an operation. Texts of JSON end with a line break, so that the shell prompt after curl starts a new line. */
-function encoder(
-  { operation, serialize }: CompiledOperation,
-  write: Write,
-): (reply: FastifyReply, result: unknown) => MaybePromise<void> {
+function encoder({
+  operation,
+  serialize,
+}: CompiledOperation): (reply: FastifyReply, result: unknown) => MaybePromise<void> {
   const { status } = operation;
   if (status === NO_CONTENT) return reply => void reply.code(status).send();
   const json = (reply: FastifyReply, result: unknown) =>
-    write(reply, status, JSON_TYPE, `${serialize(result)}\n`);
+    send(reply, status, JSON_TYPE, `${serialize(result)}\n`);
   if (!operation.represent) return json;
   return (reply, result) =>
     chain(operation.represent?.(plainResult(result)), representation =>
@@ -129,27 +116,6 @@ function encoder(
         ? send(reply, status, representation.contentType, representation.body)
         : json(reply, result),
     );
-}
-
-/** Sends a reply. */
-type Write = (reply: FastifyReply, status: number, contentType: string, body: string | Buffer) => void;
-
-/** Writes plain replies in JSON to the response itself, when what was done before them is stored. */
-function writer({ services: { sessions } }: Dispatcher, counts: RequestCounts): Write {
-  return (reply, status, contentType, body) => {
-    const { request, raw } = reply;
-    const { origin, upgrade } = request.raw.headers;
-    if (request.pretty || origin !== undefined || upgrade !== undefined) {
-      send(reply, status, contentType, body);
-      return;
-    }
-    reply.hijack();
-    counts.add(request.method, request.routeOptions.url!, status);
-    sessions.deliver(() => {
-      raw.writeHead(status, [...HEADERS, 'content-length', String(Buffer.byteLength(body))]);
-      raw.end(body);
-    });
-  };
 }
 
 function send(reply: FastifyReply, status: number, contentType: string, body: string | Buffer): void {

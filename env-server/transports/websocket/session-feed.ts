@@ -1,12 +1,11 @@
 import { Type } from '../../../shared/schema/type.ts';
 import type { Services } from '../../operations/operation.ts';
-import { EnvId, GroupId } from '../../operations/schemas/fields.ts';
+import { EnvId, FrameIdSchema, GroupId } from '../../operations/schemas/fields.ts';
 import type { SessionCard } from '../../operations/schemas/trajectory.ts';
 import { type CardFilter, type Cards, cardsOf, cardText } from '../../operations/sessions/cards.ts';
 import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import { FrameIdSchema } from './frame-id.ts';
 
 /** Between two looks at the sessions, in milliseconds: what changes more often is sent as it stands then. */
 export const LOOK_MS = 500;

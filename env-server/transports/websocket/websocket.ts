@@ -1,22 +1,20 @@
+import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { RawData } from 'ws';
 import { Type } from '../../../shared/schema/type.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
-import type { OperationInput } from '../../operations/declaration.ts';
-import type { TraceContext } from '../../operations/operation.ts';
-import { RequestKey } from '../../operations/schemas/fields.ts';
+import type { ClientRequest, OperationInput, TraceContext } from '../../operations/operation.ts';
+import { FrameIdSchema, RequestKey } from '../../operations/schemas/fields.ts';
 import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
 import { OPERATION_BYTES } from '../../sessions/limits/pending-inputs.ts';
+import type { SessionManager } from '../../sessions/manager.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { runBatch } from '../../stages/batch.ts';
-import type { ClientRequest } from '../../stages/call.ts';
-import type { Dispatcher } from '../../stages/stages.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { traceIdIn, traceIdOf } from '../monitoring/trace-requests.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { FrameIdSchema } from './frame-id.ts';
 import { heartbeat } from './heartbeat.ts';
-import { OutgoingFrames } from './outgoing-frames.ts';
 import { bytesOf, type PacedWebSocket } from './paced-websocket.ts';
 import {
   type FrameId,
@@ -28,6 +26,8 @@ import {
 import { checkWatch, SessionFeed, type WatchFrame } from './session-feed.ts';
 
 const RETRY_AFTER_SECONDS = 1;
+/** Characters or bytes of replies above which they do not wait for more to leave with them. */
+const MAX_OUTGOING = 256 * 1024;
 /** Frames besides operations that acknowledge nothing. */
 const READING_FRAMES: ReadonlySet<unknown> = new Set(['ping', 'watch', 'unwatch']);
 
@@ -134,13 +134,8 @@ class Connection<T, B, M> {
     this.#problemHandler = problemHandler;
     this.#settings = settings;
     this.#protocol = protocol;
-    const stream = request.raw.socket;
-    this.#outgoing = new OutgoingFrames(dispatcher.services.sessions, protocol, {
-      get isOpen() {
-        return socket.readyState === socket.OPEN;
-      },
-      write: frames => stream.write(frames),
-    });
+    const { sessions } = dispatcher.services;
+    this.#outgoing = new OutgoingFrames(sessions, protocol, socket, request.raw.socket);
     this.#origin = { trace: request.trace, traceId: traceIdOf(request) };
     socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
     socket.on('error', () => socket.terminate());
@@ -293,6 +288,60 @@ class Connection<T, B, M> {
   #fail({ id, origin, sessionId, reads }: FrameHeader, error: unknown): void {
     const document = this.#problemHandler.document(error, { traceId: origin.traceId, sessionId });
     this.#outgoing.send(this.#protocol.failure(id, this.#protocol.form.problem(document)), reads);
+  }
+}
+
+/** Replies of one socket. Those to the frames of one packet leave in one packet, unless they are many. */
+class OutgoingFrames<T, B, M> {
+  readonly #sessions: SessionManager;
+  readonly #protocol: FrameProtocol<T, B, M>;
+  readonly #socket: PacedWebSocket;
+  readonly #stream: Socket;
+  #messages: M[] = [];
+  /** Replies that leave before the others. */
+  #first: M[] = [];
+  #size = 0;
+
+  constructor(
+    sessions: SessionManager,
+    protocol: FrameProtocol<T, B, M>,
+    socket: PacedWebSocket,
+    stream: Socket,
+  ) {
+    this.#sessions = sessions;
+    this.#protocol = protocol;
+    this.#socket = socket;
+    this.#stream = stream;
+  }
+
+  /** @param reads it acknowledges nothing: while the disk is slow it leaves before what waits for its record */
+  send(message: M, reads: boolean): void {
+    if (reads && this.#sessions.readsGoFirst) this.#first.push(message);
+    else this.#messages.push(message);
+    this.#size += this.#protocol.sizeOf(message);
+    if (this.#size > MAX_OUTGOING) this.#flush();
+    else if (this.#messages.length + this.#first.length === 1) process.nextTick(this.#flush);
+  }
+
+  readonly #flush = (): void => {
+    const [first, messages] = [this.#first, this.#messages];
+    this.#size = 0;
+    if (first.length > 0) {
+      this.#first = [];
+      this.#deliver(first, true);
+    }
+    if (messages.length > 0) {
+      this.#messages = [];
+      this.#deliver(messages, false);
+    }
+  };
+
+  /** Frames go to the stream themselves: through `ws` each would be two buffers and a separate write. */
+  #deliver(messages: readonly M[], reads: boolean): void {
+    this.#sessions.deliver(() => {
+      const { readyState, OPEN } = this.#socket;
+      if (readyState === OPEN) this.#stream.write(this.#protocol.frames(messages));
+    }, reads);
   }
 }
 

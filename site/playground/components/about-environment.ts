@@ -5,15 +5,9 @@ import { formatNumber } from './format.ts';
 
 /** Title and task of an environment. @param title of the page, which focus goes to */
 export function aboutEnvironment(environment: Environment, title: HTMLElement): HTMLElement {
-  const { env_id: envId, tags, instruction } = environment;
+  const { instruction } = environment;
   title.textContent = environment.title;
-  return h(
-    'header',
-    { class: 'about' },
-    title,
-    h('p', { class: 'fine' }, h('code', {}, envId), ...tags.map(tag => h('span', { class: 'tag' }, tag))),
-    h('p', { class: 'instruction' }, instruction),
-  );
+  return h('header', { class: 'stack tight about' }, title, h('p', { class: 'instruction' }, instruction));
 }
 
 /** The rules in full, folded away. */
@@ -27,11 +21,10 @@ export function rulesOf(environment: Environment): HTMLElement {
     legend.length > 0 &&
       h(
         'dl',
-        { class: 'legend' },
-        ...legend.flatMap(({ symbol, meaning }) => [
-          h('dt', {}, h('code', {}, symbol)),
-          h('dd', {}, meaning),
-        ]),
+        { class: 'facts' },
+        ...legend.map(({ symbol, meaning }) =>
+          h('div', {}, h('dt', {}, h('code', {}, symbol)), h('dd', {}, meaning)),
+        ),
       ),
     h('p', { class: 'hint' }, facts(environment)),
   );

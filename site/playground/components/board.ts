@@ -43,7 +43,7 @@ export class BoardView {
     h('summary', {}, 'Observation as text'),
     this.#text,
   );
-  readonly #info = h('dl', { class: 'info' });
+  readonly #info = h('dl', { class: 'facts info' });
   /** The environment's `info` on the last step. */
   readonly infoElement = h('details', { class: 'info-box' }, h('summary', {}, 'Info'), this.#info);
   readonly figures = h('dl', { class: 'figures' });
@@ -68,7 +68,7 @@ export class BoardView {
     const said = action === undefined ? '–' : formatValue(action).replaceAll(/\s+/g, ' ');
     fill(
       this.figures,
-      figure('Step', h('span', {}, step, h('span', { class: 'of' }, ` of ${steps}`))),
+      figure('Step', h('span', {}, step, h('small', {}, ` of ${steps}`))),
       figure('Action', h('span', { title: said }, said), actionRemark(info)),
       figure('Reward', reward === undefined ? '–' : formatNumber(reward)),
       figure('Return', formatNumber(totalReward)),
@@ -79,7 +79,9 @@ export class BoardView {
     this.infoElement.hidden = entries.length === 0;
     fill(
       this.#info,
-      ...entries.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, formatValue(value))]),
+      ...entries.map(([name, value]) =>
+        h('div', {}, h('dt', {}, name), h('dd', { class: 'code' }, formatValue(value))),
+      ),
     );
   }
 }

@@ -17,7 +17,7 @@ export const LINE = /line (\d+)/;
 
 /** Full report of an error; hidden while there is none. */
 export class ProblemNote {
-  readonly element = h('div', { class: 'problem', role: 'alert', hidden: true });
+  readonly element = h('div', { class: 'note bad problem', role: 'alert', hidden: true });
   readonly #show: ((violation: Violation) => void) | undefined;
 
   /** @param show leads to the place of a violation; without it their pointers are only named */
@@ -51,10 +51,7 @@ export class ProblemNote {
 
   #report(error: unknown): void {
     if (!(error instanceof RequestFailed)) {
-      fill(
-        this.element,
-        h('p', { class: 'problem-title' }, error instanceof Error ? error.message : String(error)),
-      );
+      fill(this.element, h('p', { class: 'title' }, error instanceof Error ? error.message : String(error)));
       return;
     }
     const { title, status, code, detail, errors = [], trace_id: trace, retry_after_s: wait } = error.problem;
@@ -63,7 +60,7 @@ export class ProblemNote {
       .filter(item => item.hasChildNodes());
     fill(
       this.element,
-      h('p', { class: 'problem-title' }, title),
+      h('p', { class: 'title' }, title),
       h('p', {}, (code !== undefined && PAGE_ADVICE[code]) || detail),
       items.length > 0 && h('ul', {}, ...items),
       wait !== undefined && h('p', {}, `Try again in ${withUnit(wait, 's')}.`),

@@ -71,7 +71,7 @@ export function requestLog(client: Client): HTMLElement {
       h('h2', { id: 'exchange-title' }, 'What was done'),
       copyButton(code, 'the program'),
     ),
-    h('div', { class: 'languages', role: 'group', 'aria-label': 'Language' }, ...tabs),
+    h('div', { class: 'seg languages', role: 'group', 'aria-label': 'Language' }, ...tabs),
     scroller,
     about,
     reply,

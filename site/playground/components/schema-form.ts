@@ -33,7 +33,7 @@ function choicesOf(schema: FieldSchema): readonly Json[] | undefined {
 
 /** A form with a field for every property of a JSON Schema; knows which of them its user changed. */
 export class SchemaForm {
-  readonly element = h('div', { class: 'fields schema' });
+  readonly element = h('div', { class: 'tiles of-13 fields' });
   readonly #fields = new Map<string, FormField>();
   readonly #changed = new Map<string, Json>();
   readonly #onchange: () => void;
@@ -111,7 +111,7 @@ function makeField(name: string, schema: FieldSchema): FormField {
     schema.description === undefined ? undefined : h('p', { class: 'hint', id: newId() }, schema.description);
   const attributes = { id, 'aria-describedby': `${error.id} ${hint?.id ?? ''}`.trim() };
   const { control, write, read } = makeControl(schema, attributes);
-  const label = h('label', { for: id }, name);
+  const label = h('label', { for: id }, h('code', {}, name));
   const isCheck = control instanceof HTMLInputElement && control.type === 'checkbox';
   const element = isCheck
     ? h('div', { class: 'field check' }, control, label, error, hint)

@@ -25,7 +25,7 @@ export function tokenBar(client: Client, onchange: () => void): HTMLElement {
   const bar = h(
     'form',
     {
-      class: 'token-bar',
+      class: 'row bar token-bar',
       'aria-label': 'Token',
       hidden: client.token === '',
       onsubmit: (event: SubmitEvent) => {
@@ -33,8 +33,7 @@ export function tokenBar(client: Client, onchange: () => void): HTMLElement {
         use(field.value.trim());
       },
     },
-    h('label', { for: id }, 'Token'),
-    field,
+    h('span', { class: 'pair' }, h('label', { for: id }, 'Token'), field),
     h('button', { type: 'submit', class: 'primary' }, 'Use'),
     h('button', { type: 'button', onclick: () => use('') }, 'Forget'),
     hint,

@@ -23,7 +23,7 @@ export class EnvironmentsView implements View<'environments'> {
   readonly #note = new ProblemNote();
   readonly element = h(
     'section',
-    { class: 'gallery', 'aria-labelledby': 'gallery-title' },
+    { class: 'stack roomy gallery', 'aria-labelledby': 'gallery-title' },
     h('h1', { id: 'gallery-title', tabindex: -1 }, 'Environments'),
     this.#note.element,
     this.#place,
@@ -35,7 +35,7 @@ export class EnvironmentsView implements View<'environments'> {
 
   async show(_address: Address & { view: 'environments' }, first: boolean): Promise<void> {
     if (!first) this.element.querySelector('h1')?.focus({ preventScroll: true });
-    render(html`<p class="busy">Loading the environments …</p>`, this.#place);
+    render(html`<p class="hint">Loading the environments …</p>`, this.#place);
     const shown = await this.#note.around(async () => {
       const [{ environments }, shown] = await Promise.all([
         this.#client.json<Schemas['EnvironmentList']>('GET', 'v1/envs', { quiet: true }),
@@ -63,11 +63,11 @@ function Gallery({ environments, shown, rules }: GalleryProps) {
   const reduced = matchMedia('(prefers-reduced-motion: reduce)').matches;
   const [moving, move] = useState(!reduced);
   return html`
-    <div class="gallery-bar">
+    <div class="row apart">
       <p class="fine">${environments.length} environments on this server.</p>
       <button type="button" class="small" onClick=${() => move(!moving)}>${moving ? 'Stop the pictures' : 'Let the pictures move'}</button>
     </div>
-    <ul class="gallery-cards">
+    <ul class="tiles">
       ${environments.map(
         environment => html`<li key=${environment.env_id}>
           <${EnvironmentCard} environment=${environment} showcase=${shown[environment.env_id]} moving=${moving} rules=${rules} />
@@ -88,23 +88,23 @@ function EnvironmentCard({ environment, showcase, moving, rules }: CardProps) {
   const { env_id: envId, title, tags } = environment;
   const random = showcase?.references.find(({ name }) => name === 'random');
   const best = showcase?.references.find(({ name }) => name !== 'random');
-  return html`<article class="gallery-card">
-    <div class="gallery-picture" aria-hidden="true" inert>
-      ${showcase ? html`<${Replay} showcase=${showcase} moving=${moving} />` : html`<p class="empty">A custom environment.</p>`}
+  return html`<article class="card gallery-card">
+    <div class="picture" aria-hidden="true" inert>
+      ${showcase ? html`<${Replay} showcase=${showcase} moving=${moving} />` : html`<p class="hint empty">A custom environment.</p>`}
     </div>
     <h2>${title}</h2>
     <p class="fine"><code>${envId}</code></p>
-    <p class="gallery-tags">${tags.map(tag => html`<span key=${tag} class="tag">${tag}</span>`)}</p>
+    <p class="row tight">${tags.map(tag => html`<span key=${tag} class="tag">${tag}</span>`)}</p>
     ${
       random &&
       best &&
-      html`<dl class="card-figures">
+      html`<dl class="facts">
       <div><dt>random</dt><dd>${share(random.success)}</dd></div>
       <div><dt>${best.name}</dt><dd>${share(best.success)}</dd></div>
     </dl>`
     }
     <${Rules} envId=${envId} rules=${rules} />
-    <p class="gallery-links">
+    <p>
       <a class="button primary" href=${formatAddress({ view: 'play', envId })} aria-label=${`Play ${title}`}>Play</a>
     </p>
   </article>`;
@@ -125,7 +125,7 @@ function Replay({ showcase, moving }: { readonly showcase: Showcase; readonly mo
   }, [moving]);
   const frame = frames[moving ? Math.min(tick, frames.length - 1) : frames.length - 1];
   return html`<${Board} state=${frame.structured} text=${frame.text} />
-    <p class="replay-action">${frame.action ?? 'start'}</p>`;
+    <p class="label code cut">${frame.action ?? 'start'}</p>`;
 }
 
 /** The rules, asked for when they are unfolded. */

@@ -37,7 +37,7 @@ export class ActionPad {
     const space = environment.action_space.gymnasium as ActionSpace;
     this.element = h(
       'div',
-      { class: 'pad', role: 'group', 'aria-label': 'Actions' },
+      { class: 'stack pad', role: 'group', 'aria-label': 'Actions' },
       this.#main(space, environment),
     );
     if (space.type === 'Discrete' || space.type === 'Text') this.anything = this.#anything(environment);
@@ -67,7 +67,7 @@ export class ActionPad {
     const arrows = keys.every(key => key?.name.startsWith('Arrow')) && keys.length === ARROW_PAD;
     return h(
       'div',
-      { class: arrows ? 'buttons arrows' : 'buttons' },
+      { class: arrows ? 'row buttons arrows' : 'row buttons' },
       ...actions.map((action, index) => this.#button(action, keys[index])),
     );
   }
@@ -196,7 +196,7 @@ export class ActionPad {
   #anything(environment: Environment): HTMLElement {
     return h(
       'details',
-      { class: 'anything' },
+      { class: 'anything fine' },
       h('summary', {}, 'Send any JSON'),
       this.#json(environment, 'Action as JSON'),
       h('p', { class: 'hint' }, 'To see how the server answers an action it does not know.'),

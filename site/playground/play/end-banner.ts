@@ -33,11 +33,11 @@ export class EndBanner {
     this.#next = h('button', { type: 'button', onclick: () => actions.nextSeed() }, 'Next seed');
     this.element = h(
       'div',
-      { class: 'end-banner', role: 'group', 'aria-label': 'End of the episode', hidden: true },
+      { class: 'note end-banner', role: 'group', 'aria-label': 'End of the episode', hidden: true },
       this.#words,
       h(
         'div',
-        { class: 'buttons' },
+        { class: 'row buttons' },
         this.#again,
         capabilities.seed &&
           h('button', { type: 'button', onclick: () => actions.sameLevel() }, 'Same level'),
@@ -65,7 +65,7 @@ export class EndBanner {
     const say = (references: readonly Reference[]) =>
       fill(
         this.#words,
-        h('p', { class: `headline ${tone}` }, headline),
+        h('p', { class: 'title headline' }, headline),
         h('p', {}, figures),
         references.length > 0 &&
           h(
@@ -78,7 +78,7 @@ export class EndBanner {
           ),
       );
     say([]);
-    this.element.dataset.tone = tone;
+    this.element.className = `note end-banner ${tone}`;
     this.element.hidden = false;
     if (focus) this.#again.focus({ preventScroll: true });
     const references = isDefault ? await referencesOf(episode.environment.env_id) : [];

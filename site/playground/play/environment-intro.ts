@@ -28,11 +28,11 @@ export class EnvironmentIntro {
   readonly #title: HTMLElement;
   readonly #about = h('div', {});
   readonly #rules = h('div', {});
-  readonly element = h('div', { class: 'intro' });
+  readonly element = h('div', { class: 'stack intro' });
   /** Preset, seed, and what begins an episode. */
   readonly start = h('div', { class: 'start-place' });
   /** Rules and settings, folded away. */
-  readonly more = h('div', { class: 'folded' });
+  readonly more = h('div', { class: 'row folded' });
   /** The setup and the seed of the episode that is played; what the fields say may be half written. */
   #played = DEFAULT_SETUP;
   #seed: number | undefined;

@@ -85,11 +85,15 @@ export class EpisodeView {
   readonly #end = h('div', { class: 'end-place' });
   readonly #anything = h('div', {});
   readonly #policyPlace = h('div', {});
-  readonly #pending = h('p', { class: 'pending', role: 'status' });
-  readonly #loading = h('div', { class: 'play loading', hidden: true }, h('p', {}, 'Opening a session …'));
+  readonly #pending = h('p', { class: 'chip warn pending', role: 'status' });
+  readonly #loading = h(
+    'div',
+    { class: 'panel play loading', hidden: true },
+    h('p', {}, 'Opening a session …'),
+  );
   readonly #play = h(
     'div',
-    { class: 'play', hidden: true },
+    { class: 'panel play', hidden: true },
     this.#board.figures,
     h(
       'div',
@@ -97,17 +101,17 @@ export class EpisodeView {
       this.#board.focusTarget,
       h('div', { class: 'controls' }, this.#actions, this.#end),
     ),
-    h('div', { class: 'turns' }, this.#undo, this.#policyPlace, this.#pending),
+    h('div', { class: 'row turns' }, this.#undo, this.#policyPlace, this.#pending),
     this.#note.element,
     this.#undoProblem,
   );
   readonly #before = h('div', { class: 'intro-row' });
   readonly #start = h('div', { class: 'start-row' });
-  readonly #after = h('div', { class: 'episode-more' });
+  readonly #after = h('div', { class: 'stack' });
   readonly #loadNote = new ProblemNote();
   readonly element = h(
     'section',
-    { class: 'episode', 'aria-label': 'Play', tabindex: -1 },
+    { class: 'stack episode', 'aria-label': 'Play', tabindex: -1 },
     this.#before,
     this.#loadNote.element,
     this.#loading,

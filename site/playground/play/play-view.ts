@@ -31,7 +31,7 @@ export class PlayView implements View<'play'> {
       this.#picker.element,
       h(
         'div',
-        { class: 'side' },
+        { class: 'stack roomy side' },
         requestLog(client),
         h(
           'section',

@@ -22,7 +22,7 @@ export class PolicyControls {
   readonly #on: HTMLButtonElement;
   readonly #speeds = h(
     'select',
-    { id: newId() },
+    { id: newId(), 'aria-label': 'Speed' },
     ...Object.keys(SPEEDS).map(name => h('option', { selected: name === 'normal' }, name)),
   );
   readonly element: HTMLElement;
@@ -35,7 +35,7 @@ export class PolicyControls {
     const id = newId();
     this.#policies = h(
       'select',
-      { id },
+      { id, 'aria-label': 'Let play' },
       ...references.map(({ name, title }) => h('option', { value: name, title }, name)),
     );
     this.#once = h(
@@ -50,13 +50,11 @@ export class PolicyControls {
         ? h('p', { class: 'hint' }, 'The environment has no reference policy to play it.')
         : h(
             'div',
-            { class: 'policy', role: 'group', 'aria-label': 'Reference policy' },
-            h('label', { for: id }, 'Let play'),
-            this.#policies,
+            { class: 'row policy', role: 'group', 'aria-label': 'Reference policy' },
+            h('span', { class: 'pair' }, h('label', { for: id }, 'Let play'), this.#policies),
             this.#once,
             this.#on,
-            h('label', { for: this.#speeds.id }, 'Speed'),
-            this.#speeds,
+            h('span', { class: 'pair' }, h('label', { for: this.#speeds.id }, 'Speed'), this.#speeds),
           );
     this.stop();
   }

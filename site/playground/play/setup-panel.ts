@@ -58,14 +58,14 @@ export class SetupPanel {
     );
     this.element = h(
       'details',
-      { class: 'setup' },
+      { class: 'stack setup' },
       h('summary', {}, 'Settings'),
       h('h2', {}, 'Configuration'),
       this.#form.element,
       h('h2', {}, 'Session'),
       h(
         'div',
-        { class: 'fields' },
+        { class: 'tiles of-13 fields' },
         h('div', { class: 'field' }, h('label', { for: formatId }, 'Observation format'), this.#format),
         this.#options.element,
         this.#wrappers.element,

@@ -39,7 +39,7 @@ export class StartBar {
     this.element = h(
       'form',
       {
-        class: 'start',
+        class: 'row start',
         novalidate: true,
         onsubmit: (event: SubmitEvent) => {
           event.preventDefault();

@@ -18,7 +18,7 @@ export class DefinitionEditor {
   readonly #id = h('input', {
     id: newId(),
     type: 'text',
-    class: 'code',
+    class: 'code grow',
     spellcheck: 'false',
     autocomplete: 'off',
   });
@@ -33,12 +33,12 @@ export class DefinitionEditor {
     const button = h('button', { type: 'button', onclick: () => load(this.envId) }, 'Load');
     this.element = h(
       'div',
-      { class: 'definition-editor' },
+      { class: 'stack roomy definition-editor' },
       h(
         'div',
         { class: 'field' },
         h('label', { for: this.#id.id }, 'Environment id'),
-        h('div', { class: 'id-row' }, this.#id, button),
+        h('div', { class: 'pair' }, this.#id, button),
       ),
       this.#definition.element,
       this.#source.element,

@@ -55,10 +55,10 @@ export class RegisterView implements View<'register'> {
     this.#rest();
     this.element = h(
       'div',
-      { class: 'register-view' },
+      { class: 'columns register-view' },
       h(
         'section',
-        { class: 'editor', 'aria-labelledby': 'register-title' },
+        { class: 'stack roomy editor', 'aria-labelledby': 'register-title' },
         h('h1', { id: 'register-title', tabindex: -1 }, 'Register an environment'),
         h(
           'p',
@@ -68,13 +68,14 @@ export class RegisterView implements View<'register'> {
         this.#loadNote.element,
         h(
           'p',
-          { class: 'start' },
+          { class: 'pair' },
           h('label', { for: this.#examples.id }, 'Start from the example'),
           this.#examples,
         ),
         h(
           'form',
           {
+            class: 'stack roomy',
             onsubmit: (event: SubmitEvent) => {
               event.preventDefault();
               this.#send('POST');
@@ -83,7 +84,7 @@ export class RegisterView implements View<'register'> {
           this.#editor.element,
           h(
             'div',
-            { class: 'start' },
+            { class: 'row' },
             h('button', { type: 'submit', class: 'primary' }, 'Check and register'),
             h('button', { type: 'button', onclick: () => this.#send('PUT') }, 'Replace'),
             this.#remove,
@@ -92,7 +93,7 @@ export class RegisterView implements View<'register'> {
       ),
       h(
         'div',
-        { class: 'side' },
+        { class: 'stack roomy side' },
         h(
           'section',
           { class: 'panel', 'aria-labelledby': 'report-title' },
@@ -195,7 +196,7 @@ export class RegisterView implements View<'register'> {
 
   async #reportOn(work: () => Promise<void>): Promise<void> {
     this.#problem.clear();
-    fill(this.#report, h('p', { class: 'busy' }, 'The server is at it …'));
+    fill(this.#report, h('p', { class: 'hint' }, 'The server is at it …'));
     try {
       await work();
     } catch (error) {

@@ -13,7 +13,7 @@ export function registrationReport({
   const { configurations, episodes, steps } = report;
   return h(
     'div',
-    { class: 'report' },
+    { class: 'stack report' },
     h(
       'p',
       {},

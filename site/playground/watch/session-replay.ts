@@ -25,7 +25,7 @@ export class SessionReplay {
   readonly #about = h('p', { class: 'fine' });
   readonly #note = new ProblemNote();
   readonly #board = new BoardView();
-  readonly #said = h('pre', { class: 'said', tabindex: 0, role: 'region', 'aria-label': 'Action in full' });
+  readonly #said = h('pre', { tabindex: 0, role: 'region', 'aria-label': 'Action in full' });
   readonly #transcript = new Transcript();
   readonly #follow = h('input', {
     id: newId(),
@@ -36,6 +36,7 @@ export class SessionReplay {
   readonly #slider = h('input', {
     id: newId(),
     type: 'range',
+    class: 'grow',
     min: 0,
     max: 0,
     step: 1,
@@ -76,23 +77,23 @@ export class SessionReplay {
     this.#carryOver.hidden = true;
     this.element = h(
       'section',
-      { class: 'replay', 'aria-label': 'Session' },
+      { class: 'stack roomy replay', 'aria-label': 'Session' },
       h('p', {}, h('a', { href: formatAddress({ view: 'watch' }) }, '← All sessions')),
       this.#title,
       this.#about,
       this.#note.element,
       h(
         'div',
-        { class: 'replay-columns' },
+        { class: 'columns' },
         h(
           'div',
-          { class: 'play' },
+          { class: 'panel play' },
           this.#board.figures,
           this.#board.focusTarget,
-          h('div', { class: 'slider' }, h('label', { for: this.#slider.id }, 'Step'), this.#slider),
+          h('div', { class: 'pair slider' }, h('label', { for: this.#slider.id }, 'Step'), this.#slider),
           h(
             'div',
-            { class: 'turns', role: 'group', 'aria-label': 'Replay' },
+            { class: 'row turns', role: 'group', 'aria-label': 'Replay' },
             button('First', () => 0),
             button('Back', () => this.#position - 1),
             this.#run,
@@ -104,7 +105,7 @@ export class SessionReplay {
         ),
         h(
           'div',
-          { class: 'side' },
+          { class: 'stack roomy side' },
           h('section', { class: 'panel', 'aria-label': 'Action' }, h('h2', {}, 'Action'), this.#said),
           h(
             'section',

@@ -21,7 +21,7 @@ export class SessionWall {
   readonly #client: Client;
   readonly #place = h('div', {});
   readonly #hold = new PressHold(this.#place);
-  readonly #note = h('p', { class: 'problem', role: 'alert', hidden: true });
+  readonly #note = h('p', { class: 'note bad problem', role: 'alert', hidden: true });
   readonly #status = h('p', { class: 'fine', role: 'status' }, 'Asking the server …');
   readonly #feed: SessionFeed;
   readonly #environments = h('select', { id: newId(), onchange: () => this.#refine() });
@@ -60,12 +60,12 @@ export class SessionWall {
       h('span', { class: 'pair' }, h('label', { for: control.id }, label), control);
     this.element = h(
       'section',
-      { class: 'wall', 'aria-labelledby': 'wall-title' },
+      { class: 'stack roomy wall', 'aria-labelledby': 'wall-title' },
       h('h1', { id: 'wall-title', tabindex: -1 }, 'Sessions'),
       h(
         'form',
         {
-          class: 'start',
+          class: 'row start',
           role: 'search',
           'aria-label': 'Sessions',
           onsubmit: (event: Event) => event.preventDefault(),
@@ -148,11 +148,11 @@ export class SessionWall {
     this.#status.textContent = `${count} open, ${ended} ended in the last minute`;
     render(
       cards.length === 0
-        ? html`<p class="empty">
+        ? html`<p class="hint empty">
             No session is open here. They appear as soon as somebody plays or trains, and stay for a minute after their
             end. <a href=${formatAddress({ view: 'play' })}>Play one yourself</a>.
           </p>`
-        : html`${this.#pages(cards.length - ended, open)}<ul class="cards">
+        : html`${this.#pages(cards.length - ended, open)}<ul class="tiles of-13 cards">
             ${cards.map(card => html`<li key=${card.session_id}><${Card} card=${card} action=${this.#actionNames.nameOf(card.env_id, card.action)} /></li>`)}
           </ul>`,
       this.#place,
@@ -164,7 +164,7 @@ export class SessionWall {
     if (open <= PAGE_SIZE && this.#page === 1) return '';
     const first = (this.#page - 1) * PAGE_SIZE;
     const turn = (by: number) => () => this.#refine(this.#page + by);
-    return html`<nav class="start" aria-label="Pages of sessions">
+    return html`<nav class="row" aria-label="Pages of sessions">
       <button type="button" disabled=${this.#page === 1} onClick=${turn(-1)}>Newer</button>
       <span>${shown === 0 ? 'none' : `${first + 1} to ${first + shown}`} of ${open}</span>
       <button type="button" disabled=${first + shown >= open} onClick=${turn(1)}>Older</button>
@@ -182,19 +182,19 @@ function Card({ card, action }: CardProps) {
   const { session_id: id, env_id: envId, step, ended, group_id: group } = card;
   const status = statusOf(card);
   return html`<article class="card" data-ended=${ended !== null}>
-    <div class="card-board" aria-hidden="true" inert>
+    <div class="picture" aria-hidden="true" inert>
       <${Board} key=${card.episode_id} state=${card.structured} text=${card.text} />
     </div>
-    <h2><a class="card-link" href=${formatAddress({ view: 'watch', sessionId: id })}>${envId}</a></h2>
-    <p class="card-status"><span class=${`chip ${status.tone}`}>${status.text}</span></p>
-    <dl class="card-figures">
-      <div><dt>Turn</dt><dd>${step} of ${card.max_episode_steps}</dd></div>
-      <div><dt>Return</dt><dd>${formatNumber(card.return)}</dd></div>
+    <h2><a class="whole" href=${formatAddress({ view: 'watch', sessionId: id })}>${envId}</a></h2>
+    <p><span class=${`chip ${status.tone}`}>${status.text}</span></p>
+    <dl class="row">
+      <div class="pair"><dt class="label">Turn</dt><dd>${step} of ${card.max_episode_steps}</dd></div>
+      <div class="pair"><dt class="label">Return</dt><dd>${formatNumber(card.return)}</dd></div>
     </dl>
-    <p class="card-action" title=${action === undefined ? '' : formatValue(action)}>
+    <p class="label code cut card-action" title=${action === undefined ? '' : formatValue(action)}>
       ${action === undefined ? 'no action yet' : formatValue(action)}
     </p>
-    ${group && html`<p class="card-group">group ${group}</p>`}
+    ${group && html`<p class="label code cut">group ${group}</p>`}
   </article>`;
 }
 

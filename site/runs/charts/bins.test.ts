@@ -1,7 +1,7 @@
 import t from 'tap';
 import { binsOf } from './bins.ts';
 
-t.test('few different values have a bar each; rounding makes no new ones', async t => {
+t.test('few different values have one bar each, and rounding adds none', async t => {
   t.same(binsOf([1, 0, 0.1 + 0.2, 0.3, 0, -0.1, Number.NaN]), [
     { low: -0.1, high: -0.1, count: 1 },
     { low: 0, high: 0, count: 2 },
@@ -11,7 +11,7 @@ t.test('few different values have a bar each; rounding makes no new ones', async
   t.same(binsOf([]), []);
 });
 
-t.test('many values share bars of equal width, each with its own least and greatest', async t => {
+t.test('many values share bars of equal width, each with its smallest and largest value', async t => {
   const values = Array.from({ length: 100 }, (_, i) => i / 99);
   const bins = binsOf(values);
   t.equal(bins.length, 12);

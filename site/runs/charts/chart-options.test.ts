@@ -1,6 +1,6 @@
 import t from 'tap';
 
-t.test('limits begin at 0 unless all values lie far from it; a level curve lies level', async t => {
+t.test('limits begin at 0 unless all values are far from it, and a flat curve is drawn flat', async t => {
   // The module reads the color scheme of the browser when it is loaded.
   Object.assign(globalThis, { matchMedia: () => ({ matches: false }), devicePixelRatio: 1 });
   const { limitsOf } = await import('./chart-options.ts');

@@ -15,7 +15,7 @@ export function ChartTools({ view, axes }: ChartToolsProps) {
     const { value } = event.currentTarget as HTMLInputElement;
     choose({ smooth: Number(value) === DEFAULT_SMOOTHING ? '' : value }, true);
   };
-  return html`<div class="chart-tools">
+  return html`<div class="row fine chart-tools">
     ${
       axes.length > 1 &&
       html`<div class="seg" role="group" aria-label="Horizontal axis">${axes.map(
@@ -23,7 +23,7 @@ export function ChartTools({ view, axes }: ChartToolsProps) {
           html`<button key=${name} type="button" class="small" aria-pressed=${String(name === axis)} onClick=${() => choose({ x: name === 'step' ? '' : name, zoom: '' }, true)}>${name}</button>`,
       )}</div>`
     }
-    <label class="smoothing"><span>smoothing</span>
+    <label class="pair"><span>smoothing</span>
       <input type="range" min="0" max="0.95" step="0.05" value=${smoothing} onInput=${smooth} />
       <output>${smoothing.toFixed(2)}</output></label>
     <button type="button" class="small" aria-pressed=${String(log)} onClick=${() => choose({ log: log ? '' : 'yes' }, true)}>log scale</button>

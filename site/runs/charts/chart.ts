@@ -72,8 +72,8 @@ export function Chart(props: ChartProps) {
     if (image) saveFile(saved('png'), image);
   };
   const saveTable = () => saveFile(saved('csv'), new Blob([csvOf(curves)], { type: 'text/csv' }));
-  return html`<figure class="chart ${height <= SMALL_HEIGHT ? 'small-chart' : ''}">
-    <figcaption>${title}
+  return html`<figure class="stack chart ${height <= SMALL_HEIGHT ? 'small-chart' : ''}">
+    <figcaption><span title=${title}>${title}</span>
       <output class="reading" ref=${reading} aria-hidden="true"></output>
       <span class="save">
         <button type="button" class="link" onClick=${saveTable}>CSV<span class="visually-hidden"> of ${title}</span></button>

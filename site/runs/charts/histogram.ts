@@ -30,22 +30,22 @@ export function Histogram({ title, items }: { readonly title: string; readonly i
   const at = (value: number) => ((value - low) / (high - low)) * WIDTH;
   const kept = items.filter(item => item.kept).length;
   const words = `${title}: ${counted(items.length, 'group')} from ${short(Math.min(...values))} to ${short(greatest)}, ${kept} kept${cut === undefined ? '' : `, cut at ${short(cut)}`}`;
-  return html`<figure class="chart">
+  return html`<figure class="stack chart">
     <figcaption>${title}</figcaption>
-    <svg class="histogram" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label=${words}>
+    <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label=${words}>
       ${bins.map(({ kept, dropped }, i) => {
         const base = HEIGHT - FOOT;
         return html`<g key=${i}>
-          <rect class="kept" x=${i * width + 1} width=${width - 2} y=${base - scale(kept)} height=${scale(kept)} />
-          <rect class="dropped" x=${i * width + 1} width=${width - 2} y=${base - scale(kept + dropped)} height=${scale(dropped)} />
+          <rect fill="var(--curve-1)" x=${i * width + 1} width=${width - 2} y=${base - scale(kept)} height=${scale(kept)} />
+          <rect fill="var(--curve-2)" x=${i * width + 1} width=${width - 2} y=${base - scale(kept + dropped)} height=${scale(dropped)} />
         </g>`;
       })}
-      <line class="axis" x1="0" x2=${WIDTH} y1=${HEIGHT - FOOT} y2=${HEIGHT - FOOT} />
-      ${cut !== undefined && html`<line class="cut-line" x1=${at(cut)} x2=${at(cut)} y1="0" y2=${HEIGHT - FOOT} />`}
+      <line stroke="var(--edge)" x1="0" x2=${WIDTH} y1=${HEIGHT - FOOT} y2=${HEIGHT - FOOT} />
+      ${cut !== undefined && html`<line stroke="var(--edge)" stroke-width="1.5" stroke-dasharray="5 4" x1=${at(cut)} x2=${at(cut)} y1="0" y2=${HEIGHT - FOOT} />`}
       <text x="0" y=${HEIGHT - 6}>${short(low)}</text>
       <text x=${WIDTH} y=${HEIGHT - 6} text-anchor="end">${short(high)}</text>
     </svg>
-    <p class="fine"><span class="swatch kept"></span> kept <span class="swatch dropped"></span> dropped${cut === undefined ? '' : ` · the cut is at ${short(cut)}`}</p>
+    <p class="fine"><span class="swatch" style=${{ background: 'var(--curve-1)' }}></span> kept <span class="swatch" style=${{ background: 'var(--curve-2)' }}></span> dropped${cut === undefined ? '' : ` · the cut is at ${short(cut)}`}</p>
   </figure>`;
 }
 

@@ -33,17 +33,17 @@ export function Plane({ places, regime }: { readonly places: readonly Place[]; r
     [x(0) + 4, y(1) + 14, 'start', REGIMES[2]],
     [x(0) + 4, y(0) - 6, 'start', REGIMES[3]],
   ];
-  return html`<figure class="chart plane">
+  return html`<figure class="stack chart plane">
     <figcaption>Does the reasoning depend on the prompt?</figcaption>
     <svg viewBox="0 0 ${SIZE} ${SIZE}" role="img" aria-label=${words}>
-      <rect class="sound" x=${x(entropyCut)} y=${y(1)} width=${x(most) - x(entropyCut)} height=${y(shareCut) - y(1)} />
-      <line class="axis" x1=${x(0)} x2=${x(most)} y1=${y(0)} y2=${y(0)} />
-      <line class="axis" x1=${x(0)} x2=${x(0)} y1=${y(0)} y2=${y(1)} />
-      <line class="cut-line" x1=${x(entropyCut)} x2=${x(entropyCut)} y1=${y(0)} y2=${y(1)} />
-      <line class="cut-line" x1=${x(0)} x2=${x(most)} y1=${y(shareCut)} y2=${y(shareCut)} />
+      <rect fill="var(--good-wash)" x=${x(entropyCut)} y=${y(1)} width=${x(most) - x(entropyCut)} height=${y(shareCut) - y(1)} />
+      <line stroke="var(--edge)" x1=${x(0)} x2=${x(most)} y1=${y(0)} y2=${y(0)} />
+      <line stroke="var(--edge)" x1=${x(0)} x2=${x(0)} y1=${y(0)} y2=${y(1)} />
+      <line stroke="var(--edge)" stroke-width="1.5" stroke-dasharray="5 4" x1=${x(entropyCut)} x2=${x(entropyCut)} y1=${y(0)} y2=${y(1)} />
+      <line stroke="var(--edge)" stroke-width="1.5" stroke-dasharray="5 4" x1=${x(0)} x2=${x(most)} y1=${y(shareCut)} y2=${y(shareCut)} />
       ${labels.map(([at, height, anchor, name]) => html`<text key=${name} x=${at} y=${height} text-anchor=${anchor}>${name}</text>`)}
-      <polyline class="path" points=${places.map(({ entropy, share }) => `${x(entropy)},${y(share)}`).join(' ')} />
-      ${places.map(({ step, entropy, share }, i) => html`<circle key=${step} class=${i === places.length - 1 ? 'now' : ''} cx=${x(entropy)} cy=${y(share)} r=${i === places.length - 1 ? 6 : 3}><title>step ${step}: ${withUnit(short(entropy), 'nats')}, ${percent(share)}</title></circle>`)}
+      <polyline fill="none" stroke="var(--accent)" stroke-opacity="0.6" stroke-width="1.5" points=${places.map(({ entropy, share }) => `${x(entropy)},${y(share)}`).join(' ')} />
+      ${places.map(({ step, entropy, share }, i) => html`<circle key=${step} fill="var(--accent)" stroke="var(--surface)" stroke-width=${i === places.length - 1 ? 2 : 0} cx=${x(entropy)} cy=${y(share)} r=${i === places.length - 1 ? 6 : 3}><title>step ${step}: ${withUnit(short(entropy), 'nats')}, ${percent(share)}</title></circle>`)}
       <text x=${x(most / 2)} y=${SIZE - 10} text-anchor="middle">H(Z|X), nats per token</text>
       <text x="14" y=${y(0.5)} text-anchor="middle" transform="rotate(-90 14 ${y(0.5)})">MI as a share of log N</text>
     </svg>

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { csvOf } from './save-chart.ts';
 
-t.test('CSV has a row for each step, bands, and names that spreadsheets take as text', async t => {
+t.test('CSV has a row for each step, bands, and names that spreadsheets read as text', async t => {
   const csv = csvOf([
     { label: 'a,"b"', x: [1, 2], y: [0.5, Number.NaN], low: [0, 0], high: [1, 1] },
     { label: '=cmd()', x: [2, 3], y: [7, 8] },

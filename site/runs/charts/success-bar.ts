@@ -23,7 +23,7 @@ export function SuccessBar({ last, before, random, optimum, labelled }: SuccessB
   const close = random !== null && optimum !== null && Math.abs(optimum - random) < LABEL_WIDTH;
   const mark = (name: string, share: number | null, below = false) =>
     share !== null &&
-    html`${part('mark', share)}${labelled && html`<span class="mark-label ${below ? 'below' : ''}" style=${{ '--from': share }}>${name} ${percent(share)}</span>`}`;
+    html`${part('mark', share)}${labelled && html`<span class="label mark-label ${below ? 'below' : ''}" style=${{ '--from': share }}>${name} ${percent(share)}</span>`}`;
   return html`<div class="success-bar ${labelled ? 'labelled' : ''} ${close ? 'close' : ''}" aria-hidden=${labelled ? undefined : 'true'}>
     <div class="track">
       ${random !== null && success > random && part('gained', random, success)}

@@ -1,51 +1,55 @@
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
 import { findIn, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
 import { groupRuns, parseRunQuery, resolvedKey, runMatcher, runOrder } from '../../compute/run-query.ts';
-import type { RunDetail, RunsReply, SearchReply } from '../../server/reader/run-reader.ts';
+import type { RunsReply, SearchReply } from '../../server/reader/run-reader.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
-import type {
-  EpisodeDigest,
-  EpisodeReply,
-  SearchHit,
-  TrajectoryFile,
-} from '../../server/reader/trajectories.ts';
+import type { EpisodeReply, SearchHit } from '../../server/reader/trajectories.ts';
+import { type EpisodePack, type ExportedRun, exportedRunPath, packOf } from './exported-run.ts';
 import type { Query } from './query.ts';
 
-/** Longest time of a search, and number of files read at once. */
+/** Longest time of a search. */
 const SEARCH_MS = 5000;
-const AT_ONCE = 8;
+/** Files of runs and packs that stay in memory. */
+const MAX_KEPT = 8;
 
 type Read = <T>(url: string) => Promise<T>;
-
-/** The file that answers a query; the exporter writes it there. */
-export function exportedPath(name: string, { id, file, index }: Query): string {
-  const parts = [id, file, index].flatMap(part => (part === undefined ? [] : [fileName(String(part))]));
-  return `data/${[name, ...parts].join('/')}.json`;
-}
-
-/** A name that every file system and web server takes as it is. */
-export function fileName(text: string): string {
-  return encodeURIComponent(text).replaceAll('%', '~').replaceAll('.', '~2E').replaceAll('*', '~2A');
-}
 
 /** Answers what a server would compute from the files of an exported site. */
 export class ExportedData {
   readonly #read: Read;
+  readonly #readPacked: Read;
+  readonly #kept = new Map<string, Promise<unknown>>();
   #runs: Promise<RunsReply> | undefined;
 
-  constructor(read: Read) {
+  /** @param readPacked reads a compressed file */
+  constructor(read: Read, readPacked: Read) {
     this.#read = read;
+    this.#readPacked = readPacked;
   }
 
-  get(name: string, query: Query): Promise<unknown> {
-    if (name === 'runs') return this.#rows(query);
-    if (name === 'search') return this.#search(query);
-    if (name === 'run-summary') return this.#read(exportedPath(name, {}));
-    if (name === 'run-groups')
-      return this.#matching(String(query.q ?? ''), '').then(rows =>
-        groupRuns(rows, String(query.by), settingOf),
-      );
-    return this.#read(exportedPath(name, query));
+  async get(name: string, query: Query): Promise<unknown> {
+    const { id, file, index } = query;
+    switch (name) {
+      case 'runs':
+        return this.#rows(query);
+      case 'run-summary':
+      case 'leaderboard':
+        return this.#read(exportedPath(name));
+      case 'run-groups':
+        return groupRuns(await this.#matching(String(query.q ?? ''), ''), String(query.by), settingOf);
+      case 'run':
+        return (await this.#run(id)).detail;
+      case 'metrics':
+        return (await this.#run(id)).metrics;
+      case 'groups':
+        return (await this.#run(id)).groups.filter(({ step }) => step > Number(query.after ?? -1));
+      case 'episodes':
+        return (await this.#run(id)).digests[String(file)];
+      case 'episode':
+        return this.#episode(id, String(file), Number(index));
+      default:
+        return this.#search(query);
+    }
   }
 
   async #rows({ offset = 0, limit, q = '', sort = '' }: Query): Promise<RunsReply> {
@@ -57,7 +61,7 @@ export class ExportedData {
   }
 
   #all(): Promise<RunsReply> {
-    this.#runs ??= this.#read<RunsReply>(exportedPath('runs', {}));
+    this.#runs ??= this.#read<RunsReply>(exportedPath('runs'));
     return this.#runs;
   }
 
@@ -66,37 +70,58 @@ export class ExportedData {
     return sort === '' ? found : found.sort(runOrder(sort, settingOf));
   }
 
-  /** As the server's: a page of the episodes that pass the filters and have the text. */
-  async #search({ id, ...query }: Query): Promise<SearchReply> {
-    const { files } = await this.#read<RunDetail>(exportedPath('run', { id }));
-    return searchFiles(files, query as SearchQuery, SEARCH_MS, (name, first, most) =>
-      this.#hitsIn(id, name, query as SearchQuery, { first, most }),
-    );
+  #run(id: Query[string]): Promise<ExportedRun> {
+    return this.#packed(exportedRunPath(String(id)));
   }
 
-  async #hitsIn(
-    id: Query[string],
-    file: TrajectoryFile['name'],
-    query: SearchQuery,
-    { first, most }: { readonly first: number; readonly most: number },
-  ): Promise<SearchHit[]> {
-    const all = await this.#read<EpisodeDigest[]>(exportedPath('episodes', { id, file }));
-    const digests = filtered(all, query).filter(({ index }) => index >= first);
-    const wanted = (query.q ?? '').toLowerCase();
-    const hits: SearchHit[] = [];
-    for (let start = 0; start < digests.length && hits.length < most; start += AT_ONCE) {
-      const found = digests.slice(start, start + AT_ONCE).map(async digest => {
-        const { index } = digest;
-        const { episode, texts } = await this.#read<EpisodeReply>(
-          exportedPath('episode', { id, file, index }),
-        );
-        const hit = findIn(episode, wanted, token => texts[token]);
-        return hit ? [{ file, index, ...hit, digest }] : [];
-      });
-      hits.push(...(await Promise.all(found)).flat());
+  /** A compressed file; those read last stay in memory. */
+  #packed<T>(path: string): Promise<T> {
+    let value = this.#kept.get(path) as Promise<T> | undefined;
+    if (value) this.#kept.delete(path);
+    else {
+      value = this.#readPacked<T>(path);
+      value.catch(() => this.#kept.delete(path));
     }
-    return hits.slice(0, most);
+    this.#kept.set(path, value);
+    if (this.#kept.size > MAX_KEPT) this.#kept.delete(this.#kept.keys().next().value!);
+    return value;
   }
+
+  async #episode(id: Query[string], file: string, index: number): Promise<EpisodeReply> {
+    const run = await this.#run(id);
+    const place = packOf(run, file, index);
+    if (!place) throw new Error('There is no such episode.');
+    const { episodes, texts } = await this.#packed<EpisodePack>(exportedRunPath(String(id), place.pack));
+    return { file, index, count: run.digests[file].length, episode: episodes[place.at], texts };
+  }
+
+  /** As the server's: a page of the episodes that pass the filters and have the text. */
+  async #search({ id, ...query }: Query): Promise<SearchReply> {
+    const run = await this.#run(id);
+    const wanted = String(query.q ?? '').toLowerCase();
+    return searchFiles<SearchHit>(
+      run.detail.files,
+      query as SearchQuery,
+      SEARCH_MS,
+      async (file, first, most) => {
+        const hits: SearchHit[] = [];
+        for (const digest of filtered(run.digests[file], query as SearchQuery)) {
+          const { index } = digest;
+          if (index < first) continue;
+          const { episode, texts } = await this.#episode(id, file, index);
+          const hit = findIn(episode, wanted, token => texts[token]);
+          if (hit) hits.push({ file, index, ...hit, digest });
+          if (hits.length === most) break;
+        }
+        return hits;
+      },
+    );
+  }
+}
+
+/** The file that answers a query about several runs; the exporter writes it there. */
+export function exportedPath(name: string): string {
+  return `data/${name}.json`;
 }
 
 function settingOf({ settings = {} }: RunRow, name: string) {

@@ -25,7 +25,7 @@ function storeOver({ exported = false } = {}) {
   return { store: new RunStore(source, 'run'), state };
 }
 
-t.test('metrics that could not be read are asked for again, later each time', async t => {
+t.test('metrics that could not be read are requested again, later each time', async t => {
   mock.timers.enable({ apis: ['setTimeout'] });
   t.teardown(() => mock.timers.reset());
   const { store, state } = storeOver();
@@ -65,7 +65,7 @@ t.test('metrics that could not be read are asked for again, later each time', as
   t.equal(state.asked.length, length + 2, 'a page that was left asks no more');
 });
 
-t.test('an exported page asks once', async t => {
+t.test('an exported page requests metrics once', async t => {
   mock.timers.enable({ apis: ['setTimeout'] });
   t.teardown(() => mock.timers.reset());
   const { store, state } = storeOver({ exported: true });

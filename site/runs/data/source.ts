@@ -1,11 +1,21 @@
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
+import type { ControlCommand } from '../../../shared/run-folder/control.ts';
 import type { SiteAddresses } from '../../server/addresses.ts';
+import type { DroppedRuns } from './dropped-runs.ts';
 import type { Query } from './query.ts';
 
 const TOKEN_KEY = 'ragen-token';
 
 /** Something that could not be read, in words for the reader of the page. */
-export class SourceError extends Error {}
+export class SourceError extends Error {
+  /** HTTP status; undefined where there was no reply. */
+  readonly status: number | undefined;
+
+  constructor(message: string, status?: number) {
+    super(message);
+    this.status = status;
+  }
+}
 
 /** Data source of the pages: their server, or the files that `--export` wrote next to them. */
 export interface Source {
@@ -16,17 +26,59 @@ export interface Source {
   post<T>(path: string, body: unknown): Promise<T>;
   /** Replaces tags, note and archive mark of a run. @throws SourceError */
   annotate(id: string, annotations: Annotations): Promise<void>;
+  /** Passes a command on to the trainer of a run. @throws SourceError */
+  control(id: string, command: ControlCommand): Promise<void>;
+  /** Sets the token of later requests, for as long as the tab is open. */
+  setToken(token: string): void;
+  /** Reads files of trajectories of other programs in the page. @returns id of the run that shows them @throws Error */
+  drop(files: readonly File[]): Promise<string>;
   /** Reports the events of a run until the signal is aborted; does nothing without a server. */
   live(query: Query, onEvent: (name: string, data: unknown) => void, signal: AbortSignal): Promise<void>;
 }
 
 /** @throws SourceError when not even the addresses of the site can be read */
 export async function openSource(): Promise<Source> {
+  takeToken();
   const site = await readJson<SiteAddresses>('site.json');
-  return site.exported ? exportedSource(site) : liveSource(site);
+  return withDropped(site.exported ? await exportedSource(site) : liveSource(site));
 }
 
-function liveSource(site: SiteAddresses): Source {
+/** Takes the token out of the address that the dashboard printed. */
+function takeToken(): void {
+  const token = new URLSearchParams(location.search).get('token');
+  if (token === null) return;
+  sessionStorage.setItem(TOKEN_KEY, token);
+  history.replaceState(null, '', `${location.pathname}${location.hash}`);
+}
+
+type OwnSource = Omit<Source, 'drop'>;
+
+/** A source that also answers for files that were dropped onto the page. */
+function withDropped(source: OwnSource): Source {
+  let dropped: DroppedRuns | undefined;
+  return {
+    ...source,
+    async get<T>(name: string, query: Query = {}) {
+      if (!isDropped(query)) return source.get<T>(name, query);
+      if (!dropped?.has(query.id))
+        throw new SourceError('A file that was read in the page is gone after a reload: open it again.');
+      return dropped.get(name, query) as Promise<T>;
+    },
+    async live(query, onEvent, signal) {
+      if (!isDropped(query)) return source.live(query, onEvent, signal);
+      await new Promise(resolve => signal.addEventListener('abort', resolve));
+    },
+    async drop(files) {
+      const { DroppedRuns } = await import('./dropped-runs.ts');
+      dropped ??= new DroppedRuns();
+      return dropped.add(files);
+    },
+  };
+}
+
+const isDropped = ({ id }: Query): boolean => typeof id === 'string' && id.startsWith('dropped:');
+
+function liveSource(site: SiteAddresses): OwnSource {
   return {
     site,
     get: (name, query = {}) => readJson(`api/${name}${searchOf(query)}`),
@@ -42,13 +94,20 @@ function liveSource(site: SiteAddresses): Source {
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify(annotations),
       }),
+    control: (id, command) =>
+      readJson(`api/control${searchOf({ id })}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(command),
+      }),
+    setToken: token => sessionStorage.setItem(TOKEN_KEY, token),
     live: (query, onEvent, signal) => readEvents(`api/live${searchOf(query)}`, onEvent, signal),
   };
 }
 
-async function exportedSource(site: SiteAddresses): Promise<Source> {
+async function exportedSource(site: SiteAddresses): Promise<OwnSource> {
   const { ExportedData } = await import('./exported-source.ts');
-  const data = new ExportedData(readJson);
+  const data = new ExportedData(readJson, readPacked);
   return {
     site,
     get: <T>(name: string, query: Query = {}) => data.get(name, query) as Promise<T>,
@@ -58,6 +117,10 @@ async function exportedSource(site: SiteAddresses): Promise<Source> {
     async annotate() {
       throw new SourceError('These pages are files: nothing can be written.');
     },
+    async control() {
+      throw new SourceError('These pages are files: there is no trainer behind them.');
+    },
+    setToken() {},
     async live() {},
   };
 }
@@ -90,7 +153,22 @@ async function readJson<T>(url: string, init?: RequestInit): Promise<T> {
   }
   if (response.ok) return value as T;
   const { detail, title } = (value ?? {}) as { readonly detail?: string; readonly title?: string };
-  throw new SourceError(detail ?? title ?? `${url} answered with status ${response.status}`);
+  throw new SourceError(detail ?? title ?? `${url} answered with status ${response.status}`, response.status);
+}
+
+/** First bytes of gzip; a server that knows the form has unpacked it already. */
+const GZIP = [0x1f, 0x8b];
+
+/** Reads a file of compressed JSON. */
+async function readPacked<T>(url: string): Promise<T> {
+  const response = await fetch(url).catch(() => undefined);
+  if (!response?.ok)
+    throw new SourceError(`${url} cannot be read${response ? `: status ${response.status}` : ''}`);
+  const bytes = await response.arrayBuffer();
+  const start = new Uint8Array(bytes, 0, Math.min(GZIP.length, bytes.byteLength));
+  if (!GZIP.every((byte, i) => start[i] === byte)) return JSON.parse(new TextDecoder().decode(bytes)) as T;
+  const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
+  return (await new Response(unpacked).json()) as T;
 }
 
 /** Reads server-sent events with `fetch`, which can carry a token. */

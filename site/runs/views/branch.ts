@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import type { Json } from '../../../shared/json.ts';
-import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
+import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
 import { useSource } from '../data/hooks.ts';
@@ -59,7 +59,7 @@ async function batch(source: Source, items: readonly Item[]): Promise<readonly u
 /** Opens a session of the episode's level and brings it to the state before a turn. */
 async function openBranch(
   source: Source,
-  episode: TrajectoryRecord,
+  episode: EpisodeRecord,
   config: object,
   turn: number,
 ): Promise<Branch> {
@@ -138,7 +138,7 @@ async function look(source: Source, branch: Branch): Promise<Branch> {
 }
 
 /** State of the branches of an episode, and what changes it. */
-export function useBranch(store: RunViewProps['store'], episode: TrajectoryRecord) {
+export function useBranch(store: RunViewProps['store'], episode: EpisodeRecord) {
   const source = useSource();
   const [branch, setBranch] = useState<Branch>();
   const [error, setError] = useState<string>();
@@ -197,7 +197,7 @@ export function BranchControls({ state, turn }: { readonly state: BranchState; r
   const { available, busy, open, error, branch } = state;
   if (!available) return null;
   const ways = ['hand', ...(branch?.environment.references.map(({ name }) => name) ?? ['optimal'])];
-  return html`<div class="branch-controls" role="group" aria-label="Branch here">
+  return html`<div class="row" role="group" aria-label="Branch here">
     <span class="label">Branch from before turn ${turn + 1}, play on by</span>
     <span class="seg">${ways.map(
       way =>
@@ -215,13 +215,13 @@ export function BranchLane({ state }: { readonly state: BranchState }) {
   return html`<section class="panel branch" aria-label="Branch">
     <div class="panel-head"><h2>Branch before turn ${branch.turn + 1}, played by ${branch.by === 'hand' ? 'hand' : `the ${branch.by} player`}</h2>
       <span class="label" role="status">${branch.ended ? (branch.success ? 'succeeded' : 'ended without success') : busy ? 'playing …' : 'open'}, return from here ${short(total)}</span>
-      <span class="tools">${link && html`<a class="button small" href=${link}>Open in Watch</a>`}<button type="button" class="small" onClick=${close}>Close the branch</button></span></div>
+      <span class="row tools">${link && html`<a class="button small" href=${link}>Open in Watch</a>`}<button type="button" class="small" onClick=${close}>Close the branch</button></span></div>
     <div class="branch-body">
       <${Board} state=${branch.state} text=${branch.text} />
-      <div class="branch-steps">
-        <ol class="branch-actions">${branch.steps.map(({ name, reward }, i) => html`<li key=${i}><${Arrow} name=${name} />${name}${reward === 0 ? '' : html` <b class="number">${reward > 0 ? '+' : ''}${short(reward)}</b>`}</li>`)}</ol>
+      <div class="stack">
+        <ol class="row branch-actions">${branch.steps.map(({ name, reward }, i) => html`<li key=${i}><${Arrow} name=${name} />${name}${reward === 0 ? '' : html` <b class="number">${reward > 0 ? '+' : ''}${short(reward)}</b>`}</li>`)}</ol>
         ${branch.ended && html`<p class="chip ${branch.success ? 'good' : 'bad'}">${branch.success ? 'success' : 'no success'}</p>`}
-        ${!branch.ended && branch.choices.length > 0 && html`<div class="branch-choices" role="group" aria-label="Play on by hand">${branch.choices.map(([name, action]) => html`<button key=${name} type="button" disabled=${busy} onClick=${() => act(action)}><${Arrow} name=${name} />${name}</button>`)}</div>`}
+        ${!branch.ended && branch.choices.length > 0 && html`<div class="row" role="group" aria-label="Play on by hand">${branch.choices.map(([name, action]) => html`<button key=${name} type="button" disabled=${busy} onClick=${() => act(action)}><${Arrow} name=${name} />${name}</button>`)}</div>`}
         ${!branch.ended && branch.choices.length === 0 && link && html`<p class="hint">Its actions are texts: <a href=${link}>play on in the playground</a>.</p>`}
       </div>
     </div>

@@ -45,7 +45,7 @@ export function CompareView({ address }: { readonly address: Address }) {
   const pick = (chosen: readonly string[]) =>
     choose({ runs: chosen.slice(0, MAX_RUNS).join(','), first: '', second: '' }, true);
   if (ids.length < 2) {
-    return html`<div class="page-body"><${PageTitle} view="compare" />
+    return html`<div class="stack roomy"><${PageTitle} view="compare" />
       <${Panel} title="Choose two runs or more"><${RunPicker} chosen=${ids} onChange=${pick} /><//></div>`;
   }
   const different = differingKeys(runs);
@@ -55,10 +55,10 @@ export function CompareView({ address }: { readonly address: Address }) {
   const known = [...new Set(runs.flatMap(({ detail }) => detail.metrics))].sort();
   const axes = knownAxes(known.filter(name => runs.every(({ detail }) => detail.metrics.includes(name))));
   const bands = groups.some(({ members }) => members.length > 1);
-  return html`<div class="page-body">
+  return html`<div class="stack roomy">
     <${PageTitle} view="compare" />
-    <div class="run-controls">
-      <div class="outcomes">${ids.map(
+    <div class="row run-controls">
+      <div class="row grow outcomes">${ids.map(
         id => html`<span class="tag" key=${id}><a href=${formatAddress({ view: 'overview', run: id })}>${id}</a>
         <button type="button" class="link" aria-label=${`Take ${id} out`} onClick=${() => pick(ids.filter(one => one !== id))}>✕</button></span>`,
       )}</div>
@@ -67,14 +67,14 @@ export function CompareView({ address }: { readonly address: Address }) {
     <${Status} error=${error} loading=${runs.length === 0 && !error} />
     ${
       runs.length > 0 &&
-      html`<div class="controls">
+      html`<div class="row low controls">
         <${Select} label="One curve for" value=${grouping} onChange=${(value: string) => choose({ seeds: value === 'runs' ? 'apart' : '', band: value === 'runs' || value === 'seeds' ? '' : value, first: '', second: '' }, true)}
           options=${[['seeds', 'runs that differ by seed alone'], ['runs', 'each run'], ...different.map(key => [key, `each ${key}`] as const)]} />
         <${Select} label="Metric" value=${metric} options=${[['', 'the usual ones'], ...known.map(name => [name, name] as const)]} onChange=${(value: string) => choose({ metric: value }, true)} />
         <${ChartTools} view=${view} axes=${axes} />
       </div>
       ${bands && html`<p class="fine">Bands: one standard deviation over the runs of a curve, at the steps that all of them have.</p>`}
-      <div class="compare-charts">${names
+      <div class="tiles of-30">${names
         .filter(name => runs.some(({ metrics }) => metrics.series[name]))
         .map(
           name => html`<div class="panel" key=${name}><${Chart} title=${name} legend=${true} height=${names.length === 1 ? 420 : 240} view=${view} exact=${name.startsWith('val-')}

@@ -1,12 +1,13 @@
 import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
-import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
-import { episodeEnd, type Meanings } from '../../components/ends.ts';
+import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
+import { episodeEnd, type Meanings, successMark } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
 import { saveFile } from '../../components/save-file.ts';
-import type { EpisodeDigest, EpisodeReply } from '../../server/reader/trajectories.ts';
+import type { EpisodeDigest } from '../../compute/episode-digest.ts';
+import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { formatAddress, parseAddress } from '../address.ts';
 import { useData } from '../data/hooks.ts';
-import { counted, short } from '../format.ts';
+import { counted, levelOf, short } from '../format.ts';
 import { BranchLane, useBranch } from './branch.ts';
 import { chatLines } from './chat-export.ts';
 import { choose, Status } from './parts.ts';
@@ -15,6 +16,9 @@ import { weightsIn } from './tag-panels.ts';
 import { knownTints, probability, type Tint } from './tokens.ts';
 import { TurnPanel } from './turn-panel.ts';
 import { Arrow, actionNames, leastLikely, leastLikelyIn, turnNumbers } from './turn-words.ts';
+
+/** Longest expected answer in a line. */
+const MAX_ANSWER_LENGTH = 200;
 
 /** One episode: how it ended, its turns, what the chosen one did and said, and what the rest of its group did. */
 export function EpisodeView({ store, address }: RunViewProps) {
@@ -27,7 +31,7 @@ export function EpisodeView({ store, address }: RunViewProps) {
   const isKnown = value !== undefined && (all ?? noGroup) !== undefined;
   const current = value?.file === file && value.index === Number(index);
   // The episode before stays until the next is there, so that nothing jumps and no key is lost.
-  return html`<div class="episode" aria-busy=${value && !current ? 'true' : undefined}>
+  return html`<div class="stack roomy episode" aria-busy=${value && !current ? 'true' : undefined}>
     <${Status} error=${error} loading=${!isKnown && !error} />
     ${isKnown && !error && html`<${Episode} key=${`${value.file} ${value.index}`} store=${store} address=${address} reply=${value} all=${all ?? []} />`}
   </div>`;
@@ -85,15 +89,16 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
   });
   const meanings = store.detail!.ends?.[tag];
   const end_ = episodeEnd(episode, meanings);
-  return html`<div class="episode-bar">
-      <nav class="crumbs" aria-label="Position"><a href="#/">Runs</a> / <a href=${formatAddress({ view: 'overview', run: store.id })}>${store.id}</a> / <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file } })}>${stepOf(file)}</a>${group.length > 1 ? ` / Group ${group_id} / Try ${memberAt(index) + 1}` : ''}</nav>
+  const mark = successMark(episode.success);
+  return html`<div class="row">
+      <nav class="fine grow" aria-label="Position"><a href="#/">Runs</a> / <a href=${formatAddress({ view: 'overview', run: store.id })}>${store.id}</a> / <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file } })}>${stepOf(file)}</a>${group.length > 1 ? ` / Group ${group_id} / Try ${memberAt(index) + 1}` : ''}</nav>
       <span class="label">Episode ${index + 1} of ${count}</span>
       ${index > 0 ? html`<a class="button small" href=${other(index - 1)} aria-keyshortcuts="k">Episode before</a>` : null}
       ${index < count - 1 ? html`<a class="button small" href=${other(index + 1)} aria-keyshortcuts="j">Episode after</a>` : null}
-      <button type="button" class="small" onClick=${() => saveFile(`${tag}-${episode.seed}-${index}.jsonl`, new Blob([chatLines([reply])]))}>Save as messages (JSONL)</button>
+      <button type="button" class="small" onClick=${() => saveFile(`${tag}-${episode.seed ?? file}-${index}.jsonl`, new Blob([chatLines([reply])]))}>Save as messages (JSONL)</button>
     </div>
-    <div class="episode-head">
-      <div><h1 class="episode-title">${end_.text}${turns.length > 0 ? ` in turn ${turns.length}` : ''} <span class="chip ${end_.success ? 'good' : 'bad'}">${end_.success ? 'success' : 'no success'}</span></h1>
+    <div class="row apart low">
+      <div><h1 class="episode-title">${end_.text}${turns.length > 0 ? ` in turn ${turns.length}` : ''} ${mark.tone !== '' && html`<span class="chip ${mark.tone}">${mark.word}</span>`}</h1>
         <${Facts} episode=${episode} /></div>
       <${Figures} episode=${episode} weights=${weightsIn(store.detail!.config)} group=${group} least=${least} onLeast=${() => least && choose({ turn: String(least.turn), token: '' }, true)} />
     </div>
@@ -105,8 +110,8 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
         onTint=${(value: Tint) => choose({ tint: value }, true)} branch=${branch} />`
     }
     ${group.length > 1 && html`<${GroupMembers} group=${group} index=${index} link=${other} meanings=${meanings} />`}
-    <p class="label keys"><kbd>←</kbd> <kbd>→</kbd> turn <kbd>↑</kbd> <kbd>↓</kbd> token <kbd>T</kbd> tint ${branch.available && html`<kbd>B</kbd> branch `}<kbd>G</kbd> next of the group <kbd>J</kbd> <kbd>K</kbd> next and previous episode</p>
-    <div class="thumb-bar"><button type="button" aria-label="Turn before" disabled=${turn === 0} onClick=${() => go(turn - 1)}>←</button>
+    <p class="label keys"><kbd>←</kbd> <kbd>→</kbd> turn ${token !== undefined && html`<kbd>↑</kbd> <kbd>↓</kbd> token <kbd>T</kbd> tint `}${branch.available && html`<kbd>B</kbd> branch `}<kbd>G</kbd> next of the group <kbd>J</kbd> <kbd>K</kbd> next and previous episode</p>
+    <div class="bar thumb-bar"><button type="button" aria-label="Turn before" disabled=${turn === 0} onClick=${() => go(turn - 1)}>←</button>
       <strong>Turn ${turn + 1}/${turns.length}</strong>
       <button type="button" aria-label="Turn after" disabled=${turn === last} onClick=${() => go(turn + 1)}>→</button></div>`;
 }
@@ -137,8 +142,12 @@ function useKeys(actions: { readonly [key: string]: () => unknown }): void {
   });
 }
 
-function Facts({ episode }: { readonly episode: TrajectoryRecord }) {
-  const { env_id, seed, turns, filter, server, samples } = episode;
+function Facts({ episode }: { readonly episode: EpisodeRecord }) {
+  const { env_id, seed, turns, filter, server, samples, format, expected } = episode;
+  if (format !== undefined) {
+    const answer = expected === undefined ? '' : ` · expected answer: ${clipped(expected)}`;
+    return html`<p class="fine">${env_id === format ? '' : `${env_id} · `}${counted(turns.length, 'turn')} · ${format} file${answer}</p>`;
+  }
   const actions = turns.reduce((sum, turn) => sum + turn.actions.length, 0);
   const version = samples.reduce((most, { versions }) => versions.reduce((a, b) => Math.max(a, b), most), 0);
   return html`<p class="fine">${env_id}, seed ${seed} · ${counted(actions, 'action')} in ${counted(turns.length, 'turn')}${version > 0 ? ` · sampled by weights ${version}` : ''} · played on ${server}
@@ -146,7 +155,7 @@ function Facts({ episode }: { readonly episode: TrajectoryRecord }) {
 }
 
 interface FiguresProps {
-  readonly episode: TrajectoryRecord;
+  readonly episode: EpisodeRecord;
   readonly weights?: Readonly<Record<string, number>>;
   readonly group: readonly EpisodeDigest[];
   readonly least: ReturnType<typeof leastLikely>;
@@ -158,19 +167,24 @@ function Figures({ episode, weights, group, least, onLeast }: FiguresProps) {
   const numbers = episode.turns.map(turn => turnNumbers(turn, episode.samples[turn.sample]));
   const expected = numbers[0]?.value;
   const advantages = numbers.flatMap(({ advantage }) => advantage ?? []);
-  const mean = advantages.reduce((a, b) => a + b, 0) / advantages.length;
+  const mean =
+    advantages.length > 0 ? advantages.reduce((a, b) => a + b, 0) / advantages.length : episode.advantage;
   return html`<dl class="figures">
     <div><dt>return</dt><dd>${short(episode.return)}</dd></div>
     ${componentSums(episode).map(([name, sum]) => html`<div key=${name}><dt>${name}${weights && `, weight ${short(weights[name] ?? 0)}`}</dt><dd>${short(sum)}</dd></div>`)}
     ${expected !== undefined && html`<div><dt>critic expected</dt><dd>${short(expected)}</dd></div>`}
-    ${advantages.length > 0 && html`<div><dt>advantage, mean</dt><dd>${signed(mean)}</dd></div>`}
-    ${group.length > 1 && html`<div><dt>of the group succeeded</dt><dd>${group.filter(({ success }) => success).length} <small>of ${group.length}</small></dd></div>`}
+    ${mean !== undefined && html`<div><dt>advantage${advantages.length > 0 ? ', mean' : ''}</dt><dd>${signed(mean)}</dd></div>`}
+    ${group.some(({ success }) => success !== null) && group.length > 1 && html`<div><dt>of the group succeeded</dt><dd>${group.filter(({ success }) => success).length} <small>of ${group.length}</small></dd></div>`}
     ${least && html`<div><dt><button type="button" class="link" onClick=${onLeast}>least likely token</button></dt><dd>${probability(least.logProb)} <small>turn ${least.turn + 1}</small></dd></div>`}
   </dl>`;
 }
 
+/** A text that fits into a line. */
+const clipped = (text: string): string =>
+  text.length > MAX_ANSWER_LENGTH ? `${text.slice(0, MAX_ANSWER_LENGTH)}…` : text;
+
 /** Reward components of an episode, each added up over its turns. */
-function componentSums({ turns }: TrajectoryRecord): [name: string, sum: number][] {
+function componentSums({ turns }: EpisodeRecord): [name: string, sum: number][] {
   const sums = new Map<string, number>();
   for (const { rewards = {} } of turns) {
     for (const [name, value] of Object.entries(rewards)) sums.set(name, (sums.get(name) ?? 0) + value);
@@ -181,7 +195,7 @@ function componentSums({ turns }: TrajectoryRecord): [name: string, sum: number]
 const signed = (value: number): string => `${value > 0 ? '+' : '−'}${Math.abs(value).toFixed(2)}`;
 
 interface StripProps {
-  readonly episode: TrajectoryRecord;
+  readonly episode: EpisodeRecord;
   readonly turn: number;
   readonly onTurn: (turn: number) => void;
   /** The end of the episode in words. */
@@ -204,24 +218,24 @@ function TurnStrip({ episode, turn, onTurn, end }: StripProps) {
     if (left < strip.scrollLeft || left + chosen.offsetWidth > strip.scrollLeft + strip.clientWidth)
       strip.scrollLeft = left - 24;
   }, [turn]);
-  return html`<div ref=${place} class="turn-strip" role="group" aria-label="Turns">
+  return html`<div ref=${place} class="strip turn-strip" role="group" aria-label="Turns">
     ${turns.map((one, i) => {
       const { value, advantage } = numbers[i];
       const names = actionNames(one);
-      return html`<button key=${i} type="button" class="turn-cell" aria-pressed=${i === turn} onClick=${() => onTurn(i)}>
-        <span class="turn-top"><strong>Turn ${i + 1}</strong><span class="label">reward ${short(one.reward)}${one.penalty < 0 ? `, penalty ${short(one.penalty)}` : ''}</span></span>
+      return html`<button key=${i} type="button" class="card turn-cell" aria-pressed=${i === turn} onClick=${() => onTurn(i)}>
+        <span class="row apart"><strong>Turn ${i + 1}</strong><span class="label">${episode.return === null ? '' : `reward ${short(one.reward)}`}${one.penalty < 0 ? `, penalty ${short(one.penalty)}` : ''}</span></span>
         ${
           one.rewards &&
           html`<span class="label">${Object.entries(one.rewards)
             .map(([name, value]) => `${name} ${short(value)}`)
             .join(', ')}</span>`
         }
-        <span class="turn-actions">${names.length === 0 ? html`<span class="outcome">no valid action</span>` : names.map((name, k) => html`<span key=${k}><${Arrow} name=${name} />${name}</span>`)}${one.finish_reason === 'length' ? html`<span class="outcome">cut off</span>` : null}</span>
+        <span class="row tight">${names.length === 0 ? html`<span class="outcome">no valid action</span>` : names.map((name, k) => html`<span key=${k}><${Arrow} name=${name} />${name}</span>`)}${one.finish_reason === 'length' ? html`<span class="outcome">cut off</span>` : null}</span>
         ${value !== undefined && html`<${Meter} name="value" text=${value.toFixed(2)} share=${value / mostValue} />`}
         ${advantage !== undefined && html`<${Meter} name="advantage" text=${signed(advantage)} share=${advantage / mostAdvantage} middle />`}
       </button>`;
     })}
-    <div class="turn-cell end ${episode.success ? 'good' : 'bad'}"><strong>${end}</strong><span class="label">return</span><strong class="figure">${short(episode.return)}</strong></div>
+    <div class="card turn-cell end ${successMark(episode.success).tone}"><strong>${end}</strong><span class="label">return</span><strong class="figure">${short(episode.return)}</strong></div>
   </div>`;
 }
 
@@ -248,18 +262,19 @@ interface GroupProps {
 
 /** The other tries at the same level. */
 function GroupMembers({ group, index, link, meanings }: GroupProps) {
-  const [{ tag, seed, filter, group_id }] = group;
+  const [{ seed, filter, group_id }] = group;
   const won = group.filter(({ success }) => success).length;
+  const isKnown = group.some(({ success }) => success !== null);
   const most = group.reduce((most, { advantage = 0 }) => Math.max(most, Math.abs(advantage)), 0.01);
-  return html`<section class="group-row" aria-label="Group">
-    <div class="panel-head"><h2>Group ${group_id}: the same level, ${counted(group.length, 'try', 'tries')}, ${won} succeeded</h2>
-      <span class="label">${tag}, seed ${seed}${filter ? ` · spread of returns ${short(filter.std)}, ${filter.kept ? 'kept' : 'dropped'}` : ''}</span></div>
-    <ul class="tries">${group.map(
+  return html`<section class="stack" aria-label="Group">
+    <div class="panel-head"><h2>Group ${group_id}: the same ${seed === null ? 'prompt' : 'level'}, ${counted(group.length, 'try', 'tries')}${isKnown ? `, ${won} succeeded` : ''}</h2>
+      <span class="label">${levelOf(group[0])}${filter ? ` · spread of returns ${short(filter.std)}, ${filter.kept ? 'kept' : 'dropped'}` : ''}</span></div>
+    <ul class="strip tries">${group.map(
       (
         one,
         i,
-      ) => html`<li key=${one.index}><a class="try ${one.success ? 'good' : 'bad'}" href=${link(one.index)} aria-current=${one.index === index ? 'true' : undefined}>
-        <span class="turn-top"><strong>${i + 1}</strong><span class="outcome">${one.success ? '✓' : '✕'} ${episodeEnd(one, meanings).text}</span></span>
+      ) => html`<li key=${one.index}><a class="card try ${successMark(one.success).tone}" href=${link(one.index)} aria-current=${one.index === index ? 'true' : undefined}>
+        <span class="row apart"><strong>${i + 1}</strong><span class="outcome">${successMark(one.success).sign} ${episodeEnd(one, meanings).text}</span></span>
         <span class="label">return ${short(one.return)}, ${counted(one.turns, 'turn')}</span>
         ${one.advantage !== undefined && html`<${Meter} name="advantage" text=${signed(one.advantage)} share=${one.advantage / most} middle />`}
       </a></li>`,

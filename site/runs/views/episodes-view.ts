@@ -1,14 +1,15 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { bucketsOf, EPISODE_CHOICES, filtered, isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import type { EndMeanings } from '../../../shared/run-folder/run-files.ts';
-import { endText } from '../../components/ends.ts';
+import { endText, successMark } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
+import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import type { SearchReply } from '../../server/reader/run-reader.ts';
-import type { EpisodeDigest, SearchHit, TrajectoryFile } from '../../server/reader/trajectories.ts';
+import type { SearchHit, TrajectoryFile } from '../../server/reader/trajectories.ts';
 import { type Address, formatAddress } from '../address.ts';
 import { useData, useSource } from '../data/hooks.ts';
 import type { Query } from '../data/query.ts';
-import { counted, percent, short } from '../format.ts';
+import { counted, levelOf, percent, short } from '../format.ts';
 import { choose, Select, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
@@ -36,14 +37,14 @@ export function EpisodesView({ store, address }: RunViewProps) {
   if (!file)
     return html`<p class="panel">No trajectories yet. Training writes them every <code>tracking.trajectories_every</code> steps, and 20 of every validation.</p>`;
   // All at once: what comes later would move what is there.
-  if (!episodes && !error) return html`<div class="episodes" aria-busy="true"></div>`;
+  if (!episodes && !error) return html`<div class="stack roomy episodes" aria-busy="true"></div>`;
   const shown = filtered(episodes ?? [], query);
   const groups = grouped(shown);
-  return html`<div class="episodes">
+  return html`<div class="stack roomy episodes">
     <${Filters} files=${files} file=${file} episodes=${episodes ?? []} query=${query} ends=${ends} />
     <${Search} store=${store} file=${file} query=${query} />
     <${Status} error=${error} />
-    ${episodes && html`<p class="fine" role="status">${counted(shown.length, 'episode')} of ${episodes.length} in ${counted(groups.length, 'group')}; ${percent(shown.filter(({ success }) => success).length / Math.max(1, shown.length))} succeed</p>`}
+    ${episodes && html`<p class="fine" role="status">${counted(shown.length, 'episode')} of ${episodes.length} in ${counted(groups.length, 'group')}${shown.some(({ success }) => success !== null) ? `; ${percent(shown.filter(({ success }) => success).length / shown.length)} succeed` : ''}</p>`}
     ${
       groups.every(({ length }) => length === 1)
         ? html`<${Members} id=${store.id} file=${shownFile} members=${shown.slice(0, 8 * most)} named=${true} ends=${ends} />`
@@ -90,7 +91,7 @@ function Filters({ files, file, episodes, query, ends }: FiltersProps) {
   const buckets = [...new Set(bucketsOf(episodes).values())].sort();
   const number = (name: string, label: string) => html`<label class="field"><span>${label}</span>
     <input type="number" step="any" value=${query[name] ?? ''} onChange=${(event: Event) => set(name)((event.currentTarget as HTMLInputElement).value)} /></label>`;
-  return html`<div class="controls filters">
+  return html`<div class="row low controls filters">
     <${Select} label="Step" value=${file.name} onChange=${set('file')}
       options=${files.map(({ name, kind, step }) => [name, `${kind === 'train' ? 'training' : 'validation'}, step ${step}`] as const)} />
     <${Select} label="Environment" value=${query.env ?? ''} onChange=${set('env')} options=${[['', 'all'], ...tags.map(tag => [tag, tag] as const)]} />
@@ -98,7 +99,10 @@ function Filters({ files, file, episodes, query, ends }: FiltersProps) {
     ${reached.size > 0 && html`<${Select} label="End" value=${query.end ?? ''} onChange=${set('end')} options=${[['', 'all'], ...reached]} />`}
     <${Select} label="Problem" value=${query.problem ?? ''} onChange=${set('problem')}
       options=${[['', 'any'], ['penalty', 'format penalty'], ['invalid', 'turn without a valid action'], ['cut', 'response cut off'], ['unfinished', 'ran out of turns']]} />
-    <${Select} label="Rollout filter" value=${query.kept ?? ''} onChange=${set('kept')} options=${[['', 'all'], ['yes', 'kept'], ['no', 'dropped']]} />
+    ${
+      episodes.some(({ filter }) => filter) &&
+      html`<${Select} label="Rollout filter" value=${query.kept ?? ''} onChange=${set('kept')} options=${[['', 'all'], ['yes', 'kept'], ['no', 'dropped']]} />`
+    }
     ${
       buckets.length > 1 &&
       html`<${Select} label="Reward variance" value=${query.bucket ?? ''} onChange=${set('bucket')}
@@ -119,11 +123,11 @@ interface MembersProps {
 
 /** Episodes next to one another. */
 function Members({ id, file, members, named, ends }: MembersProps) {
-  return html`<ul class="members">${members.map(
-    episode => html`<li key=${episode.index}><a class="member ${episode.success ? 'good' : 'bad'}" href=${formatAddress({ view: 'episode', run: id, query: { file, index: String(episode.index) } })}>
-      <span class="outcome">${episode.success ? 'success' : 'failed'}</span>
+  return html`<ul class="tiles of-9 members">${members.map(
+    episode => html`<li key=${episode.index}><a class="card member ${successMark(episode.success).tone}" href=${formatAddress({ view: 'episode', run: id, query: { file, index: String(episode.index) } })}>
+      ${episode.success !== null && html`<span class="outcome">${episode.success ? 'success' : 'failed'}</span>`}
       ${episode.ended_by !== undefined && html`<span class="fine">${endText(episode.ended_by, ends?.[episode.tag])}</span>`}
-      ${named && html`<span class="fine">${episode.tag}, seed ${episode.seed}</span>`}
+      ${named && html`<span class="fine">${levelOf(episode)}</span>`}
       <span class="value">return ${short(episode.return)}</span>
       ${episode.advantage !== undefined && html`<span class="fine">advantage ${episode.advantage > 0 ? '+' : ''}${short(episode.advantage)}</span>`}
       <span class="fine">${counted(episode.turns, 'turn')}${episode.invalid > 0 ? `, ${episode.invalid} invalid` : ''}${episode.cut ? ', cut off' : ''}</span>
@@ -136,15 +140,16 @@ const flat = (spread: number): string => short(isAlike(Math.abs(spread)) ? 0 : s
 
 /** Members of a group next to one another. */
 function Group({ id, file, members, ends }: Omit<MembersProps, 'named'>) {
-  const [{ tag, seed, filter, group_id }] = members;
+  const [{ filter, group_id }] = members;
   const why =
     filter &&
     (filter.kept
       ? `kept: score ${flat(filter.score)}`
       : `dropped: score ${flat(filter.score)}${isAlike(filter.std) ? ', all returns are alike' : ''}`);
-  return html`<section class="panel group">
-    <div class="panel-head"><h2>${tag}, seed ${seed}</h2>
+  return html`<section class="panel">
+    <div class="panel-head"><h2>${levelOf(members[0])}</h2>
       ${filter && html`<span class="chip ${filter.kept ? 'good' : 'warn'}">${why}</span>`}
+      ${members[0].prompt !== undefined && html`<span class="fine cut">… ${members[0].prompt}</span>`}
       <span class="fine">group ${group_id}${filter ? `, spread ${flat(filter.std)}` : ''}</span></div>
     <${Members} id=${id} file=${file} members=${members} ends=${ends} />
   </section>`;
@@ -174,7 +179,7 @@ function Search({ store, file, query }: SearchProps) {
     file: everywhere ? undefined : file.name,
     ...Object.fromEntries(EPISODE_CHOICES.map(name => [name, query[name]])),
   });
-  return html`<div class="controls" role="search">
+  return html`<div class="row low controls" role="search">
       <label class="field grow"><span>Search prompts and responses</span>
         <input type="search" value=${q} onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} /></label>
       <label class="check"><input type="checkbox" checked=${everywhere} onChange=${() => choose({ all: everywhere ? '' : 'yes' }, true)} /> in all steps</label>
@@ -184,7 +189,7 @@ function Search({ store, file, query }: SearchProps) {
       q !== '' &&
       !found?.error &&
       html`<div class="panel"><p role="status">${found && isCurrent ? foundText(found) : 'Searching …'}</p>
-      ${found && html`<ul class="hits">${found.hits.map(hit => html`<${Hit} key=${`${hit.file} ${hit.index}`} id=${store.id} hit=${hit} wanted=${found.q} />`)}</ul>`}
+      ${found && html`<ul class="stack hits">${found.hits.map(hit => html`<${Hit} key=${`${hit.file} ${hit.index}`} id=${store.id} hit=${hit} wanted=${found.q} />`)}</ul>`}
       ${isCurrent && found?.next !== undefined && html`<button type="button" onClick=${more}>Search on</button>`}</div>`
     }`;
 }
@@ -225,7 +230,7 @@ function Hit({ id, hit, wanted }: { readonly id: string; readonly hit: SearchHit
     run: id,
     query: { file: hit.file, index: String(hit.index), turn: String(hit.turn) },
   });
-  return html`<li><a href=${link}>${hit.file}, ${hit.digest.tag} seed ${hit.digest.seed}, turn ${hit.turn + 1}</a>
-    <span class="chip ${hit.digest.success ? 'good' : 'bad'}">${hit.digest.success ? 'success' : 'failed'}</span> <span class="fine">${hit.where}</span>
+  return html`<li><a href=${link}>${hit.file}, ${levelOf(hit.digest)}, turn ${hit.turn + 1}</a>
+    ${hit.digest.success !== null && html`<span class="chip ${successMark(hit.digest.success).tone}">${hit.digest.success ? 'success' : 'failed'}</span> `}<span class="fine">${hit.where}</span>
     <pre class="snippet">…${hit.snippet.slice(0, at)}<mark>${hit.snippet.slice(at, at + wanted.length)}</mark>${hit.snippet.slice(at + wanted.length)}…</pre></li>`;
 }

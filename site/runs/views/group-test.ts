@@ -52,7 +52,7 @@ export function GroupTest({ groups, metric, first, second }: GroupTestProps) {
   const format = /success|ratio|share/.test(metric) ? percent : short;
   const found = comparison(one, other, metric);
   return html`<${Panel} title="Do two groups differ?" class="wide">
-    <div class="controls">
+    <div class="row low controls">
       <${Select} label="First" value=${one.label} options=${options} onChange=${(label: string) => choose({ first: label }, true)} />
       <${Select} label="Second" value=${other.label} options=${options.filter(([label]) => label !== one.label)} onChange=${(label: string) => choose({ second: label }, true)} />
     </div>

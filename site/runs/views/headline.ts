@@ -25,7 +25,7 @@ export function Headline({ store, view }: { readonly store: RunStore; readonly v
   const { validations, run } = row;
   const last = validations.at(-1);
   if (!last) {
-    return html`<section class="panel headline-panel">
+    return html`<section class="panel">
       <h2>No validation yet</h2><p class="hint">${progressOf(row)}. The first validation measures success before training; set <code>training.validate_every</code> for more of them.</p>
     </section>`;
   }
@@ -35,8 +35,8 @@ export function Headline({ store, view }: { readonly store: RunStore; readonly v
   const isGap = random !== null && optimum !== null && optimum > random;
   const before = first === last ? undefined : first.success;
   const [number] = percent(last.success).split('\u00a0');
-  return html`<section class="panel headline-panel">
-    <div class="headline">
+  return html`<section class="panel">
+    <div class="row apart low headline">
       <div><h2 class="label">Success on levels it never trained on, step ${last.step}</h2>
         ${row.state === 'running' && html`<p class="fine when-narrow">${progressOf(row)}</p>`}
         <p class="headline-number">${number}<small>\u00a0%</small></p></div>
@@ -48,7 +48,7 @@ export function Headline({ store, view }: { readonly store: RunStore; readonly v
     </div>
     ${
       run.tags.length > 1
-        ? html`<ul class="tag-bars">${run.tags.map(one => html`<${TagBar} key=${one.tag} store=${store} tag=${one} />`)}</ul>`
+        ? html`<ul class="stack tag-bars">${run.tags.map(one => html`<${TagBar} key=${one.tag} store=${store} tag=${one} />`)}</ul>`
         : html`<${SuccessBar} last=${last} before=${before} random=${random} optimum=${optimum} labelled=${true} />`
     }
     <${Chart} title=${`Success with its ${percent(0.95)} interval, by validation`} height=${CHART_HEIGHT} range=${[0, 1]} format=${percent} legend=${run.tags.length > 1}

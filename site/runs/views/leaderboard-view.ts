@@ -14,7 +14,7 @@ export function LeaderboardView() {
     const key = `${row.env_id}${row.preset === '' ? '' : `, ${row.preset}`}`;
     tables.set(key, [...(tables.get(key) ?? []), row]);
   }
-  return html`<div class="page-body">
+  return html`<div class="stack roomy">
     <${PageTitle} view="leaderboard" />
     <p class="hint">The last validation of each run, every evaluation of a run, and published figures. Evaluate a run with <code>${useSource().site.trainer} evaluate runs/NAME --policy checkpoint --policy random</code>.</p>
     <${Status} error=${error} loading=${!rows && !error} />

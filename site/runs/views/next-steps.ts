@@ -27,7 +27,7 @@ export function NextSteps({ detail }: { readonly detail: RunDetail }) {
   ].join(' ');
   const init = `${trainer} init me/GuessTen-v0${url === undefined || url === DEFAULT_SERVER ? '' : ` --servers ${shellWord(url)}`}`;
   return html`<${Panel} title="What to do next">
-    <div class="next-steps">
+    <div class="stack">
       <section>
         <p><b>Evaluate it</b>${url === undefined && ' with an environment server running'}: a row of the <a href=${formatAddress({ view: 'leaderboard' })}>leaderboard</a></p>
         <${Command} text=${evaluate} />

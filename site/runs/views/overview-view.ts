@@ -12,6 +12,7 @@ import { Headline, headlineMetrics } from './headline.ts';
 import { NextSteps } from './next-steps.ts';
 import { Panel, Status } from './parts.ts';
 import { Rollouts } from './rollouts.ts';
+import { RunControls } from './run-controls.ts';
 import type { RunViewProps } from './run-view-props.ts';
 import { TagPanels, tagPanelMetrics } from './tag-panels.ts';
 
@@ -61,22 +62,23 @@ export function OverviewView({ store, address }: RunViewProps) {
   return html`<div class="overview">
     <${Status} error=${unread} />
     <${Headline} store=${store} view=${view} />
-    <div class="side">
+    <div class="stack roomy side">
       <${Panel} title="Is training healthy?">
         ${cards.length === 0 && html`<p class="hint">Nothing to say yet: the first step or validation is still under way.</p>`}
         ${cards.map(
-          ({ level, title, text, advice }) => html`<div key=${title} class="health ${level}">
+          ({ level, title, text, advice }) => html`<div key=${title} class="note health ${level}">
             <h3>${title}</h3><p>${text}</p>${advice && html`<p class="fine">What to do: ${advice}</p>`}
           </div>`,
         )}
       <//>
+      <${RunControls} row=${row} />
       <${NextSteps} detail=${store.detail!} />
     </div>
     ${
       shown.length > 0 &&
-      html`<section class="wide curves" aria-label="Curves">
+      html`<section class="wide stack" aria-label="Curves">
       <div class="panel-head"><h2>Curves</h2><${ChartTools} view=${view} axes=${knownAxes(metrics)} /></div>
-      <div class="small-charts">${shown.map(
+      <div class="tiles small-charts">${shown.map(
         ({ title, name, format, range }) => html`<div key=${name} class="panel" title=${name}>
           <${Chart} title=${title} height=${SMALL_HEIGHT} format=${format ?? short} range=${range} ...${curveOf(store, name, view)} />
         </div>`,
@@ -100,6 +102,6 @@ function Notes({ store }: { readonly store: RunStore }) {
   const { notes } = store.detail!;
   if (notes.length === 0) return null;
   return html`<${Panel} title="What the trainer noted" class="wide">
-    <ol class="notes">${notes.map(({ time, text }) => html`<li key=${time + text}><time class="fine">${time.slice(11, 19)}</time> ${text}</li>`)}</ol>
+    <ol class="stack tight fine">${notes.map(({ time, text }) => html`<li key=${time + text}><time class="fine">${time.slice(11, 19)}</time> ${text}</li>`)}</ol>
   <//>`;
 }

@@ -34,8 +34,8 @@ interface PageTitleProps {
 /** Title of a view of several runs, with links to the other ones. */
 export function PageTitle({ view, children }: PageTitleProps) {
   const names = Object.entries(VIEWS) as [keyof typeof VIEWS, string][];
-  return html`<div class="title-row"><h1>${view === 'runs' ? 'Runs' : VIEWS[view]}</h1>${children}
-    <nav class="tabs" aria-label="Runs">${names.map(
+  return html`<div class="row"><h1>${view === 'runs' ? 'Runs' : VIEWS[view]}</h1>${children}
+    <nav class="tabs push" aria-label="Runs">${names.map(
       ([name, text]) =>
         html`<a key=${name} href=${formatAddress({ view: name })} aria-current=${name === view ? 'page' : undefined}>${text}</a>`,
     )}</nav></div>`;
@@ -44,7 +44,7 @@ export function PageTitle({ view, children }: PageTitleProps) {
 /** An error, or a note that data is loading. */
 export function Status({ error, loading }: { readonly error?: string; readonly loading?: boolean }) {
   if (error !== undefined) {
-    return html`<div class="problem" role="alert"><p class="problem-title">This cannot be shown</p><p>${error}</p></div>`;
+    return html`<div class="note bad problem" role="alert"><p class="title">This cannot be shown</p><p>${error}</p></div>`;
   }
   return loading ? html`<p class="hint" role="status">Loading …</p>` : null;
 }

@@ -1,8 +1,9 @@
 import { useEffect, useState } from 'preact/hooks';
-import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
+import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
-import type { EpisodeDigest, EpisodeReply } from '../../server/reader/trajectories.ts';
+import type { EpisodeDigest } from '../../compute/episode-digest.ts';
+import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { formatAddress } from '../address.ts';
 import { useData, useSource } from '../data/hooks.ts';
 import { counted, short } from '../format.ts';
@@ -16,7 +17,7 @@ interface Take {
   readonly file: string;
   readonly step: number;
   readonly index: number;
-  readonly episode: TrajectoryRecord;
+  readonly episode: EpisodeRecord;
 }
 
 /** One validation level as it was played at every validation. */
@@ -41,11 +42,11 @@ export function ReplayView({ store, address }: RunViewProps) {
   const turn = Math.min(most, Number(address.query.turn ?? most));
   if (!last) return html`<p class="panel">No validation yet: its first episodes appear here.</p>`;
   const show = (value: number) => choose({ turn: String(Math.max(0, Math.min(most, value))) }, true);
-  return html`<div class="replay-view">
+  return html`<div class="stack roomy">
     <${Status} error=${error} loading=${!levels && !error} />
     ${
       level &&
-      html`<div class="controls">
+      html`<div class="row low controls">
       <${Select} label="Validation level" value=${`${level.tag}/${level.seed}`}
         options=${levels!.map(({ tag, seed }) => [`${tag}/${seed}`, `${tag}, seed ${seed}`] as const)}
         onChange=${(value: string) => choose({ level: value, turn: '' }, true)} />
@@ -55,7 +56,7 @@ export function ReplayView({ store, address }: RunViewProps) {
       <button type="button" onClick=${() => show(turn + 1)} disabled=${turn === most}>Next</button>
       <${PlayLevel} store=${store} level=${level} />
     </div>
-    <ul class="frames">${takes.map(take => html`<${Frame} key=${take.step} store=${store} take=${take} turn=${turn} />`)}</ul>`
+    <ul class="tiles of-13">${takes.map(take => html`<${Frame} key=${take.step} store=${store} take=${take} turn=${turn} />`)}</ul>`
     }
   </div>`;
 }
@@ -119,8 +120,8 @@ function Frame({
     run: store.id,
     query: { file: take.file, index: String(take.index), turn: String(Math.min(turn, turns.length - 1)) },
   });
-  return html`<li class="frame">
-    <p class="frame-head"><a href=${link}>Step ${step}</a>
+  return html`<li class="card frame">
+    <p class="row apart"><a href=${link}>Step ${step}</a>
       ${over ? html`<span class="chip ${episode.success ? 'good' : 'bad'}">${episode.success ? 'success' : 'no success'}</span>` : html`<span class="fine">turn ${turn + 1} of ${turns.length}</span>`}</p>
     <${Board} state=${state} text=${text} />
     <p class="fine">return ${short(episode.return)} in ${counted(turns.length, 'turn')}</p>
@@ -138,7 +139,7 @@ function PlayLevel({
   const { server } = useSource().site;
   if (server === null) return null;
   const config = store.detail!.row.run.tags.find(({ tag }) => tag === level.tag)?.config ?? {};
-  return html`<a class="button" href=${playAddress(server, level.env_id, level.seed, config)}>Play this level yourself</a>`;
+  return html`<a class="button" href=${playAddress(server, level.env_id, level.seed ?? 0, config)}>Play this level yourself</a>`;
 }
 
 /** The address of a level on the server's page. */

@@ -1,12 +1,12 @@
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
-import { episodeEnd, type Meanings } from '../../components/ends.ts';
+import { episodeEnd, type Meanings, successMark } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
-import type { EpisodeDigest } from '../../server/reader/trajectories.ts';
+import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import { type Address, formatAddress } from '../address.ts';
 import { type Bin, binsOf } from '../charts/bins.ts';
 import { useData } from '../data/hooks.ts';
 import type { RunStore } from '../data/run-store.ts';
-import { counted, short } from '../format.ts';
+import { counted, levelOf, short } from '../format.ts';
 import { choose, Status } from './parts.ts';
 
 const MAX_ROWS = 10;
@@ -31,18 +31,18 @@ export function Rollouts({ store, query }: RolloutsProps) {
     return html`<section class="wide rollouts pending"><${Status} error=${error} loading=${!error} /></section>`;
   const file = String(answered?.file);
   const [, kind, step] = /^(train|validation)-(\d+)$/.exec(file) ?? [];
-  const bins = binsOf(value.map(episode => episode.return));
+  const bins = binsOf(value.flatMap(episode => episode.return ?? []));
   const { min = '', max = '' } = query;
   const chosen = bins.find(({ low, high }) => String(low) === min && String(high) === max);
-  const shown = filtered(value, chosen ? { min, max } : {}).sort((a, b) => a.return - b.return);
+  const shown = filtered(value, chosen ? { min, max } : {}).sort((a, b) => (a.return ?? 0) - (b.return ?? 0));
   const all = formatAddress({
     view: 'episodes',
     run: store.id,
     query: { file, ...(chosen ? { min, max } : {}) },
   });
   const failed = formatAddress({ view: 'episodes', run: store.id, query: { file, success: 'no' } });
-  const failures = value.filter(({ success }) => !success).length;
-  return html`<section class="wide rollouts" aria-label="Rollouts">
+  const failures = value.filter(({ success }) => success === false).length;
+  return html`<section class="wide tiles fit of-25 rollouts" aria-label="Rollouts">
     <div>
       <h2>Returns of ${counted(value.length, `${kind === 'train' ? 'training' : 'validation'} episode`)}, step ${Number(step)}</h2>
       <${Bars} bins=${bins} chosen=${chosen} />
@@ -81,7 +81,7 @@ interface RowProps {
 }
 
 function Row({ id, file, episode, meanings }: RowProps) {
-  const { index, tag, seed, group_id, member, turns, success, invalid, cut } = episode;
+  const { index, group_id, member, turns, success, invalid, cut } = episode;
   const link = formatAddress({ view: 'episode', run: id, query: { file, index: String(index) } });
   const notes = [
     episodeEnd(episode, meanings).text,
@@ -89,8 +89,8 @@ function Row({ id, file, episode, meanings }: RowProps) {
     ...(cut ? ['cut off'] : []),
   ];
   return html`<tr>
-    <td class="cut"><a href=${link}>${tag}, seed ${seed}</a></td>
+    <td class="cut"><a href=${link}>${levelOf(episode)}</a></td>
     <td class="number">${group_id}.${member}</td><td class="number">${short(episode.return)}</td><td class="number">${turns}</td>
-    <td><span class="outcome ${success ? 'good' : ''}">${success ? '✓' : '✕'}</span> ${notes.join(', ')}</td>
+    <td><span class="outcome ${success ? 'good' : ''}">${successMark(success).sign}</span> ${notes.join(', ')}</td>
   </tr>`;
 }

@@ -36,18 +36,20 @@ const VIEWS: { readonly [view in RunView]: (props: RunViewProps) => unknown } = 
 export function RunPages({ address }: { readonly address: Address }) {
   const store = useRun(address.run!);
   const { detail, error } = store;
-  const view = address.view as RunView;
-  const tabs = RUN_VIEWS.filter(name => name !== 'episode');
   const row = detail?.row;
+  // Another program's files have episodes alone.
+  const isForeign = row?.run.format !== undefined;
+  const view = isForeign && address.view !== 'episode' ? 'episodes' : (address.view as RunView);
+  const tabs = isForeign ? (['episodes'] as const) : RUN_VIEWS.filter(name => name !== 'episode');
   const pages = html`<${Status} error=${error} loading=${!detail && !error} />
     ${detail && html`<${VIEWS[view]} store=${store} address=${address} />`}`;
   // An episode says itself where it is: it needs the height.
-  if (view === 'episode') return html`<div class="page-body">${pages}</div>`;
+  if (view === 'episode') return html`<div class="stack roomy">${pages}</div>`;
   const last = row?.validations.at(-1);
-  return html`<div class="page-body">
+  return html`<div class="stack roomy">
     <div class="run-bar">
       <h1 title=${address.run}>${address.run}</h1>
-      ${row && html`<${StateChip} row=${row} />`}
+      ${row && (isForeign ? html`<span class="chip">${row.run.format}</span>` : html`<${StateChip} row=${row} />`)}
       ${last && html`<p class="run-success"><b>${percent(last.success)}</b>${last.low !== undefined && last.high !== undefined && html` <span class="fine">${percent(last.low).split('\u00a0')[0]} to ${percent(last.high).split('\u00a0')[0]}</span>`}</p>`}
       <nav class="tabs" aria-label="Views of the run">
         ${tabs.map(
@@ -55,7 +57,7 @@ export function RunPages({ address }: { readonly address: Address }) {
             aria-current=${name === view ? 'page' : undefined}>${NAMES[name]}</a>`,
         )}
       </nav>
-      ${row && html`<span class="fine progress" role="status">${progressOf(row)}</span>`}
+      ${row && !isForeign && html`<span class="fine progress" role="status">${progressOf(row)}</span>`}
     </div>
     ${pages}
   </div>`;

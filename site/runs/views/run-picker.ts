@@ -19,11 +19,11 @@ export function RunPicker({ chosen, onChange }: PickerProps) {
   const flip = (id: string) =>
     onChange(chosen.includes(id) ? chosen.filter(one => one !== id) : [...chosen, id]);
   const left = (value?.matching ?? 0) - (value?.rows.length ?? 0);
-  return html`<div class="picker">
+  return html`<div class="stack picker">
     <label class="field"><span>Find runs</span><input type="search" value=${q} placeholder="Name, or a setting: group_size>1"
       onInput=${(event: Event) => setQ((event.currentTarget as HTMLInputElement).value)} /></label>
     <${Status} error=${error} />
-    <ul class="picker-list">${value?.rows.map(row => {
+    <ul class="stack tight">${value?.rows.map(row => {
       const last = row.validations.at(-1);
       return html`<li key=${row.id}><label class="check"><input type="checkbox" checked=${chosen.includes(row.id)} onChange=${() => flip(row.id)} />
         <span class="cut">${row.id}</span> <${StateChip} row=${row} /> ${last && html`<b>${percent(last.success)}</b>`}</label></li>`;

@@ -31,7 +31,7 @@ export function Selection({ rows, onClear, onChanged }: SelectionProps) {
     onChanged();
   };
   const toggle = (name: 'tag' | 'note') => () => setForm(form === name ? undefined : name);
-  return html`<section class="selection" aria-label="Chosen runs">
+  return html`<section class="panel row selection" aria-label="Chosen runs">
     <b>${rows.length} chosen</b>
     ${
       !source.site.exported &&
@@ -40,7 +40,7 @@ export function Selection({ rows, onClear, onChanged }: SelectionProps) {
       <button type="button" class="quiet" onClick=${() => change(before => ({ ...before, archived: !allArchived }))}>${allArchived ? 'Take out of the archive' : 'Archive'}</button>`
     }
     <button type="button" class="quiet" onClick=${onClear}>Clear</button>
-    <a class="button ${few ? 'disabled' : 'primary'}" aria-disabled=${few ? 'true' : undefined} href=${few ? undefined : formatAddress({ view: 'compare', query: { runs: rows.map(({ id }) => id).join(',') } })}>
+    <a class="button ${few ? '' : 'primary'}" aria-disabled=${few ? 'true' : undefined} href=${few ? undefined : formatAddress({ view: 'compare', query: { runs: rows.map(({ id }) => id).join(',') } })}>
       Compare ${few ? '' : counted(rows.length, 'run')}</a>
     ${form === 'tag' && html`<${TagForm} rows=${rows} change=${change} />`}
     ${form === 'note' && html`<${NoteForm} rows=${rows} change=${change} />`}
@@ -61,7 +61,7 @@ function TagForm({ rows, change }: FormProps) {
     const wanted = text.split(/[\s,]+/).filter(Boolean);
     change(before => ({ ...before, tags: [...new Set([...before.tags, ...wanted])] }));
   };
-  return html`<form class="selection-form" onSubmit=${add}>
+  return html`<form class="row low" onSubmit=${add}>
     <label class="field grow"><span>Tags to add, with spaces between them</span>
       <input value=${text} autofocus onInput=${(event: Event) => setText((event.currentTarget as HTMLInputElement).value)} /></label>
     <button type="submit" disabled=${text.trim() === ''}>Add</button>
@@ -78,7 +78,7 @@ function NoteForm({ rows, change }: FormProps) {
     event.preventDefault();
     change(before => ({ ...before, note: text.trim() }));
   };
-  return html`<form class="selection-form" onSubmit=${save}>
+  return html`<form class="row low" onSubmit=${save}>
     <label class="field grow"><span>Note${rows.length > 1 ? ', the same for all of them' : ''}</span>
       <textarea maxlength=${MAX_NOTE_LENGTH} value=${text} onInput=${(event: Event) => setText((event.currentTarget as HTMLTextAreaElement).value)}></textarea></label>
     <button type="submit">Save</button>

@@ -31,7 +31,12 @@ const BUILT_IN: readonly Column[] = [
   },
   { id: 'advantage', title: 'Advantage', cell: ({ run }) => run.advantage || '–' },
   { id: 'model', title: 'Model', cell: ({ run }) => names([run.model]) },
-  { id: 'seed', title: 'Seed', isNumber: true, cell: ({ run }) => run.seed },
+  {
+    id: 'seed',
+    title: 'Seed',
+    isNumber: true,
+    cell: ({ run }) => (run.format === undefined ? run.seed : '–'),
+  },
   { id: 'steps', title: 'Steps', isNumber: true, cell: steps },
   {
     id: 'time',

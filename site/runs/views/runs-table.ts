@@ -60,7 +60,7 @@ export function RunTable({ rows, count, range, onRange, columns, sort, ticked, o
   const width = columns.length + 2;
   const space = (height: number) =>
     height > 0 && html`<tr aria-hidden="true" class="space"><td colspan=${width} height=${height}></td></tr>`;
-  return html`<div ref=${place} class="run-table" tabindex="0" role="region" aria-label="Table of runs">
+  return html`<div ref=${place} class="scroll-x run-table" tabindex="0" role="region" aria-label="Table of runs">
     <table aria-rowcount=${count}>
       <thead><tr>
         <th scope="col"><span class="visually-hidden">Compare</span></th>
@@ -111,9 +111,9 @@ function Row({ row, now, columns, ticked, onTick }: RowProps) {
   const { tags = [], note = '' } = row.annotations ?? {};
   return html`<tr class=${ticked ? 'ticked' : ''}>
     <td><input type="checkbox" checked=${ticked} aria-label=${`Compare ${row.id}`} onChange=${() => onTick(row)} /></td>
-    <td class="name"><a href=${formatAddress({ view: 'overview', run: row.id })}>${row.id}</a>
+    <td class="cut name"><a href=${formatAddress({ view: 'overview', run: row.id })}>${row.id}</a>
       ${tags.map(tag => html` <span class="tag" key=${tag}>${tag}</span>`)}
-      ${note !== '' && html`<span class="fine note" title=${note}>${note}</span>`}
+      ${note !== '' && html`<span class="fine cut note-text" title=${note}>${note}</span>`}
       <span class="on-phone"><${StateChip} row=${row} /> <span class="fine">${row.run.tags.map(({ tag }) => tag).join(', ')}</span></span></td>
     ${columns.map(({ id, isNumber, cell }) => html`<td key=${id} class="${isNumber ? 'number' : ''} column-${id.replace(/[^\w-]/g, '-')}">${cell(row, now)}</td>`)}
   </tr>`;

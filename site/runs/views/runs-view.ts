@@ -8,6 +8,7 @@ import type { RunRow } from '../../server/reader/runs-table.ts';
 import { type Address, formatAddress } from '../address.ts';
 import { useData, useSource } from '../data/hooks.ts';
 import { counted, percent } from '../format.ts';
+import { DropTarget } from './drop-target.ts';
 import { choose, PageTitle, Select, Status } from './parts.ts';
 import { Selection } from './run-selection.ts';
 import {
@@ -60,16 +61,17 @@ export function RunsView({ address }: { readonly address: Address }) {
   const enter = (event: KeyboardEvent) => {
     if (event.key === 'Enter') document.querySelector<HTMLElement>('.run-table .name a')?.focus();
   };
-  return html`<div class="page-body">
+  return html`<div class="stack roomy">
     <${PageTitle} view="runs">
-      <label class="search"><span class="visually-hidden">Search runs</span>
+      <label class="search grow"><span class="visually-hidden">Search runs</span>
         <input type="search" placeholder="Name, or a setting: group_size>1 env:FrozenLake" value=${wanted} onKeyDown=${enter}
           onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} />
       </label>
     <//>
-    <div class="run-controls">
+    <div class="row run-controls">
       <${OutcomeChips} q=${wanted} summary=${summary} />
       <${Controls} by=${by} sort=${sort} ids=${ids} summary=${summary} />
+      <${DropTarget} />
     </div>
     <${Status} error=${error} loading=${!rows} />
     ${rows && html`<p class="fine" role="status">${known}${ticked.size === 1 ? ' · tick another to compare' : ''}</p>`}
@@ -105,7 +107,7 @@ function OutcomeChips({ q, summary: { outcomes, archived } }: ChipsProps) {
   const press = (field: string, term: string) => () =>
     choose({ q: withTerm(q, field, words.includes(term) ? undefined : term) }, true);
   const shown = OUTCOMES.filter(outcome => outcomes[outcome] || words.includes(`state=${outcome}`));
-  return html`<div class="outcomes" role="group" aria-label="Outcome">
+  return html`<div class="row grow outcomes" role="group" aria-label="Outcome">
     ${shown.map(
       (outcome: Outcome) =>
         html`<button key=${outcome} type="button" class="small chip outcome-${outcome}" aria-pressed=${String(words.includes(`state=${outcome}`))} onClick=${press('state', `state=${outcome}`)}>${outcome} <b>${outcomes[outcome] ?? 0}</b></button>`,

@@ -39,7 +39,7 @@ export function SystemView({ store }: RunViewProps) {
   ];
   const unread = useMetrics(store, names);
   // All at once: what comes later would move what is there.
-  if (!store.knows(names)) return html`<div class="system-view" aria-busy="true"></div>`;
+  if (!store.knows(names)) return html`<div class="tiles fit of-30" aria-busy="true"></div>`;
   const curves = (names: readonly string[]): Curve[] =>
     names
       .filter(name => store.series(name).x.length > 0)
@@ -49,7 +49,7 @@ export function SystemView({ store }: RunViewProps) {
     servers?: { url?: string; weight?: number }[];
     policy?: Record<string, unknown>;
   };
-  return html`<div class="system-view">
+  return html`<div class="tiles fit of-30">
     <${Status} error=${unread} />
     <${Panel} title="Seconds of a step" class="wide">
       <${Chart} title="One on top of the other" stacked=${true} legend=${true} curves=${PARTS.map(part => ({ label: LABELS[part], ...store.series(`timing_s/${part}`) }))} />
@@ -63,10 +63,10 @@ export function SystemView({ store }: RunViewProps) {
     ${curves(stale).length > 0 && html`<${Panel} title="Staleness"><${Chart} title="Iterations behind, and groups that were too old" legend=${true} curves=${curves(stale)} /><//>`}
     <${Panel} title="Waiting and lost episodes">
       <${Chart} title="Seconds an episode waits" legend=${true} curves=${curves(servers.slice(0, 2))} />
-      <dl class="facts-list">${servers.slice(2).map(name => html`<div key=${name}><dt><code>${name}</code></dt><dd>${short(store.series(name).y.reduce((sum, value) => sum + (value || 0), 0))} in all</dd></div>`)}</dl>
+      <dl class="facts">${servers.slice(2).map(name => html`<div key=${name}><dt><code>${name}</code></dt><dd>${short(store.series(name).y.reduce((sum, value) => sum + (value || 0), 0))} in all</dd></div>`)}</dl>
     <//>
     <${Panel} title="Servers and engines">
-      <dl class="facts-list">
+      <dl class="facts">
         ${engines.map(({ url, weight }) => html`<div key=${url}><dt>environment server</dt><dd>${url}${weight === undefined || weight === 1 ? '' : `, weight ${weight}`}</dd></div>`)}
         <div><dt>policy</dt><dd>${String(policy.init ?? '')}, ${row.run.parameters === null ? 'size unknown' : `${short(row.run.parameters)} weights`}</dd></div>
         <div><dt>runtime</dt><dd>${String(policy.runtime ?? '')}, ${String(policy.workers ?? '?')} workers</dd></div>

@@ -132,7 +132,7 @@ export function SampledTokens({ range: [start, end], onChoose, chosen, ...props 
     event.stopPropagation();
     onChoose(Math.max(start, Math.min(end - 1, to)));
   };
-  return html`<div class="tokens sampled ${few ? 'few' : ''}" role="listbox" tabindex="0" aria-label="Response, token by token"
+  return html`<div class="code-box tokens sampled ${few ? 'few' : ''}" role="listbox" tabindex="0" aria-label="Response, token by token"
     aria-activedescendant=${chosen === undefined ? undefined : `token-${chosen}`} onClick=${onClick} onKeyDown=${onKeyDown}>${starts.map(
       (from, i) =>
         html`<${TokenBlock} key=${from} ...${props} few=${few} chosen=${chosen} range=${[from, Math.min(end, from + BLOCK)]} first=${i < 2} />`,
@@ -207,9 +207,9 @@ export function TokenPanel({ sample, range: [start, end], texts, at, turn }: Tok
     const value = sample[FIELDS[tint]]?.[at];
     return value === undefined || tint === 'loss mask' || !trained ? [] : [[tint, short(value)] as const];
   });
-  return html`<p class="token-name"><code>${withLineEnds(textOf(texts, sample.token_ids[at]))}</code><span class="label">token ${at - start + 1} of ${end - start}, turn ${turn + 1}</span></p>
+  return html`<p class="row apart token-name"><code>${withLineEnds(textOf(texts, sample.token_ids[at]))}</code><span class="label">token ${at - start + 1} of ${end - start}, turn ${turn + 1}</span></p>
     ${trained ? html`<p><strong class="figure">${probability(sample.log_probs[at])}</strong> <span class="label">likely when it was sampled</span></p>` : html`<p class="fine">Not trained on: the loss mask leaves it out.</p>`}
-    <dl class="token-numbers">${rows.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd class="number">${value}</dd></div>`)}
+    <dl class="facts of-9">${rows.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd class="number">${value}</dd></div>`)}
       <div><dt>token id</dt><dd class="number">${sample.token_ids[at]}</dd></div></dl>`;
 }
 

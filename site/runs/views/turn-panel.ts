@@ -45,25 +45,30 @@ export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint
         .map(id => texts[id] ?? '')
         .join('')
     : turn.state;
-  const long = [promptText, turn.llm_raw_response].some(text =>
-    text.split('\n').some(line => line.length > LONG_LINE),
-  );
+  // Another program's file has texts alone: the prompt is what the turn saw.
+  const isForeign = episode.format !== undefined;
+  const long =
+    isForeign ||
+    [promptText, turn.llm_raw_response].some(text => text.split('\n').some(line => line.length > LONG_LINE));
   const states = statesOf(episode, at);
   return html`<div class="turn-row">
     <section class="panel turn ${long ? 'long' : ''}" aria-label="Turn ${at + 1}">
-      <div class="turn-boards">
-        <div class="panel-head"><h2><span role="status">Turn ${at + 1} of ${episode.turns.length}</span></h2><span class="label">${counted(turn.actions_left, 'action')} left before</span></div>
-        <ol class="states" style=${{ '--states': states.length }}>${states.map(
-          (state, i) => html`<li key=${i}><${Board} state=${state.structured} text=${state.text} />
+      <div class="stack turn-boards">
+        <div class="panel-head"><h2><span role="status">Turn ${at + 1} of ${episode.turns.length}</span></h2>${!isForeign && html`<span class="label">${counted(turn.actions_left, 'action')} left before</span>`}</div>
+        ${
+          !isForeign &&
+          html`<ol class="states" style=${{ '--states': states.length }}>${states.map(
+            (state, i) => html`<li key=${i}><${Board} state=${state.structured} text=${state.text} />
             <p class="state-caption">${i === 0 ? 'Before' : html`<${Arrow} name=${state.caption!} />${state.caption}`}${state.slipped && html` <span class="slipped">${state.slipped}</span>`}</p></li>`,
-        )}</ol>
-        <${BranchControls} state=${branch} turn=${at} />
+          )}</ol>
+        <${BranchControls} state=${branch} turn=${at} />`
+        }
       </div>
-      <div class="said">
+      <div class="stack">
         <div class="panel-head"><h2>Prompt</h2><span class="label">${known ? `${counted(given[1] - given[0], 'token')}, given` : 'given'}</span></div>
         ${known ? html`<${Tokens} sample=${sample} range=${given} texts=${texts} />` : html`<pre class="plain" tabindex="0" aria-label="Prompt">${turn.state}</pre>`}
       </div>
-      <div class="said">
+      <div class="stack">
         <div class="panel-head"><h2>Response</h2><span class="label">${known ? counted(turn.tokens[1] - turn.tokens[0], 'token') : ''}</span></div>
         ${
           known
@@ -76,7 +81,7 @@ export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint
     ${
       known &&
       token !== undefined &&
-      html`<aside class="panel token-panel" aria-label="Token">
+      html`<aside class="panel" aria-label="Token">
       ${
         tint &&
         html`<${Select} label="Tokens tinted by" value=${tint} options=${tints.map(name => [name, name] as const)} onChange=${onTint} />

@@ -33,7 +33,7 @@ const episode = (turns: readonly TurnRecord[], more: Partial<TrajectoryRecord> =
   ...more,
 });
 
-t.test('each sub-step of a turn is a state, with what ice made of it', async t => {
+t.test('each sub-step of a turn is a state, with the effect of the ice', async t => {
   const played = turn({
     structured: lake([1, 0]),
     between: [lake([0, 0]), lake([0, 1])],
@@ -52,7 +52,7 @@ t.test('each sub-step of a turn is a state, with what ice made of it', async t =
   );
 });
 
-t.test('a move against the edge is no slip, and sub-steps that were not recorded are one state', async t => {
+t.test('a move against the edge is not a slip, and unrecorded sub-steps are one state', async t => {
   const first = turn({ structured: lake([0, 0]), actions: [4], action_names: ['Up'] });
   const second = turn({ structured: lake([0, 0]), actions: [3, 2], action_names: ['Right', 'Down'] });
   const record = episode([first, second], { final_structured: lake([1, 1]) });
@@ -62,14 +62,14 @@ t.test('a move against the edge is no slip, and sub-steps that were not recorded
   t.equal(actionsOf(turn({ actions: [2, { text: 'x' }] })), '2, {"text":"x"}');
 });
 
-t.test('the least likely token is one that is trained on', async t => {
+t.test('the least likely token is among the trained ones', async t => {
   const record = episode([turn({ tokens: [1, 4] })]);
   t.match(leastLikely(record), { turn: 0, at: 2, logProb: -2 });
   t.same(turnNumbers(record.turns[0], sample), { value: 0.5, advantage: -0.5 });
   t.equal(leastLikely(episode([])), undefined);
 });
 
-t.test('tints have a fixed scale, and their sign is a hue', async t => {
+t.test('tints have a fixed scale, and their sign sets the hue', async t => {
   t.same(tintScale('advantage', [sample])(-1), { hue: 'down', share: 0.5 });
   t.same(tintScale('log-probability', [])(0), { hue: 'amount', share: 0 });
   t.equal(tintScale('log-probability', [])(-20).share, 1);
@@ -81,7 +81,7 @@ t.test('tints have a fixed scale, and their sign is a hue', async t => {
   );
 });
 
-t.test('an end is said in words, one that is new as it is', async t => {
+t.test('an end is shown in words, an unknown one as its name', async t => {
   const said = (success: boolean, ended_by?: string) =>
     episodeEnd({ success, terminated: true, ended_by }).text;
   t.equal(said(false, 'max_actions'), 'Used up its actions');

@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { SampleRecord, TrajectoryRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
+import type { EpisodeRecord, SampleRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
 import { isObject } from '../../boards/board-kind.ts';
 import { html } from '../../components/html.ts';
 
@@ -41,10 +41,7 @@ export interface ShownState {
 }
 
 /** The states of a turn: before it, after each of its actions where they were recorded, and after it. */
-export function statesOf(
-  { turns, final_structured, final_state }: TrajectoryRecord,
-  at: number,
-): ShownState[] {
+export function statesOf({ turns, final_structured, final_state }: EpisodeRecord, at: number): ShownState[] {
   const turn = turns[at];
   const next = turns[at + 1];
   const last = next
@@ -107,7 +104,7 @@ export function turnNumbers(turn: TurnRecord, sample: SampleRecord | undefined) 
 }
 
 /** The sampled token of an episode with the least probability; undefined where nothing was sampled. */
-export function leastLikely({ turns, samples }: TrajectoryRecord) {
+export function leastLikely({ turns, samples }: EpisodeRecord) {
   let found: { turn: number; at: number; logProb: number } | undefined;
   for (const [turn, { sample, tokens }] of turns.entries()) {
     const at = leastLikelyIn(samples[sample], tokens);

@@ -1,15 +1,18 @@
 import { relative, resolve } from 'node:path';
 import { parse } from 'yaml';
+import { RecentMap } from '../../../shared/recent-map.ts';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
+import type { ControlCommand } from '../../../shared/run-folder/control.ts';
 import { type EndMeanings, type GroupsRow, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
+import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import { type FoundHits, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
 import type { RunGroup } from '../../compute/run-query.ts';
 import type { SeriesPoints } from '../../compute/series.ts';
+import { RunControl } from './control.ts';
 import { GroupsTable } from './groups-table.ts';
 import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';
 import { MetricsTable } from './metrics-table.ts';
-import { Recent } from './recent.ts';
 import { type FoundRun, RunFolders, readRunJson, readRunText } from './run-folders.ts';
 import {
   MAX_STATUS_BYTES,
@@ -19,13 +22,7 @@ import {
   type RunsSummary,
   RunsTable,
 } from './runs-table.ts';
-import {
-  type EpisodeDigest,
-  type EpisodeReply,
-  type SearchHit,
-  Trajectories,
-  type TrajectoryFile,
-} from './trajectories.ts';
+import { type EpisodeReply, type SearchHit, Trajectories, type TrajectoryFile } from './trajectories.ts';
 
 /** Number of runs with metrics in memory. */
 const MAX_TABLES = 8;
@@ -70,9 +67,10 @@ export type SearchReply = FoundHits<SearchHit>;
 export class RunReader {
   readonly #folders: RunFolders;
   readonly #table: RunsTable;
-  readonly #metrics = new Recent<MetricsTable>(MAX_TABLES);
-  readonly #groups = new Recent<GroupsTable>(MAX_TABLES);
+  readonly #metrics = new RecentMap<string, MetricsTable>(MAX_TABLES);
+  readonly #groups = new RecentMap<string, GroupsTable>(MAX_TABLES);
   readonly #trajectories = new Trajectories();
+  readonly #control = new RunControl();
   readonly #leaderboard: Leaderboard;
 
   /**
@@ -112,6 +110,16 @@ export class RunReader {
     return run !== undefined;
   }
 
+  /**
+   * Passes a command on to the trainer of a run. @returns false where there is no such run
+   * @throws ControlRefused, and Error of the file system
+   */
+  async control(id: string, command: ControlCommand): Promise<boolean> {
+    const run = await this.find(id);
+    if (run) await this.#control.send(run, command);
+    return run !== undefined;
+  }
+
   leaderboard(): Promise<LeaderboardRow[]> {
     return this.#leaderboard.rows();
   }
@@ -145,7 +153,7 @@ export class RunReader {
 
   /** The metrics of a run, up to date. */
   async table(run: FoundRun): Promise<MetricsTable> {
-    const table = this.#metrics.get(run.path, () => new MetricsTable(run));
+    const table = this.#metrics.getOrMake(run.path, () => new MetricsTable(run));
     await table.refresh();
     return table;
   }
@@ -168,7 +176,7 @@ export class RunReader {
   /** The groups of the iterations. @param after only those of later steps */
   async groups(id: string, after?: number): Promise<readonly GroupsRow[] | undefined> {
     const run = await this.find(id);
-    return run && this.#groups.get(run.path, () => new GroupsTable(run)).rows(after);
+    return run && this.#groups.getOrMake(run.path, () => new GroupsTable(run)).rows(after);
   }
 
   async files(id: string): Promise<readonly TrajectoryFile[] | undefined> {

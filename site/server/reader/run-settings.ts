@@ -1,8 +1,8 @@
 import { parse } from 'yaml';
+import { RecentMap } from '../../../shared/recent-map.ts';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { resolvedKey } from '../../compute/run-query.ts';
 import { flatSettings, flattened, type SettingValue } from '../../compute/settings-text.ts';
-import { Recent } from './recent.ts';
 import { type FoundRun, mapped, readRunText } from './run-folders.ts';
 
 const MAX_CONFIG_BYTES = 1024 * 1024;
@@ -23,7 +23,7 @@ export class RunSettings {
   readonly #known = new Map<string, { readonly changedMs: number; readonly different: Difference }>();
   readonly #keys = new Set<string>();
   #base: Settings | undefined;
-  #resolved = new Recent<string | null>(MAX_NAMES);
+  #resolved = new RecentMap<string, string | null>(MAX_NAMES);
 
   /** Reads the settings of these runs, unless they are known. */
   async read(runs: readonly FoundRun[]): Promise<void> {
@@ -34,7 +34,7 @@ export class RunSettings {
       for (const key of settings.keys()) {
         if (this.#keys.size >= MAX_KEYS || this.#keys.has(key)) continue;
         this.#keys.add(key);
-        this.#resolved = new Recent(MAX_NAMES);
+        this.#resolved = new RecentMap(MAX_NAMES);
       }
       this.#base ??= settings;
       this.#known.set(run.id, { changedMs: run.changedMs, different: difference(this.#base, settings) });
@@ -43,7 +43,7 @@ export class RunSettings {
 
   /** A setting of a run that was read. @param name its key, or the end of it after a dot */
   value(id: string, name: string): SettingValue | undefined {
-    const key = this.#resolved.get(name, () => resolvedKey(this.#keys, name) ?? null);
+    const key = this.#resolved.getOrMake(name, () => resolvedKey(this.#keys, name) ?? null);
     const known = this.#known.get(id);
     if (key === null || !known) return undefined;
     return known.different.has(key) ? known.different.get(key) : this.#base?.get(key);

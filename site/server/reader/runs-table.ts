@@ -307,6 +307,7 @@ function description(run: FoundRun, value: unknown): RunDescription {
   const given = (value ?? {}) as { readonly [key in keyof RunDescription]?: unknown };
   return {
     name: text(given.name) || run.id,
+    ...(typeof given.format === 'string' ? { format: text(given.format) } : {}),
     recipe: list(given.recipe).map(item => text(item)),
     advantage: text(given.advantage),
     seed: count(given.seed),

@@ -1,9 +1,10 @@
+import { RecentMap } from '../../../shared/recent-map.ts';
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
-import { RUN_FILES, type TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
+import { type EpisodeRecord, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
+import { digestOf, type EpisodeDigest } from '../../compute/episode-digest.ts';
+import { episodeOf } from '../../compute/episode-record.ts';
 import { findIn, type SearchQuery, type TextHit } from '../../compute/episode-search.ts';
-import { episodeOn } from './episode-record.ts';
-import { type Line, readLines } from './lines.ts';
-import { Recent } from './recent.ts';
+import { type Line, objectOn, readLines } from './lines.ts';
 import { type FoundRun, namesIn, openRunFile } from './run-folders.ts';
 
 const FILE_NAME = /^(train|validation)-(\d{1,9})\.jsonl$/;
@@ -20,34 +21,6 @@ export interface TrajectoryFile {
   readonly step: number;
 }
 
-/** An episode in short. */
-export interface EpisodeDigest {
-  /** Line of the file, from 0. */
-  readonly index: number;
-  readonly env_id: string;
-  readonly tag: string;
-  readonly group_id: number;
-  readonly member: number;
-  readonly seed: number;
-  readonly success: boolean;
-  readonly terminated: boolean;
-  /** Name of its end; absent where none was recorded. */
-  readonly ended_by?: string;
-  readonly return: number;
-  /** Sum of the format penalties; 0 or negative. */
-  readonly penalty: number;
-  readonly turns: number;
-  /** Turns without a valid action. */
-  readonly invalid: number;
-  /** Sampled tokens. */
-  readonly tokens: number;
-  /** A response was cut off at the limit. */
-  readonly cut: boolean;
-  /** Mean advantage of its trained tokens; absent where it was not trained on. */
-  readonly advantage?: number;
-  readonly filter?: TrajectoryRecord['filter'];
-}
-
 interface EpisodeList {
   readonly digests: readonly EpisodeDigest[];
   readonly places: readonly { readonly start: number; readonly end: number }[];
@@ -59,7 +32,7 @@ export interface EpisodeReply {
   readonly index: number;
   /** Episodes in the file. */
   readonly count: number;
-  readonly episode: TrajectoryRecord;
+  readonly episode: EpisodeRecord;
   /** Token id → text, for the ids of its samples. */
   readonly texts: { readonly [id: string]: string };
 }
@@ -72,8 +45,8 @@ export interface SearchHit extends TextHit {
 
 /** The trajectories of runs: lists of episodes by the place of their lines, and single episodes read from there. */
 export class Trajectories {
-  readonly #lists = new Recent<Promise<EpisodeList>>(MAX_LISTS);
-  readonly #texts = new Recent<TokenTexts>(4);
+  readonly #lists = new RecentMap<string, Promise<EpisodeList>>(MAX_LISTS);
+  readonly #texts = new RecentMap<string, TokenTexts>(4);
 
   async files(run: FoundRun): Promise<TrajectoryFile[]> {
     return (await namesIn(run, RUN_FILES.trajectories, FILE_NAME)).map(name => {
@@ -99,7 +72,7 @@ export class Trajectories {
     try {
       const bytes = Buffer.alloc(place.end - place.start);
       await file.handle.read(bytes, 0, bytes.length, place.start);
-      const episode = episodeOn({ bytes, ...place });
+      const episode = episodeOf(objectOn({ bytes, ...place }));
       if (!episode) return undefined;
       const ids = new Set(episode.samples.flatMap(sample => sample.token_ids));
       const texts = await this.#textsOf(run).of(ids);
@@ -129,7 +102,7 @@ export class Trajectories {
     const hits: SearchHit[] = [];
     await this.#scan(run, name, line => {
       const digest = hits.length < most ? wanted.get(line.start) : undefined;
-      const record = digest && episodeOn(line);
+      const record = digest && episodeOf(objectOn(line));
       const found = record && findIn(record, text, id => texts.get(id));
       if (found) hits.push({ file: name, index: digest.index, ...found, digest });
     });
@@ -142,11 +115,11 @@ export class Trajectories {
     if (!file) return undefined;
     const { ino, size, mtimeMs } = file.stats;
     await file.handle.close();
-    return this.#lists.get(`${run.path}\n${name}\n${ino}\n${size}\n${mtimeMs}`, async () => {
+    return this.#lists.getOrMake(`${run.path}\n${name}\n${ino}\n${size}\n${mtimeMs}`, async () => {
       const digests: EpisodeDigest[] = [];
       const places: { start: number; end: number }[] = [];
       await this.#scan(run, name, line => {
-        const record = episodeOn(line);
+        const record = episodeOf(objectOn(line));
         if (!record) return;
         digests.push(digestOf(record, digests.length));
         places.push({ start: line.start, end: line.end });
@@ -166,7 +139,7 @@ export class Trajectories {
   }
 
   #textsOf(run: FoundRun): TokenTexts {
-    return this.#texts.get(run.path, () => new TokenTexts(run));
+    return this.#texts.getOrMake(run.path, () => new TokenTexts(run));
   }
 }
 
@@ -208,35 +181,4 @@ function parsed(text: string): unknown {
   } catch {
     return undefined;
   }
-}
-
-/** An episode in short. */
-function digestOf(record: TrajectoryRecord, index: number): EpisodeDigest {
-  const { turns, samples, filter } = record;
-  let advantage = 0;
-  let trained = 0;
-  let tokens = 0;
-  for (const { mask, advantages } of samples) {
-    for (let t = 0; t < mask.length; t++) {
-      if (!mask[t]) continue;
-      tokens++;
-      if (!advantages) continue;
-      advantage += advantages[t];
-      trained++;
-    }
-  }
-  const { env_id, tag, group_id, member, seed, success, terminated, ended_by } = record;
-  return {
-    index,
-    ...{ env_id, tag, group_id, member, seed, success, terminated },
-    ...(ended_by === undefined ? {} : { ended_by }),
-    return: record.return,
-    penalty: turns.reduce((sum, turn) => sum + turn.penalty, 0),
-    turns: turns.length,
-    invalid: turns.filter(turn => turn.actions.length === 0).length,
-    tokens,
-    cut: turns.some(turn => turn.finish_reason === 'length' || turn.finish_reason === 'context'),
-    ...(trained > 0 ? { advantage: advantage / trained } : {}),
-    ...(filter ? { filter } : {}),
-  };
 }

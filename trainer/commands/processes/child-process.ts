@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { STARTED_BY_VARIABLE } from '../train/run-failure.ts';
 
 /** Exit status of a program that a signal ended: 128 + SIGTERM. */
-const KILLED_STATUS = 143;
+export const KILLED_STATUS = 143;
 
 /**
  * A program of ours in a separate process, outside our process group: Ctrl-C reaches it only through us. A channel to us

@@ -52,7 +52,7 @@ const Halving = Type.Object(
 export type Halving = Static<typeof Halving>;
 
 /** A list of runs: every variant with every value of the grid and every seed. */
-export const SweepSettings = Type.Object(
+const SweepSettings = Type.Object(
   {
     /** The config of all runs: relative to the sweep's file, or `ragen:NAME`. */
     config: Type.String({ minLength: 1 }),

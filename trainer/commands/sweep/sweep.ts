@@ -189,7 +189,7 @@ export async function sweep(
   const report = markdownText(sweepReport(plan, outcomes), process.stdout.columns);
   console.log(`\n${report}\nresults: ${join(folder, 'sweep.md')}`);
   if (stop.asked) {
-    console.log(`stopped; go on with: ${command}`);
+    console.log(`stopped; continue with: ${command}`);
     return INTERRUPTED_STATUS;
   }
   return outcomes.every(({ status }) => status === 'done' || status === 'dropped') ? 0 : 1;

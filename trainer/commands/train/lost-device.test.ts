@@ -52,7 +52,7 @@ t.test(
     const message = await said;
     t.match(
       message,
-      /the GPU was lost \(.*\); if it ran out of memory, lower policy\.micro_batch_tokens or rollout\.concurrency; then go on with: npm run trainer -- train --resume/,
+      /the GPU was lost \(.*\); if it ran out of memory, lower policy\.micro_batch_tokens or rollout\.concurrency; then continue with: npm run trainer -- train --resume/,
     );
     t.equal(message.split('--resume').length, 2, 'it names the command once');
     const { run } = openRunFolder(path);

@@ -37,7 +37,7 @@ t.test('a full disk is named with the run and the command that goes on', async t
   t.match(error.message, /no room is left on the disk of \S*full/);
   t.match(error.message, /ENOSPC/);
   const goesOn = existsSync(folder) ? resumeCommand(folder) : commandOf('train', [config]);
-  t.ok(error.message.endsWith(`make room; then go on with: ${goesOn}`), error.message);
+  t.ok(error.message.endsWith(`make room; then continue with: ${goesOn}`), error.message);
 });
 
 t.test('a run folder that cannot be made is named with what to set', { timeout: 10_000 }, async t => {
@@ -68,7 +68,7 @@ t.test('a damaged newest checkpoint is named with the one before it, from which 
     t.match(error.message, /the newest checkpoint \S*step-000002 is damaged \(.*(safetensors|trainer\.json)/);
     t.match(error.message, /the one before it is \S*step-000001/);
     t.ok(error.message.includes(`mv ${folder} ${folder}.damaged`), error.message);
-    t.ok(error.message.endsWith(`go on with: ${resumeCommand(run.path, ['training.steps=3'])}`));
+    t.ok(error.message.endsWith(`continue with: ${resumeCommand(run.path, ['training.steps=3'])}`));
     renameSync(folder, `${folder}.damaged`);
     t.equal(await resumed(), 0);
     t.equal(latestCheckpoint(run)!.state.step, 3);
@@ -90,11 +90,11 @@ t.test('faults of a file name its path, others only the command', async t => {
       new Error('outer', { cause: system('ENOSPC') }),
       /^no room is left on the disk of \/runs\/a b \(outer\)/,
     ],
-    [new Error('no server'), /^no server; then go on with/],
+    [new Error('no server'), /^no server; then continue with/],
   ] as const) {
     const { message: shown } = runFailure(error, run, command);
     t.match(shown, message);
-    t.ok(shown.endsWith(`go on with: ${command}`));
+    t.ok(shown.endsWith(`continue with: ${command}`));
   }
   const stop = new DOMException('stop', 'AbortError');
   t.equal(runFailure(stop, run, command), stop);

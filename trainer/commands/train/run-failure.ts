@@ -34,7 +34,7 @@ export function runFailure(error: unknown, run: Pick<RunFolder, 'path'>, command
     : NO_ACCESS.has(code)
       ? `${path} cannot be used (${message}): see that its disk is there and can be written`
       : message;
-  return new Error(`${fault}; then go on with: ${command}`, { cause: error });
+  return new Error(`${fault}; then continue with: ${command}`, { cause: error });
 }
 
 /** The error of the operating system among an error and its causes. */

@@ -230,7 +230,7 @@ async function trainPrepared(prepared: PreparedRun, options: TrainOptions): Prom
   if (!summary) {
     const warmStart = readWarmStart(run);
     const where = warmStart ? shownPosition(warmStart.state) : 'before the first step';
-    progress.note(`stopped ${where}; go on with: ${resume(run)}`);
+    progress.note(`stopped ${where}; continue with: ${resume(run)}`);
     return INTERRUPTED_STATUS;
   }
   for (const line of summaryLines(summary, resume(run))) console.log(line);
@@ -286,7 +286,7 @@ function summaryLines(summary: RunSummary, command: string): string[] {
     );
   }
   lines.push(`run folder: ${summary.run} (report.md, metrics.jsonl, checkpoints)`);
-  if (summary.ended === 'stopped') lines.push(`go on with: ${command}`);
+  if (summary.ended === 'stopped') lines.push(`continue with: ${command}`);
   return lines;
 }
 

@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { Agent, errors, request } from 'undici';
+import { HttpError, JsonClient } from '../../../shared/http/json-client.ts';
+import { type Backoff, backoffMs, pause, retry } from '../../../shared/http/retry.ts';
 import { partsOfText, urlOfImage } from '../../../shared/observation-parts.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 import type { SamplingDistribution } from '../generation.ts';
@@ -108,16 +108,14 @@ export class EndpointError extends Error {
   }
 }
 
-const FIRST_DELAY_MS = 500;
-const MAX_DELAY_MS = 30_000;
+const BACKOFF: Backoff = { firstMs: 500, maxMs: 30_000, jitter: 0.5 };
 const EXCERPT_LENGTH = 300;
 /** Characters of a token, roughly, to foresee what a request will spend. */
 const CHARACTERS_PER_TOKEN = 4;
 /** Tokens of a picture, roughly: what vision models take for one of 768 × 768 pixels. */
 const TOKENS_PER_PICTURE = 1000;
 const DATA_URL = /"url":"data:image\/[^"]*"/g;
-const PASSING_STATUS: ReadonlySet<number> = new Set([408, 409, 425, 429, 500, 502, 503, 504]);
-const REAL_CLOCK: Clock = { now: () => performance.now(), sleep: ms => sleep(ms) };
+const REAL_CLOCK: Clock = { now: () => performance.now(), sleep: ms => pause(ms) };
 
 interface Choice {
   readonly message?: { readonly content?: string | null };
@@ -145,7 +143,7 @@ export class Completions {
   readonly #clock: Clock;
   readonly #requests: RateLimit;
   readonly #tokens: RateLimit;
-  readonly #dispatcher: Agent;
+  readonly #http: JsonClient;
   readonly #waiting: (() => void)[] = [];
   #free: number;
   #usage = { requests: 0, retries: 0, promptTokens: 0, completionTokens: 0 };
@@ -156,12 +154,8 @@ export class Completions {
     this.#requests = new RateLimit(settings.requestsPerMinute ?? Number.POSITIVE_INFINITY, clock);
     this.#tokens = new RateLimit(settings.tokensPerMinute ?? Number.POSITIVE_INFINITY, clock);
     this.#free = settings.concurrency;
-    const { timeoutMs } = settings;
-    this.#dispatcher = new Agent({
-      headersTimeout: timeoutMs,
-      bodyTimeout: timeoutMs,
-      connections: settings.concurrency,
-    });
+    const { url, apiKey: token, timeoutMs, concurrency: connections } = settings;
+    this.#http = new JsonClient({ url, token, timeoutMs, connections });
   }
 
   get usage(): EndpointUsage {
@@ -177,7 +171,13 @@ export class Completions {
   async complete(completion: CompletionRequest): Promise<Completion> {
     await this.#enter();
     try {
-      return await this.#attempt(completion);
+      const body = this.#body(completion);
+      return await retry(
+        () => this.#attempt(body, completion),
+        (error, attempt) => this.#pauseAfter(error, attempt),
+        undefined,
+        this.#clock.sleep,
+      );
     } finally {
       this.#free++;
       this.#waiting.shift()?.();
@@ -185,7 +185,7 @@ export class Completions {
   }
 
   close(): Promise<void> {
-    return this.#dispatcher.destroy();
+    return this.#http.close();
   }
 
   async #enter(): Promise<void> {
@@ -193,31 +193,31 @@ export class Completions {
     this.#free--;
   }
 
-  async #attempt(completion: CompletionRequest): Promise<Completion> {
-    const { url, attempts } = this.#settings;
-    const body = this.#body(completion);
-    for (let attempt = 1; ; attempt++) {
-      const correct = await this.#spend(body, completion.maxTokens);
-      const outcome = await this.#send(body);
-      if ('reply' in outcome) {
-        const { usage } = outcome.reply;
-        const { prompt_tokens = 0, completion_tokens = 0 } = usage ?? {};
-        if (usage) correct(prompt_tokens + completion_tokens);
-        this.#usage.promptTokens += prompt_tokens;
-        this.#usage.completionTokens += completion_tokens;
-        return this.#completionOf(outcome.reply, completion.stopStrings);
-      }
-      if (!outcome.passing) throw new EndpointError(`${url}: ${outcome.what}`, outcome.cause);
-      if (attempt >= attempts) {
-        throw new EndpointError(
-          `${url}: ${outcome.what}, ${attempts} times (endpoint.attempts)`,
-          outcome.cause,
-        );
-      }
-      this.#usage.retries++;
-      const ceiling = Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** (attempt - 1));
-      await this.#clock.sleep(Math.max(outcome.retryAfterMs, ceiling * (0.5 + Math.random() / 2)));
+  async #attempt(body: string, { maxTokens, stopStrings }: CompletionRequest): Promise<Completion> {
+    const correct = await this.#spend(body, maxTokens);
+    this.#usage.requests++;
+    const text = await this.#http.send('/chat/completions', { method: 'POST', body });
+    const reply = readReply(text);
+    if (!reply) {
+      const what = `the answer is no chat completion: ${text.slice(0, EXCERPT_LENGTH)}`;
+      throw new EndpointError(`${this.#settings.url}: ${what}`);
     }
+    const { prompt_tokens = 0, completion_tokens = 0 } = reply.usage ?? {};
+    if (reply.usage) correct(prompt_tokens + completion_tokens);
+    this.#usage.promptTokens += prompt_tokens;
+    this.#usage.completionTokens += completion_tokens;
+    return this.#completionOf(reply, stopStrings);
+  }
+
+  #pauseAfter(error: unknown, attempt: number): number {
+    if (!(error instanceof HttpError)) throw error;
+    const { attempts } = this.#settings;
+    if (!error.passing) throw new EndpointError(error.message, error);
+    if (attempt >= attempts) {
+      throw new EndpointError(`${error.message}, ${attempts} times (endpoint.attempts)`, error);
+    }
+    this.#usage.retries++;
+    return Math.max(error.retryAfterMs, backoffMs(BACKOFF, attempt));
   }
 
   #body(completion: CompletionRequest): string {
@@ -243,35 +243,6 @@ export class Completions {
     const text = pictures.reduce((length, picture) => length - picture.length, body.length);
     const prompt = Math.ceil(text / CHARACTERS_PER_TOKEN) + TOKENS_PER_PICTURE * pictures.length;
     return this.#tokens.take(prompt + maxTokens);
-  }
-
-  async #send(body: string): Promise<Outcome> {
-    const { url, apiKey, timeoutMs } = this.#settings;
-    this.#usage.requests++;
-    try {
-      const response = await request(`${url.replace(/\/$/, '')}/chat/completions`, {
-        method: 'POST',
-        dispatcher: this.#dispatcher,
-        headers: {
-          'content-type': 'application/json',
-          ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
-        },
-        body,
-      });
-      const text = await response.body.text();
-      const { statusCode } = response;
-      if (statusCode < 300) return readReply(text);
-      return {
-        what: `status ${statusCode}: ${text.slice(0, EXCERPT_LENGTH)}`,
-        passing: PASSING_STATUS.has(statusCode),
-        retryAfterMs: 1000 * (Number(response.headers['retry-after']) || 0),
-      };
-    } catch (cause) {
-      const late = cause instanceof errors.HeadersTimeoutError || cause instanceof errors.BodyTimeoutError;
-      const { message, code } = cause as NodeJS.ErrnoException;
-      const what = late ? `no answer within ${timeoutMs / 1000} s` : `no connection (${message || code})`;
-      return { what, passing: true, retryAfterMs: 0, cause };
-    }
   }
 
   #completionOf({ choices }: Reply, stopStrings: readonly string[]): Completion {
@@ -315,26 +286,11 @@ function firstEnd(text: string, strings: readonly string[]): number | undefined 
   return ends.length === 0 ? undefined : Math.min(...ends);
 }
 
-type Outcome =
-  | { readonly reply: Reply }
-  | {
-      readonly what: string;
-      /** It may succeed when it is tried again. */
-      readonly passing: boolean;
-      readonly retryAfterMs: number;
-      readonly cause?: unknown;
-    };
-
-function readReply(text: string): Outcome {
-  const wrong = {
-    what: `the answer is no chat completion: ${text.slice(0, EXCERPT_LENGTH)}`,
-    passing: false,
-    retryAfterMs: 0,
-  };
+function readReply(text: string): Reply | undefined {
   try {
     const reply = JSON.parse(text) as Reply;
-    return Array.isArray(reply.choices) && reply.choices.length > 0 ? { reply } : wrong;
+    return Array.isArray(reply?.choices) && reply.choices.length > 0 ? reply : undefined;
   } catch {
-    return wrong;
+    return undefined;
   }
 }

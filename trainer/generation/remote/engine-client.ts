@@ -1,4 +1,4 @@
-import { Agent, type Dispatcher, request } from 'undici';
+import { HttpError, JsonClient, type JsonRequest } from '../../../shared/http/json-client.ts';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { SamplingSettings } from '../generation.ts';
 import type { TokenGrammar } from '../grammar.ts';
@@ -19,6 +19,15 @@ export interface EngineReply {
   /** Under the distribution that was sampled from; same length. */
   readonly logProbs: readonly number[];
   readonly finishReason: 'stop' | 'length';
+  /** Names of the weights by output token, where an engine takes new ones in the middle of a response. */
+  readonly weights?: readonly WeightSpan[];
+}
+
+/** Tokens `[start, end)` of a response were sampled by the weights of this name. */
+export interface WeightSpan {
+  readonly version: string;
+  readonly start: number;
+  readonly end: number;
 }
 
 /** @throws EngineError for a reply that cannot be what was asked for */
@@ -48,6 +57,8 @@ export interface EngineClient {
   readonly url: string;
   /** True if versions are loaded next to one another; otherwise a new one replaces the last. */
   readonly versioned: boolean;
+  /** True if new weights replace the last in the middle of responses; each reply says which token came from which. */
+  readonly inFlight?: boolean;
   /**
    * Finds out whether the engine can do what is needed, with one token.
    * @throws EngineError saying what it lacks
@@ -96,104 +107,76 @@ export interface EngineHttpOptions {
 }
 
 const EXCERPT_LENGTH = 300;
-/** Larger replies are refused. */
-const LARGEST_REPLY_BYTES = 64 * 2 ** 20;
 /** Statuses of requests that stay wrong however often they are made. */
 const REFUSED: ReadonlySet<number> = new Set([400, 401, 403, 413, 422]);
 
 /** JSON requests to one engine. */
 export class EngineHttp {
   readonly url: string;
-  readonly #options: EngineHttpOptions;
-  readonly #dispatcher: Agent;
+  readonly #http: JsonClient;
+  readonly #timeoutMs: number;
 
   constructor(options: EngineHttpOptions) {
-    this.url = options.url.replace(/(?<!\/)\/+$/, '');
-    this.#options = options;
-    const { timeoutMs } = options;
-    this.#dispatcher = new Agent({
-      headersTimeout: timeoutMs,
-      bodyTimeout: timeoutMs,
-      maxResponseSize: LARGEST_REPLY_BYTES,
-    });
+    this.#http = new JsonClient(options);
+    this.url = this.#http.url;
+    this.#timeoutMs = options.timeoutMs;
   }
 
   get(path: string, signal: AbortSignal): Promise<JsonObject> {
-    return this.#send('GET', path, undefined, signal);
+    return this.#within(path, signal, async limited => parsed(await this.#http.send(path, limited)));
   }
 
   post(path: string, body: object, signal: AbortSignal): Promise<JsonObject> {
-    return this.#send('POST', path, JSON.stringify(body), signal);
+    return this.#within(path, signal, async limited =>
+      parsed(await this.#http.send(path, { ...limited, method: 'POST', body })),
+    );
   }
 
   /**
    * A request with a reply of one JSON document per line.
    * @param take called with each line as it comes
    */
-  async postLines(
+  postLines(
     path: string,
     body: object,
     signal: AbortSignal,
     take: (line: JsonObject) => void,
   ): Promise<void> {
-    const where = `${this.url}${path}`;
-    try {
-      const { statusCode, body: reply } = await this.#request('POST', where, JSON.stringify(body), signal);
-      if (statusCode >= 300) throw refusal(where, statusCode, await reply.text());
+    return this.#within(path, signal, async limited => {
+      const reply = await this.#http.open(path, { ...limited, method: 'POST', body });
       let rest = '';
-      for await (const chunk of reply.setEncoding('utf8')) {
+      for await (const chunk of reply.body.setEncoding('utf8')) {
         const lines = (rest + (chunk as string)).split('\n');
         rest = lines.pop()!;
         for (const line of lines) take(parsed(line));
       }
-    } catch (cause) {
-      throw noReply(where, cause, signal);
-    }
+    });
   }
 
   close(): Promise<void> {
-    return this.#dispatcher.destroy();
+    return this.#http.close();
   }
 
-  async #send(
-    method: 'GET' | 'POST',
+  /** Work that must be whole in time. @throws EngineError; the signal's reason where it was aborted */
+  async #within<T>(
     path: string,
-    body: string | undefined,
     signal: AbortSignal,
-  ): Promise<JsonObject> {
+    work: (limited: Pick<JsonRequest, 'signal'>) => Promise<T>,
+  ): Promise<T> {
     const where = `${this.url}${path}`;
     try {
-      const { statusCode, body: reply } = await this.#request(method, where, body, signal);
-      const text = await reply.text();
-      if (statusCode >= 300) throw refusal(where, statusCode, text);
-      return parsed(text);
+      return await work({ signal: AbortSignal.any([signal, AbortSignal.timeout(this.#timeoutMs)]) });
     } catch (cause) {
-      throw noReply(where, cause, signal);
+      if (cause instanceof EngineError) throw cause;
+      signal.throwIfAborted();
+      if (cause instanceof HttpError && cause.status !== undefined) {
+        const { status, text } = cause;
+        throw new EngineError(`${where}: status ${status}: ${said(text)}`, refusalDetails(status));
+      }
+      const { message, code } = (cause instanceof HttpError ? cause.cause : cause) as NodeJS.ErrnoException;
+      throw new EngineError(`${where}: no reply (${message || code})`, { cause });
     }
   }
-
-  #request(
-    method: 'GET' | 'POST',
-    where: string,
-    body: string | undefined,
-    signal: AbortSignal,
-  ): Promise<Dispatcher.ResponseData> {
-    const { token, timeoutMs } = this.#options;
-    return request(where, {
-      method,
-      dispatcher: this.#dispatcher,
-      headers: {
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
-      },
-      ...(body === undefined ? {} : { body }),
-      signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
-    });
-  }
-}
-
-function refusal(where: string, status: number, text: string): EngineError {
-  return new EngineError(`${where}: status ${status}: ${said(text)}`, refusalDetails(status));
 }
 
 /** Meaning of a status for another attempt. */
@@ -207,14 +190,6 @@ function said(text: string): string {
   const inner = typeof error === 'object' && error !== null ? (error as JsonObject).message : undefined;
   const words = [inner, message, detail, error].find(one => typeof one === 'string' && one !== '') ?? text;
   return (words as string).slice(0, EXCERPT_LENGTH);
-}
-
-/** The error that a request failed with. @throws the signal's reason where it was aborted */
-function noReply(where: string, cause: unknown, signal: AbortSignal): EngineError {
-  if (cause instanceof EngineError) return cause;
-  signal.throwIfAborted();
-  const { message, code } = cause as NodeJS.ErrnoException;
-  return new EngineError(`${where}: no reply (${message || code})`, { cause });
 }
 
 /** The reply's object; replies that are text or empty (vLLM's of its admin routes) give one without keys. */

@@ -21,6 +21,8 @@ export interface Faults {
   short?: boolean;
   /** Was started without the routes that load adapters. */
   takesNoAdapters?: boolean;
+  /** Was started without the routes that replace its weights. */
+  takesNoWeights?: boolean;
   /** Refuses adapters of its rank. */
   refusesRank?: boolean;
   /** Sampling settings of the model's `generation_config.json`, which take the place of fields that are left out. */
@@ -197,6 +199,110 @@ export function vllmEngine(t: Pick<Test, 'teardown'>, faults: Faults = {}): Prom
         usage: {},
       };
     });
+  });
+}
+
+/**
+ * A server that speaks vLLM's requests and replies for whole models, as recorded from 0.32: tokens come one by one, and new weights
+ * take the place of the last between two of them. `restart` brings back the weights that it was started with.
+ */
+export async function wholeVllmEngine(
+  t: Pick<Test, 'teardown'>,
+  faults: Faults = {},
+): Promise<TestEngine & { restart(): void }> {
+  let model: string | undefined;
+  let version = 'default';
+  let paused: PromiseWithResolvers<void> | undefined;
+  let aborts = 0;
+  let loads = 0;
+  const engine = await openEngine(t, faults, (app, engine) => {
+    const { models } = engine;
+    app.post<{ Querystring: { mode: string } }>('/pause', async ({ query }, reply) => {
+      if (faults.takesNoWeights) return reply.status(404).send({ detail: 'Not Found' });
+      if (query.mode === 'abort') aborts++;
+      paused ??= Promise.withResolvers();
+      return { status: 'paused' };
+    });
+    app.post('/resume', async (_, reply) => {
+      if (faults.takesNoWeights) return reply.status(404).send({ detail: 'Not Found' });
+      paused?.resolve();
+      paused = undefined;
+      return { status: 'resumed' };
+    });
+    app.post<{ Body: { method: string; kwargs: { weights_path: string } } }>(
+      '/collective_rpc',
+      async ({ body }, reply) => {
+        if (faults.lateFolders) {
+          faults.lateFolders--;
+          const message =
+            "Call to collective_rpc method failed: Worker failed with error 'Repo id must be in the form ...'";
+          return reply
+            .status(500)
+            .send({ error: { message, type: 'InternalServerError', param: null, code: 500 } });
+        }
+        const name = `whole-${++loads}`;
+        await models.load(name, body.kwargs.weights_path);
+        model = name;
+        return { results: [null] };
+      },
+    );
+    app.post('/reset_prefix_cache', async () => ({ success: true }));
+    app.post<{ Body: { new_version: string } }>('/update_weight_version', async ({ body }) => {
+      version = body.new_version;
+      return { success: true, new_version: version };
+    });
+    app.post<{ Body: { token_ids: number[]; sampling_params: Record<string, never> } }>(
+      '/inference/v1/generate',
+      async ({ body }) => {
+        const params = body.sampling_params;
+        const begun = aborts;
+        const tokens: { id: number; logprob: number }[] = [];
+        const spans: { version: string; start: number; end: number }[] = [];
+        let finish = 'length';
+        while (tokens.length < params.max_tokens && finish === 'length') {
+          // A turn of the event loop lets the routes above come between two tokens.
+          await new Promise(resolve => setTimeout(resolve, 5));
+          await Promise.race([paused?.promise, ...(aborts > begun ? [1] : [])]);
+          if (aborts > begun) {
+            finish = 'abort';
+            break;
+          }
+          const sampling = {
+            ...distributionOf(params),
+            maxNewTokens: 1,
+            stopTokenIds: params.stop_token_ids,
+          };
+          const prompt = [...body.token_ids, ...tokens.map(({ id }) => id)];
+          const one = await sample(engine, model, prompt, sampling, params.seed + tokens.length);
+          tokens.push({ id: one!.tokenIds[0], logprob: one!.logProbs[0] });
+          if (one!.finishReason === 'stop') finish = 'stop';
+          if (spans.at(-1)?.version !== version) spans.push({ version, start: tokens.length - 1, end: 0 });
+          spans.at(-1)!.end = tokens.length;
+        }
+        return {
+          request_id: 'generate-tokens-1',
+          output_mode: 'tokens',
+          choices: [
+            {
+              index: 0,
+              token_ids: tokens.map(({ id }) => id),
+              logprobs: {
+                content: tokens.map(({ id, logprob }) => ({ token_id: id, logprob, top_logprobs: [] })),
+              },
+              finish_reason: finish,
+              stop_reason: null,
+              weight_versions: spans,
+            },
+          ],
+        };
+      },
+    );
+  });
+  return Object.assign(engine, {
+    restart: () => {
+      model = undefined;
+      version = 'default';
+    },
   });
 }
 

@@ -1,5 +1,4 @@
 import type { TokenGrammar } from '../grammar.ts';
-import { CompletionsEngine } from './completions-engine.ts';
 import {
   type EngineCall,
   EngineError,
@@ -9,6 +8,7 @@ import {
   refusalDetails,
 } from './engine-client.ts';
 import { samplingFields } from './sampling-fields.ts';
+import { VllmEngine } from './vllm-engine.ts';
 
 /** Calls of one request: few enough that one slow connection holds up little. */
 const MAX_CALLS = 32;
@@ -47,12 +47,12 @@ class Waiting {
  * `ragen serve`: calls of one turn of the event loop travel in one request, and their responses come back as each is done.
  * An agent's responses are so short that a request for each would cost more than its tokens.
  */
-export class RagenEngine extends CompletionsEngine {
+export class RagenEngine extends VllmEngine {
   readonly #http: EngineHttp;
   #waiting: Waiting[] = [];
 
   constructor(options: EngineHttpOptions) {
-    super(options);
+    super(options, true);
     this.#http = new EngineHttp(options);
   }
 

@@ -2,12 +2,12 @@ import t from 'tap';
 import { LocalPolicy } from '../../policy/local-policy.ts';
 import { goldenFolder } from '../../serve/serve.test-data.ts';
 import type { GenerateRequest, Generation, SamplingSettings } from '../generation.ts';
-import { CompletionsEngine } from './completions-engine.ts';
 import type { EngineClient } from './engine-client.ts';
-import { sglangEngine, vllmEngine } from './engines.test-data.ts';
+import { sglangEngine, vllmEngine, wholeVllmEngine } from './engines.test-data.ts';
 import { RemoteGenerator, type RemoteGeneratorOptions } from './remote-generator.ts';
 import { EnginesAwayError } from './replica-pool.ts';
 import { SglangEngine } from './sglang-engine.ts';
+import { VllmEngine } from './vllm-engine.ts';
 
 const ADAPTER = goldenFolder('qwen2-tiny/lora');
 const TIMEOUT_MS = 30_000;
@@ -39,7 +39,7 @@ const request = (
   seed: 40 + sequenceId,
 });
 
-const vllm = (url: string, timeoutMs = TIMEOUT_MS) => new CompletionsEngine({ url, timeoutMs });
+const vllm = (url: string, timeoutMs = TIMEOUT_MS) => new VllmEngine({ url, timeoutMs }, true);
 const sglang = (url: string, timeoutMs = TIMEOUT_MS) => new SglangEngine({ url, timeoutMs }, true);
 
 function generatorOf(
@@ -218,6 +218,78 @@ t.test('whole models take the place of the last on SGLang', async t => {
   await generator.publish(2, 'v2', goldenFolder('qwen2-tiny'));
   t.same([...(await under).versions], Array(12).fill(1), 'a request under way ends under its version');
   t.same([...(await generator.generate(REQUESTS[1])).versions], Array(12).fill(2));
+});
+
+t.test('whole models take the place of the last on vLLM in the middle of a response', async t => {
+  const engine = await wholeVllmEngine(t);
+  const generator = generatorOf(t, [new VllmEngine({ url: engine.url, timeoutMs: TIMEOUT_MS }, false)]);
+  await generator.probe();
+  await generator.publish(1, 'v1', goldenFolder('qwen2-tiny'));
+  const under = generator.generate(REQUESTS[0]);
+  await new Promise(resolve => setTimeout(resolve, 60));
+  const from = engine.bodies.length;
+  await generator.publish(2, 'v2', goldenFolder('qwen2-tiny'));
+  t.same(
+    engine.bodies.slice(from).map(({ path }) => path),
+    [
+      '/pause?mode=keep',
+      '/collective_rpc',
+      '/reset_prefix_cache?reset_running_requests=true',
+      '/update_weight_version',
+      '/resume',
+    ],
+    'the weights, the cache and their name change while no token is computed',
+  );
+  const { versions, tokenIds } = await under;
+  t.equal(tokenIds.length, 12);
+  t.same([...new Set(versions)], [1, 2], 'each token has the version that sampled it');
+  t.same([...(await generator.generate(REQUESTS[1])).versions], Array(12).fill(2));
+  const { 'generation/token_share_0': newest, 'generation/token_share_1': before } = generator.takeMetrics();
+  t.ok(newest > 0.5 && before > 0 && Math.abs(newest + before - 1) < 1e-9, `${newest} and ${before}`);
+});
+
+t.test('an engine that was started again takes whole weights before its tokens count', async t => {
+  const engine = await wholeVllmEngine(t);
+  const generator = generatorOf(t, [new VllmEngine({ url: engine.url, timeoutMs: TIMEOUT_MS }, false)]);
+  await generator.publish(1, 'v1', goldenFolder('qwen2-tiny'));
+  engine.restart();
+  t.same([...(await generator.generate(REQUESTS[0])).versions], Array(12).fill(1));
+  t.equal(engine.bodies.filter(({ path }) => path === '/collective_rpc').length, 2);
+});
+
+t.test('requests that a failed load of whole weights breaks off are asked again', async t => {
+  const engine = await wholeVllmEngine(t);
+  const generator = generatorOf(t, [new VllmEngine({ url: engine.url, timeoutMs: TIMEOUT_MS }, false)]);
+  await generator.publish(1, 'v1', goldenFolder('qwen2-tiny'));
+  const under = generator.generate(REQUESTS[0]);
+  await new Promise(resolve => setTimeout(resolve, 60));
+  engine.faults.lateFolders = 1;
+  await generator.publish(2, 'v2', goldenFolder('qwen2-tiny'));
+  t.same([...(await under).versions], Array(12).fill(2), 'wholly under the newest weights');
+
+  const closed = await wholeVllmEngine(t, { takesNoWeights: true });
+  const refused = generatorOf(t, [new VllmEngine({ url: closed.url, timeoutMs: TIMEOUT_MS }, false)]);
+  await t.rejects(refused.probe(), /Not Found: .*VLLM_SERVER_DEV_MODE=1 and --enable-scale-out/);
+});
+
+t.test('versions by token must cover a response in order, however large they claim to be', async t => {
+  const engine = await vllmEngine(t);
+  const client = new VllmEngine({ url: engine.url, timeoutMs: TIMEOUT_MS }, true);
+  const generate = client.generate.bind(client);
+  const spans = [
+    [{ version: 'v1', start: -1e9, end: 12 }],
+    [{ version: 'v1', start: 0, end: 1e9 }],
+    [{ version: 'v1', start: 0, end: 11 }],
+    [{ version: 'other', start: 0, end: 12 }],
+  ];
+  client.generate = async (call, signal) => {
+    const weights = spans.shift();
+    return { ...(await generate(call, signal)), ...(weights === undefined ? {} : { weights }) };
+  };
+  const generator = generatorOf(t, [client]);
+  await generator.publish(1, 'v1', ADAPTER);
+  t.same([...(await generator.generate(REQUESTS[0])).versions], Array(12).fill(1));
+  t.equal(generator.takeMetrics()['generation/retries'], 4);
 });
 
 t.test('an engine that lacks token ids is reported at the start', async t => {

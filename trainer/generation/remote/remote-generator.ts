@@ -54,32 +54,29 @@ export class RemoteGenerator implements Generator {
   async generate(request: GenerateRequest): Promise<Generation> {
     const { sequenceId, append, sampling, seed, grammar } = request;
     const { maxSequenceLength, grammars } = this.#options;
-    const version = this.#pool.newest;
-    if (version === undefined) throw new Error('no weights were published yet');
+    const newest = this.#newest();
     const sequence = this.#sequence(sequenceId);
     if (sequence.busy) throw new RangeError(`sequence ${sequenceId} is being continued already`);
     const promptIds = [...sequence.tokens, ...Array.from(append)];
     if (promptIds.length === 0)
       throw new RangeError(`sequence ${sequenceId} is empty: append at least one token`);
     const room = Math.max(0, maxSequenceLength - promptIds.length);
-    if (room === 0)
-      return asGeneration({ tokenIds: [], logProbs: [], finishReason: 'length' }, version, 'context');
-    const call: EngineCall = {
+    if (room === 0) return asGeneration({ tokenIds: [], logProbs: [] }, [newest.number], 'context');
+    const call: Omit<EngineCall, 'weights'> = {
       promptIds,
       sampling: { ...sampling, maxNewTokens: Math.min(room, sampling.maxNewTokens) },
       seed,
       ...(grammar === undefined ? {} : { grammar: named(grammar, grammars) }),
-      weights: version.name,
     };
     sequence.busy = true;
     try {
-      const reply = await this.#ask(call, version, sequence);
+      const { reply, versions } = await this.#ask(call, newest, sequence);
       sequence.tokens = [...promptIds, ...reply.tokenIds];
       const atLimit = room < sampling.maxNewTokens ? 'context' : 'length';
       const finishReason = reply.finishReason === 'stop' ? 'stop' : atLimit;
       // Greedy sampling draws from a single point, as it does here.
       const logProbs = sampling.temperature === 0 ? reply.logProbs.map(() => 0) : reply.logProbs;
-      return asGeneration({ ...reply, logProbs }, version, finishReason);
+      return asGeneration({ ...reply, logProbs }, versions, finishReason);
     } finally {
       sequence.busy = false;
     }
@@ -112,23 +109,34 @@ export class RemoteGenerator implements Generator {
     return sequence;
   }
 
-  /** Asks one engine after another until one answers well. */
-  async #ask(call: EngineCall, version: WeightVersion, sequence: OpenSequence): Promise<EngineReply> {
+  #newest(): WeightVersion {
+    const version = this.#pool.newest;
+    if (version === undefined) throw new Error('no weights were published yet');
+    return version;
+  }
+
+  /** Asks one engine after another until one answers well. @returns its reply, and the version of each token */
+  async #ask(
+    call: Omit<EngineCall, 'weights'>,
+    first: WeightVersion,
+    sequence: OpenSequence,
+  ): Promise<{ reply: EngineReply; versions: readonly number[] }> {
     const signal = AbortSignal.any([sequence.released.signal, this.#pool.closed]);
     let since = performance.now();
     for (;;) {
-      const replica = await this.#pool.take(version, sequence.home, since, signal);
+      const { replica, version } = await this.#pool.take(first, sequence.home, since, signal);
       const began = performance.now();
       try {
-        const reply = await replica.client.generate(call, signal);
-        checkReply(reply, call, this.#options.vocabularySize, replica.client.url);
+        const { url } = replica.client;
+        const reply = await replica.client.generate({ ...call, weights: version.name }, signal);
+        checkReply(reply, { ...call, weights: version.name }, this.#options.vocabularySize, url);
+        const versions = this.#versionsOf(reply, version, url);
         replica.succeeded(
-          this.#pool.ageOf(version),
-          reply.tokenIds.length,
+          versions.map(number => this.#pool.ageOf(number)),
           (performance.now() - began) / 1000,
         );
         sequence.home = replica;
-        return reply;
+        return { reply, versions };
       } catch (error) {
         signal.throwIfAborted();
         if (!(error instanceof EngineError) || isRefusal(error)) throw error;
@@ -141,6 +149,28 @@ export class RemoteGenerator implements Generator {
         replica.end(version.name);
       }
     }
+  }
+
+  /** Version of each token. @throws EngineError for weights that this run did not publish: the engine was started again */
+  #versionsOf({ tokenIds, weights }: EngineReply, asked: WeightVersion, url: string): number[] {
+    if (weights === undefined) return tokenIds.map(() => asked.number);
+    const versions: number[] = [];
+    for (const { version, start, end } of weights) {
+      const number = this.#pool.numberOf(version);
+      if (number === undefined) {
+        throw new EngineError(
+          `${url}: sampled with the weights "${version}", which this run did not load there`,
+        );
+      }
+      if (start !== versions.length || end > tokenIds.length) break;
+      while (versions.length < end) versions.push(number);
+    }
+    if (versions.length !== tokenIds.length) {
+      throw new EngineError(
+        `${url}: weight_versions must cover the ${tokenIds.length} tokens in their order`,
+      );
+    }
+    return versions;
   }
 }
 
@@ -157,14 +187,14 @@ function named(grammar: NonNullable<GenerateRequest['grammar']>, grammars: Gramm
 }
 
 function asGeneration(
-  { tokenIds, logProbs }: EngineReply,
-  version: WeightVersion,
+  { tokenIds, logProbs }: Pick<EngineReply, 'tokenIds' | 'logProbs'>,
+  versions: readonly number[],
   finishReason: Generation['finishReason'],
 ): Generation {
   return {
     tokenIds: Int32Array.from(tokenIds),
     logProbs: Float32Array.from(logProbs),
-    versions: new Int32Array(tokenIds.length).fill(version.number),
+    versions: Int32Array.from(versions.slice(0, tokenIds.length)),
     finishReason,
   };
 }

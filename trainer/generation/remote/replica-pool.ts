@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { backoffMs, pause, retry } from '../../../shared/http/retry.ts';
 import { type EngineClient, EngineError } from './engine-client.ts';
 import { Replica } from './replica.ts';
 
@@ -6,7 +6,7 @@ const SHORTEST_WAIT_MS = 20;
 const LONGEST_WAIT_MS = 1_000;
 /** Attempts at loading a version before an engine is left out: a network disk may show the folder late. */
 const LOAD_ATTEMPTS = 5;
-const FIRST_LOAD_PAUSE_MS = 200;
+const LOAD_BACKOFF = { firstMs: 200 };
 
 export interface ReplicaPoolOptions {
   readonly engines: readonly EngineClient[];
@@ -42,6 +42,8 @@ export class ReplicaPool {
   readonly #replicas: readonly Replica[];
   readonly #closing = new AbortController();
   #versions: WeightVersion[] = [];
+  /** Numbers of all versions that were published, by name. */
+  readonly #numbers = new Map<string, number>();
   /** Error of an engine that refuses the weights: it ends the run. */
   #refusal: EngineError | undefined;
 
@@ -49,6 +51,11 @@ export class ReplicaPool {
     this.#options = options;
     this.#replicas = options.engines.map(client => new Replica(client));
     this.closed = this.#closing.signal;
+  }
+
+  /** Engines hold versions next to one another. */
+  get #versioned(): boolean {
+    return this.#replicas.every(({ client }) => client.versioned);
   }
 
   /** Version that new requests name; undefined before the first was published. */
@@ -83,6 +90,12 @@ export class ReplicaPool {
    */
   async publish(version: WeightVersion): Promise<void> {
     await this.#unloadOld();
+    this.#numbers.set(version.name, version.number);
+    // Where it replaces the last one, no request asks for that one any more.
+    const add = () => {
+      this.#versions = [version, ...this.#versions];
+    };
+    if (!this.#versioned) add();
     await Promise.all(
       this.#replicas.map(async replica => {
         if (replica.pauseMs > 0) return;
@@ -94,16 +107,21 @@ export class ReplicaPool {
         }
       }),
     );
-    this.#versions = [version, ...this.#versions];
-    (await this.take(version, null, performance.now())).end(version.name);
+    if (this.#versioned) add();
+    (await this.take(version, null, performance.now())).replica.end(version.name);
   }
 
   /** Versions that a version lies behind the newest. */
-  ageOf({ name }: WeightVersion): number {
+  ageOf(number: number): number {
     return Math.max(
       0,
-      this.#versions.findIndex(version => version.name === name),
+      this.#versions.findIndex(version => version.number === number),
     );
+  }
+
+  /** Number of the version under a name; undefined where none was published under it. */
+  numberOf(name: string): number | undefined {
+    return this.#numbers.get(name);
   }
 
   /** Folders of versions that no engine will load any more; forgets them. */
@@ -116,25 +134,26 @@ export class ReplicaPool {
 
   /**
    * Takes a place on an engine that has the version: the sequence's own while it is well, else the one with the least to do.
-   * The caller ends it.
+   * Where versions replace one another it takes the newest. The caller ends the place.
    * @param since when the wait began
    * @throws EngineError of an engine that refuses the version; EnginesAwayError
    */
   async take(
-    version: WeightVersion,
+    asked: WeightVersion,
     home: Replica | null,
     since: number,
     signal: AbortSignal = this.closed,
-  ): Promise<Replica> {
+  ): Promise<{ replica: Replica; version: WeightVersion }> {
     let last: unknown;
     for (;;) {
       signal.throwIfAborted();
+      const version = this.#versioned ? asked : (this.newest ?? asked);
       if (this.#refusal !== undefined) throw this.#refusal;
       const well = this.#replicas.filter(({ pauseMs }) => pauseMs === 0);
       const ready = well.filter(({ loaded }) => loaded.has(version.name));
       if (home !== null && ready.includes(home)) {
         home.begin(version.name);
-        return home;
+        return { replica: home, version };
       }
       // Engines that are back take the version next to those that have it.
       const missing = well.filter(replica => !ready.includes(replica));
@@ -148,7 +167,7 @@ export class ReplicaPool {
       if (ready.length > 0) {
         const best = ready.reduce((least, one) => (one.open < least.open ? one : least));
         best.begin(version.name);
-        return best;
+        return { replica: best, version };
       }
       if (loads.length > 0) {
         await Promise.race(loads);
@@ -161,8 +180,8 @@ export class ReplicaPool {
           last,
         );
       }
-      const pause = Math.min(...this.#replicas.map(({ pauseMs }) => pauseMs));
-      await sleep(Math.min(LONGEST_WAIT_MS, Math.max(SHORTEST_WAIT_MS, pause)), undefined, { signal });
+      const soonest = Math.min(...this.#replicas.map(({ pauseMs }) => pauseMs));
+      await pause(Math.min(LONGEST_WAIT_MS, Math.max(SHORTEST_WAIT_MS, soonest)), signal);
     }
   }
 
@@ -179,22 +198,20 @@ export class ReplicaPool {
   async #load(replica: Replica, { name, folder }: WeightVersion): Promise<void> {
     const { client, loaded } = replica;
     const signal = this.closed;
-    // Weights that take the place of others wait for the requests under those.
     if (!client.versioned) {
+      // Two loads at once would leave weights of both.
+      await Promise.allSettled([...replica.loading.values()]);
       loaded.clear();
-      await replica.idle();
+      // Weights that take the place of others wait for the requests under those.
+      if (!client.inFlight) await replica.idle();
     }
-    for (let attempt = 1; ; attempt++) {
-      try {
-        await client.load(name, folder, signal);
-        loaded.add(name);
-        replica.known.add(name);
-        return;
-      } catch (error) {
-        if (attempt >= LOAD_ATTEMPTS || isRefusal(error)) throw error;
-        await sleep(FIRST_LOAD_PAUSE_MS * 2 ** (attempt - 1), undefined, { signal });
-      }
-    }
+    const pauseAfter = (error: unknown, attempt: number): number => {
+      if (attempt >= LOAD_ATTEMPTS || isRefusal(error)) throw error;
+      return backoffMs(LOAD_BACKOFF, attempt);
+    };
+    await retry(() => client.load(name, folder, signal), pauseAfter, signal);
+    loaded.add(name);
+    replica.known.add(name);
   }
 
   /** Makes room for one more version: unloads those that no request may name then. */

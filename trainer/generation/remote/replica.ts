@@ -74,14 +74,14 @@ export class Replica {
     if (this.open > 0) await new Promise<void>(resolve => this.#onIdle.push(resolve));
   }
 
-  /** @param age versions that the weights of the tokens lie behind the newest */
-  succeeded(age: number, tokens: number, seconds: number): void {
+  /** @param ages versions that the weights of each token lie behind the newest */
+  succeeded(ages: readonly number[], seconds: number): void {
     this.#failures = 0;
     this.#counts.requests++;
-    this.#counts.tokens += tokens;
+    this.#counts.tokens += ages.length;
     this.#counts.seconds += seconds;
     const { tokensByAge } = this.#counts;
-    tokensByAge.set(age, (tokensByAge.get(age) ?? 0) + tokens);
+    for (const age of ages) tokensByAge.set(age, (tokensByAge.get(age) ?? 0) + 1);
   }
 
   /** Leaves it alone, each time longer. It may have been restarted: its loaded versions are not known any more. */

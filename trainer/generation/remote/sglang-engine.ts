@@ -1,5 +1,4 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import { PROBE } from './completions-engine.ts';
 import {
   type EngineCall,
   type EngineClient,
@@ -9,6 +8,7 @@ import {
   type EngineReply,
 } from './engine-client.ts';
 import { samplingFields } from './sampling-fields.ts';
+import { PROBE } from './vllm-engine.ts';
 
 interface MetaInfo {
   readonly output_token_logprobs?: readonly (readonly [logProb: number, id: number, ...rest: unknown[]])[];

@@ -11,8 +11,8 @@ import { loadTokenizer } from '../../models/tokenizer/load.ts';
 import { LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
 import { play, settingsWith } from '../../policy/policies.test-data.ts';
 import { goldenFolder } from '../../serve/serve.test-data.ts';
-import { CompletionsEngine } from './completions-engine.ts';
 import { RemoteGenerator } from './remote-generator.ts';
+import { VllmEngine } from './vllm-engine.ts';
 
 /** A Python that has vLLM; `npm run test:parts` installs one and names it. */
 const PYTHON = process.env.RAGEN_VLLM;
@@ -39,13 +39,17 @@ async function end(child: ChildProcess): Promise<void> {
 }
 
 /** vLLM's server of a folder. @returns its address when it answers */
-async function serve(t: Pick<Test, 'teardown'>, model: string, env: NodeJS.ProcessEnv): Promise<string> {
+async function serve(
+  t: Pick<Test, 'teardown'>,
+  model: string,
+  more: readonly (string | number)[],
+  env: NodeJS.ProcessEnv,
+): Promise<string> {
   const port = await freePort();
   const flags = ['--port', port, '--host', '127.0.0.1', '--dtype', 'float32', '--max-model-len', CONTEXT];
-  const adapters = ['--enable-lora', '--max-lora-rank', 8, '--max-loras', 2];
   const child = spawn(
     PYTHON!,
-    [...SERVER, model, ...[...flags, ...adapters, '--logprobs-mode', 'processed_logprobs'].map(String)],
+    [...SERVER, model, ...[...flags, ...more, '--logprobs-mode', 'processed_logprobs'].map(String)],
     {
       stdio: ['ignore', 'ignore', 'pipe'],
       detached: true,
@@ -71,9 +75,11 @@ async function serve(t: Pick<Test, 'teardown'>, model: string, env: NodeJS.Proce
   throw new Error(`vllm does not answer within ${START_MS / 1000} s:\n${said}`);
 }
 
+const MODEL = scratchConfig({ vocabularySize: 512, hiddenSize: 64, heads: 2, initializerRange: 0.2 });
+
 const policyOf = (options: Partial<LocalPolicyOptions>): Promise<LocalPolicy> =>
   LocalPolicy.create({
-    model: scratchConfig({ vocabularySize: 512, hiddenSize: 64, heads: 2, initializerRange: 0.2 }),
+    model: MODEL,
     seed: 5,
     workers: 1,
     valueHead: true,
@@ -82,9 +88,9 @@ const policyOf = (options: Partial<LocalPolicyOptions>): Promise<LocalPolicy> =>
     ...options,
   });
 
-function generatorOf(t: Pick<Test, 'teardown'>, url: string): RemoteGenerator {
+function generatorOf(t: Pick<Test, 'teardown'>, url: string, adapters: boolean): RemoteGenerator {
   const generator = new RemoteGenerator({
-    engines: [new CompletionsEngine({ url, timeoutMs: 60_000 })],
+    engines: [new VllmEngine({ url, timeoutMs: 60_000 }, adapters)],
     maxSequenceLength: CONTEXT,
     vocabularySize: 512,
     grammars: {},
@@ -132,7 +138,8 @@ t.test('the real vLLM', { skip, timeout: 3 * MAX_MS }, async t => {
   writeFileSync(join(base, 'generation_config.json'), JSON.stringify(narrow));
 
   await t.test('vLLM samples adapters of a checkpoint as it is', { timeout: MAX_MS }, async t => {
-    const url = await serve(t, base, { VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' });
+    const flags = ['--enable-lora', '--max-lora-rank', 8, '--max-loras', 2];
+    const url = await serve(t, base, flags, { VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' });
     const lora: LoraConfig = {
       rank: RANK,
       alpha: 8,
@@ -142,7 +149,7 @@ t.test('the real vLLM', { skip, timeout: 3 * MAX_MS }, async t => {
     };
     const adapted = await policyOf({ model: base, lora });
     t.teardown(() => adapted.close());
-    const generator = generatorOf(t, url);
+    const generator = generatorOf(t, url, true);
     await generator.probe();
     for (const version of [1, 2, 3]) {
       await adapted.update({ sequences: await play(adapted, 6) }, settingsWith({}, { learningRate: 1e-2 }));
@@ -160,10 +167,73 @@ t.test('the real vLLM', { skip, timeout: 3 * MAX_MS }, async t => {
     const wide = await policyOf({ model: base, lora: { ...lora, rank: 16 } });
     t.teardown(() => wide.close());
     await wide.publish(join(folder, 'wide'));
-    const refused = generatorOf(t, url).publish(1, 'wide', join(folder, 'wide'));
+    const refused = generatorOf(t, url, true).publish(1, 'wide', join(folder, 'wide'));
     await t.rejects(refused, { name: 'EngineError', message: /rank/i });
-    const engine = new CompletionsEngine({ url, timeoutMs: 60_000 });
+    const engine = new VllmEngine({ url, timeoutMs: 60_000 }, true);
     await engine.unload('never-loaded', new AbortController().signal);
     await engine.close();
+  });
+
+  await t.test('vLLM takes whole weights in the middle of responses', { timeout: MAX_MS }, async t => {
+    // The CPU build packs the output layer at its start, and not again where it shares the weights of the embeddings.
+    const untied = join(folder, 'untied');
+    const start = await policyOf({ files, model: { ...MODEL, tiedEmbeddings: false } });
+    await start.save(untied);
+    await start.close();
+    const url = await serve(t, untied, ['--enable-scale-out', '--enforce-eager'], {
+      VLLM_SERVER_DEV_MODE: '1',
+    });
+    const learner = await policyOf({ model: untied });
+    t.teardown(() => learner.close());
+    const generator = generatorOf(t, url, false);
+    await generator.probe();
+    const place = (version: number) => join(folder, `whole-${version}`);
+    const update = async () =>
+      learner.update({ sequences: await play(learner, 6) }, settingsWith({}, { learningRate: 1e-2 }));
+    await update();
+    await learner.publish(place(1));
+    await generator.publish(1, 'run-v1', place(1));
+    for (const temperature of [1, 0.5]) {
+      const gap = await largestGap(generator, learner, temperature);
+      t.ok(gap < ROUNDING, `whole weights at ${temperature}: ${gap}`);
+    }
+
+    const first = await policyOf({ model: place(1) });
+    t.teardown(() => first.close());
+    await update();
+    await learner.publish(place(2));
+    const sampling = { temperature: 1, topK: 0, topP: 1, maxNewTokens: 100, stopTokenIds: [] };
+    const append = [3, 4, 5, 6];
+    const responses = [10, 11, 12, 13].map(sequenceId =>
+      generator.generate({ sequenceId, append, sampling, seed: sequenceId }),
+    );
+    await pause(200);
+    await generator.publish(2, 'run-v2', place(2));
+    const policies = new Map([
+      [1, first],
+      [2, learner],
+    ]);
+    const seen = new Set<number>();
+    for (const { tokenIds, logProbs, versions } of await Promise.all(responses)) {
+      const lossMask = Uint8Array.from(
+        [...append.map(() => 0), ...tokenIds].map((_, i) => +(i >= append.length)),
+      );
+      const sequence = { tokenIds: Int32Array.from([...append, ...tokenIds]), lossMask };
+      for (const version of new Set(versions)) {
+        seen.add(version);
+        const [score] = await policies.get(version)!.score([sequence], { temperature: 1 });
+        const gaps = [...logProbs]
+          .map((logProb, i) => Math.abs(logProb - score.logProbs[append.length + i]))
+          .filter((_, i) => versions[i] === version);
+        t.ok(Math.max(...gaps) < ROUNDING, `tokens of version ${version}: ${Math.max(...gaps)}`);
+      }
+    }
+    t.same([...seen].sort(), [1, 2], 'responses began under one version and ended under the next');
+    await t.rejects(generator.publish(3, 'run-v3', join(folder, 'none')), /./);
+    await generator.publish(4, 'run-v4', place(1));
+    t.ok(
+      (await largestGap(generator, first, 1)) < ROUNDING,
+      'a load that failed leaves an engine that loads again',
+    );
   });
 });

@@ -141,7 +141,7 @@ t.test(
   },
 );
 
-t.test('merged weights compute what DoRA does, and fresh magnitudes change nothing', async t => {
+t.test('merged weights compute the same as DoRA, and fresh magnitudes change nothing', async t => {
   const { lora, specs, config, adapter, norms, base } = await adaptedCase('dora', undefined);
   const fresh = new ParameterStore(specs);
   initialize(fresh, specs, plain.initializerRange, 3);

@@ -70,7 +70,7 @@ for (const [place, runtime] of runtimes) {
   });
 }
 
-t.test('merged weights compute what base and adapter do', async t => {
+t.test('merged weights compute the same as base and adapter', async t => {
   const adapter = await goldenAdapter();
   const weights = await goldenWeights(MODEL, base);
   for (const { name } of weights.layout) {
@@ -109,7 +109,7 @@ t.test('a fresh adapter has A within 1/√inputs and B 0, on the named modules a
   }
 });
 
-t.test('parameters of several stores are found where they are, and never twice', async t => {
+t.test('parameters of several stores are found once each', async t => {
   const weights = new ParameterStore(parameterSpecs(base, true));
   const adapter = new ParameterStore(specs);
   const joined = joinParameters(weights, adapter);

@@ -32,7 +32,7 @@ t.test(
   },
 );
 
-t.test('options that would compute something else are refused by name', async t => {
+t.test('options that would compute something else are rejected by name', async t => {
   const refused = (change: JsonObject, message: RegExp) =>
     t.throws(() => parsePeftConfig({ ...golden, ...change }), message);
   refused({ peft_type: 'IA3' }, /peft_type "IA3" is not supported; supported: LORA/);

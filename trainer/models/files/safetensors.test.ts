@@ -90,7 +90,7 @@ t.test('a sharded checkpoint is read through its index', async t => {
   await t.rejects(SafetensorsReader.open(join(folder, 'm.safetensors')), /places b in m-1\.safetensors/);
 });
 
-t.test('broken files are refused with what is wrong', async t => {
+t.test('broken files are rejected with the reason', async t => {
   await t.rejects(SafetensorsReader.open(join(folder, 'none')), /neither .*none nor .*none\.index\.json/);
   const short = await handWritten(
     'd',

@@ -257,7 +257,7 @@ t.test('a policy of a file samples and scores as that of the folder, and its ada
   t.same(one.encode('hello'), other.encode('hello'));
 });
 
-t.test('broken and hostile files are refused in words, and in no time', async t => {
+t.test('broken and hostile files are rejected quickly, with a reason', async t => {
   const plain = { 'general.architecture': 'qwen2' };
   const tensor = (more: Partial<TensorBytes> = {}): TensorBytes => ({
     name: 'x',
@@ -358,7 +358,7 @@ t.test('broken and hostile files are refused in words, and in no time', async t 
   }
 });
 
-t.test('what would be another model is refused by name', async t => {
+t.test('metadata that would make another model is rejected by name', async t => {
   const { metadata, tensors } = tiny;
   const refused = async (changes: Record<string, Value | undefined>, message: RegExp, others = tensors) => {
     const changed = Object.entries({ ...metadata, ...changes }).filter(([, value]) => value !== undefined);

@@ -81,7 +81,7 @@ t.test(
   },
 );
 
-t.test('a saved one loads as the same', async t => {
+t.test('a saved byte tokenizer loads as the same', async t => {
   const folder = t.testdir();
   const tokenizer = buildByteTokenizer(WORDS);
   await saveTokenizer(tokenizer, folder);
@@ -110,7 +110,7 @@ t.test('other byte-level tokenizers are left to the library', async t => {
   }
 });
 
-t.test('words that a tokenizer lacks become tokens behind its own', async t => {
+t.test('words that a tokenizer lacks become tokens after its own', async t => {
   const folder = new URL('../../../test/golden/models/qwen2-tiny/', import.meta.url).pathname;
   const plain = await loadTokenizer(folder);
   const more = withWords(plain, ['<answer>', 'Higher', '<|im_end|>', 'a'], folder);

@@ -62,7 +62,7 @@ t.test('a chat template is found inside tokenizer_config.json as well', async t 
   t.equal(load(undefined).chatTemplate, undefined);
 });
 
-t.test('what would be encoded to other ids than in Python is refused by name', async t => {
+t.test('tokenizers that would encode to other ids than in Python are rejected by name', async t => {
   const model = JSON.parse(await readFile(join(MODELS, 'qwen2-tiny', TOKENIZER_FILE), 'utf8'));
   const load = (json: object) => () => tokenizerFromFiles({ [TOKENIZER_FILE]: JSON.stringify(json) }, 'here');
   t.throws(load({ ...model, model: { ...model.model, type: 'Unigram', byte_fallback: true } }), {
@@ -102,7 +102,7 @@ t.test('digits of every script are cut off as in Python', async t => {
   t.same(load(false).encode('a12 b① ² ½ Ⅷ ٣٤'), [...before, 514, 97]);
 });
 
-t.test('generation_config.json goes along, and each of its end tokens ends a response', async t => {
+t.test('generation_config.json is kept, and each of its end tokens ends a response', async t => {
   const tokenizer = await loadTokenizer(join(MODELS, 'qwen2-tiny'));
   t.ok(tokenizer.files['generation_config.json']);
   const ends = (text: string) => endTokenIds({ files: { 'generation_config.json': text } });
@@ -163,7 +163,7 @@ t.test('a saved word-level tokenizer loads alike', async t => {
   t.same(loaded.files, tokenizer.files);
 });
 
-t.test('words that cannot be are refused', async t => {
+t.test('invalid words are rejected', async t => {
   t.throws(() => buildWordTokenizer(['']), /empty/);
   t.throws(() => buildWordTokenizer(['<pad>']), /special token/);
 });

@@ -37,7 +37,7 @@ for (const [kind, build] of [
   );
 }
 
-t.test('strip, lstrip and rstrip of a chat template take away what they do in Python', async t => {
+t.test('strip, lstrip and rstrip of a chat template remove the same as in Python', async t => {
   const render = (source: string, content: string) =>
     new ChatTemplate(source, {}).render([{ role: 'user', content }], { addGenerationPrompt: false });
   const history = "{{ messages[0].content.split('</think>')[-1].lstrip('\\n') }}";

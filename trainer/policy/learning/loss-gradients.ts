@@ -12,6 +12,7 @@ import { machineMemory, refuseGradients } from '../memory.ts';
 import type { LocalPolicyOptions } from '../options.ts';
 import type { GradientDecomposition, GradientSettings, UpdateBatch, UpdateMetrics } from '../policy.ts';
 import type { WorkerPool } from '../workers/worker-pool.ts';
+import { summedLoss } from './loss-program.ts';
 import type { LossScale } from './loss-scale.ts';
 import { checkOneAdvantage, checkSequence, checkTemperature, haveReturns } from './sequence-checks.ts';
 
@@ -99,11 +100,9 @@ export class LossGradients {
   ): (sum: 'first' | 'more') => Promise<readonly Float32Array[]> {
     if (this.#lossScale !== null) throw new RangeError('gradients add up in float32 alone, not in float16');
     if (sequences.length > 0) this.#checkedCounts(sequences, loss, 1);
-    const one = { tokens: 1, sequences: 1 };
-    const counts = { ...one, entropyTokens: 1, entropySequences: 1, streams: { crossEntropy: one } };
-    const structure = lossStructure(loss, { value: false, entropy: false });
     return async sum => {
       const { version } = this.#policy;
+      const { structure, counts } = summedLoss(sequences, loss);
       const task = { sequences, loss, structure, counts, temperature: 1, version, lossScale: 1, sum };
       return (await this.#pool.addGradient(task)).logProbs;
     };

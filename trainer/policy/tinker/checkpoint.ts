@@ -1,5 +1,5 @@
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { dirname, join, sep } from 'node:path';
 import Type, { type Static } from 'typebox';
 import { Value } from 'typebox/value';
 import { isThere } from '../../models/files/model-file.ts';
@@ -54,4 +54,20 @@ export async function writeTinkerCheckpoint(
   await mkdir(folder, { recursive: true });
   for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
   await writeFile(join(folder, TINKER_FILE), `${JSON.stringify(checkpoint, null, 1)}\n`);
+}
+
+/** Paths of checkpoints that a run's folder names, apart from those that only unfinished checkpoints name. */
+export async function pathsBelow(run: string): Promise<{ inUse: Set<string>; unfinished: Set<string> }> {
+  const paths = { inUse: new Set<string>(), unfinished: new Set<string>() };
+  for (const name of await readdir(run, { recursive: true })) {
+    if (!name.endsWith(TINKER_FILE)) continue;
+    const isUnfinished = name.split(sep).some(part => part.endsWith('.partial'));
+    const found = await readTinkerCheckpoint(dirname(join(run, name))).catch(error => {
+      if (!isUnfinished) throw error;
+    });
+    if (!found) continue;
+    if (!isUnfinished) paths.inUse.add(found.path);
+    else for (const path of [...found.kept, found.path]) paths.unfinished.add(path);
+  }
+  return paths;
 }

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { Agent, request } from 'undici';
+import { pause } from '../../../shared/http/retry.ts';
 import type { JsonObject } from '../../../shared/json.ts';
 import { printable } from '../../../shared/printable.ts';
 import { Availability, type WaitEvents } from '../../client/availability.ts';
 import { FailedRequest } from '../../client/errors.ts';
-import { DEFAULT_RETRY, pause, type RetryPolicy, retrying } from '../../client/retry.ts';
+import { DEFAULT_RETRY, type RetryPolicy, retrying } from '../../client/retry.ts';
 import { TinkerProtocolError } from '../../tinker/proto.ts';
 
 export interface TinkerHttpOptions {

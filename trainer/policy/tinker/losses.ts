@@ -1,39 +1,14 @@
-import { countLossTokens, type LossCounts, predictedTokens } from '../../algorithms/losses/aggregation.ts';
-import {
-  type LossStructure,
-  lossInputs,
-  lossScalarInputs,
-  lossScalars,
-  lossStructure,
-  lossTokenInputs,
-} from '../../algorithms/losses/inputs.ts';
-import { addMetrics, finishMetrics } from '../../algorithms/losses/metric-sums.ts';
+import { predictedTokens } from '../../algorithms/losses/aggregation.ts';
+import { lossInputs } from '../../algorithms/losses/inputs.ts';
 import type { LossSettings } from '../../algorithms/losses/settings.ts';
-import { buildUpdateLoss, declareLossInputs, lossInputName } from '../../algorithms/losses/update-loss.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
-import { gradients } from '../../tensor/graph/gradients.ts';
-import { GraphBuilder } from '../../tensor/graph/graph.ts';
-import { openRuntime } from '../../tensor/runtime/open-runtime.ts';
-import type { Executable, Runtime } from '../../tensor/runtime/runtime.ts';
 import type { WireDatum, WireTensor } from '../../tinker/proto.ts';
-import { allocateInputs } from '../learning/batch-inputs.ts';
+import { averagedLoss, type LossBatch } from '../learning/loss-program.ts';
 import type { TinkerProfile } from './profiles.ts';
 import type { TinkerLoss } from './training-session.ts';
 
-/** Sequences that go through the graph together, padded to a multiple of so many tokens. */
-const ROWS = 8;
-const TOKEN_STEP = 128;
-
 /** Arrays of a sequence by token: entry t belongs to token t, predicted from tokens < t. */
 type TokenArrays = Readonly<Record<string, Float32Array>>;
-
-/** The sequences of a step and their loss. */
-export interface LossBatch {
-  readonly sequences: readonly TrainingSequence[];
-  readonly settings: LossSettings;
-  readonly structure: LossStructure;
-  readonly counts: LossCounts;
-}
 
 /** The server's computation of a loss. */
 export interface LossRoute {
@@ -64,8 +39,7 @@ export function preparedLoss(sequences: readonly TrainingSequence[], settings: L
     );
   }
   const crossEntropy = sequences.some(sequence => sequence.crossEntropyWeights !== undefined);
-  const structure = lossStructure(settings, { value: false, entropy: false, crossEntropy });
-  return { sequences, settings, structure, counts: countLossTokens(sequences) };
+  return averagedLoss(sequences, settings, { value: false, entropy: false, crossEntropy });
 }
 
 /**
@@ -130,78 +104,4 @@ export function stepData(
       advantages: own.advantages.map(advantage => factor * advantage),
     });
   });
-}
-
-export interface TokenGradients {
-  /** ∂loss / ∂log π of each token, by sequence. */
-  readonly gradients: readonly Float32Array[];
-  readonly metrics: Readonly<Record<string, number>>;
-}
-
-/** The trainer's own loss with log-probabilities in place of a model: its metrics, and its gradient by them. */
-export class LossProgram {
-  #runtime: Promise<Runtime> | undefined;
-  #turn: Promise<unknown> = Promise.resolve();
-  readonly #programs = new Map<string, Promise<Executable>>();
-
-  /**
-   * Runs follow one another, because a program gives its arrays away.
-   * @param logProbs log π of each token in nats, by sequence; what is not trained is not read
-   */
-  run(batch: LossBatch, logProbs: readonly Float32Array[]): Promise<TokenGradients> {
-    const result = this.#turn.then(() => this.#run(batch, logProbs));
-    this.#turn = result.catch(() => {});
-    return result;
-  }
-
-  async #run(batch: LossBatch, logProbs: readonly Float32Array[]): Promise<TokenGradients> {
-    const { sequences, settings, structure, counts } = batch;
-    const longest = sequences.reduce((most, { tokenIds }) => Math.max(most, tokenIds.length), 1);
-    const width = TOKEN_STEP * Math.ceil(longest / TOKEN_STEP);
-    const program = await this.#program(structure, width);
-    const scalars = lossScalars(settings, counts);
-    const found: Float32Array[] = [];
-    const sums: Record<string, number> = {};
-    for (let first = 0; first < sequences.length; first += ROWS) {
-      const rows = sequences.slice(first, first + ROWS);
-      const inputs = allocateInputs(program.graph);
-      for (const name of lossScalarInputs(structure)) inputs[lossInputName(name)].fill(scalars[name]);
-      rows.forEach((sequence, row) => {
-        inputs.logProbs.set(logProbs[first + row], row * width);
-        const own = lossInputs(sequence, settings, structure, counts);
-        const tokens = lossTokenInputs(structure);
-        for (const name of tokens) inputs[lossInputName(name)].set(own[name]!, row * width);
-      });
-      const { gradient, ...metrics } = await program.run(inputs);
-      rows.forEach(({ tokenIds }, row) => {
-        found.push((gradient as Float32Array).slice(row * width, row * width + tokenIds.length));
-      });
-      const values = Object.entries(metrics).map(([name, [value]]) => [name, value]);
-      addMetrics(sums, Object.fromEntries(values));
-    }
-    return { gradients: found, metrics: finishMetrics(sums) };
-  }
-
-  async close(): Promise<void> {
-    await (await this.#runtime)?.close();
-  }
-
-  #program(structure: LossStructure, width: number): Promise<Executable> {
-    const key = JSON.stringify([structure, width]);
-    const program = this.#programs.get(key) ?? this.#compiled(structure, width);
-    this.#programs.set(key, program);
-    return program;
-  }
-
-  async #compiled(structure: LossStructure, width: number): Promise<Executable> {
-    const shape = [ROWS, width];
-    const g = new GraphBuilder();
-    const logProbs = g.input('logProbs', 'float32', shape);
-    const inputs = declareLossInputs(g, structure, shape);
-    const { loss, metrics } = buildUpdateLoss(g, { logProbs }, inputs, structure);
-    for (const [name, metric] of metrics) g.output(name, metric);
-    g.output('gradient', gradients(g, loss, [logProbs])[0]);
-    this.#runtime ??= openRuntime('onnx', 1);
-    return (await this.#runtime).compile(g.build());
-  }
 }

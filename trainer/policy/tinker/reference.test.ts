@@ -2,8 +2,9 @@ import t from 'tap';
 import { lacksPython } from '../../../test/python.test-data.ts';
 import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../../algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
+import { LossProgram } from '../learning/loss-program.ts';
 import { settingsWith } from '../policies.test-data.ts';
-import { LossProgram, lossRoute, preparedLoss } from './losses.ts';
+import { lossRoute, preparedLoss } from './losses.ts';
 import { TINKER_PROFILES } from './profiles.ts';
 import { playTinker, referenceServer, type ServerState, tinkerPolicy } from './tinker.test-data.ts';
 

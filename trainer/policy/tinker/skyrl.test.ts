@@ -6,6 +6,7 @@ import t, { type Test } from 'tap';
 import { freePort } from '../../../test/free-port.test-data.ts';
 import { loadTokenizer } from '../../models/tokenizer/load.ts';
 import { settingsWith } from '../policies.test-data.ts';
+import { readTinkerCheckpoint } from './checkpoint.ts';
 import { playTinker, tinkerOptions } from './tinker.test-data.ts';
 import { TinkerPolicy } from './tinker-policy.ts';
 
@@ -144,6 +145,8 @@ t.test(
     t.ok((await gap(await playTinker(policy, 4))) < 1e-4, 'the newest sampler has the newest weights');
 
     await policy.save(join(folder, 'run'));
+    const { path } = (await readTinkerCheckpoint(join(folder, 'run')))!;
+    t.match(path, /^tinker:\/\/[^/]+\/weights\/v000006$/, 'as it is expected before the reply');
     const before = await policy.score(sequences);
     await policy.close();
     const resumed = await TinkerPolicy.open({ ...options, folder: join(folder, 'run') });

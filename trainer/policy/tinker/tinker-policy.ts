@@ -1,9 +1,11 @@
+import { join } from 'node:path';
 import { predictedTokens } from '../../algorithms/losses/aggregation.ts';
 import { batchMetrics } from '../../algorithms/losses/batch-metrics.ts';
 import { checkLossSettings } from '../../algorithms/losses/check-settings.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import { RemoteGenerator } from '../../generation/remote/remote-generator.ts';
 import type { WireDatum } from '../../tinker/proto.ts';
+import { type LossBatch, LossProgram } from '../learning/loss-program.ts';
 import { checkContinuations, checkSequence } from '../learning/sequence-checks.ts';
 import type {
   ContinuationRequest,
@@ -19,20 +21,13 @@ import type {
 } from '../policy.ts';
 import {
   isTinkerPath,
+  pathsBelow,
   readTinkerCheckpoint,
   type TinkerCheckpoint,
   writeTinkerCheckpoint,
 } from './checkpoint.ts';
 import { TinkerError, TinkerHttp, type TinkerHttpOptions } from './http.ts';
-import {
-  gradientRoute,
-  type LossBatch,
-  LossProgram,
-  lossRoute,
-  preparedLoss,
-  scoredDatum,
-  stepData,
-} from './losses.ts';
+import { gradientRoute, lossRoute, preparedLoss, scoredDatum, stepData } from './losses.ts';
 import { checkCapabilities, gradientNorm, probeServer } from './probe.ts';
 import { TINKER_PROFILES, type TinkerProfile } from './profiles.ts';
 import { TinkerSampler, type TinkerSamplerOptions } from './sampler.ts';
@@ -46,6 +41,8 @@ import {
 
 /** log p of a token is not above this: sums of float32 end a little above 0. */
 const MAX_LOG_PROB = 1e-3;
+/** Folder in that of a run, for a checkpoint that is not whole yet. */
+const UNFINISHED = 'tinker.partial';
 /** Milliseconds that the end of a run waits for the server to drop its model. */
 const UNLOAD_MS = 5_000;
 
@@ -62,8 +59,8 @@ export interface TinkerPolicyOptions extends TinkerHttpOptions, TinkerSessionOpt
   readonly prices: { readonly prefill: number; readonly sample: number; readonly train: number };
   /** Written next to a checkpoint: a tokenizer's files by name. */
   readonly files: { readonly [name: string]: string };
-  /** Paths of checkpoints that folders of the run still name. */
-  readonly pathsInUse?: () => Promise<ReadonlySet<string>>;
+  /** Folder of the run: checkpoints that it names stay at the server. */
+  readonly run?: string;
   /** Only samples and scores: the server is not probed. */
   readonly generationOnly?: boolean;
 }
@@ -105,6 +102,7 @@ export class TinkerPolicy implements TrainedPolicy {
     session: TinkerSession,
     model: TinkerModel,
     checkpoint: TinkerCheckpoint | undefined,
+    unfinished: readonly string[],
   ) {
     const { url, server, baseModel, lora, vocabularySize, maxSequenceLength } = options;
     this.#options = options;
@@ -116,7 +114,8 @@ export class TinkerPolicy implements TrainedPolicy {
     this.maxSequenceLength = maxSequenceLength;
     this.#saved = checkpoint;
     this.#version = checkpoint?.version ?? 0;
-    this.#kept = checkpoint?.kept ?? [];
+    const kept = checkpoint?.kept ?? [];
+    this.#kept = [...unfinished.filter(path => !kept.includes(path)), ...kept];
     this.#shown = checkpoint?.tokens ?? { prefilled: 0, sampled: 0, trained: 0 };
     this.#tokens = { ...this.#shown };
     this.#sampler = new TinkerSampler(session.http, options, this.#tokens);
@@ -157,8 +156,9 @@ export class TinkerPolicy implements TrainedPolicy {
         const unknown = `${http.url} reports no gradient norm: that it is ${server} (policy.tinker.server) is not checked`;
         if (!isKnown) note(unknown);
       }
+      const unfinished = options.run === undefined ? [] : (await pathsBelow(options.run)).unfinished;
       const model = await (checkpoint ? session.loadModel(checkpoint.path, true) : session.createModel());
-      return new TinkerPolicy(options, session, model, checkpoint);
+      return new TinkerPolicy(options, session, model, checkpoint, [...unfinished]);
     } catch (error) {
       await (session ?? http).close();
       throw error;
@@ -268,12 +268,11 @@ export class TinkerPolicy implements TrainedPolicy {
   }
 
   async save(folder: string): Promise<void> {
-    const { url, baseModel: base_model, lora, files, keepCheckpoints, pathsInUse } = this.#options;
+    const { files, keepCheckpoints, run } = this.#options;
     const path = await this.#checkpointPath();
-    const model = { format: 1, url, base_model, rank: lora.rank, path, version: this.#version } as const;
-    await writeTinkerCheckpoint(folder, { ...model, tokens: this.#tokens, kept: [...this.#kept] }, files);
-    const older = this.#kept.slice(0, -keepCheckpoints);
-    const inUse = (older.length > 0 && (await pathsInUse?.())) || new Set();
+    await this.#name(path, folder, files);
+    const older = this.#kept.slice(0, -keepCheckpoints).filter(old => old !== path);
+    const inUse = run !== undefined && older.length > 0 ? (await pathsBelow(run)).inUse : new Set();
     for (const old of older) if (!inUse.has(old)) await this.#deleteCheckpoint(old);
   }
 
@@ -384,13 +383,26 @@ export class TinkerPolicy implements TrainedPolicy {
   async #checkpointPath(): Promise<string> {
     const version = this.#version;
     if (this.#saved?.version === version) return this.#saved.path;
+    const { url, run, ttlSeconds } = this.#options;
     const name = `v${String(version).padStart(6, '0')}`;
-    const path = await this.#inTurn(() => this.#model.save(name, this.#options.ttlSeconds));
+    const path = await this.#inTurn(async () => {
+      const expected = `tinker://${this.#model.id}/weights/${name}`;
+      // Killed before it has named the checkpoint, the run finds it by this, and deletes it later.
+      if (run !== undefined && isTinkerPath(expected)) await this.#name(expected, join(run, UNFINISHED));
+      return this.#model.save(name, ttlSeconds);
+    });
     if (!isTinkerPath(path))
-      throw new TinkerError(`${this.#options.url}: save_weights: ${path} is no path of a checkpoint`);
+      throw new TinkerError(`${url}: save_weights: ${path} is no path of a checkpoint`);
     this.#saved = { version, path };
     this.#kept = [...this.#kept, path];
     return path;
+  }
+
+  /** Names a checkpoint in a folder. */
+  #name(path: string, folder: string, files = {}): Promise<void> {
+    const { url, baseModel: base_model, lora } = this.#options;
+    const model = { format: 1, url, base_model, rank: lora.rank, path, version: this.#version } as const;
+    return writeTinkerCheckpoint(folder, { ...model, tokens: this.#tokens, kept: [...this.#kept] }, files);
   }
 
   async #deleteCheckpoint(path: string): Promise<void> {

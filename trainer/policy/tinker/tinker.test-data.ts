@@ -14,7 +14,7 @@ import { TinkerPolicy, type TinkerPolicyOptions } from './tinker-policy.ts';
 
 const SERVER = fileURLToPath(new URL('./reference-server.test-data.py', import.meta.url));
 
-export const VOCABULARY = 24;
+const VOCABULARY = 24;
 
 /** The reference server in Python. */
 export async function referenceServer(t: Test, folder: string, ...args: string[]) {

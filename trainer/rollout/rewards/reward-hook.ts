@@ -1,4 +1,4 @@
-import { request } from 'undici';
+import { type HttpError, JsonClient } from '../../../shared/http/json-client.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Episode } from '../episode.ts';
 import { ProgramFault } from '../episode-agent.ts';
@@ -98,48 +98,35 @@ export class HttpReward implements RewardHook {
   readonly name: string;
   readonly mode: RewardHook['mode'];
   readonly #settings: HttpRewardSettings;
+  readonly #http: JsonClient;
 
   constructor(settings: HttpRewardSettings) {
     this.#settings = settings;
     this.name = settings.url;
     this.mode = settings.mode;
+    this.#http = new JsonClient({ ...settings, url: new URL(settings.url).origin });
   }
 
   async ask(episode: HookEpisode): Promise<unknown> {
-    const { url, timeoutMs, maxBytes, token } = this.#settings;
+    const { url, timeoutMs, maxBytes } = this.#settings;
+    const { pathname, search } = new URL(url);
     const signal = AbortSignal.timeout(timeoutMs);
     try {
-      const { statusCode, body } = await request(url, {
-        method: 'POST',
-        body: JSON.stringify(episode),
-        headers: {
-          'content-type': 'application/json',
-          ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
-        },
-        signal,
-      });
-      const chunks: Buffer[] = [];
-      let bytes = 0;
-      for await (const chunk of body as AsyncIterable<Buffer>) {
-        bytes += chunk.length;
-        if (bytes > maxBytes) {
-          body.destroy();
-          throw new RewardFault(this, `answered with more than ${maxBytes} bytes`);
-        }
-        chunks.push(chunk);
-      }
-      const text = Buffer.concat(chunks).toString('utf8');
-      if (statusCode !== 200)
-        throw new RewardFault(this, `answered with status ${statusCode}: ${text.slice(0, 200)}`);
-      return JSON.parse(text);
+      return JSON.parse(await this.#http.send(pathname + search, { method: 'POST', body: episode, signal }));
     } catch (error) {
-      if (error instanceof RewardFault) throw error;
+      const { message, status, text, tooLarge } = error as HttpError;
       const why = signal.aborted
         ? `took more than ${timeoutMs / 1000} s`
-        : `failed: ${(error as Error).message}`;
+        : tooLarge
+          ? `answered with more than ${maxBytes} bytes`
+          : status === undefined
+            ? `failed: ${message}`
+            : `answered with status ${status}: ${text.slice(0, 200)}`;
       throw new RewardFault(this, why, { cause: error });
     }
   }
 
-  async close(): Promise<void> {}
+  close(): Promise<void> {
+    return this.#http.close();
+  }
 }

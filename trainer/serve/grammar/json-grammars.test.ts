@@ -67,7 +67,7 @@ function randomText({ ways, distance }: Awaited<ReturnType<typeof waysOf>>, seed
   return tokenizer.decode(ids);
 }
 
-t.test('every text of a grammar is JSON that fits the schema', async t => {
+t.test('every text of a grammar is JSON that matches the schema', async t => {
   const schema: JsonObject = {
     type: 'object',
     properties: {
@@ -97,12 +97,12 @@ t.test('every text of a grammar is JSON that fits the schema', async t => {
   }
 });
 
-t.test('a schema that says nothing allows any JSON', async t => {
+t.test('an empty schema allows any JSON', async t => {
   const found = await waysOf({ type: 'object' });
   for (let seed = 0; seed < 100; seed++) t.type(JSON.parse(randomText(found, seed)), 'object');
 });
 
-t.test('what a grammar cannot keep to is refused by name', async t => {
+t.test('keywords that a grammar cannot enforce are rejected by name', async t => {
   const refused = (schema: JsonObject) => grammars.of(schema);
   await t.rejects(refused({ type: 'string', pattern: 'a' }), /keyword "pattern" cannot be kept to/);
   await t.rejects(refused({ $ref: '#/none' }), /leads nowhere/);
@@ -126,7 +126,7 @@ t.test('what a grammar cannot keep to is refused by name', async t => {
   await t.rejects(refused({ type: 'object', required: ['a'] }), /which is none of the properties/);
 });
 
-t.test('a schema that is too long is refused before it is looked at', async t => {
+t.test('a schema that is too long is rejected before it is parsed', async t => {
   const anyOf = Array(10_000).fill({ $ref: '#/$defs/a' });
   await t.rejects(
     grammars.of({ $defs: { a: { pattern: 'a' } }, anyOf }),
@@ -141,7 +141,7 @@ t.test('a schema that takes too long is refused', async t => {
   }
 });
 
-t.test('words are spelled by tokens that are no single characters', async t => {
+t.test('words are spelled with tokens of several characters', async t => {
   const words = buildWordTokenizer(new Set(['"Up"', '"Do', 'wn"', 'wnright']));
   const grammar = await new JsonGrammars(words, words.vocabularySize, [STOP]).of({
     enum: ['Up', 'Down', 'Left'],
@@ -193,7 +193,7 @@ t.test('a vocabulary of 150,000 tokens has masks of the tokens that fit', async 
   }
 });
 
-t.test('a schema is compiled in slices, those of others behind it', async t => {
+t.test('a schema is compiled in slices, and others wait behind it', async t => {
   const others = new JsonGrammars(tokenizer, tokenizer.vocabularySize, [STOP]);
   const schemas = Array.from({ length: 33 }, (_, n) => ({ enum: [n] }));
   let turns = 0;

@@ -8,19 +8,19 @@ const textOf = (stopStrings: readonly string[] = [], includeStop = false) =>
 const feed = (text: ResponseText, said: string): string[] =>
   [...Buffer.from(said)].map(byte => text.push([byte]));
 
-t.test('characters of several bytes are given whole', async t => {
+t.test('characters of several bytes are streamed whole', async t => {
   const text = textOf();
   t.same(feed(text, 'é€'), ['', 'é', '', '', '€']);
   t.equal(text.finish(), '');
 });
 
-t.test('an incomplete character at the end is given when the response ends', async t => {
+t.test('an incomplete last character is sent when the response ends', async t => {
   const text = textOf();
   text.push([0xe2, 0x82]);
   t.equal(text.finish(), '\uFFFD');
 });
 
-t.test('text ends before the first stop string, wherever tokens part it', async t => {
+t.test('text ends before the first stop string, however tokens split it', async t => {
   const text = textOf(['</answer>', '||']);
   t.equal(feed(text, 'Up</answer>x||y').join('') + text.finish(), 'Up');
   t.equal(text.stop, '</answer>');
@@ -36,7 +36,7 @@ t.test('a possible start of a stop string is held back until it is ruled out', a
   t.equal(ended.finish(), 'sto');
 });
 
-t.test('the stop string stays where it is asked for', async t => {
+t.test('the stop string stays in the text on request', async t => {
   const text = textOf(['.'], true);
   t.equal(feed(text, 'One. Two').join(''), 'One.');
 });

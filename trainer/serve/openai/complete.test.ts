@@ -31,7 +31,7 @@ const slow = {
   },
 } as unknown as LanguageModel;
 
-t.test('others are answered while a stream of many choices is written', async t => {
+t.test('other clients are answered while a stream of many choices is written', async t => {
   const task = completionTask({ prompt: [3], n: CHOICES, stream: true, logprobs: 1 }, slow, [[3]]);
   let others = 0;
   const count = () => {
@@ -52,7 +52,7 @@ t.test('others are answered while a stream of many choices is written', async t 
   t.ok(others > 1, `${others} turns of the event loop`);
 });
 
-t.test('a prompt is scored once for all its choices, and no further one for a client that left', async t => {
+t.test('a prompt is scored once for all choices, and no further prompt for a client that left', async t => {
   const scored: number[] = [];
   const gone = new AbortController();
   const scoring = {

@@ -24,7 +24,7 @@ t.test("tool calls in Qwen's form are read, whole and a character at a time", as
   }
 });
 
-t.test('text before a call is given while it comes', async t => {
+t.test('text before a call is streamed as it arrives', async t => {
   t.same(read(['one ', 'two <tool', '_call>{']).shown, ['one ', 'two ', '']);
 });
 
@@ -32,13 +32,13 @@ t.test('text that only looks like the beginning of a call is content', async t =
   t.equal(read(['a <tool', '_box> b']).content, 'a <tool_box> b');
 });
 
-t.test('a call that is no JSON stays content', async t => {
+t.test('a call that is not JSON stays content', async t => {
   const { content, calls } = read(['<tool_call>{"name": move}</tool_call> done']);
   t.same(calls, []);
   t.equal(content, '<tool_call>{"name": move}</tool_call> done');
 });
 
-t.test('a call that the response ends in counts when it is whole', async t => {
+t.test('a call at the end of a response counts if it is complete', async t => {
   t.same(read(['<tool_call>{"name":"a","arguments":{"x":1}}']).calls, ['a({"x":1})']);
   t.equal(read(['<tool_call>{"name":"a"']).content, '<tool_call>{"name":"a"');
 });
@@ -51,7 +51,7 @@ t.test("tool calls in Llama 3's form are read", async t => {
   ]);
 });
 
-t.test('JSON that is no call is content', async t => {
+t.test('JSON that is not a call is content', async t => {
   const { content, calls } = read(['{"answer": 42}']);
   t.same(calls, []);
   t.equal(content, '{"answer": 42}');

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
+import { isAlive, processStart } from '../../../shared/run-folder/is-alive.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
 import type { DecoderConfig } from '../../models/config.ts';
@@ -14,6 +15,9 @@ const INFO_FILE = 'tinker.json';
 /** Name of a checkpoint: one part of a path, which no file system reads as something else. */
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 const MODEL_ID = /^([0-9a-f-]{36}):train:(\d{1,9})$/;
+/** A folder that is written, or was overwritten while it is read: `.<process>.<its start>.<id>`, for as long as that process lives. */
+const HIDDEN = /^\.(?:(\d{1,10})\.(\d*)\.)?[0-9a-f-]{36}$/;
+const OWN_HIDDEN = `.${process.pid}.${processStart(process.pid) ?? ''}.`;
 /** Kinds of checkpoints in paths and in lists. */
 const KINDS = { weights: 'training', sampler_weights: 'sampler' } as const;
 
@@ -37,11 +41,9 @@ export interface FoundCheckpoint extends CheckpointInfo {
   readonly lora: LoraConfig;
 }
 
-export interface NewCheckpoint {
+export interface NewCheckpoint extends Pick<CheckpointInfo, 'base_model' | 'owner'> {
   readonly kind: CheckpointKind;
   readonly name: string;
-  readonly owner: string;
-  readonly baseModel: string;
   readonly ttlSeconds?: number | null;
   readonly overwrite?: boolean | null;
 }
@@ -70,31 +72,31 @@ export class Checkpoints {
    */
   async save(
     modelId: string,
-    { kind, name, owner, baseModel, ttlSeconds, overwrite }: NewCheckpoint,
+    { kind, name, ttlSeconds, overwrite, ...facts }: NewCheckpoint,
     write: (folder: string) => Promise<void>,
   ): Promise<string> {
     if (!NAME.test(name)) {
+      const fault = `the checkpoint name ${JSON.stringify(name.slice(0, 200))} is not valid`;
       const rule = 'use 1 to 128 letters, digits, "-", "_" and ".", beginning with a letter or digit';
-      throw badRequest(
-        `the checkpoint name ${JSON.stringify(name.slice(0, 200))} is not valid: ${rule}`,
-        'path',
-      );
+      throw badRequest(`${fault}: ${rule}`, 'path');
     }
     const path = `tinker://${modelId}/${kind}/${name}`;
-    const parent = this.#folderOf(modelId, kind);
+    const parent = this.#parentOf(modelId, kind);
     const folder = join(parent, name);
     if ((await currentInfo(folder)) && !overwrite) {
       throw badRequest(`${path} exists: choose another name, or set overwrite`, 'path');
     }
-    await this.#removeExpired(parent);
+    // Expired checkpoints take room until the same model saves another one.
+    for (const old of await foldersIn(parent)) {
+      if ((await readInfo(old)) && !(await currentInfo(old))) await this.#retire(old);
+    }
     const id = randomUUID();
-    const temporary = join(parent, `.${id}`);
+    const temporary = join(parent, OWN_HIDDEN + id);
     await mkdir(temporary, { recursive: true });
     try {
       await write(temporary);
-      const time = new Date().toISOString();
       const expires = ttlSeconds ? Date.now() + ttlSeconds * 1000 : null;
-      const info: CheckpointInfo = { id, base_model: baseModel, owner, time, expires };
+      const info: CheckpointInfo = { id, ...facts, time: new Date().toISOString(), expires };
       await writeFile(join(temporary, INFO_FILE), `${JSON.stringify(info, null, 2)}\n`);
       await this.#retire(folder, this.#isUsed);
       await rename(temporary, folder);
@@ -107,10 +109,9 @@ export class Checkpoints {
 
   /** @throws ApiError 404 where the path names no checkpoint of this owner */
   async find(path: string, owner: string): Promise<FoundCheckpoint> {
-    const parts = path.split('/');
-    const [scheme, , modelId, kind, name] = parts;
-    if (parts.length === 5 && scheme === 'tinker:' && Object.hasOwn(KINDS, kind) && NAME.test(name)) {
-      const folder = join(this.#folderOf(modelId, kind as CheckpointKind), name);
+    const [scheme, , modelId, kind, name, ...more] = path.split('/');
+    if (scheme === 'tinker:' && Object.hasOwn(KINDS, kind) && NAME.test(name) && more.length === 0) {
+      const folder = join(this.#parentOf(modelId, kind as CheckpointKind), name);
       const info = await currentInfo(folder);
       if (info?.owner === owner) return { ...info, folder, lora: (await readAdapterConfig(folder)).lora };
     }
@@ -121,13 +122,12 @@ export class Checkpoints {
   async list(modelId: string, owner: string): Promise<object[]> {
     const entries: object[] = [];
     for (const [kind, checkpoint_type] of Object.entries(KINDS)) {
-      const parent = this.#folderOf(modelId, kind as CheckpointKind);
-      for (const name of await namesIn(parent)) {
-        const info = await currentInfo(join(parent, name));
+      for (const folder of await foldersIn(this.#parentOf(modelId, kind as CheckpointKind))) {
+        const info = await currentInfo(folder);
         if (info?.owner !== owner) continue;
-        const size_bytes = await folderBytes(join(parent, name));
-        const checkpoint_id = `${kind}/${name}`;
+        const checkpoint_id = `${kind}/${basename(folder)}`;
         const tinker_path = `tinker://${modelId}/${checkpoint_id}`;
+        const size_bytes = await folderBytes(folder);
         entries.push({ checkpoint_id, checkpoint_type, time: info.time, tinker_path, size_bytes });
       }
     }
@@ -144,23 +144,22 @@ export class Checkpoints {
     const config = withLora(base, checkpoint.lora);
     const lora = config.lora!;
     const read = async (): Promise<Float32Array> => {
-      const [folder] = await this.foldersOf(checkpoint);
+      const folder = await this.folderOf(checkpoint);
       const store = new ParameterStore(loraSpecs(config, lora));
       const fault = await readAdapterWeights(folder, config, store).catch((error: Error) => error);
-      // It may have been overwritten meanwhile: then its files are in another folder.
-      if (!(await this.foldersOf(checkpoint)).includes(folder)) return read();
+      // It may have been overwritten meanwhile: then its files are in the other folder.
+      if ((await this.folderOf(checkpoint)) !== folder) return read();
       if (fault) throw fault;
       return store.flat;
     };
     return { key: checkpoint.id, lora, read };
   }
 
-  /** Folders that a sampler's checkpoint is in: its own, or another where it was overwritten. @throws ApiError 404 where it is gone */
-  async foldersOf({ folder, id }: FoundCheckpoint): Promise<string[]> {
-    const places = [folder, hiddenFolder(folder, id)];
-    const infos = await Promise.all(places.map(currentInfo));
-    const found = places.filter((_, i) => infos[i]?.id === id);
-    if (found.length > 0) return found;
+  /** The folder of a sampler's checkpoint: its own, or a hidden one after it was overwritten. @throws ApiError 404 where it is gone */
+  async folderOf({ folder, id }: FoundCheckpoint): Promise<string> {
+    for (const place of [folder, hiddenFolder(folder, id)]) {
+      if ((await currentInfo(place))?.id === id) return place;
+    }
     throw new ApiError(404, 'the checkpoint of this sampler was deleted, or has expired');
   }
 
@@ -173,25 +172,32 @@ export class Checkpoints {
     }
   }
 
+  /** Removes hidden folders of processes that have ended. */
+  async sweepLeftovers(): Promise<void> {
+    for (const model of await readdir(this.#folder).catch(() => [])) {
+      for (const parent of Object.keys(KINDS).map(kind => join(this.#folder, model, kind))) {
+        for (const name of await readdir(parent).catch(() => [])) {
+          const [found, pid, start] = HIDDEN.exec(name) ?? [];
+          if (!found || (pid && isAlive(Number(pid), start || null))) continue;
+          await rm(join(parent, name), { recursive: true, force: true }).catch(() => {});
+        }
+      }
+    }
+  }
+
   /** Takes a checkpoint away, so that no reader sees a part of it; one that is used stays in a hidden folder. */
   async #retire(folder: string, isUsed = (_: string) => false): Promise<void> {
     const id = (await readInfo(folder))?.id ?? randomUUID();
     const hidden = hiddenFolder(folder, id);
-    const moved = await rename(folder, hidden).catch((error: NodeJS.ErrnoException) => error);
-    if (!moved && isUsed(id)) this.#superseded.set(id, hidden);
-    else if (!moved) await rm(hidden, { recursive: true, force: true });
-    else if (moved.code !== 'ENOENT') throw moved;
-  }
-
-  /** Expired checkpoints take room until the same model saves another one. */
-  async #removeExpired(parent: string): Promise<void> {
-    for (const folder of (await namesIn(parent)).map(name => join(parent, name))) {
-      if ((await readInfo(folder)) && !(await currentInfo(folder))) await this.#retire(folder);
-    }
+    const fault = await rename(folder, hidden).catch((error: NodeJS.ErrnoException) => error);
+    if (fault?.code === 'ENOENT') return;
+    if (fault) throw fault;
+    if (isUsed(id)) this.#superseded.set(id, hidden);
+    else await rm(hidden, { recursive: true, force: true });
   }
 
   /** @throws ApiError 404 for an id of another form */
-  #folderOf(modelId: string, kind: CheckpointKind): string {
+  #parentOf(modelId: string, kind: CheckpointKind): string {
     const [, session, number] = MODEL_ID.exec(modelId) ?? [];
     if (session) return join(this.#folder, `${session}-train-${number}`, kind);
     throw new ApiError(404, `there is no model ${JSON.stringify(modelId.slice(0, 200))}`);
@@ -213,11 +219,14 @@ async function currentInfo(folder: string): Promise<CheckpointInfo | null> {
   return info && (info.expires === null || info.expires >= Date.now()) ? info : null;
 }
 
-/** The folder that a checkpoint is moved to when it is overwritten while a sampler uses it. */
-const hiddenFolder = (folder: string, id: string): string => join(folder, '..', `.${id}`);
+const hiddenFolder = (folder: string, id: string): string => join(folder, '..', OWN_HIDDEN + id);
 
-async function namesIn(parent: string): Promise<string[]> {
-  return (await readdir(parent).catch(() => [])).filter(name => NAME.test(name)).sort();
+async function foldersIn(parent: string): Promise<string[]> {
+  const names = await readdir(parent).catch(() => []);
+  return names
+    .filter(name => NAME.test(name))
+    .sort()
+    .map(name => join(parent, name));
 }
 
 async function folderBytes(folder: string): Promise<number> {

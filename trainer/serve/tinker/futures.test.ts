@@ -1,13 +1,13 @@
 import t from 'tap';
 import { Futures, type Result } from './futures.ts';
 
-const owner = {};
+const owner = { owner: 'key', seenAt: 0 };
 const never = new AbortController().signal;
 const of = (number: number, content = '') => ({ id: `${number}`, content, conflict: 'used' });
-const read = (futures: Futures, id: string) => futures.read(id, one => one === owner, 60_000, never);
+const read = (futures: Futures<typeof owner>, id: string) => futures.read(id, owner.owner, 60_000, never);
 
-t.test('work is started once, and not at all where too many results wait to be read', async t => {
-  const futures = new Futures();
+t.test('work is started once, and not at all while too many results wait to be read', async t => {
+  const futures = new Futures<typeof owner>();
   let started = 0;
   const work = async () => ({ started: ++started });
   for (let i = 0; i < 8192; i++) futures.submit(owner, of(i), work);
@@ -25,7 +25,7 @@ t.test('work is started once, and not at all where too many results wait to be r
 });
 
 t.test('work that is refused at once leaves nothing behind', async t => {
-  const futures = new Futures();
+  const futures = new Futures<typeof owner>();
   const refuse = () => {
     throw new RangeError('no room');
   };
@@ -47,7 +47,7 @@ t.test('work that is refused at once leaves nothing behind', async t => {
 });
 
 t.test('a result that is dropped while it is read takes no room', async t => {
-  const futures = new Futures();
+  const futures = new Futures<typeof owner>();
   const { promise, resolve } = Promise.withResolvers<Result>();
   const dropped = futures.submit(owner, of(0), () => promise);
   const reading = read(futures, dropped);
@@ -62,5 +62,30 @@ t.test('a result that is dropped while it is read takes no room', async t => {
   t.ok(await read(futures, large(3)));
   await t.rejects(read(futures, first), { message: /was dropped/ }, 'the oldest goes');
   t.ok(await read(futures, second));
-  await t.rejects(read(new Futures(), second), { message: /there is no request/ }, 'of another server');
+  await t.rejects(
+    read(new Futures<typeof owner>(), second),
+    { message: /there is no request/ },
+    'of another server',
+  );
+});
+
+t.test('results of one key never evict those of another, read or not', async t => {
+  const futures = new Futures<typeof owner>();
+  const hostile = { owner: 'hostile', seenAt: 0 };
+  const readOf = (reader: typeof owner, id: string) => futures.read(id, reader.owner, 60_000, never);
+  const submit = (reader: typeof owner, number: number, mebibytes: number) =>
+    futures.submit(reader, of(number), async () => new Uint8Array(mebibytes * 2 ** 20));
+  const mine = [submit(owner, 1, 50), submit(owner, 2, 50)];
+  t.ok(await readOf(owner, mine[0]));
+  const theirs = Array.from({ length: 20 }, (_, i) => submit(hostile, 10 + i, 50));
+  await readOf(hostile, theirs[19]);
+  for (const id of mine) t.ok(await readOf(owner, id));
+  await t.rejects(readOf(hostile, theirs[16]), {
+    status: 410,
+    message: /newer results of its key took its room/,
+  });
+  t.ok(await readOf(hostile, theirs[17]), 'what fits is kept');
+  futures.sweep(one => one === hostile);
+  mine.push(submit(owner, 3, 100));
+  for (const id of mine) t.ok(await readOf(owner, id), 'what was dropped takes no room');
 });

@@ -4,7 +4,7 @@ import { ApiError, badRequest } from '../openai/errors.ts';
 
 /** Results stay readable so long after they were delivered, since a reply can get lost. */
 const KEPT_MS = 600_000;
-/** Bytes of delivered results that are kept, about those of an entry itself, and results of a session that wait to be read. */
+/** Bytes of results that are kept, about those of an entry itself, and results of a session that wait to be read. */
 const KEPT_BYTES = 256 * 2 ** 20;
 const ENTRY_BYTES = 1024;
 const MAX_UNREAD = 8192;
@@ -24,24 +24,31 @@ export interface Submission {
   readonly conflict: string;
 }
 
+/** The Tinker session that may read a result. */
+interface Reader {
+  /** Hash of its key. */
+  readonly owner: string;
+  /** When its client was last heard of. */
+  seenAt: number;
+}
+
 interface Future {
-  /** The Tinker session that may read it. */
-  readonly owner: object;
+  readonly reader: Reader;
   readonly content: string;
   readonly settled: Promise<Result>;
   deliveredAt: number | null;
-  /** Size of its delivered result. */
+  /** Size of its result; 0 before there is one. */
   bytes: number;
 }
 
 /** Operations that were submitted, until their results have been read. */
-export class Futures {
+export class Futures<Session extends Reader> {
   /** Start of all request ids: those of a server that ran before are not known. */
   readonly #prefix = `${randomUUID()}:`;
   readonly #futures = new Map<string, Future>();
-  readonly #unread = new WeakMap<object, number>();
-  /** Request ids of delivered results, the oldest first. */
-  readonly #delivered = new Set<string>();
+  readonly #unread = new WeakMap<Reader, number>();
+  /** Results by key, the oldest first. */
+  readonly #results = new Map<string, { bytes: number; readonly ids: Set<string> }>();
   #keptBytes = 0;
 
   /**
@@ -49,72 +56,88 @@ export class Futures {
    * @returns its request id
    * @throws ApiError 400 where other content has the id, 429 where too many results of the session wait to be read
    */
-  submit(owner: object, { id: name, content, conflict }: Submission, work: () => Promise<Result>): string {
+  submit(reader: Session, { id: name, content, conflict }: Submission, work: () => Promise<Result>): string {
     const id = this.#prefix + name;
     const known = this.#futures.get(id);
     if (known?.content === content) return id;
     if (known) throw badRequest(conflict, 'seq_id');
-    const unread = this.#unread.get(owner) ?? 0;
+    const unread = this.#unread.get(reader) ?? 0;
     if (unread >= MAX_UNREAD) {
       const fault = `${unread} results of this session wait to be read`;
       throw new ApiError(429, `${fault}: read them with retrieve_future`);
     }
     const settled = work().catch(failureOf);
-    this.#unread.set(owner, unread + 1);
-    this.#futures.set(id, { owner, content, settled, deliveredAt: null, bytes: 0 });
+    this.#unread.set(reader, unread + 1);
+    const future = { reader, content, settled, deliveredAt: null, bytes: 0 };
+    this.#futures.set(id, future);
+    void settled.then(result => this.#keep(id, future, result));
     return id;
   }
 
   /**
    * Waits for a result.
+   * @param owner hash of the key that asks
    * @param ms longest wait
    * @param signal ends the wait
    * @returns undefined where the operation goes on
    * @throws ApiError 410 where the result was dropped, 404 where there never was one
    */
-  async read(
-    id: string,
-    owns: (owner: object) => boolean,
-    ms: number,
-    signal: AbortSignal,
-  ): Promise<Result | undefined> {
+  async read(id: string, owner: string, ms: number, signal: AbortSignal): Promise<Result | undefined> {
     const future = this.#futures.get(id);
-    if (future === undefined || !owns(future.owner)) {
+    if (future?.reader.owner !== owner) {
       const name = JSON.stringify(id.slice(0, 200));
       if (future || !id.startsWith(this.#prefix)) {
         throw new ApiError(404, `there is no request ${name} since the server was started`);
       }
-      const why = 'it was read long ago, or its session ended';
+      const why = 'it was read long ago, its session ended, or newer results of its key took its room';
       throw new ApiError(410, `the result of ${name} was dropped: ${why}`);
     }
+    future.reader.seenAt = performance.now();
     const over = pause(ms, undefined, { signal, ref: false }).catch(() => undefined);
     const result = await Promise.race([future.settled, over]);
     if (result !== undefined && future.deliveredAt === null && this.#futures.get(id) === future) {
       future.deliveredAt = performance.now();
-      future.bytes = ENTRY_BYTES + (result instanceof Uint8Array ? result.byteLength : 0);
-      this.#unread.set(future.owner, this.#unread.get(future.owner)! - 1);
-      this.#delivered.add(id);
-      this.#keptBytes += future.bytes;
-      for (const oldest of this.#delivered) {
-        if (this.#keptBytes <= KEPT_BYTES || oldest === id) break;
-        this.#drop(oldest);
-      }
+      this.#unread.set(future.reader, this.#unread.get(future.reader)! - 1);
     }
     return result;
   }
 
-  /** Drops results that were read long ago, and all of owners that are gone. */
-  sweep(isGone: (owner: object) => boolean): void {
-    for (const [id, { owner, deliveredAt }] of this.#futures) {
+  /** Drops results that were read long ago, and all of sessions that are gone. */
+  sweep(isGone: (reader: Session) => boolean): void {
+    for (const [id, { reader, deliveredAt }] of this.#futures) {
       const old = deliveredAt !== null && performance.now() - deliveredAt > KEPT_MS;
-      if (old || isGone(owner)) this.#drop(id);
+      if (old || isGone(reader as Session)) this.#drop(id);
+    }
+  }
+
+  /** Counts a result. Where there is no room, the key with most bytes loses its oldest, so that no other key does. */
+  #keep(id: string, future: Future, result: Result): void {
+    if (this.#futures.get(id) !== future) return;
+    future.bytes = ENTRY_BYTES + (result instanceof Uint8Array ? result.byteLength : 0);
+    const { owner } = future.reader;
+    const own = this.#results.get(owner) ?? { bytes: 0, ids: new Set() };
+    this.#results.set(owner, own);
+    own.ids.add(id);
+    own.bytes += future.bytes;
+    this.#keptBytes += future.bytes;
+    while (this.#keptBytes > KEPT_BYTES) {
+      const [first, ...others] = this.#results.values();
+      const { ids } = others.reduce((most, one) => (one.bytes > most.bytes ? one : most), first);
+      const [oldest] = ids;
+      if (oldest === id) break;
+      this.#drop(oldest);
     }
   }
 
   #drop(id: string): void {
-    this.#keptBytes -= this.#futures.get(id)!.bytes;
-    this.#delivered.delete(id);
+    const { reader, bytes, deliveredAt } = this.#futures.get(id)!;
     this.#futures.delete(id);
+    if (deliveredAt === null) this.#unread.set(reader, this.#unread.get(reader)! - 1);
+    const own = this.#results.get(reader.owner);
+    if (!own?.ids.delete(id)) return;
+    own.bytes -= bytes;
+    this.#keptBytes -= bytes;
+    if (own.ids.size === 0) this.#results.delete(reader.owner);
   }
 }
 

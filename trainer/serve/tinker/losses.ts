@@ -1,27 +1,20 @@
 import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../../algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
+import { type LossBatch, summedLoss } from '../../policy/learning/loss-program.ts';
 import type { ForwardBackwardRequest, WireDatum } from '../../tinker/proto.ts';
 import { badRequest } from '../openai/errors.ts';
 
 const MAX_DATUMS = 1024;
-/** Longest log-ratio, so that no ratio is outside the bounds that follow. */
-const MAX_LOG_RATIO = 20;
-const UNCLIPPED = { clip_low_threshold: 1e-9, clip_high_threshold: 1e9 };
-/** Loss settings with the service's defaults. */
+/** The service's defaults, and bounds that no ratio reaches. */
 const CLIP = { clip_low_threshold: 0.8, clip_high_threshold: 1.2 };
+const UNCLIPPED = { clip_low_threshold: 1e-9, clip_high_threshold: 1e9 };
 
 type Config = Readonly<Record<string, number>>;
 
-/** Values of a token: its weight, log p and log p − log q in nats, A·p/q, and A·p/q with the ratio clipped. */
-type TokenValues = Readonly<
-  Record<'weight' | 'logProb' | 'move' | 'advantage' | 'surrogate' | 'clipped', number>
->;
-
 interface WireLoss {
   readonly config: Config;
+  /** The same loss of the trainer. */
   readonly settings: (config: Config) => Partial<LossSettings>;
-  /** Loss of a token in nats. */
-  readonly value: (token: TokenValues, config: Config) => number;
 }
 
 const clipped = (policy: 'ppo' | 'cispo', config: Config): Partial<LossSettings> => ({
@@ -31,28 +24,12 @@ const clipped = (policy: 'ppo' | 'cispo', config: Config): Partial<LossSettings>
 });
 
 const LOSSES: Readonly<Record<string, WireLoss>> = {
-  cross_entropy: {
-    config: {},
-    settings: () => ({ policy: 'cross_entropy' }),
-    value: x => -x.weight * x.logProb,
-  },
-  importance_sampling: { config: {}, settings: () => clipped('ppo', UNCLIPPED), value: x => -x.surrogate },
-  ppo: { config: CLIP, settings: c => clipped('ppo', c), value: x => -Math.min(x.surrogate, x.clipped) },
-  cispo: { config: CLIP, settings: c => clipped('cispo', c), value: x => -x.clipped * x.logProb },
-  dro: {
-    config: { beta: 0.05 },
-    settings: ({ beta }) => ({ policy: 'dro', dro: { beta } }),
-    value: (x, { beta }) => 0.5 * beta * x.move * x.move - x.advantage * x.logProb,
-  },
+  cross_entropy: { config: {}, settings: () => ({ policy: 'cross_entropy' }) },
+  importance_sampling: { config: {}, settings: () => clipped('ppo', UNCLIPPED) },
+  ppo: { config: CLIP, settings: config => clipped('ppo', config) },
+  cispo: { config: CLIP, settings: config => clipped('cispo', config) },
+  dro: { config: { beta: 0.05 }, settings: ({ beta }) => ({ policy: 'dro', dro: { beta } }) },
 };
-
-/** A loss as the engine computes it: a sum over the tokens of its sequences. */
-export interface TokenLoss {
-  readonly settings: LossSettings;
-  readonly sequences: readonly TrainingSequence[];
-  /** The loss, in nats, from log p of each target. */
-  value(logProbs: readonly Float32Array[]): number;
-}
 
 /** Limits of a model; `maxLength` counts input tokens. */
 interface Limits {
@@ -65,7 +42,7 @@ interface Limits {
  * the input's position t predicts.
  * @throws ApiError 400 naming the field
  */
-export function readLoss({ lossFn, lossConfig, data }: ForwardBackwardRequest, limits: Limits): TokenLoss {
+export function readLoss({ lossFn, lossConfig, data }: ForwardBackwardRequest, limits: Limits): LossBatch {
   if (!Object.hasOwn(LOSSES, lossFn)) {
     const fault = `loss_fn ${JSON.stringify(lossFn.slice(0, 100))} is not supported`;
     throw badRequest(`${fault}; choose ${Object.keys(LOSSES).join(', ')}`, 'loss_fn');
@@ -77,27 +54,8 @@ export function readLoss({ lossFn, lossConfig, data }: ForwardBackwardRequest, l
   }
   const names = lossFn === 'cross_entropy' ? ['weights'] : ['logprobs', 'advantages'];
   const sequences = data.map((datum, i) => readDatum(datum, `data[${i}]`, names, limits));
-  const { clip_low_threshold: low, clip_high_threshold: high } = config;
-  const tokenLoss = (sequence: TrainingSequence, t: number, logProb: number): number => {
-    const advantage = sequence.advantages[t];
-    const move = logProb - sequence.logProbs[t];
-    const ratio = Math.exp(Math.min(Math.max(move, -MAX_LOG_RATIO), MAX_LOG_RATIO));
-    const surrogate = ratio * advantage;
-    const clipped = Math.min(Math.max(ratio, low), high) * advantage;
-    const weight = sequence.crossEntropyWeights?.[t] ?? 1;
-    return loss.value({ weight, logProb, move, advantage, surrogate, clipped }, config);
-  };
-  return {
-    settings: { ...DEFAULT_LOSS_SETTINGS, dualClip: 0, entropyCoefficient: 0, ...loss.settings(config) },
-    sequences,
-    value: logProbs => {
-      let sum = 0;
-      sequences.forEach((sequence, i) => {
-        for (let t = 1; t < sequence.tokenIds.length; t++) sum += tokenLoss(sequence, t, logProbs[i][t]);
-      });
-      return sum;
-    },
-  };
+  const plain = { ...DEFAULT_LOSS_SETTINGS, dualClip: 0, entropyCoefficient: 0 };
+  return summedLoss(sequences, { ...plain, ...loss.settings(config) });
 }
 
 function readConfig(lossFn: string, defaults: Config, given: ForwardBackwardRequest['lossConfig']): Config {
@@ -133,7 +91,7 @@ function readDatum(
   const known = ['target_tokens', ...names];
   const other = [...inputs.keys()].find(name => !known.includes(name));
   if (other !== undefined) throw refuse(other, ` is not an input of this loss: it takes ${known.join(', ')}`);
-  /** An input behind an empty place. */
+  /** Fills in an input behind the first place, which nothing predicts. */
   const input = <A extends Float32Array | Int32Array>(name: string, into: A): A => {
     const { values, shape } = inputs.get(name) ?? {};
     if (!values || !shape) throw refuse(name, ' is missing: send one for each input token');
@@ -145,28 +103,27 @@ function readDatum(
     if (bad >= 0) throw refuse(name, `[${bad - 1}] is ${into[bad]}; it must be finite`);
     return into;
   };
-  const zeros = () => new Float32Array(length + 1);
-  const numbers = (name: string) => (names.includes(name) ? input(name, zeros()) : zeros());
+  const numbers = (name: string) => {
+    const array = new Float32Array(length + 1);
+    return names.includes(name) ? input(name, array) : array;
+  };
   const targets = input('target_tokens', new Int32Array(length + 1));
-  const tokenIds = new Int32Array(length + 1);
-  tokenIds.set(tokens);
-  tokenIds[length] = targets[length];
-  for (const [what, ids] of Object.entries({
-    model_input: tokens,
-    'loss_fn_inputs.target_tokens': targets,
-  })) {
+  for (const [what, ids] of [
+    ['model_input', tokens],
+    ['loss_fn_inputs.target_tokens', targets],
+  ] as const) {
     const bad = ids.find(id => id < 0 || id >= vocabularySize);
     if (bad === undefined) continue;
     throw badRequest(`${where}.${what} has token ${bad}; the vocabulary has ${vocabularySize}`, 'data');
   }
-  const sequence = {
-    tokenIds,
+  const lossMask = new Uint8Array(length + 1).fill(1, 1);
+  const weights = inputs.has('weights') ? () => numbers('weights') : () => Float32Array.from(lossMask);
+  return {
+    tokenIds: Int32Array.from([...tokens, targets[length]]),
     targets,
-    lossMask: new Uint8Array(length + 1).fill(1, 1),
+    lossMask,
     logProbs: numbers('logprobs'),
     advantages: numbers('advantages'),
+    ...(names.includes('weights') && { crossEntropyWeights: weights() }),
   };
-  if (!names.includes('weights')) return sequence;
-  const weights = inputs.has('weights') ? numbers('weights') : zeros().fill(1, 1);
-  return { ...sequence, crossEntropyWeights: weights };
 }

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { OperationQueue } from './operation-queue.ts';
 
-t.test('256 operations wait at most, and those that they wait for are taken', async t => {
+t.test('at most 256 operations wait, and those that they wait for are accepted', async t => {
   const lost: number[] = [];
   const queue = new OperationQueue(60_000, seqId => lost.push(seqId));
   const order: number[] = [];
@@ -22,7 +22,7 @@ t.test('256 operations wait at most, and those that they wait for are taken', as
   t.throws(() => run(259), { message: 'over' });
 });
 
-t.test('an operation that was refused holds nobody up, and one that runs is not refused', async t => {
+t.test('a rejected operation blocks no other, and a running one is not rejected', async t => {
   const lost: number[] = [];
   const queue = new OperationQueue(60_000, seqId => lost.push(seqId));
   const { promise, resolve } = Promise.withResolvers<string>();

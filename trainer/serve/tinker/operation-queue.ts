@@ -6,7 +6,6 @@ const MAX_AHEAD = 4096;
 const MAX_OPEN = 256;
 
 interface Operation {
-  readonly number: number;
   readonly ordered: boolean;
   run(): Promise<void>;
   reject(error: Error): void;
@@ -17,15 +16,15 @@ interface Operation {
  * An operation that waits for a number that does not come fails in the end, and all numbers before it count as lost.
  */
 export class OperationQueue {
-  readonly #finished = new Set<number>();
-  /** Operations that wait or run. */
-  readonly #open = new Map<number, Operation>();
   readonly #gapMs: number;
   readonly #onLost: (seqId: number, why: string) => void;
-  #gap: NodeJS.Timeout | undefined;
+  /** Operations that wait or run. */
+  readonly #open = new Map<number, Operation>();
+  readonly #finished = new Set<number>();
   /** All numbers up to this one are over. */
   #done = 0;
-  #running: { readonly number: number; readonly ended: Promise<void> } | null = null;
+  #gap: NodeJS.Timeout | undefined;
+  #running: { readonly seqId: number; readonly ended: Promise<void> } | null = null;
   #closed: Error | null = null;
 
   /**
@@ -35,6 +34,20 @@ export class OperationQueue {
   constructor(gapMs: number, onLost: (seqId: number, why: string) => void) {
     this.#gapMs = gapMs;
     this.#onLost = onLost;
+  }
+
+  /**
+   * Runs an operation when it is its turn.
+   * @param seqId its number: 1 and on for each model
+   * @param ordered false: it runs as it arrives, before smaller numbers that have not come yet
+   * @throws ApiError 400, at once, for a number that was used or is out of range
+   */
+  run<T>(seqId: number, ordered: boolean, work: () => Promise<T>): Promise<T> {
+    this.check(seqId);
+    const { promise, resolve, reject } = Promise.withResolvers<T>();
+    this.#open.set(seqId, { ordered, run: () => work().then(resolve, reject), reject });
+    this.#next();
+    return promise;
   }
 
   /** @throws ApiError 400 for a number that was used, or is out of range */
@@ -53,38 +66,22 @@ export class OperationQueue {
   }
 
   /**
-   * Runs an operation when it is its turn.
-   * @param seqId its number: 1 and on for each model
-   * @param ordered false: it runs as it arrives, before smaller numbers that have not come yet
-   * @throws ApiError 400 as {@link check}
-   */
-  run<T>(seqId: number, ordered: boolean, work: () => Promise<T>): Promise<T> {
-    this.check(seqId);
-    const { promise, resolve, reject } = Promise.withResolvers<T>();
-    const run = () => work().then(resolve, reject);
-    this.#open.set(seqId, { number: seqId, ordered, run, reject });
-    this.#next();
-    return promise;
-  }
-
-  /**
    * Counts the number of a request that was refused at once, so that others do not wait for it.
    * @param lost true where a gradient is missing now
    */
   refuse(seqId: number, why: string, lost: boolean): void {
-    const far = !(seqId >= 1 && seqId <= this.#done + MAX_AHEAD);
-    if (far || this.#isUsed(seqId)) return;
+    const isNear = seqId >= 1 && seqId <= this.#done + MAX_AHEAD;
+    if (!isNear || this.#isUsed(seqId)) return;
     if (lost) this.#onLost(seqId, why);
     this.#finish(seqId);
   }
 
   /** Refuses what waits, and lets what runs end. */
   async close(reason: string): Promise<void> {
-    this.#closed = new Error(reason);
+    const closed = new Error(reason);
+    this.#closed = closed;
     clearTimeout(this.#gap);
-    for (const { number, reject } of this.#open.values()) {
-      if (number !== this.#running?.number) reject(this.#closed);
-    }
+    for (const [seqId, { reject }] of this.#open) if (seqId !== this.#running?.seqId) reject(closed);
     await this.#running?.ended;
   }
 
@@ -94,32 +91,31 @@ export class OperationQueue {
 
   /** Starts the operation with the smallest number that may run. */
   #next(): void {
-    if (this.#running !== null || this.#closed) return;
+    if (this.#running || this.#closed || this.#open.size === 0) return;
     clearTimeout(this.#gap);
-    const [first] = [...this.#open.values()].sort((a, b) => a.number - b.number);
-    if (first === undefined) return;
-    if (first.ordered && first.number !== this.#done + 1) {
-      this.#gap = setTimeout(() => this.#giveUp(first), this.#gapMs).unref();
+    const seqId = Math.min(...this.#open.keys());
+    const { ordered, run } = this.#open.get(seqId)!;
+    if (ordered && seqId !== this.#done + 1) {
+      this.#gap = setTimeout(() => this.#giveUp(seqId), this.#gapMs).unref();
       return;
     }
-    const ended = first.run().then(() => {
+    const ended = run().then(() => {
       this.#running = null;
-      this.#finish(first.number);
+      this.#finish(seqId);
     });
-    this.#running = { number: first.number, ended };
+    this.#running = { seqId, ended };
   }
 
   /** Fails an operation that waited too long, and counts the numbers before it as lost. */
-  #giveUp({ number, reject }: Operation): void {
-    const missing = this.#done + 1;
-    for (let lost = missing; lost < number; lost++) {
+  #giveUp(seqId: number): void {
+    const waited = `seq_id ${seqId} waited ${this.#gapMs / 1000} s for ${this.#done + 1}`;
+    this.#open.get(seqId)!.reject(badRequest(`${waited}, which never came`, 'seq_id'));
+    for (let lost = this.#done + 1; lost < seqId; lost++) {
       if (!this.#finished.delete(lost)) this.#onLost(lost, 'it never came');
     }
-    this.#done = number - 1;
-    const waited = `seq_id ${number} waited ${this.#gapMs / 1000} s for ${missing}`;
-    reject(badRequest(`${waited}, which never came`, 'seq_id'));
-    this.#onLost(number, 'it waited for a smaller number that never came');
-    this.#finish(number);
+    this.#onLost(seqId, 'it waited for a smaller number that never came');
+    this.#done = seqId - 1;
+    this.#finish(seqId);
   }
 
   #finish(seqId: number): void {

@@ -10,16 +10,18 @@ export const GREATEST_INTEGER = 2 ** 31 - 1;
 export const orNull = <T extends TSchema>(schema: T) => Type.Optional(Type.Union([schema, Type.Null()]));
 export const Id = Type.String({ minLength: 1, maxLength: MAX_TEXT });
 export const SequenceId = Type.Integer({ minimum: 0, maximum: GREATEST_INTEGER });
+export const MaybeId = orNull(Id);
+export const MaybeSequenceId = orNull(SequenceId);
+export const MaybeFlag = orNull(Type.Boolean());
 
 /** `lora_config` of a request. */
 export const LoraSettings = Type.Object({
   rank: Type.Integer({ minimum: 1 }),
   seed: orNull(Type.Integer()),
-  train_unembed: orNull(Type.Boolean()),
-  train_mlp: orNull(Type.Boolean()),
-  train_attn: orNull(Type.Boolean()),
+  train_unembed: MaybeFlag,
+  train_mlp: MaybeFlag,
+  train_attn: MaybeFlag,
 });
-export type LoraSettings = Static<typeof LoraSettings>;
 
 /** Adds a route with a JSON body. Unknown fields of the body are ignored. */
 export function postRoute<Body extends TSchema>(
@@ -38,6 +40,5 @@ export function ownerOf({ headers }: Pick<FastifyRequest, 'headers'>): string {
   return createHash('sha256').update(String(key)).digest('hex').slice(0, 32);
 }
 
-export function hashOf(content: object): string {
-  return createHash('sha256').update(JSON.stringify(content)).digest('base64');
-}
+export const hashOf = (content: object): string =>
+  createHash('sha256').update(JSON.stringify(content)).digest('base64');

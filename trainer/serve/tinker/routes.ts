@@ -9,13 +9,24 @@ import {
   type ForwardBackwardRequest,
   TinkerProtocolError,
 } from '../../tinker/proto.ts';
-import { ApiError, badRequest } from '../openai/errors.ts';
+import { ApiError, badRequest, clientGone } from '../openai/errors.ts';
 import { bodyParser } from '../openai/parse.ts';
 import { apiErrorOf } from '../openai/routes.ts';
 import type { CheckpointKind } from './checkpoints.ts';
 import type { Result } from './futures.ts';
 import { readLoss } from './losses.ts';
-import { hashOf, Id, LoraSettings, orNull, ownerOf, postRoute, SequenceId } from './requests.ts';
+import {
+  hashOf,
+  Id,
+  LoraSettings,
+  MaybeFlag,
+  MaybeId,
+  MaybeSequenceId,
+  orNull,
+  ownerOf,
+  postRoute,
+  SequenceId,
+} from './requests.ts';
 import { samplingRoutes } from './sampling-routes.ts';
 import { MAX_SESSION_SAMPLES, type TinkerServer, type TinkerSession } from './server.ts';
 import type { TrainingModel } from './training-model.ts';
@@ -26,10 +37,7 @@ const decompress = promisify(zstdDecompress);
 
 const ModelRequest = Type.Object({ model_id: Id });
 const Place = Type.Object({ model_id: Id, seq_id: SequenceId });
-const saving = {
-  ttl_seconds: orNull(Type.Integer({ minimum: 1 })),
-  overwrite: orNull(Type.Boolean()),
-};
+const saving = { ttl_seconds: orNull(Type.Integer({ minimum: 1 })), overwrite: MaybeFlag };
 const PositiveOrZero = orNull(Type.Number({ minimum: 0 }));
 const BelowOne = orNull(Type.Number({ minimum: 0, exclusiveMaximum: 1 }));
 
@@ -68,10 +76,7 @@ function sessionRoutes(app: FastifyInstance, server: TinkerServer): void {
     const model = { model_name: server.name, max_context_length: server.base.maxSequenceLength };
     return { supported_models: [{ ...model, trainable: true, sampleable: true }] };
   });
-  const NewSession = Type.Object({
-    tags: orNull(Type.Array(Type.String())),
-    sdk_version: orNull(Type.String()),
-  });
+  const NewSession = Type.Object({ tags: orNull(Type.Array(Type.String())) });
   postRoute(app, '/create_session', NewSession, (_, owner) => ({
     session_id: server.createSession(owner).id,
   }));
@@ -89,11 +94,8 @@ function futureRoute(app: FastifyInstance, server: TinkerServer): void {
   const parse = bodyParser(Type.Object({ request_id: Id }), () => {});
   app.post('/retrieve_future', async (request, reply) => {
     const { request_id } = parse(request.body);
-    const owner = ownerOf(request);
-    const owns = (session: object) => server.isAlive(session as TinkerSession, owner);
-    const gone = new AbortController();
-    reply.raw.once('close', () => gone.abort());
-    const result = await server.futures.read(request_id, owns, server.pollMs, gone.signal);
+    const gone = clientGone(request, reply);
+    const result = await server.futures.read(request_id, ownerOf(request), server.pollMs, gone.signal);
     if (result instanceof Uint8Array) return reply.type(PROTOBUF).send(result);
     return result ?? reply.status(408).send({ type: 'try_again', request_id, queue_state: 'active' });
   });
@@ -119,15 +121,9 @@ function modelRoutes(app: FastifyInstance, server: TinkerServer): void {
     return server.openModel(session, body.model_seq_id, hashOf(body), model, {});
   });
   // SDK 0.38 creates the model with it, and SDK 0.25 loads into one that exists.
-  const LoadWeights = Type.Object({
-    path: Id,
-    optimizer: orNull(Type.Boolean()),
-    session_id: orNull(Id),
-    model_seq_id: orNull(SequenceId),
-    model_id: orNull(Id),
-    seq_id: orNull(SequenceId),
-    base_model: orNull(Id),
-  });
+  const made = { session_id: MaybeId, model_seq_id: MaybeSequenceId, base_model: MaybeId };
+  const there = { model_id: MaybeId, seq_id: MaybeSequenceId };
+  const LoadWeights = Type.Object({ path: Id, optimizer: MaybeFlag, ...made, ...there });
   postRoute(app, '/load_weights', LoadWeights, async (body, owner) => {
     const { path, optimizer, model_id, seq_id, session_id, model_seq_id } = body;
     const { folder, base_model, lora } = await server.checkpoints.find(path, owner);
@@ -169,7 +165,8 @@ function trainingRoutes(app: FastifyInstance, server: TinkerServer): void {
     return submit(server, ownerOf(request), { model_id, seq_id }, kind, ({ model, seqId }) => {
       const { vocabularySize, maxSequenceLength } = server.base;
       const loss = readLoss(decoded, { vocabularySize, maxLength: maxSequenceLength - 1 });
-      return async () => encodeForwardBackwardOutput(await model.forwardBackward(seqId, loss, forwardOnly));
+      return async () =>
+        encodeForwardBackwardOutput(await model.forwardBackward(seqId, loss, forwardOnly, server.losses));
     });
   });
   const OptimStep = Type.Object({
@@ -206,18 +203,15 @@ function savingRoutes(app: FastifyInstance, server: TinkerServer): void {
   const SaveWeights = Type.Object({ ...saving, path: Id });
   const save = async (kind: CheckpointKind, body: Static<typeof SaveWeights>, { session, model }: Found) => {
     const { path: name, ttl_seconds: ttlSeconds, overwrite } = body;
-    const checkpoint = { kind, name, owner: session.owner, baseModel: server.name, ttlSeconds, overwrite };
+    const checkpoint = { kind, name, owner: session.owner, base_model: server.name, ttlSeconds, overwrite };
     const write = (folder: string) => model.save(folder, kind === 'weights');
     return { path: await server.checkpoints.save(model.id, checkpoint, write) };
   };
   orderedRoute(app, server, '/save_weights', SaveWeights, (body, found) => save('weights', body, found));
   // With a path it saves a named checkpoint, and without one it opens a sampling session of the weights as they are now.
-  const SaveForSampler = Type.Object({
-    ...saving,
-    path: orNull(Id),
-    sampling_session_seq_id: orNull(SequenceId),
-    kind: orNull(Type.Union([Type.Literal('snapshot'), Type.Literal('inflight')])),
-  });
+  const kind = orNull(Type.Union([Type.Literal('snapshot'), Type.Literal('inflight')]));
+  const place = { path: MaybeId, sampling_session_seq_id: MaybeSequenceId };
+  const SaveForSampler = Type.Object({ ...saving, ...place, kind });
   orderedRoute(app, server, '/save_weights_for_sampler', SaveForSampler, async (body, found) => {
     const { path, sampling_session_seq_id: number, kind } = body;
     if (typeof path === 'string') return save('sampler_weights', { ...body, path }, found);

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { SamplingSettings } from '../../generation/generation.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
-import { NO_LOGPROB, type SampleResponse, type TopkLogprobs } from '../../tinker/proto.ts';
+import { NO_LOGPROB, type SampleResponse } from '../../tinker/proto.ts';
 
 /** An adapter to sample with. */
 export interface AdapterWeights {
@@ -33,6 +33,14 @@ interface Slot {
   open: number;
 }
 
+/** A request that waits for a policy with its weights. */
+interface Waiting {
+  readonly weights: AdapterWeights;
+  readonly since: number;
+  take(slot: Slot): void;
+  fail(error: unknown): void;
+}
+
 /** Prefixes of a prompt that are computed at once for their most probable next tokens. */
 const PREFIXES_AT_ONCE = 64;
 /** A request with a ready policy goes first only while nobody has waited so long for one. */
@@ -49,11 +57,9 @@ export class SamplerPool {
   readonly #create: (lora: LoraConfig) => Promise<LocalPolicy>;
   readonly #maxSlots: number;
   readonly #slots: Slot[] = [];
-  /** Requests that have no policy yet, each with what wakes it; the first gets the next policy that is idle. */
-  readonly #waiting = new Map<object, () => void>();
-  /** When the first of them began to wait for an idle policy. */
-  #waitsSince: number | null = null;
-  #loading: Promise<unknown> = Promise.resolve();
+  /** The first that no policy has the weights of gets the next one that is idle. */
+  readonly #waiting = new Set<Waiting>();
+  #loading: Promise<void> | undefined;
   #nextSequence = FIRST_SEQUENCE;
 
   /**
@@ -82,62 +88,68 @@ export class SamplerPool {
       return await this.#sampleWith(slot.policy, task, signal);
     } finally {
       slot.open--;
-      this.#wakeFirst();
+      this.#dealOut();
     }
   }
 
   async close(): Promise<void> {
-    await this.#loading.catch(() => {});
+    await this.#loading;
     await Promise.all(this.#slots.map(({ policy }) => policy.close()));
   }
 
   /** A policy with these weights, which counts as in use. @param signal ends the wait for one */
   async #acquire(weights: AdapterWeights, signal: AbortSignal): Promise<Slot> {
-    const request = {};
-    const isFirst = () => this.#waiting.keys().next().value === request;
-    const wake = () => this.#waiting.get(request)?.();
-    signal.addEventListener('abort', wake);
-    try {
-      for (;;) {
-        signal.throwIfAborted();
-        const woken = new Promise<void>(resolve => this.#waiting.set(request, resolve));
-        const overtaken = performance.now() - (this.#waitsSince ?? Infinity) > MAX_OVERTAKEN_MS;
-        let slot = overtaken ? undefined : this.#slots.find(({ key }) => key === weights.key);
-        if (!slot && isFirst()) {
-          const loading = this.#slotFor(weights);
-          this.#loading = loading;
-          slot = await loading;
-          signal.throwIfAborted();
-        }
-        if (slot) {
-          slot.open++;
-          return slot;
-        }
-        if (isFirst()) this.#waitsSince ??= performance.now();
-        await woken;
-      }
-    } finally {
-      signal.removeEventListener('abort', wake);
-      if (isFirst()) this.#waitsSince = null;
+    signal.throwIfAborted();
+    const { promise, resolve: take, reject: fail } = Promise.withResolvers<Slot>();
+    const request = { weights, since: performance.now(), take, fail };
+    const leave = () => {
       this.#waiting.delete(request);
-      this.#wakeFirst();
+      fail(signal.reason);
+      this.#dealOut();
+    };
+    signal.addEventListener('abort', leave);
+    this.#waiting.add(request);
+    this.#dealOut();
+    return promise.finally(() => signal.removeEventListener('abort', leave));
+  }
+
+  /** Gives requests the policies with their weights, and has the first without one loaded into a policy that is idle. */
+  #dealOut(): void {
+    let first: Waiting | undefined;
+    for (const request of this.#waiting) {
+      const slot = this.#slots.find(({ key }) => key === request.weights.key);
+      if (slot) {
+        slot.open++;
+        this.#waiting.delete(request);
+        request.take(slot);
+      } else if (first === undefined) {
+        first = request;
+        const hasRoom = this.#slots.length < this.#maxSlots || this.#slots.some(({ open }) => open === 0);
+        if (hasRoom) this.#loading ??= this.#load(request);
+        if (performance.now() - request.since > MAX_OVERTAKEN_MS) return;
+      }
     }
   }
 
-  #wakeFirst(): void {
-    this.#waiting.values().next().value?.();
+  async #load(request: Waiting): Promise<void> {
+    try {
+      await this.#fill(request.weights);
+    } catch (error) {
+      this.#waiting.delete(request);
+      request.fail(error);
+    }
+    this.#loading = undefined;
+    this.#dealOut();
   }
 
-  /** A policy that has these weights, or that is idle and takes them; undefined where all are in use. */
-  async #slotFor({ key, lora, read }: AdapterWeights): Promise<Slot | undefined> {
-    const ready = this.#slots.find(slot => slot.key === key);
-    if (ready) return ready;
+  /** Loads weights into an idle policy, of their shape where there is one; into none where all are in use by now. */
+  async #fill({ key, lora, read }: AdapterWeights): Promise<void> {
     const flat = await read();
     let slot = this.#slots.find(one => one.open === 0 && isDeepStrictEqual(one.lora, lora));
     if (slot === undefined) {
       if (this.#slots.length >= this.#maxSlots) {
         const idle = this.#slots.findIndex(one => one.open === 0);
-        if (idle < 0) return undefined;
+        if (idle < 0) return;
         const [gone] = this.#slots.splice(idle, 1);
         await gone.policy.close();
       }
@@ -147,7 +159,6 @@ export class SamplerPool {
     slot.key = '';
     await slot.policy.takeWeights(flat);
     slot.key = key;
-    return slot;
   }
 
   async #sampleWith(policy: LocalPolicy, task: SampleTask, signal: AbortSignal): Promise<SampleResponse> {
@@ -182,12 +193,7 @@ export class SamplerPool {
   }
 
   /** The most probable tokens after each proper prefix of a prompt. */
-  async #topOfPrompt(
-    policy: LocalPolicy,
-    prompt: Int32Array,
-    k: number,
-    signal: AbortSignal,
-  ): Promise<TopkLogprobs> {
+  async #topOfPrompt(policy: LocalPolicy, prompt: Int32Array, k: number, signal: AbortSignal) {
     const { length } = prompt;
     const tokenIds = new Int32Array(length * k);
     const logprobs = new Float32Array(length * k).fill(NO_LOGPROB);
@@ -198,10 +204,10 @@ export class SamplerPool {
       tokenIds.set(top![0].tokenIds, end * k);
       logprobs.set(top![0].logProbs, end * k);
     };
-    for (let from = 1; from < length; from += PREFIXES_AT_ONCE) {
+    const ends = Array.from({ length: length - 1 }, (_, i) => i + 1);
+    for (let i = 0; i < ends.length; i += PREFIXES_AT_ONCE) {
       signal.throwIfAborted();
-      const count = Math.min(PREFIXES_AT_ONCE, length - from);
-      await Promise.all(Array.from({ length: count }, (_, i) => after(from + i)));
+      await Promise.all(ends.slice(i, i + PREFIXES_AT_ONCE).map(after));
     }
     return { tokenIds, logprobs, k, length };
   }
@@ -210,16 +216,9 @@ export class SamplerPool {
 const ONE_TOKEN: SamplingSettings = { temperature: 1, topK: 0, topP: 1, maxNewTokens: 1, stopTokenIds: [] };
 
 /** log p of the tokens behind the first `from` of each sequence, under the distribution of temperature 1 without cuts. */
-async function scoresFrom(
-  policy: LocalPolicy,
-  from: number,
-  sequences: readonly Int32Array[],
-): Promise<Float32Array[]> {
+async function scoresFrom(policy: LocalPolicy, from: number, sequences: readonly Int32Array[]) {
   const some = sequences.filter(({ length }) => length > from);
-  const masked = some.map(tokenIds => ({
-    tokenIds,
-    lossMask: new Uint8Array(tokenIds.length).fill(1, from),
-  }));
-  const scores = await policy.score(masked);
+  const lossMask = ({ length }: Int32Array) => new Uint8Array(length).fill(1, from);
+  const scores = await policy.score(some.map(tokenIds => ({ tokenIds, lossMask: lossMask(tokenIds) })));
   return sequences.map(own => scores[some.indexOf(own)]?.logProbs.slice(from) ?? new Float32Array());
 }

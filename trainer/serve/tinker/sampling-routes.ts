@@ -1,6 +1,6 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
-import Type, { type Static } from 'typebox';
+import Type, { type Static, type TSchema } from 'typebox';
 import { MAX_TOP_LOG_PROBS } from '../../generation/generation.ts';
 import { encodeSampleResponse } from '../../tinker/proto.ts';
 import { badRequest } from '../openai/errors.ts';
@@ -9,6 +9,8 @@ import {
   hashOf,
   Id,
   MAX_TEXT,
+  MaybeFlag,
+  MaybeId,
   orNull,
   ownerOf,
   postRoute,
@@ -29,48 +31,34 @@ const UNSUPPORTED = [
   'record_stability_info',
 ];
 
-const NewSampler = Type.Object({
-  session_id: Id,
-  sampling_session_seq_id: SequenceId,
-  base_model: orNull(Id),
-  model_path: orNull(Id),
-});
+const stops = <T extends TSchema>(schema: T) => Type.Array(schema, { maxItems: MAX_STOPS });
 const StopText = Type.String({ minLength: 1, maxLength: MAX_TEXT });
+const Token = Type.Integer({ minimum: 0, maximum: GREATEST_INTEGER });
+/** One of another type than `encoded_text` has no tokens. */
+const Chunk = Type.Object({ type: orNull(Type.String()), tokens: Type.Optional(Type.Array(Token)) });
 const SampleRequest = Type.Object({
-  sampling_session_id: orNull(Id),
+  sampling_session_id: MaybeId,
   /** Numbers of copied sampling clients reach 10¹⁸, which JSON does not keep exact. */
   seq_id: orNull(Type.Integer({ minimum: 0 })),
   num_samples: orNull(Type.Integer({ minimum: 1, maximum: 256 })),
-  /** Chunks are joined; one of another type than `encoded_text` has no tokens. */
-  prompt: Type.Object({
-    chunks: Type.Array(
-      Type.Object({
-        type: orNull(Type.String()),
-        tokens: Type.Optional(Type.Array(Type.Integer({ minimum: 0, maximum: GREATEST_INTEGER }))),
-      }),
-    ),
-  }),
+  prompt: Type.Object({ chunks: Type.Array(Chunk) }),
   /** `stop` absent: the end-of-text token stops; `[]`: nothing stops. `top_k` −1 and `top_p` 1 are off. */
   sampling_params: Type.Object({
     max_tokens: orNull(Type.Integer({ minimum: 1 })),
     seed: orNull(Type.Integer()),
-    stop: orNull(
-      Type.Union([
-        StopText,
-        Type.Array(StopText, { maxItems: MAX_STOPS }),
-        Type.Array(Type.Integer({ minimum: 0 }), { maxItems: MAX_STOPS }),
-      ]),
-    ),
+    stop: orNull(Type.Union([StopText, stops(StopText), stops(Type.Integer({ minimum: 0 }))])),
     temperature: orNull(Type.Number({ minimum: 0, maximum: 100 })),
     top_k: orNull(Type.Integer({ minimum: -1 })),
     top_p: orNull(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
   }),
-  prompt_logprobs: orNull(Type.Boolean()),
+  prompt_logprobs: MaybeFlag,
   topk_prompt_logprobs: orNull(Type.Integer({ minimum: 0 })),
 });
 
 /** Sampling sessions and `asample`. */
 export function samplingRoutes(app: FastifyInstance, server: TinkerServer): void {
+  const number = { session_id: Id, sampling_session_seq_id: SequenceId };
+  const NewSampler = Type.Object({ ...number, base_model: MaybeId, model_path: MaybeId });
   postRoute(app, '/create_sampling_session', NewSampler, async (body, owner) => {
     const session = server.session(body.session_id, owner);
     const { model_path: path = null, base_model: base, sampling_session_seq_id: number } = body;
@@ -92,7 +80,7 @@ export function samplingRoutes(app: FastifyInstance, server: TinkerServer): void
       throw badRequest(fault, 'sampling_session_id');
     }
     const { session, sampler } = server.sampler(id, owner);
-    if (sampler.checkpoint) await server.checkpoints.foldersOf(sampler.checkpoint);
+    if (sampler.checkpoint) await server.checkpoints.folderOf(sampler.checkpoint);
     const task = sampleTask(body, server);
     const sample = () => {
       const leave = session.samples.take();

@@ -1,8 +1,10 @@
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { Agent, request } from 'undici';
+import { processStart } from '../../../shared/run-folder/is-alive.ts';
 import { largestDifference } from '../../policy/policies.test-data.ts';
 import { NO_LOGPROB } from '../../tinker/proto.ts';
 import {
@@ -19,7 +21,7 @@ import {
 const checkpoints = await mkdtemp(join(tmpdir(), 'ragen-tinker-kept-'));
 t.after(() => rm(checkpoints, { recursive: true, force: true }));
 const { client, server, models, url } = await startTinker(t, { checkpoints });
-t.setTimeout(120_000);
+t.setTimeout(300_000);
 const base = server.name;
 t.afterEach(() => client.finishAll());
 const PROMPT = [5, 9, 17];
@@ -55,7 +57,7 @@ const cold = {
   sampling_params: { max_tokens: 4, temperature: 0.5, top_k: 40, top_p: 0.9, seed: 7, stop: [] },
 };
 
-t.test('samples, their log-probabilities and those of the prompt are what forward says', async t => {
+t.test('samples, their log-probabilities and those of the prompt equal those of forward', async t => {
   const model = await trained(2);
   const sampler = await model.sampler(0);
   const more = { num_samples: 3, prompt_logprobs: true, topk_prompt_logprobs: 2 };
@@ -274,6 +276,34 @@ t.test('a sampler keeps the weights of its checkpoint when that is overwritten',
   t.same(await readdir(folder), ['latest'], 'nothing is kept without a sampler');
 });
 
+t.test(
+  'what a server that was killed left half written or overwritten is removed at the next start',
+  async t => {
+    const left = t.testdir();
+    const id = randomUUID();
+    const model = `${id}-train-0`;
+    const process_ = `.${process.pid}.${processStart(process.pid) ?? ''}.${id}`;
+    // Numbers of processes end at 2^22.
+    const gone = [`.${id}`, `.4194305.7.${id}`, `.${process.pid}.1.${id}`];
+    for (const kind of ['weights', 'sampler_weights']) {
+      for (const name of [...gone, process_, 'named', '.other'])
+        await mkdir(join(left, model, kind, name), { recursive: true });
+    }
+    await mkdir(join(left, 'notes', '.git'), { recursive: true });
+    await startTinker(t, { checkpoints: left });
+    for (const kind of ['weights', 'sampler_weights']) {
+      const names = () => readdir(join(left, model, kind));
+      while ((await names()).length > 3) await new Promise(resolve => setTimeout(resolve, 10));
+      t.same(
+        (await names()).sort(),
+        [process_, '.other', 'named'].sort(),
+        'of this process, and of others’ making',
+      );
+    }
+    t.same(await readdir(join(left, 'notes')), ['.git']);
+  },
+);
+
 t.test('a sampler with an expired checkpoint gets 404 at once', async t => {
   const model = await trained(0);
   const save = { path: 'brief', ttl_seconds: 1 };
@@ -287,7 +317,7 @@ t.test('a sampler with an expired checkpoint gets 404 at once', async t => {
   });
 });
 
-t.test('a model goes on from a checkpoint, in another process too, bit for bit', async t => {
+t.test('a model continues from a checkpoint bit for bit, in another process too', async t => {
   const model = await trained(2);
   const { path } = await model.operation('save_weights', { path: 'two' });
   t.equal(path, `tinker://${model.id}/weights/two`);

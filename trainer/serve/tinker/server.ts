@@ -1,7 +1,9 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { resolve } from 'node:path';
+import type { Static } from 'typebox';
 import { LORA_MODULES, type LoraConfig, type LoraModule } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
+import { LossProgram } from '../../policy/learning/loss-program.ts';
 import { LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { Budget } from '../capacity.ts';
@@ -86,7 +88,8 @@ interface NewModel {
 export class TinkerServer {
   readonly name: string;
   readonly tokenizerFolder: string;
-  readonly futures = new Futures();
+  readonly futures = new Futures<TinkerSession>();
+  readonly losses = new LossProgram();
   readonly checkpoints: Checkpoints;
   readonly samplers: SamplerPool;
   readonly pollMs: number;
@@ -115,6 +118,7 @@ export class TinkerServer {
         [...samplers.values()].some(({ checkpoint }) => checkpoint?.id === id),
       ),
     );
+    void this.checkpoints.sweepLeftovers();
     this.samplers = new SamplerPool(this.base, lora => this.#openPolicy(lora, 0, true), maxModels + 2);
     this.#sweeper = setInterval(() => this.#sweep(), SWEEP_MS).unref();
   }
@@ -148,37 +152,35 @@ export class TinkerServer {
 
   /** A session of this owner, which is alive from now on. @throws ApiError 410 */
   session(id: string, owner: string): TinkerSession {
-    const session = this.#sessions.get(id);
-    if (session !== undefined && this.isAlive(session, owner)) return session;
+    const session = this.#sessionOf(id, owner);
+    if (session?.id === id) return session;
     const why = `it ended, or was silent for ${ENDED_MS / 60_000} minutes`;
     throw new ApiError(410, `there is no session ${JSON.stringify(id.slice(0, 100))}: ${why}`);
   }
 
   /** The session and model of an id `<session>:train:<n>`. @throws ApiError 404 */
   model(id: string, owner: string): { readonly session: TinkerSession; readonly model: TrainingModel } {
-    const session = this.#sessions.get(id.split(':')[0]);
+    const session = this.#sessionOf(id, owner);
     const model = session?.models.get(id);
-    if (session && model && this.isAlive(session, owner)) return { session, model };
-    const name = JSON.stringify(id.slice(0, 200));
-    throw new ApiError(
-      404,
-      `there is no model ${name}: it was unloaded, its session ended, or the server was started again`,
-    );
+    if (session && model) return { session, model };
+    const why = 'it was unloaded, its session ended, or the server was started again';
+    throw new ApiError(404, `there is no model ${JSON.stringify(id.slice(0, 200))}: ${why}`);
   }
 
   /** The session and sampler of an id `<session>:sample:<n>`. @throws ApiError 404 */
   sampler(id: string, owner: string): { readonly session: TinkerSession; readonly sampler: Sampler } {
-    const session = this.#sessions.get(id.split(':')[0]);
+    const session = this.#sessionOf(id, owner);
     const sampler = session?.samplers.get(id);
-    if (session && sampler && this.isAlive(session, owner)) return { session, sampler };
+    if (session && sampler) return { session, sampler };
     throw new ApiError(404, `there is no sampling session ${JSON.stringify(id.slice(0, 200))}`);
   }
 
-  /** True if a session belongs to this owner; it is alive from now on. */
-  isAlive(session: TinkerSession, owner: string): boolean {
-    if (session.owner !== owner) return false;
+  /** The session that an id begins with, which is alive from now on. */
+  #sessionOf(id: string, owner: string): TinkerSession | undefined {
+    const session = this.#sessions.get(id.split(':')[0]);
+    if (session?.owner !== owner) return undefined;
     session.seenAt = performance.now();
-    return true;
+    return session;
   }
 
   /** Adds a sampler once. @throws ApiError 400 where its number was used for another one */
@@ -206,7 +208,7 @@ export class TinkerServer {
   }
 
   /** The adapter that a client asks for. @throws ApiError 400 */
-  loraOf({ rank, train_mlp: mlp, train_attn: attention }: LoraSettings): LoraConfig {
+  loraOf({ rank, train_mlp: mlp, train_attn: attention }: Static<typeof LoraSettings>): LoraConfig {
     if (rank > MAX_RANK) throw badRequest(`lora_config.rank ${rank} is not 1 to ${MAX_RANK}`, 'lora_config');
     const form = { rank, alpha: ALPHA, rankStabilized: false, dora: false, modules: [...LORA_MODULES] };
     const lora = withLora(this.base.config, form).lora!;
@@ -273,7 +275,7 @@ export class TinkerServer {
   async close(): Promise<void> {
     clearInterval(this.#sweeper);
     await Promise.all([...this.#sessions.values()].map(session => this.endSession(session)));
-    await this.samplers.close();
+    await Promise.all([this.samplers.close(), this.losses.close()]);
   }
 
   /** Frees the models of the session that has been silent longest. @throws ApiError 400 where none is silent */
@@ -318,7 +320,7 @@ export class TinkerServer {
       if (performance.now() - session.seenAt > ENDED_MS) void this.endSession(session);
     }
     void this.checkpoints.sweep();
-    this.futures.sweep(owner => !this.#sessions.has((owner as TinkerSession).id));
+    this.futures.sweep(({ id }) => !this.#sessions.has(id));
   }
 }
 

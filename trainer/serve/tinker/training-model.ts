@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
+import type { LossBatch, LossProgram } from '../../policy/learning/loss-program.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
 import type { OptimizerSettings } from '../../policy/policy.ts';
 import type { ForwardBackwardOutput } from '../../tinker/proto.ts';
 import { badRequest } from '../openai/errors.ts';
-import type { TokenLoss } from './losses.ts';
 import { OperationQueue } from './operation-queue.ts';
 import type { AdapterWeights } from './samplers.ts';
 
@@ -32,19 +32,24 @@ export class TrainingModel {
     this.operations = new OperationQueue(gapMs, (seqId, why) => this.#faults.push({ seqId, why }));
   }
 
-  /** Log p of each target, and the loss; adds the gradient unless it is forward only. */
+  /**
+   * Log p of each target, and the loss; adds the gradient unless it is forward only.
+   * @param program computes the loss
+   */
   async forwardBackward(
     seqId: number,
-    { sequences, settings, value }: TokenLoss,
+    loss: LossBatch,
     forwardOnly: boolean,
+    program: LossProgram,
   ): Promise<ForwardBackwardOutput> {
+    const { sequences, settings } = loss;
     try {
       const policy = await this.policy;
       const logProbs = forwardOnly
         ? (await policy.score(sequences)).map(score => score.logProbs)
         : await policy.addGradient(sequences, settings);
       const outputs = logProbs.map(own => ({ logprobs: own.slice(1) }));
-      return { outputs, metrics: { 'loss:sum': value(logProbs) } };
+      return { outputs, metrics: { 'loss:sum': (await program.run(loss, logProbs)).loss } };
     } catch (error) {
       if (!forwardOnly) this.#faults.push({ seqId, why: (error as Error).message });
       throw error;
@@ -99,9 +104,7 @@ export class TrainingModel {
   /** Lets what runs end, and frees the model. */
   async close(reason: string): Promise<void> {
     await this.operations.close(reason);
-    await this.policy.then(
-      policy => policy.close(),
-      () => {},
-    );
+    const policy = await this.policy.catch(() => undefined);
+    await policy?.close();
   }
 }

@@ -140,7 +140,7 @@ t.test(
   },
 );
 
-t.test('what is submitted again is applied once', async t => {
+t.test('a repeated submission is applied once', async t => {
   const model = await client.model(base);
   const [one, again] = [await model.submit(lesson()), await model.submit(lesson(), { seqId: 1 })];
   t.equal(again.body.request_id, one.body.request_id);
@@ -160,7 +160,7 @@ t.test('what is submitted again is applied once', async t => {
   t.same(await weightsOf(model), await weightsOf(twin), 'one gradient, one step');
 });
 
-t.test('a request that does not fit is refused by name, and a step without it is not taken', async t => {
+t.test('an invalid request is rejected by name, and the step that lacks it is not taken', async t => {
   const model = await client.model(base);
   const before = await weightsOf(model);
   const one = (more: Record<string, ReturnType<typeof floats>>, tokens = [5, 9]): Datums => [
@@ -334,7 +334,7 @@ t.test(
     );
     t.equal((await client.post('retrieve_future', { request_id: 'nonsense' })).status, 404);
     await client.post(`sessions/${model.session}/finish`, { reason: { type: 'success' }, detail: '' });
-    server.futures.sweep(owner => (owner as { id: string }).id === model.session);
+    server.futures.sweep(({ id }) => id === model.session);
     t.equal((await client.post('retrieve_future', { request_id: body.request_id })).status, 410);
     t.equal((await model.submit(lesson())).status, 404);
     t.equal((await client.post('session_heartbeat', { session_id: model.session })).status, 410);

@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap';
 import { Random } from '../../../shared/random.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { CompletionsEngine } from '../../generation/remote/completions-engine.ts';
 import { type Faults, vllmEngine } from '../../generation/remote/engines.test-data.ts';
 import { RemoteGenerator } from '../../generation/remote/remote-generator.ts';
+import { VllmEngine } from '../../generation/remote/vllm-engine.ts';
 import { LocalPolicy } from '../../policy/local-policy.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import { goldenFolder } from '../../serve/serve.test-data.ts';
@@ -44,7 +44,7 @@ const PUBLISHED = [-9, -7, -4, policy.version];
 async function played(t: Test, faults: Faults, temperature = TEMPERATURE) {
   const { url } = await vllmEngine(t, faults);
   const generator = new RemoteGenerator({
-    engines: [new CompletionsEngine({ url, timeoutMs: 30_000 })],
+    engines: [new VllmEngine({ url, timeoutMs: 30_000 }, true)],
     maxSequenceLength: 128,
     vocabularySize: 512,
     grammars: {},

@@ -3,11 +3,11 @@ import { join, resolve } from 'node:path';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import type { Generator } from '../../generation/generation.ts';
-import { CompletionsEngine } from '../../generation/remote/completions-engine.ts';
 import type { EngineClient, EngineHttpOptions } from '../../generation/remote/engine-client.ts';
 import { RagenEngine } from '../../generation/remote/ragen-engine.ts';
 import { RemoteGenerator } from '../../generation/remote/remote-generator.ts';
 import { SglangEngine } from '../../generation/remote/sglang-engine.ts';
+import { VllmEngine } from '../../generation/remote/vllm-engine.ts';
 import type { TrainedPolicy } from '../../policy/policy.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import { checkedGap } from '../iteration/generation-gap.ts';
@@ -143,6 +143,7 @@ function engineClient({ generation, policy }: RunSettings, url: string): EngineC
     throw new Error(`generation.token_env: the environment variable ${token_env} is not set`);
   }
   const options: EngineHttpOptions = { url, timeoutMs: 1000 * timeout_s, ...(token ? { token } : {}) };
-  if (engine === 'sglang') return new SglangEngine(options, policy.lora !== null);
-  return engine === 'ragen' ? new RagenEngine(options) : new CompletionsEngine(options);
+  if (engine === 'ragen') return new RagenEngine(options);
+  const adapters = policy.lora !== null;
+  return engine === 'sglang' ? new SglangEngine(options, adapters) : new VllmEngine(options, adapters);
 }

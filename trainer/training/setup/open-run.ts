@@ -22,6 +22,7 @@ import {
   saveCheckpoint,
   type TrainerState,
 } from '../run-folder/checkpoint.ts';
+import type { RunCommands } from '../run-folder/run-control.ts';
 import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { SourcePosition } from '../sources/episode-source.ts';
 import { StreamedSource } from '../sources/streamed-source.ts';
@@ -42,6 +43,7 @@ export interface RunStart {
   readonly settings: RunSettings;
   readonly progress: Progress;
   readonly stop: AbortSignal;
+  readonly commands: RunCommands;
   readonly tracker: Tracker;
   readonly status: RunStatusFile;
   /** The newest checkpoint; undefined for a run that begins. */
@@ -120,7 +122,10 @@ async function openActor(
 ): Promise<TrainedPolicy> {
   try {
     if (settings.policy.runtime === 'tinker')
-      return await openTinker(settings, context, folder, { note: progress.note.bind(progress), run });
+      return await openTinker(settings, context, folder, {
+        note: progress.note.bind(progress),
+        run: run.path,
+      });
     return await openPolicy(settings, context, folder);
   } catch (error) {
     throw checkpoint && isDamage(error)
@@ -141,7 +146,7 @@ async function reportSizes({ settings, progress, status }: RunStart, actor: Trai
   const { totalBytes, parameters } = runSizes(settings, config, await criticShape(settings, config));
   status.opened(parameters);
   progress.note(
-    `policy on ${actor.description}; about ${shownBytes(totalBytes)} of memory, ${shownBytes(machineMemory())} are there`,
+    `policy on ${actor.description}; needs about ${shownBytes(totalBytes)} of ${shownBytes(machineMemory())} of memory`,
   );
 }
 

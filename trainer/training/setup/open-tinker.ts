@@ -1,10 +1,6 @@
-import { readdir } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
 import { ATTENTION_MODULES, MLP_MODULES } from '../../config/sections/lora.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { readTinkerCheckpoint, TINKER_FILE } from '../../policy/tinker/checkpoint.ts';
 import { TinkerPolicy, type TinkerPolicyOptions } from '../../policy/tinker/tinker-policy.ts';
-import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { RunContext } from './run-context.ts';
 
 /**
@@ -17,9 +13,9 @@ export function openTinker(
   { policy, rollout, seed }: RunSettings,
   { tokenizer }: Pick<RunContext, 'tokenizer'>,
   folder: string | undefined,
-  use: Pick<TinkerPolicyOptions, 'note' | 'generationOnly'> & { readonly run?: Pick<RunFolder, 'path'> },
+  use: Pick<TinkerPolicyOptions, 'note' | 'generationOnly' | 'run'>,
 ): Promise<TinkerPolicy> {
-  const { run, note } = use;
+  const { note } = use;
   const { url, token_env, patience_s, price_per_million: prices, ...tinker } = policy.tinker!;
   const apiKey = token_env === null ? undefined : process.env[token_env];
   if (token_env !== null && !apiKey)
@@ -29,7 +25,6 @@ export function openTinker(
     ...use,
     ...(apiKey && { apiKey }),
     ...(folder !== undefined && { folder }),
-    ...(run && { pathsInUse: () => pathsIn(run.path) }),
     url,
     server: tinker.server,
     retry: { patienceMs: 1000 * patience_s },
@@ -53,12 +48,4 @@ export function openTinker(
     files: tokenizer.files,
     decode: ids => tokenizer.decode(ids),
   });
-}
-
-/** Paths of checkpoints that files below a folder name. */
-async function pathsIn(folder: string): Promise<Set<string>> {
-  const names = await readdir(folder, { recursive: true });
-  const files = names.filter(name => name.endsWith(TINKER_FILE));
-  const found = await Promise.all(files.map(name => readTinkerCheckpoint(dirname(join(folder, name)))));
-  return new Set(found.flatMap(checkpoint => checkpoint?.path ?? []));
 }

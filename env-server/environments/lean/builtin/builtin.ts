@@ -39,7 +39,7 @@ function fresh(goal: Goal): string {
   return name;
 }
 
-export function disjunction(formula: Formula): { left: Formula; right: Formula } {
+function disjunction(formula: Formula): { left: Formula; right: Formula } {
   if (formula.kind !== 'or') throw new LeanError(`${show(formula)} is no disjunction`);
   return formula;
 }

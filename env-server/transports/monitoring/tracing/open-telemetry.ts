@@ -25,8 +25,7 @@ import {
 } from '@opentelemetry/sdk-trace';
 import type { Logger } from 'pino';
 import type { MaybePromise } from '../../../environments/core/maybe-promise.ts';
-import type { OperationInput } from '../../../operations/declaration.ts';
-import type { Operation, TraceContext, Tracing } from '../../../operations/operation.ts';
+import type { Operation, OperationInput, TraceContext, Tracing } from '../../../operations/operation.ts';
 import { Problem } from '../../../problems.ts';
 import type { TracingSettings } from './settings.ts';
 

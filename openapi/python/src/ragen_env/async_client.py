@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from .async_runtime import Event, wait
 from .async_transports import AsyncHttpTransport, AsyncTransport, AsyncWebSocketTransport
 from .batches import Exchange, Item, RequestKeys, item, parts
 from .errors import ClientClosed, ProblemError, RagenError
 from .operations import AsyncOperations
 from .retry import Retries, RetryPolicy
-from .settings import Transport, settings_of
+from .settings import Settings, Transport, settings_of
+
+_Self = TypeVar("_Self", bound="AsyncClient")
 
 
 class AsyncClient(AsyncOperations):
@@ -32,14 +34,17 @@ class AsyncClient(AsyncOperations):
         connect_timeout_s: float = 5.0,
         retry: RetryPolicy | None = None,
     ):
-        self.settings = settings_of(base_url, token, transport, timeout_s, connect_timeout_s, retry)
-        self._keys = RequestKeys()
-        self._open: AsyncTransport | None = None
-        self._closed = False
+        self._start(settings_of(base_url, token, transport, timeout_s, connect_timeout_s, retry))
+
+    def _start(self, settings: Settings) -> None:
+        self.settings = settings
         self._answered = False
+        self._keys = RequestKeys()
+        self._closed = Event()
+        self._shared: AsyncTransport | None = None
 
     def __repr__(self) -> str:
-        return f"AsyncClient({self.settings.base_url!r})"
+        return f"{type(self).__name__}({self.settings.base_url!r})"
 
     async def batch(self, items: Sequence[dict[str, Any]]) -> list[Any]:
         """Many operations in one request, each an object with ``op`` and its fields.
@@ -56,30 +61,35 @@ class AsyncClient(AsyncOperations):
         """
         replies: list[Any] = []
         for part in parts(items):
-            replies += await self._exchange(part)
+            replies += await self._exchange(part, self.settings.retry, self.settings.timeout_s)
         return replies
 
-    async def _exchange(self, items: Sequence[Item]) -> list[Any]:
-        settings = self.settings
-        batch = Exchange(settings.base_url, items, self._keys.next())
-        retries = Retries(settings.base_url, settings.retry, None if self._answered else time.monotonic())
-        while True:
-            if self._closed:
-                raise ClientClosed(f"the client of {settings.base_url} was closed")
+    async def _exchange(self, items: Sequence[Item], policy: RetryPolicy, timeout_s: float) -> list[Any]:
+        server = self.settings.base_url
+        batch = Exchange(server, items, self._keys.next())
+        retries: Retries | None = None
+        first_contact_at = None if self._answered else time.monotonic()
+        while not self._closed.is_set():
             try:
-                failure: Exception | None = batch.take(await self._transport().exchange(batch))
+                failure: Exception | None = batch.take(await self._attempt(batch, timeout_s))
                 self._answered = True
                 if failure is None:
                     return batch.replies
+            except ClientClosed:
+                raise
             except RagenError as error:
                 failure = error
-            await asyncio.sleep(retries.pause(failure))
+            retries = retries or Retries(server, policy, first_contact_at)
+            await wait(self._closed, retries.pause(failure))
+        raise ClientClosed(f"the client of {server} was closed")
+
+    async def _attempt(self, batch: Exchange, timeout_s: float) -> Any:
+        self._shared = self._shared or self._transport()
+        return await self._shared.exchange(batch, timeout_s)
 
     def _transport(self) -> AsyncTransport:
-        if self._open is None:
-            websocket = self.settings.transport == "websocket"
-            self._open = AsyncWebSocketTransport(self.settings) if websocket else AsyncHttpTransport(self.settings)
-        return self._open
+        http = self.settings.transport == "http"
+        return AsyncHttpTransport(self.settings) if http else AsyncWebSocketTransport(self.settings)
 
     async def _call(
         self, op: str, fields: dict[str, Any], optional: dict[str, Any], request_key: str | None = None
@@ -92,11 +102,11 @@ class AsyncClient(AsyncOperations):
 
     async def close(self) -> None:
         """Ends all connections and what is under way; sessions stay open until their time is over."""
-        self._closed = True
-        if self._open is not None:
-            await self._open.close()
+        self._closed.set()
+        if self._shared is not None:
+            await self._shared.close()
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self: _Self) -> _Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

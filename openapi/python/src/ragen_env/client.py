@@ -5,24 +5,23 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 from .batches import Exchange, Item, RequestKeys, item, parts
-from .errors import ClientClosed, ProblemError, RagenError
-from .operations import SyncOperations
-from .retry import NO_RETRY, Retries, RetryPolicy
+from .errors import ClientClosed, RagenError
+from .retry import NO_RETRY, RetryPolicy
 from .settings import Settings, Transport, settings_of
-from .transports import HttpTransport, SyncTransport, WebSocketTransport
+from .sync_client import SyncClient
+from .sync_runtime import Event
+from .sync_transports import SyncTransport
 
 _CLOSING_S = 2.0
 
 
-class Client(SyncOperations):
+class Client(SyncClient):
     """Every operation of a server, for any number of threads.
 
     Requests are repeated until they succeed, the failure is final or the server stays away too long. Every request
@@ -36,78 +35,19 @@ class Client(SyncOperations):
         timeout_s: how long a reply is waited for, in one attempt
     """
 
-    def __init__(
-        self,
-        base_url: str | None = None,
-        *,
-        token: str | None = None,
-        transport: Transport = "websocket",
-        timeout_s: float = 60.0,
-        connect_timeout_s: float = 5.0,
-        retry: RetryPolicy | None = None,
-    ):
-        self._start(settings_of(base_url, token, transport, timeout_s, connect_timeout_s, retry))
-
     def _start(self, settings: Settings) -> None:
-        self.settings = settings
+        super()._start(settings)
         self._abandoned: deque[str] = deque()
-        self._answered = False
-        self._fresh()
-        _clients.add(self)
-
-    def _fresh(self) -> None:
         # No lock guards the idle transports: a garbage collection may close environments while it is held.
         self._idle: deque[SyncTransport] = deque()
-        self._keys = RequestKeys()
-        self._closed = threading.Event()
-
-    def __repr__(self) -> str:
-        return f"Client({self.settings.base_url!r})"
-
-    def batch(self, items: Sequence[dict[str, Any]]) -> list[Any]:
-        """Many operations in one request, each an object with ``op`` and its fields.
-
-        For each its result, or the ProblemError that it came to.
-        """
-        return self.exchange([item(one["op"], {k: v for k, v in one.items() if k != "op"}) for one in items])
+        _clients.add(self)
 
     def exchange(self, items: Sequence[Item]) -> list[Any]:
-        """Encoded operations in one request (several where a server would not take them at once).
-
-        Raises ProblemError where the batch as a whole was refused, ServerUnavailable, ReplyTimeout, BadReply,
-        ClientClosed.
-        """
         if self._abandoned:
             self._close_abandoned()
-        replies: list[Any] = []
-        for part in parts(items):
-            replies += self._exchange(part, self._keys.next(), self.settings.retry)
-        return replies
-
-    def _exchange(
-        self, items: Sequence[Item], key: str, policy: RetryPolicy, timeout_s: float | None = None
-    ) -> list[Any]:
-        settings = self.settings
-        batch = Exchange(settings.base_url, items, key)
-        retries: Retries | None = None
-        first_contact_at = None if self._answered else time.monotonic()
-        while True:
-            try:
-                failure: Exception | None = batch.take(self._attempt(batch, timeout_s or settings.timeout_s))
-                self._answered = True
-                if failure is None:
-                    return batch.replies
-            except ClientClosed:
-                raise
-            except RagenError as error:
-                failure = error
-            retries = retries or Retries(settings.base_url, policy, first_contact_at)
-            if self._closed.wait(retries.pause(failure)):
-                raise ClientClosed(f"the client of {settings.base_url} was closed")
+        return super().exchange(items)
 
     def _attempt(self, batch: Exchange, timeout_s: float) -> Any:
-        if self._closed.is_set():
-            raise ClientClosed(f"the client of {self.settings.base_url} was closed")
         try:
             transport = self._idle.pop()
         except IndexError:
@@ -119,20 +59,6 @@ class Client(SyncOperations):
                 transport.close()
             else:
                 self._idle.append(transport)
-
-    def _transport(self) -> SyncTransport:
-        if self.settings.transport == "http":
-            return HttpTransport(self.settings)
-        return WebSocketTransport(self.settings)
-
-    def _call(
-        self, op: str, fields: dict[str, Any], optional: dict[str, Any], request_key: str | None = None
-    ) -> Any:
-        given = {name: value for name, value in optional.items() if value is not None}
-        (reply,) = self.exchange([item(op, {**fields, **given}, request_key)])
-        if isinstance(reply, ProblemError):
-            raise reply
-        return reply
 
     def abandon(self, session_ids: Sequence[str]) -> None:
         """Has sessions closed with the next request, or when the program ends. Takes no time and never fails."""
@@ -154,7 +80,7 @@ class Client(SyncOperations):
         # Sessions that this does not reach expire after their idle time.
         with contextlib.suppress(RagenError):
             for part in parts([item("close", {"session_id": session_id}) for session_id in ids]):
-                self._exchange(part, self._keys.next(), NO_RETRY, _CLOSING_S)
+                self._exchange(part, NO_RETRY, _CLOSING_S)
 
     def close(self) -> None:
         """Ends all connections; sessions stay open until their time is over, unless they were abandoned."""
@@ -164,21 +90,15 @@ class Client(SyncOperations):
             while True:
                 self._idle.pop().close()
 
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _after_fork(self) -> None:
         """In the child: the parent keeps its connections, its keys and the sessions it has to close."""
         for transport in self._idle:
-            if isinstance(transport, WebSocketTransport):
-                transport.abandon()
+            transport.drop()
+        self._idle = deque()
         self._abandoned.clear()
         _owing.discard(self)
-        closed = self._closed.is_set()
-        self._fresh()
+        self._keys = RequestKeys()
+        closed, self._closed = self._closed.is_set(), Event()
         if closed:
             self._closed.set()
 

@@ -26,7 +26,7 @@ t.test('texts of any length have the ids that the tokenizer gives', async t => {
   t.same(await encoder.encode(odd, PLENTY), tokenizer.encode(odd));
 });
 
-t.test('others are answered while a long text is tokenized', async t => {
+t.test('other clients are answered while a long text is tokenized', async t => {
   const encoder = encoderOf();
   await encoder.encode(text(10_000), PLENTY);
   let turns = 0;
@@ -60,7 +60,7 @@ t.test(
   },
 );
 
-t.test('a text is not overtaken for ever by shorter ones', async () => {
+t.test('shorter texts do not starve a long one', async () => {
   const encoder = encoderOf();
   let isDone = false;
   const first = encoder.encode(text(100_000), PLENTY);

@@ -1,0 +1,277 @@
+import type { Static } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
+import { DEFINITIONS, Definition, KINDS, PROTOCOLS } from '../../custom/definitions/definition.ts';
+import { EXAMPLES } from '../../custom/examples.ts';
+import type { Registered, Registrations } from '../../custom/registrations/registrations.ts';
+import { withoutSecrets } from '../../custom/remote/secrets.ts';
+import { type CheckReport as Report, RULES, type Rule } from '../../environments/core/checker/report.ts';
+import type { AuditAction, StoredEnvironment } from '../../persistence/stored-environment.ts';
+import { Problem } from '../../problems.ts';
+import type { Principal } from '../../sessions/principal.ts';
+import { serverOperation } from '../operation.ts';
+import { AnyJson, EnvId, nullable } from '../schemas/fields.ts';
+import { compileCheck, type InputCheck } from '../validation.ts';
+
+/** Taken as it comes and checked by {@link checkDefinition}, which names the faults of the kind that was meant instead of those of all kinds. */
+const DefinitionInput = AnyJson();
+
+/** Schemas that the reference shows. */
+const documented = { definition: Definition };
+
+const CheckReport = Type.Object(
+  {
+    env_id: Type.String(),
+    passed: Type.Boolean({ description: 'Nothing was found.' }),
+    configurations: Type.Integer({ description: 'Configurations played: the default and every preset.' }),
+    episodes: Type.Integer(),
+    steps: Type.Integer(),
+    findings: Type.Array(
+      Type.Object({
+        rule: Type.Enum(Object.keys(RULES) as Rule[], { type: 'string' }),
+        message: Type.String(),
+        where: Type.Optional(Type.String({ description: 'Configuration, seed and step that show it.' })),
+      }),
+    ),
+    warnings: Type.Optional(
+      Type.Array(Type.String(), {
+        description: 'What is odd but may be meant so, e.g. states that no episode comes to.',
+      }),
+    ),
+  },
+  { title: 'CheckReport', description: 'What an environment owes its players and does not keep.' },
+);
+
+const Registration = Type.Object(
+  {
+    env_id: Type.String(),
+    kind: Type.Enum([...KINDS], { type: 'string' }),
+    owner: Type.String({
+      description: 'Name of the token it belongs to; its owner may replace and remove it.',
+    }),
+    revision: Type.Integer({ description: 'Counts replacements, from 1.' }),
+    registered_at: Type.String({ format: 'date-time' }),
+    replaced_at: nullable(Type.String({ format: 'date-time' }), 'Last replacement.'),
+    durable: Type.Boolean({
+      description: 'Whether it is there after a restart: the server was started with `--data`.',
+    }),
+    report: CheckReport,
+  },
+  { title: 'Registration' },
+);
+
+const StoredDefinition = Type.Object(
+  {
+    env_id: Type.String(),
+    kind: Registration.properties.kind,
+    owner: Registration.properties.owner,
+    revision: Registration.properties.revision,
+    registered_at: Registration.properties.registered_at,
+    replaced_at: Registration.properties.replaced_at,
+    definition: Definition,
+  },
+  { title: 'StoredDefinition' },
+);
+
+export const register = serverOperation({
+  name: 'register',
+  method: 'POST',
+  path: '/v1/envs',
+  status: 201,
+  scope: 'register',
+  tag: 'environments',
+  summary: 'Register an environment of your own',
+  description:
+    'The environment is played before it is accepted: it must reset and step, keep to its spaces, and give the same episode for the same seed. docs/how-to/custom-environments.md walks through every kind.',
+  keyed: true,
+  plays: true,
+  audited: 'register',
+  problems: [
+    'unknown_environment',
+    'environment_exists',
+    'builtin_environment',
+    'environment_in_use',
+    'check_failed',
+    'too_many_environments',
+  ],
+  body: { env_id: EnvId, definition: DefinitionInput },
+  documented,
+  examples: EXAMPLES,
+  result: Registration,
+  async handle({ services: { registrations }, request: { principal }, input: { env_id, definition } }) {
+    const checked = audited(registrations, principal, 'register', env_id, definition);
+    return registration(registrations, await registrations.register(principal, env_id, checked));
+  },
+});
+
+export const replace = serverOperation({
+  name: 'replace',
+  method: 'PUT',
+  path: '/v1/envs/{env_id}',
+  status: 200,
+  scope: 'register',
+  tag: 'environments',
+  summary: 'Replace an environment of your own',
+  description:
+    'Checked like a registration. Sessions that are open go on with the old definition. Where results are to be compared, register a new version instead.',
+  keyed: true,
+  plays: true,
+  audited: 'replace',
+  problems: [
+    'unknown_environment',
+    'builtin_environment',
+    'environment_in_use',
+    'environment_exists',
+    'check_failed',
+  ],
+  params: { env_id: EnvId },
+  body: { definition: DefinitionInput },
+  documented,
+  result: Registration,
+  async handle({ services: { registrations }, request: { principal }, input: { env_id, definition } }) {
+    const checked = audited(registrations, principal, 'replace', env_id, definition);
+    return registration(registrations, await registrations.replace(principal, env_id, checked));
+  },
+});
+
+export const remove = serverOperation({
+  name: 'remove',
+  method: 'DELETE',
+  path: '/v1/envs/{env_id}',
+  status: 204,
+  scope: 'register',
+  tag: 'environments',
+  summary: 'Remove an environment of your own',
+  description:
+    'Refused with `environment_in_use` while sessions play it or its owner has environments composed from it. Those that others have composed from it can no longer be played.',
+  keyed: false,
+  audited: 'remove',
+  problems: ['unknown_environment', 'builtin_environment', 'environment_in_use', 'step_timeout'],
+  params: { env_id: EnvId },
+  result: Type.Null(),
+  async handle({ services, request, input }) {
+    await services.registrations.remove(request.principal, input.env_id);
+    return null;
+  },
+});
+
+export const checkOperation = serverOperation({
+  name: 'check',
+  method: 'POST',
+  path: '/v1/envs/{env_id}/check',
+  status: 200,
+  scope: 'register',
+  tag: 'environments',
+  summary: 'Check whether an environment keeps its contract',
+  description: 'Plays some episodes with sensible and senseless actions and reports what was found.',
+  keyed: false,
+  plays: true,
+  problems: ['unknown_environment'],
+  params: { env_id: EnvId },
+  result: CheckReport,
+  async handle({ services, request, input }) {
+    return plainReport(await services.registrations.check(request.principal, input.env_id));
+  },
+});
+
+export const getDefinition = serverOperation({
+  name: 'get_definition',
+  method: 'GET',
+  path: '/v1/envs/{env_id}/definition',
+  status: 200,
+  scope: 'register',
+  tag: 'environments',
+  summary: 'The definition of an environment of your own',
+  description: 'As it was registered, save for the values of `headers`.',
+  keyed: false,
+  revalidated: true,
+  problems: ['unknown_environment', 'builtin_environment'],
+  params: { env_id: EnvId },
+  result: StoredDefinition,
+  handle: ({ services, request, input }) =>
+    storedDefinition(services.registrations.definition(request.principal, input.env_id)),
+});
+
+const checks = new Map<object, InputCheck>();
+
+/**
+ * @throws Problem `invalid_request` with JSON pointers into the request
+ */
+function checkDefinition(given: unknown): asserts given is Definition {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw refused('/definition', 'must be an object with "kind"');
+  }
+  const kind = chosen(given, 'kind', KINDS);
+  const schema =
+    kind === 'remote' ? DEFINITIONS.remote[chosen(given, 'protocol', PROTOCOLS)] : DEFINITIONS[kind];
+  let check = checks.get(schema);
+  if (!check) {
+    check = compileCheck(Type.Object({ definition: schema }), kind);
+    checks.set(schema, check);
+  }
+  check({ definition: given });
+}
+
+/**
+ * Checks a definition; the audit log notes one that is refused.
+ * @throws Problem `invalid_request` with JSON pointers into the request
+ */
+function audited(
+  registrations: Registrations,
+  principal: Principal,
+  action: AuditAction,
+  envId: string,
+  given: unknown,
+): Definition {
+  try {
+    checkDefinition(given);
+    return given;
+  } catch (error) {
+    registrations.audit.refused({ principal, action, envId, definition: given }, error);
+    throw error;
+  }
+}
+
+function chosen<T extends string>(given: object, key: string, choices: readonly T[]): T {
+  const value = (given as { [key: string]: unknown })[key];
+  const found = choices.find(choice => choice === value);
+  if (found === undefined) {
+    throw refused(`/definition/${key}`, `must be one of ${choices.join(', ')}, got ${JSON.stringify(value)}`);
+  }
+  return found;
+}
+
+function refused(pointer: string, detail: string): Problem {
+  return new Problem('invalid_request', `${pointer}: ${detail}`, { violations: [{ pointer, detail }] });
+}
+
+function plainReport({ warnings, ...report }: Report): Static<typeof CheckReport> {
+  return { ...report, findings: [...report.findings], ...(warnings && { warnings: [...warnings] }) };
+}
+
+function registration(
+  registrations: Registrations,
+  { stored, report }: Registered,
+): Static<typeof Registration> {
+  return {
+    ...about(stored),
+    durable: registrations.durable,
+    report: plainReport(report),
+  };
+}
+
+/** The values of `headers` are secrets of the owner's service and stay with the server. */
+function storedDefinition(stored: StoredEnvironment): Static<typeof StoredDefinition> {
+  const definition = stored.definition as unknown as Definition;
+  return { ...about(stored), definition: withoutSecrets(definition) };
+}
+
+function about({ envId, kind, owner, revision, registeredAt, replacedAt }: StoredEnvironment) {
+  return {
+    env_id: envId,
+    kind: kind as Definition['kind'],
+    owner,
+    revision,
+    registered_at: new Date(registeredAt).toISOString(),
+    replaced_at: replacedAt === null ? null : new Date(replacedAt).toISOString(),
+  };
+}

@@ -1,0 +1,243 @@
+import type { Static } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
+import { isPainted } from '../../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
+import { beginEpisode, type EpisodeState } from '../../sessions/episodes/episode.ts';
+import { sessionBudgetExceeded } from '../../sessions/limits/budgets.ts';
+import { sizeOf } from '../../sessions/limits/size.ts';
+import type { ListRequest } from '../../sessions/manager.ts';
+import type { Principal } from '../../sessions/principal.ts';
+import type { Session as LiveSession } from '../../sessions/session.ts';
+import { recordedEpisode } from '../../sessions/storage/recorded-episode.ts';
+import { type Services, serverOperation, sessionOperation } from '../operation.ts';
+import {
+  AsksStateKey,
+  Config,
+  Count,
+  DynamicsSeed,
+  EnvId,
+  Format,
+  GroupId,
+  Options,
+  Seed,
+  SessionId,
+  TtlSeconds,
+  Wrappers,
+} from '../schemas/fields.ts';
+import { CreatedSession, Session, SessionDetail, SessionPage } from '../schemas/session.ts';
+import { createdReply, MAX_OBSERVATION_BYTES, sessionDetail, sessionView } from './views.ts';
+
+export const create = serverOperation({
+  name: 'create',
+  method: 'POST',
+  path: '/v1/sessions',
+  status: 201,
+  scope: 'play',
+  tag: 'sessions',
+  summary: 'Open a session, or a group of them',
+  description:
+    'Resets the environment and answers with the first observation. With `count` the members of the group start from the same seed and state; with `dynamics_seed` chance differs between them from there on.',
+  keyed: true,
+  plays: true,
+  problems: [
+    'unknown_environment',
+    'too_many_sessions',
+    'session_budget_exceeded',
+    'token_budget_exceeded',
+    'server_budget_exceeded',
+  ],
+  body: {
+    env_id: EnvId,
+    config: Type.Optional(Config),
+    wrappers: Type.Optional(Wrappers),
+    seed: Type.Optional(Seed),
+    dynamics_seed: Type.Optional(DynamicsSeed),
+    options: Type.Optional(Options),
+    count: Type.Optional(Count),
+    group_id: Type.Optional(GroupId),
+    ttl_s: Type.Optional(TtlSeconds),
+    observation_format: Type.Optional(Format),
+    state_key: Type.Optional(AsksStateKey),
+  },
+  result: CreatedSession,
+  handle({ services: { sessions, catalog }, request: { principal }, input }) {
+    const variant = catalog.variant(input.env_id, input.config, input.wrappers);
+    const { seed, dynamics_seed, options } = input;
+    // Gymnasium writes "none" as null.
+    const wanted = {
+      ...input,
+      seed: seed ?? undefined,
+      dynamics_seed: dynamics_seed ?? undefined,
+      options: options ?? undefined,
+    };
+    return chain(sessions.create(principal.name, variant, wanted), members =>
+      createdReply(sessions, members),
+    );
+  },
+});
+
+export const get = sessionOperation({
+  name: 'get',
+  method: 'GET',
+  path: '/v1/sessions/{session_id}',
+  status: 200,
+  summary: 'Where a session stands',
+  keyed: false,
+  plays: true,
+  result: SessionDetail,
+  handle(session) {
+    session.acknowledge();
+    session.episode.weigh();
+    return sessionDetail(session);
+  },
+});
+
+const DEFAULT_PAGE = 100;
+const MAX_PAGE = 1000;
+/** Sessions looked at before others have their turn on the event loop; of those that show pictures one. */
+const VIEWS_AT_A_TIME = 20;
+
+export const list = serverOperation({
+  name: 'list',
+  method: 'GET',
+  path: '/v1/sessions',
+  status: 200,
+  scope: 'play',
+  tag: 'sessions',
+  summary: 'List your sessions, oldest first',
+  keyed: false,
+  plays: true,
+  query: {
+    env_id: Type.Optional(EnvId),
+    group_id: Type.Optional(GroupId),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
+    cursor: Type.Optional(
+      Type.String({ pattern: '^[0-9]{1,15}$', description: '`next_cursor` of the page before.' }),
+    ),
+  },
+  result: SessionPage,
+  handle({ services, request: { principal }, input }) {
+    const limit = input.limit ?? DEFAULT_PAGE;
+    const page = {
+      envId: input.env_id,
+      groupId: input.group_id,
+      after: input.cursor === undefined ? 0 : Number(input.cursor),
+      limit: limit + 1,
+    };
+    return chain(listed(services, principal, page), found =>
+      chain(inScheduledSlices(viewsOf(found)), views => pageOf(views, limit)),
+    );
+  },
+});
+
+/** Sessions of the principal for a page, and one more where there are more. */
+function listed(
+  { sessions, shared }: Services,
+  principal: Principal,
+  request: ListRequest,
+): MaybePromise<readonly LiveSession[]> {
+  return shared ? shared.list(principal, request) : sessions.list(principal, request);
+}
+
+interface ListedSessions {
+  readonly serial: number;
+  /** Undefined where the page ends before it: what is shown takes as much as one reply may. */
+  readonly session?: Session;
+}
+
+function* viewsOf(found: readonly LiveSession[]): Sliced<ListedSessions[]> {
+  const listed: ListedSessions[] = [];
+  let bytes = 0;
+  for (const session of found) {
+    if (session.closed) continue;
+    const { serial } = session;
+    if (bytes > MAX_OBSERVATION_BYTES) {
+      listed.push({ serial });
+      break;
+    }
+    const view = sessionView(session);
+    bytes += sizeOf(view.observation);
+    listed.push({ serial, session: view });
+    if (isPainted(session.format) || listed.length % VIEWS_AT_A_TIME === 0) yield;
+  }
+  return listed;
+}
+
+function pageOf(listed: readonly ListedSessions[], limit: number): Static<typeof SessionPage> {
+  const sessions: Session[] = [];
+  let cursor = 0;
+  for (const { serial, session } of listed) {
+    if (!session || sessions.length === limit) return { sessions, next_cursor: String(cursor) };
+    sessions.push(session);
+    cursor = serial;
+  }
+  return { sessions, next_cursor: null };
+}
+
+export const reset = sessionOperation({
+  name: 'reset',
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/reset',
+  status: 200,
+  summary: 'Begin a new episode',
+  keyed: true,
+  plays: true,
+  problems: ['session_budget_exceeded'],
+  body: {
+    seed: Type.Optional(Seed),
+    dynamics_seed: Type.Optional(DynamicsSeed),
+    options: Type.Optional(Options),
+    state_key: Type.Optional(AsksStateKey),
+  },
+  result: Session,
+  handle(session, { input: { seed, dynamics_seed, options, state_key } }) {
+    // Gymnasium writes "none" as null.
+    const request = {
+      seed: seed ?? undefined,
+      dynamicsSeed: dynamics_seed ?? undefined,
+      options: options ?? undefined,
+      stateKeys: state_key ?? session.episode.stateKeys,
+    };
+    return chain(beginEpisode(session.variant, request), episode => {
+      goOnWith(session, episode);
+      return sessionView(session);
+    });
+  },
+});
+
+/** @throws Problem `session_budget_exceeded`, `session_closed` when the session ended meanwhile */
+function goOnWith(session: LiveSession, episode: EpisodeState): void {
+  const { id, variant, bytes, mostBytes, room } = session;
+  try {
+    session.requireOpen();
+    const grown = episode.bytes - session.episode.bytes;
+    if (grown > Math.max(0, room)) throw sessionBudgetExceeded(id, bytes, grown, mostBytes);
+  } catch (error) {
+    variant.releaseState(episode.state);
+    throw error;
+  }
+  session.episode.dispose();
+  session.begin(episode);
+  const { seed, options } = episode;
+  session.record('reset', { seed, options, episode: recordedEpisode(episode) });
+}
+
+export const close = serverOperation({
+  name: 'close',
+  method: 'DELETE',
+  path: '/v1/sessions/{session_id}',
+  status: 204,
+  scope: 'play',
+  tag: 'sessions',
+  summary: 'Close a session',
+  description: 'Does not wait for a step in flight. Closing twice is fine.',
+  keyed: false,
+  problems: ['unknown_session'],
+  params: { session_id: SessionId },
+  result: Type.Null(),
+  handle({ services, request, input }) {
+    services.sessions.close(request.principal, input.session_id);
+    return null;
+  },
+});

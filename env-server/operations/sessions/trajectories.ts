@@ -1,0 +1,142 @@
+import type { Static } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
+import { isPainted } from '../../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
+import { type EpisodeState, replayFor, type TrajectoryRecord } from '../../sessions/episodes/episode.ts';
+import type { FinishedSession } from '../../sessions/finished-sessions.ts';
+import { sizeOf } from '../../sessions/limits/size.ts';
+import { Session } from '../../sessions/session.ts';
+import { serverOperation, sessionOperation } from '../operation.ts';
+import { SessionId } from '../schemas/fields.ts';
+import { Replay, type ReplayRecord, Trajectory } from '../schemas/trajectory.ts';
+import { reseedsView } from './views.ts';
+
+export const trajectory = sessionOperation({
+  name: 'trajectory',
+  method: 'GET',
+  path: '/v1/sessions/{session_id}/trajectory',
+  status: 200,
+  summary: 'The episode so far',
+  description:
+    'Seed, options, every action and its result. Over REST as JSON Lines, a record a line; replaying the actions gives the same states.',
+  keyed: false,
+  plays: true,
+  problems: ['unsupported'],
+  result: Trajectory,
+  mediaTypes: ['application/jsonl'],
+  handle: session => chain(trajectoryOf(session), records => ({ records })),
+  represent: ({ records }) =>
+    chain(inScheduledSlices(linesOf(records)), body => ({
+      contentType: 'application/jsonl; charset=utf-8',
+      body,
+    })),
+});
+
+/** The reset and every step of the episode that a session plays. */
+function trajectoryOf(session: Session): MaybePromise<TrajectoryRecord[]> {
+  const { episode, variant } = session;
+  return chain(episode.records(), ([first, ...steps]) => [
+    {
+      type: 'reset',
+      session_id: session.id,
+      episode_id: episode.id,
+      env_id: variant.environment.spec.id,
+      config: variant.config,
+      wrappers: [...variant.wrappers],
+      seed: session.seed,
+      ...(episode.dynamicsSeed !== undefined && { dynamics_seed: episode.dynamicsSeed }),
+      ...reseedsView(episode),
+      options: episode.options,
+      step: first.step,
+      observation: first.observation,
+      info: first.info,
+    },
+    ...steps,
+  ]);
+}
+
+/** Characters that are written before others have their turn. */
+const SLICE_LENGTH = 64 * 1024;
+
+function* linesOf(records: readonly object[]): Sliced<Buffer> {
+  const written: Buffer[] = [];
+  let text = '';
+  for (const record of records) {
+    text += `${JSON.stringify(record)}\n`;
+    if (text.length < SLICE_LENGTH) continue;
+    written.push(Buffer.from(text));
+    text = '';
+    yield;
+  }
+  written.push(Buffer.from(text));
+  return Buffer.concat(written);
+}
+
+/** Estimated memory of the records of one reply, in bytes; at least one record is sent. */
+const MAX_BYTES = 2 * 1024 * 1024;
+
+export const replay = serverOperation({
+  name: 'replay',
+  method: 'GET',
+  path: '/v1/sessions/{session_id}/replay',
+  status: 200,
+  scope: 'play',
+  tag: 'sessions',
+  summary: 'Look at an episode step by step',
+  description:
+    'Every step with the state as plain JSON, of a session that is open or ended within the last minute. The session is neither stepped nor kept from expiring.',
+  keyed: false,
+  plays: true,
+  problems: ['unsupported', 'unknown_session', 'session_expired', 'session_closed', 'session_lost'],
+  params: { session_id: SessionId },
+  query: {
+    from: Type.Optional(Type.Integer({ minimum: 0, description: 'The first step to send; 0 is the reset.' })),
+  },
+  result: Replay,
+  handle({ services: { sessions }, request: { principal }, input: { session_id, from = 0 } }) {
+    const seen = sessions.look(principal, session_id);
+    const isOpen = seen instanceof Session;
+    const episode = isOpen ? seen.episode.capture() : seen.episode;
+    const known = isOpen ? seen.episode.ownRecords : seen.records;
+    const format = isOpen && !isPainted(seen.format) ? seen.format : 'text';
+    const { owner, variant } = seen;
+    return chain(
+      known ?? replayFor(owner, variant, episode, { format, structured: true }),
+      (records): Static<typeof Replay> => ({
+        session: headOf(seen, episode),
+        ...pageOf(records.filter(record => record.step >= from)),
+      }),
+    );
+  },
+});
+
+function headOf(seen: Session | FinishedSession, episode: EpisodeState): Static<typeof Replay>['session'] {
+  const { id, variant, groupId, seed } = seen;
+  const isOpen = seen instanceof Session;
+  return {
+    session_id: id,
+    env_id: variant.environment.spec.id,
+    group_id: groupId,
+    episode_id: isOpen ? seen.episode.id : seen.episodeId,
+    seed,
+    config: variant.config,
+    wrappers: [...variant.wrappers],
+    options: episode.options,
+    max_episode_steps: variant.stepsOf(episode.state),
+    step: episode.step,
+    ended: isOpen ? null : seen.ending,
+  };
+}
+
+/** Page of as many records as one reply holds. */
+function pageOf(records: readonly TrajectoryRecord[]): Pick<Static<typeof Replay>, 'records' | 'next'> {
+  const page: Static<typeof ReplayRecord>[] = [];
+  let bytes = 0;
+  for (const { type: _type, ...record } of records) {
+    bytes += sizeOf(record, MAX_BYTES);
+    if (bytes > MAX_BYTES && page.length > 0) return { records: page, next: record.step };
+    page.push(record);
+  }
+  return { records: page, next: null };
+}

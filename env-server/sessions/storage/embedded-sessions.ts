@@ -1,0 +1,437 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Json } from '../../../shared/json.ts';
+import type { Durability } from '../../persistence/durability.ts';
+import { RecordTooLarge, recordText } from '../../persistence/journal/journal.ts';
+import {
+  NO_SESSION,
+  RECORD_KINDS,
+  type RecordBody,
+  type RecordKind,
+} from '../../persistence/journal/records.ts';
+import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
+import { RetryTimer } from '../../persistence/retry-timer.ts';
+import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../../persistence/storage-problem.ts';
+import { Problem } from '../../problems.ts';
+import { RowBatch } from '../../store/row-batch.ts';
+import { type NewSession, NotStorable } from '../../store/session-store.ts';
+import {
+  SqliteSessionStore,
+  type SqliteStoreParts,
+  type SqliteStoreSettings,
+} from '../../store/sqlite-session-store.ts';
+import type { EndedSession } from '../ended.ts';
+import type { EpisodeState } from '../episodes/episode.ts';
+import type { Session } from '../session.ts';
+import { type ChangedReplies, changedReplies, repliesOf, replyRows } from './client-replies.ts';
+import { upgradeFirstForm } from './first-form.ts';
+import { lostReason } from './lost-reason.ts';
+import { changeOf, type NewSessionParts, newSession } from './new-session.ts';
+import type { SessionJournal } from './session-journal.ts';
+import { type TakingParts, takeAll } from './take-all.ts';
+import type { ReopenParts } from './taken-sessions.ts';
+
+const MS_PER_S = 1000;
+/** Milliseconds for which opening sessions again may hold up everything else at once. */
+const SLICE_MS = 4;
+/** Sessions that are named when they cannot be saved. */
+const MAX_NAMED = 100;
+/** This server is the only writer. */
+const EPOCH = 1;
+/** A server that is alone checks its limits itself. */
+const NO_LIMITS = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY] as const;
+
+export interface PersistenceSettings extends SqliteStoreSettings {
+  readonly durability: Durability;
+  /** Time between checkpoints; 0 makes none but those that the journal needs. */
+  readonly checkpointSeconds: number;
+}
+
+export interface EmbeddedSessionsParts
+  extends Omit<ReopenParts, 'store' | 'refreshEnvironments'>,
+    NewSessionParts,
+    Pick<SqliteStoreParts, 'disk'> {
+  readonly health: PersistenceHealth;
+}
+
+/**
+ * The sessions of a server that is alone with its folder. All of them are in memory: it takes those of earlier servers at
+ * the start, records what is done, and makes checkpoints of those that changed, now and then and at the end.
+ */
+export class EmbeddedSessions implements SessionJournal {
+  readonly isShared = false;
+  readonly #parts: EmbeddedSessionsParts;
+  readonly #store: SqliteSessionStore;
+  readonly #checkpointMs: number;
+  /** Sessions with a checkpoint under way. */
+  readonly #writing = new Set<Session>();
+  readonly #retry = new RetryTimer(() => void this.checkpoint());
+  readonly #stop = new AbortController();
+  #timer: NodeJS.Timeout | undefined;
+  #resuming: Promise<void> | undefined;
+  #underWay: Promise<void> | undefined;
+  /** Called when the next checkpoint that begins, or one after it, has succeeded. */
+  #awaiting: (() => void)[] = [];
+  /** The sessions of earlier servers are there. */
+  #begun = false;
+  #finished = false;
+
+  constructor(settings: PersistenceSettings, parts: EmbeddedSessionsParts) {
+    const { sessions, health, log, disk } = parts;
+    this.#parts = parts;
+    this.#store = new SqliteSessionStore(settings, {
+      health,
+      log,
+      disk,
+      now: sessions.now,
+      onPressure: () => this.#due(),
+    });
+    this.#checkpointMs = settings.durability === 'none' ? 0 : settings.checkpointSeconds * MS_PER_S;
+  }
+
+  /**
+   * Opens the sessions of earlier servers again. Resolves at once where they have left records: what these say is done
+   * again meanwhile, see `SessionManager.resumption`. Call it once, when the environments are there.
+   */
+  async start(): Promise<void> {
+    const { sessions } = this.#parts;
+    const { clock, ended, replies, droppedKeys } = this.#store.history();
+    if (clock) sessions.goOnFrom(clock);
+    const now = sessions.now();
+    for (const row of ended) if (row.forgetAt > now) sessions.recallEnded(row as EndedSession);
+    for (const known of repliesOf(replies, droppedKeys))
+      sessions.recallReplies(known.owner, known.replies, known.dropped);
+    upgradeFirstForm(this.#store);
+    if (!this.#store.hasRecords) this.#begin(await takeAll(this.#taking));
+    else {
+      this.#resuming = this.#resume();
+      this.#resuming.catch(() => undefined);
+      sessions.resumption = this.#resuming;
+    }
+  }
+
+  get #taking(): TakingParts {
+    return { ...this.#parts, store: this.#store, signal: this.#stop.signal };
+  }
+
+  /** @throws Problem where the folder cannot be read or written to: the server is not ready then, and loses nothing */
+  async #resume(): Promise<void> {
+    const { sessions, log } = this.#parts;
+    const remember = ({ owner, ...reply }: RecordBody<'clientReply'>) =>
+      sessions.replies(owner).remember(reply);
+    try {
+      await this.#store.readRecords(remember, this.#stop.signal);
+      const resumed = await takeAll(this.#taking, SLICE_MS);
+      if (this.#finished) return;
+      this.#begin(resumed);
+    } catch (error) {
+      const reason = storageFaultOf(error)?.reason ?? (error as Error).message;
+      const what = `the sessions of the server before this one cannot be opened: ${reason}`;
+      log.error({ err: error }, what);
+      throw new Problem('storage_failed', `${what}; restart the server`, {
+        retryAfterSeconds: STORAGE_RETRY_SECONDS,
+        cause: error,
+      });
+    }
+    void this.checkpoint();
+  }
+
+  #begin(resumed: readonly string[]): void {
+    const { sessions } = this.#parts;
+    this.#store.begin(resumed, sessions.clock.moment);
+    sessions.resumption = undefined;
+    this.#begun = true;
+    if (this.#checkpointMs > 0) this.#timer = setInterval(() => this.#due(), this.#checkpointMs).unref();
+  }
+
+  get #active(): boolean {
+    return this.#begun && !this.#finished;
+  }
+
+  requireRoom(): void {
+    if (this.#active) this.#store.journal?.requireRoom();
+  }
+
+  deliver(reply: () => void, reads = false): void {
+    const { journal } = this.#store;
+    if (journal && this.#active) journal.deliver(reply, reads);
+    else reply();
+  }
+
+  get isSlow(): boolean {
+    return this.#store.journal?.isSlow ?? false;
+  }
+
+  /** Records what was done with a session. A record that is too large is kept by a checkpoint: until then the session is `storing`. */
+  append<K extends RecordKind>(session: Session, kind: K, body: RecordBody<K>): void {
+    if (!this.#active || !this.#store.journal) return;
+    const n = session.recorded + 1;
+    const text = textOf(body as Json, session.id);
+    session.recorded = n;
+    if (text === undefined) this.#storeLater(session);
+    else this.#store.append(session.id, EPOCH, n, RECORD_KINDS[kind], text);
+  }
+
+  opened(sessions: readonly Session[], like?: Session): void {
+    if (!this.#active || !this.#store.journal) return;
+    let first: { readonly id: string; readonly episode: EpisodeState } | undefined;
+    if (like && like !== sessions[0]) first = { id: like.id, episode: like.episode.capture() };
+    const fresh: NewSession[] = [];
+    for (const session of sessions) {
+      const episode = session.episode.capture();
+      const same = first?.episode.state === episode.state ? first.id : undefined;
+      first ??= { id: session.id, episode };
+      const { body, ...stored } = newSession(session, this.#parts, { episode, like: same });
+      const record = textOf(body as unknown as Json, session.id);
+      session.recorded = 1;
+      if (record === undefined) this.#storeLater(session);
+      else fresh.push({ ...stored, record, ttlMs: session.ttlMs });
+    }
+    const [{ owner, variant }] = sessions;
+    this.#store.open(owner, variant.environment.spec.id, NO_LIMITS, fresh);
+  }
+
+  ended(session: Session, { owner, ending, reason, forgetAt }: EndedSession): void {
+    if (this.#finished) return;
+    const n = this.#begun ? ++session.recorded : session.recorded;
+    const at = { epoch: EPOCH, n, hasCheckpoint: session.image !== undefined };
+    this.#store.end(session.id, this.#begun ? at : undefined, { owner, ending, reason, forgetAt }, 0);
+  }
+
+  clientReply(body: RecordBody<'clientReply'>): Promise<void> | undefined {
+    if (!this.#active || !this.#store.journal) return undefined;
+    const text = textOf(body as unknown as Json, NO_SESSION);
+    if (text === undefined) return this.#covering();
+    this.#store.append(NO_SESSION, EPOCH, 0, RECORD_KINDS.clientReply, text);
+    return undefined;
+  }
+
+  #storeLater(session: Session): void {
+    const storing = this.#covering().then(() => {
+      if (session.storing === storing) session.storing = undefined;
+    });
+    session.storing = storing;
+  }
+
+  /**
+   * Makes a checkpoint of all that is done in this turn: one that is under way may have passed some of it.
+   * @returns a promise that resolves when it has succeeded, however often it must be tried; never after the end
+   */
+  async #covering(): Promise<void> {
+    await nextTurn();
+    const covered = new Promise<void>(resolve => this.#awaiting.push(resolve));
+    await this.#underWay;
+    this.#due();
+    await covered;
+  }
+
+  /** A checkpoint is due, unless one that failed is to be repeated later. */
+  #due(): void {
+    if (this.#active && !this.#retry.pending) void this.checkpoint();
+  }
+
+  /** Writes what changed since the last one, a little at a time. A failure is logged, and made good by the next. */
+  checkpoint(): Promise<void> {
+    const { health } = this.#parts;
+    this.#underWay ??= this.#writeChanged()
+      .then(
+        () => {
+          if (this.#finished) return;
+          this.#retry.succeeded();
+          health.succeeded('checkpoint');
+        },
+        error => {
+          // At the end everything is written at once.
+          if (this.#finished) return;
+          health.failed('checkpoint', error);
+          this.#retry.failed();
+        },
+      )
+      .finally(() => {
+        this.#underWay = undefined;
+      });
+    return this.#underWay;
+  }
+
+  async #writeChanged(): Promise<void> {
+    const { sessions } = this.#parts;
+    const awaiting = this.#awaiting.slice();
+    const mark = this.#store.mark();
+    const replies = changedReplies(sessions.clientReplies());
+    const batch = new RowBatch();
+    try {
+      for (const _ of this.#gather(batch, sessions.open(), replies)) {
+        await this.#store.flush(batch);
+        if (this.#finished) return;
+      }
+      await this.#store.flush(batch);
+    } catch (error) {
+      if (!this.#finished) this.#giveUp();
+      throw error;
+    }
+    await this.#store.conclude(mark, { ...this.#housekeeping(), marks: [this.#unsavedMark()] });
+    if (this.#finished) return;
+    for (const { memory, changes } of replies) memory.stored(changes);
+    this.#awaiting.splice(0, awaiting.length);
+    for (const resolve of awaiting) resolve();
+  }
+
+  /** Sessions that were not wholly written count as changed again. */
+  #giveUp(): void {
+    for (const session of this.#writing) session.changed = true;
+    this.#writing.clear();
+  }
+
+  /** Gathers what is new of sessions and of replies to clients; yields where what was gathered is to be written. */
+  *#gather(
+    batch: RowBatch,
+    sessions: Iterable<Session>,
+    replies: readonly ChangedReplies[],
+  ): Generator<undefined> {
+    for (const session of sessions) if (session.changed) yield* this.#gatherSession(batch, session);
+    // A reply that names a session must not be there without it.
+    for (const isFull of replyRows(batch, replies, this.#parts.sessions.now())) if (isFull) yield;
+  }
+
+  *#gatherSession(batch: RowBatch, session: Session): Generator<undefined> {
+    const { id, owner } = session;
+    session.changed = false;
+    this.#writing.add(session);
+    const written = () => void this.#writing.delete(session);
+    const lose = (lost: string) => this.#store.gather(batch, id, { owner, lost }, written);
+    const lost = lostReason(session, this.#parts.catalog);
+    if (lost !== undefined) {
+      yield* lose(lost);
+      return;
+    }
+    try {
+      const { change, stored } = changeOf(session, this.#parts);
+      yield* this.#store.gather(batch, id, change, () => {
+        written();
+        stored();
+      });
+    } catch (error) {
+      if (!(error instanceof NotStorable)) throw error;
+      const { message: reason } = error;
+      this.#noteUnsaved(session, error);
+      if (session.image?.isThere) written();
+      else yield* lose(`it could not be stored: ${reason}`);
+    }
+  }
+
+  #noteUnsaved(session: Session, error: NotStorable): void {
+    const { log, sessions } = this.#parts;
+    if (session.unsaved === undefined) {
+      sessions.unsaved++;
+      log.error(
+        { session_id: session.id, err: error },
+        `session ${session.id} cannot be stored: ${error.message}`,
+      );
+    }
+    session.cannotBeStored(error.message);
+  }
+
+  /**
+   * Writes everything and closes the files, for a server that ends. Sessions that cannot be kept end here; the log names
+   * what cannot be written. Does nothing the second time.
+   */
+  finish(): void {
+    if (this.#finished) return;
+    const { sessions, catalog } = this.#parts;
+    clearInterval(this.#timer);
+    this.#retry.stop();
+    this.#stop.abort();
+    if (!this.#begun) {
+      // The next start begins where this one did.
+      this.#finished = true;
+      this.#store.seal();
+      this.#store.close(false);
+      return;
+    }
+    for (const session of sessions.open()) {
+      const reason = lostReason(session, catalog);
+      if (reason !== undefined) sessions.lose(session, reason);
+    }
+    this.#finished = true;
+    this.#store.seal();
+    const error = this.#writeLast();
+    const waiting = this.#store.close(error === undefined);
+    if (error !== undefined) this.#logUnsaved(error, waiting);
+  }
+
+  /** The same; resolves when nothing of the folder is being read any more. */
+  async close(): Promise<void> {
+    this.finish();
+    await this.#resuming?.catch(() => undefined);
+  }
+
+  /** Writes all that the database does not have; `#writing` has those that it could not. @returns why */
+  #writeLast(): unknown {
+    const { sessions } = this.#parts;
+    const batch = new RowBatch();
+    this.#giveUp();
+    const changed = [...sessions.open()].filter(session => session.changed);
+    try {
+      for (const _ of this.#gather(batch, changed, changedReplies(sessions.clientReplies())))
+        this.#store.flushNow(batch);
+      this.#store.flushNow(batch);
+      const saved = [...sessions.open()].filter(session => session.unsaved === undefined);
+      const atRest = { ids: saved.map(({ id }) => id), standing: 'atRest' as const };
+      this.#store.concludeNow({ ...this.#housekeeping(), marks: [atRest, this.#unsavedMark()] });
+      return undefined;
+    } catch (error) {
+      for (const session of changed) if (session.changed) this.#writing.add(session);
+      return error;
+    }
+  }
+
+  /** Sessions with a row that is older than they are. */
+  #unsavedMark() {
+    const unsaved = [...this.#parts.sessions.open()].filter(session => session.unsaved !== undefined);
+    return { ids: unsaved.map(({ id }) => id), standing: 'open' as const };
+  }
+
+  /** Forgotten sessions, and the time, which every complete write includes. */
+  #housekeeping() {
+    const { sessions } = this.#parts;
+    const now = sessions.now();
+    return {
+      forget: { now, droppedBefore: now - 2 * sessions.keepKeysMs },
+      clock: sessions.clock.moment,
+    };
+  }
+
+  /**
+   * Logs what the next start will miss.
+   * @param waiting bytes of the journal that were not written
+   */
+  #logUnsaved(error: unknown, waiting: number): void {
+    const { log, sessions } = this.#parts;
+    const ids = [...this.#writing].filter(({ closed }) => !closed).map(({ id }) => id);
+    const details = {
+      err: error,
+      sessions: ids.slice(0, MAX_NAMED),
+      count: ids.length,
+      journal_bytes_lost: waiting,
+    };
+    const what = `${ids.length} of ${sessions.size} sessions could not be written to the database`;
+    const reason = storageFaultOf(error)?.reason ?? (error as Error).message;
+    const more = ids.length > MAX_NAMED ? ` and ${ids.length - MAX_NAMED} more` : '';
+    const named = `${ids.slice(0, MAX_NAMED).join(', ')}${more}`;
+    const effect = !this.#store.journal
+      ? `they stand where they were last stored, or are lost: ${named}`
+      : waiting === 0
+        ? 'the journal has them, and the next start resumes them from it'
+        : `the journal misses the last ${waiting} bytes, so they may stand before what their clients saw last: ${named}`;
+    log.error(details, `${what}: ${reason}; ${effect}`);
+  }
+}
+
+/** Text of a record; undefined where it is too large for the journal. */
+function textOf(body: Json | undefined, id: string): string | undefined {
+  try {
+    return recordText(body, id);
+  } catch (error) {
+    if (error instanceof RecordTooLarge) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,82 @@
+import type { Logger } from 'pino';
+import { type ReplayFindings, SessionContinuity } from '../persistence/journal/continuity.ts';
+import type { JournalFile } from '../persistence/journal/journal-files.ts';
+import type { OpenBody, RecordBody } from '../persistence/journal/records.ts';
+import { replayJournal } from '../persistence/journal/replay.ts';
+import type { StoredEntry } from './session-store.ts';
+
+/** Records of a session that no checkpoint covers. */
+interface Tail {
+  readonly entries: StoredEntry[];
+  /** First record of the session that its own first record names as the one it begins like. */
+  readonly like: OpenBody | undefined;
+}
+
+/** Records that earlier servers left in the journal, by session. Their text is kept, which is as long as the journal. */
+export class LeftRecords {
+  readonly #tails = new Map<string, Tail>();
+  /** Sessions with records that may be missing. */
+  #behind: ReadonlySet<string> = new Set();
+
+  /**
+   * Reads the journal; others have their turn meanwhile.
+   * @param covered sessions that the database has, each with the number of its records there
+   * @param onReply gets the replies of clients' requests that concern no session yet
+   */
+  async read(
+    folder: string,
+    files: readonly JournalFile[],
+    covered: Iterable<readonly [id: string, records: number]>,
+    onReply: (body: RecordBody<'clientReply'>) => void,
+    { log, signal }: { readonly log: Logger; readonly signal: AbortSignal },
+  ): Promise<void> {
+    const begun = performance.now();
+    const findings: ReplayFindings = { faults: [], incomplete: undefined };
+    const continuity = new SessionContinuity();
+    for (const [id, records] of covered) continuity.covers(id, records);
+    /** The last session that was recorded in full: those that follow may begin as it did. */
+    let example: { readonly id: string; readonly body: OpenBody } | undefined;
+    let records = 0;
+    for await (const { record, position } of replayJournal(folder, files, findings, signal)) {
+      if (record.kind === 'clientReply') {
+        onReply(record.body);
+        continue;
+      }
+      const { sessionId: id, letter, n, text } = record;
+      const body = record.kind === 'open' ? record.body : undefined;
+      if (body?.episode) example = { id, body };
+      if (continuity.verdict(record, position) !== 'apply') continue;
+      records++;
+      const like = body && body.like === example?.id ? example?.body : undefined;
+      const tail = this.#tails.get(id) ?? { entries: [], like };
+      this.#tails.set(id, tail);
+      tail.entries.push({ epoch: 1, n, kind: letter, body: text });
+    }
+    if (signal.aborted) return;
+    this.#behind = continuity.behind(findings);
+    const counts = { records, behind: this.#behind.size, ms: Math.round(performance.now() - begun) };
+    for (const fault of findings.faults) {
+      const { kind, file, offset } = fault;
+      const where = kind === 'missing' ? file : `${file} from ${offset} on`;
+      log[kind === 'torn' ? 'warn' : 'error'](fault, `the journal is ${kind}: ${where}`);
+    }
+    if (findings.incomplete !== undefined)
+      log.error(counts, `the last records of the journal may be missing: ${findings.incomplete}`);
+    log.info(counts, `read ${records} records of the journal`);
+  }
+
+  ids(): Iterable<string> {
+    return this.#tails.keys();
+  }
+
+  isBehind(id: string): boolean {
+    return this.#behind.has(id);
+  }
+
+  /** Gives the records of a session once. */
+  take(id: string): Tail | undefined {
+    const tail = this.#tails.get(id);
+    this.#tails.delete(id);
+    return tail;
+  }
+}

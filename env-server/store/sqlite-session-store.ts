@@ -1,0 +1,411 @@
+import type { Logger } from 'pino';
+import type { Durability } from '../persistence/durability.ts';
+import { Journal } from '../persistence/journal/journal.ts';
+import {
+  dropFiles,
+  type JournalDisk,
+  type JournalFile,
+  journalFolder,
+  listJournal,
+} from '../persistence/journal/journal-files.ts';
+import type { OpenBody, RecordBody } from '../persistence/journal/records.ts';
+import { bootId } from '../persistence/lock.ts';
+import type { PersistenceHealth } from '../persistence/persistence-health.ts';
+import {
+  type ClockRow,
+  type DroppedKeysRow,
+  type EndedRow,
+  type ReplyRow,
+  type RowDurability,
+  type SessionChanges,
+  type SessionRow,
+  SessionRows,
+} from '../persistence/session-rows.ts';
+import { DatabaseThread } from '../persistence/thread/database-thread.ts';
+import { LeftRecords } from './left-records.ts';
+import { RowBatch } from './row-batch.ts';
+import {
+  type EndPosition,
+  type EntryKind,
+  type NewSession,
+  NotStorable,
+  type OpenLimits,
+  type Outcome,
+  type RecordPosition,
+  type SessionStore,
+  type StoredChange,
+  type Taken,
+  type Tombstone,
+} from './session-store.ts';
+import { UnwrittenEnds } from './unwritten-ends.ts';
+
+/** Version of the form of the documents of sessions. */
+export const DOCUMENT_VERSION = 2;
+/** The one writer of a folder. */
+const EPOCH = 1;
+const BYTES_PER_MB = 1024 * 1024;
+/** Share of the journal's bytes that may wait in memory while the disk takes none. */
+const WAITING_SHARE = 1 / 8;
+/** A write of the journal is a copy to the kernel: on a sound disk it takes microseconds. */
+const SLOW_WRITE_MS = 20;
+/** Characters of the row of a session that ended. */
+const ENDED_LENGTH = 100;
+
+export interface SqliteStoreSettings {
+  /** Folder of the database; this process holds its lock. */
+  readonly data: string;
+  readonly durability: Durability;
+  /** Greatest size of the journal on the disk, in megabytes. */
+  readonly journalMaxMb: number;
+}
+
+export interface SqliteStoreParts {
+  readonly health: PersistenceHealth;
+  readonly log: Logger;
+  /** Milliseconds of the server's clock. */
+  readonly now: () => number;
+  /** The journal needs room: a checkpoint of every session makes it. */
+  readonly onPressure: () => void;
+  /** Disk of the journal; tests replace it. */
+  readonly disk?: JournalDisk;
+}
+
+/** A session that cannot be kept: all that is stored of it. */
+export interface LostSession {
+  readonly owner: string;
+  readonly lost: string;
+}
+
+/** Data that earlier servers left in the folder, apart from sessions. */
+interface StoredHistory {
+  readonly clock: ClockRow | undefined;
+  readonly ended: readonly EndedRow[];
+  readonly replies: readonly ReplyRow[];
+  readonly droppedKeys: readonly DroppedKeysRow[];
+}
+
+/**
+ * Sessions of one server in a folder: records go to the journal, one row for each turn of the event loop, and checkpoints to
+ * the tables of the database, in a thread. The server has every session in memory, and takes them once, at its start. A
+ * checkpoint of every session that changed makes the journal before it unneeded.
+ */
+export class SqliteSessionStore implements SessionStore {
+  readonly isShared = false;
+  /** Undefined with `--durability` `checkpoint` or `none`. */
+  readonly journal: Journal | undefined;
+  readonly #log: Logger;
+  readonly #now: () => number;
+  readonly #rows: SessionRows;
+  readonly #thread: DatabaseThread;
+  readonly #folder: string;
+  /** Durability of rows that are written while the server runs. */
+  readonly #standing: RowDurability;
+  readonly #ended = new UnwrittenEnds();
+  /** Files of earlier runs that no checkpoint covers yet. */
+  #inherited: readonly JournalFile[];
+  readonly #left = new LeftRecords();
+  /** The machine went down since the database was last written. */
+  #machineEnded = false;
+  #sealed = false;
+
+  constructor(
+    { data, durability, journalMaxMb }: SqliteStoreSettings,
+    { health, log, now, onPressure, disk }: SqliteStoreParts,
+  ) {
+    const synced = durability === 'fsync';
+    const maxBytes = journalMaxMb * BYTES_PER_MB;
+    this.#log = log;
+    this.#now = now;
+    this.#rows = new SessionRows(data);
+    if (synced) this.#rows.sync();
+    this.#thread = new DatabaseThread({ folder: data, synced });
+    this.#folder = journalFolder(data);
+    this.#standing = synced ? 'synced' : durability === 'journal' ? 'journaled' : 'open';
+    if (this.#standing !== 'open') {
+      this.journal = new Journal(
+        {
+          folder: this.#folder,
+          synced,
+          maxBytes,
+          maxWaitingBytes: maxBytes * WAITING_SHARE,
+          slowWriteMs: SLOW_WRITE_MS,
+        },
+        { health, disk, onPressure },
+      );
+    }
+    this.#inherited = this.journal?.inherited ?? listJournal(this.#folder);
+  }
+
+  /** Earlier servers left records that no checkpoint covers. */
+  get hasRecords(): boolean {
+    return this.#inherited.length > 0;
+  }
+
+  history(): StoredHistory {
+    const clock = this.#rows.clock();
+    this.#machineEnded = clock !== undefined && clock.boot !== bootId();
+    const [ended, replies, droppedKeys] = [
+      this.#rows.ended(),
+      this.#rows.replies(),
+      this.#rows.droppedKeys(),
+    ];
+    return { clock, ended, replies, droppedKeys };
+  }
+
+  /**
+   * Reads the records of earlier servers, for `take`; others have their turn meanwhile.
+   * @param onReply gets the replies of clients' requests that concern no session yet
+   */
+  readRecords(onReply: (body: RecordBody<'clientReply'>) => void, signal: AbortSignal): Promise<void> {
+    const covered = [
+      ...this.#rows.ended().map(({ id }) => [id, Number.POSITIVE_INFINITY] as const),
+      ...this.#rows.sessions().map(({ id, recorded }) => [id, recorded] as const),
+    ];
+    return this.#left.read(this.#folder, this.#inherited, covered, onReply, { log: this.#log, signal });
+  }
+
+  /** Sessions that earlier servers left, oldest first. */
+  ids(): readonly string[] {
+    const ids = new Set(this.#rows.sessions().map(({ id }) => id));
+    for (const id of this.#left.ids()) ids.add(id);
+    return [...ids];
+  }
+
+  /** Gives rows of an earlier form that of today, each with its parts or not at all; those that cannot be read stay. */
+  upgrade(version: number, changeOf: (row: SessionRow) => StoredChange): void {
+    for (const { id } of this.#rows.sessions().filter(row => row.version === version)) {
+      const row = this.#rows.session(id)!;
+      if (row.document === null) continue;
+      let changes: SessionChanges;
+      try {
+        const { settings, edition, parts, head } = changeOf(row);
+        const { recorded: _, ...known } = row;
+        const put = {
+          ...known,
+          version: DOCUMENT_VERSION,
+          settings,
+          edition,
+          document: JSON.stringify(head),
+        };
+        changes = { putParts: [...parts].map(part => ({ ...part, sessionId: id })), put: [put] };
+      } catch (error) {
+        this.#log.error({ session_id: id, err: error }, `session ${id} cannot be read`);
+        continue;
+      }
+      this.#rows.write(changes);
+    }
+  }
+
+  /** A session that an earlier server left; its records are given once. An end that they hold is kept. */
+  take(id: string, _known: string | undefined, _owner: string | undefined, forgetMs: number): Taken {
+    const row = this.#rows.session(id);
+    const { entries = [], like } = this.#left.take(id) ?? {};
+    const last = entries.at(-1);
+    if (last?.kind === 'e') {
+      const { forget_at: forgetAt, ...end } = JSON.parse(last.body) as RecordBody<'end'>;
+      return this.#endedAs(id, { ...end, forgetAt } as Tombstone, forgetMs);
+    }
+    const isBehind = this.#left.isBehind(id);
+    if (!row) {
+      if (entries.length === 0) return { state: 'ended', tombstone: undefined };
+      const { owner, edition } = JSON.parse(entries[0].body) as OpenBody;
+      const content = {
+        epoch: EPOCH,
+        owner,
+        edition,
+        settings: undefined,
+        isBehind,
+        parts: [],
+        entries,
+        like,
+      };
+      return { state: 'load', content };
+    }
+    const { owner, version, settings, document, edition, standing } = row;
+    const isKnown = version === DOCUMENT_VERSION && settings !== null && document !== null;
+    const lost = row.lost ?? (isKnown ? undefined : 'it was stored by another version of the server');
+    if (lost !== undefined)
+      return this.#endedAs(id, { owner, ending: 'session_lost', reason: lost }, forgetMs);
+    const head = { epoch: EPOCH, n: row.recorded, kind: 'C', body: document! } as const;
+    const content = {
+      epoch: EPOCH,
+      owner,
+      settings: settings!,
+      edition,
+      isBehind:
+        standing === 'open' ||
+        (standing === 'journaled' && this.#machineEnded) ||
+        (standing !== 'atRest' && isBehind),
+      parts: [...this.#rows.parts(id)],
+      entries: [head, ...entries],
+    };
+    return { state: 'load', content };
+  }
+
+  #endedAs(id: string, tombstone: Tombstone, forgetMs: number): Taken {
+    this.end(id, undefined, tombstone, forgetMs);
+    return { state: 'ended', tombstone };
+  }
+
+  /** The sessions of earlier servers are open here: those with rows that say all of them are marked as in use. */
+  begin(opened: readonly string[], clock: ClockRow | undefined): void {
+    const marks = [{ ids: opened, standing: this.#standing }];
+    this.#rows.write({ ended: this.#ended, marks, clock });
+    this.#ended.written(this.#ended);
+  }
+
+  open(
+    _owner: string,
+    _environment: string,
+    _limits: OpenLimits,
+    sessions: readonly NewSession[],
+  ): undefined {
+    for (const { id, record } of sessions) this.append(id, EPOCH, 1, 'o', record);
+    return undefined;
+  }
+
+  append(id: string, _epoch: number, n: number, kind: EntryKind, body: string): Outcome {
+    this.journal?.append(kind, id, n, body);
+    return 'kept';
+  }
+
+  /**
+   * Ends a session; its rows go with the next checkpoint of all.
+   * @param at undefined records nothing
+   */
+  end(
+    id: string,
+    at: EndPosition | undefined,
+    { owner, ending, reason = null, ...tombstone }: Tombstone,
+    forgetMs: number,
+  ): Outcome {
+    const { forgetAt = this.#now() + forgetMs } = tombstone;
+    if (at) {
+      const body: RecordBody<'end'> = { owner, ending, reason, forget_at: forgetAt };
+      this.append(id, EPOCH, at.n, 'e', JSON.stringify(body));
+    }
+    this.#ended.add({ id, owner, ending, reason, forgetAt }, at?.hasCheckpoint ?? true, this.#now());
+    return 'kept';
+  }
+
+  async checkpoint(id: string, _at: RecordPosition, change: StoredChange): Promise<Outcome> {
+    const batch = new RowBatch();
+    for (const _ of this.gather(batch, id, change, () => undefined)) await this.flush(batch);
+    await this.flush(batch);
+    return 'kept';
+  }
+
+  /**
+   * Gathers the rows of a checkpoint; yields where what was gathered is to be written.
+   * @throws NotStorable
+   */
+  *gather(
+    batch: RowBatch,
+    id: string,
+    change: StoredChange | LostSession,
+    written: () => void,
+  ): Generator<undefined> {
+    const row = { id, owner: change.owner, version: DOCUMENT_VERSION, standing: this.#standing };
+    let isFull: boolean;
+    if ('lost' in change) {
+      const lost = { ...row, edition: '', settings: null, document: null, lost: change.lost };
+      isFull = batch.add('put', lost, change.lost.length);
+    } else {
+      const { edition, settings, head, parts, remove } = change;
+      const texts = storable(() => parts[Symbol.iterator]());
+      for (let part = storable(() => texts.next()); !part.done; part = storable(() => texts.next())) {
+        const { value } = part;
+        if (batch.add('putParts', { ...value, sessionId: id }, value.data.length)) yield;
+      }
+      const document = storable(() => JSON.stringify(head));
+      const length = document.length + (settings?.length ?? 0);
+      isFull = batch.add('put', { ...row, edition, settings, document, lost: null }, length);
+      for (const part of remove) batch.add('removeParts', { ...part, sessionId: id });
+    }
+    batch.onWritten(written);
+    if (isFull) yield;
+  }
+
+  /** Writes what was gathered in the thread, all or none. */
+  async flush(batch: RowBatch): Promise<void> {
+    const { rows, written } = batch.take();
+    await this.#write(rows);
+    written();
+  }
+
+  async #write(changes: SessionChanges): Promise<void> {
+    if (this.#sealed) throw new Error('the server writes its sessions for the last time');
+    await this.#thread.write('writeSessions', changes);
+  }
+
+  /** The same while everything waits. */
+  flushNow(batch: RowBatch): void {
+    const { rows, written } = batch.take();
+    this.#rows.write(rows);
+    written();
+  }
+
+  /** Begins a checkpoint of every session. @returns argument for `conclude` */
+  mark(): number | undefined {
+    return this.journal?.rotate();
+  }
+
+  /** Every session that changed before the mark has a checkpoint: the records before it go. */
+  async conclude(mark: number | undefined, rest: SessionChanges): Promise<void> {
+    const ended = [...this.#ended];
+    const batch = new RowBatch();
+    for (const row of ended) if (batch.add('ended', row, ENDED_LENGTH)) await this.flush(batch);
+    await this.flush(batch);
+    await this.#write(rest);
+    if (this.#sealed) return;
+    this.#ended.written(ended);
+    if (mark !== undefined) this.journal?.release(mark);
+    this.#dropInherited();
+  }
+
+  /** From now on the thread writes nothing of sessions; `flushNow` and `concludeNow` do. */
+  seal(): void {
+    this.#sealed = true;
+    this.#thread.seal();
+  }
+
+  concludeNow(rest: SessionChanges): void {
+    this.#rows.write({ ...rest, ended: this.#ended });
+  }
+
+  /**
+   * Closes the files.
+   * @param isCovered the database has everything that the journal has: it goes
+   * @returns bytes of records that could not be written
+   */
+  close(isCovered: boolean): number {
+    const waiting = this.journal?.close() ?? 0;
+    if (isCovered) {
+      try {
+        this.journal?.release(Number.POSITIVE_INFINITY);
+        this.#dropInherited();
+      } catch (error) {
+        this.#log.warn({ err: error }, 'the journal could not be deleted');
+      }
+    }
+    this.#rows.close();
+    void this.#thread.close();
+    return waiting;
+  }
+
+  #dropInherited(): void {
+    if (this.#inherited.length === 0) return;
+    if (this.journal) this.journal.releaseInherited();
+    else dropFiles(this.#folder, this.#inherited);
+    this.#inherited = [];
+  }
+}
+
+/** @throws NotStorable where something cannot be made text */
+function storable<T>(text: () => T): T {
+  try {
+    return text();
+  } catch (error) {
+    throw new NotStorable((error as Error).message, { cause: error });
+  }
+}

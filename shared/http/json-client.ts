@@ -1,0 +1,124 @@
+import { Agent, type Dispatcher, errors, request } from 'undici';
+import { retryAfterMs } from './retry.ts';
+
+export interface JsonClientOptions {
+  /** Address before each path. */
+  readonly url: string;
+  /** Sent as bearer token. */
+  readonly token?: string;
+  /** Longest silence: before a reply, and in the middle of one. */
+  readonly timeoutMs: number;
+  /** Requests in flight at once; the others wait. */
+  readonly connections?: number;
+  /** Larger replies are refused. */
+  readonly maxBytes?: number;
+}
+
+export interface JsonRequest {
+  readonly method?: 'GET' | 'POST';
+  /** JSON text, or what is made JSON. */
+  readonly body?: string | object;
+  readonly signal?: AbortSignal;
+}
+
+/** A request without a usable reply. */
+export class HttpError extends Error {
+  override readonly name = 'HttpError';
+  /** Status of a refusal; undefined where there was no reply. */
+  readonly status: number | undefined;
+  /** Body of a refusal. */
+  readonly text: string = '';
+  /** Wait that the server asked for. */
+  readonly retryAfterMs: number = 0;
+  /** The reply was larger than allowed. */
+  readonly tooLarge: boolean = false;
+
+  constructor(message: string, details: Partial<Omit<HttpError, 'name' | 'message' | 'passing'>>) {
+    super(message);
+    Object.assign(this, details);
+  }
+
+  /** The same request may succeed later. */
+  get passing(): boolean {
+    return this.status === undefined ? !this.tooLarge : PASSING_STATUS.has(this.status);
+  }
+}
+
+const PASSING_STATUS: ReadonlySet<number> = new Set([408, 409, 425, 429, 500, 502, 503, 504]);
+const MAX_REPLY_BYTES = 64 * 2 ** 20;
+const EXCERPT_LENGTH = 300;
+
+/** JSON requests to one server, each tried once; `retry` repeats them. */
+export class JsonClient {
+  /** Without slashes at its end. */
+  readonly url: string;
+  readonly #options: JsonClientOptions;
+  readonly #agent: Agent;
+
+  constructor(options: JsonClientOptions) {
+    this.url = options.url.replace(/(?<!\/)\/+$/, '');
+    this.#options = options;
+    const { timeoutMs, connections, maxBytes = MAX_REPLY_BYTES } = options;
+    this.#agent = new Agent({
+      headersTimeout: timeoutMs,
+      bodyTimeout: timeoutMs,
+      maxResponseSize: maxBytes,
+      ...(connections === undefined ? {} : { connections }),
+    });
+  }
+
+  /** Text of a reply. @throws HttpError; the signal's reason where it was aborted */
+  async send(path: string, options: JsonRequest = {}): Promise<string> {
+    const { body } = await this.open(path, options);
+    return this.#failing(path, options.signal, () => body.text());
+  }
+
+  /** A reply with success that is still to be read. @throws HttpError; the signal's reason where it was aborted */
+  async open(path: string, options: JsonRequest = {}): Promise<Dispatcher.ResponseData> {
+    const { method = 'GET', body, signal } = options;
+    const { token } = this.#options;
+    const reply = await this.#failing(path, signal, () =>
+      request(`${this.url}${path}`, {
+        method,
+        dispatcher: this.#agent,
+        headers: {
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+        },
+        ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+        ...(signal === undefined ? {} : { signal }),
+      }),
+    );
+    const { statusCode: status } = reply;
+    if (status < 300) return reply;
+    const text = await this.#failing(path, signal, () => reply.body.text());
+    const details = { status, text, retryAfterMs: retryAfterMs(reply.headers['retry-after']) };
+    throw new HttpError(`${this.#place(path)}: status ${status}: ${text.slice(0, EXCERPT_LENGTH)}`, details);
+  }
+
+  close(): Promise<void> {
+    return this.#agent.destroy();
+  }
+
+  #place(path: string): string {
+    return this.url + path.split('?')[0];
+  }
+
+  async #failing<T>(path: string, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (cause) {
+      signal?.throwIfAborted();
+      const { message, code } = cause as NodeJS.ErrnoException;
+      const tooLarge = cause instanceof errors.ResponseExceededMaxSizeError;
+      const late = cause instanceof errors.HeadersTimeoutError || cause instanceof errors.BodyTimeoutError;
+      const { timeoutMs, maxBytes = MAX_REPLY_BYTES } = this.#options;
+      const why = tooLarge
+        ? `the reply is larger than ${maxBytes} bytes`
+        : late
+          ? `no answer within ${timeoutMs / 1000} s`
+          : `no connection (${message || code})`;
+      throw new HttpError(`${this.#place(path)}: ${why}`, { tooLarge, cause });
+    }
+  }
+}

@@ -1,0 +1,67 @@
+/** Growth of the pauses between attempts. */
+export interface Backoff {
+  readonly firstMs: number;
+  readonly maxMs?: number;
+  /** Each pause by the one before. */
+  readonly factor?: number;
+  /** Share of a pause that is left to chance, from 0 to 1. */
+  readonly jitter?: number;
+}
+
+/** Longest wait that a server may ask for. */
+const MAX_ASKED_MS = 3_600_000;
+/** Longest wait of a timer: a longer one would end at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/**
+ * Pause after a failed attempt: exponential, with jitter (Brooker, "Exponential Backoff And Jitter", 2015).
+ * @param attempt from 1
+ * @param random uniform in [0, 1)
+ */
+export function backoffMs(backoff: Backoff, attempt: number, random = Math.random()): number {
+  const { firstMs, maxMs = Number.POSITIVE_INFINITY, factor = 2, jitter = 0 } = backoff;
+  return Math.min(maxMs, firstMs * factor ** (attempt - 1)) * (1 - jitter * random);
+}
+
+/** The wait that a `Retry-After` asks for in seconds or as a date, at most an hour; 0 where it asks for none. */
+export function retryAfterMs(header: string | readonly string[] | undefined, now = Date.now()): number {
+  const text = String(header ?? '').trim();
+  const ms = /^[\d.]+$/.test(text) ? 1000 * Number(text) : Date.parse(text) - now;
+  return ms > 0 ? Math.min(ms, MAX_ASKED_MS) : 0;
+}
+
+/**
+ * Works until an attempt succeeds.
+ * @param pauseAfter milliseconds until the next attempt; throws where there is to be none. Attempts count from 1.
+ * @param signal ends the waiting; its reason is thrown
+ */
+export async function retry<T>(
+  work: () => Promise<T>,
+  pauseAfter: (error: unknown, attempt: number) => number,
+  signal?: AbortSignal,
+  wait: typeof pause = pause,
+): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await work();
+    } catch (error) {
+      signal?.throwIfAborted();
+      await wait(pauseAfter(error, attempt), signal);
+    }
+  }
+}
+
+/** Waits, and throws the signal's reason as soon as it is aborted. */
+export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  signal?.throwIfAborted();
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, Math.min(ms, MAX_TIMER_MS));
+  const abort = () => reject(signal?.reason);
+  signal?.addEventListener('abort', abort, { once: true });
+  try {
+    await promise;
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', abort);
+  }
+}

@@ -1,0 +1,31 @@
+/** A map of the entries that were used last, so many at most. */
+export class RecentMap<K, V> extends Map<K, V> {
+  readonly #most: number;
+
+  constructor(most: number) {
+    super();
+    this.#most = most;
+  }
+
+  override get(key: K): V | undefined {
+    const value = super.get(key);
+    if (value !== undefined) this.set(key, value);
+    return value;
+  }
+
+  override set(key: K, value: V): this {
+    this.delete(key);
+    super.set(key, value);
+    if (this.size > this.#most) this.delete(this.keys().next().value!);
+    return this;
+  }
+
+  /** The value of a key, which is made where there is none. */
+  getOrMake(key: K, make: () => V): V {
+    const known = this.get(key);
+    if (known !== undefined) return known;
+    const value = make();
+    this.set(key, value);
+    return value;
+  }
+}

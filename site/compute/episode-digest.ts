@@ -1,0 +1,71 @@
+import type { EpisodeRecord } from '../../shared/run-folder/run-files.ts';
+
+/** Characters of a prompt in a list. */
+const PROMPT_LENGTH = 100;
+
+/** An episode in short. */
+export interface EpisodeDigest {
+  /** Line of the file, from 0. */
+  readonly index: number;
+  readonly env_id: string;
+  readonly tag: string;
+  readonly group_id: number;
+  readonly member: number;
+  /** Null where another program's file does not say. */
+  readonly seed: number | null;
+  readonly success: boolean | null;
+  readonly terminated: boolean;
+  /** Name of its end; absent where none was recorded. */
+  readonly ended_by?: string;
+  readonly return: number | null;
+  /** Sum of the format penalties; 0 or negative. */
+  readonly penalty: number;
+  readonly turns: number;
+  /** Turns without a valid action. */
+  readonly invalid: number;
+  /** Sampled tokens. */
+  readonly tokens: number;
+  /** A response was cut off at the limit. */
+  readonly cut: boolean;
+  /** Mean advantage of its trained tokens; absent where it was not trained on. */
+  readonly advantage?: number;
+  readonly filter?: EpisodeRecord['filter'];
+  /** End of its first prompt; absent where environment and seed name the level. */
+  readonly prompt?: string;
+}
+
+/** @param index line of its file, from 0 */
+export function digestOf(record: EpisodeRecord, index: number): EpisodeDigest {
+  const { turns, samples, filter } = record;
+  let advantage = 0;
+  let trained = 0;
+  let tokens = 0;
+  for (const { mask, advantages } of samples) {
+    for (let t = 0; t < mask.length; t++) {
+      if (!mask[t]) continue;
+      tokens++;
+      if (!advantages) continue;
+      advantage += advantages[t];
+      trained++;
+    }
+  }
+  const { env_id, tag, group_id, member, seed, success, terminated, ended_by } = record;
+  return {
+    index,
+    ...{ env_id, tag, group_id, member, seed, success, terminated },
+    ...(ended_by === undefined ? {} : { ended_by }),
+    return: record.return,
+    penalty: turns.reduce((sum, turn) => sum + turn.penalty, 0),
+    turns: turns.length,
+    invalid: turns.filter(turn => turn.actions.length === 0).length,
+    tokens,
+    cut: turns.some(turn => turn.finish_reason === 'length' || turn.finish_reason === 'context'),
+    ...(trained > 0
+      ? { advantage: advantage / trained }
+      : record.advantage === undefined
+        ? {}
+        : { advantage: record.advantage }),
+    ...(filter ? { filter } : {}),
+    ...(seed === null && turns.length > 0 ? { prompt: turns[0].state.trimEnd().slice(-PROMPT_LENGTH) } : {}),
+  };
+}

@@ -1,0 +1,120 @@
+import type { TurnRecord } from '../../../shared/run-folder/run-files.ts';
+import { clip, FormatError, type Row, textOf } from './format.ts';
+
+/** A message of a conversation. */
+export interface Message {
+  readonly role: string;
+  readonly text: string;
+  /** Tools that an assistant called, as `name(arguments)`. */
+  readonly calls: readonly string[];
+}
+
+const START = '<|im_start|>';
+const END = '<|im_end|>';
+/** Action of a turn that called no tool. */
+const ANSWER = 'Answer';
+
+/**
+ * Messages of a field: a list of OpenAI's messages, or a text, which is split where it has ChatML's markers.
+ * @param role role of a text without markers
+ * @throws FormatError for anything else
+ */
+export function messagesIn(row: Row, name: string, role: string): Message[] {
+  const value = row[name];
+  if (typeof value === 'string') return chatMl(value, role);
+  if (!Array.isArray(value))
+    throw new FormatError(`\`${name}\` is a text or a list of messages, got ${clip(value)}`);
+  return value.map((item, i) => messageOf(item, `${name}[${i}]`));
+}
+
+function messageOf(value: unknown, place: string): Message {
+  if (!isRow(value) || typeof value.role !== 'string')
+    throw new FormatError(`\`${place}\` is a message with \`role\` and \`content\`, got ${clip(value)}`);
+  const thought = value.reasoning_content ?? value.reasoning;
+  const texts = [typeof thought === 'string' ? thought : '', contentText(value.content)];
+  const calls = Array.isArray(value.tool_calls) ? value.tool_calls.map(callOf) : [];
+  return { role: value.role, text: texts.filter(text => text !== '').join('\n\n'), calls };
+}
+
+/** The text of a message: a text, or a list of parts, of which those without text are named. */
+export function contentText(content: unknown): string {
+  if (content === undefined || content === null) return '';
+  if (!Array.isArray(content)) return textOf(content);
+  return content
+    .map(part => {
+      if (!isRow(part)) return textOf(part);
+      return typeof part.text === 'string' ? part.text : `[${textOf(part.type)}]`;
+    })
+    .join('\n');
+}
+
+/** A call of a tool: OpenAI's, one of an ATIF file, or one written as JSON within JSON. */
+export function callOf(value: unknown): string {
+  if (typeof value === 'string') {
+    try {
+      const parsed: unknown = JSON.parse(value);
+      return isRow(parsed) ? callOf(parsed) : value;
+    } catch {
+      return value;
+    }
+  }
+  if (!isRow(value)) return textOf(value);
+  const call = isRow(value.function) ? value.function : value;
+  const given = call.arguments ?? {};
+  return `${textOf(call.function_name ?? call.name ?? 'tool')}(${typeof given === 'string' ? given : JSON.stringify(given)})`;
+}
+
+/** The messages of a text with ChatML's markers; one message where it has none. */
+function chatMl(text: string, role: string): Message[] {
+  const [first, ...others] = text.split(START);
+  const parts = others.map(part => {
+    const line = part.indexOf('\n');
+    return line === -1 ? { role: part, text: '' } : { role: part.slice(0, line), text: part.slice(line + 1) };
+  });
+  return [{ role, text: first }, ...parts]
+    .map(part => ({ ...part, text: withoutEnd(part.text), calls: [] }))
+    .filter(({ text }) => text !== '');
+}
+
+function withoutEnd(text: string): string {
+  const at = text.lastIndexOf(END);
+  return at !== -1 && text.slice(at + END.length).trim() === '' ? text.slice(0, at) : text;
+}
+
+/** Messages as a prompt shows them, each under its role; a single one as it is. */
+export function promptText(messages: readonly Message[]): string {
+  const [only] = messages;
+  if (messages.length === 1) return withCalls(only);
+  return messages.map(message => `${message.role}\n${withCalls(message)}`).join('\n\n');
+}
+
+const withCalls = ({ text, calls }: Message): string =>
+  [text, ...calls.map(call => `→ ${call}`)].filter(part => part !== '').join('\n');
+
+/** The turns of a conversation: each message of the assistant is a response to what came before it. */
+export function turnsOf(prompt: readonly Message[], completion: readonly Message[]): TurnRecord[] {
+  const turns: TurnRecord[] = [];
+  let before: Message[] = [...prompt];
+  for (const message of completion) {
+    if (message.role !== 'assistant') before.push(message);
+    else {
+      turns.push(turnOf(promptText(before), message));
+      before = [];
+    }
+  }
+  return turns;
+}
+
+/** A turn of texts. */
+export function turnOf(state: string, message: Message): TurnRecord {
+  const response = withCalls(message);
+  const names = message.calls.length === 0 ? [ANSWER] : message.calls;
+  return {
+    state,
+    ...{ actions_left: 0, actions: names, reward: 0, penalty: 0, info: {} },
+    ...{ llm_response: response, llm_raw_response: response, tokens: [0, 0], sample: -1 },
+  };
+}
+
+export const isRow = (value: unknown): value is Row =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -1,0 +1,126 @@
+import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
+import { ATIF } from './atif.ts';
+import { isRow } from './chat.ts';
+import { clip, FormatError, type Row, type TrajectoryFormat } from './format.ts';
+import { RAGEN } from './ragen.ts';
+import { TRL } from './trl.ts';
+import { VERIFIERS } from './verifiers.ts';
+import { VERL } from './verl.ts';
+
+/** Formats in the order in which a first row is compared with them: those with an unmistakable field first. */
+export const FORMATS: readonly TrajectoryFormat[] = [ATIF, RAGEN, VERL, VERIFIERS, TRL];
+/** Episodes of all files together. */
+const MAX_EPISODES = 100_000;
+const MAX_STEPS = 10_000;
+
+/** Receiver of episodes. @param step of training; 0 where the file has none */
+export type OnEpisode = (step: number, episode: EpisodeRecord) => void;
+
+interface Group {
+  readonly id: number;
+  members: number;
+}
+
+/** Rows of files as the episodes of one run: finds the format of each file by its first row, and numbers groups. */
+export class TrajectoryImport {
+  readonly #onEpisode: OnEpisode;
+  readonly #groups = new Map<number, Map<string, Group>>();
+  readonly #formats = new Set<string>();
+  #format: TrajectoryFormat | undefined;
+  #episodes = 0;
+
+  constructor(onEpisode: OnEpisode) {
+    this.#onEpisode = onEpisode;
+  }
+
+  get episodes(): number {
+    return this.#episodes;
+  }
+
+  /** Names of the formats so far. */
+  get formats(): readonly string[] {
+    return [...this.#formats];
+  }
+
+  /** The next rows are those of another file. */
+  startFile(): void {
+    this.#format = undefined;
+  }
+
+  /**
+   * Takes a row over.
+   * @param place where it stands, for errors
+   * @throws FormatError for a row that is none of its file's format, and for too many rows
+   */
+  add(value: unknown, place: string): void {
+    if (!isRow(value)) throw new FormatError(`${place} is no object: ${clip(value)}`);
+    this.#format ??= formatOf(value, place);
+    const format = this.#format;
+    if (!format.recognizes(value))
+      throw new FormatError(
+        `${place} is not of the format of the lines before it, ${format.name} (${format.fields}): it has ${keysOf(value)}`,
+      );
+    if (this.#episodes === MAX_EPISODES)
+      throw new FormatError(
+        `${place} is episode ${MAX_EPISODES + 1}: at most ${MAX_EPISODES} are shown at once`,
+      );
+    try {
+      this.#take(format, value);
+    } catch (error) {
+      if (error instanceof FormatError) throw new FormatError(`${place}, ${format.name}: ${error.message}`);
+      // Values within values, thousands of times.
+      if (error instanceof RangeError) throw new FormatError(`${place}, ${format.name}: nested too deeply`);
+      throw error;
+    }
+  }
+
+  #take(format: TrajectoryFormat, row: Row): void {
+    const { step, group, episode } = format.read(row);
+    const { id, members } = this.#memberOf(step, group);
+    this.#episodes++;
+    this.#formats.add(format.name);
+    // ragen's own keep their numbers: the rest of a group may be in other files.
+    const numbered =
+      format === RAGEN ? (episode as EpisodeRecord) : { ...episode, group_id: id, member: members };
+    this.#onEpisode(step, numbered);
+  }
+
+  #memberOf(step: number, text: string): Group {
+    let groups = this.#groups.get(step);
+    if (!groups) {
+      if (this.#groups.size === MAX_STEPS)
+        throw new FormatError(
+          `step ${step} is step ${MAX_STEPS + 1} of these files: at most ${MAX_STEPS} are shown at once`,
+        );
+      groups = new Map();
+      this.#groups.set(step, groups);
+    }
+    const key = groupKey(text);
+    const group = groups.get(key) ?? { id: groups.size, members: 0 };
+    groups.set(key, group);
+    return { id: group.id, members: group.members++ };
+  }
+}
+
+function formatOf(row: Row, place: string): TrajectoryFormat {
+  const found = FORMATS.find(format => format.recognizes(row));
+  if (found) return found;
+  const known = FORMATS.map(({ name, fields }) => `${name} (${fields})`).join(', ');
+  throw new FormatError(`${place} is no trajectory: it has ${keysOf(row)}; the known formats are ${known}`);
+}
+
+function keysOf(row: Row): string {
+  const keys = Object.keys(row);
+  return keys.length === 0 ? 'no fields' : `the fields ${clip(keys)}`;
+}
+
+/** A short text that differs for other prompts: long ones are not kept. */
+function groupKey(text: string): string {
+  let [low, high] = [0xdeadbeef, 0x41c6ce57];
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    low = Math.imul(low ^ code, 2_654_435_761);
+    high = Math.imul(high ^ code, 1_597_334_677);
+  }
+  return `${text.length} ${low} ${high}`;
+}

@@ -1,0 +1,147 @@
+import { filtered } from '../../../shared/run-folder/episode-filter.ts';
+import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
+import { digestOf, type EpisodeDigest } from '../../compute/episode-digest.ts';
+import { findIn, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
+import { FormatError } from '../../compute/formats/format.ts';
+import { TrajectoryImport } from '../../compute/formats/import.ts';
+import { RowSplitter } from '../../compute/formats/rows.ts';
+import type { RunDetail } from '../../server/reader/run-reader.ts';
+import type { RunRow } from '../../server/reader/runs-table.ts';
+import type { EpisodeReply, SearchHit, TrajectoryFile } from '../../server/reader/trajectories.ts';
+import type { Query } from './query.ts';
+
+/** Begins the ids of runs that are in the page alone. */
+const DROPPED = 'dropped:';
+const MIB = 1024 * 1024;
+/** Files of one drop, which are in memory as a whole. */
+const MAX_BYTES = 512 * MIB;
+/** Longest time of a search. */
+const SEARCH_MS = 3000;
+const PARQUET_MARK = 'PAR1';
+
+interface DroppedRun {
+  readonly detail: RunDetail;
+  readonly steps: ReadonlyMap<string, readonly EpisodeRecord[]>;
+  readonly digests: ReadonlyMap<string, readonly EpisodeDigest[]>;
+}
+
+/** Files of trajectories that were dropped onto the page: read in the browser, gone when it is left. */
+export class DroppedRuns {
+  readonly #runs = new Map<string, DroppedRun>();
+
+  has(id: unknown): boolean {
+    return typeof id === 'string' && this.#runs.has(id);
+  }
+
+  /**
+   * Reads files as the episodes of one run. @returns its id
+   * @throws Error that names file and line for anything that is no trajectory
+   */
+  async add(files: readonly File[]): Promise<string> {
+    if (files.length === 0) throw new Error('No file was dropped.');
+    const bytes = files.reduce((sum, { size }) => sum + size, 0);
+    if (bytes > MAX_BYTES)
+      throw new Error(
+        `The files have ${Math.round(bytes / MIB)} MiB; the page reads at most ${MAX_BYTES / MIB} MiB. Larger ones open with: ragen view FILE`,
+      );
+    const steps = new Map<string, EpisodeRecord[]>();
+    const rows = new TrajectoryImport((step, episode) => {
+      const name = `train-${String(step).padStart(6, '0')}`;
+      const episodes = steps.get(name) ?? [];
+      episodes.push(episode);
+      steps.set(name, episodes);
+    });
+    for (const file of files) await readFile(file, rows);
+    if (rows.episodes === 0) throw new Error(`${files[0].name}: no episodes in it`);
+    const [{ name }] = files;
+    const id = `${DROPPED}${files.length === 1 ? name : `${name} and ${files.length - 1} more`}`;
+    const digests = new Map([...steps].map(([step, episodes]) => [step, episodes.map(digestOf)] as const));
+    this.#runs.set(id, { detail: detailOf(id, rows.formats.join(', '), [...steps.keys()]), steps, digests });
+    return id;
+  }
+
+  /** Answers for a run that {@link has} knows; undefined for what it does not hold. */
+  async get(route: string, { id, file = '', index, ...query }: Query): Promise<unknown> {
+    const { detail, steps, digests } = this.#runs.get(String(id))!;
+    const episodes = steps.get(String(file));
+    switch (route) {
+      case 'run':
+        return detail;
+      case 'episodes':
+        return digests.get(String(file));
+      case 'episode': {
+        const episode = episodes?.[Number(index)];
+        const reply = { file: String(file), index: Number(index), count: episodes?.length ?? 0, texts: {} };
+        return episode && ({ ...reply, episode } satisfies EpisodeReply);
+      }
+      case 'search':
+        return this.#search(String(id), { ...query, ...(file === '' ? {} : { file: String(file) }) });
+      case 'metrics':
+        return { names: [], rows: 0, offset: 0, series: {} };
+      default:
+        return [];
+    }
+  }
+
+  #search(id: string, query: SearchQuery) {
+    const { detail, steps, digests } = this.#runs.get(id)!;
+    const wanted = (query.q ?? '').toLowerCase();
+    return searchFiles<SearchHit>(detail.files, query, SEARCH_MS, async (name, first, most) => {
+      const hits: SearchHit[] = [];
+      for (const digest of filtered(digests.get(name)!, query)) {
+        const { index } = digest;
+        const hit = index < first ? undefined : findIn(steps.get(name)![index], wanted, () => undefined);
+        if (hit) hits.push({ file: name, index, ...hit, digest });
+        if (hits.length === most) break;
+      }
+      return hits;
+    });
+  }
+}
+
+/** @throws Error that names file and line */
+async function readFile(file: File, rows: TrajectoryImport): Promise<void> {
+  if ((await file.slice(0, PARQUET_MARK.length).text()) === PARQUET_MARK)
+    throw new Error(
+      `${file.name} is Parquet, which the page cannot read. It opens with: ragen view ${file.name}`,
+    );
+  rows.startFile();
+  const splitter = new RowSplitter((value, place) => rows.add(value, place));
+  const reader = file.stream().getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      splitter.push(value);
+    }
+    splitter.end();
+  } catch (error) {
+    if (error instanceof FormatError) throw new Error(`${file.name}: ${error.message}`);
+    throw new Error(`${file.name} cannot be read: ${(error as Error).message}`);
+  } finally {
+    reader.releaseLock();
+  }
+}
+
+function detailOf(id: string, format: string, names: readonly string[]): RunDetail {
+  const files = [...names]
+    .sort()
+    .map((name): TrajectoryFile => ({ name, kind: 'train', step: Number(name.slice('train-'.length)) }));
+  const step = files.at(-1)?.step ?? 0;
+  const row: RunRow = {
+    ...{
+      id,
+      state: 'finished',
+      stage: '',
+      step,
+      steps: step,
+      eta_s: null,
+      started: null,
+      updated: 0,
+      seconds: 0,
+    },
+    ...{ validations: [], last_error: null },
+    run: { name: id, format, recipe: [], advantage: '', seed: 0, model: '', parameters: null, tags: [] },
+  };
+  return { row, folder: '', notes: [], config: null, metrics: [], offset: 0, files };
+}

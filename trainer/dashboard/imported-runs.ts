@@ -1,0 +1,202 @@
+import {
+  closeSync,
+  createReadStream,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { hostname } from 'node:os';
+import { basename, extname, join } from 'node:path';
+import { type EpisodeRecord, RUN_FILES, type RunStatus } from '../../shared/run-folder/run-files.ts';
+import { FormatError } from '../../site/compute/formats/format.ts';
+import { TrajectoryImport } from '../../site/compute/formats/import.ts';
+import { type OnRow, RowSplitter } from '../../site/compute/formats/rows.ts';
+import { parquetRows } from './parquet-rows.ts';
+
+const MIB = 1024 * 1024;
+/** All files of a command together: their episodes are written out once. */
+const MAX_BYTES = 2048 * MIB;
+/** Files of a folder, and how deep it is looked into: `job/trial/agent/trajectory.json`. */
+const MAX_FILES = 10_000;
+const MAX_DEPTH = 4;
+const PARQUET_MARK = 'PAR1';
+/** Episodes that wait in memory until they are written. */
+const MAX_WAITING_BYTES = 8 * MIB;
+/** Files of trajectories in a folder; others are named one by one. */
+const IS_TRAJECTORY_FILE = /\.(jsonl|parquet)$|^trajectory\.json$/;
+
+/** A run made of files. */
+export interface ImportedRun {
+  readonly id: string;
+  readonly episodes: number;
+  readonly formats: readonly string[];
+  /** Words about what was left out. */
+  readonly notes: readonly string[];
+}
+
+/**
+ * Writes the trajectories of other programs as run folders, one for each path: a file, or a folder of files such as verl's
+ * `rollout_data_dir`.
+ * @param root folder for the run folders
+ * @param signal ends it early
+ * @throws Error that names file and line for anything that is no trajectory
+ */
+export async function importRuns(
+  paths: readonly string[],
+  root: string,
+  signal?: AbortSignal,
+): Promise<ImportedRun[]> {
+  const runs: ImportedRun[] = [];
+  const taken = new Set<string>();
+  let left = MAX_BYTES;
+  for (const path of paths) {
+    const files = filesAt(path);
+    left -= files.reduce((sum, file) => sum + statSync(file).size, 0);
+    if (left < 0)
+      throw new Error(
+        `${path}: the files have more than ${MAX_BYTES / MIB} MiB together; view some of them, e.g. of one step`,
+      );
+    const id = freeName(basename(path, extname(path)).replace(/^\.+/, '') || 'trajectories', taken);
+    runs.push(await importRun(files, root, id, signal));
+  }
+  return runs;
+}
+
+function freeName(name: string, taken: Set<string>): string {
+  let free = name;
+  for (let i = 2; taken.has(free); i++) free = `${name}-${i}`;
+  taken.add(free);
+  return free;
+}
+
+/** The file, or the files of trajectories in a folder, in the order of their names, numbers by their size. */
+function filesAt(path: string): string[] {
+  const stats = statSync(path, { throwIfNoEntry: false });
+  if (!stats) throw new Error(`${path} does not exist`);
+  if (stats.isFile()) return [path];
+  if (!stats.isDirectory()) throw new Error(`${path} is neither a file nor a folder`);
+  const found: string[] = [];
+  collect(path, MAX_DEPTH, found);
+  if (found.length === 0)
+    throw new Error(`${path} has no .jsonl, .parquet or trajectory.json in it; name the files themselves`);
+  return found.sort(new Intl.Collator('en', { numeric: true }).compare);
+}
+
+function collect(folder: string, depth: number, found: string[]): void {
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory() && depth > 1) collect(path, depth - 1, found);
+    if (!entry.isFile() || !IS_TRAJECTORY_FILE.test(entry.name)) continue;
+    if (found.length === MAX_FILES)
+      throw new Error(`${folder}: more than ${MAX_FILES} files; name fewer of them`);
+    found.push(path);
+  }
+}
+
+async function importRun(
+  files: readonly string[],
+  root: string,
+  id: string,
+  signal?: AbortSignal,
+): Promise<ImportedRun> {
+  const folder = join(root, id);
+  mkdirSync(join(folder, RUN_FILES.trajectories), { recursive: true });
+  const output = new StepFiles(join(folder, RUN_FILES.trajectories));
+  const rows = new TrajectoryImport((step, episode) => output.add(step, episode));
+  const notes: string[] = [];
+  for (const file of files) {
+    rows.startFile();
+    signal?.throwIfAborted();
+    const before = rows.episodes;
+    try {
+      const onRow: OnRow = (value, place) => rows.add(value, place);
+      const isCut = isParquet(file) ? await parquetRows(file, onRow) : await jsonRows(file, onRow, signal);
+      if (isCut) notes.push(`${file}: its last line is half written, and left out`);
+    } catch (error) {
+      if (error instanceof FormatError) throw new Error(`${file}: ${error.message}`);
+      throw error;
+    }
+    if (rows.episodes === before) notes.push(`${file}: no episodes in it`);
+  }
+  output.flush();
+  if (rows.episodes === 0) throw new Error(`${files[0]}: no episodes in it`);
+  const format = rows.formats.join(', ');
+  writeFileSync(join(folder, RUN_FILES.status), JSON.stringify(statusOf(id, format, output.lastStep)));
+  return { id, episodes: rows.episodes, formats: rows.formats, notes };
+}
+
+/** @returns whether the last line is half written */
+async function jsonRows(file: string, onRow: OnRow, signal?: AbortSignal): Promise<boolean> {
+  const splitter = new RowSplitter(onRow);
+  for await (const chunk of createReadStream(file, { signal })) splitter.push(chunk as Buffer);
+  return splitter.end();
+}
+
+function isParquet(file: string): boolean {
+  const handle = openSync(file, 'r');
+  try {
+    const mark = Buffer.alloc(PARQUET_MARK.length);
+    readSync(handle, mark, 0, mark.length, 0);
+    return mark.toString('latin1') === PARQUET_MARK;
+  } finally {
+    closeSync(handle);
+  }
+}
+
+/** Trajectory files by step, written in large pieces. */
+class StepFiles {
+  readonly #folder: string;
+  readonly #waiting = new Map<number, string[]>();
+  #bytes = 0;
+  lastStep = 0;
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  add(step: number, episode: EpisodeRecord): void {
+    const line = `${JSON.stringify(episode)}\n`;
+    const lines = this.#waiting.get(step) ?? [];
+    lines.push(line);
+    this.#waiting.set(step, lines);
+    this.#bytes += line.length;
+    this.lastStep = Math.max(this.lastStep, step);
+    if (this.#bytes > MAX_WAITING_BYTES) this.flush();
+  }
+
+  flush(): void {
+    for (const [step, lines] of this.#waiting) {
+      const file = openSync(join(this.#folder, `train-${String(step).padStart(6, '0')}.jsonl`), 'a');
+      try {
+        writeSync(file, lines.join(''));
+      } finally {
+        closeSync(file);
+      }
+    }
+    this.#waiting.clear();
+    this.#bytes = 0;
+  }
+}
+
+function statusOf(name: string, format: string, step: number): RunStatus {
+  const now = new Date().toISOString();
+  return {
+    ...{
+      format: 1,
+      state: 'finished',
+      stage: 'done',
+      done: step,
+      total: step,
+      step,
+      steps: step,
+      eta_s: null,
+    },
+    ...{ pid: process.pid, host: hostname(), started_at: now, updated_at: now, seconds: 0 },
+    ...{ last_error: null, notes: [], validations: [] },
+    run: { name, format, recipe: [], advantage: '', seed: 0, model: '', parameters: null, tags: [] },
+  };
+}
