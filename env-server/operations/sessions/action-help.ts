@@ -1,5 +1,6 @@
 import { Type } from '../../../shared/schema/type.ts';
 import { chain } from '../../environments/core/maybe-promise.ts';
+import { planOf, validActionsOf } from '../../sessions/episodes/state-queries.ts';
 import { sessionOperation } from '../operation.ts';
 import { NAME_LENGTH } from '../schemas/fields.ts';
 import { ReferencePlan, ValidActions } from '../schemas/session.ts';
@@ -14,8 +15,8 @@ export const validActions = sessionOperation({
   plays: true,
   problems: [],
   result: ValidActions,
-  handle: ({ episode }) =>
-    chain(episode.validActions(), actions => ({ valid_actions: actions && [...actions] })),
+  handle: ({ variant, episode }) =>
+    chain(validActionsOf(variant, episode), actions => ({ valid_actions: actions && [...actions] })),
 });
 
 const DEFAULT_POLICY = 'optimal';
@@ -43,9 +44,8 @@ export const reference = sessionOperation({
     ),
   },
   result: ReferencePlan,
-  handle(session, { input }) {
-    const policy = input.policy ?? DEFAULT_POLICY;
-    return chain(session.episode.plan(policy, input.count ?? 1, input.turns), actions => ({
+  handle({ variant, episode }, { input: { policy = DEFAULT_POLICY, count = 1, turns } }) {
+    return chain(planOf(variant, episode, { policy, count, turns }), actions => ({
       policy,
       actions: [...actions],
     }));

@@ -3,6 +3,8 @@ import { Type } from '../../../shared/schema/type.ts';
 import { encodePng } from '../../environments/core/drawing/png.ts';
 import { scaled } from '../../environments/core/drawing/scale.ts';
 import type { LiveEpisode } from '../../sessions/episodes/live-episode.ts';
+import { pictureOf } from '../../sessions/episodes/state-queries.ts';
+import type { Session } from '../../sessions/session.ts';
 import { sessionOperation } from '../operation.ts';
 import { PictureSize, Rendering, RenderMode } from '../schemas/session.ts';
 
@@ -22,11 +24,11 @@ interface RenderedPicture {
 class RecentPictures {
   readonly #painted = new RecentMap<LiveEpisode, RenderedPicture>(MAX_PICTURES);
 
-  /** The episode as it stands, a PNG in base64. */
-  of(episode: LiveEpisode, size?: number): string {
+  /** The episode of a session as it is, a PNG in base64. */
+  of({ variant, episode }: Session, size?: number): string {
     let painted = this.#painted.get(episode);
     if (painted?.step !== episode.stepCount || painted.size !== size) {
-      const picture = episode.picture();
+      const picture = pictureOf(variant, episode.state, episode.stepCount);
       const png = encodePng(size === undefined ? picture : scaled(picture, size)).toString('base64');
       painted = { step: episode.stepCount, size, png };
       this.#painted.set(episode, painted);
@@ -56,7 +58,7 @@ export const render = sessionOperation({
     const mode = input.mode ?? 'text';
     switch (mode) {
       case 'png':
-        return { mode, png: pictures.of(session.episode, input.size) };
+        return { mode, png: pictures.of(session, input.size) };
       case 'structured':
         return { mode, structured: session.episode.observe('structured') };
       case 'text':

@@ -1,6 +1,7 @@
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
 import { Problem } from '../../problems.ts';
+import { levelIdOf, stateKeyOf } from '../../sessions/episodes/state-queries.ts';
 import { sizeOf } from '../../sessions/limits/size.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import type { Session as LiveSession } from '../../sessions/session.ts';
@@ -15,11 +16,12 @@ const WRITTEN_AT_ONCE = 32;
 /** Values that members of a group have in common when they begin in one state. */
 type OpeningView = Pick<Session, 'level_id' | 'state_key' | 'observation'>;
 
-function beginningView({ episode, format }: LiveSession): OpeningView {
-  const { levelId, stateKey } = episode;
+function beginningView({ variant, episode, format }: LiveSession): OpeningView {
+  const { state } = episode;
+  const levelId = episode.stepCount > 0 ? undefined : levelIdOf(variant, state);
   return {
     ...(levelId !== undefined && { level_id: levelId }),
-    ...(stateKey !== undefined && { state_key: stateKey }),
+    ...(episode.stateKeys && { state_key: stateKeyOf(variant, state) }),
     observation: episode.observe(format) as Session['observation'],
   };
 }

@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random, type RandomState } from '../../../shared/random.ts';
-import type { ObservationFormat, Picture, Transition } from '../../environments/core/environment.ts';
+import type { ObservationFormat, Transition } from '../../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { RecordBody } from '../../persistence/journal/records.ts';
 import { PROBLEMS, Problem } from '../../problems.ts';
@@ -16,7 +16,7 @@ import {
   type StepResult,
   type TrajectoryRecord,
 } from './episode.ts';
-import { levelIdOf, pictureOf, planOf, stateKeyOf, validActionsOf } from './state-queries.ts';
+import { stateKeyOf } from './state-queries.ts';
 import { environmentFault, guarded, type Variant } from './variant.ts';
 
 /** The generator of the episode that takes a step, as it was before; unused between steps. */
@@ -112,14 +112,14 @@ export class LiveEpisode {
     this.#firstObservation = this.observe(session.format) as StepResult['observation'];
   }
 
-  /** Names the level; undefined after the first step, and where the environment does not say what makes levels the same. */
-  get levelId(): string | undefined {
-    return this.stepCount > 0 ? undefined : levelIdOf(this.#session.variant, this.#state);
+  /** State of the environment. */
+  get state(): Json {
+    return this.#state;
   }
 
-  /** Names the state; undefined where its client did not ask for that. */
-  get stateKey(): string | undefined {
-    return this.stateKeys && stateKeyOf(this.#session.variant, this.#state);
+  /** State of the generator. */
+  get random(): RandomState {
+    return this.#random.state;
   }
 
   /** Steps after which it is cut. */
@@ -275,7 +275,7 @@ export class LiveEpisode {
       episode_id: this.id,
       step: stepCount,
       observation,
-      ...(this.stateKeys && { state_key: this.stateKey }),
+      ...(this.stateKeys && { state_key: stateKeyOf(variant, transition.state) }),
       reward,
       terminated,
       truncated,
@@ -355,11 +355,6 @@ export class LiveEpisode {
     ) as Json;
   }
 
-  /** @throws Problem `unsupported` for an environment without pictures, `environment_fault` */
-  picture(): Picture {
-    return pictureOf(this.#session.variant, this.#state, this.stepCount);
-  }
-
   /** The episode as plain data; of an environment that holds more than its state this is not all. */
   capture(): EpisodeState {
     return {
@@ -402,20 +397,6 @@ export class LiveEpisode {
   /** Last action of the episode; undefined before the first. */
   get lastAction(): Json | undefined {
     return lastOf(this.log.position);
-  }
-
-  /**
-   * The next actions of a reference policy; draws come from the step, not from the episode's generator.
-   * @throws Problem `unknown_reference` naming those there are, `environment_fault`
-   */
-  plan(policy: string, count: number, turns?: number): MaybePromise<readonly Json[]> {
-    const request = { policy, count, turns, step: this.stepCount };
-    return planOf(this.#session.variant, request, this.isOver, this.#state, this.#random.state);
-  }
-
-  /** The actions that are legal now, as a player writes them; null for an environment that cannot list them. */
-  validActions(): MaybePromise<readonly string[] | null> {
-    return validActionsOf(this.#session.variant, this.isOver, this.#state);
   }
 
   /** Lets the environment release what it holds outside the state. */

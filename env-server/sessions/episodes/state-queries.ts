@@ -47,29 +47,35 @@ export function pictureOf(variant: Variant, state: Json, step: number): Picture 
   return picture;
 }
 
+/** An episode as far as players are helped in it. */
+interface PlayedEpisode {
+  readonly isOver: boolean;
+  readonly state: Json;
+  /** State of its generator. */
+  readonly random: RandomState;
+  /** Steps of it so far. */
+  readonly stepCount: number;
+}
+
 /** Request to a reference policy. */
 export interface PlanRequest {
   readonly policy: string;
   readonly count: number;
-  readonly turns: number | undefined;
-  /** Steps of the episode so far. */
-  readonly step: number;
+  readonly turns?: number;
 }
 
 /** Keeps the draws of two steps apart where the environment drew nothing between them. */
 const STEP_STRIDE = 0x9e3779b9;
 
 /**
- * The next actions of a reference policy; none for an episode that is over.
- * @param random state of the episode's generator, from which and from the step the policy's own is made
+ * The next actions of a reference policy; none for an episode that is over. Its draws come from the step, not from the
+ * episode's generator.
  * @throws Problem `unknown_reference` naming those there are, `environment_fault`
  */
 export function planOf(
   variant: Variant,
-  { policy, count, turns, step }: PlanRequest,
-  isOver: boolean,
-  state: Json,
-  [a, b, c, d]: RandomState,
+  { isOver, state, random: [a, b, c, d], stepCount }: PlayedEpisode,
+  { policy, count, turns }: PlanRequest,
 ): MaybePromise<readonly Json[]> {
   const references = variant.environment.references ?? {};
   if (!Object.hasOwn(references, policy)) {
@@ -82,7 +88,7 @@ export function planOf(
   if (isOver) return [];
   const random = Random.fromState([
     ~a >>> 0,
-    (b + Math.imul(step, STEP_STRIDE)) >>> 0,
+    (b + Math.imul(stepCount, STEP_STRIDE)) >>> 0,
     c,
     (d ^ 1) >>> 0 || 1,
   ]);
@@ -94,8 +100,7 @@ export function planOf(
 /** The actions that are legal, as a player writes them; null for an environment that cannot list them. */
 export function validActionsOf(
   variant: Variant,
-  isOver: boolean,
-  state: Json,
+  { isOver, state }: PlayedEpisode,
 ): MaybePromise<readonly string[] | null> {
   const listed = writtenValidActions(variant.environment);
   if (!listed) return null;

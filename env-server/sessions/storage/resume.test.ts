@@ -3,6 +3,7 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { App } from '../../app.ts';
 import { EXAMPLES } from '../../custom/examples.ts';
 import { BUILT_IN } from '../../environments/registry.ts';
+import { planOf } from '../episodes/state-queries.ts';
 import { play, server } from './restart.test-data.ts';
 
 /** Sessions of every environment and every wrapper over a restart. */
@@ -15,9 +16,10 @@ const STEPS = 6;
 async function actionsOf(app: App, id: string): Promise<Json[]> {
   const principal = { name: 'local', scopes: new Set(['admin' as const]) };
   const session = app.sessions.find(principal, id);
-  const { references = {}, spec } = session.variant.environment;
+  const { variant, episode } = session;
+  const { references = {}, spec } = variant.environment;
   const [policy] = Object.keys(references);
-  const planned = policy ? await session.episode.plan(policy, STEPS) : [];
+  const planned = policy ? await planOf(variant, episode, { policy, count: STEPS }) : [];
   return [...planned, ...new Array<Json>(STEPS).fill(spec.exampleAction)].slice(0, STEPS);
 }
 
