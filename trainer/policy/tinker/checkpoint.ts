@@ -3,10 +3,13 @@ import { dirname, join, sep } from 'node:path';
 import Type, { type Static } from 'typebox';
 import { Value } from 'typebox/value';
 import { isThere } from '../../models/files/model-file.ts';
+import type { TinkerError, TinkerHttp } from './http.ts';
 
 /** The file in place of the weights, which the server keeps. */
 export const TINKER_FILE = 'tinker.json';
 
+/** Folder in that of a run, for a checkpoint that is not whole yet. */
+export const UNFINISHED = 'tinker.partial';
 /** Its parts become parts of an address. */
 const PATH = '^tinker:/(?:/(?!\\.{1,2}(?:/|$))[^/]+){2,}$';
 const Path = Type.String({ pattern: PATH });
@@ -45,6 +48,17 @@ export async function readTinkerCheckpoint(folder: string): Promise<TinkerCheckp
   throw new SyntaxError(`${file}: ${instancePath || 'the file'} ${message}`);
 }
 
+/** @throws RangeError for a checkpoint of another model than the options name */
+export function checkCheckpoint(
+  { base_model, rank }: TinkerCheckpoint,
+  { baseModel, lora, folder }: { baseModel: string; lora: { readonly rank: number }; folder?: string },
+): void {
+  if (base_model !== baseModel)
+    throw new RangeError(`policy.init is ${baseModel}, but ${folder} continues ${base_model}`);
+  if (rank !== lora.rank)
+    throw new RangeError(`policy.lora.rank is ${lora.rank}, but ${folder} has rank ${rank}`);
+}
+
 /** @param files further ones by name, those of the tokenizer */
 export async function writeTinkerCheckpoint(
   folder: string,
@@ -56,8 +70,63 @@ export async function writeTinkerCheckpoint(
   await writeFile(join(folder, TINKER_FILE), `${JSON.stringify(checkpoint, null, 1)}\n`);
 }
 
+export interface KeptCheckpointsOptions {
+  /** Newest checkpoints that the server keeps, besides those in use. */
+  readonly keepCheckpoints: number;
+  /** Folder of the run: checkpoints that it names stay at the server. */
+  readonly run?: string;
+  readonly note: (text: string) => void;
+}
+
+/** The checkpoints of a run that are at the server, and are deleted there when nothing needs them any more. */
+export class KeptCheckpoints {
+  readonly #http: TinkerHttp;
+  readonly #options: KeptCheckpointsOptions;
+  #paths: readonly string[];
+
+  /** @param paths of those that are there, the oldest first */
+  private constructor(http: TinkerHttp, options: KeptCheckpointsOptions, paths: readonly string[]) {
+    this.#http = http;
+    this.#options = options;
+    this.#paths = paths;
+  }
+
+  /** @param kept of the checkpoint that the run goes on from; those that only unfinished ones of its folder name are older */
+  static async open(http: TinkerHttp, options: KeptCheckpointsOptions, kept: readonly string[] = []) {
+    const unfinished = options.run === undefined ? [] : [...(await pathsBelow(options.run)).unfinished];
+    return new KeptCheckpoints(http, options, [...unfinished.filter(path => !kept.includes(path)), ...kept]);
+  }
+
+  get paths(): string[] {
+    return [...this.#paths];
+  }
+
+  add(path: string): void {
+    this.#paths = [...this.#paths, path];
+  }
+
+  /** Deletes older ones than are kept, except one and those that the run's folder names. */
+  async deleteOlder(except: string): Promise<void> {
+    const { keepCheckpoints, run } = this.#options;
+    const older = this.#paths.slice(0, -keepCheckpoints).filter(path => path !== except);
+    const inUse = run !== undefined && older.length > 0 ? (await pathsBelow(run)).inUse : new Set();
+    for (const path of older) if (!inUse.has(path)) await this.#delete(path);
+  }
+
+  async #delete(path: string): Promise<void> {
+    try {
+      const [model, ...name] = path.split('/').slice(2).map(encodeURIComponent);
+      await this.#http.json('DELETE', `training_runs/${model}/checkpoints/${name.join('/')}`);
+    } catch (error) {
+      const { status, message } = error as TinkerError;
+      if (status !== 404 && status !== 410) return this.#options.note(`${path} was not deleted: ${message}`);
+    }
+    this.#paths = this.#paths.filter(kept => kept !== path);
+  }
+}
+
 /** Paths of checkpoints that a run's folder names, apart from those that only unfinished checkpoints name. */
-export async function pathsBelow(run: string): Promise<{ inUse: Set<string>; unfinished: Set<string> }> {
+async function pathsBelow(run: string): Promise<{ inUse: Set<string>; unfinished: Set<string> }> {
   const paths = { inUse: new Set<string>(), unfinished: new Set<string>() };
   for (const name of await readdir(run, { recursive: true })) {
     if (!name.endsWith(TINKER_FILE)) continue;

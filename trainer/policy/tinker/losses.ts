@@ -5,7 +5,7 @@ import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { WireDatum, WireTensor } from '../../tinker/proto.ts';
 import { averagedLoss, type LossBatch } from '../learning/loss-program.ts';
 import type { TinkerProfile } from './profiles.ts';
-import type { TinkerLoss } from './training-session.ts';
+import { CROSS_ENTROPY, type TinkerLoss } from './training-session.ts';
 
 /** Arrays of a sequence by token: entry t belongs to token t, predicted from tokens < t. */
 type TokenArrays = Readonly<Record<string, Float32Array>>;
@@ -57,11 +57,12 @@ export function lossRoute(
     // A mean over weights is not a sum with them.
     if (reduction === 'mean' || kl !== null) return undefined;
     const arrays = (sequence: TrainingSequence) => ({ weights: inputs(sequence).crossEntropyWeights! });
-    return { loss: { name: 'cross_entropy', config: {} }, arrays };
+    return { loss: CROSS_ENTROPY, arrays };
   }
-  const name = policy === 'decoupled_ppo' ? 'ppo' : policy;
-  if (!(name === 'cispo' || (name === 'ppo' && !dualClip)) || kl !== null || crossEntropy) return undefined;
-  const config = { clip_low_threshold: 1 - settings.clipLow, clip_high_threshold: 1 + settings.clipHigh };
+  const lossFn = policy === 'decoupled_ppo' ? 'ppo' : policy;
+  const isThere = lossFn === 'cispo' || (lossFn === 'ppo' && !dualClip);
+  if (!isThere || kl !== null || crossEntropy) return undefined;
+  const lossConfig = { clip_low_threshold: 1 - settings.clipLow, clip_high_threshold: 1 + settings.clipHigh };
   const arrays = (sequence: TrainingSequence) => {
     const { oldLogProbs, advantages, policyWeights } = inputs(sequence);
     return {
@@ -69,7 +70,7 @@ export function lossRoute(
       advantages: advantages!.map((advantage, t) => advantage * policyWeights![t]),
     };
   };
-  return { loss: { name, config }, arrays };
+  return { loss: { lossFn, lossConfig }, arrays };
 }
 
 /**
@@ -84,7 +85,7 @@ export function gradientRoute(
     logprobs: logProbs[i],
     advantages: gradients[i].map(gradient => -gradient),
   });
-  return { loss: { name: 'importance_sampling', config: {} }, arrays };
+  return { loss: { lossFn: 'importance_sampling', lossConfig: {} }, arrays };
 }
 
 /** Datums of a step for a server that sums, or for one that averages: its means are then canceled. */

@@ -1,7 +1,7 @@
 import { excerpt, TinkerError, type TinkerHttp } from './http.ts';
 import { datumOf } from './losses.ts';
 import { TINKER_PROFILES, type TinkerServer } from './profiles.ts';
-import type { TinkerModel, TinkerStep } from './training-session.ts';
+import { CROSS_ENTROPY, type TinkerModel, type TinkerStep } from './training-session.ts';
 
 const PROBE_TOKENS = 8;
 /** A step that changes nothing: its learning rate is 0. */
@@ -21,8 +21,7 @@ export async function probeServer(
   const ids = Int32Array.from({ length: PROBE_TOKENS }, (_, i) => (i % 2 === 0 ? vocabularySize - 1 : 0));
   const datum = datumOf(ids, { weights: new Float32Array(PROBE_TOKENS).fill(1) });
   const norm = async (count: number) => {
-    const loss = { name: 'cross_entropy', config: {} };
-    const read = await model.step(new Array(count).fill(datum), loss, STILL);
+    const read = await model.step(new Array(count).fill(datum), CROSS_ENTROPY, STILL);
     return gradientNorm((await read()).metrics);
   };
   // The first step clears what a model before it may have left.
@@ -54,7 +53,7 @@ export async function checkCapabilities(
     if (error.status === 404) return {};
     throw error;
   });
-  const { supported_models: list } = reply as { supported_models?: unknown };
+  const { supported_models: list } = reply as { readonly supported_models?: unknown };
   const models = (Array.isArray(list) ? (list as (SupportedModel | null)[]) : []).filter(
     (model): model is SupportedModel => typeof model?.model_name === 'string',
   );
@@ -62,16 +61,20 @@ export async function checkCapabilities(
   const trained = models.filter(({ trainable }) => trainable !== false);
   const found = trained.find(({ model_name }) => model_name === baseModel);
   if (!found) {
-    const names = trained.slice(0, 30).map(({ model_name }) => model_name);
-    throw new TinkerError(
-      `policy.init: ${http.url} does not train ${baseModel}, or no longer does; it trains ${excerpt(names.join(', ')) || 'nothing'}`,
-    );
+    const names =
+      excerpt(
+        trained
+          .slice(0, 30)
+          .map(one => one.model_name)
+          .join(', '),
+      ) || 'nothing';
+    const fault = `${http.url} does not train ${baseModel}, or no longer does`;
+    throw new TinkerError(`policy.init: ${fault}; it trains ${names}`);
   }
   const longest = found.max_context_length;
-  if (typeof longest === 'number' && longest < maxSequenceLength)
-    throw new TinkerError(
-      `policy.context is ${maxSequenceLength}, and ${baseModel} at ${http.url} holds ${longest} tokens`,
-    );
+  if (typeof longest !== 'number' || longest >= maxSequenceLength) return;
+  const fault = `policy.context is ${maxSequenceLength}`;
+  throw new TinkerError(`${fault}, and ${baseModel} at ${http.url} holds ${longest} tokens`);
 }
 
 interface SupportedModel {

@@ -20,10 +20,13 @@ import type {
   UpdateSettings,
 } from '../policy.ts';
 import {
+  checkCheckpoint,
   isTinkerPath,
-  pathsBelow,
+  KeptCheckpoints,
+  type KeptCheckpointsOptions,
   readTinkerCheckpoint,
   type TinkerCheckpoint,
+  UNFINISHED,
   writeTinkerCheckpoint,
 } from './checkpoint.ts';
 import { TinkerError, TinkerHttp, type TinkerHttpOptions } from './http.ts';
@@ -41,16 +44,16 @@ import {
 
 /** log p of a token is not above this: sums of float32 end a little above 0. */
 const MAX_LOG_PROB = 1e-3;
-/** Folder in that of a run, for a checkpoint that is not whole yet. */
-const UNFINISHED = 'tinker.partial';
 /** Milliseconds that the end of a run waits for the server to drop its model. */
 const UNLOAD_MS = 5_000;
 
-export interface TinkerPolicyOptions extends TinkerHttpOptions, TinkerSessionOptions, TinkerSamplerOptions {
+export interface TinkerPolicyOptions
+  extends TinkerHttpOptions,
+    TinkerSessionOptions,
+    TinkerSamplerOptions,
+    KeptCheckpointsOptions {
   /** Folder with the {@link TinkerCheckpoint} to continue from; without one the adapters are new. */
   readonly folder?: string;
-  /** Newest checkpoints that the server keeps, besides those in use. */
-  readonly keepCheckpoints: number;
   /** Seconds after which the server drops a checkpoint; null: it stays. */
   readonly ttlSeconds: number | null;
   /** Versions before the newest that are sampled from, for requests under way. */
@@ -59,8 +62,6 @@ export interface TinkerPolicyOptions extends TinkerHttpOptions, TinkerSessionOpt
   readonly prices: { readonly prefill: number; readonly sample: number; readonly train: number };
   /** Written next to a checkpoint: a tokenizer's files by name. */
   readonly files: { readonly [name: string]: string };
-  /** Folder of the run: checkpoints that it names stay at the server. */
-  readonly run?: string;
   /** Only samples and scores: the server is not probed. */
   readonly generationOnly?: boolean;
 }
@@ -85,12 +86,12 @@ export class TinkerPolicy implements TrainedPolicy {
   readonly #generator: RemoteGenerator;
   readonly #losses = new LossProgram();
   readonly #published: number[] = [];
+  readonly #kept: KeptCheckpoints;
   readonly #tokens: TinkerCheckpoint['tokens'];
   /** Tokens at the last call for metrics. */
   #shown: TinkerCheckpoint['tokens'];
   #model: TinkerModel;
   #version: number;
-  #kept: readonly string[];
   /** The checkpoint of the version as it is, where there is one. */
   #saved: { readonly version: number; readonly path: string } | undefined;
   #reference: Promise<string> | undefined;
@@ -102,7 +103,7 @@ export class TinkerPolicy implements TrainedPolicy {
     session: TinkerSession,
     model: TinkerModel,
     checkpoint: TinkerCheckpoint | undefined,
-    unfinished: readonly string[],
+    kept: KeptCheckpoints,
   ) {
     const { url, server, baseModel, lora, vocabularySize, maxSequenceLength } = options;
     this.#options = options;
@@ -114,8 +115,7 @@ export class TinkerPolicy implements TrainedPolicy {
     this.maxSequenceLength = maxSequenceLength;
     this.#saved = checkpoint;
     this.#version = checkpoint?.version ?? 0;
-    const kept = checkpoint?.kept ?? [];
-    this.#kept = [...unfinished.filter(path => !kept.includes(path)), ...kept];
+    this.#kept = kept;
     this.#shown = checkpoint?.tokens ?? { prefilled: 0, sampled: 0, trained: 0 };
     this.#tokens = { ...this.#shown };
     this.#sampler = new TinkerSampler(session.http, options, this.#tokens);
@@ -156,9 +156,9 @@ export class TinkerPolicy implements TrainedPolicy {
         const unknown = `${http.url} reports no gradient norm: that it is ${server} (policy.tinker.server) is not checked`;
         if (!isKnown) note(unknown);
       }
-      const unfinished = options.run === undefined ? [] : (await pathsBelow(options.run)).unfinished;
+      const kept = await KeptCheckpoints.open(http, options, checkpoint?.kept);
       const model = await (checkpoint ? session.loadModel(checkpoint.path, true) : session.createModel());
-      return new TinkerPolicy(options, session, model, checkpoint, [...unfinished]);
+      return new TinkerPolicy(options, session, model, checkpoint, kept);
     } catch (error) {
       await (session ?? http).close();
       throw error;
@@ -268,12 +268,9 @@ export class TinkerPolicy implements TrainedPolicy {
   }
 
   async save(folder: string): Promise<void> {
-    const { files, keepCheckpoints, run } = this.#options;
     const path = await this.#checkpointPath();
-    await this.#name(path, folder, files);
-    const older = this.#kept.slice(0, -keepCheckpoints).filter(old => old !== path);
-    const inUse = run !== undefined && older.length > 0 ? (await pathsBelow(run)).inUse : new Set();
-    for (const old of older) if (!inUse.has(old)) await this.#deleteCheckpoint(old);
+    await this.#name(path, folder, this.#options.files);
+    await this.#kept.deleteOlder(path);
   }
 
   /** Continues from a folder that {@link save} wrote. */
@@ -394,7 +391,7 @@ export class TinkerPolicy implements TrainedPolicy {
     if (!isTinkerPath(path))
       throw new TinkerError(`${url}: save_weights: ${path} is no path of a checkpoint`);
     this.#saved = { version, path };
-    this.#kept = [...this.#kept, path];
+    this.#kept.add(path);
     return path;
   }
 
@@ -402,18 +399,7 @@ export class TinkerPolicy implements TrainedPolicy {
   #name(path: string, folder: string, files = {}): Promise<void> {
     const { url, baseModel: base_model, lora } = this.#options;
     const model = { format: 1, url, base_model, rank: lora.rank, path, version: this.#version } as const;
-    return writeTinkerCheckpoint(folder, { ...model, tokens: this.#tokens, kept: [...this.#kept] }, files);
-  }
-
-  async #deleteCheckpoint(path: string): Promise<void> {
-    try {
-      const [model, ...name] = path.split('/').slice(2).map(encodeURIComponent);
-      await this.#session.http.json('DELETE', `training_runs/${model}/checkpoints/${name.join('/')}`);
-    } catch (error) {
-      const { status, message } = error as TinkerError;
-      if (status !== 404 && status !== 410) return this.#options.note(`${path} was not deleted: ${message}`);
-    }
-    this.#kept = this.#kept.filter(kept => kept !== path);
+    return writeTinkerCheckpoint(folder, { ...model, tokens: this.#tokens, kept: this.#kept.paths }, files);
   }
 
   async #replaceModel(path: string, optimizer: boolean): Promise<void> {
@@ -445,15 +431,4 @@ export class TinkerPolicy implements TrainedPolicy {
     this.#turn = result.catch(() => {});
     return result;
   }
-}
-
-/** @throws RangeError for a checkpoint of another model */
-function checkCheckpoint(
-  { base_model, rank }: TinkerCheckpoint,
-  { baseModel, lora, folder }: TinkerPolicyOptions,
-): void {
-  if (base_model !== baseModel)
-    throw new RangeError(`policy.init is ${baseModel}, but ${folder} continues ${base_model}`);
-  if (rank !== lora.rank)
-    throw new RangeError(`policy.lora.rank is ${lora.rank}, but ${folder} has rank ${rank}`);
 }

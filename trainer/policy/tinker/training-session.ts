@@ -3,6 +3,7 @@ import { printable } from '../../../shared/printable.ts';
 import {
   decodeForwardBackwardOutput,
   encodeForwardBackwardRequest,
+  type ForwardBackwardRequest,
   type WireDatum,
 } from '../../tinker/proto.ts';
 import type { OptimizerSettings } from '../policy.ts';
@@ -27,10 +28,8 @@ export interface TinkerLora {
 }
 
 /** A loss of the server. */
-export interface TinkerLoss {
-  readonly name: string;
-  readonly config: { readonly [name: string]: number };
-}
+export type TinkerLoss = Pick<ForwardBackwardRequest, 'lossFn' | 'lossConfig'>;
+export const CROSS_ENTROPY: TinkerLoss = { lossFn: 'cross_entropy', lossConfig: {} };
 
 export interface TinkerSessionOptions {
   readonly server: TinkerServer;
@@ -82,7 +81,7 @@ export class TinkerSession {
     const request = { path, optimizer };
     if (TINKER_PROFILES[this.#options.server].loadCreates) return this.#model('load_weights', request);
     const model = await this.createModel();
-    await model.run('load_weights', request);
+    await (await model.operation('load_weights', request))();
     return model;
   }
 
@@ -96,11 +95,8 @@ export class TinkerSession {
   async createSampler(): Promise<string> {
     const type = 'create_sampling_session';
     const numbers = { session_id: this.id, sampling_session_seq_id: this.nextSampler() };
-    const reply = await this.http.json('POST', type, {
-      ...numbers,
-      base_model: this.#options.baseModel,
-      type,
-    });
+    const request = { ...numbers, base_model: this.#options.baseModel, type };
+    const reply = await this.http.json('POST', type, request);
     return this.http.textOf(reply, 'sampling_session_id', type);
   }
 
@@ -126,11 +122,9 @@ export class TinkerSession {
       const { status, message } = error as TinkerError;
       if (status !== 404 && status !== 410) return trainerLog().debug({ message }, 'no heartbeat');
       clearInterval(this.#heartbeat);
-      this.http.fail(
-        new TinkerError(
-          `${this.http.url}: the server ended the session or was started again, and the session's models are gone: resume the run, which continues from its last checkpoint (${message})`,
-        ),
-      );
+      const gone = `the server ended the session or was started again, and the session's models are gone`;
+      const advice = 'resume the run, which continues from its last checkpoint';
+      this.http.fail(new TinkerError(`${this.http.url}: ${gone}: ${advice} (${message})`));
     } finally {
       this.#isBeating = false;
     }
@@ -166,15 +160,14 @@ export class TinkerModel {
   /** Submits datums; adds their gradient unless `forwardOnly`. @returns reads log p of their targets in nats */
   async forward(
     data: readonly WireDatum[],
-    { name: lossFn, config: lossConfig }: TinkerLoss = { name: 'cross_entropy', config: {} },
+    loss = CROSS_ENTROPY,
     forwardOnly = true,
   ): Promise<() => Promise<TinkerStep>> {
     const chunks: (() => Promise<TinkerStep>)[] = [];
     for (const part of chunked(data)) {
-      const request = { modelId: this.id, data: part, lossFn, lossConfig, forwardOnly };
-      const read = await this.#submit('forward_backward', seqId =>
-        encodeForwardBackwardRequest({ ...request, seqId }),
-      );
+      const request = { modelId: this.id, data: part, ...loss, forwardOnly };
+      const encoded = (seqId: number) => encodeForwardBackwardRequest({ ...request, seqId });
+      const read = await this.#submit('forward_backward', encoded);
       chunks.push(async () => this.#stepOf(await read(), part));
     }
     return async () => {
@@ -195,7 +188,7 @@ export class TinkerModel {
     const readGradient = await this.forward(data, loss, false);
     const adam = { learning_rate: learningRate, beta1, beta2, eps: epsilon, weight_decay: weightDecay };
     const adam_params = { ...adam, grad_clip_norm: clipNorm };
-    const readStep = await this.#operation('optim_step', { adam_params });
+    const readStep = await this.operation('optim_step', { adam_params });
     return async () => {
       const [found, stepped] = await Promise.all([readGradient(), readStep()]);
       const { metrics } = this.#session.http.asJson(stepped, 'optim_step');
@@ -204,20 +197,15 @@ export class TinkerModel {
   }
 
   /** @returns path of the checkpoint, weights and optimizer */
-  async save(path: string, ttlSeconds: number | null): Promise<string> {
+  save(path: string, ttlSeconds: number | null): Promise<string> {
     const ttl = ttlSeconds === null ? {} : { ttl_seconds: ttlSeconds };
-    return this.#session.http.textOf(
-      await this.run('save_weights', { path, ...ttl }),
-      'path',
-      'save_weights',
-    );
+    return this.run('save_weights', { path, ...ttl }, 'path');
   }
 
   /** @returns id of a sampler of the weights as they are after all that was submitted before */
-  async saveForSampler(): Promise<string> {
-    const type = 'save_weights_for_sampler';
+  saveForSampler(): Promise<string> {
     const request = { sampling_session_seq_id: this.#session.nextSampler(), kind: 'snapshot' };
-    return this.#session.http.textOf(await this.run(type, request), 'sampling_session_id', type);
+    return this.run('save_weights_for_sampler', request, 'sampling_session_id');
   }
 
   async unload(): Promise<void> {
@@ -225,12 +213,13 @@ export class TinkerModel {
     await (await this.#session.http.submit('unload_model', request))();
   }
 
-  /** Submits an operation and waits for its result. */
-  async run(type: string, request: object): Promise<TinkerReply> {
-    return (await this.#operation(type, request))();
+  /** Submits an operation and waits for its result. @returns a text of it */
+  async run(type: string, request: object, field: string): Promise<string> {
+    const read = await this.operation(type, request);
+    return this.#session.http.textOf(await read(), field, type);
   }
 
-  #operation(type: string, request: object): Promise<() => Promise<TinkerReply>> {
+  operation(type: string, request: object): Promise<() => Promise<TinkerReply>> {
     return this.#submit(type, seq_id => ({ model_id: this.id, seq_id, ...request, type }));
   }
 
