@@ -13,6 +13,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   'site/playground': [
     'openapi/schema.d.ts',
     'shared/json.ts',
+    'shared/scheduling/serial-queue.ts',
     'shared/shell-word.ts',
     'site/boards',
     'site/components',
@@ -28,7 +29,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   ],
   'site/server': ['shared', 'site/compute'],
   'env-server': ['env-server', 'shared', 'site/server', 'openapi/schema.d.ts'],
-  'env-server/scheduling': [],
+  'env-server/scheduling': ['shared/scheduling'],
   'env-server/environments': ['env-server/problems.ts', 'env-server/scheduling', 'shared'],
   'env-server/environments/core': ['env-server/problems.ts', 'env-server/scheduling', 'shared'],
   'env-server/wrappers': ['env-server/environments/core', 'env-server/problems.ts', 'shared'],

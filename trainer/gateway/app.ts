@@ -3,6 +3,7 @@ import fastifyWebsocket from '@fastify/websocket';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import Fastify from 'fastify';
 import type { RawData, WebSocket } from 'ws';
+import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
 import { ServerProblem } from '../client/errors.ts';
 import { ApiError, badRequest } from '../serve/openai/errors.ts';
 import { apiErrorOf, completionRoutes } from '../serve/openai/routes.ts';
@@ -76,7 +77,7 @@ function closeAtEnd(rollout: Rollout, open: ReadonlySet<WebSocket>): void {
 
 function play(socket: WebSocket, rollout: Rollout): void {
   let waiting = 0;
-  let turn: Promise<void> = Promise.resolve();
+  const frames = new SerialQueue();
   // The library closes the socket after a frame that breaks the protocol.
   socket.on('error', () => {});
   socket.on('message', (data: RawData, isBinary: boolean) => {
@@ -84,7 +85,7 @@ function play(socket: WebSocket, rollout: Rollout): void {
       socket.close(TRY_AGAIN_LATER, `more than ${MAX_FRAMES} frames wait for their turn`);
       return;
     }
-    turn = turn.then(async () => {
+    void frames.run(async () => {
       const reply = await replyTo(data, isBinary, rollout);
       waiting--;
       if (socket.bufferedAmount > MAX_BUFFERED_BYTES) socket.terminate();

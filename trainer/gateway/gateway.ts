@@ -1,5 +1,6 @@
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
+import { type SlotGroup, Slots } from '../../shared/scheduling/slots.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { ProgramFault } from '../rollout/episode-agent.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
@@ -45,8 +46,7 @@ export class Gateway {
   readonly #rollouts: Map<string, OpenRollout>;
   readonly #queue: WorkQueue;
   readonly #programs = new Set<Program>();
-  #running = 0;
-  readonly #line: (() => void)[] = [];
+  readonly #slots: SlotGroup;
 
   private constructor(
     settings: GatewaySettings,
@@ -57,6 +57,7 @@ export class Gateway {
     queue: WorkQueue,
   ) {
     this.settings = settings;
+    this.#slots = new Slots({ most: settings.processes }).group('');
     this.#policy = policy;
     this.#tokenizer = tokenizer;
     this.#encoder = new PromptEncoder(tokenizer);
@@ -110,7 +111,7 @@ export class Gateway {
   }
 
   async #byProgram(rollout: Rollout): Promise<void> {
-    await this.#enter();
+    await this.#slots.take();
     const program = new Program(this.settings.command, this.#assignment(rollout));
     this.#programs.add(program);
     program.ended.then(
@@ -122,7 +123,7 @@ export class Gateway {
     } finally {
       await program.stop();
       this.#programs.delete(program);
-      this.#leave();
+      this.#slots.release();
     }
   }
 
@@ -165,17 +166,5 @@ export class Gateway {
       RAGEN_MCP_URL: `${base}/mcp`,
       RAGEN_TASK: JSON.stringify(task),
     };
-  }
-
-  async #enter(): Promise<void> {
-    if (this.#running >= this.settings.processes)
-      await new Promise<void>(resolve => this.#line.push(resolve));
-    else this.#running++;
-  }
-
-  #leave(): void {
-    const next = this.#line.shift();
-    if (next) next();
-    else this.#running--;
   }
 }

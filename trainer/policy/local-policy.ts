@@ -1,3 +1,4 @@
+import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
 import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../algorithms/training-sequence.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../generation/generation.ts';
@@ -59,7 +60,7 @@ export class LocalPolicy implements TrainedPolicy {
   readonly #pool: WorkerPool;
   readonly #gradients: LossGradients;
   /** Updates, scores, saves and loads run one after the other. */
-  #turn: Promise<unknown> = Promise.resolve();
+  readonly #queue = new SerialQueue();
   #closed = false;
   /** Those who want nothing to be sampled now. */
   #holders = 0;
@@ -147,7 +148,7 @@ export class LocalPolicy implements TrainedPolicy {
     requests.forEach((request, index) => {
       checkContinuations(request, this, `request ${index}`);
     });
-    return this.#inTurn(() => this.#pool.scoreContinuations(requests, settings.temperature));
+    return this.#queue.run(() => this.#pool.scoreContinuations(requests, settings.temperature));
   }
 
   /** Values of the states before trained tokens, by the value head. @throws RangeError where there is none */
@@ -167,7 +168,7 @@ export class LocalPolicy implements TrainedPolicy {
     sequences.forEach((sequence, index) => {
       checkSequence(sequence, this, `sequence ${index} to score`);
     });
-    return this.#inTurn(() => this.#pool.score(sequences, settings, reference));
+    return this.#queue.run(() => this.#pool.score(sequences, settings, reference));
   }
 
   /**
@@ -181,7 +182,7 @@ export class LocalPolicy implements TrainedPolicy {
     if (this.#state.average?.swapped) throw new Error('the average of the weights cannot learn');
     const { optimizer } = settings;
     const gradient = this.#gradients.prepared(batch, settings);
-    return this.#inTurn(async () => {
+    return this.#queue.run(async () => {
       if (this.#added.any) throw new Error('added gradients wait for their step: take it first');
       try {
         return await gradient((norm, lossScale) => this.#apply(norm, lossScale, optimizer));
@@ -202,7 +203,7 @@ export class LocalPolicy implements TrainedPolicy {
   ): Promise<readonly Float32Array[]> {
     this.#assertLearns();
     const gradient = this.#gradients.preparedSum(sequences, loss);
-    return this.#inTurn(async () => {
+    return this.#queue.run(async () => {
       try {
         const logProbs = await gradient(this.#added.any ? 'more' : 'first');
         this.#added = { ...this.#added, any: true };
@@ -225,7 +226,7 @@ export class LocalPolicy implements TrainedPolicy {
   async step(optimizer: OptimizerSettings): Promise<number> {
     this.#assertLearns();
     const none = this.#gradients.preparedSum([], DEFAULT_LOSS_SETTINGS);
-    return this.#inTurn(async () => {
+    return this.#queue.run(async () => {
       const { any, fault } = this.#added;
       this.#added = { any: false };
       if (fault) throw new Error(`a gradient of this step could not be added: ${fault.message}`);
@@ -244,7 +245,7 @@ export class LocalPolicy implements TrainedPolicy {
 
   /** Drops what {@link addGradient} added since the last step. */
   async dropGradients(): Promise<void> {
-    await this.#inTurn(async () => {
+    await this.#queue.run(async () => {
       this.#added = { any: false };
     });
   }
@@ -273,7 +274,7 @@ export class LocalPolicy implements TrainedPolicy {
   ): Promise<GradientDecomposition> {
     this.#assertLearns();
     const decompose = this.#gradients.preparedDecomposition(batches, settings, this.#state.weights);
-    return this.#inTurn(decompose);
+    return this.#queue.run(decompose);
   }
 
   async holdingGeneration<T>(work: () => Promise<T>): Promise<T> {
@@ -291,7 +292,7 @@ export class LocalPolicy implements TrainedPolicy {
   /** Forgets the optimizer's moments and its count of steps, and resets the loss scale; weights stay. */
   async resetOptimizer(): Promise<void> {
     this.#assertOpen();
-    await this.#inTurn(async () => this.#state.resetOptimizer());
+    await this.#queue.run(async () => this.#state.resetOptimizer());
   }
 
   /**
@@ -300,7 +301,7 @@ export class LocalPolicy implements TrainedPolicy {
    */
   async save(folder: string, dtype?: WeightDtype): Promise<void> {
     this.#assertOpen();
-    await this.#inTurn(async () => {
+    await this.#queue.run(async () => {
       await this.#pool.all({ kind: 'download' });
       await this.#state.save(folder, dtype);
     });
@@ -314,7 +315,7 @@ export class LocalPolicy implements TrainedPolicy {
    */
   async averageWeights(decay: number, folder?: string): Promise<void> {
     this.#assertLearns();
-    await this.#inTurn(async () => {
+    await this.#queue.run(async () => {
       await this.#pool.all({ kind: 'download' });
       await this.#state.averageWeights(decay, folder);
     });
@@ -337,7 +338,7 @@ export class LocalPolicy implements TrainedPolicy {
 
   #exchange(average: WeightAverage): Promise<void> {
     this.#assertOpen();
-    return this.#inTurn(async () => {
+    return this.#queue.run(async () => {
       await this.#pool.all({ kind: 'hold' });
       await this.#pool.all({ kind: 'download' });
       average.swap();
@@ -348,7 +349,7 @@ export class LocalPolicy implements TrainedPolicy {
   /** Writes weights, config and the given files for others to generate with: without optimizer state and value head. */
   async publish(folder: string): Promise<void> {
     this.#assertOpen();
-    await this.#inTurn(async () => {
+    await this.#queue.run(async () => {
       await this.#pool.all({ kind: 'download' });
       await this.#state.publish(folder);
     });
@@ -357,14 +358,14 @@ export class LocalPolicy implements TrainedPolicy {
   /** The model as it is now, not a copy: for a policy that begins as this one. */
   async weightsNow(): Promise<ModelState> {
     this.#assertOpen();
-    await this.#inTurn(() => this.#pool.all({ kind: 'download' }));
+    await this.#queue.run(() => this.#pool.all({ kind: 'download' }));
     return this.#state.model;
   }
 
   /** A copy of the learned weights of one version, for {@link takeWeights}. */
   async copyWeights(): Promise<{ readonly version: number; readonly flat: Float32Array }> {
     this.#assertOpen();
-    return this.#inTurn(async () => {
+    return this.#queue.run(async () => {
       await this.#pool.all({ kind: 'download' });
       return { version: this.version, flat: this.#state.weights.flat.slice() };
     });
@@ -377,7 +378,7 @@ export class LocalPolicy implements TrainedPolicy {
    */
   async load(folder: string): Promise<void> {
     this.#assertOpen();
-    await this.#inTurn(async () => {
+    await this.#queue.run(async () => {
       await assertSameModel(folder, this.config);
       try {
         await this.#pool.all({ kind: 'hold' });
@@ -394,7 +395,7 @@ export class LocalPolicy implements TrainedPolicy {
    */
   async takeWeights(flat: Float32Array): Promise<void> {
     this.#assertOpen();
-    await this.#inTurn(async () => {
+    await this.#queue.run(async () => {
       try {
         await this.#pool.all({ kind: 'hold' });
         this.#state.take(flat);
@@ -411,7 +412,7 @@ export class LocalPolicy implements TrainedPolicy {
   async loadReference(folder: string): Promise<void> {
     this.#assertOpen();
     this.#assertAdapted();
-    await this.#inTurn(async () => {
+    await this.#queue.run(async () => {
       await assertSameModel(folder, this.config);
       await this.#state.loadReference(folder);
     });
@@ -429,12 +430,6 @@ export class LocalPolicy implements TrainedPolicy {
     if (this.#holders > 0 && !weightsReplaced) return;
     const task = { kind: 'resume', version: this.version, weightsReplaced } as const;
     await this.#pool.all(task);
-  }
-
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#turn.then(work);
-    this.#turn = result.catch(() => {});
-    return result;
   }
 
   #assertLearns(): void {

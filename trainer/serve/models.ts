@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { loraSpecs } from '../models/parameters.ts';
 import { readTokenizerFiles, tokenizerFromFiles } from '../models/tokenizer/load.ts';
@@ -56,7 +57,7 @@ export class Models {
   readonly #baseFolder: string;
   readonly #spare: LocalPolicy[] = [];
   /** Loads and unloads happen one after the other. */
-  #turn: Promise<unknown> = Promise.resolve();
+  readonly #queue = new SerialQueue();
 
   private constructor(
     options: ModelsOptions,
@@ -134,7 +135,7 @@ export class Models {
    * @throws ApiError 400 for a name that is taken, too many adapters, or a folder that does not fit
    */
   load(name: string, folder: string): Promise<ServedModel> {
-    return this.#inTurn(async () => {
+    return this.#queue.run(async () => {
       if (name === this.#base.name || this.#models.has(name)) {
         throw badRequest(
           `the adapter ${name} is loaded already: unload it first, or use another name`,
@@ -178,7 +179,7 @@ export class Models {
     }
     this.#models.delete(name);
     void model.retire().then(policy =>
-      this.#inTurn(async () => {
+      this.#queue.run(async () => {
         if (this.#spare.length < MAX_SPARE) this.#spare.push(policy);
         else await policy.close();
       }),
@@ -186,7 +187,7 @@ export class Models {
   }
 
   async close(): Promise<void> {
-    await this.#turn;
+    await this.#queue.idle;
     await Promise.all([
       this.#encoder.close(),
       ...this.all.map(model => model.policy.close()),
@@ -256,12 +257,6 @@ export class Models {
       keptSequences: this.#options.policy.maxOpenSequences ?? 0,
       grammars: this.#grammars,
     });
-  }
-
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#turn.then(work);
-    this.#turn = result.catch(() => {});
-    return result;
   }
 }
 

@@ -1,7 +1,7 @@
 import { type Backoff, backoffMs, retry } from '../../../shared/http/retry.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { SlotGroup } from '../../../shared/scheduling/slots.ts';
 import { Problem } from '../../problems.ts';
-import type { SlotGroup } from '../../scheduling/slots.ts';
 import { isObject } from '../answer.ts';
 import { CircuitBreaker } from '../breaker.ts';
 import { invalidDefinition } from '../definitions/fault.ts';

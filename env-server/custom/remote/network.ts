@@ -1,5 +1,5 @@
 import type { Agent, Dispatcher } from 'undici';
-import { type SlotGroup, Slots } from '../../scheduling/slots.ts';
+import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
 import { type JsonLimits, jsonLimits } from '../json-limits.ts';
 import type { NetworkGuard } from './guard.ts';
 import { HeaderSecrets } from './secrets.ts';

@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
+import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
 import { Problem } from '../../problems.ts';
-import { type SlotGroup, Slots } from '../../scheduling/slots.ts';
 import { CircuitBreaker } from '../breaker.ts';
 import { compileEngine } from './engine.ts';
 import {

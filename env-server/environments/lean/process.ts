@@ -3,8 +3,8 @@ import { accessSync, constants, existsSync, realpathSync } from 'node:fs';
 import { availableParallelism, homedir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { Slots } from '../../../shared/scheduling/slots.ts';
 import { background, now, scheduler } from '../../scheduling/fair-scheduler.ts';
-import { Slots } from '../../scheduling/slots.ts';
 import { findPython, type Namespaces, WAYS } from '../deepcoder/sandbox/isolation.ts';
 import { SandboxFailed } from '../deepcoder/sandbox/sandbox.ts';
 import {

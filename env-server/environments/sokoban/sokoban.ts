@@ -1,8 +1,8 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import { Slots } from '../../../shared/scheduling/slots.ts';
 import { Problem } from '../../problems.ts';
 import { background, scheduler } from '../../scheduling/fair-scheduler.ts';
-import { Slots } from '../../scheduling/slots.ts';
 import { randomPolicy } from '../core/actions.ts';
 import {
   type Backdrop,

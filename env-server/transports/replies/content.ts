@@ -2,9 +2,9 @@ import type { IncomingMessage } from 'node:http';
 import { promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
 import { Problem } from '../../problems.ts';
 import type { Lane } from '../../scheduling/fair-scheduler.ts';
-import { type SlotGroup, Slots } from '../../scheduling/slots.ts';
 
 /** Compressed bodies that are taken, by `Content-Encoding`. */
 const DECODERS: { readonly [encoding: string]: (body: Buffer, options: object) => Promise<Buffer> } = {

@@ -1,8 +1,8 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { Queue } from '../../../shared/scheduling/queue.ts';
 import type { FairScheduler, Lane, Task } from '../../scheduling/fair-scheduler.ts';
-import { Queue } from '../../scheduling/queue.ts';
 import type { ConnectionUse } from '../access/connection-limit.ts';
 
 /** Requests of one connection that wait, above which it is not read. */

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { WebSocket } from 'ws';
+import { Queue } from '../../../shared/scheduling/queue.ts';
 import type { Lane } from '../../scheduling/fair-scheduler.ts';
-import { Queue } from '../../scheduling/queue.ts';
 
 /** Unsent bytes above which a socket gets no more of its frames answered. */
 const MAX_UNSENT_BYTES = 4 * 1024 * 1024;

@@ -1,9 +1,9 @@
 import type { Json } from '../../../shared/json.ts';
+import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import { fill, h, newId } from '../../components/element.ts';
 import type { PlayAddress } from '../address.ts';
 import { namedAction } from '../client/action-names.ts';
 import { type Client, environmentPath, RequestFailed } from '../client/client.ts';
-import { SerialQueue } from '../client/serial-queue.ts';
 import type { Environment } from '../client/wire.ts';
 import { BoardView } from '../components/board.ts';
 import { ProblemNote } from '../components/problem-note.ts';
@@ -213,7 +213,7 @@ export class EpisodeView {
     try {
       const begun = this.#begin(intro, seed);
       // What is done next is done in the new episode.
-      this.#queue.take(() => Promise.allSettled([begun]));
+      this.#queue.run(() => Promise.allSettled([begun]));
       await begun;
       if (turn === this.#turn && old !== this.#episode) await old?.close();
     } catch (error) {
@@ -271,7 +271,7 @@ export class EpisodeView {
       return;
     }
     this.#policy?.stop();
-    const done = await this.#queue.take(() => this.#attempt(episode => episode.reset(seed)));
+    const done = await this.#queue.run(() => this.#attempt(episode => episode.reset(seed)));
     if (done) this.#options.announce(`A new episode with seed ${this.#episode?.session.seed ?? 'none'}.`);
   }
 
@@ -286,7 +286,7 @@ export class EpisodeView {
     const [turn, waiting] = [this.#turn, this.#waiting];
     waiting.push(action);
     this.#showPending();
-    return this.#queue.take(async () => {
+    return this.#queue.run(async () => {
       // Dropped together with the others, or meant for an episode that has ended.
       if (waiting !== this.#waiting || turn !== this.#turn) return false;
       waiting.shift();
@@ -327,7 +327,7 @@ export class EpisodeView {
     this.#policy?.stop();
     // What waits is taken back first.
     this.#dropWaiting();
-    const undone = await this.#queue.take(async () => {
+    const undone = await this.#queue.run(async () => {
       return this.#episode?.canUndo && this.#attempt(episode => episode.undo());
     });
     if (undone) this.#options.announce(`Back at step ${this.#episode?.moves.length}.`);

@@ -1,7 +1,7 @@
+import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import { fill, h, newId } from '../../components/element.ts';
 import type { Address } from '../address.ts';
 import { type Client, environmentPath } from '../client/client.ts';
-import { SerialQueue } from '../client/serial-queue.ts';
 import type { Registration, Schemas } from '../client/wire.ts';
 import { NotJson } from '../components/json-field.ts';
 import { ProblemNote } from '../components/problem-note.ts';
@@ -191,7 +191,7 @@ export class RegisterView implements View<'register'> {
   async #do(name: string, work: () => Promise<void>): Promise<void> {
     if (this.#pending.has(name)) return;
     this.#pending.add(name);
-    await this.#queue.take(() => this.#reportOn(work)).finally(() => this.#pending.delete(name));
+    await this.#queue.run(() => this.#reportOn(work)).finally(() => this.#pending.delete(name));
   }
 
   async #reportOn(work: () => Promise<void>): Promise<void> {

@@ -1,6 +1,8 @@
 import { HttpError, JsonClient } from '../../../shared/http/json-client.ts';
 import { type Backoff, backoffMs, pause, retry } from '../../../shared/http/retry.ts';
 import { partsOfText, urlOfImage } from '../../../shared/observation-parts.ts';
+import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
+import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 import type { SamplingDistribution } from '../generation.ts';
 import { changedSamplingFields } from '../remote/sampling-fields.ts';
@@ -21,7 +23,7 @@ export class RateLimit {
   readonly #perMinute: number;
   readonly #clock: Clock;
   readonly #spent: { readonly at: number; amount: number }[] = [];
-  #turn: Promise<unknown> = Promise.resolve();
+  readonly #queue = new SerialQueue();
 
   /** @param perMinute infinite for no limit */
   constructor(perMinute: number, clock: Clock) {
@@ -31,7 +33,7 @@ export class RateLimit {
 
   /** Waits until `amount` may be spent, and spends it. Returns a way to say what it came to in the end. */
   take(amount: number): Promise<(actual: number) => void> {
-    const taken = this.#turn.then(async () => {
+    return this.#queue.run(async () => {
       for (let wait = this.#wait(amount); wait > 0; wait = this.#wait(amount)) await this.#clock.sleep(wait);
       const entry = { at: this.#clock.now(), amount };
       this.#spent.push(entry);
@@ -39,8 +41,6 @@ export class RateLimit {
         entry.amount = actual;
       };
     });
-    this.#turn = taken;
-    return taken;
   }
 
   #wait(amount: number): number {
@@ -144,8 +144,7 @@ export class Completions {
   readonly #requests: RateLimit;
   readonly #tokens: RateLimit;
   readonly #http: JsonClient;
-  readonly #waiting: (() => void)[] = [];
-  #free: number;
+  readonly #open: SlotGroup;
   #usage = { requests: 0, retries: 0, promptTokens: 0, completionTokens: 0 };
 
   constructor(settings: EndpointSettings, clock: Clock = REAL_CLOCK) {
@@ -153,7 +152,7 @@ export class Completions {
     this.#clock = clock;
     this.#requests = new RateLimit(settings.requestsPerMinute ?? Number.POSITIVE_INFINITY, clock);
     this.#tokens = new RateLimit(settings.tokensPerMinute ?? Number.POSITIVE_INFINITY, clock);
-    this.#free = settings.concurrency;
+    this.#open = new Slots({ most: settings.concurrency }).group('');
     const { url, apiKey: token, timeoutMs, concurrency: connections } = settings;
     this.#http = new JsonClient({ url, token, timeoutMs, connections });
   }
@@ -169,7 +168,7 @@ export class Completions {
 
   /** @returns what was said after the prime. @throws EndpointError */
   async complete(completion: CompletionRequest): Promise<Completion> {
-    await this.#enter();
+    await this.#open.take();
     try {
       const body = this.#body(completion);
       return await retry(
@@ -179,18 +178,12 @@ export class Completions {
         this.#clock.sleep,
       );
     } finally {
-      this.#free++;
-      this.#waiting.shift()?.();
+      this.#open.release();
     }
   }
 
   close(): Promise<void> {
     return this.#http.close();
-  }
-
-  async #enter(): Promise<void> {
-    while (this.#free === 0) await new Promise<void>(resolve => this.#waiting.push(resolve));
-    this.#free--;
   }
 
   async #attempt(body: string, { maxTokens, stopStrings }: CompletionRequest): Promise<Completion> {

@@ -1,4 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
+import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import { inSlices, type Sliced } from '../../../shared/slices.ts';
 import { type TextGrammar, type TokenTrie, visitTokens } from '../../generation/text-grammar.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
@@ -173,7 +174,7 @@ export class JsonGrammars {
   readonly #mostSteps: number;
   /** Grammars, and why schemas have none, by the schema. */
   readonly #known = new Map<string, Promise<TextGrammar | RangeError>>();
-  #turn: Promise<unknown> = Promise.resolve();
+  readonly #queue = new SerialQueue();
   #waiting = 0;
   #trie: TokenTrie | null = null;
 
@@ -218,15 +219,13 @@ export class JsonGrammars {
 
   #compiled(schema: JsonObject): Promise<TextGrammar | RangeError> {
     this.#waiting++;
-    const result = this.#turn
-      .then(() => inSlices(this.#compile(schema)))
+    return this.#queue
+      .run(() => inSlices(this.#compile(schema)))
       .catch(error => {
         if (error instanceof RangeError) return error;
         throw error;
       })
       .finally(() => this.#waiting--);
-    this.#turn = result.catch(() => {});
-    return result;
   }
 
   *#compile(schema: JsonObject): Sliced<TextGrammar> {

@@ -112,6 +112,11 @@ export class SlotGroup {
     return this.#waiting.length;
   }
 
+  /** Nobody has a slot of the group or waits for one. */
+  get isIdle(): boolean {
+    return this.#taken === 0 && this.#waiting.length === 0;
+  }
+
   /**
    * Waits for a slot, which {@link release} gives back.
    * @param withinMs the same for everybody who waits in this group
@@ -119,7 +124,7 @@ export class SlotGroup {
    */
   take(withinMs?: number): Promise<boolean> {
     return new Promise(resolve => {
-      const watch = withinMs === undefined ? undefined : setTimeout(() => this.#giveUp(), withinMs);
+      const watch = withinMs === undefined ? undefined : setTimeout(() => this.#giveUp(), withinMs).unref();
       this.#waiting.push(granted => {
         clearTimeout(watch);
         resolve(granted);

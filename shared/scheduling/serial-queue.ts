@@ -1,0 +1,15 @@
+/** Runs one piece of work after the other, in the order in which they were asked for; one that fails holds up none. */
+export class SerialQueue {
+  #last: Promise<unknown> = Promise.resolve();
+
+  run<T>(work: () => T | Promise<T>): Promise<T> {
+    const done = this.#last.then(work);
+    this.#last = done.catch(() => {});
+    return done;
+  }
+
+  /** Resolves when all that was asked for until now is over. */
+  get idle(): Promise<unknown> {
+    return this.#last;
+  }
+}
