@@ -1755,6 +1755,8 @@ export interface components {
             /** @description An exception in the environment ended the episode. */
             failed: boolean;
             success: boolean;
+            /** @description Why the episode ended, by a name among `ends` of the environment. */
+            ended_by?: string;
             /** @description The last one; a long one is cut. */
             action?: unknown;
             /** @description The observation as text; a long one is cut. */

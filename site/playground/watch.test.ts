@@ -29,6 +29,24 @@ async function play(ask: Ask, envId: string, actions: readonly (string | number)
   return { id: session.session_id, observations, act };
 }
 
+t.test('a card says how its episode ended, in the words of its environment', { skip }, async t => {
+  const { page, ask } = await openPlayground(t, '#/watch');
+  await page.getByText('No session is open here.').waitFor();
+  const deterministic = { config: { preset: 'deterministic' } };
+  const { id } = await play(ask, 'FrozenLake-v0', [], { seed: 7, ...deterministic });
+  const card = page.locator('.card');
+  await card.getByText('playing').waitFor();
+  let end = '';
+  for (const action of ['Right', 'Down', 'Right', 'Down']) {
+    const { info, terminated } = await ask<StepResult>('POST', `v1/sessions/${id}/step`, { action });
+    end = String(info.ended_by);
+    if (terminated) break;
+  }
+  const { ends } = await ask<{ ends: { [name: string]: string } }>('GET', 'v1/envs/FrozenLake-v0');
+  t.ok(ends[end].includes(' '), ends[end]);
+  await card.getByText(ends[end], { exact: true }).waitFor();
+});
+
 t.test(
   'sessions appear as they open, move as they are stepped, and stay after their end',
   { skip },

@@ -5,6 +5,7 @@ import { html } from '../components/html.ts';
 import { type Address, parseAddress } from './address.ts';
 import { SourceContext } from './data/hooks.ts';
 import { openSource, type Source } from './data/source.ts';
+import { focusSearch, useKeys } from './views/keys.ts';
 import { Lazy } from './views/lazy.ts';
 import { RunsView } from './views/runs-view.ts';
 
@@ -38,6 +39,7 @@ function App({ source }: { readonly source: Source }) {
     main.current?.focus({ preventScroll: true });
   }, [place]);
   const { server } = source.site;
+  useKeys({ '/': focusSearch });
   return html`<${SourceContext.Provider} value=${source}>
     <a class="skip" href="#main" onClick=${(event: Event) => {
       event.preventDefault();

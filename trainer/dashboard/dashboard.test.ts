@@ -393,6 +393,31 @@ t.test('runs are ticked and compared; those that differ by seed become one curve
   await page.getByText('So few runs cannot give a p below 1: train more seeds.').waitFor();
 });
 
+t.test('/ goes to the search, C compares', { skip }, async t => {
+  const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
+  const page = await openPage(t, `${origin}/runs/`);
+  await page.getByLabel('Compare lake-1').waitFor();
+  await page.keyboard.press('/');
+  const search = page.getByRole('searchbox', { name: 'Search runs' });
+  t.ok(await search.evaluate(field => field === document.activeElement));
+  await page.keyboard.type('c/lake');
+  t.equal(await search.inputValue(), 'c/lake', 'letters in a field are text');
+  await search.fill('');
+  for (const id of ['lake-1', 'lake-2']) await page.getByLabel(`Compare ${id}`).check();
+  await page.locator('h1').click();
+  await page.keyboard.press('c');
+  await page.getByText('lake (2 seeds)').first().waitFor();
+  await page.goto(`${origin}/runs/#/run/lake-1/episodes`);
+  await page.locator('.member').first().waitFor();
+  await page.keyboard.press('/');
+  const episodes = page.getByRole('searchbox', { name: 'Search prompts and responses' });
+  t.ok(await episodes.evaluate(field => field === document.activeElement));
+  await episodes.blur();
+  await page.keyboard.press('c');
+  await page.getByRole('heading', { name: 'Choose two runs or more' }).waitFor();
+  t.ok(await page.getByRole('checkbox', { name: /^lake-1/ }).isChecked());
+});
+
 t.test('a comparison of less than two runs offers runs to choose', { skip }, async t => {
   const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
   const page = await openPage(t, `${origin}/runs/#/compare`);

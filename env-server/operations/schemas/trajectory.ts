@@ -62,6 +62,9 @@ export const SessionCard = Type.Object(
     truncated: Type.Boolean(),
     failed: Type.Boolean({ description: 'An exception in the environment ended the episode.' }),
     success: Type.Boolean(),
+    ended_by: Type.Optional(
+      Type.String({ description: 'Why the episode ended, by a name among `ends` of the environment.' }),
+    ),
     action: Type.Optional(Type.Unknown({ description: 'The last one; a long one is cut.' })),
     text: Type.String({ description: 'The observation as text; a long one is cut.' }),
     structured: Type.Optional(Type.Unknown({ description: 'The state as plain JSON, unless it is large.' })),

@@ -1,3 +1,4 @@
+import { isEndName } from '../../../shared/end-names.ts';
 import type { Json } from '../../../shared/json.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
@@ -167,6 +168,7 @@ function cardOf(session: CardSession, episode: Figures, state: CardState): Sessi
   const { id, groupId, owner, variant, seed, createdAt, episodeId } = session;
   const { maxSteps } = episode;
   const { text, structured, action, ended } = state;
+  const isOver = episode.terminated || episode.truncated;
   return {
     session_id: id,
     env_id: variant.environment.spec.id,
@@ -181,6 +183,7 @@ function cardOf(session: CardSession, episode: Figures, state: CardState): Sessi
     truncated: episode.truncated,
     failed: episode.failed,
     success: episode.info.success === true,
+    ...(isOver && isEndName(episode.info.ended_by) && { ended_by: episode.info.ended_by }),
     ...(action !== undefined && { action: shortAction(action) }),
     text,
     ...(structured !== undefined && { structured }),

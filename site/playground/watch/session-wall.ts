@@ -1,10 +1,11 @@
 import { render } from 'preact';
 import { Board } from '../../boards/board.ts';
 import { fill, h, newId } from '../../components/element.ts';
+import { endText, type Meanings } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
 import { PressHold } from '../../components/press-hold.ts';
 import { type Address, formatAddress, type WatchAddress } from '../address.ts';
-import { ActionNames } from '../client/action-names.ts';
+import { EnvironmentNames } from '../client/action-names.ts';
 import type { Client } from '../client/client.ts';
 import { SessionFeed } from '../client/session-feed.ts';
 import type { EnvironmentSummary, Schemas, SessionCard } from '../client/wire.ts';
@@ -27,7 +28,7 @@ export class SessionWall {
   readonly #environments = h('select', { id: newId(), onchange: () => this.#refine() });
   readonly #group: HTMLInputElement;
   readonly #owner: HTMLInputElement;
-  readonly #actionNames: ActionNames;
+  readonly #names: EnvironmentNames;
   readonly element: HTMLElement;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #cards: readonly SessionCard[] = [];
@@ -40,7 +41,7 @@ export class SessionWall {
   constructor(client: Client, onaddress: (address: Address) => void) {
     this.#client = client;
     this.#onaddress = onaddress;
-    this.#actionNames = new ActionNames(client, () =>
+    this.#names = new EnvironmentNames(client, () =>
       this.#hold.change(() => this.#show(this.#cards, this.#open)),
     );
     this.#feed = new SessionFeed(
@@ -153,7 +154,10 @@ export class SessionWall {
             end. <a href=${formatAddress({ view: 'play' })}>Play one yourself</a>.
           </p>`
         : html`${this.#pages(cards.length - ended, open)}<ul class="tiles of-13 cards">
-            ${cards.map(card => html`<li key=${card.session_id}><${Card} card=${card} action=${this.#actionNames.nameOf(card.env_id, card.action)} /></li>`)}
+            ${cards.map(
+              card => html`<li key=${card.session_id}><${Card} card=${card} action=${this.#names.nameOf(card.env_id, card.action)}
+              ends=${card.ended_by === undefined ? undefined : this.#names.endsOf(card.env_id)} /></li>`,
+            )}
           </ul>`,
       this.#place,
     );
@@ -176,11 +180,13 @@ interface CardProps {
   readonly card: SessionCard;
   /** The last action, by its name. */
   readonly action: unknown;
+  /** Meanings of the environment's ends. */
+  readonly ends?: Meanings;
 }
 
-function Card({ card, action }: CardProps) {
+function Card({ card, action, ends }: CardProps) {
   const { session_id: id, env_id: envId, step, ended, group_id: group } = card;
-  const status = statusOf(card);
+  const status = statusOf(card, ends);
   return html`<article class="card" data-ended=${ended !== null}>
     <div class="picture" aria-hidden="true" inert>
       <${Board} key=${card.episode_id} state=${card.structured} text=${card.text} />
@@ -198,9 +204,12 @@ function Card({ card, action }: CardProps) {
   </article>`;
 }
 
-function statusOf({ ended, terminated, truncated, failed, success }: SessionCard) {
+function statusOf(card: SessionCard, ends?: Meanings) {
+  const { ended, terminated, truncated, failed, success, ended_by: end } = card;
   if (failed) return { text: 'failed', tone: 'bad' };
-  if (terminated) return success ? { text: 'solved', tone: 'good' } : { text: 'not solved', tone: 'bad' };
-  if (truncated) return { text: 'cut short', tone: 'warn' };
+  const text = end === undefined ? undefined : endText(end, ends);
+  if (terminated)
+    return success ? { text: text ?? 'solved', tone: 'good' } : { text: text ?? 'not solved', tone: 'bad' };
+  if (truncated) return { text: text ?? 'cut short', tone: 'warn' };
   return ended === null ? { text: 'playing', tone: '' } : { text: 'left', tone: '' };
 }

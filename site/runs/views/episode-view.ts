@@ -1,4 +1,4 @@
-import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
+import { useEffect, useMemo, useRef } from 'preact/hooks';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { episodeEnd, type Meanings, successMark } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
@@ -10,6 +10,7 @@ import { useData } from '../data/hooks.ts';
 import { counted, levelOf, short } from '../format.ts';
 import { BranchLane, useBranch } from './branch.ts';
 import { chatLines } from './chat-export.ts';
+import { useKeys } from './keys.ts';
 import { choose, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 import { weightsIn } from './tag-panels.ts';
@@ -125,22 +126,6 @@ function stepOf(file: string): string {
 const open = (hash: string): void => {
   location.hash = hash;
 };
-
-/** Calls the action of a key unless the reader types or a list takes the key. */
-function useKeys(actions: { readonly [key: string]: () => unknown }): void {
-  // Before the turn is seen: a key pressed right then is meant for it.
-  useLayoutEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      const typing = (event.target as Element).closest?.('input, select, textarea');
-      const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-      if (typing || event.ctrlKey || event.altKey || event.metaKey || !Object.hasOwn(actions, name)) return;
-      event.preventDefault();
-      actions[name]();
-    };
-    addEventListener('keydown', onKey);
-    return () => removeEventListener('keydown', onKey);
-  });
-}
 
 function Facts({ episode }: { readonly episode: EpisodeRecord }) {
   const { env_id, seed, turns, filter, server, samples, format, expected } = episode;

@@ -181,7 +181,7 @@ function Search({ store, file, query }: SearchProps) {
   });
   return html`<div class="row low controls" role="search">
       <label class="field grow"><span>Search prompts and responses</span>
-        <input type="search" value=${q} onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} /></label>
+        <input type="search" aria-keyshortcuts="/" value=${q} onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} /></label>
       <label class="check"><input type="checkbox" checked=${everywhere} onChange=${() => choose({ all: everywhere ? '' : 'yes' }, true)} /> in all steps</label>
     </div>
     <${Status} error=${found?.error} />

@@ -64,6 +64,11 @@ export function Panel({ title, children, tools, class: kind = '' }: PanelProps) 
   </section>`;
 }
 
+/** Opens the comparison of runs; of fewer than two it offers runs to choose. */
+export function openCompare(ids: readonly string[]): void {
+  location.hash = formatAddress({ view: 'compare', query: { runs: ids.join(',') } });
+}
+
 /** Changes one choice of the present address. An empty value takes it away. */
 export function choose(changes: Readonly<Record<string, string>>, replace = false): void {
   const [path, search = ''] = location.hash.split('?', 2);

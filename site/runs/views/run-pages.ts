@@ -5,8 +5,9 @@ import { percent } from '../format.ts';
 import { EpisodeView } from './episode-view.ts';
 import { EpisodesView } from './episodes-view.ts';
 import { FilterView } from './filter-view.ts';
+import { useKeys } from './keys.ts';
 import { OverviewView } from './overview-view.ts';
-import { progressOf, StateChip, Status } from './parts.ts';
+import { openCompare, progressOf, StateChip, Status } from './parts.ts';
 import { ReplayView } from './replay-view.ts';
 import type { RunViewProps } from './run-view-props.ts';
 import { SettingsView } from './settings-view.ts';
@@ -43,6 +44,7 @@ export function RunPages({ address }: { readonly address: Address }) {
   const tabs = isForeign ? (['episodes'] as const) : RUN_VIEWS.filter(name => name !== 'episode');
   const pages = html`<${Status} error=${error} loading=${!detail && !error} />
     ${detail && html`<${VIEWS[view]} store=${store} address=${address} />`}`;
+  useKeys({ c: () => !isForeign && openCompare([address.run!]) });
   // An episode says itself where it is: it needs the height.
   if (view === 'episode') return html`<div class="stack roomy">${pages}</div>`;
   const last = row?.validations.at(-1);

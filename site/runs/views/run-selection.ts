@@ -40,7 +40,7 @@ export function Selection({ rows, onClear, onChanged }: SelectionProps) {
       <button type="button" class="quiet" onClick=${() => change(before => ({ ...before, archived: !allArchived }))}>${allArchived ? 'Take out of the archive' : 'Archive'}</button>`
     }
     <button type="button" class="quiet" onClick=${onClear}>Clear</button>
-    <a class="button ${few ? '' : 'primary'}" aria-disabled=${few ? 'true' : undefined} href=${few ? undefined : formatAddress({ view: 'compare', query: { runs: rows.map(({ id }) => id).join(',') } })}>
+    <a class="button ${few ? '' : 'primary'}" aria-disabled=${few ? 'true' : undefined} aria-keyshortcuts="c" href=${few ? undefined : formatAddress({ view: 'compare', query: { runs: rows.map(({ id }) => id).join(',') } })}>
       Compare ${few ? '' : counted(rows.length, 'run')}</a>
     ${form === 'tag' && html`<${TagForm} rows=${rows} change=${change} />`}
     ${form === 'note' && html`<${NoteForm} rows=${rows} change=${change} />`}

@@ -9,7 +9,8 @@ import { type Address, formatAddress } from '../address.ts';
 import { useData, useSource } from '../data/hooks.ts';
 import { counted, percent } from '../format.ts';
 import { DropTarget } from './drop-target.ts';
-import { choose, PageTitle, Select, Status } from './parts.ts';
+import { useKeys } from './keys.ts';
+import { choose, openCompare, PageTitle, Select, Status } from './parts.ts';
 import { Selection } from './run-selection.ts';
 import {
   BUILT_IN_COLUMNS,
@@ -57,6 +58,7 @@ export function RunsView({ address }: { readonly address: Address }) {
   const current = new Map([...(rows?.values() ?? [])].map(row => [row.id, row]));
   const chosen = [...ticked.values()].map(row => current.get(row.id) ?? row);
   const { trainer } = useSource().site;
+  useKeys({ c: () => openCompare([...ticked.keys()]) });
   const known = matching === total ? counted(total, 'run') : `${matching} of ${counted(total, 'run')}`;
   const enter = (event: KeyboardEvent) => {
     if (event.key === 'Enter') document.querySelector<HTMLElement>('.run-table .name a')?.focus();
@@ -64,7 +66,7 @@ export function RunsView({ address }: { readonly address: Address }) {
   return html`<div class="stack roomy">
     <${PageTitle} view="runs">
       <label class="search grow"><span class="visually-hidden">Search runs</span>
-        <input type="search" placeholder="Name, or a setting: group_size>1 env:FrozenLake" value=${wanted} onKeyDown=${enter}
+        <input type="search" aria-keyshortcuts="/" placeholder="Name, or a setting: group_size>1 env:FrozenLake" value=${wanted} onKeyDown=${enter}
           onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} />
       </label>
     <//>
@@ -74,7 +76,7 @@ export function RunsView({ address }: { readonly address: Address }) {
       <${DropTarget} />
     </div>
     <${Status} error=${error} loading=${!rows} />
-    ${rows && html`<p class="fine" role="status">${known}${ticked.size === 1 ? ' · tick another to compare' : ''}</p>`}
+    ${rows && html`<p class="fine"><span role="status">${known}${ticked.size === 1 ? ' · tick another to compare' : ''}</span> <span class="keys">· <kbd>/</kbd> search <kbd>C</kbd> compare</span></p>`}
     ${rows && total === 0 && html`<p class="panel">No runs yet. Start one: <code>${trainer} train ragen:quickstart</code></p>`}
     ${rows && total > 0 && matching === 0 && html`<p class="panel">No run matches. Fields of a search: ${Object.keys(RUN_FIELDS).join(', ')}, and every setting, with <code>:</code> <code>=</code> <code>!=</code> <code>${'<'}</code> <code>${'>'}</code>; archived runs: <code>is:archived</code>.</p>`}
     ${

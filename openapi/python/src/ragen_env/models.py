@@ -971,6 +971,7 @@ class _SessionCardRequired(_SessionCardRequiredKeywords):
 class SessionCard(_SessionCardRequired, total=False):
     """SessionCard of the contract."""
 
+    ended_by: str
     action: Any
     structured: Any
 
