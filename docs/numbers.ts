@@ -112,7 +112,7 @@ const COMMANDS: readonly Command[] = [
     numbers: [
       {
         page: LORA,
-        written: /Success rises from ([\d.]+) % \(the base\)/,
+        written: /success rises from ([\d.]+) % \(the base\)/,
         printed: /^Bandit: success ([\d.]+) %/m,
         interval: { by: 3 },
       },
