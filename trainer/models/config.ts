@@ -170,7 +170,6 @@ export interface ScratchSizes {
   readonly maxPositions?: number;
   readonly ropeTheta?: number;
   readonly initializerRange?: number;
-  readonly bosTokenId?: number;
   readonly eosTokenId?: number;
   readonly padTokenId?: number;
 }
@@ -198,7 +197,7 @@ export function scratchConfig(sizes: ScratchSizes): DecoderConfig {
     queryKeyValueBias: true,
     tiedEmbeddings: true,
     initializerRange: sizes.initializerRange ?? 0.02,
-    bosTokenId: sizes.bosTokenId ?? null,
+    bosTokenId: null,
     eosTokenId: sizes.eosTokenId ?? null,
     padTokenId: sizes.padTokenId ?? null,
     // Training with transformers has no dropout either.

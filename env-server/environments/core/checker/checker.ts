@@ -72,8 +72,6 @@ function checkDescription(
 export interface CheckOptions {
   /** Configurations to play, by name. Default: the default configuration and every preset. */
   readonly configs?: readonly (readonly [name: string, config: JsonObject])[];
-  /** Reset options of every episode. */
-  readonly options?: JsonObject;
   /** Episodes of each configuration, with seeds from 0. */
   readonly episodes?: number;
   /** Most steps of an episode. */
@@ -93,7 +91,6 @@ export async function checkEnvironment(
   environment: AnyEnvironment,
   {
     configs,
-    options = {},
     episodes = DEFAULT_EPISODES,
     steps = DEFAULT_STEPS,
     budgetMs = Number.POSITIVE_INFINITY,
@@ -111,7 +108,7 @@ export async function checkEnvironment(
     findings.at(where);
     try {
       const config = resolveConfig(environment, given);
-      const resolvedOptions = resolveOptions(environment, options);
+      const resolvedOptions = resolveOptions(environment);
       for (let seed = 0; seed < episodes && performance.now() < until; seed++) {
         const settings = { config, options: resolvedOptions, seed, steps, until };
         stepsPlayed += await checkEpisode(environment, settings, findings, `${where}, seed ${seed}`);
