@@ -1,4 +1,5 @@
 import type { TSchema } from 'typebox';
+import { type Fault, faultsOf, unescapePointer, valueAt } from './faults.ts';
 import type { Json, JsonObject } from './json.ts';
 import { errorsOf } from './schema/check.ts';
 import { suggestion } from './suggestion.ts';
@@ -39,44 +40,19 @@ export function checkConfig(schema: TSchema, value: Json, origin: (key: string) 
     const known = [...problems.keys()].some(other => other === key || other.startsWith(`${key}.`));
     if (!known) problems.set(key, { key, where: origin(key), message });
   };
-  const errors = errorsOf(schema, value);
-  const unions: string[] = [];
-  for (const error of errors) {
-    const key = dotted(error.instancePath);
-    const params = error.params as { [name: string]: unknown };
-    const got = JSON.stringify(valueAt(value, error.instancePath));
-    if (error.keyword === 'propertyNames') continue;
-    if (error.keyword === 'boolean') {
-      // The validator stops after a few faults: of many unknown keys only these show all.
-      const object = error.instancePath.slice(0, error.instancePath.lastIndexOf('/'));
-      if (!errors.some(other => other.keyword === 'additionalProperties' && other.instancePath === object)) {
-        const known = Object.keys(schemaAt(schema as PlainSchema, object)?.properties ?? {});
-        add(
-          key,
-          `unknown key${suggestion(key.slice(key.lastIndexOf('.') + 1), known)}; known here: ${known.join(', ')}`,
-        );
-      }
-      continue;
-    }
-    if (error.keyword === 'anyOf') unions.push(key);
-    else if (/\/anyOf\/\d+$/.test(error.schemaPath) && error.keyword === 'type' && params.type === 'null')
-      continue;
-    else if (error.keyword === 'additionalProperties') {
-      const known = Object.keys(schemaAt(schema as PlainSchema, error.instancePath)?.properties ?? {});
-      for (const name of params.additionalProperties as string[]) {
-        add(join(key, name), `unknown key${suggestion(name, known)}; known here: ${known.join(', ')}`);
-      }
-    } else if (error.keyword === 'required') {
-      for (const name of params.requiredProperties as string[])
-        add(join(key, name), 'is required and not set');
-    } else if (error.keyword === 'enum') {
-      const choices = params.allowedValues as unknown[];
-      const near = suggestion(String(valueAt(value, error.instancePath)), choices.map(String));
-      add(key, `got ${got}${near}; valid: ${choices.join(', ')}`);
-    } else add(key, `${error.message}, got ${got}`);
+  for (const fault of faultsOf(schema, value, errorsOf(schema, value))) {
+    add(keyOf(fault), messageOf(fault, valueAt(value, fault.pointer)));
   }
-  for (const key of unions) add(key, `does not fit, got ${JSON.stringify(valueAt(value, pointer(key)))}`);
   return [...problems.values()];
+}
+
+function messageOf({ message, expected, choices, key }: Fault, value: unknown): string {
+  if (key?.isKnown) return 'is required and not set';
+  if (key) return `unknown key${suggestion(key.name, key.known)}; known here: ${key.known.join(', ')}`;
+  const got = JSON.stringify(value);
+  if (choices)
+    return `got ${got}${suggestion(String(value), choices.map(String))}; valid: ${choices.join(', ')}`;
+  return expected === undefined ? message : `${expected}, got ${got}`;
 }
 
 function fill(schema: PlainSchema, value: Json | undefined): Json | undefined {
@@ -103,33 +79,11 @@ function fill(schema: PlainSchema, value: Json | undefined): Json | undefined {
   return out;
 }
 
-function schemaAt(schema: PlainSchema, path: string): PlainSchema | undefined {
-  let here: PlainSchema | undefined = schema;
-  for (const part of path.split('/').slice(1)) {
-    here = here?.anyOf?.find(option => option.type === 'object' || option.type === 'array') ?? here;
-    here = here?.properties?.[part] ?? here?.items ?? Object.values(here?.patternProperties ?? {})[0];
-  }
-  return here?.anyOf?.find(option => option.type === 'object') ?? here;
-}
-
-function valueAt(value: Json, path: string): Json | undefined {
-  let here: Json | undefined = value;
-  for (const part of path.split('/').slice(1)) {
-    here = typeof here === 'object' && here !== null ? (here as { [key: string]: Json })[part] : undefined;
-  }
-  return here;
-}
-
-function dotted(path: string): string {
-  return path.split('/').slice(1).join('.');
-}
-
-function pointer(key: string): string {
-  return key === '' ? '' : `/${key.split('.').join('/')}`;
-}
-
-function join(key: string, name: string): string {
-  return key === '' ? name : `${key}.${name}`;
+/** Dotted path of the key that a fault is about. */
+function keyOf({ pointer, key }: Fault): string {
+  const path = pointer.split('/').slice(1).map(unescapePointer);
+  if (key) path[path.length - 1] = key.name;
+  return path.join('.');
 }
 
 function isObject(value: Json | undefined): value is JsonObject {

@@ -192,3 +192,16 @@ t.test('many unknown keys are refused as one is', async t => {
   const problems = problemsOf(() => validateConfig({ a }, schema));
   t.match(problems[0], { key: 'a.sise0', message: 'unknown key, did you mean `size`?; known here: size' });
 });
+
+t.test('a key with a slash or of any length is named in full', async t => {
+  const schema = Type.Object(
+    { a: Type.Record(Type.String(), Type.Object({}, { additionalProperties: false })) },
+    { additionalProperties: false },
+  );
+  const long = 'x'.repeat(100);
+  const problems = problemsOf(() => validateConfig({ a: { 'b/c': { [long]: 1 }, d: 2 } }, schema));
+  t.same(
+    problems.map(({ key }) => key),
+    [`a.b/c.${long}`, 'a.d'],
+  );
+});

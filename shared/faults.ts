@@ -8,8 +8,12 @@ export interface Fault {
   readonly pointer: string;
   /** The fault, and what would be right; without the place, unless it is about a key. */
   readonly message: string;
+  /** Form that would be right. Absent for a key, and where the values are listed. */
+  readonly expected?: string;
+  /** Values that would be right. */
+  readonly choices?: readonly unknown[];
   /** The key that is missing, or that the schema does not know. */
-  readonly key?: { readonly name: string; readonly isKnown: boolean };
+  readonly key?: { readonly name: string; readonly isKnown: boolean; readonly known: readonly string[] };
 }
 
 /** A fault with its place. @param whole how to call the value */
@@ -202,7 +206,8 @@ function* describeUnion(
     ({ const: only, enum: several }) => several ?? (only === undefined ? [] : [only]),
   );
   if (branches.length > 0 && branches.every(branch => 'const' in branch || branch.enum)) {
-    yield { pointer, message: `must be one of ${values.map(shown).join(', ')}${got(pointer, given)}` };
+    const message = `must be one of ${values.map(shown).join(', ')}${got(pointer, given)}`;
+    yield { pointer, message, choices: values };
     return;
   }
   const meant = branches.flatMap((branch, i) => (isOfType(branch.type, given) ? [i] : []));
@@ -222,10 +227,11 @@ function* describeUnion(
       branches.map(({ type, const: only }) => type ?? (only === undefined ? 'another form' : shown(only))),
     ),
   ];
-  yield {
-    pointer,
-    message: `must be ${types.join(' or ')}${got(pointer, given)}${example(nodeAt(schema, path))}`,
-  };
+  yield wrongForm(pointer, `must be ${types.join(' or ')}`, given, nodeAt(schema, path));
+}
+
+function wrongForm(pointer: string, expected: string, given: unknown, node: PlainSchema | undefined): Fault {
+  return { pointer, expected, message: `${expected}${got(pointer, given)}${example(node)}` };
 }
 
 function* describeOne(schema: PlainSchema, value: unknown, error: ValidationError): Generator<Fault> {
@@ -241,7 +247,7 @@ function* describeOne(schema: PlainSchema, value: unknown, error: ValidationErro
   switch (keyword) {
     case 'boolean': {
       const [, parent] = OF_CLOSED.exec(schemaPath) ?? [];
-      if (parent === undefined) yield { pointer: at, message: 'is not allowed' };
+      if (parent === undefined) yield { pointer: at, message: 'is not allowed', expected: 'is not allowed' };
       else
         yield unknownKey(
           nodeAt(schema, parent),
@@ -258,7 +264,7 @@ function* describeOne(schema: PlainSchema, value: unknown, error: ValidationErro
         yield {
           pointer: `${at}/${escapePointer(key)}`,
           message: `"${key}" is required${example(node)}`,
-          key: { name: key, isKnown: true },
+          key: { name: key, isKnown: true, known: [] },
         };
       }
       return;
@@ -266,13 +272,14 @@ function* describeOne(schema: PlainSchema, value: unknown, error: ValidationErro
       yield {
         pointer: at,
         message: `must be one of ${params.allowedValues.map(String).join(', ')}${got(at, given)}`,
+        choices: params.allowedValues,
       };
       return;
     case 'const':
-      yield { pointer: at, message: `must be ${shown(params.allowedValue)}${got(at, given)}` };
+      yield wrongForm(at, `must be ${shown(params.allowedValue)}`, given, undefined);
       return;
     default:
-      yield { pointer: at, message: `${error.message}${got(at, given)}${example(node)}` };
+      yield wrongForm(at, error.message, given, node);
   }
 }
 
@@ -282,7 +289,7 @@ function unknownKey(node: PlainSchema | undefined, at: string, key: string): Fau
   return {
     pointer: `${at}/${escapePointer(name)}`,
     message: `unknown key "${name}"${suggestion(key, known)}${known.length > 0 ? `; known are ${known.join(', ')}` : ''}`,
-    key: { name: key, isKnown: false },
+    key: { name: key, isKnown: false, known },
   };
 }
 
@@ -315,7 +322,8 @@ function nodeAt(schema: PlainSchema, path: string): PlainSchema | undefined {
   return valueAt(schema, path.slice(1)) as PlainSchema | undefined;
 }
 
-function valueAt(value: unknown, pointer: string): unknown {
+/** The part of a value at a JSON pointer. */
+export function valueAt(value: unknown, pointer: string): unknown {
   let here = value;
   for (const part of pointer.split('/').slice(1)) {
     here = (here as { readonly [key: string]: unknown } | null | undefined)?.[unescapePointer(part)];
@@ -328,6 +336,6 @@ function escapePointer(key: string): string {
   return key.replaceAll('~', '~0').replaceAll('/', '~1');
 }
 
-function unescapePointer(part: string): string {
+export function unescapePointer(part: string): string {
   return part.replaceAll('~1', '/').replaceAll('~0', '~');
 }

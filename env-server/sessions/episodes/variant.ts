@@ -1,3 +1,4 @@
+import { faultsOf } from '../../../shared/faults.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { compiled } from '../../../shared/schema/check.ts';
 import { withTimeLimit } from '../../environments/core/ends.ts';
@@ -204,11 +205,12 @@ export function actionCheck(space: Space): ActionCheck {
       };
     }
     default: {
-      const { check, errors } = compiled(jsonSchema(space));
+      const schema = jsonSchema(space);
+      const { check, errors } = compiled(schema);
       return action => {
         if (check(action)) return undefined;
-        const [error] = errors(action);
-        return `the action ${error.instancePath || 'itself'} ${error.message}`;
+        const [{ pointer, message, key }] = faultsOf(schema, action, errors(action));
+        return key ? `the action: ${message}` : `the action ${pointer || 'itself'} ${message}`;
       };
     }
   }
