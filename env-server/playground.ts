@@ -9,13 +9,14 @@ const NO_RUNS = '<html lang="en">';
 const WITH_RUNS = '<html lang="en" data-runs="runs/">';
 
 /**
- * The playground at `/` and what it loads below `/assets/`.
+ * The playground at `/`, the gallery of its components, and what both load below `/assets/`.
  * @param hasRuns whether the server shows training runs, so that the page links them
  */
 export function addPlayground(app: FastifyInstance, hasRuns = false): void {
   const assets = new Assets([PAGE, 'shared/scheduling/serial-queue.ts', 'shared/shell-word.ts', ...LOOK]);
   const routes = [
     { url: '/', pathOf: () => `${PAGE}/page.html` },
+    { url: '/site/components', pathOf: () => 'site/components/gallery.html' },
     { url: '/assets/*', pathOf: (rest: string) => rest },
   ];
   for (const { url, pathOf } of routes) {

@@ -74,9 +74,9 @@ function SearchBox({ act }: { readonly act: Act }): VNode {
     event.preventDefault();
     if (words.trim() !== '') act?.(`search[${words.trim()}]`);
   };
-  return html`<form role="search" onSubmit=${send}>
+  return html`<form class="pair grow" role="search" onSubmit=${send}>
     <input
-      type="search" data-board-focus aria-label="Search the shop" placeholder=${act ? 'What are you looking for?' : ''} disabled=${!act}
+      type="search" class="grow" data-board-focus aria-label="Search the shop" placeholder=${act ? 'What are you looking for?' : ''} disabled=${!act}
       value=${words} onInput=${(event: InputEvent) => write((event.target as HTMLInputElement).value)}
       autocomplete="off"
     />

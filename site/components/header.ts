@@ -15,7 +15,8 @@ interface SiteLinks {
 }
 
 interface SiteHeaderProps extends SiteLinks {
-  readonly current: SitePage;
+  /** Absent on a page that the header does not name. */
+  readonly current?: SitePage;
   /** Shown at the right, before the theme button. */
   readonly children?: ComponentChildren;
 }

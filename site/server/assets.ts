@@ -52,7 +52,8 @@ export const LIBRARIES: ReadonlyMap<string, string> = new Map([
 ]);
 /** Libraries with another module for browsers than the one Node loads. */
 const MODULES: { readonly [name: string]: string } = { uplot: 'uplot/dist/uPlot.esm.js' };
-const IMPORTED_SHEET = /^@import "(\.{1,2}\/[\w/-]+\.css)";$/gm;
+/** An import of a sheet by its path, or by its name from node_modules; into a layer where one is named. */
+const IMPORTED_SHEET = /^@import "([\w./-]+\.css)"(?: layer\((\w+)\))?;$/gm;
 const NAME_AT = new Map([...LIBRARIES].map(([name, path]) => [path, name]));
 /** An import of something by its name, in code that may be minified. */
 const NAMED_IMPORT = /(\bfrom\s*|\bimport\s*(?:\(\s*)?)(["'])([a-z][\w./-]*)\2/g;
@@ -128,8 +129,15 @@ async function makeAsset(path: string): Promise<Asset> {
 function sourceOf(path: string): string {
   const source = readFileSync(join(ROOT, path), 'utf8');
   return endingOf(path) === '.css'
-    ? source.replace(IMPORTED_SHEET, (_, name: string) => sourceOf(join(dirname(path), name)))
+    ? source.replace(IMPORTED_SHEET, (_, name, layer) => sheet(path, name, layer))
     : source;
+}
+
+function sheet(importer: string, name: string, layer: string | undefined): string {
+  const source = name.startsWith('.')
+    ? sourceOf(join(dirname(importer), name))
+    : readFileSync(fileURLToPath(import.meta.resolve(name)), 'utf8');
+  return layer === undefined ? source : `@layer ${layer} {\n${source}}`;
 }
 
 /** Code with the paths of libraries instead of their names. */

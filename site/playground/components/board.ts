@@ -70,10 +70,10 @@ export class BoardView {
       this.figures,
       figure('Step', h('span', {}, step, h('small', {}, ` of ${steps}`))),
       figure('Action', h('span', { title: said }, said), actionRemark(info)),
-      figure('Reward', reward === undefined ? '–' : formatNumber(reward)),
       figure('Return', formatNumber(totalReward)),
-      seed !== undefined && figure('Seed', seed === null ? 'none' : String(seed)),
       figure('Episode', h('span', { class: `chip ${status.tone}` }, status.text)),
+      figure('Reward', reward === undefined ? '–' : formatNumber(reward)),
+      seed !== undefined && figure('Seed', seed === null ? 'none' : String(seed)),
     );
     const entries = Object.entries(info);
     this.infoElement.hidden = entries.length === 0;

@@ -114,7 +114,7 @@ function makeField(name: string, schema: FieldSchema): FormField {
   const label = h('label', { for: id }, h('code', {}, name));
   const isCheck = control instanceof HTMLInputElement && control.type === 'checkbox';
   const element = isCheck
-    ? h('div', { class: 'field check' }, control, label, error, hint)
+    ? h('div', { class: 'field' }, h('span', { class: 'check' }, control, label), error, hint)
     : h('div', { class: 'field' }, label, control, error, hint);
   return { element, error, control, write, read };
 }

@@ -74,7 +74,7 @@ export class ActionPad {
 
   #button(action: Json, key: PlayKey | undefined): HTMLButtonElement {
     if (key) this.keys.set(key.name, action);
-    return h(
+    const button = h(
       'button',
       {
         type: 'button',
@@ -86,6 +86,8 @@ export class ActionPad {
       String(action),
       key && h('kbd', { 'aria-hidden': 'true' }, key.hint),
     );
+    if (key?.name.startsWith('Arrow')) button.style.gridArea = key.name;
+    return button;
   }
 
   #choice(actions: readonly Json[]): HTMLElement {

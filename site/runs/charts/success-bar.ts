@@ -14,23 +14,28 @@ interface SuccessBarProps {
 
 /** Labels of marks closer than this stand one below the other. */
 const LABEL_WIDTH = 0.32;
+/** Middle of the bar, and lines of its labels, in pixels. */
+const MIDDLE = 10;
+const LINES = [34, 50] as const;
+
+const at = (share: number): string => `${100 * share}%`;
 
 /** Success with its interval on a scale from 0 to 100 %, against random play and the optimum. */
 export function SuccessBar({ last, before, random, optimum, labelled }: SuccessBarProps) {
   const { success, low, high } = last;
-  const part = (name: string, from: number, to = from) =>
-    html`<i class=${name} style=${{ '--from': from, '--to': to }}></i>`;
   const close = random !== null && optimum !== null && Math.abs(optimum - random) < LABEL_WIDTH;
-  const mark = (name: string, share: number | null, below = false) =>
+  const range = (from: number, to: number, opacity: number) =>
+    html`<rect fill="var(--accent)" opacity=${opacity} x=${at(from)} width=${at(to - from)} y=${MIDDLE - 6} height="12" />`;
+  const mark = (name: string, share: number | null, line: number) =>
     share !== null &&
-    html`${part('mark', share)}${labelled && html`<span class="label mark-label ${below ? 'below' : ''}" style=${{ '--from': share }}>${name} ${percent(share)}</span>`}`;
-  return html`<div class="success-bar ${labelled ? 'labelled' : ''} ${close ? 'close' : ''}" aria-hidden=${labelled ? undefined : 'true'}>
-    <div class="track">
-      ${random !== null && success > random && part('gained', random, success)}
-      ${low !== undefined && high !== undefined && part('interval', low, high)}
-      ${mark('random', random)}${mark('optimum', optimum, close)}
-      ${before !== undefined && part('before', before)}
-      ${part('value', success)}
-    </div>
-  </div>`;
+    html`<line stroke="var(--ink-soft)" stroke-dasharray="3 2" x1=${at(share)} x2=${at(share)} y1=${MIDDLE - 9} y2=${MIDDLE + 9} />
+      ${labelled && html`<text class="mark-label" x=${at(share)} y=${line} text-anchor=${share < 1 / 3 ? 'start' : share > 2 / 3 ? 'end' : 'middle'}>${name} ${percent(share)}</text>`}`;
+  return html`<svg class="success-bar" height=${labelled ? LINES[close ? 1 : 0] + 6 : 2 * MIDDLE} aria-hidden=${labelled ? undefined : 'true'}>
+    <rect fill="var(--sunken)" width="100%" y=${MIDDLE - 6} height="12" />
+    ${random !== null && success > random && range(random, success, 0.25)}
+    ${low !== undefined && high !== undefined && range(low, high, 0.45)}
+    ${mark('random', random, LINES[0])}${mark('optimum', optimum, LINES[close ? 1 : 0])}
+    ${before !== undefined && html`<circle fill="var(--surface)" stroke="var(--ink-soft)" stroke-width="1.5" cx=${at(before)} cy=${MIDDLE} r="3" />`}
+    <line stroke="var(--accent)" stroke-width="4" x1=${at(success)} x2=${at(success)} y1="0" y2=${2 * MIDDLE} />
+  </svg>`;
 }

@@ -99,7 +99,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
       <button type="button" class="small" onClick=${() => saveFile(`${tag}-${episode.seed ?? file}-${index}.jsonl`, new Blob([chatLines([reply])]))}>Save as messages (JSONL)</button>
     </div>
     <div class="row apart low">
-      <div><h1 class="episode-title">${end_.text}${turns.length > 0 ? ` in turn ${turns.length}` : ''} ${mark.tone !== '' && html`<span class="chip ${mark.tone}">${mark.word}</span>`}</h1>
+      <div><h1>${end_.text}${turns.length > 0 ? ` in turn ${turns.length}` : ''} ${mark.tone !== '' && html`<span class="chip ${mark.tone}" data-sign=${mark.sign}>${mark.word}</span>`}</h1>
         <${Facts} episode=${episode} /></div>
       <${Figures} episode=${episode} weights=${weightsIn(store.detail!.config)} group=${group} least=${least} onLeast=${() => least && choose({ turn: String(least.turn), token: '' }, true)} />
     </div>
@@ -235,7 +235,7 @@ interface MeterProps {
 
 function Meter({ name, text, share, middle }: MeterProps) {
   const length = Math.min(1, Math.abs(share));
-  return html`<span class="turn-number"><span class="label">${name}</span><span class="number">${text}</span><span class="meter ${share < 0 ? 'down' : 'up'} ${middle ? 'middle' : ''}" style=${{ '--share': length.toFixed(3) }}></span></span>`;
+  return html`<span class="row tight turn-number"><span class="label">${name}</span><span class="number">${text}</span><span class="meter ${share < 0 ? 'down' : 'up'} ${middle ? 'middle' : ''}" style=${{ '--share': length.toFixed(3) }}></span></span>`;
 }
 
 interface GroupProps {

@@ -5,22 +5,24 @@ import type { RunRow } from '../../server/reader/runs-table.ts';
 import { formatAddress } from '../address.ts';
 import { duration } from '../format.ts';
 
-const OUTCOME_KINDS: { readonly [outcome in Outcome]: string } = {
-  running: 'live',
-  improved: 'good',
-  flat: 'even',
-  worse: 'bad',
-  stalled: 'warn',
-  failed: 'bad',
-  stopped: 'warn',
-  finished: '',
-  unknown: '',
+/** Tone and sign of each outcome. */
+export const OUTCOME_LOOKS: { readonly [outcome in Outcome]: readonly [tone: string, sign?: string] } = {
+  running: ['live', '●'],
+  improved: ['good', '▲'],
+  flat: ['even', '■'],
+  worse: ['bad', '▼'],
+  stalled: ['warn', '‖'],
+  failed: ['bad', '✕'],
+  stopped: ['warn'],
+  finished: [''],
+  unknown: [''],
 };
 
 /** State of a run by its outcome; the sign says the same as the color. */
 export function StateChip({ row }: { readonly row: Pick<RunRow, 'state' | 'validations'> }) {
   const outcome = outcomeOf(row);
-  return html`<span class="chip ${OUTCOME_KINDS[outcome]} outcome-${outcome}">${outcome}</span>`;
+  const [tone, sign] = OUTCOME_LOOKS[outcome];
+  return html`<span class="chip ${tone}" data-sign=${sign}>${outcome}</span>`;
 }
 
 const VIEWS = { runs: 'All runs', compare: 'Compare', leaderboard: 'Leaderboard' } as const;

@@ -10,7 +10,7 @@ import { useData, useSource } from '../data/hooks.ts';
 import { counted, percent } from '../format.ts';
 import { DropTarget } from './drop-target.ts';
 import { useKeys } from './keys.ts';
-import { choose, openCompare, PageTitle, Select, Status } from './parts.ts';
+import { choose, OUTCOME_LOOKS, openCompare, PageTitle, Select, Status } from './parts.ts';
 import { Selection } from './run-selection.ts';
 import {
   BUILT_IN_COLUMNS,
@@ -112,7 +112,7 @@ function OutcomeChips({ q, summary: { outcomes, archived } }: ChipsProps) {
   return html`<div class="row grow outcomes" role="group" aria-label="Outcome">
     ${shown.map(
       (outcome: Outcome) =>
-        html`<button key=${outcome} type="button" class="small chip outcome-${outcome}" aria-pressed=${String(words.includes(`state=${outcome}`))} onClick=${press('state', `state=${outcome}`)}>${outcome} <b>${outcomes[outcome] ?? 0}</b></button>`,
+        html`<button key=${outcome} type="button" class="small chip" data-sign=${OUTCOME_LOOKS[outcome][1]} aria-pressed=${String(words.includes(`state=${outcome}`))} onClick=${press('state', `state=${outcome}`)}>${outcome} <b>${outcomes[outcome] ?? 0}</b></button>`,
     )}
     ${archived > 0 && html`<button type="button" class="small chip" aria-pressed=${String(words.includes('is:archived'))} onClick=${press('is', 'is:archived')}>archived <b>${archived}</b></button>`}
   </div>`;

@@ -171,7 +171,7 @@ function tokensOf({
     const shown = sample.mask[at] === 1 && value !== undefined;
     const shade = shown && scale ? scale(value) : undefined;
     return html`<span key=${at} id="token-${at}" data-at=${at} role="option" aria-selected=${at === chosen}
-      class="token ${shade ? shade.hue : ''}" style=${shade ? { '--share': shade.share.toFixed(3) } : undefined}>${withLineEnds(text)}${
+      class="token ${shade ? shade.hue : ''}" style=${shade ? { '--share': shade.share.toFixed(3), '--hue': `var(--tint-${shade.hue})` } : undefined}>${withLineEnds(text)}${
         few && shown && tint ? html`<small>${numberOf(tint, value)}</small>` : null
       }</span>`;
   });

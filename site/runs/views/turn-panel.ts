@@ -18,6 +18,11 @@ import { Arrow, actionsOf, statesOf } from './turn-words.ts';
 
 /** A prompt or response with a longer line takes half of the width below the boards. */
 const LONG_LINE = 60;
+const shade = (tint: string) => `color-mix(in srgb, var(--tint-${tint}) 44%, var(--sunken))`;
+const RAMPS = {
+  amount: `var(--sunken), ${shade('amount')}`,
+  signed: `${shade('down')}, var(--sunken), ${shade('up')}`,
+};
 
 interface TurnPanelProps {
   readonly reply: EpisodeReply;
@@ -85,7 +90,7 @@ export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint
       ${
         tint &&
         html`<${Select} label="Tokens tinted by" value=${tint} options=${tints.map(name => [name, name] as const)} onChange=${onTint} />
-      <p class="scale ${isSigned(tint) ? 'signed' : ''}"><span class="label">${SCALES[tint][0]}</span><span class="ramp"></span><span class="label">${SCALES[tint][1]}</span></p>`
+      <p class="scale"><span class="label">${SCALES[tint][0]}</span><span class="ramp" style=${{ '--ramp': isSigned(tint) ? RAMPS.signed : RAMPS.amount }}></span><span class="label">${SCALES[tint][1]}</span></p>`
       }
       <${TokenPanel} sample=${sample} range=${turn.tokens} texts=${texts} at=${token} turn=${at} />
     </aside>`
