@@ -12,7 +12,8 @@ const DIST = join(ROOT, 'dist');
 /** Folders of files that programs read in place. */
 const FOLDERS = ['configs', 'env-server', 'shared', 'site', 'trainer'];
 /** The server strips types off the sources of its pages, and does so here, too. */
-const PAGES = /^(site|shared\/run-folder)\/.*(?<!\.test(-data)?)\.ts$/;
+const PAGES =
+  /^(site\/(?!server\/)|shared\/(run-folder\/|scheduling\/serial-queue|end-names|shell-word)).*(?<!\.test(-data)?)\.ts$/;
 const NOT_READ = /\.(ts|md)$|\.test-data\./;
 /** Files that a program names by URL, which the compiler leaves as they are. */
 const URL_OF_SOURCE = /(new URL\('[^']+)\.ts(', import\.meta\.url\))/g;

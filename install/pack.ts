@@ -1,71 +1,126 @@
 /**
- * Packs the environment server alone, without trainer, ONNX Runtime, WebGPU and the Node.js that `ragen` brings along:
- * `npm run pack:env-server [-- FOLDER]` writes `ragen-env-server-VERSION.tgz` into the folder.
+ * Packs parts of `ragen` alone, so that nobody installs what the others need: `npm run pack:env-server`, `pack:client` or
+ * `pack:ragen [-- FOLDER]` writes `NAME-VERSION.tgz` into the folder. `node install/pack.ts NAME… FOLDER` packs several.
  */
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { cutDown, PACKAGES } from '../docker/packages.ts';
 
 const ROOT = join(import.meta.dirname, '..');
-/** The parts of the server, below dist/. */
-const PARTS = ['env-server', 'shared', 'site', 'package.json'];
-/** The server hands out pages from their sources, and no program takes types from them. */
-const COMPILED_PAGES = /\/dist\/site\/(?:(?:boards|components|runs)\/.*\.js|.*\.d\.ts)$/;
-const PROGRAMS = ['ragen-env-server.js', 'launch.js', 'compile-cache.js'];
-/** Packages of tracing, which few servers do: a quarter of all that the server depends on. */
-const OPTIONAL = /^@opentelemetry\//;
+const LAUNCHER = ['launch.js', 'compile-cache.js'];
 
-/** The manifest of the package: tracing is left to those who want it. */
-export function manifestOf(manifest: Parameters<typeof cutDown>[0]) {
-  const { dependencies, overrides } = cutDown(manifest, PACKAGES['env-server']) as {
-    readonly dependencies: { readonly [name: string]: string };
-    readonly overrides?: object;
-  };
-  const { true: tracing = [], false: needed = [] } = Object.groupBy(
-    Object.entries(dependencies),
-    ([name]) => `${OPTIONAL.test(name)}` as const,
-  );
-  const { version, license, type, files } = manifest as unknown as { readonly [key: string]: unknown };
-  return {
-    name: 'ragen-env-server',
-    version,
+type Manifest = Parameters<typeof cutDown>[0] & { readonly [key: string]: unknown };
+
+interface Part {
+  readonly description: string;
+  /** Files and folders below dist/. */
+  readonly parts: readonly string[];
+  /** Files of them that stay away. */
+  readonly without?: RegExp;
+  /** The program, in bin/. */
+  readonly program?: string;
+  /** Entries: what a program imports → its path below dist/, without ending. */
+  readonly entries: { readonly [name: string]: string };
+  readonly dependencies: readonly string[];
+  /** Dependencies that are left to those who want them. */
+  readonly optional?: RegExp;
+  readonly node: string;
+}
+
+/** Packages by name. */
+export const PARTS: { readonly [name: string]: Part } = {
+  'ragen-env-server': {
     description: 'Serves environments for reinforcement learning of language-model agents.',
+    parts: ['env-server', 'shared', 'site', 'package.json'],
+    // The server hands out pages from their sources, and no program takes types from them.
+    without: /\/dist\/site\/(?:(?:boards|components|runs)\/.*\.js|.*\.d\.ts)$/,
+    program: 'ragen-env-server.js',
+    entries: { '.': 'env-server/index' },
+    dependencies: PACKAGES['env-server'],
+    // Tracing, which few servers do, is a quarter of all that the server depends on.
+    optional: /^@opentelemetry\//,
+    node: '>=24',
+  },
+  'ragen-client': {
+    description: 'Plays the environments of a ragen server, in Node and in browsers.',
+    parts: ['trainer/client', 'shared', 'openapi', 'package.json'],
+    entries: { '.': 'trainer/client/index' },
+    dependencies: ['pino', 'undici', 'ws'],
+    node: '>=22.12',
+  },
+  ragen: {
+    description: 'Trains language-model agents by reinforcement learning.',
+    parts: ['trainer', 'shared', 'site', 'configs', 'openapi', 'package.json'],
+    program: 'ragen.js',
+    entries: { './trainer': 'trainer/index', './client': 'trainer/client/index' },
+    dependencies: PACKAGES.trainer,
+    node: '>=24',
+  },
+};
+
+/** The manifest of a package. */
+export function manifestOf(name: string, manifest: Manifest): object {
+  const { description, entries, program, optional, node, dependencies: needs } = PARTS[name];
+  const { dependencies, overrides } = cutDown(manifest, needs) as Manifest;
+  const { true: left = [], false: needed = [] } = Object.groupBy(
+    Object.entries(dependencies),
+    ([dependency]) => `${optional?.test(dependency) ?? false}` as const,
+  );
+  const paths = Object.entries(entries).map(([entry, path]) => [
+    entry,
+    { types: `./dist/${path}.d.ts`, default: `./dist/${path}.js` },
+  ]);
+  const { version, license, type, browser } = manifest;
+  return {
+    name,
+    version,
+    description,
     license,
     type,
-    bin: { 'ragen-env-server': 'bin/ragen-env-server.js' },
-    exports: {
-      '.': { types: './dist/env-server/index.d.ts', default: './dist/env-server/index.js' },
-      './package.json': './package.json',
-    },
-    files,
-    engines: { node: '>=24' },
+    ...(program && { bin: { [program.slice(0, -3)]: `bin/${program}` } }),
+    exports: { ...Object.fromEntries(paths), './package.json': './package.json' },
+    ...(Object.values(entries).includes('trainer/client/index') && { browser }),
+    files: ['bin', 'dist'],
+    engines: { node },
     dependencies: Object.fromEntries(needed),
-    peerDependencies: Object.fromEntries(tracing),
-    peerDependenciesMeta: Object.fromEntries(tracing.map(([name]) => [name, { optional: true }])),
+    ...(left.length > 0 && {
+      peerDependencies: Object.fromEntries(left),
+      peerDependenciesMeta: Object.fromEntries(left.map(([one]) => [one, { optional: true }])),
+    }),
     ...(overrides && { overrides }),
   };
 }
 
-if (import.meta.main) {
-  const destination = resolve(process.argv[2] ?? '.');
-  execFileSync(process.execPath, [join(import.meta.dirname, 'build-package.ts')], { stdio: 'inherit' });
-  const folder = mkdtempSync(join(tmpdir(), 'ragen-env-server-'));
+function pack(name: string, destination: string): void {
+  const { parts, without, program } = PARTS[name];
+  const folder = mkdtempSync(join(tmpdir(), `${name}-`));
   try {
-    for (const part of PARTS) {
-      const options = { recursive: true, filter: (path: string) => !COMPILED_PAGES.test(path) };
+    for (const part of parts) {
+      const options = { recursive: true, filter: (path: string) => !without?.test(path) };
       cpSync(join(ROOT, 'dist', part), join(folder, 'dist', part), options);
     }
-    for (const program of PROGRAMS) cpSync(join(ROOT, 'bin', program), join(folder, 'bin', program));
+    for (const file of program ? [program, ...LAUNCHER] : [])
+      cpSync(join(ROOT, 'bin', file), join(folder, 'bin', file));
     cpSync(join(ROOT, 'LICENSE'), join(folder, 'LICENSE'));
-    const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
-    writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifestOf(manifest), null, 2)}\n`);
-    execFileSync('npm', ['pack', '--silent', '--pack-destination', destination], {
-      cwd: folder,
-      stdio: 'inherit',
-    });
+    const manifest: Manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+    writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifestOf(name, manifest), null, 2)}\n`);
+    const args = ['pack', '--silent', '--pack-destination', destination];
+    execFileSync('npm', args, { cwd: folder, stdio: 'inherit' });
   } finally {
     rmSync(folder, { recursive: true });
   }
+}
+
+if (import.meta.main) {
+  const names = process.argv.slice(2).filter(argument => Object.hasOwn(PARTS, argument));
+  const [folder = '.', ...others] = process.argv.slice(2).filter(argument => !names.includes(argument));
+  const destination = resolve(folder);
+  if (names.length === 0 || others.length > 0 || !existsSync(destination)) {
+    console.error(`usage: node install/pack.ts NAME… [FOLDER]; names: ${Object.keys(PARTS).join(', ')}`);
+    process.exit(1);
+  }
+  execFileSync(process.execPath, [join(import.meta.dirname, 'build-package.ts')], { stdio: 'inherit' });
+  for (const name of names) pack(name, destination);
 }
