@@ -63,20 +63,19 @@ t.test('a repair keeps every row that it can read, of every table', async t => {
   const rows = new SessionRows(folder);
   const ends = { actions: 1, snapshot: 1, reply: 1, dropped: 1 };
   const part = { sessionId: 'whole', number: 0, data: '{}' };
-  rows.write({
-    put: ['whole', 'spoilt'].map(id => ({ ...SESSION, id, document: JSON.stringify({ ends }) })),
-    putParts: [
-      { ...part, kind: 'actions' },
-      { ...part, kind: 'snapshot' },
-      { ...part, kind: 'reply' },
-      { ...part, kind: 'dropped', data: 'AAAAAAAAAAA=' },
-      { ...part, kind: 'reply', sessionId: 'spoilt' },
-    ],
-    replies: [{ owner: 'ann', key: 'k', operation: 'create', asked: '', reply: '{}' }],
-    droppedKeys: [{ owner: 'ann', hashes: 'AAAAAAAAAAA=', at: 1 }],
-    clock: { server: 1.5, wall: 2.5, uptime: 3.5, boot: 'b' },
-    ended: [{ id: 'gone', owner: 'ann', ending: 'session_closed', reason: null, forgetAt: 9 }],
-  });
+  rows.write([
+    ['put', { ...SESSION, id: 'whole', document: JSON.stringify({ ends }) }],
+    ['put', { ...SESSION, id: 'spoilt', document: JSON.stringify({ ends }) }],
+    ['putPart', { ...part, kind: 'actions' }],
+    ['putPart', { ...part, kind: 'snapshot' }],
+    ['putPart', { ...part, kind: 'reply' }],
+    ['putPart', { ...part, kind: 'dropped', data: 'AAAAAAAAAAA=' }],
+    ['putPart', { ...part, kind: 'reply', sessionId: 'spoilt' }],
+    ['putReply', { owner: 'ann', key: 'k', operation: 'create', asked: '', reply: '{}' }],
+    ['putDroppedKeys', { owner: 'ann', hashes: 'AAAAAAAAAAA=', at: 1 }],
+    ['putClock', { server: 1.5, wall: 2.5, uptime: 3.5, boot: 'b' }],
+    ['end', { id: 'gone', owner: 'ann', ending: 'session_closed', reason: null, forgetAt: 9 }],
+  ]);
   rows.close();
   const before = rowsOf(folder);
   spoilDocument(folder, 'spoilt');
@@ -99,11 +98,11 @@ for (const [table, column] of [
   t.test(`hashes of ${table} that are none are damage`, async t => {
     const folder = t.testdir();
     const rows = new SessionRows(folder);
-    rows.write({
-      put: [{ ...SESSION, id: 's', document: JSON.stringify({ ends: { dropped: 1 } }) }],
-      putParts: [{ sessionId: 's', kind: 'dropped', number: 0, data: 'AAAAAAAAAAA=' }],
-      droppedKeys: [{ owner: 'ann', hashes: 'AAAAAAAAAAA=', at: 1 }],
-    });
+    rows.write([
+      ['put', { ...SESSION, id: 's', document: JSON.stringify({ ends: { dropped: 1 } }) }],
+      ['putPart', { sessionId: 's', kind: 'dropped', number: 0, data: 'AAAAAAAAAAA=' }],
+      ['putDroppedKeys', { owner: 'ann', hashes: 'AAAAAAAAAAA=', at: 1 }],
+    ]);
     rows.close();
     t.equal(repairDatabase(folder), undefined);
     change(folder, `UPDATE ${table} SET ${column} = 'AAAA'`);

@@ -64,7 +64,7 @@ async function fill(folder: string): Promise<string> {
   }
   await store.close();
   const rows = new SessionRows(folder);
-  rows.write({ put: Array.from({ length: SESSIONS }, (_, i) => sessionRow(i)) });
+  rows.write(Array.from({ length: SESSIONS }, (_, i) => ['put', sessionRow(i)] as const));
   rows.close();
   return join(folder, DATABASE_FILE);
 }
@@ -170,8 +170,8 @@ async function killed(t: Test): Promise<string> {
   const source = t.testdir({ source: {}, copy: {} });
   await fill(join(source, 'source'));
   const rows = new SessionRows(join(source, 'source'));
-  rows.write({ put: [sessionRow(SESSIONS)] });
-  rows.write({ put: [sessionRow(SESSIONS + 1)] });
+  rows.write([['put', sessionRow(SESSIONS)]]);
+  rows.write([['put', sessionRow(SESSIONS + 1)]]);
   for (const name of readdirSync(join(source, 'source'))) {
     if (!name.endsWith('-shm')) copyFileSync(join(source, 'source', name), join(source, 'copy', name));
   }

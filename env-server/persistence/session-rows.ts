@@ -1,4 +1,4 @@
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import { openDatabase } from './database.ts';
 import { inTransaction } from './transaction.ts';
 
@@ -71,22 +71,65 @@ export interface ClockRow {
   readonly boot: string;
 }
 
-/** Rows that are written at once; iterables are read inside the transaction and may end when they like. */
-export interface SessionChanges {
-  readonly put?: Iterable<SessionRow>;
-  readonly putParts?: Iterable<PartRow & { readonly sessionId: string }>;
-  readonly removeParts?: Iterable<Omit<PartRow, 'data'> & { readonly sessionId: string }>;
-  /** Also removes their rows. */
-  readonly ended?: Iterable<EndedRow>;
-  readonly replies?: Iterable<ReplyRow>;
-  readonly removeReplies?: Iterable<{ readonly owner: string; readonly key: string }>;
-  readonly droppedKeys?: Iterable<DroppedKeysRow>;
-  readonly clock?: ClockRow;
-  /** Marks rows without writing them. */
-  readonly marks?: readonly { readonly ids: Iterable<string>; readonly standing: RowDurability }[];
+type NamedParameters = Record<string, SQLInputValue>;
+
+/** Rows by what is done with them. */
+interface WrittenRows {
+  readonly put: SessionRow;
+  readonly putPart: PartRow & { readonly sessionId: string };
+  readonly removePart: Omit<PartRow, 'data'> & { readonly sessionId: string };
+  /** Also removes the rows of the session. */
+  readonly end: EndedRow;
+  readonly putReply: ReplyRow;
+  readonly removeReply: { readonly owner: string; readonly key: string };
+  readonly putDroppedKeys: DroppedKeysRow;
+  readonly putClock: ClockRow;
+  /** Marks the row of a session without writing it. */
+  readonly mark: { readonly id: string; readonly standing: RowDurability };
   /** Drops ended sessions that were to be forgotten by this time, and keys that were dropped before another. */
-  readonly forget?: { readonly now: number; readonly droppedBefore: number };
+  readonly forget: { readonly now: number; readonly droppedBefore: number };
 }
+
+/** One change of the database. */
+export type RowWrite = {
+  [W in keyof WrittenRows]: readonly [write: W, row: WrittenRows[W]];
+}[keyof WrittenRows];
+
+/** Number of the durability `:standing` in the column `at_rest`. */
+const AT_REST = `CASE :standing ${ROW_DURABILITIES.map((name, i) => `WHEN '${name}' THEN ${i}`).join(' ')} END`;
+
+/** Statements of each change; their parameters are fields of the row. */
+const WRITES: { readonly [W in keyof WrittenRows]: readonly string[] } = {
+  put: [
+    `INSERT INTO sessions (session_id, owner, version, edition, settings, document, lost, at_rest)
+     VALUES (:id, :owner, :version, :edition, :settings, :document, :lost, ${AT_REST})
+     ON CONFLICT (session_id) DO UPDATE SET
+       version = excluded.version, edition = excluded.edition,
+       settings = coalesce(excluded.settings, settings), document = excluded.document,
+       lost = excluded.lost, at_rest = excluded.at_rest`,
+  ],
+  putPart: ['INSERT OR REPLACE INTO session_parts VALUES (:sessionId, :kind, :number, :data)'],
+  removePart: [
+    'DELETE FROM session_parts WHERE session_id = :sessionId AND kind = :kind AND number = :number',
+  ],
+  end: [
+    'DELETE FROM session_parts WHERE session_id = :id',
+    'DELETE FROM sessions WHERE session_id = :id',
+    'INSERT OR REPLACE INTO ended_sessions VALUES (:id, :owner, :ending, :reason, :forgetAt)',
+  ],
+  putReply: [
+    `INSERT OR REPLACE INTO replies (owner, request_key, operation, asked, reply)
+     VALUES (:owner, :key, :operation, :asked, :reply)`,
+  ],
+  removeReply: ['DELETE FROM replies WHERE owner = :owner AND request_key = :key'],
+  putDroppedKeys: ['INSERT INTO dropped_keys (owner, hashes, dropped_at) VALUES (:owner, :hashes, :at)'],
+  putClock: ['INSERT OR REPLACE INTO clock VALUES (1, :server, :wall, :uptime, :boot)'],
+  mark: [`UPDATE sessions SET at_rest = ${AT_REST} WHERE session_id = :id`],
+  forget: [
+    'DELETE FROM ended_sessions WHERE forget_at <= :now',
+    'DELETE FROM dropped_keys WHERE dropped_at <= :droppedBefore',
+  ],
+};
 
 /** Records that the document of a row covers. */
 const RECORDED =
@@ -160,110 +203,23 @@ export class SessionRows {
   }
 
   /**
-   * All of it or nothing.
+   * Makes all changes or none, in their order; they are read inside the transaction.
    * @param permitted asked when no other process can write any more
    * @throws Problem `storage_full`, `storage_failed`; Error where it is not permitted
    */
-  write(changes: SessionChanges, permitted: () => boolean = () => true): void {
+  write(changes: Iterable<RowWrite>, permitted: () => boolean = () => true): void {
     inTransaction(this.#database, () => {
       if (!permitted()) throw new Error('the database takes no more changes from here');
-      this.#writeSessions(changes);
-      this.#writeReplies(changes);
-      if (changes.clock) {
-        const { server, wall, uptime, boot } = changes.clock;
-        this.#statement('INSERT OR REPLACE INTO clock VALUES (1, ?, ?, ?, ?)').run(
-          server,
-          wall,
-          uptime,
-          boot,
-        );
-      }
-      if (changes.forget) this.#forget(changes.forget);
+      for (const [write, row] of changes)
+        for (const sql of WRITES[write]) this.#statement(sql).run(row as unknown as NamedParameters);
     });
-  }
-
-  #writeSessions({
-    putParts = [],
-    put = [],
-    removeParts = [],
-    ended = [],
-    marks = [],
-  }: SessionChanges): void {
-    for (const { sessionId, kind, number, data } of putParts) {
-      this.#statement('INSERT OR REPLACE INTO session_parts VALUES (?, ?, ?, ?)').run(
-        sessionId,
-        kind,
-        number,
-        data,
-      );
-    }
-    for (const row of put) this.#put(row);
-    for (const { sessionId, kind, number } of removeParts) {
-      this.#statement('DELETE FROM session_parts WHERE session_id = ? AND kind = ? AND number = ?').run(
-        sessionId,
-        kind,
-        number,
-      );
-    }
-    for (const row of ended) {
-      this.#remove(row.id);
-      this.#statement('INSERT OR REPLACE INTO ended_sessions VALUES (?, ?, ?, ?, ?)').run(
-        row.id,
-        row.owner,
-        row.ending,
-        row.reason,
-        row.forgetAt,
-      );
-    }
-    const statement = this.#statement('UPDATE sessions SET at_rest = ? WHERE session_id = ?');
-    for (const { ids, standing } of marks) {
-      for (const id of ids) statement.run(ROW_DURABILITIES.indexOf(standing), id);
-    }
-  }
-
-  #writeReplies({ replies = [], removeReplies = [], droppedKeys = [] }: SessionChanges): void {
-    for (const { owner, key, operation, asked, reply } of replies) {
-      this.#statement(
-        'INSERT OR REPLACE INTO replies (owner, request_key, operation, asked, reply) VALUES (?, ?, ?, ?, ?)',
-      ).run(owner, key, operation, asked, reply);
-    }
-    for (const { owner, key } of removeReplies) {
-      this.#statement('DELETE FROM replies WHERE owner = ? AND request_key = ?').run(owner, key);
-    }
-    for (const { owner, hashes, at } of droppedKeys) {
-      this.#statement('INSERT INTO dropped_keys (owner, hashes, dropped_at) VALUES (?, ?, ?)').run(
-        owner,
-        hashes,
-        at,
-      );
-    }
-  }
-
-  #put({ id, owner, version, edition, settings, document, lost, standing }: SessionRow): void {
-    this.#statement(
-      `INSERT INTO sessions (session_id, owner, version, edition, settings, document, lost, at_rest)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-       ON CONFLICT (session_id) DO UPDATE SET
-         version = excluded.version, edition = excluded.edition,
-         settings = coalesce(excluded.settings, settings), document = excluded.document,
-         lost = excluded.lost, at_rest = excluded.at_rest`,
-    ).run(id, owner, version, edition, settings, document, lost, ROW_DURABILITIES.indexOf(standing));
-  }
-
-  #remove(id: string): void {
-    this.#statement('DELETE FROM session_parts WHERE session_id = ?').run(id);
-    this.#statement('DELETE FROM sessions WHERE session_id = ?').run(id);
-  }
-
-  #forget({ now, droppedBefore }: { readonly now: number; readonly droppedBefore: number }): void {
-    this.#statement('DELETE FROM ended_sessions WHERE forget_at <= ?').run(now);
-    this.#statement('DELETE FROM dropped_keys WHERE dropped_at <= ?').run(droppedBefore);
   }
 
   #statement(sql: string): StatementSync {
     let statement = this.#statements.get(sql);
     if (!statement) {
       statement = this.#database.prepare(sql);
+      statement.setAllowUnknownNamedParameters(true);
       this.#statements.set(sql, statement);
     }
     return statement;

@@ -1,56 +1,38 @@
-import type { SessionChanges } from '../persistence/session-rows.ts';
+import type { RowWrite } from '../persistence/session-rows.ts';
 
-/** Milliseconds for which rows are gathered, and their characters, before they are written. */
+/** Milliseconds for which changes are gathered, and their characters, before they are written. */
 const SLICE_MS = 4;
 const SLICE_LENGTH = 512 * 1024;
-const TABLES = [
-  'putParts',
-  'put',
-  'removeParts',
-  'ended',
-  'replies',
-  'removeReplies',
-  'droppedKeys',
-] as const;
 
-type Table = (typeof TABLES)[number];
-type Row<T extends Table> = NonNullable<SessionChanges[T]> extends Iterable<infer R> ? R : never;
-
-/** Rows of the next transaction, and what is to be done when it has succeeded. */
+/** Changes of the next transaction, and what is to be done when it has succeeded. */
 export class RowBatch {
-  #rows = rowsOf();
+  #changes: RowWrite[] = [];
   #length = 0;
   #end = performance.now() + SLICE_MS;
   #written: (() => void)[] = [];
 
-  /** @returns true when what was gathered is to be written before more is */
-  add<T extends Table>(table: T, row: Row<T>, length = 0): boolean {
-    (this.#rows[table] as Row<T>[]).push(row);
+  /**
+   * @param length characters that are to be written
+   * @returns true when what was gathered is to be written before more is
+   */
+  add(change: RowWrite, length = 0): boolean {
+    this.#changes.push(change);
     this.#length += length;
     return this.#length >= SLICE_LENGTH || performance.now() >= this.#end;
   }
 
-  /** Called when the rows that are there by now are written. */
+  /** Calls back when the changes that are there by now are written. */
   onWritten(written: () => void): void {
     this.#written.push(written);
   }
 
-  /** The rows, and what is to be called when they are written; others are gathered from now on. */
-  take(): { readonly rows: SessionChanges; written(): void } {
-    const [rows, written] = [this.#rows, this.#written];
-    this.#rows = rowsOf();
+  /** The changes, and what is to be called when they are written; others are gathered from now on. */
+  take(): { readonly changes: readonly RowWrite[]; readonly written: readonly (() => void)[] } {
+    const taken = { changes: this.#changes, written: this.#written };
+    this.#changes = [];
     this.#written = [];
     this.#length = 0;
     this.#end = performance.now() + SLICE_MS;
-    return {
-      rows,
-      written() {
-        for (const each of written) each();
-      },
-    };
+    return taken;
   }
-}
-
-function rowsOf(): { [T in Table]: Row<T>[] } {
-  return Object.fromEntries(TABLES.map(table => [table, []])) as never;
 }

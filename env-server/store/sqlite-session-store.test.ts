@@ -81,7 +81,7 @@ t.test('a checkpoint of all makes the records before it unneeded, and removes wh
   store.append('s1', 1, 2, 's', '1');
   await kept();
   await store.checkpoint('s1', { epoch: 1, n: 1 }, change(1));
-  await store.conclude(mark, { clock: CLOCK });
+  await store.conclude(mark, [['putClock', CLOCK]]);
   t.equal(journal().length, 1, 'what came after the mark stays');
   const next = await opened(t, killed(t, data));
   t.match(next.ended, [{ id: 's2', ending: 'session_closed', forgetAt: 1e12 + 1000 }]);
@@ -114,7 +114,7 @@ t.test('a server that is killed at any point of a checkpoint loses nothing', asy
     await store.flush(batch);
     await kill();
   }
-  await store.conclude(mark, { clock: CLOCK });
+  await store.conclude(mark, [['putClock', CLOCK]]);
   await kill();
   t.same([...new Set(states)], ['o1,o1', 'C5,o1', 'C5,C5']);
   t.ok(states.length >= 8, `${states.length} kills`);
@@ -152,7 +152,7 @@ t.test(
       store.open('me', 'E', LIMITS, [fresh('s1')]);
       await kept();
       await store.checkpoint('s1', { epoch: 1, n: 1 }, change(1));
-      await store.conclude(store.mark(), { clock: CLOCK });
+      await store.conclude(store.mark(), [['putClock', CLOCK]]);
       const next = await opened(t, killed(t, join(data, durability)), durability);
       t.match(next.store.take('s1', undefined, undefined, 1000), { state: 'load', content: { isBehind } });
     }
@@ -207,7 +207,10 @@ t.test(
     for (const _ of store.gather(batch, 's1', change(1), () => written.push('s1'))) store.flushNow(batch);
     store.flushNow(batch);
     t.same(written, ['s1']);
-    store.concludeNow({ marks: [{ ids: ['s1'], standing: 'atRest' }], clock: CLOCK });
+    store.concludeNow([
+      ['mark', { id: 's1', standing: 'atRest' }],
+      ['putClock', CLOCK],
+    ]);
     t.equal(store.close(true), 0);
     const next = await opened(t, data);
     t.match(next.store.take('s1', undefined, undefined, 1000), {

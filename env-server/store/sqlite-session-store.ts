@@ -17,7 +17,7 @@ import {
   type EndedRow,
   type ReplyRow,
   type RowDurability,
-  type SessionChanges,
+  type RowWrite,
   type SessionRow,
   SessionRows,
 } from '../persistence/session-rows.ts';
@@ -176,7 +176,7 @@ export class SqliteSessionStore implements SessionStore {
     for (const { id } of this.#rows.sessions().filter(row => row.version === version)) {
       const row = this.#rows.session(id)!;
       if (row.document === null) continue;
-      let changes: SessionChanges;
+      let changes: RowWrite[];
       try {
         const { settings, edition, parts, head } = changeOf(row);
         const { recorded: _, ...known } = row;
@@ -187,7 +187,8 @@ export class SqliteSessionStore implements SessionStore {
           edition,
           document: JSON.stringify(head),
         };
-        changes = { putParts: [...parts].map(part => ({ ...part, sessionId: id })), put: [put] };
+        changes = [...parts].map(part => ['putPart', { ...part, sessionId: id }]);
+        changes.push(['put', put]);
       } catch (error) {
         this.#log.error({ session_id: id, err: error }, `session ${id} cannot be read`);
         continue;
@@ -248,9 +249,9 @@ export class SqliteSessionStore implements SessionStore {
   }
 
   /** The sessions of earlier servers are open here: those with rows that say all of them are marked as in use. */
-  begin(opened: readonly string[], clock: ClockRow | undefined): void {
-    const marks = [{ ids: opened, standing: this.#standing }];
-    this.#rows.write({ ended: this.#ended, marks, clock });
+  begin(opened: readonly string[], rest: readonly RowWrite[]): void {
+    const marks = opened.map(id => ['mark', { id, standing: this.#standing }] as const);
+    this.concludeNow([...marks, ...rest]);
     this.#ended.written(this.#ended);
   }
 
@@ -309,18 +310,18 @@ export class SqliteSessionStore implements SessionStore {
     let isFull: boolean;
     if ('lost' in change) {
       const lost = { ...row, edition: '', settings: null, document: null, lost: change.lost };
-      isFull = batch.add('put', lost, change.lost.length);
+      isFull = batch.add(['put', lost], change.lost.length);
     } else {
       const { edition, settings, head, parts, remove } = change;
       const texts = storable(() => parts[Symbol.iterator]());
       for (let part = storable(() => texts.next()); !part.done; part = storable(() => texts.next())) {
         const { value } = part;
-        if (batch.add('putParts', { ...value, sessionId: id }, value.data.length)) yield;
+        if (batch.add(['putPart', { ...value, sessionId: id }], value.data.length)) yield;
       }
       const document = storable(() => JSON.stringify(head));
       const length = document.length + (settings?.length ?? 0);
-      isFull = batch.add('put', { ...row, edition, settings, document, lost: null }, length);
-      for (const part of remove) batch.add('removeParts', { ...part, sessionId: id });
+      isFull = batch.add(['put', { ...row, edition, settings, document, lost: null }], length);
+      for (const part of remove) batch.add(['removePart', { ...part, sessionId: id }]);
     }
     batch.onWritten(written);
     if (isFull) yield;
@@ -328,21 +329,21 @@ export class SqliteSessionStore implements SessionStore {
 
   /** Writes what was gathered in the thread, all or none. */
   async flush(batch: RowBatch): Promise<void> {
-    const { rows, written } = batch.take();
-    await this.#write(rows);
-    written();
+    const { changes, written } = batch.take();
+    await this.#write(changes);
+    for (const each of written) each();
   }
 
-  async #write(changes: SessionChanges): Promise<void> {
+  async #write(changes: readonly RowWrite[]): Promise<void> {
     if (this.#sealed) throw new Error('the server writes its sessions for the last time');
     await this.#thread.write('writeSessions', changes);
   }
 
   /** The same while everything waits. */
   flushNow(batch: RowBatch): void {
-    const { rows, written } = batch.take();
-    this.#rows.write(rows);
-    written();
+    const { changes, written } = batch.take();
+    this.#rows.write(changes);
+    for (const each of written) each();
   }
 
   /** Begins a checkpoint of every session. @returns argument for `conclude` */
@@ -351,10 +352,10 @@ export class SqliteSessionStore implements SessionStore {
   }
 
   /** Every session that changed before the mark has a checkpoint: the records before it go. */
-  async conclude(mark: number | undefined, rest: SessionChanges): Promise<void> {
+  async conclude(mark: number | undefined, rest: readonly RowWrite[]): Promise<void> {
     const ended = [...this.#ended];
     const batch = new RowBatch();
-    for (const row of ended) if (batch.add('ended', row, ENDED_LENGTH)) await this.flush(batch);
+    for (const row of ended) if (batch.add(['end', row], ENDED_LENGTH)) await this.flush(batch);
     await this.flush(batch);
     await this.#write(rest);
     if (this.#sealed) return;
@@ -369,8 +370,8 @@ export class SqliteSessionStore implements SessionStore {
     this.#thread.seal();
   }
 
-  concludeNow(rest: SessionChanges): void {
-    this.#rows.write({ ...rest, ended: this.#ended });
+  concludeNow(rest: readonly RowWrite[]): void {
+    this.#rows.write([...[...this.#ended].map(row => ['end', row] as const), ...rest]);
   }
 
   /**

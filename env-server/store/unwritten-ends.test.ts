@@ -60,8 +60,9 @@ async function unwriting(t: Test) {
   });
   const ends: string[] = [];
   SessionRows.prototype.write = function (changes, permitted) {
-    ends.push(...idsOf(changes.ended ?? []));
-    write.call(this, changes, permitted);
+    const all = [...changes];
+    for (const [name, row] of all) if (name === 'end') ends.push(row.id);
+    write.call(this, all, permitted);
   };
   const wait = (seconds: number) => {
     time += 1000 * seconds;

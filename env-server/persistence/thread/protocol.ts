@@ -1,6 +1,6 @@
 import { Problem, type ProblemCode } from '../../problems.ts';
 import type { Turn, TurnFileHead } from '../journal/turn-file.ts';
-import type { SessionChanges } from '../session-rows.ts';
+import type { RowWrite } from '../session-rows.ts';
 import type { AuditEntry, StoredEnvironment } from '../stored-environment.ts';
 
 /** Data that a thread is started with. */
@@ -15,7 +15,7 @@ export interface ThreadSetup {
 
 /** The writes that a thread does, each whole or not at all. */
 export interface DatabaseWrites {
-  writeSessions(changes: SessionChanges): void;
+  writeSessions(changes: readonly RowWrite[]): void;
   /** Adds turns to a file of the journal, and returns how long that took, in milliseconds. */
   writeTurns(path: string, head: TurnFileHead, turns: readonly Turn[]): number;
   putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean;

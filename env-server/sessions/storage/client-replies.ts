@@ -50,11 +50,11 @@ export function* replyRows(
     for (const added of changes.added) {
       const { number: _number, reply, ...entry } = storedReply(added);
       const text = JSON.stringify(reply);
-      yield batch.add('replies', { ...entry, owner, reply: text }, text.length);
+      yield batch.add(['putReply', { ...entry, owner, reply: text }], text.length);
     }
-    for (const { key } of changes.removed) yield batch.add('removeReplies', { owner, key }, key.length);
+    for (const { key } of changes.removed) yield batch.add(['removeReply', { owner, key }], key.length);
     if (changes.dropped.length === 0) continue;
     const hashes = textOfHashes(changes.dropped);
-    yield batch.add('droppedKeys', { owner, hashes, at }, hashes.length);
+    yield batch.add(['putDroppedKeys', { owner, hashes, at }], hashes.length);
   }
 }

@@ -10,6 +10,7 @@ import {
 } from '../../persistence/journal/records.ts';
 import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
 import { RetryTimer } from '../../persistence/retry-timer.ts';
+import type { RowWrite } from '../../persistence/session-rows.ts';
 import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../../persistence/storage-problem.ts';
 import { Problem } from '../../problems.ts';
 import { RowBatch } from '../../store/row-batch.ts';
@@ -137,7 +138,7 @@ export class EmbeddedSessions implements SessionJournal {
 
   #begin(resumed: readonly string[]): void {
     const { sessions } = this.#parts;
-    this.#store.begin(resumed, sessions.clock.moment);
+    this.#store.begin(resumed, [...this.#housekeeping()]);
     sessions.resumption = undefined;
     this.#begun = true;
     if (this.#checkpointMs > 0) this.#timer = setInterval(() => this.#due(), this.#checkpointMs).unref();
@@ -268,7 +269,7 @@ export class EmbeddedSessions implements SessionJournal {
       if (!this.#finished) this.#giveUp();
       throw error;
     }
-    await this.#store.conclude(mark, { ...this.#housekeeping(), marks: [this.#unsavedMark()] });
+    await this.#store.conclude(mark, [...this.#housekeeping()]);
     if (this.#finished) return;
     for (const { memory, changes } of replies) memory.stored(changes);
     this.#awaiting.splice(0, awaiting.length);
@@ -375,8 +376,8 @@ export class EmbeddedSessions implements SessionJournal {
         this.#store.flushNow(batch);
       this.#store.flushNow(batch);
       const saved = [...sessions.open()].filter(session => session.unsaved === undefined);
-      const atRest = { ids: saved.map(({ id }) => id), standing: 'atRest' as const };
-      this.#store.concludeNow({ ...this.#housekeeping(), marks: [atRest, this.#unsavedMark()] });
+      const atRest = saved.map(({ id }) => ['mark', { id, standing: 'atRest' }] as const);
+      this.#store.concludeNow([...atRest, ...this.#housekeeping()]);
       return undefined;
     } catch (error) {
       for (const session of changed) if (session.changed) this.#writing.add(session);
@@ -384,20 +385,15 @@ export class EmbeddedSessions implements SessionJournal {
     }
   }
 
-  /** Sessions with a row that is older than they are. */
-  #unsavedMark() {
-    const unsaved = [...this.#parts.sessions.open()].filter(session => session.unsaved !== undefined);
-    return { ids: unsaved.map(({ id }) => id), standing: 'open' as const };
-  }
-
-  /** Forgotten sessions, and the time, which every complete write includes. */
-  #housekeeping() {
+  /** Changes that every complete write includes: sessions with a row that is older than they are, forgotten ones, the time. */
+  *#housekeeping(): Generator<RowWrite> {
     const { sessions } = this.#parts;
     const now = sessions.now();
-    return {
-      forget: { now, droppedBefore: now - 2 * sessions.keepKeysMs },
-      clock: sessions.clock.moment,
-    };
+    for (const { id, unsaved } of sessions.open())
+      if (unsaved !== undefined) yield ['mark', { id, standing: 'open' }];
+    yield ['forget', { now, droppedBefore: now - 2 * sessions.keepKeysMs }];
+    const { moment } = sessions.clock;
+    if (moment) yield ['putClock', moment];
   }
 
   /**
