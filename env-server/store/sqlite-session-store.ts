@@ -34,6 +34,7 @@ import {
   type RecordPosition,
   type SessionStore,
   type StoredChange,
+  type StoredContent,
   type Taken,
   type Tombstone,
 } from './session-store.ts';
@@ -144,12 +145,8 @@ export class SqliteSessionStore implements SessionStore {
   history(): StoredHistory {
     const clock = this.#rows.clock();
     this.#machineEnded = clock !== undefined && clock.boot !== bootId();
-    const [ended, replies, droppedKeys] = [
-      this.#rows.ended(),
-      this.#rows.replies(),
-      this.#rows.droppedKeys(),
-    ];
-    return { clock, ended, replies, droppedKeys };
+    const rows = this.#rows;
+    return { clock, ended: rows.ended(), replies: rows.replies(), droppedKeys: rows.droppedKeys() };
   }
 
   /**
@@ -176,24 +173,15 @@ export class SqliteSessionStore implements SessionStore {
     for (const { id } of this.#rows.sessions().filter(row => row.version === version)) {
       const row = this.#rows.session(id)!;
       if (row.document === null) continue;
-      let changes: RowWrite[];
+      const batch = new RowBatch();
       try {
-        const { settings, edition, parts, head } = changeOf(row);
-        const { recorded: _, ...known } = row;
-        const put = {
-          ...known,
-          version: DOCUMENT_VERSION,
-          settings,
-          edition,
-          document: JSON.stringify(head),
-        };
-        changes = [...parts].map(part => ['putPart', { ...part, sessionId: id }]);
-        changes.push(['put', put]);
+        for (const _ of this.gather(batch, id, changeOf(row), () => undefined));
       } catch (error) {
         this.#log.error({ session_id: id, err: error }, `session ${id} cannot be read`);
         continue;
       }
-      this.#rows.write(changes);
+      batch.add(['mark', { id, standing: row.standing }]);
+      this.flushNow(batch);
     }
   }
 
@@ -206,39 +194,25 @@ export class SqliteSessionStore implements SessionStore {
       const { forget_at: forgetAt, ...end } = JSON.parse(last.body) as RecordBody<'end'>;
       return this.#endedAs(id, { ...end, forgetAt } as Tombstone, forgetMs);
     }
-    const isBehind = this.#left.isBehind(id);
-    if (!row) {
-      if (entries.length === 0) return { state: 'ended', tombstone: undefined };
-      const { owner, edition } = JSON.parse(entries[0].body) as OpenBody;
-      const content = {
-        epoch: EPOCH,
-        owner,
-        edition,
-        settings: undefined,
-        isBehind,
-        parts: [],
-        entries,
-        like,
-      };
-      return { state: 'load', content };
-    }
-    const { owner, version, settings, document, edition, standing } = row;
-    const isKnown = version === DOCUMENT_VERSION && settings !== null && document !== null;
-    const lost = row.lost ?? (isKnown ? undefined : 'it was stored by another version of the server');
-    if (lost !== undefined)
-      return this.#endedAs(id, { owner, ending: 'session_lost', reason: lost }, forgetMs);
-    const head = { epoch: EPOCH, n: row.recorded, kind: 'C', body: document! } as const;
-    const content = {
+    if (!row && entries.length === 0) return { state: 'ended', tombstone: undefined };
+    const { owner, edition } = row ?? (JSON.parse(entries[0].body) as OpenBody);
+    const lost = row && lossOf(row);
+    if (lost) return this.#endedAs(id, { owner, ending: 'session_lost', reason: lost }, forgetMs);
+    const { standing, settings, document } = row ?? {};
+    const isBehind =
+      standing === 'open' ||
+      (standing === 'journaled' && this.#machineEnded) ||
+      (standing !== 'atRest' && this.#left.isBehind(id));
+    const head = row ? [{ epoch: EPOCH, n: row.recorded, kind: 'C', body: document! } as const] : [];
+    const content: StoredContent = {
       epoch: EPOCH,
       owner,
-      settings: settings!,
       edition,
-      isBehind:
-        standing === 'open' ||
-        (standing === 'journaled' && this.#machineEnded) ||
-        (standing !== 'atRest' && isBehind),
-      parts: [...this.#rows.parts(id)],
-      entries: [head, ...entries],
+      settings: settings ?? undefined,
+      isBehind,
+      parts: row ? [...this.#rows.parts(id)] : [],
+      entries: [...head, ...entries],
+      like,
     };
     return { state: 'load', content };
   }
@@ -400,6 +374,12 @@ export class SqliteSessionStore implements SessionStore {
     else dropFiles(this.#folder, this.#inherited);
     this.#inherited = [];
   }
+}
+
+/** Why a session cannot be opened from its row. */
+function lossOf({ lost, version, settings, document }: SessionRow): string | undefined {
+  const isKnown = version === DOCUMENT_VERSION && settings !== null && document !== null;
+  return lost ?? (isKnown ? undefined : 'it was stored by another version of the server');
 }
 
 /** @throws NotStorable where something cannot be made text */
