@@ -5,14 +5,17 @@ import type { OpenBody, RecordBody } from '../persistence/journal/records.ts';
 import { replayJournal } from '../persistence/journal/replay.ts';
 import type { StoredEntry } from './session-store.ts';
 
-/** Records of a session that no checkpoint covers. */
+/** Records of a session that no checkpoint covers, one after the other; without an object for each, as there may be millions. */
 interface Tail {
-  readonly entries: StoredEntry[];
+  /** Number of the first. */
+  readonly first: number;
+  readonly kinds: StoredEntry['kind'][];
+  readonly bodies: string[];
   /** First record of the session that its own first record names as the one it begins like. */
   readonly like: OpenBody | undefined;
 }
 
-/** Records that earlier servers left in the journal, by session. Their text is kept, which is as long as the journal. */
+/** Records that earlier servers left in the journal, by session. Their text is kept, as long as the journal, until they are taken. */
 export class LeftRecords {
   readonly #tails = new Map<string, Tail>();
   /** Sessions with records that may be missing. */
@@ -48,9 +51,10 @@ export class LeftRecords {
       if (continuity.verdict(record, position) !== 'apply') continue;
       records++;
       const like = body && body.like === example?.id ? example?.body : undefined;
-      const tail = this.#tails.get(id) ?? { entries: [], like };
-      this.#tails.set(id, tail);
-      tail.entries.push({ epoch: 1, n, kind: letter, body: text });
+      const tail = this.#tails.get(id) ?? { first: n, kinds: [], bodies: [], like };
+      if (tail.first === n) this.#tails.set(id, tail);
+      tail.kinds.push(letter);
+      tail.bodies.push(text);
     }
     if (signal.aborted) return;
     this.#behind = continuity.behind(findings);
@@ -74,9 +78,9 @@ export class LeftRecords {
   }
 
   /** Gives the records of a session once. */
-  take(id: string): Tail | undefined {
-    const tail = this.#tails.get(id);
+  take(id: string): { readonly entries: StoredEntry[]; readonly like: OpenBody | undefined } {
+    const { first = 0, kinds = [], bodies = [], like } = this.#tails.get(id) ?? {};
     this.#tails.delete(id);
-    return tail;
+    return { entries: bodies.map((body, i) => ({ epoch: 1, n: first + i, kind: kinds[i], body })), like };
   }
 }

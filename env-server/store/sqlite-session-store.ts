@@ -188,7 +188,7 @@ export class SqliteSessionStore implements SessionStore {
   /** A session that an earlier server left; its records are given once. An end that they hold is kept. */
   take(id: string, _known: string | undefined, _owner: string | undefined, forgetMs: number): Taken {
     const row = this.#rows.session(id);
-    const { entries = [], like } = this.#left.take(id) ?? {};
+    const { entries, like } = this.#left.take(id);
     const last = entries.at(-1);
     if (last?.kind === 'e') {
       const { forget_at: forgetAt, ...end } = JSON.parse(last.body) as RecordBody<'end'>;
