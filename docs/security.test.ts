@@ -7,7 +7,7 @@ const page = readFileSync(new URL('docs/reference/security.md', ROOT), 'utf8').r
 /** A file of tests and the list of its tests below. */
 const FILE = /^`([^`]+\.test\.ts)`\n\n((?:- .+\n)+)/gm;
 /** A remark of the page after the name of a test. */
-const REMARK = / \((?:against|of) [^)]+\)$/;
+const REMARK = / \((?:against|of|for) [^)]+\)$/;
 
 t.test('every test that the page of threats names exists', async t => {
   const files = [...page.matchAll(FILE)];
