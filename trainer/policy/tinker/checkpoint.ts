@@ -83,18 +83,31 @@ export class KeptCheckpoints {
   readonly #http: TinkerHttp;
   readonly #options: KeptCheckpointsOptions;
   #paths: readonly string[];
+  /** How many of the first are of checkpoints that were never finished. */
+  #unfinished: number;
 
-  /** @param paths of those that are there, the oldest first */
-  private constructor(http: TinkerHttp, options: KeptCheckpointsOptions, paths: readonly string[]) {
+  /** @param kept the oldest first */
+  private constructor(
+    http: TinkerHttp,
+    options: KeptCheckpointsOptions,
+    unfinished: readonly string[],
+    kept: readonly string[],
+  ) {
     this.#http = http;
     this.#options = options;
-    this.#paths = paths;
+    this.#paths = [...unfinished, ...kept];
+    this.#unfinished = unfinished.length;
   }
 
-  /** @param kept of the checkpoint that the run goes on from; those that only unfinished ones of its folder name are older */
+  /** @param kept of the checkpoint that the run goes on from; others that unfinished ones of its folder name are deleted next */
   static async open(http: TinkerHttp, options: KeptCheckpointsOptions, kept: readonly string[] = []) {
-    const unfinished = options.run === undefined ? [] : [...(await pathsBelow(options.run)).unfinished];
-    return new KeptCheckpoints(http, options, [...unfinished.filter(path => !kept.includes(path)), ...kept]);
+    const named = options.run === undefined ? [] : [...(await pathsBelow(options.run)).unfinished];
+    return new KeptCheckpoints(
+      http,
+      options,
+      named.filter(path => !kept.includes(path)),
+      kept,
+    );
   }
 
   get paths(): string[] {
@@ -108,7 +121,9 @@ export class KeptCheckpoints {
   /** Deletes older ones than are kept, except one and those that the run's folder names. */
   async deleteOlder(except: string): Promise<void> {
     const { keepCheckpoints, run } = this.#options;
-    const older = this.#paths.slice(0, -keepCheckpoints).filter(path => path !== except);
+    const count = Math.max(this.#unfinished, this.#paths.length - keepCheckpoints);
+    const older = this.#paths.slice(0, count).filter(path => path !== except);
+    this.#unfinished = 0;
     const inUse = run !== undefined && older.length > 0 ? (await pathsBelow(run)).inUse : new Set();
     for (const path of older) if (!inUse.has(path)) await this.#delete(path);
   }
