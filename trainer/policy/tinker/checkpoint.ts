@@ -83,7 +83,7 @@ export class KeptCheckpoints {
   readonly #http: TinkerHttp;
   readonly #options: KeptCheckpointsOptions;
   #paths: readonly string[];
-  /** How many of the first are of checkpoints that were never finished. */
+  /** Number of the first ones, of checkpoints that were never finished. */
   #unfinished: number;
 
   /** @param kept the oldest first */
