@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, globSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
@@ -258,6 +258,16 @@ t.test('a client killed by SIGKILL at any point of a step resumes: each step is 
   const { path: saved } = (await readTinkerCheckpoint(policy))!;
   const optimizer = join(folderOf(saved), 'optimizer', 'optimizer.json');
   t.equal(JSON.parse(readFileSync(optimizer, 'utf8')).step, 8, "the server's own count of optimizer steps");
+  /** Folders of the three newest, which is what is kept. */
+  const keptBy = async (name: string) => {
+    const { policy } = latestCheckpoint(openRunFolder(join(runs, name)).run)!;
+    return (await readTinkerCheckpoint(policy))!.kept.slice(-3).map(folderOf);
+  };
+  t.same(
+    globSync(join(dirname(folderOf('tinker://x')), '*/weights/*')).sort(),
+    [...(await keptBy('whole')), ...(await keptBy('killed'))].sort(),
+    'the checkpoint that the killed run never named is deleted',
+  );
   const rows = lastRows(run);
   t.same(
     rows.map(({ step }) => step),
