@@ -139,7 +139,7 @@ function item({ where, segments, clickables }: ShopPage, act: Act): VNode {
   return html`<div class="shop-item">
     ${thumbnail(where.asin ?? '')}
     <div class="stack">
-      <h3>${title}</h3>
+      <h2>${title}</h2>
       <p><b class="number">${segments[price].slice('Price: '.length)}</b> ${stars(rating)}</p>
       ${options.map(
         ({ name, values }) => html`<div key=${name} class="row shop-option" role="group" aria-label=${name}>
@@ -155,7 +155,7 @@ function item({ where, segments, clickables }: ShopPage, act: Act): VNode {
       <p class="row">
         ${DETAILS.filter(name => clickables.includes(name)).map(name => clickable(name, act, { name: 'link' }))}
       </p>
-      ${clickables.includes(BUY) && clickable(BUY, act, { name: 'primary' })}
+      ${clickables.includes(BUY) && html`<p>${clickable(BUY, act, { name: 'primary' })}</p>`}
     </div>
   </div>`;
 }
@@ -169,7 +169,7 @@ function stars(rating: string): VNode | false {
 
 function detail({ where, segments, clickables }: ShopPage): VNode {
   const texts = segments.slice(HEAD).filter(segment => !clickables.includes(segment));
-  return html`<div class="shop-detail"><h3>${where.detail}</h3>${texts.map(text => html`<p>${text}</p>`)}</div>`;
+  return html`<div class="shop-detail"><h2>${where.detail}</h2>${texts.map(text => html`<p>${text}</p>`)}</div>`;
 }
 
 function receipt({ segments, where }: ShopPage): VNode {

@@ -17,6 +17,8 @@ t.test('every component is accessible and fits, in both themes and four widths',
       t.same(await accessibilityProblems(page), [], `${colorScheme}, ${width} px: accessible`);
     }
   }
+  const font = await page.locator('textarea.code').evaluate(element => getComputedStyle(element).fontFamily);
+  t.match(font, /^"JetBrains Mono"/, 'code is typed in the face of code');
   await page.locator('summary', { hasText: 'A menu' }).click();
   t.same(await accessibilityProblems(page), [], 'with the menu open');
 });

@@ -15,7 +15,7 @@ export function rulesOf(environment: Environment): HTMLElement {
   const { description, legend } = environment;
   return h(
     'details',
-    { class: 'rules' },
+    { class: 'stack rules' },
     h('summary', {}, 'Rules'),
     ...description.split(/\n\s*\n/).map(text => h('p', { class: 'prose' }, text.replaceAll('\n', ' '))),
     legend.length > 0 &&

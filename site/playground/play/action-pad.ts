@@ -102,7 +102,7 @@ export class ActionPad {
   }
 
   #text(space: TextSpace, environment: Environment): HTMLElement {
-    const place = h('div', {});
+    const place = h('div', { class: 'stack tight' });
     const example = formatValue(environment.example_action);
     const show = (several: boolean, text: string) => {
       const toggle = h(
