@@ -211,4 +211,8 @@ export interface SampleRecord {
   readonly advantages?: readonly number[];
   readonly values?: readonly number[];
   readonly returns?: readonly number[];
+  /** Under the reference policy, where a KL term compares with one; 0 where the mask is. */
+  readonly reference_log_probs?: readonly number[];
+  /** `[id, log-probability, id, …]` of the likeliest tokens, the likeliest first; 0 for tokens that were not sampled. */
+  readonly top_logprobs?: readonly (readonly number[] | 0)[];
 }

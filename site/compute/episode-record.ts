@@ -76,17 +76,30 @@ function sampleOf(sample: Value): SampleRecord | undefined {
   const mask = of('mask');
   if (!ids || !mask) return undefined;
   const zeros = () => new Array<number>(ids.length).fill(0);
-  const known = (['entropies', 'advantages', 'values', 'returns'] as const).flatMap(key => {
-    const values = of(key);
-    return values ? [[key, values] as const] : [];
-  });
+  const known = (['entropies', 'advantages', 'values', 'returns', 'reference_log_probs'] as const).flatMap(
+    key => {
+      const values = of(key);
+      return values ? [[key, values] as const] : [];
+    },
+  );
   return {
     token_ids: ids,
     mask,
     log_probs: of('log_probs') ?? zeros(),
     versions: of('versions') ?? zeros(),
     ...Object.fromEntries(known),
+    ...topLogProbsOf(sample.top_logprobs, ids.length),
   };
+}
+
+/** Likeliest tokens, as many lists as there are tokens; what is no list of pairs counts as none. */
+function topLogProbsOf(value: unknown, length: number): Pick<SampleRecord, 'top_logprobs'> {
+  if (!Array.isArray(value) || value.length !== length) return {};
+  const pairs = (item: unknown): readonly number[] | 0 =>
+    Array.isArray(item) && item.length % 2 === 0 && item.every(part => typeof part === 'number')
+      ? (item as readonly number[])
+      : 0;
+  return { top_logprobs: value.map(pairs) };
 }
 
 function numbers(value: unknown): number[] | undefined {

@@ -197,6 +197,10 @@ function sampleEpisode(
           advantages: known(t => (success ? 1 : -1) * ((t % 3) + 0.5)),
           returns: known(() => (success ? 1 : 0)),
           values: known(() => 0.4),
+          reference_log_probs: known(t => -(((t + 1) % 7) / 3)),
+          top_logprobs: mask.map((on, t) =>
+            on ? [t % WORDS.length, -((t % 7) / 3), (t + 1) % WORDS.length, -1] : 0,
+          ),
         }
       : {}),
   };

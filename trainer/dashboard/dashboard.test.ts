@@ -393,6 +393,29 @@ t.test('runs are ticked and compared; those that differ by seed become one curve
   await page.getByText('So few runs cannot give a p below 1: train more seeds.').waitFor();
 });
 
+t.test(
+  'the panel of a token shows its rivals and the reference, where the run kept them',
+  { skip },
+  async t => {
+    const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
+    const page = await openPage(t, `${origin}/runs/${EPISODE}&turn=0&token=1`);
+    const rivals = page.getByRole('list', { name: 'Likeliest tokens' });
+    await rivals.waitFor();
+    const rows = await rivals.getByRole('listitem').allTextContents();
+    t.equal(rows.length, 3);
+    t.equal(rows.filter(row => row.includes('sampled')).length, 1);
+    t.match(rows.at(-1), /^all others/);
+    const panel = page.getByRole('complementary', { name: 'Token' });
+    await panel.getByText('KL to the reference').waitFor();
+    t.notMatch(await panel.textContent(), /NaN|undefined/);
+    t.same(await accessibilityProblems(page), []);
+    if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/rivals.png` });
+    await page.goto(`${origin}/runs/#/run/lake-1/episode?file=validation-000030&index=1`);
+    await page.locator('.token.amount').first().waitFor();
+    t.equal(await rivals.count(), 0);
+  },
+);
+
 t.test('/ goes to the search, C compares', { skip }, async t => {
   const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
   const page = await openPage(t, `${origin}/runs/`);

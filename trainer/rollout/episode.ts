@@ -1,6 +1,7 @@
 import { isEndName } from '../../shared/end-names.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { sumComponents } from '../../shared/reward-components.ts';
+import type { TopLogProbs } from '../generation/generation.ts';
 import type { Reseed } from './environment-session.ts';
 
 /** One turn of an episode: what the policy saw, what it said, what came of it. */
@@ -53,6 +54,8 @@ export interface EpisodeSample {
   readonly logProbs: Float32Array;
   readonly values?: Float32Array;
   readonly versions: Int32Array;
+  /** Likeliest tokens by position of sampled tokens; absent where the run keeps none. */
+  readonly top?: ReadonlyMap<number, TopLogProbs>;
   /** Tokens at the beginning that show earlier turns, which other samples train; absent where there are none. */
   readonly repeated?: number;
 }
@@ -116,6 +119,7 @@ export interface Episode {
   readonly logProbs: Float32Array;
   readonly values?: Float32Array;
   readonly versions: Int32Array;
+  readonly top?: ReadonlyMap<number, TopLogProbs>;
   /** Every token sequence to train on, where it is more than one; all carry the episode's return. */
   readonly samples?: readonly EpisodeSample[];
   /** Counts of an episode that a program played through the gateway. */

@@ -1,3 +1,4 @@
+import type { TopLogProbs } from '../generation/generation.ts';
 import type { EpisodeSample } from './episode.ts';
 
 const FIRST_CAPACITY = 256;
@@ -8,6 +9,8 @@ export interface SampledTokens {
   readonly logProbs?: ArrayLike<number>;
   readonly values?: ArrayLike<number>;
   readonly versions?: ArrayLike<number>;
+  /** Likeliest tokens at each position. */
+  readonly top?: readonly TopLogProbs[];
 }
 
 /** A growing token sequence with what is known of each token. */
@@ -19,6 +22,8 @@ export class TokenBuffer {
   #logProbs = new Float32Array(FIRST_CAPACITY);
   #values = new Float32Array(FIRST_CAPACITY);
   #versions = new Int32Array(FIRST_CAPACITY);
+  /** Likeliest tokens by position, where the agent reported them. */
+  #top = new Map<number, TopLogProbs>();
 
   get length(): number {
     return this.#length;
@@ -40,6 +45,7 @@ export class TokenBuffer {
     this.#lossMask.fill(1, start, start + count);
     if (sampled.logProbs) this.#logProbs.set(sampled.logProbs, start);
     if (sampled.versions) this.#versions.set(sampled.versions, start);
+    for (const [i, top] of (sampled.top ?? []).entries()) this.#top.set(start + i, top);
     if (sampled.values) {
       this.#values.set(sampled.values, start);
       this.#hasValues = true;
@@ -58,6 +64,7 @@ export class TokenBuffer {
     copy.#logProbs = this.#logProbs.slice();
     copy.#values = this.#values.slice();
     copy.#versions = this.#versions.slice();
+    copy.#top = new Map(this.#top);
     return copy;
   }
 
@@ -75,6 +82,7 @@ export class TokenBuffer {
       logProbs: this.#logProbs.slice(0, end),
       ...(this.#hasValues ? { values: this.#values.slice(0, end) } : {}),
       versions: this.#versions.slice(0, end),
+      ...(this.#top.size > 0 ? { top: new Map(this.#top) } : {}),
     };
   }
 

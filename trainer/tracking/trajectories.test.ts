@@ -36,3 +36,22 @@ t.test('token texts are written once, and once more where a full disk cut their 
     [2, 'text 2'],
   ]);
 });
+
+t.test(
+  'likeliest tokens and the reference are kept with sampled tokens, with the texts of all of them',
+  async t => {
+    const folder = t.testdir();
+    const run = { trajectories: folder, tokens: join(folder, 'tokens.jsonl') };
+    const top = { logProb: -0.5, tokenIds: Int32Array.of(2, 9), logProbs: Float32Array.of(-0.5, -1.23456) };
+    const episode = { ...episodeOf(1, 2), lossMask: Uint8Array.of(0, 1), top: new Map([[1, top]]) };
+    const notes = { group: () => undefined, tokens: () => ({ reference: [-7, -0.25] }) };
+    const file = new TrajectoryWriter(run, ids => `text ${ids[0]}`).write('train', 1, [episode], notes);
+    const [{ samples }] = readJsonLines(file) as { samples: Record<string, unknown>[] }[];
+    t.match(samples, [{ top_logprobs: [0, [2, -0.5, 9, -1.2346]], reference_log_probs: [0, -0.25] }]);
+    t.same(readJsonLines(run.tokens), [
+      [1, 'text 1'],
+      [2, 'text 2'],
+      [9, 'text 9'],
+    ]);
+  },
+);

@@ -15,6 +15,8 @@ interface TokenNotes {
   readonly advantages?: ArrayLike<number>;
   readonly values?: ArrayLike<number>;
   readonly returns?: ArrayLike<number>;
+  /** log-probability of each token under the reference policy. */
+  readonly reference?: ArrayLike<number>;
 }
 
 /** Training data about episodes besides the sampled tokens. */
@@ -57,7 +59,10 @@ export class TrajectoryWriter {
     notes?: TrajectoryNotes,
   ): string {
     for (const episode of episodes) {
-      for (const { tokenIds } of samplesOf(episode)) this.#learnTexts(tokenIds);
+      for (const { tokenIds, top } of samplesOf(episode)) {
+        this.#learnTexts(tokenIds);
+        for (const { tokenIds: likeliest } of top?.values() ?? []) this.#learnTexts(likeliest);
+      }
     }
     const file = join(this.#folder, `${kind}-${String(step).padStart(6, '0')}.jsonl`);
     writeEpisodes(file, episodes, notes);
@@ -141,7 +146,7 @@ function structuredField<K extends string, V>(key: K, state: V | undefined): { r
 }
 
 function sampleRecord(sample: EpisodeSample, notes: TokenNotes = {}): SampleRecord {
-  const { entropies, advantages, returns } = notes;
+  const { entropies, advantages, returns, reference } = notes;
   const values = notes.values ?? sample.values;
   const rounded = (name: string, list: ArrayLike<number> | undefined) =>
     list
@@ -161,5 +166,15 @@ function sampleRecord(sample: EpisodeSample, notes: TokenNotes = {}): SampleReco
     // Exact, since advantages follow from them.
     ...(values ? { values: Array.from(sample.lossMask, (on, t) => (on ? values[t] : 0)) } : {}),
     ...rounded('returns', returns),
+    ...rounded('reference_log_probs', reference),
+    ...(sample.top ? { top_logprobs: Array.from(sample.tokenIds, (_, t) => topOf(sample.top!.get(t))) } : {}),
   };
+}
+
+type LikeliestTokens = NonNullable<ReturnType<NonNullable<EpisodeSample['top']>['get']>>;
+
+/** `[id, log-probability, id, …]` of the likeliest tokens; 0 where none are known. */
+function topOf(top: LikeliestTokens | undefined): readonly number[] | 0 {
+  if (!top) return 0;
+  return Array.from(top.tokenIds).flatMap((id, i) => [id, Math.round(top.logProbs[i] * DECIMALS) / DECIMALS]);
 }

@@ -14,7 +14,8 @@ import { useKeys } from './keys.ts';
 import { choose, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 import { weightsIn } from './tag-panels.ts';
-import { knownTints, probability, type Tint } from './tokens.ts';
+import { probability } from './token-text.ts';
+import { knownTints, type Tint } from './tokens.ts';
 import { TurnPanel } from './turn-panel.ts';
 import { Arrow, actionNames, leastLikely, leastLikelyIn, turnNumbers } from './turn-words.ts';
 

@@ -1,7 +1,9 @@
 import type { SampleRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
 import { html } from '../../components/html.ts';
-import { percent, short } from '../format.ts';
+import { short } from '../format.ts';
+import { LikeliestTokens, referenceKl } from './likeliest-tokens.ts';
 import { useNear } from './near.ts';
+import { probability, type TokenTexts, textOf, withLineEnds } from './token-text.ts';
 
 /** Values that can tint tokens. */
 export const TINTS = [
@@ -95,7 +97,7 @@ export function tintScale(tint: Tint, samples: readonly SampleRecord[]): (value:
 interface TokensProps {
   readonly sample: SampleRecord;
   readonly range: readonly [start: number, end: number];
-  readonly texts: { readonly [id: string]: string };
+  readonly texts: TokenTexts;
 }
 
 interface SampledTokensProps extends TokensProps {
@@ -181,21 +183,12 @@ function tokensOf({
 const numberOf = (tint: Tint, value: number): string =>
   tint === 'log-probability' ? probability(value) : short(value);
 
-/** `3.9 %` of a log-probability. */
-export function probability(logProb: number): string {
-  const share = Math.exp(logProb);
-  return share > 0.9949 && share < 1 ? '> 99 %' : share < 0.001 ? '< 0.1 %' : percent(share);
-}
-
-const textOf = (texts: TokensProps['texts'], id: number): string => texts[id] ?? `<${id}>`;
 const isSpecial = (text: string): boolean => /^<[^<>]{1,40}>$/.test(text);
-/** Text with its line ends drawn. */
-const withLineEnds = (text: string): string => text.replaceAll('\n', '↵\n');
 
 interface TokenPanelProps {
   readonly sample: SampleRecord;
   readonly range: readonly [start: number, end: number];
-  readonly texts: { readonly [id: string]: string };
+  readonly texts: TokenTexts;
   readonly at: number;
   readonly turn: number;
 }
@@ -205,10 +198,16 @@ export function TokenPanel({ sample, range: [start, end], texts, at, turn }: Tok
   const trained = sample.mask[at] === 1;
   const rows = TINTS.flatMap(tint => {
     const value = sample[FIELDS[tint]]?.[at];
-    return value === undefined || tint === 'loss mask' || !trained ? [] : [[tint, short(value)] as const];
+    return value === undefined || tint === 'loss mask' || !trained ? [] : [[tint as string, short(value)]];
   });
+  const reference = trained ? sample.reference_log_probs?.[at] : undefined;
+  if (reference !== undefined) {
+    rows.push(['reference likely', probability(reference)]);
+    rows.push(['KL to the reference', short(referenceKl(sample.log_probs[at], reference))]);
+  }
   return html`<p class="row apart token-name"><code>${withLineEnds(textOf(texts, sample.token_ids[at]))}</code><span class="label">token ${at - start + 1} of ${end - start}, turn ${turn + 1}</span></p>
     ${trained ? html`<p><strong class="figure">${probability(sample.log_probs[at])}</strong> <span class="label">likely when it was sampled</span></p>` : html`<p class="fine">Not trained on: the loss mask leaves it out.</p>`}
+    <${LikeliestTokens} sample=${sample} at=${at} texts=${texts} />
     <dl class="facts of-9">${rows.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd class="number">${value}</dd></div>`)}
       <div><dt>token id</dt><dd class="number">${sample.token_ids[at]}</dd></div></dl>`;
 }

@@ -74,7 +74,7 @@ export class Trajectories {
       await file.handle.read(bytes, 0, bytes.length, place.start);
       const episode = episodeOf(objectOn({ bytes, ...place }));
       if (!episode) return undefined;
-      const ids = new Set(episode.samples.flatMap(sample => sample.token_ids));
+      const ids = new Set(episode.samples.flatMap(idsIn));
       const texts = await this.#textsOf(run).of(ids);
       const count = (await this.#list(run, name))!.places.length;
       return { file: name, index, count, episode, texts };
@@ -173,6 +173,14 @@ class TokenTexts {
     }
     return this.#texts;
   }
+}
+
+/** Ids of a sample's tokens and of those that were likeliest. */
+function idsIn({
+  token_ids: ids,
+  top_logprobs: top = [],
+}: EpisodeRecord['samples'][number]): readonly number[] {
+  return [...ids, ...top.flatMap(pairs => (pairs === 0 ? [] : pairs.filter((_, i) => i % 2 === 0)))];
 }
 
 function parsed(text: string): unknown {

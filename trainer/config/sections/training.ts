@@ -206,6 +206,8 @@ export const TrackingSettings = Type.Object(
     ),
     /** Iterations between written training trajectories; 0: none. Validation always keeps 20. */
     trajectories_every: count(10),
+    /** Likeliest tokens that trajectories keep next to each sampled token, at most 20; 0: none. */
+    top_logprobs: Type.Integer({ minimum: 0, maximum: 20, default: 0 }),
   },
   section,
 );

@@ -1,6 +1,6 @@
 import type { Json } from '../../../shared/json.ts';
 import type { ActionNames } from '../../../shared/response.ts';
-import type { SamplingSettings } from '../../generation/generation.ts';
+import type { SamplingSettings, TopLogProbs } from '../../generation/generation.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 
 /** Plays episodes turn by turn: a local policy, a remote model, a script. */
@@ -63,6 +63,8 @@ export interface AgentReply {
   readonly logProbs?: Float32Array;
   readonly values?: Float32Array;
   readonly versions?: Int32Array;
+  /** Likeliest tokens at each position; absent unless the run keeps them. */
+  readonly top?: readonly TopLogProbs[];
   readonly finishReason: 'stop' | 'length' | 'context';
   /** Said at random to see what comes of it: nothing to imitate. */
   readonly exploratory?: boolean;

@@ -106,24 +106,35 @@ t.test('a policy is given what is new, and what it says is kept as sampled', asy
   const lengths = new Map<number, number>();
   const released: number[] = [];
   const garbage = Int32Array.from([0, 1, 5, 5, 7]);
-  const agent = policyAgent({
-    async generate(request) {
-      t.same(request.sampling.stopTokenIds, stopTokenIds);
-      t.equal(request.sampling.maxNewTokens, 8);
-      lengths.set(
-        request.sequenceId,
-        (lengths.get(request.sequenceId) ?? 0) + request.append.length + garbage.length,
-      );
-      return {
-        tokenIds: garbage,
-        logProbs: new Float32Array(5).fill(-1),
-        values: new Float32Array(5).fill(0.5),
-        versions: new Int32Array(5).fill(9),
-        finishReason: 'length',
-      };
-    },
-    release: id => released.push(id),
+  const topOf = (id: number) => ({
+    logProb: -1,
+    tokenIds: Int32Array.of(id, 3),
+    logProbs: Float32Array.of(-1, -2),
   });
+  const agent = policyAgent(
+    {
+      async generate(request) {
+        t.same(request.sampling.stopTokenIds, stopTokenIds);
+        t.equal(request.sampling.maxNewTokens, 8);
+        t.equal(request.topLogProbs, 2);
+        lengths.set(
+          request.sequenceId,
+          (lengths.get(request.sequenceId) ?? 0) + request.append.length + garbage.length,
+        );
+        return {
+          tokenIds: garbage,
+          logProbs: new Float32Array(5).fill(-1),
+          values: new Float32Array(5).fill(0.5),
+          versions: new Int32Array(5).fill(9),
+          top: Array.from(garbage, id => topOf(id)),
+          finishReason: 'length',
+        };
+      },
+      release: id => released.push(id),
+    },
+    undefined,
+    2,
+  );
   const plans = planGroups({ tags: [{ tag: 'Lake', groups: 3 }], groupSize: 2, firstSeed: 1 });
   const { episodes } = await play(collector, agent, plans);
   t.same(
@@ -131,7 +142,22 @@ t.test('a policy is given what is new, and what it says is kept as sampled', asy
     [...lengths.values()],
   );
   t.same(released.toSorted(), [...lengths.keys()].toSorted());
-  for (const { turns, tokenIds, lossMask, logProbs, values, versions, success, terminated } of episodes) {
+  for (const {
+    turns,
+    tokenIds,
+    lossMask,
+    logProbs,
+    values,
+    versions,
+    top,
+    success,
+    terminated,
+  } of episodes) {
+    t.same(
+      [...top!].map(([at, { tokenIds: ids }]) => [at, ids[0]]),
+      [...tokenIds].flatMap((id, at) => (lossMask[at] ? [[at, id]] : [])),
+      'the likeliest tokens are at the places of the sampled ones',
+    );
     t.equal(turns.length, 5, 'a turn without a valid action changes nothing');
     t.ok(turns.every(turn => turn.penalty === -0.1 && turn.actions.length === 0));
     t.equal(new Set(turns.map(turn => turn.state)).size, 1);

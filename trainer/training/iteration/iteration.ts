@@ -301,6 +301,7 @@ function recordIteration(parts: RecordingParts, record: IterationRecord): void {
         advantages: sequence?.advantages,
         values: sequence?.values,
         returns: sequence?.returns,
+        reference: sequence?.referenceLogProbs,
       };
     },
   });

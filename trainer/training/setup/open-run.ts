@@ -223,7 +223,9 @@ async function openPlayers(
   const answering = { policy: actor, generator: generation.generator };
   const programs = await openPrograms(settings, context, answering, note, busy);
   closing.defer(() => programs?.close());
-  const agent = programs?.agent ?? meteredAgent(sampledAgent(context, generation.generator), busy);
+  const agent =
+    programs?.agent ??
+    meteredAgent(sampledAgent(context, generation.generator, settings.tracking.top_logprobs), busy);
   const reward = openReward(settings);
   closing.defer(() => reward?.close());
   const { collector, actionTokens, tokenizer } = context;

@@ -187,9 +187,12 @@ function responseGrammars(tags: readonly DescribedTag[], collector: Collector): 
   return grammars;
 }
 
-/** The agent that samples from a policy in this context, constrained where the run's responses are. */
-export function sampledAgent(context: RunContext, policy: Generator): Agent {
-  return policyAgent(policy, tag => (tag in context.grammars ? tag : undefined));
+/**
+ * The agent that samples from a policy in this context, constrained where the run's responses are.
+ * @param topLogProbs likeliest tokens that are kept with each sampled token
+ */
+export function sampledAgent(context: RunContext, policy: Generator, topLogProbs = 0): Agent {
+  return policyAgent(policy, tag => (tag in context.grammars ? tag : undefined), topLogProbs);
 }
 
 /** Rollouts of an agent in a context. */
@@ -278,10 +281,12 @@ const REMIND_EVERY_MS = 30_000;
  * The agent that samples from a local policy.
  * @param grammarOf names the grammar that responses under a tag are sampled with, of those the policy was given at start;
  *   absent: any token can be sampled
+ * @param topLogProbs likeliest tokens that are kept with each sampled token
  */
 export function policyAgent(
   policy: Generator,
   grammarOf: (tag: string) => string | undefined = () => undefined,
+  topLogProbs = 0,
 ): Agent {
   return {
     respond: turn =>
@@ -291,6 +296,7 @@ export function policyAgent(
         sampling: turn.sampling,
         seed: turn.seed,
         grammar: grammarOf(turn.episode.tag),
+        ...(topLogProbs > 0 ? { topLogProbs } : {}),
       }),
     release: sequenceId => policy.release(sequenceId),
   };
