@@ -1,3 +1,4 @@
+import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import { countLossTokens, type LossCounts } from '../../algorithms/losses/aggregation.ts';
 import {
   type AvailableLossInputs,
@@ -57,7 +58,7 @@ export interface TokenGradients {
 /** A loss with log-probabilities in place of a model: its value, its metrics, and its gradient by them. */
 export class LossProgram {
   #runtime: Promise<Runtime> | undefined;
-  #turn: Promise<unknown> = Promise.resolve();
+  readonly #queue = new SerialQueue();
   readonly #programs = new Map<string, Promise<Executable>>();
 
   /**
@@ -65,9 +66,7 @@ export class LossProgram {
    * @param logProbs log π of each token in nats, by sequence; what is not trained is not read
    */
   run(batch: LossBatch, logProbs: readonly Float32Array[]): Promise<TokenGradients> {
-    const result = this.#turn.then(() => this.#run(batch, logProbs));
-    this.#turn = result.catch(() => {});
-    return result;
+    return this.#queue.run(() => this.#run(batch, logProbs));
   }
 
   async #run(batch: LossBatch, logProbs: readonly Float32Array[]): Promise<TokenGradients> {

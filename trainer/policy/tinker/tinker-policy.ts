@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import { predictedTokens } from '../../algorithms/losses/aggregation.ts';
 import { batchMetrics } from '../../algorithms/losses/batch-metrics.ts';
 import { checkLossSettings } from '../../algorithms/losses/check-settings.ts';
@@ -96,7 +97,7 @@ export class TinkerPolicy implements TrainedPolicy {
   #saved: { readonly version: number; readonly path: string } | undefined;
   #reference: Promise<string> | undefined;
   /** Submissions follow one another: a later one sees the changes of an earlier one. */
-  #turn: Promise<unknown> = Promise.resolve();
+  readonly #queue = new SerialQueue();
 
   private constructor(
     options: TinkerPolicyOptions,
@@ -186,7 +187,7 @@ export class TinkerPolicy implements TrainedPolicy {
   async score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
     this.#checkScored(sequences, settings);
     const data = this.#counted(sequences.map(scoredDatum));
-    const read = await this.#inTurn(() => this.#model.forward(data));
+    const read = await this.#queue.run(() => this.#model.forward(data));
     const { logProbs } = await read();
     return sequences.map((sequence, i) => this.#scoreOf(sequence, logProbs[i], 1));
   }
@@ -239,7 +240,7 @@ export class TinkerPolicy implements TrainedPolicy {
     const { tokens, streams } = batch.counts;
     if (tokens === 0 && (streams?.crossEntropy?.tokens ?? 0) === 0)
       throw new RangeError('nothing to train on: no sequence has a token in its loss mask');
-    const { read, found } = await this.#inTurn(() => this.#submitStep(batch, optimizer));
+    const { read, found } = await this.#queue.run(() => this.#submitStep(batch, optimizer));
     const step = await read();
     const norm = gradientNorm(step.metrics);
     if (norm !== undefined && !Number.isFinite(norm)) throw this.#damaged(`${norm} as the gradient's norm`);
@@ -352,7 +353,7 @@ export class TinkerPolicy implements TrainedPolicy {
   }
 
   #publish(): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#queue.run(async () => {
       const version = this.#version;
       if (version === this.#published.at(-1)) return;
       await this.#generator.publish(version, await this.#model.saveForSampler(), '');
@@ -382,7 +383,7 @@ export class TinkerPolicy implements TrainedPolicy {
     if (this.#saved?.version === version) return this.#saved.path;
     const { url, run, ttlSeconds } = this.#options;
     const name = `v${String(version).padStart(6, '0')}`;
-    const path = await this.#inTurn(async () => {
+    const path = await this.#queue.run(async () => {
       const expected = `tinker://${this.#model.id}/weights/${name}`;
       // Killed before it has named the checkpoint, the run finds it by this, and deletes it later.
       if (run !== undefined && isTinkerPath(expected)) await this.#name(expected, join(run, UNFINISHED));
@@ -403,7 +404,7 @@ export class TinkerPolicy implements TrainedPolicy {
   }
 
   async #replaceModel(path: string, optimizer: boolean): Promise<void> {
-    await this.#inTurn(async () => {
+    await this.#queue.run(async () => {
       const old = this.#model;
       this.#model = await this.#session.loadModel(path, optimizer);
       this.#published.length = 0;
@@ -424,11 +425,5 @@ export class TinkerPolicy implements TrainedPolicy {
       if (sequence.grammar !== undefined)
         throw new RangeError('a Tinker server scores and trains without a grammar');
     });
-  }
-
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#turn.then(work);
-    this.#turn = result.catch(() => {});
-    return result;
   }
 }
