@@ -16,7 +16,9 @@ interface Rule {
  */
 export function boardStyle(markup: string, scope: string): string {
   const classes = [...markup.matchAll(/class="([^"]*)"/g)].flatMap(([, names]) => names.split(/\s+/));
-  const present = new Set([...classes.map(name => `.${name}`), ...(markup.match(/(?<=<)\w+/g) ?? [])]);
+  const attributes = [...markup.matchAll(/ ([\w-]+)="/g)].map(([, name]) => `[${name}`);
+  const elements = markup.match(/(?<=<)\w+/g) ?? [];
+  const present = new Set([...classes.map(name => `.${name}`), ...attributes, ...elements]);
   const needed = SHEETS.flatMap(sheet => rulesOf(read(sheet))).flatMap(({ selectors, declarations }) => {
     const matching = selectors.filter(selector => isKnown(selector, present)).map(own => `${scope} ${own}`);
     const lasting = declarations.filter(declaration => !/^(transition|animation|cursor)\b/.test(declaration));
@@ -49,10 +51,13 @@ function rulesOf(sheet: string): Rule[] {
   return rules;
 }
 
-/** @returns true where all classes and elements that a selector names are there */
+/** @returns true where the markup has all classes, elements and attributes that a selector names */
 function isKnown(selector: string, present: ReadonlySet<string>): boolean {
-  const plain = selector.replaceAll(/:(has|not)\([^()]*\)|\[[^[\]]*\]/g, '');
-  const names = plain.match(/\.?[a-z][\w-]*/gi) ?? [];
+  const plain = selector
+    .replaceAll(/:not\([^()]*\)/g, '')
+    .replaceAll(/:has\(([^()]*)\)/g, ' $1')
+    .replaceAll(/\[([\w-]+)(?:[^\w\-[\]][^[\]]*)?\]/g, '[$1 ');
+  const names = plain.match(/[.[]?[a-z][\w-]*/gi) ?? [];
   return !plain.includes(':') && !plain.includes('*') && names.every(name => present.has(name));
 }
 

@@ -71,7 +71,7 @@ t.test('an animation has the style of its boards alone, for both color schemes',
     ended: false,
   });
   t.match(svg, /<svg x="16" y="40" width="400" height="200" class="board-svg frozen-lake"/);
-  t.match(svg, /\.ice \{ fill: #deedf7 \}.*prefers-color-scheme: dark.*\.ice \{ fill: #2b4152 \}/s);
+  t.match(svg, /--ice: #deedf7.*prefers-color-scheme: dark.*--ice: #2b4152/s);
   t.notMatch(svg, /\.crate|\.tile|var\(--accent\)/);
 });
 
