@@ -89,6 +89,7 @@ async function sample(engine: GenerationEngine, batch: number): Promise<number> 
 
 /** Change of log-probabilities by rounding activations to 8 bits: those of samples less those of scores. */
 async function rounding(): Promise<string> {
+  const prompt = (await loadTokenizer(model)).encode(QUESTION);
   const policy = await LocalPolicy.create({
     model,
     seed: 0,
@@ -96,10 +97,8 @@ async function rounding(): Promise<string> {
     workers: 1,
     generationOnly: true,
     basePrecision: 'blocks',
-    maxSequenceLength: PROMPT + tokens + 2,
+    maxSequenceLength: prompt.length + tokens + 1,
   });
-  const tokenizer = await loadTokenizer(model);
-  const prompt = tokenizer.encode(QUESTION);
   const sampling = { temperature: 1, topK: 0, topP: 1, maxNewTokens: tokens, stopTokenIds: [] };
   const generations = await Promise.all(
     Array.from({ length: GAP_SEQUENCES }, (_, sequenceId) =>
@@ -113,7 +112,7 @@ async function rounding(): Promise<string> {
   const scores = await policy.score(sequences);
   await policy.close();
   const gaps = generations.flatMap(({ logProbs }, i) =>
-    Array.from(logProbs, (logProb, j) => logProb - scores[i].logProbs[prompt.length - 1 + j]),
+    Array.from(logProbs, (logProb, j) => logProb - scores[i].logProbs[prompt.length + j]),
   );
   const [size, bias, divergence] = [Math.abs, (x: number) => x, (x: number) => Math.exp(-x) - 1 + x].map(of =>
     mean(gaps.map(of)),

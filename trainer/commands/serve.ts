@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import { baseFolder } from '../config/derived.ts';
 import { parseModelName } from '../hub/model-name.ts';
+import { playedPrecision } from '../models/blocks.ts';
 import { createServeApp } from '../serve/app.ts';
 import { findServedModel } from '../serve/find-model.ts';
 import { Models } from '../serve/models.ts';
@@ -65,7 +66,7 @@ export async function serve(target: string, options: ServeOptions): Promise<numb
     threads: options.threads ?? settings?.policy.threads,
     runtime: options.runtime ?? settings?.policy.runtime,
     precision: settings?.policy.precision,
-    basePrecision: settings?.policy.base_precision,
+    basePrecision: settings && playedPrecision(settings.policy.base_precision),
     maxSequenceLength: options.context ?? settings?.policy.context,
     maxOpenSequences: maxStreams,
   };

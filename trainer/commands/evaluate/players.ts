@@ -5,6 +5,7 @@ import type { EndpointSection } from '../../config/sections/endpoint.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { Completions, type EndpointUsage } from '../../generation/endpoint/completions.ts';
 import { parseModelName } from '../../hub/model-name.ts';
+import { playedPrecision } from '../../models/blocks.ts';
 import { ADAPTER_CONFIG_FILE, isAdapterFolder } from '../../policy/checkpoint/adapter-folder.ts';
 import { VALUE_HEAD_FILE } from '../../policy/checkpoint/checkpoint.ts';
 import { CONFIG_FILE, isModelFolder } from '../../policy/checkpoint/model-folder.ts';
@@ -84,7 +85,13 @@ async function policyPlayer(folder: string, { settings, note, stop }: PlayerPart
     // A player is what its folder holds: an adapter brings its settings, its base is stored as in training, and a critic does
     // not play.
     const valued = hasValueHead(settings) && existsSync(join(folder, VALUE_HEAD_FILE));
-    const alone = { lora: null, critic: null, value_head: valued };
+    const { base_precision } = settings.policy;
+    const alone = {
+      lora: null,
+      critic: null,
+      value_head: valued,
+      base_precision: playedPrecision(base_precision),
+    };
     const own = { ...settings, policy: { ...settings.policy, ...alone } };
     const stored = (await isAdapterFolder(folder)) ? settings.policy.lora?.quantization : null;
     const policy = existsSync(join(folder, TINKER_FILE))

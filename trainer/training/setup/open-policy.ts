@@ -34,6 +34,7 @@ export async function openPolicy(
     lora: sizes.lora ? loraConfig(sizes.lora) : undefined,
     loraDropout: sizes.lora?.dropout,
     quantization: sizes.lora?.quantization ?? undefined,
+    basePrecision: sizes.base_precision,
     seed,
     ...computeOptions(settings),
     valueHead: hasValueHead(settings),
@@ -58,15 +59,7 @@ export async function openPolicy(
 
 type ComputeOptions = Pick<
   LocalPolicyOptions,
-  | 'workers'
-  | 'threads'
-  | 'tokenBudget'
-  | 'recompute'
-  | 'runtime'
-  | 'precision'
-  | 'basePrecision'
-  | 'lossScale'
-  | 'gpuMemory'
+  'workers' | 'threads' | 'tokenBudget' | 'recompute' | 'runtime' | 'precision' | 'lossScale' | 'gpuMemory'
 >;
 
 /** Compute options of a run's models. */
@@ -79,7 +72,6 @@ function computeOptions({ policy }: RunSettings): ComputeOptions {
     // What a Tinker policy computes here is small.
     runtime: policy.runtime === 'tinker' ? 'onnx' : policy.runtime,
     precision: policy.precision,
-    basePrecision: policy.base_precision,
     ...(policy.gpu_memory_gib === null ? {} : { gpuMemory: policy.gpu_memory_gib * GIBIBYTE }),
     lossScale: {
       initial: policy.loss_scale.initial,
