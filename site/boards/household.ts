@@ -57,6 +57,6 @@ function furniture(
     ${isHere && html`<b class="label">you</b>`}
   `;
   return act && admissible.includes(action)
-    ? html`<button type="button" class="small" aria-label=${action} onClick=${() => act(action)}>${body}</button>`
+    ? html`<button type="button" class="small" onClick=${() => act(action)}><span class="visually-hidden">${GO_TO}</span>${body}</button>`
     : html`<div class="button small ${isHere ? 'here' : ''}">${body}</div>`;
 }

@@ -25,6 +25,12 @@ const VIEWS = [
   { name: 'play', hash: '#/play/FrozenLake-v0?seed=7', plays: 'FrozenLake-v0', ready: '.state .board' },
   { name: 'play a Sudoku', hash: '#/play/Sudoku-v0?seed=7', plays: 'Sudoku-v0', ready: '.state .board' },
   { name: 'play by clicks', hash: '#/play/TextShop-v0?seed=7', plays: 'TextShop-v0', ready: '.state .board' },
+  {
+    name: 'play in a house',
+    hash: '#/play/TextHousehold-v0?seed=5',
+    plays: 'TextHousehold-v0',
+    ready: '.state .board',
+  },
   { name: 'play by text', hash: '#/play/Lean-v1?seed=7', plays: 'Lean-v1', ready: '.state .board' },
   {
     name: 'the end of an episode',
