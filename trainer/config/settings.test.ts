@@ -199,6 +199,15 @@ t.test(
       first('policy.init=here', 'policy.lora.quantization=nf4', 'policy.runtime=webgpu'),
       /policy\.lora\.quantization: is nf4, which only the processor computes with/,
     );
+    const blocks = ['policy.init=here', 'policy.base_precision=blocks'];
+    t.match(
+      first(...blocks, 'policy.runtime=webgpu'),
+      /policy\.base_precision: is blocks, which only the processor computes with: choose auto or float32/,
+    );
+    t.match(
+      first(...blocks, 'policy.lora.quantization=nf4'),
+      /policy\.base_precision: is blocks, and policy\.lora\.quantization stores the weights otherwise/,
+    );
     t.match(first('policy.init=here', 'policy.lora.target_modules=[lm_head]'), /policy\.lora.*q_proj/s);
   },
 );
