@@ -172,6 +172,7 @@ program
   .option('--tinker', 'also train LoRA adapters for clients of the Tinker API, at /api/v1')
   .option('--max-models <count>', 'most adapters that are trained at once', Number, 4)
   .option('--checkpoints <folder>', "folder of the trained adapters' checkpoints", 'runs/tinker')
+  .option('--max-checkpoint-mb <MiB>', 'disk space for the checkpoints of one key', Number, 16_384)
   .option('--log-level <level>', 'silent, error, warn, info or debug', 'warn')
   .action(async (target: string, options) => {
     const { serve } = await import('./commands/serve.ts');

@@ -39,6 +39,7 @@ export interface ServeOptions {
   readonly tinker?: boolean;
   readonly maxModels: number;
   readonly checkpoints: string;
+  readonly maxCheckpointMb: number;
   readonly logLevel: 'silent' | 'error' | 'warn' | 'info' | 'debug';
 }
 
@@ -70,13 +71,13 @@ export async function serve(target: string, options: ServeOptions): Promise<numb
     maxSequenceLength: options.context ?? settings?.policy.context,
     maxOpenSequences: maxStreams,
   };
-  const { maxAdapters, maxModels, checkpoints } = options;
+  const { maxAdapters, maxModels, checkpoints, maxCheckpointMb } = options;
   const models = await Models.open({ folder, name: modelName ?? name, base, maxAdapters, policy });
   try {
     for (const adapter of adapters) {
       await models.load(adapter.name, (await localModel(adapter.folder, onHub, folder)).folder);
     }
-    const training = { models, policy, folder, name: modelName, maxModels, checkpoints };
+    const training = { models, policy, folder, name: modelName, maxModels, checkpoints, maxCheckpointMb };
     const app = createServeApp({
       models,
       tinker: options.tinker ? new TinkerServer(training) : undefined,

@@ -18,6 +18,8 @@ const MODEL_ID = /^([0-9a-f-]{36}):train:(\d{1,9})$/;
 /** A folder that is written, or was overwritten while it is read: `.<process>.<its start>.<id>`, for as long as that process lives. */
 const HIDDEN = /^\.(?:(\d{1,10})\.(\d*)\.)?[0-9a-f-]{36}$/;
 const OWN_HIDDEN = `.${process.pid}.${processStart(process.pid) ?? ''}.`;
+/** Checkpoints of one key. */
+const MAX_CHECKPOINTS = 1000;
 /** Kinds of checkpoints in paths and in lists. */
 const KINDS = { weights: 'training', sampler_weights: 'sampler' } as const;
 
@@ -54,13 +56,18 @@ export interface NewCheckpoint extends Pick<CheckpointInfo, 'base_model' | 'owne
  */
 export class Checkpoints {
   readonly #folder: string;
+  readonly #maxBytes: number;
   readonly #isUsed: (id: string) => boolean;
   /** Folders of checkpoints that were overwritten while a sampler used them, by id. */
   readonly #superseded = new Map<string, string>();
 
-  /** @param isUsed true for the id of a checkpoint that a sampler uses: it is kept when it is overwritten */
-  constructor(folder: string, isUsed: (id: string) => boolean) {
+  /**
+   * @param maxBytes that the checkpoints of one key may take
+   * @param isUsed true for the id of a checkpoint that a sampler uses: it is kept when it is overwritten
+   */
+  constructor(folder: string, maxBytes: number, isUsed: (id: string) => boolean) {
     this.#folder = folder;
+    this.#maxBytes = maxBytes;
     this.#isUsed = isUsed;
   }
 
@@ -68,7 +75,8 @@ export class Checkpoints {
    * Writes a checkpoint.
    * @param write fills a folder
    * @returns its `tinker://` path
-   * @throws ApiError 400 for a name that is no plain file name, or that is taken and not to be replaced
+   * @throws ApiError 400 for a name that is no plain file name, or that is taken and not to be replaced, and where the checkpoints
+   *   of the key are too many or too large
    */
   async save(
     modelId: string,
@@ -86,15 +94,23 @@ export class Checkpoints {
     if ((await currentInfo(folder)) && !overwrite) {
       throw badRequest(`${path} exists: choose another name, or set overwrite`, 'path');
     }
-    // Expired checkpoints take room until the same model saves another one.
-    for (const old of await foldersIn(parent)) {
-      if ((await readInfo(old)) && !(await currentInfo(old))) await this.#retire(old);
+    const others = await this.#othersOf(facts.owner, folder);
+    if (others.length >= MAX_CHECKPOINTS) {
+      throw badRequest(`this key has ${others.length} checkpoints, as many as it may: delete some`);
     }
     const id = randomUUID();
     const temporary = join(parent, OWN_HIDDEN + id);
     await mkdir(temporary, { recursive: true });
     try {
       await write(temporary);
+      const sizes = await Promise.all([temporary, ...others].map(place => folderBytes(place).catch(() => 0)));
+      const bytes = sizes.reduce((sum, size) => sum + size);
+      if (bytes > this.#maxBytes) {
+        const most = `${this.#maxBytes / 2 ** 20} MiB (--max-checkpoint-mb)`;
+        throw badRequest(
+          `with this one the checkpoints of this key would take ${Math.ceil(bytes / 2 ** 20)} of ${most}: delete some, or save with ttl_seconds`,
+        );
+      }
       const expires = ttlSeconds ? Date.now() + ttlSeconds * 1000 : null;
       const info: CheckpointInfo = { id, ...facts, time: new Date().toISOString(), expires };
       await writeFile(join(temporary, INFO_FILE), `${JSON.stringify(info, null, 2)}\n`);
@@ -185,6 +201,21 @@ export class Checkpoints {
     }
   }
 
+  /** Folders of the checkpoints of a key, besides one. Removes those of all keys that have expired. */
+  async #othersOf(owner: string, but: string): Promise<string[]> {
+    const folders: string[] = [];
+    for (const model of await readdir(this.#folder).catch(() => [])) {
+      for (const kind of Object.keys(KINDS)) {
+        for (const folder of await foldersIn(join(this.#folder, model, kind))) {
+          const info = await readInfo(folder);
+          if (info && !isCurrent(info)) await this.#retire(folder);
+          else if (info?.owner === owner && folder !== but) folders.push(folder);
+        }
+      }
+    }
+    return folders;
+  }
+
   /** Takes a checkpoint away, so that no reader sees a part of it; one that is used stays in a hidden folder. */
   async #retire(folder: string, isUsed = (_: string) => false): Promise<void> {
     const id = (await readInfo(folder))?.id ?? randomUUID();
@@ -216,8 +247,10 @@ async function readInfo(folder: string): Promise<CheckpointInfo | null> {
 /** Null where there is no checkpoint, or an expired one. */
 async function currentInfo(folder: string): Promise<CheckpointInfo | null> {
   const info = await readInfo(folder);
-  return info && (info.expires === null || info.expires >= Date.now()) ? info : null;
+  return info && isCurrent(info) ? info : null;
 }
+
+const isCurrent = ({ expires }: CheckpointInfo): boolean => expires === null || expires >= Date.now();
 
 const hiddenFolder = (folder: string, id: string): string => join(folder, '..', OWN_HIDDEN + id);
 

@@ -42,6 +42,8 @@ export interface TinkerOptions {
   readonly name?: string;
   /** Folder of named checkpoints. */
   readonly checkpoints: string;
+  /** MiB that the checkpoints of one key may take. */
+  readonly maxCheckpointMb: number;
   /** Adapters that are trained at once. */
   readonly maxModels: number;
   /** Longest wait of an operation for a smaller number that does not come; five and a half minutes when absent. */
@@ -113,7 +115,7 @@ export class TinkerServer {
     this.name = name ?? this.tokenizerFolder;
     this.pollMs = pollMs;
     this.stopTokenIds = models.base.stopTokenIds;
-    this.checkpoints = new Checkpoints(options.checkpoints, id =>
+    this.checkpoints = new Checkpoints(options.checkpoints, options.maxCheckpointMb * 2 ** 20, id =>
       [...this.#sessions.values()].some(({ samplers }) =>
         [...samplers.values()].some(({ checkpoint }) => checkpoint?.id === id),
       ),

@@ -200,7 +200,15 @@ export async function startTinker(
   const checkpoints = await mkdtemp(join(tmpdir(), 'ragen-tinker-'));
   const policy = { workers: 2, maxOpenSequences: 64 };
   const models = await Models.open({ folder: FOLDER, name: 'base', maxAdapters: 1, policy });
-  const server = new TinkerServer({ models, policy, folder: FOLDER, checkpoints, maxModels: 4, ...more });
+  const server = new TinkerServer({
+    models,
+    policy,
+    folder: FOLDER,
+    checkpoints,
+    maxModels: 4,
+    maxCheckpointMb: 1024,
+    ...more,
+  });
   const app = createServeApp({
     models,
     tinker: server,
