@@ -65,6 +65,25 @@ t.test('every view is accessible and fits, light on a phone and dark on a wide s
   }
 });
 
+t.test('the head of a run with a long name keeps its parts apart on a phone', { skip }, async t => {
+  const root = t.testdir();
+  const name = 'sokoban-demonstrations-with-eight-heads-seed-0';
+  writeSampleRun(root, name);
+  const origin = await serveDashboard(t, { runs: root });
+  const page = await openPage(t, `${origin}/runs/#/run/${name}`, { viewport: { width: 390, height: 844 } });
+  await page.locator('.run-success').waitFor();
+  const boxes = await page.locator('.run-bar > :is(h1, .chip, .run-success)').evaluateAll(parts =>
+    parts.map(part => {
+      const { left, right } = part.getBoundingClientRect();
+      return { left, right };
+    }),
+  );
+  t.equal(boxes.length, 3);
+  for (const [i, { left }] of boxes.slice(1).entries()) {
+    t.ok(left >= boxes[i].right, `${left} is right of ${boxes[i].right}`);
+  }
+});
+
 t.test('no view moves what is there while it loads', { skip }, async t => {
   const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
   for (const width of [390, 1280]) {
