@@ -38,6 +38,7 @@ t.test('help names the commands there are', async t => {
       'serve',
       'sweep',
       'dashboard',
+      'view',
       'evaluate',
       'diagnose',
       'help',
