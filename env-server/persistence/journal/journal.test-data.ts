@@ -1,4 +1,7 @@
-import { readdirSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Test } from 'tap';
 import { PersistenceHealth } from '../persistence-health.ts';
 import type { ReplayFindings } from './continuity.ts';
 import { Journal, type JournalSettings } from './journal.ts';
@@ -116,4 +119,12 @@ export async function replayed(folder: string): Promise<Replayed> {
     records.push(`${kind} ${sessionId} ${n} ${JSON.stringify(body)}`);
   }
   return { records, findings };
+}
+
+/** Records of a folder as after the end of the process: the files of a running server are locked. */
+export async function copied(t: Pick<Test, 'teardown'>, folder: string): Promise<Replayed> {
+  const copy = mkdtempSync(join(tmpdir(), 'ragen-journal-'));
+  t.teardown(() => rmSync(copy, { recursive: true }));
+  cpSync(folder, copy, { recursive: true });
+  return replayed(copy);
 }

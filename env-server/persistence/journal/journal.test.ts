@@ -1,22 +1,14 @@
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { until } from '../../../test/until.test-data.ts';
-import { filesOf, openJournal, replayed } from './journal.test-data.ts';
+import { copied, filesOf, openJournal, replayed } from './journal.test-data.ts';
 import { journalDisk } from './journal-files.ts';
 
 const FIRST = '0000000001-sqlite-0.journal';
-
-/** Records of a folder as after the end of the process: the files of a running server are locked. */
-async function copied(t: Test, folder: string) {
-  const copy = mkdtempSync(join(tmpdir(), 'ragen-journal-'));
-  t.teardown(() => rmSync(copy, { recursive: true }));
-  cpSync(folder, copy, { recursive: true });
-  return replayed(copy);
-}
 
 t.test('records of one turn go out in one write, and replies wait for it', async t => {
   const folder = t.testdir();

@@ -4,7 +4,7 @@ import { testRegistry } from '../../../test/environments.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import { dial } from '../../../test/wire.test-data.ts';
 import { createApp } from '../../app.ts';
-import { FaultyDisk, filesOf, openJournal, replayed } from './journal.test-data.ts';
+import { copied, FaultyDisk, filesOf, openJournal } from './journal.test-data.ts';
 import type { JournalSettings } from './journal.ts';
 
 /** Journals on a disk that takes its time: every write counts as slow. */
@@ -29,7 +29,7 @@ async function slowJournal(t: Test, given: Partial<JournalSettings> = {}) {
   };
   await record();
   t.same(delivered, [1], 'the first write shows that the disk is slow');
-  const numbers = async () => (await replayed(folder)).records.map(text => Number(text.split(' ')[2]));
+  const numbers = async () => (await copied(t, folder)).records.map(text => Number(text.split(' ')[2]));
   return { ...opened, folder, record, finish, delivered, numbers };
 }
 
