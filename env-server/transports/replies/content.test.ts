@@ -196,7 +196,7 @@ t.test('a client that has a reply already gets 304', async t => {
     '/docs/json',
     '/docs/static/swagger-ui.css',
     '/',
-    '/assets/site/playground/styles/page.css',
+    '/assets/site/playground/playground.css',
   ]) {
     const first = await exchange(app, 'GET', path, { 'accept-encoding': 'gzip' });
     t.equal(first.status, 200, path);
