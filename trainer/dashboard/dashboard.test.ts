@@ -430,6 +430,8 @@ t.test(
     t.same(await accessibilityProblems(page), []);
     if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/rivals.png` });
     await page.goto(`${origin}/runs/#/run/lake-1/episode?file=validation-000030&index=1`);
+    // The page before stays until the next one has its data.
+    await rivals.waitFor({ state: 'detached' });
     await page.locator('.token.amount').first().waitFor();
     t.equal(await rivals.count(), 0);
   },
