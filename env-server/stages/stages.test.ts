@@ -1,4 +1,4 @@
-import { Session } from 'node:inspector/promises';
+import { type Profiler, Session } from 'node:inspector';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
 import { testApp } from '../../test/app.test-data.ts';
@@ -50,13 +50,20 @@ async function filesOf(work: () => Promise<unknown>): Promise<string[]> {
 async function filesOfOne(work: () => Promise<unknown>): Promise<string[]> {
   const inspector = new Session();
   inspector.connect();
-  await inspector.post('Profiler.enable');
-  await inspector.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
-  await inspector.post('Profiler.takePreciseCoverage');
+  let covered: readonly Profiler.ScriptCoverage[] = [];
+  // These calls are done at once, so that no timer of the server comes between them and the work.
+  const take = () =>
+    inspector.post('Profiler.takePreciseCoverage', (error, { result }) => {
+      if (error) throw error;
+      covered = result;
+    });
+  inspector.post('Profiler.enable');
+  inspector.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
+  take();
   await work();
-  const { result } = await inspector.post('Profiler.takePreciseCoverage');
+  take();
   inspector.disconnect();
-  return result
+  return covered
     .filter(({ functions }) => functions.some(({ ranges }) => ranges.some(({ count }) => count > 0)))
     .filter(({ url }) => url.startsWith(SERVER) && !url.endsWith('.test.ts'))
     .map(({ url }) => url.slice(SERVER.length))
