@@ -54,6 +54,8 @@ export const PACKAGES = {
     'fastify',
     'gpu.js',
     'htm',
+    'hyparquet',
+    'hyparquet-compressors',
     'onnxruntime-node',
     'pino',
     'preact',
