@@ -208,7 +208,8 @@ export class Checkpoints {
       for (const kind of Object.keys(KINDS)) {
         for (const folder of await foldersIn(join(this.#folder, model, kind))) {
           const info = await readInfo(folder);
-          if (info && !isCurrent(info)) await this.#retire(folder);
+          // One that cannot be removed is no fault of this key.
+          if (info && !isCurrent(info)) await this.#retire(folder).catch(() => {});
           else if (info?.owner === owner && folder !== but) folders.push(folder);
         }
       }
