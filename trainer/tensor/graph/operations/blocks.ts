@@ -1,5 +1,6 @@
 import { describe, GraphError, type Shape, sameShape, sizeOf, type TensorType } from '../tensor.ts';
 import { expectFloat, expectIds, type Operation } from './operation.ts';
+import { productWith } from './products.ts';
 
 /*
  * Frozen weights as published files store them: w = scale · (code − center) + minimum, where blocks of a row share a scale and,
@@ -78,26 +79,13 @@ export const blockMatmul: Operation<BlockMatmulAttributes> = {
     return [dx, ...parts.map(() => undefined)];
   },
   evaluate([x, ...parts], attributes, type) {
-    const { outputs, inputs, transposed } = attributes;
+    const { outputs, inputs } = attributes;
     const weights = unpackBlocks(
       attributes,
       parts.map(({ data }) => data),
       new Float64Array(outputs * inputs),
     );
-    const out = new Float64Array(sizeOf(type.shape));
-    const [rows, columns] = type.shape;
-    const inner = transposed ? outputs : inputs;
-    for (let row = 0; row < rows; row++) {
-      for (let column = 0; column < columns; column++) {
-        let total = 0;
-        for (let i = 0; i < inner; i++) {
-          const weight = transposed ? weights[i * inputs + column] : weights[column * inputs + i];
-          total += x.data[row * inner + i] * weight;
-        }
-        out[row * columns + column] = total;
-      }
-    }
-    return out;
+    return productWith(x.data, weights, attributes, type.shape);
   },
 };
 

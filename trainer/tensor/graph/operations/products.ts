@@ -146,19 +146,33 @@ export const quantizedMatmul: Operation<QuantizedMatmulAttributes> = {
   },
   evaluate([x, codes, scales], { kind, outputs, inputs, transposed }, type) {
     const weights = dequantize(kind, codes.data, scales.data, [outputs, inputs]);
-    const out = new Float64Array(sizeOf(type.shape));
-    const [rows, columns] = type.shape;
-    const inner = transposed ? outputs : inputs;
-    for (let row = 0; row < rows; row++) {
-      for (let column = 0; column < columns; column++) {
-        let total = 0;
-        for (let i = 0; i < inner; i++) {
-          const weight = transposed ? weights[i * inputs + column] : weights[column * inputs + i];
-          total += x.data[row * inner + i] * weight;
-        }
-        out[row * columns + column] = total;
-      }
-    }
-    return out;
+    return productWith(x.data, weights, { outputs, inputs, transposed }, type.shape);
   },
 };
+
+/** Rows times a matrix [outputs, inputs] that was unpacked: by its transpose, or by itself where `transposed`. */
+export function productWith(
+  data: Float64Array,
+  weights: ArrayLike<number>,
+  {
+    outputs,
+    inputs,
+    transposed,
+  }: { readonly outputs: number; readonly inputs: number; readonly transposed: boolean },
+  shape: Shape,
+): Float64Array {
+  const out = new Float64Array(sizeOf(shape));
+  const [rows, columns] = shape;
+  const inner = transposed ? outputs : inputs;
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      let total = 0;
+      for (let i = 0; i < inner; i++) {
+        const weight = transposed ? weights[i * inputs + column] : weights[column * inputs + i];
+        total += data[row * inner + i] * weight;
+      }
+      out[row * columns + column] = total;
+    }
+  }
+  return out;
+}
