@@ -21,6 +21,18 @@ function messagesOf(value: unknown, schema: TSchema = Schema): string[] {
   return faultsOf(schema, short, Value.Errors(schema, short)).map(fault => faultText(fault, 'the value'));
 }
 
+t.test('values of keys that name a secret are not repeated, others are', async t => {
+  const problemAt = (key: string) => {
+    const schema = Type.Object({ [key]: Type.Boolean() });
+    return messagesOf({ [key]: 's3cret' }, schema)[0];
+  };
+  const secret = ['token', 'api_key', 'apiKey', 'APIKEY', 'X-Auth-Token', 'accessToken', 'password'];
+  for (const key of [...secret, 'client_secret', 'Authorization', 'headers', 'authtoken', 'cookie'])
+    t.equal(problemAt(key), `${key} must be boolean`, key);
+  for (const key of ['max_tokens', 'maxTokens', 'tokens', 'tokenizer', 'author', 'keyboard', 'stop_tokens'])
+    t.equal(problemAt(key), `${key} must be boolean, got "s3cret"`, key);
+});
+
 t.test('a fault says where it is, what it is and what would be right', async t => {
   const cases: readonly (readonly [value: unknown, text: string])[] = [
     [5, 'the value must be object, got 5'],

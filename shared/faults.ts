@@ -42,8 +42,9 @@ interface PlainSchema {
 /** Unknown keys of one object that are looked at: the validator takes long over each, and stops after eight faults. */
 const MAX_UNKNOWN = 4;
 const MAX_SHOWN_LENGTH = 60;
-/** Values that may be secrets are not repeated. */
-const SECRET = /header|secret|token|password|key|auth/i;
+/** Words of keys with values that may be secrets, which are not repeated: `X-API-Key` has one, `max_tokens` none. */
+const SECRET =
+  /^(?:auth|authorization|bearer|cookies?|credentials?|keys?|passphrase|[a-z0-9]*(?:apikey|headers?|passw(?:or)?ds?|secrets?|token))$/;
 /** Schema path at which a closed object rejects unknown keys. */
 const OF_CLOSED = /^(.*)\/additionalProperties$/;
 const UNION = /\/(?:anyOf|oneOf)\/(\d+)/;
@@ -301,8 +302,13 @@ function isOfType(type: string | undefined, value: unknown): boolean {
   return typeof value === type;
 }
 
+function mayBeSecret(pointer: string): boolean {
+  const words = pointer.replace(/([a-z0-9])([A-Z])/g, '$1 $2').toLowerCase();
+  return words.split(/[^a-z0-9]+/).some(word => SECRET.test(word));
+}
+
 function got(pointer: string, value: unknown): string {
-  if (value === undefined || SECRET.test(pointer)) return '';
+  if (value === undefined || mayBeSecret(pointer)) return '';
   if (Array.isArray(value)) return `, got a list of ${value.length}`;
   if (typeof value === 'object' && value !== null) return ', got an object';
   return `, got ${shown(value)}`;

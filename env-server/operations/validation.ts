@@ -6,7 +6,7 @@ import { Type } from '../../shared/schema/type.ts';
 import { DEEPEST_JSON, faultOf, type JsonLimits } from '../custom/json-limits.ts';
 import { Problem, type Violation } from '../problems.ts';
 import type { Operation } from './operation.ts';
-import { RequestKey } from './schemas/fields.ts';
+import { FrameIdSchema, RequestKey } from './schemas/fields.ts';
 
 const MAX_VIOLATIONS = 20;
 
@@ -106,7 +106,7 @@ function inputProperties(operation: Operation, transport: 'rest' | 'frame'): TPr
     ...operation.body.properties,
     ...(operation.keyed && { request_key: Type.Optional(RequestKey) }),
     ...(transport === 'frame' && {
-      id: Type.Optional(Type.Union([Type.String(), Type.Integer()])),
+      id: Type.Optional(FrameIdSchema),
       op: Type.String(),
     }),
   };

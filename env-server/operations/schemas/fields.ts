@@ -90,8 +90,8 @@ export const Wrappers = Type.Array(WrapperChoice, {
   examples: [[{ name: 'time_limit', options: { max_steps: 20 } }]],
 });
 
-/** Replies repeat it. */
-const MAX_FRAME_ID_LENGTH = 1024;
+/** Longest frame id in characters: replies repeat it. */
+export const MAX_FRAME_ID_LENGTH = 1024;
 
 /** Id of a frame over the WebSocket. */
 export const FrameIdSchema = Type.Union([Type.String({ maxLength: MAX_FRAME_ID_LENGTH }), Type.Integer()]);

@@ -69,6 +69,27 @@ t.test('a call without a session gets a new one that ends with it', async t => {
   t.equal(app.sessions.size, 0);
 });
 
+t.test('a step after the end is an error of the tool that says what to do', async t => {
+  const app = await testApp(t);
+  const call = rpc(app);
+  const { session_id } = (await call('openenv/session/create')).result;
+  const add = { name: 'act', session_id, arguments: { action: 'add' } };
+  for (let last = false; !last; ) last = Boolean((await call('tools/call', add)).result.data.done);
+  const over = new RegExp(
+    `terminated at step \\d+; reset the session .* POST /v1/sessions/${session_id}/reset, or open another session`,
+  );
+  t.match(await call('tools/call', add), {
+    result: {
+      content: [{ type: 'text', text: over }],
+      structuredContent: { code: 'episode_over', retryable: false },
+      isError: true,
+      is_error: true,
+    },
+  });
+  await app.ask('POST', `/v1/sessions/${session_id}/reset`, {});
+  t.match(await call('tools/call', add), { result: { isError: false, data: { metadata: { step: 1 } } } });
+});
+
 t.test('every error has its code', async t => {
   const app = await testApp(t, { maxSessions: 1 });
   const call = rpc(app);

@@ -1,6 +1,7 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { VERSION } from '../../../shared/version.ts';
 import { isObject } from '../../custom/answer.ts';
+import { problemOf } from '../../operations/problems.ts';
 import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import {
@@ -20,7 +21,7 @@ import { parseJson } from '../replies/content.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { countable, InvalidMessage } from './faults.ts';
 import type { OpenEnvPlay, PlayedSession } from './play.ts';
-import { TOOL, textOf, toolResult, toolsOf } from './tools.ts';
+import { overResult, TOOL, textOf, toolResult, toolsOf } from './tools.ts';
 
 /** Revisions of the Model Context Protocol that a WebSocket speaks, the newest first. */
 const SOCKET_VERSIONS: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
@@ -160,12 +161,24 @@ export class McpServer {
     if (!isObject(fields)) throw new RpcError('invalidParams', "'arguments' must be an object");
     const { principal, envId } = caller;
     const played = caller.played ?? (await this.#seatOf(params, caller));
-    if (played) return toolResult(await this.#play.step(principal, played, fields));
+    if (played) return this.#act(principal, played, fields);
     const { played: passing } = await this.#play.open(principal, envId);
     try {
-      return toolResult(await this.#play.step(principal, passing, fields));
+      return await this.#act(principal, passing, fields);
     } finally {
       await this.#play.close(principal, passing);
+    }
+  }
+
+  /** A step after the end of the episode is a result that the model reads; the tools have no reset. */
+  async #act(principal: Principal, played: PlayedSession, fields: JsonObject): Promise<ToolResult> {
+    try {
+      return toolResult(await this.#play.step(principal, played, fields));
+    } catch (error) {
+      const problem = problemOf(error);
+      if (problem.code !== 'episode_over') throw error;
+      this.#problemHandler.document(problem);
+      return overResult(problem, played);
     }
   }
 

@@ -3,9 +3,9 @@ import { isObject } from '../../custom/answer.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { problemOf } from '../../operations/problems.ts';
 import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
-import type { ProblemCode } from '../../problems.ts';
+import type { Problem, ProblemCode } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import { contentOf, type ToolDocument, type ToolResult } from '../mcp/results.ts';
+import { contentOf, failureResult, type ToolDocument, type ToolResult } from '../mcp/results.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { actionForm } from './action-form.ts';
 import { countable, InvalidMessage, missing, notObject } from './faults.ts';
@@ -46,6 +46,20 @@ export function toolResult({ observation, reward, done, metadata }: OpenEnvStepR
     structured_content: data,
     data,
     is_error: false,
+  };
+}
+
+/** A step after the end of the episode as the result of a tool. No tool of OpenEnv resets. */
+export function overResult(problem: Problem, { sessionId }: PlayedSession): ToolResult {
+  const advice = `No tool does so: send a reset over OpenEnv's /ws or POST /v1/sessions/${sessionId}/reset, or open another session.`;
+  const { structuredContent: data } = failureResult(problem);
+  return {
+    content: contentOf(`${problem.message}. ${advice}`),
+    structuredContent: data,
+    isError: true,
+    structured_content: data,
+    data,
+    is_error: true,
   };
 }
 

@@ -148,6 +148,18 @@ t.test('wrong frames get their problem and the socket lives on', async t => {
       { id: 1.5, op: 'ping' },
       { id: null, error: { code: 'invalid_request' } },
     ],
+    [
+      { id: 'x'.repeat(1025), op: 'ping' },
+      { id: null, error: { detail: /string of at most 1024 characters/, errors: [{ pointer: '/id' }] } },
+    ],
+    [
+      { id: 'x'.repeat(1025), op: 'get', session_id: 's' },
+      { id: null, error: { code: 'invalid_request', errors: [{ pointer: '/id' }] } },
+    ],
+    [
+      { id: 'x'.repeat(1024), op: 'get', session_id: 's' },
+      { id: 'x'.repeat(1024), error: { code: 'unknown_session' } },
+    ],
     [{ id: 2 }, { id: 2, error: { code: 'invalid_request', errors: [{ pointer: '/op' }] } }],
     [
       { id: 3, op: 'sing' },

@@ -4,7 +4,7 @@ import type { RawData } from 'ws';
 import { Type } from '../../../shared/schema/type.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { ClientRequest, OperationInput, TraceContext } from '../../operations/operation.ts';
-import { FrameIdSchema, RequestKey } from '../../operations/schemas/fields.ts';
+import { FrameIdSchema, MAX_FRAME_ID_LENGTH, RequestKey } from '../../operations/schemas/fields.ts';
 import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
 import { OPERATION_BYTES } from '../../sessions/limits/pending-inputs.ts';
@@ -353,7 +353,8 @@ function toFrame(value: unknown): Frame {
 }
 
 function frameId({ id }: Frame): string | number {
-  if (typeof id === 'string' || (typeof id === 'number' && Number.isInteger(id))) return id;
-  const detail = '"id" is required: a string or an integer';
+  if (typeof id === 'string' && id.length <= MAX_FRAME_ID_LENGTH) return id;
+  if (typeof id === 'number' && Number.isInteger(id)) return id;
+  const detail = `"id" is required: an integer or a string of at most ${MAX_FRAME_ID_LENGTH} characters`;
   throw new Problem('invalid_request', detail, { violations: [{ pointer: '/id', detail }] });
 }
