@@ -38,7 +38,6 @@ export const PACKAGES = {
     'typebox',
     'undici',
     'uplot',
-    'wink-bm25-text-search',
     'ws',
     'yaml',
     'zod',

@@ -19,7 +19,6 @@ const LOADED = [
   'fastify',
   'pino',
   'quickjs-emscripten-core',
-  'wink-bm25-text-search',
   'ws',
 ];
 

@@ -1,13 +1,8 @@
-import bm25 from 'wink-bm25-text-search';
-
 /** Saturation and normalization by length as Lucene's users set them (Pyserini). */
 const K1 = 0.9;
 const B = 0.4;
-/** Makes Robertson's rarity of a word Lucene's, which is never negative. */
-const RARITY_SHIFT = 1;
+/** Digits of a word's weight after the point: those that differ by rounding alone are equal. */
 const PRECISION = 9;
-/** The library wants as many documents; empty ones make up for those that lack. */
-const MIN_DOCUMENTS = 3;
 
 /** Words too common to tell documents apart. */
 const STOP_WORDS = new Set(
@@ -22,22 +17,44 @@ export interface SearchHit {
   readonly score: number;
 }
 
-/** Searches a fixed list of texts by BM25 (Robertson & Zaragoza 2009). */
+/** Searches a fixed list of texts by BM25 (Robertson & Zaragoza 2009), with Lucene's rarity of a word, which is never negative. */
 export class Bm25Index {
-  readonly #engine = bm25();
+  /** Documents that have a word, by word, each with the word's weight there. */
+  readonly #hits = new Map<string, SearchHit[]>();
 
   constructor(texts: readonly string[]) {
-    this.#engine.defineConfig({ fldWeights: { text: 1 }, bm25Params: { k1: K1, b: B, k: RARITY_SHIFT } });
-    this.#engine.definePrepTasks([tokenize]);
-    for (let at = 0; at < Math.max(texts.length, MIN_DOCUMENTS); at++) {
-      this.#engine.addDoc({ text: texts[at] ?? '' }, at);
+    const counts = new Map<string, Map<number, number>>();
+    const lengths = texts.map((text, document) => {
+      const words = tokenize(text);
+      for (const word of words) {
+        const ofWord = counts.get(word) ?? new Map<number, number>();
+        counts.set(word, ofWord.set(document, (ofWord.get(document) ?? 0) + 1));
+      }
+      return words.length;
+    });
+    const meanLength = lengths.reduce((sum, length) => sum + length, 0) / texts.length;
+    for (const [word, ofWord] of counts) {
+      const rarity = Math.log((texts.length - ofWord.size + 0.5) / (ofWord.size + 0.5) + 1);
+      const hits = Array.from(ofWord, ([document, count]) => {
+        const norm = 1 - B + B * (lengths[document] / meanLength);
+        const weight = ((count * (K1 + 1)) / (K1 * norm + count)) * rarity;
+        return { document, score: Number(weight.toFixed(PRECISION)) };
+      });
+      this.#hits.set(word, hits);
     }
-    this.#engine.consolidate(PRECISION);
   }
 
   /** The best documents that share a word with the query, best first; equals in the order of the list. */
   search(query: string, limit: number): SearchHit[] {
-    return this.#engine.search(query, limit).map(([id, score]) => ({ document: Number(id), score }));
+    const scores = new Map<number, number>();
+    for (const word of tokenize(query)) {
+      for (const { document, score } of this.#hits.get(word) ?? []) {
+        scores.set(document, (scores.get(document) ?? 0) + score);
+      }
+    }
+    return Array.from(scores, ([document, score]) => ({ document, score }))
+      .sort((a, b) => b.score - a.score || a.document - b.document)
+      .slice(0, limit);
   }
 }
 
