@@ -108,7 +108,10 @@ class BatchRun<T, B> {
   readonly #request: BatchRequest;
   readonly #form: ReplyForm<T, B>;
   readonly #replies: T[];
-  readonly #late: Promise<void>[] = [];
+  /** Items that have begun and have no reply yet. */
+  #underWay = 0;
+  /** Called when one of them has its reply. */
+  #replied: () => void = () => undefined;
   #index = 0;
   #length = 0;
   /** Part of the length that {@link BatchRequest.hold} was called with. */
@@ -163,13 +166,14 @@ class BatchRun<T, B> {
 
   #await(reply: Promise<T>, index: number): void {
     this.#replies[index] = this.#form.pending;
-    this.#late.push(
-      reply.then(item => {
-        this.#replies[index] = item;
-        this.#length += this.#form.lengthOf(item);
-        this.#hold();
-      }),
-    );
+    this.#underWay++;
+    void reply.then(item => {
+      this.#replies[index] = item;
+      this.#length += this.#form.lengthOf(item);
+      this.#hold();
+      this.#underWay--;
+      this.#replied();
+    });
   }
 
   #hold(): void {
@@ -188,31 +192,20 @@ class BatchRun<T, B> {
   /** The reply, when as many items are ready as the batch waits for. */
   finish(): MaybePromise<B> {
     const { items, wait } = this.#request;
-    const late = this.#late;
     const reply = (): B =>
       this.#form.batch(
         this.#replies,
         wait === undefined ? undefined : positionsOf(this.#form.pending, this.#replies),
       );
-    if (late.length === 0) return reply();
-    const missing =
-      (wait === undefined ? items.length : Math.min(wait, items.length)) - (items.length - late.length);
-    return settled(late, missing).then(reply);
+    if (this.#underWay === 0) return reply();
+    const most = wait === undefined ? 0 : Math.max(items.length - wait, 0);
+    return new Promise<void>(resolve => {
+      this.#replied = () => {
+        if (this.#underWay <= most) resolve();
+      };
+      this.#replied();
+    }).then(reply);
   }
-}
-
-/** Resolves when so many of the promises are done; they never reject. */
-function settled(promises: readonly Promise<void>[], count: number): Promise<void> {
-  return new Promise(resolve => {
-    let missing = count;
-    if (missing <= 0) resolve();
-    for (const promise of promises) {
-      void promise.then(() => {
-        missing--;
-        if (missing === 0) resolve();
-      });
-    }
-  });
 }
 
 function runItem<T>(
@@ -253,9 +246,16 @@ function later<T>(
   item: Pick<OperationInput, 'session_id'>,
   form: ReplyForm<T, unknown>,
 ): Promise<T> {
-  return result
-    .then(value => form.success(form.result(compiled, value)))
-    .catch(error => failure(error, request, item, form));
+  return result.then(
+    value => {
+      try {
+        return form.success(form.result(compiled, value));
+      } catch (error) {
+        return failure(error, request, item, form);
+      }
+    },
+    error => failure(error, request, item, form),
+  );
 }
 
 function failure<T>(error: unknown, request: BatchRequest, item: unknown, form: ReplyForm<T, unknown>): T {

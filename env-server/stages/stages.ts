@@ -115,14 +115,13 @@ function forbidden({ services, operation, input, request: { principal } }: Call)
 }
 
 /** Performs a call when this server writes its session in the store that several servers share. */
-async function share(call: Call, next: Next): Promise<unknown> {
+function share(call: Call, next: Next): Promise<unknown> {
   const { services, operation, input, request } = call;
   const shared = services.shared!;
   const { session_id: id } = input;
   const work = () => next(call);
   if (typeof id === 'string') return shared.perform(request.principal, id, effectOf(operation), work);
-  await shared.refreshEnvironments();
-  return work();
+  return shared.refreshEnvironments().then(work);
 }
 
 /** Effect of an operation on its session. */

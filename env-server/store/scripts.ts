@@ -95,15 +95,24 @@ end
 if key then redis.call('SET', key, ARGV[9], 'PX', ARGV[10]) end
 return { 0, 0 }`;
 
-/** Records of a turn of the event loop: session, id, kind, body. Returns 1 kept, 0 gone, -1 fenced for each. */
+/**
+ * Records of a turn of the event loop, each session, id, kind and body with a space between: most of the time of a record
+ * goes into its arguments. Returns the numbers of those that were not kept, each with 0 gone or -1 fenced.
+ */
 const APPEND = `#!lua
 local out = {}
-for i = 2, #ARGV, 4 do
-  local r = redis.pcall('XADD', ARGV[1] .. 's:' .. ARGV[i], 'NOMKSTREAM', ARGV[i + 1], 'k', ARGV[i + 2], 'b', ARGV[i + 3])
-  if type(r) == 'table' and r.err then
+local add, match, streams = redis.pcall, string.match, ARGV[1] .. 's:'
+for i = 2, #ARGV do
+  local session, id, kind, body = match(ARGV[i], '^(%S+) (%S+) (%S) (.*)$')
+  local r = add('XADD', streams .. session, 'NOMKSTREAM', id, 'k', kind, 'b', body)
+  if r == false then
+    out[#out + 1] = i - 2
+    out[#out + 1] = 0
+  elseif type(r) == 'table' and r.err then
     if not string.find(r.err, 'equal or smaller', 1, true) then return redis.error_reply(r.err) end
+    out[#out + 1] = i - 2
     out[#out + 1] = -1
-  elseif r == false then out[#out + 1] = 0 else out[#out + 1] = 1 end
+  end
 end
 return out`;
 

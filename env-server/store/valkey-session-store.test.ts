@@ -310,9 +310,9 @@ t.test('what one turn sends goes in commands of bounded size', { skip: lacksValk
   const kept = await Promise.all(ids.map(id => store.append(id, 1, 2, 's', '"x"')));
   t.ok(kept.every(outcome => outcome === 'kept'));
   t.same(sent.splice(0), [
-    ['ragenAppend', 4000],
-    ['ragenAppend', 4000],
-    ['ragenAppend', 2000],
+    ['ragenAppend', 1000],
+    ['ragenAppend', 1000],
+    ['ragenAppend', 500],
   ]);
   const long = JSON.stringify('x'.repeat(600_000));
   const turn = await Promise.all(ids.slice(0, 3).map(id => store.append(id, 1, 3, 's', long)));

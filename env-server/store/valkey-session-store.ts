@@ -84,11 +84,8 @@ export class ValkeySessionStore implements SessionStore {
   /** Adds a record. All records of a turn of the event loop go in one round trip, in commands of bounded size. */
   append(id: string, epoch: number, n: number, kind: EntryKind, body: string): Promise<Outcome> {
     this.#plan();
-    return new Promise((resolve, reject) =>
-      this.#appends.push({
-        args: [id, `${epoch}-${n}`, kind, body],
-        settle: outcome => outcome.then(resolve, reject),
-      }),
+    return new Promise((kept, failed) =>
+      this.#appends.push({ record: `${id} ${epoch}-${n} ${kind} ${body}`, kept, failed }),
     );
   }
 
@@ -112,9 +109,15 @@ export class ValkeySessionStore implements SessionStore {
   #flush(): void {
     this.#planned = false;
     for (const some of boundedCommands(this.#appends.splice(0))) {
-      const args = some.flatMap(append => append.args);
-      const kept = this.connection.write('ragenAppend', ...args) as Promise<number[]>;
-      for (const [index, { settle }] of some.entries()) settle(kept.then(codes => OUTCOMES[codes[index]]));
+      (this.connection.write('ragenAppend', ...some.map(({ record }) => record)) as Promise<number[]>).then(
+        missed => {
+          for (let i = 0; i < missed.length; i += 2) some[missed[i]].kept(OUTCOMES[missed[i + 1]]);
+          for (const { kept } of some) kept('kept');
+        },
+        error => {
+          for (const { failed } of some) failed(error);
+        },
+      );
     }
     const checked = [...this.#checked];
     this.#checked = new Map();
@@ -319,16 +322,19 @@ export class ValkeySessionStore implements SessionStore {
 
 /** A record that is to be added. */
 interface Append {
-  readonly args: readonly string[];
-  settle(outcome: Promise<Outcome>): void;
+  /** Argument of the script. */
+  readonly record: string;
+  /** The first call counts. */
+  readonly kept: (outcome: Outcome) => void;
+  readonly failed: (error: unknown) => void;
 }
 
 /** Records in groups, each of one command. */
 function* boundedCommands(appends: readonly Append[]): Generator<readonly Append[]> {
   let from = 0;
   let length = 0;
-  for (const [index, { args }] of appends.entries()) {
-    const own = args[3].length;
+  for (const [index, { record }] of appends.entries()) {
+    const own = record.length;
     if (index > from && (index - from >= MAX_AT_ONCE || length + own > MAX_LENGTH_AT_ONCE)) {
       yield appends.slice(from, index);
       from = index;

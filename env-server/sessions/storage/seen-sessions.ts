@@ -36,7 +36,7 @@ export class SeenSessions {
   async #lookAt(id: string): Promise<Session | undefined> {
     const held = this.#written.get(id);
     if (held && this.#written.isUsable(held)) {
-      await held.pending?.catch(() => undefined);
+      await held.pending;
       if (this.#written.isUsable(held) && (await this.#store.isWriter(id, held.epoch))) return held.session;
     }
     return this.#peek(id);

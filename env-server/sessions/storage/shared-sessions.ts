@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Json } from '../../../shared/json.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { RecordBody, RecordKind } from '../../persistence/journal/records.ts';
 import { Problem } from '../../problems.ts';
 import type { RequestClaim, StoredReplyRecord } from '../../store/session-store.ts';
@@ -14,6 +15,7 @@ import { TakenSessions, type TakenSessionsParts } from './taken-sessions.ts';
 import {
   ClaimedBefore,
   Fenced,
+  type HeldSession,
   MAX_RECORD_LENGTH,
   type SessionEffect,
   TOUCHES,
@@ -38,6 +40,14 @@ export interface SharedSessionsParts extends Omit<TakenSessionsParts, 'store'> {
 }
 
 export type { SessionEffect };
+
+/** An operation that is under way on a session. */
+interface Attempt<T> {
+  readonly held: HeldSession;
+  /** Number of the session's newest record when the operation began. */
+  readonly before: number;
+  readonly result: MaybePromise<T>;
+}
 
 /** Sessions are being cloned. */
 interface Copying {
@@ -126,20 +136,51 @@ export class SharedSessions implements SessionJournal {
    * Runs an operation on a session of the principal, which this server then writes; again where another server took it.
    * @throws Problem of the operation; `unknown_session` and how it ended; `session_elsewhere`, `storage_failed`, `storage_full`
    */
-  async perform<T>(
+  perform<T>(
     principal: Principal,
     id: string,
     effect: SessionEffect,
-    work: () => T | Promise<T>,
+    work: () => MaybePromise<T>,
+  ): Promise<T> {
+    const held = effect === 'writes' ? this.#taken.held(id) : undefined;
+    if (!held) return this.#attempts(principal, id, effect, work);
+    const before = held.session.recorded;
+    let value: MaybePromise<T>;
+    try {
+      value = work();
+    } catch (error) {
+      value = Promise.reject(error);
+    }
+    const written = held.session.recorded;
+    const begun = { held, before, result: value };
+    if (value instanceof Promise || written === before || !held.pending || held.ending)
+      return this.#attempts(principal, id, effect, work, begun);
+    // Most operations are done at once, and wait for their record only.
+    return held.pending.then(() => {
+      if (held.acknowledged < written) return this.#attempts(principal, id, effect, work, begun);
+      this.#written.afterOperation(held);
+      return value;
+    });
+  }
+
+  /** @param begun the first attempt, where it is under way */
+  async #attempts<T>(
+    principal: Principal,
+    id: string,
+    effect: SessionEffect,
+    work: () => MaybePromise<T>,
+    begun?: Attempt<T>,
   ): Promise<T> {
     for (let take = 1; ; take++) {
-      const held = await this.#taken.hold(principal, id);
-      const before = held?.session.recorded;
+      const first = take === 1 ? begun : undefined;
+      const held = first ? first.held : await this.#taken.hold(principal, id);
+      const before = first ? first.before : held?.session.recorded;
       const copying: Copying | undefined = held && effect === 'copies' ? { source: held.session } : undefined;
       let result: { readonly value: T } | { readonly error: unknown };
       try {
         if (held && effect === 'copies') await this.#written.requireWriter(held);
-        result = { value: await (copying ? this.#copying.run(copying, work) : work()) };
+        const running = first ? first.result : copying ? this.#copying.run(copying, work) : work();
+        result = { value: await running };
       } catch (error) {
         if (error instanceof Fenced && take < MAX_TAKES) continue;
         result =

@@ -49,16 +49,23 @@ export class TakenSessions {
     this.#written = written;
   }
 
+  /** A session that this server writes and has in memory. */
+  held(id: string): HeldSession | undefined {
+    const held = this.#loading.has(id) ? undefined : this.#written.get(id);
+    if (held && this.#written.isUsable(held) && held.session.expiresAt > this.#parts.sessions.now())
+      return held;
+    return undefined;
+  }
+
   /** Makes this server the writer of a session. Undefined where it has ended: the manager knows how. */
   async hold(principal: Principal, id: string): Promise<HeldSession | undefined> {
     for (;;) {
       const loading = this.#loading.get(id);
       if (loading) await loading;
       else {
-        const held = this.#written.get(id);
-        if (held && this.#written.isUsable(held) && held.session.expiresAt > this.#parts.sessions.now())
-          return held;
-        const taking = this.#take(principal, id, held);
+        const held = this.held(id);
+        if (held) return held;
+        const taking = this.#take(principal, id, this.#written.get(id));
         this.#loading.set(id, taking);
         try {
           await taking;

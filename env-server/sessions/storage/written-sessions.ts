@@ -68,7 +68,7 @@ export interface HeldSession extends Position {
   acknowledged: number;
   /** Number of the newest record with a result that a client may have seen. Takes and checkpoints have none. */
   seen: number;
-  /** Settles with the newest record that is under way. */
+  /** Resolves when the newest record that is under way was kept or `failed`. */
   pending: Promise<void> | undefined;
   /** Why nothing more is done with the copy; undefined while all is well. What the store has kept before still counts. */
   failed: unknown;
@@ -132,12 +132,12 @@ export class WrittenSessions {
     }
     const written = session.recorded;
     if (effect !== 'reads' && written > before) {
-      await held.pending?.catch(() => undefined);
+      await held.pending;
       // Another operation may have failed since. It does not change whether the store kept what this one wrote.
       if (held.acknowledged < written) throw held.failed ?? new Fenced();
       return;
     }
-    if (held.pending || held.failed) await held.pending;
+    await held.pending;
     if (held.failed) throw held.failed;
     if (effect !== 'copies' && !session.closed) await this.requireWriter(held);
   }
@@ -190,30 +190,31 @@ export class WrittenSessions {
   }
 
   /** Notes that a write is under way. When one fails, all later ones fail too, even if the store accepts them. */
-  #follow(held: HeldSession, n: number, written: Promise<Outcome>, isCheckpoint = false): void {
-    const pending = written
-      .then(
-        outcome => {
-          if (n > held.holeAt) throw held.failed;
-          if (outcome !== 'kept') throw new Fenced(outcome);
-          held.acknowledged = n;
-          if (!isCheckpoint) held.seen = n;
-          held.top = n;
-        },
-        error => {
-          throw held.failed ?? error;
-        },
-      )
-      .catch(error => {
-        held.holeAt = Math.min(held.holeAt, n);
-        this.#fail(held, error);
-        throw error;
-      })
-      .finally(() => {
+  #follow(held: HeldSession, n: number, written: Promise<Outcome>, isCheckpoint = false): Promise<void> {
+    const pending = written.then(
+      outcome => {
         if (held.pending === pending) held.pending = undefined;
-      });
-    pending.catch(() => undefined);
+        if (n > held.holeAt || outcome !== 'kept') {
+          this.#miss(held, n, held.failed ?? new Fenced(outcome));
+          return;
+        }
+        held.acknowledged = n;
+        if (!isCheckpoint) held.seen = n;
+        held.top = n;
+      },
+      error => {
+        if (held.pending === pending) held.pending = undefined;
+        this.#miss(held, n, error);
+      },
+    );
     held.pending = pending;
+    return pending;
+  }
+
+  /** The store has not kept a record. */
+  #miss(held: HeldSession, n: number, error: unknown): void {
+    held.holeAt = Math.min(held.holeAt, n);
+    this.#fail(held, error);
   }
 
   #fail(held: HeldSession, error: unknown): void {
@@ -253,8 +254,10 @@ export class WrittenSessions {
     const written = this.#parts.store.checkpoint(session.id, { epoch, n }, changed.change);
     held.records = 0;
     held.length = 0;
-    this.#follow(held, n, written, true);
-    return held.pending!.then(() => changed.stored());
+    return this.#follow(held, n, written, true).then(() => {
+      if (held.acknowledged < n) throw held.failed;
+      changed.stored();
+    });
   }
 
   /** Opens sessions in the store; each is `storing` until it has them. */
@@ -285,9 +288,9 @@ export class WrittenSessions {
       const held = heldSession(session, { epoch: 1, top: 1 }, { acknowledged: 0, seen: 0, records: 1 });
       held.touchedAt = this.#parts.sessions.now();
       this.#held.set(session.id, held);
-      this.#follow(held, 1, opening);
-      session.storing = held.pending!.finally(() => {
+      session.storing = this.#follow(held, 1, opening).then(() => {
         session.storing = undefined;
+        if (held.acknowledged < 1) throw held.failed;
       });
       session.storing.catch(() => undefined);
     }
@@ -301,13 +304,11 @@ export class WrittenSessions {
     if (ending === 'session_expired') return;
     const tombstone = { owner, ending, reason };
     const at = { epoch: held.epoch, n: session.recorded, hasCheckpoint: session.image !== undefined };
-    held.ending = (held.pending ?? Promise.resolve()).then(
-      () => this.#parts.store.end(session.id, at, tombstone, this.forgetMs),
-      // The last write may still be there.
-      error =>
-        error instanceof TooManySessions || error instanceof ClaimedBefore
-          ? ('gone' as const)
-          : this.#parts.store.end(session.id, at, tombstone, this.forgetMs),
+    held.ending = (held.pending ?? Promise.resolve()).then(() =>
+      // Where the last write failed, it may still be there.
+      held.failed instanceof TooManySessions || held.failed instanceof ClaimedBefore
+        ? ('gone' as const)
+        : this.#parts.store.end(session.id, at, tombstone, this.forgetMs),
     );
     held.ending.catch(error => {
       this.#parts.log.warn({ session_id: session.id, err: error }, `session ${session.id} is ended later`);
