@@ -43,6 +43,7 @@ export const PACKAGES = {
     'zod',
   ],
   trainer: [
+    '@fastify/accept-negotiator',
     '@fastify/helmet',
     '@fastify/websocket',
     '@huggingface/hub',

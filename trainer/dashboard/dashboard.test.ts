@@ -748,6 +748,18 @@ t.test('the dashboard stays on this machine and answers to its names only', asyn
   );
 });
 
+t.test('scripts, sheets and data come compressed', async t => {
+  const root = t.testdir();
+  writeSampleRun(root, 'lake-1', { steps: 200 });
+  const origin = await serveDashboard(t, { runs: root });
+  for (const path of ['', 'assets/site/runs/main.ts', 'assets/site/runs/runs.css', 'api/metrics?id=lake-1']) {
+    const { status, headers } = await fetch(`${origin}/runs/${path}`, {
+      headers: { 'accept-encoding': 'br' },
+    });
+    t.match({ status, encoding: headers.get('content-encoding') }, { status: 200, encoding: 'br' }, path);
+  }
+});
+
 t.test('the environment server shows runs with --runs, to those who have a token', async t => {
   const runs = sampleRuns(t.testdir());
   const tokens = JSON.stringify([

@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import Fastify from 'fastify';
 import { request } from 'undici';
 import { AllowedHosts } from '../../shared/http/allowed-hosts.ts';
+import { compressReplies } from '../../shared/http/compression.ts';
 import { isLoopback } from '../../shared/http/loopback.ts';
 import { securePages, secureReplies } from '../../shared/http/page-security.ts';
 import { ENV_SERVER } from '../../shared/program.ts';
@@ -48,6 +49,7 @@ export async function createDashboard(settings: DashboardSettings): Promise<Fast
   const hosts = new AllowedHosts(settings, (code, detail) => new HostRefused(code, detail));
   const app = Fastify({ logger: false, forceCloseConnections: true }) as unknown as FastifyInstance;
   secureReplies(app);
+  compressReplies(app);
   app.addHook('onRequest', (request, _reply, done) => {
     hosts.check(request.raw);
     done();

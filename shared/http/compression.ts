@@ -10,8 +10,10 @@ declare module 'fastify' {
   }
 }
 
-/** Replies below are not worth the time. */
+/** Replies below are not worth the time; files of pages are asked for once. */
 const MIN_BYTES = 8192;
+const MIN_PAGE_BYTES = 1024;
+const OF_PAGES = /^(?:text\/(?:html|css|javascript)|image\/svg)/;
 /** Events are sent as they come, so nothing gathers them. */
 const COMPRESSIBLE =
   /^(?:text\/(?!event-stream)|image\/svg|application\/(?:json|jsonl|problem\+json|javascript|yaml))/;
@@ -43,7 +45,9 @@ export function compressReplies(app: FastifyInstance): void {
 }
 
 const compress: onSendHookHandler = (request, reply, content, done) => {
-  if (!isLarge(content)) {
+  if (
+    !isLarge(content, OF_PAGES.test(String(reply.getHeader('content-type'))) ? MIN_PAGE_BYTES : MIN_BYTES)
+  ) {
     done(null, content);
     return;
   }
@@ -68,11 +72,9 @@ const compress: onSendHookHandler = (request, reply, content, done) => {
   );
 };
 
-function isLarge(content: unknown): content is string | Buffer | Stream {
+function isLarge(content: unknown, least: number): content is string | Buffer | Stream {
   if (typeof content === 'string' || Buffer.isBuffer(content)) {
-    return (
-      content.length >= MIN_BYTES || (typeof content === 'string' && Buffer.byteLength(content) >= MIN_BYTES)
-    );
+    return content.length >= least || (typeof content === 'string' && Buffer.byteLength(content) >= least);
   }
   return content instanceof Stream;
 }
