@@ -22,7 +22,7 @@ const HEADLINE: Claim = {
   name: 'headline',
   title: 'Success within a fixed time',
   text: [
-    'Small policies from random weights on two cores. Success is sampled, on levels with layouts that never occur in training, not even turned or mirrored, and also on levels of the training’s kind and on harder ones. Time includes warm start and validations.',
+    'Small policies from random weights on two cores. Success is sampled, on layouts that never occur in training, not even mirrored. Time includes warm start and validations.',
   ],
   runs: [
     {
@@ -95,8 +95,8 @@ const FILTERS: Claim = {
   name: 'filter-gains',
   title: 'What the rollout filter gains',
   text: [
-    'Sokoban 6 × 6 with one box from the same warm starts, 32 groups of 8 an iteration, each algorithm with and without its filter until its learning rate has fallen to a tenth. Compared after equal iterations and after equal time: a filter saves updates, so that its iterations are shorter.',
-    'StarPO-S keeps a quarter of the groups, and without its filter it is PPO bit for bit; DAPO drops groups without spread and collects again; the others keep groups up to 90 % of the spread.',
+    'Sokoban 6 × 6 with one box from the same warm starts, 32 groups of 8 an iteration, each algorithm with and without its filter. A filter saves updates, so its iterations are shorter.',
+    'StarPO-S keeps a quarter of the groups, and is otherwise PPO. DAPO drops groups without spread and collects again. The others keep groups up to 90 % of the spread.',
   ],
   runs: [
     WARM,
@@ -140,8 +140,8 @@ const CONTEXTS: Claim = {
   name: 'context-and-credit',
   title: 'Context modes, and credit by turns',
   text: [
-    'Sokoban 6 × 6 with two boxes, up to ten moves in five turns. Token-level generalized advantage estimation against the bi-level one, and the policy’s context: the whole episode, the last two turns, or the current turn alone.',
-    'Each context has its own warm starts, on the same games, as a policy that was taught in one plays badly in another.',
+    'Sokoban 6 × 6 with two boxes, up to ten moves in five turns: token-level and bi-level GAE, and three contexts: the whole episode, the last two turns, or the current turn.',
+    'Each context has warm starts in that context, on the same games.',
   ],
   runs: [
     { ...WARM, overrides: [...WARM.overrides, ...TWO_BOXES] },
@@ -193,8 +193,8 @@ const RECIPES: Claim = {
   name: 'recipes',
   title: 'The recipes as they are',
   text: [
-    'What `npm run trainer -- train configs/<recipe>.yaml` comes to, with nothing set; the first claim and the [showcase](./showcase.md) have the other recipes of FrozenLake and Sokoban. Success is sampled. Before is after the warm start, which shows random play in bandits and `frozenlake-grpo`, and the best player’s in the others. Bandits and lakes of these are new ones; all others are validated on layouts that never occur in training.',
-    'The rows of 60 iterations are recipes of the field with `frozenlake-grpo`, all from the same warm start, next to GRPO. They differ in aggregation as well: `token_mean` in DPPO and ECHO, `seq_mean_token_mean` in GRPO and GDPO. Intervals that overlap show no difference.',
+    'Results of `npm run trainer -- train configs/<recipe>.yaml`. Success is sampled. “Before” is after the warm start, on random play in bandits and `frozenlake-grpo`, and on the best player’s games in the others.',
+    'The rows of 60 iterations are other recipes with `frozenlake-grpo`, from one warm start. They differ in aggregation as well: `token_mean` in DPPO and ECHO, `seq_mean_token_mean` in GRPO and GDPO.',
   ],
   runs: [
     ...[
@@ -220,7 +220,7 @@ const SHOWCASE: Claim = {
   name: 'showcase',
   title: 'What reinforcement learning adds',
   text: [
-    'The two recipes that README runs: `npm start` begins with random play, Sokoban with 850 games of the best player. Success is sampled, on new lakes and on layouts of rooms that never occur in training. Minutes depend on what else the machine did.',
+    'The two recipes of the README: `npm start` begins with random play, Sokoban with 850 games of the best player. Success is sampled, on new lakes and on layouts of rooms that never occur in training.',
   ],
   runs: (
     [

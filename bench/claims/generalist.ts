@@ -42,8 +42,8 @@ export const GENERALIST: Claim = {
   name: 'generalist',
   title: 'One small policy for eight games',
   text: [
-    'One policy of half a million weights learns Sokoban, FrozenLake, Bandit, Rubik’s cube 2 × 2, 2048 on 3 × 3, Sudoku 4 × 4, Countdown with three numbers and Spatial by one recipe: a warm start on the games of reference players (expectimax for 2048, an oracle for Spatial, the optimum elsewhere), then groups of 8 compared with their mean, returns in units of each game’s deviation; each game’s share of the batch follows its success. Next to it a specialist for each game: the same policy, recipe and number of episodes of that game, an eighth of the whole.',
-    'Success is sampled, on levels of another split than training’s; Bandit, which has no levels, on its twelve pairs of names. “Harder” are presets that nothing was trained on: two boxes, more holes, names of arms that occur nowhere else, four turns of the cube instead of three, the tile in fewer moves, more blanks, larger numbers, a larger room. The caps on moves are those of `configs/generalist-nano.yaml`, so the figures are not those of the environments’ own pages.',
+    'One policy of half a million weights learns eight games by one recipe: a warm start on the games of reference players, then groups of 8 compared with their mean; each game’s share of the batch follows its success. A specialist for each game has the same policy, recipe and number of episodes of that game.',
+    'Success is sampled, on levels of another split than training’s. “Harder” are presets that nothing was trained on: two boxes, more holes, new names of arms, and so on. The caps on moves are those of `configs/generalist-nano.yaml`.',
   ],
   runs: [
     {

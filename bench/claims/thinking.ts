@@ -44,9 +44,9 @@ export const THINKING: Claim = {
   name: 'thinking',
   title: 'Thinking, and its collapse',
   text: [
-    'Small policies that think before they act, in Sokoban 6 × 6 with one box. Their thoughts are taught: the next moves of the solver’s plan, up to four words. Then GRPO with 32 groups of 8 an iteration, with and without the rollout filter (top-p 0.9 of the spread), with an entropy bonus of 0.001 and of 0.05 on all tokens, thoughts included.',
+    'Small policies think before they act, in Sokoban 6 × 6 with one box. A warm start teaches thoughts: the next moves of the solver’s plan. Then GRPO with 32 groups of 8 an iteration, with and without the rollout filter (top-p 0.9 of the spread), with an entropy bonus of 0.001 and of 0.05 on all tokens.',
     'MI share is the information that a thought holds about its prompt, as a share of the most it could hold (`collapse_first_turn_sample/mi_seq_share`); entropy is that of thoughts under their own prompt in nats per token (`conditional_entropy_est`); spread is the mean standard deviation of returns within a group (`rollout/in_group_std`).',
-    'The paper on RAGEN V2 expects that without the filter, and more so with a high entropy bonus, the MI share falls while the entropy stays (template collapse), and that success follows the MI share more than the entropy.',
+    'RAGEN V2’s paper expects that without the filter, and more so with a high entropy bonus, the MI share falls while the entropy stays (template collapse).',
   ],
   runs: [
     {

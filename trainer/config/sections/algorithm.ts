@@ -36,25 +36,25 @@ import {
 /** Which groups are trained on, and what makes the batch whole again. */
 const FilterConfig = Type.Object(
   {
-    /** Which groups are kept: by `top_p`, `top_k` or `min_p` of their score. */
+    /** Selection by score. */
     strategy: choice(FILTER_STRATEGIES, FILTER.strategy),
     /** p, k or the smallest score of the strategy. */
     value: notNegative(FILTER.value),
-    /** The quantity that ranks groups. The entropy scores cost a separate scoring pass. */
+    /** Score of a group; entropies cost a scoring pass. */
     score: choice(FILTER_SCORES, FILTER.score),
-    /** Keeps the groups with the largest or the smallest scores. */
+    /** Keeps the largest or the smallest scores. */
     order: choice(FILTER_ORDERS, FILTER.order),
     /** Weights of `top_p`: the scores (`linear`), or their softmax. */
     mass: choice(FILTER_MASSES, FILTER.mass),
     /** Also keeps groups with a score of 0. */
     include_zero: flag(FILTER.includeZero),
-    /** Tolerance of `top_p`: the kept groups may fall this far short of p times the sum, so rounding does not demand one more. */
+    /** Tolerance of `top_p`. */
     selection_eps: notNegative(FILTER.epsilon),
-    /** Scales the advantages by the kept share of groups, or by its square root. */
+    /** Scales advantages by the kept share, or its square root. */
     loss_scaling: choice(FILTER_LOSS_SCALINGS, 'none'),
-    /** Fills the batch after the filter; `none` trains on the groups that are left. */
+    /** Fills the batch after the filter. */
     fill: choice(['none', ...FILTER_FILLS], 'none'),
-    /** Most extra collections of an iteration with `fill: refill`. */
+    /** Most extra collections (`refill`). */
     refill_rounds: positive(4),
   },
   section,
@@ -74,30 +74,27 @@ export const AlgorithmSettings = Type.Object(
     high_level_gamma: share(ADVANTAGE.highLevelGamma),
     /** Weight of the step advantage in `gigpo`. */
     step_weight: notNegative(ADVANTAGE.stepWeight),
-    /** Divides by the standard deviation in `gigpo` and the graph estimators. */
+    /** Divides by the standard deviation (`gigpo`, graph estimators). */
     std_normalize: flag(ADVANTAGE.stdNormalize),
-    /** Lets the reward-to-go of `reinforce_pp` pass from turn to turn. */
+    /** The reward-to-go of `reinforce_pp` passes between turns. */
     across_turns: flag(ADVANTAGE.acrossTurns),
-    /** Whitens the advantages of a batch, in the estimators that do so. */
+    /** Whitens the advantages of a batch. */
     whiten: flag(ADVANTAGE.whiten),
-    /** Multiplies advantages by the spread of their group, relative to the largest of the batch. */
+    /** Multiplies advantages by their group's relative spread. */
     soft_advantage_reweight: flag(false),
     /** Divides advantages by the relative length of their sequence. */
     advantage_length_weight: flag(false),
-    /** Sets all advantages to 0, to see what entropy and KL terms do alone. */
+    /** Sets all advantages to 0, to see entropy and KL terms alone. */
     zero_task_advantage: flag(false),
     /** Excludes episodes with a truncated response from the loss. */
     overlong_mask: flag(false),
-    /** Which of the kept episodes are trained on; `successes` is rejection sampling. */
+    /** Trained episodes; `successes`: rejection sampling. */
     train_on: choice(['all', 'successes'], 'all'),
     /** Factor of rewards. */
     reward_scale: notNegative(1),
-    /**
-     * Weights of named rewards, which then replace the plain reward: `reward` (the environment's), `format_penalty`, and what
-     * environments return in `info.rewards`; null: the reward with its penalty.
-     */
+    /** Weights of `reward`, `format_penalty` and the names in `info.rewards`; null: the reward with its penalty. */
     reward_components: orNull(Type.Record(Type.String({ minLength: 1 }), Type.Number())),
-    /** Uses no baseline where only the longest episode of a group is left (`otb`). */
+    /** No baseline where only the longest episode is left (`otb`). */
     zero_tail: flag(ADVANTAGE.handleZeroTail),
     /** Decay of an agent's baseline with each episode (`rae`). */
     decay: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: ADVANTAGE.decay }),
@@ -123,19 +120,16 @@ export const AlgorithmSettings = Type.Object(
     ),
     /** Extra weight of the first token compared with the last (`iw_opd`). */
     early_weight: notNegative(ADVANTAGE.earlyWeight),
-    /** Position of rewards: at the last token of their turn, or all at the last token of the episode. */
+    /** Position of rewards: at the end of their turn, or of the episode. */
     reward_at: choice(['turns', 'last_turn'], 'turns'),
-    /**
-     * Which truncated episodes add the value of their last state, if values are estimated: those that the environment
-     * truncated, or also those cut by the tag's caps (`caps`).
-     */
+    /** Truncated episodes that add the value of their last state: by the environment, or also by the tag's caps. */
     bootstrap: choice(['none', 'environment', 'caps'], 'environment'),
-    /** Normalization of returns: `method` within the groups that `grouping` makes. */
+    /** Normalization of returns. */
     reward_normalization: Type.Object(
       { grouping: choice(REWARD_GROUPINGS, 'state'), method: choice(REWARD_METHODS, 'identity') },
       section,
     ),
-    /** Subtracts `coefficient` · KL from the reward of every token; `loss.kl` is the alternative. */
+    /** Subtracts `coefficient` · KL from the reward of every token. */
     kl_in_reward: Type.Object(
       { estimator: choice(KL_ESTIMATORS, 'k1'), coefficient: notNegative(0) },
       section,
@@ -144,13 +138,13 @@ export const AlgorithmSettings = Type.Object(
     filter: FilterConfig,
     /** Passes over an iteration's batch. */
     ppo_epochs: positive(1),
-    /** Ends an iteration's updates once `actor/ppo_kl` of an optimizer step exceeds this; null: no limit. */
+    /** Ends an iteration's updates above this `actor/ppo_kl`; null: no limit. */
     target_kl: orNull(aboveZero(0.02)),
-    /** Sequences of one optimizer step: episodes, or turns if the context mode splits them. */
+    /** Sequences of one optimizer step. */
     mini_batch_size: positive(32),
-    /** Tokens with an entropy bonus: all that the policy sampled, or actions only. */
+    /** Tokens with an entropy bonus. */
     entropy_on: choice(['all', 'actions'], 'all'),
-    /** With `loss.policy: dpo`: the best and worst episodes of a group are a pair if their returns differ by more than this. */
+    /** Smallest difference of returns of a pair (`dpo`). */
     preference_gap: notNegative(0),
   },
   section,
@@ -160,10 +154,7 @@ export const LossConfig = Type.Object(
   {
     /** Policy loss. */
     policy: choice(POLICY_LOSSES, LOSS.policy),
-    /**
-     * Denominator of the ratio: the tokens' log-probabilities when they were sampled (`rollout`) or when the update begins
-     * (`old`).
-     */
+    /** Denominator of the ratio: log-probabilities of sampling, or of the update's start. */
     anchor: choice(ANCHORS, LOSS.anchor),
     /** Clips ratios below 1 − this. */
     clip_low: notNegative(LOSS.clipLow),
@@ -177,7 +168,7 @@ export const LossConfig = Type.Object(
     max_response_length: orNull(Type.Integer({ minimum: 1 })),
     /** Coefficient of the entropy bonus. */
     entropy_coefficient: notNegative(LOSS.entropyCoefficient),
-    /** β of `dpo`: how strongly the policy is kept near its reference. */
+    /** β of `dpo`. */
     beta: aboveZero(LOSS.beta),
     /** Coefficient of the value loss. */
     value_coefficient: notNegative(LOSS.value.coefficient),
@@ -192,24 +183,21 @@ export const LossConfig = Type.Object(
         coefficient: notNegative(LOSS.kl.coefficient),
         /** Largest weight of a token, with `reverse`. */
         ratio_cap: Type.Number({ minimum: 1, default: LOSS.kl.ratioCap }),
-        /** Limit on the fall of a token's probability, with `reverse`. */
+        /** Largest fall of a token's probability, with `reverse`. */
         keep_low: share(LOSS.kl.keepLow!),
         /** Cost of a squared log-ratio, with `reverse`. */
         tau: notNegative(LOSS.kl.tau!),
-        /**
-         * `group`: self-distillation. The reference is the policy itself with the best successful episode of the group in its
-         * prompt.
-         */
+        /** `group`: self-distillation from the group's best success. */
         demonstration: choice(['none', 'group'], 'none'),
       },
       section,
     ),
-    /** Cross-entropy in addition to the policy gradient, averaged over its own tokens. */
+    /** Cross-entropy in addition to the policy gradient. */
     cross_entropy: Type.Object(
       {
         /** Weight of tokens that the policy sampled. */
         sampled: notNegative(0),
-        /** Weight of tokens that the environment wrote after the first response (ECHO). */
+        /** Weight of the environment's tokens (ECHO). */
         observations: notNegative(0),
       },
       section,
@@ -217,7 +205,7 @@ export const LossConfig = Type.Object(
     /** DPPO: trust region by the divergence of a token's probability. */
     dppo: Type.Object(
       {
-        /** Divergence that bounds the change of a sampled token: total variation or KL of taking it or any other. */
+        /** Total variation or KL of taking the sampled token or any other. */
         divergence: choice(DIVERGENCES, LOSS.dppo.divergence),
         /** Limit where A < 0; null: 0.2 for `tv`, 0.05 for `kl`. */
         low: orNull(notNegative(0)),
@@ -239,7 +227,7 @@ export const LossConfig = Type.Object(
     ),
     /** GMPO: limits of log-ratios. */
     gmpo: Type.Object({ low: notNegative(LOSS.gmpo.low), high: notNegative(LOSS.gmpo.high) }, section),
-    /** Clip-Cov: share of the tokens that lose their loss, and the covariances between which they are chosen. */
+    /** Clip-Cov. */
     clip_cov: Type.Object(
       {
         /** Share of the tokens that are clipped. */
@@ -251,7 +239,7 @@ export const LossConfig = Type.Object(
       },
       section,
     ),
-    /** KL-Cov: share of the tokens that are penalized, and the factor of the penalty. */
+    /** KL-Cov: share of penalized tokens, and factor of the penalty. */
     kl_cov: Type.Object(
       { ratio: aboveZero(LOSS.klCov.ratio), coefficient: notNegative(LOSS.klCov.coefficient) },
       section,
@@ -265,9 +253,9 @@ export const LossConfig = Type.Object(
         kind: choice(['auto', ...OFF_POLICY_KINDS], 'auto'),
         /** Largest weight in `tis` and `sequence_tis`. */
         cap: aboveZero(2),
-        /** Smallest weight in `icepop`, or smallest geometric mean of weights in `geometric_mask`. */
+        /** Smallest weight in `icepop`, or geometric mean in `geometric_mask`. */
         low: notNegative(0.5),
-        /** Largest weight in `icepop`, or largest geometric mean of weights in `geometric_mask`. */
+        /** Largest weight in `icepop`, or geometric mean in `geometric_mask`. */
         high: aboveZero(2),
       },
       section,
@@ -278,9 +266,9 @@ export const LossConfig = Type.Object(
 
 const AveragedWeights = Type.Object(
   {
-    /** Decay of the average with each optimizer step: 0.99 averages about the last 100 steps. */
+    /** Decay with each optimizer step. */
     decay: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: 0.99 }),
-    /** Validations, and with them the best checkpoint, use the average; false: the trained weights. */
+    /** Validations and the best checkpoint use the average. */
     validate: flag(true),
   },
   strict,

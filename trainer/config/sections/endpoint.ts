@@ -8,11 +8,11 @@ export const ReferenceEndpoint = Type.Object(
     url: Type.String({ pattern: '^https?://' }),
     /** Name of the model at the endpoint. */
     model: Type.String({ minLength: 1 }),
-    /** Environment variable that holds the key; null: the endpoint requires none. */
+    /** Environment variable with the key; null: none. */
     api_key_env: orNull(Type.String({ minLength: 1 })),
     /** Requests in flight at once. */
     concurrency: positive(16),
-    /** Attempts at a request after errors that may be temporary. */
+    /** Attempts at a request. */
     attempts: positive(6),
     /** Seconds until a request is given up. */
     timeout_s: aboveZero(120),
@@ -27,7 +27,7 @@ export const EndpointSection = Type.Object(
     url: Type.String({ pattern: '^https?://' }),
     /** Name of the model at the endpoint. */
     model: Type.String({ minLength: 1 }),
-    /** Environment variable that holds the key; configs hold no keys. Null: the endpoint requires none. */
+    /** Environment variable with the key; null: none. */
     api_key_env: orNull(Type.String({ minLength: 1 })),
     /** Requests in flight at once. */
     concurrency: positive(8),
@@ -35,20 +35,17 @@ export const EndpointSection = Type.Object(
     requests_per_minute: orNull(Type.Integer({ minimum: 1 })),
     /** Limit of the endpoint; null: none. */
     tokens_per_minute: orNull(Type.Integer({ minimum: 1 })),
-    /** Attempts at a request after errors that may be temporary. */
+    /** Attempts at a request. */
     attempts: positive(6),
     /** Seconds until a request is given up. */
     timeout_s: aboveZero(120),
-    /**
-     * Sends `rollout.stop_strings` to endpoints that report which one ended a response (vLLM, SGLang), which saves tokens;
-     * else the text after one is cut off here.
-     */
+    /** Sends `rollout.stop_strings` (vLLM, SGLang). */
     send_stop_strings: flag(false),
-    /** Begins responses as rollouts do (`<think>`), with an open last message that the endpoint continues (ragen, vLLM). */
+    /** Begins responses as rollouts do, with an open last message (ragen, vLLM). */
     continue_final_message: flag(false),
-    /** Name of the field that bounds a response. */
+    /** Field that bounds a response. */
     max_tokens_key: choice(['max_tokens', 'max_completion_tokens'], 'max_tokens'),
-    /** Price of a million tokens, in any currency. */
+    /** Price of a million tokens. */
     price_per_million: Type.Object({ prompt: notNegative(0), completion: notNegative(0) }, section),
     /** Further keys of every request. */
     extra: Type.Record(Type.String(), Type.Unknown(), { default: {} }),

@@ -16,20 +16,17 @@ export const LoraSection = Type.Object(
     alpha: aboveZero(32),
     /** … or by alpha / √rank. */
     rank_stabilized: flag(false),
-    /** DoRA: learns the norm of each row of a weight separately from its direction. */
+    /** DoRA. */
     use_dora: flag(false),
-    /** Linear layers that get an adapter, in every layer of the model. */
+    /** Linear layers with an adapter. */
     target_modules: Type.Array(Type.Enum([...LORA_MODULES]), {
       minItems: 1,
       uniqueItems: true,
       default: [...LORA_MODULES],
     }),
-    /** Share of an adapter's inputs that is zeroed in updates. Sampling and log-probabilities use none. */
+    /** Dropout of adapter inputs in updates. */
     dropout: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: 0 }),
-    /**
-     * Stores the frozen linear weights in blocks of 64 with 8 bits, or with the 4 bits of QLoRA's NF4; null: float32.
-     * Products are computed in float32.
-     */
+    /** Storage of the frozen linear weights, in blocks of 64; null: float32. */
     quantization: orNull(Type.Enum([...QUANTIZATIONS])),
   },
   strict,

@@ -11,9 +11,9 @@ import { TinkerSection } from './tinker.ts';
 /** A separate model that estimates values, in place of a head on the policy's trunk. */
 const CriticSection = Type.Object(
   {
-    /** Folder of the model to start from; null: the policy's weights when its own training begins. */
+    /** Folder of its first weights; null: the policy's. */
     init: orNull(Type.String({ minLength: 1 })),
-    /** Peak learning rate. The schedule and the rest of `optimizer` are the policy's. */
+    /** Peak learning rate; the rest of `optimizer` is the policy's. */
     learning_rate: notNegative(1e-5),
   },
   strict,
@@ -27,22 +27,19 @@ export const PolicySettings = Type.Object(
      * `organization/name@revision` on the Hub.
      */
     init: text('scratch'),
-    /** Width of the model, for a policy from scratch; the next four keys too. */
+    /** Width of a policy from scratch. */
     hidden_size: positive(64),
     /** Decoder layers. */
     layers: positive(2),
     /** Attention heads. */
     heads: positive(4),
-    /** Heads of keys and values (grouped-query attention); null: as many as `heads`. */
+    /** Key-value heads; null: as many as `heads`. */
     key_value_heads: orNull(Type.Integer({ minimum: 1 })),
     /** Width of the MLP. */
     intermediate_size: positive(160),
     /** Longest sequence in tokens, prompts and responses together. */
     context: positive(161),
-    /**
-     * Treats `context` as the maximum: the run takes what the first prompts and their turns need, up to the model's
-     * positions.
-     */
+    /** Treats `context` as the maximum; the run takes what its first prompts need. */
     fit_context: flag(false),
     /**
      * Tokenizer of a policy from scratch: `words` (of the environments' vocabularies), `bytes` (256 bytes, the prompt's tags
@@ -57,17 +54,17 @@ export const PolicySettings = Type.Object(
     initializer_range: aboveZero(0.02),
     /** Estimates values, by a head on the model or by the critic if there is one. */
     value_head: flag(true),
-    /** Continues reinforcement learning with the optimizer state of the warm start, or of the checkpoint in `init`. */
+    /** Keeps the optimizer state of the warm start or of `init`. */
     keep_optimizer: flag(false),
     /** A separate model estimates values; null: a head on the policy does. */
     critic: orNull(CriticSection),
     /** Trains adapters and keeps the model of `init` frozen; null: trains all weights. */
     lora: orNull(LoraSection),
-    /** Reference policy of KL terms, as a checkpoint folder; null: the policy as it is when training starts. */
+    /** Checkpoint folder of the reference policy; null: the policy when training starts. */
     reference: orNull(Type.String({ minLength: 1 })),
-    /** Reference policy behind an endpoint with the policy's tokenizer; null: `reference` applies. */
+    /** Reference policy behind an endpoint; null: `reference`. */
     reference_endpoint: orNull(ReferenceEndpoint),
-    /** Iterations after which the reference is replaced by the current policy; null: never. */
+    /** Iterations until the policy replaces the reference; null: never. */
     reference_refresh_every: orNull(Type.Integer({ minimum: 1 })),
     /**
      * `onnx`: the CPU. `webgpu`: the GPU. `auto`: the GPU if there is one and the model is not small. `tinker`: a server of
@@ -76,32 +73,23 @@ export const PolicySettings = Type.Object(
     runtime: choice([...RUNTIME_CHOICES, 'tinker'], 'onnx'),
     /** Server of the runtime `tinker`, which trains LoRA adapters on its model `init`. */
     tinker: orNull(TinkerSection),
-    /**
-     * Type of the factors of matrix products. `float16` requires `webgpu` and a GPU that supports it; sums and weights stay
-     * float32.
-     */
+    /** Type of matrix factors; `float16` requires `webgpu`. Sums and weights stay float32. */
     precision: choice(PRECISIONS, 'float32'),
     /**
      * Frozen weights of a `.gguf` file on the CPU: `float32`; or `blocks`, as the file has them, with tokens sampled by integer
      * products. `auto`: blocks where nothing is learned.
      */
     base_precision: choice(BASE_PRECISIONS, 'auto'),
-    /**
-     * Memory of the GPU in GiB, which WebGPU does not report: runs that cannot fit are refused at the start. Null: not
-     * checked.
-     */
+    /** GPU memory; runs that cannot fit are rejected. Null: not checked. */
     gpu_memory_gib: orNull(aboveZero(1)),
-    /**
-     * With `float16`: the loss is multiplied by `initial` before the backward pass, and by `back_off` times as much after an
-     * overflow.
-     */
+    /** Loss scaling of `float16`. */
     loss_scale: Type.Object(
       {
         /** First factor. */
         initial: Type.Number({ minimum: 1, maximum: 2 ** 24, default: DEFAULT_LOSS_SCALE.initial }),
-        /** Steps without an overflow after which the factor doubles. */
+        /** Steps without overflow until it doubles. */
         growth_interval: positive(DEFAULT_LOSS_SCALE.growthInterval),
-        /** Factor of the factor after an overflow. */
+        /** Its factor after an overflow. */
         back_off: Type.Number({
           exclusiveMinimum: 0,
           exclusiveMaximum: 1,
@@ -110,19 +98,13 @@ export const PolicySettings = Type.Object(
       },
       section,
     ),
-    /**
-     * Worker threads that share a mini-batch; null: the machine's cores. A GPU has one. Sums follow the order of the workers,
-     * so their number is part of a run's identity.
-     */
+    /** Worker threads that share a mini-batch; null: the machine's cores. Another number changes rounding. */
     workers: orNull(Type.Integer({ minimum: 1 })),
     /** Threads of each worker. */
     threads: positive(1),
-    /** Tokens in one pass while the policy learns or scores. Results do not depend on it. */
+    /** Tokens in one pass; no effect on results. */
     micro_batch_tokens: positive(DEFAULT_TOKEN_BUDGET),
-    /**
-     * Gradient checkpointing: the backward pass computes each layer again instead of keeping its activations. Saves memory,
-     * costs time.
-     */
+    /** Gradient checkpointing: saves memory, costs time. */
     recompute: flag(false),
   },
   section,

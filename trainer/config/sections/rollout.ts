@@ -28,7 +28,7 @@ export const TagSettings = Type.Object(
     max_actions_per_turn: positive(2),
     /** Most actions of an episode. */
     max_actions_per_traj: positive(10),
-    /** Best known success in the environment under these caps, for reports. */
+    /** Best known success under these caps, for reports. */
     optimum_success: orNull(Type.Number({ minimum: 0, maximum: 1 })),
     /** Success of the random policy under these caps, for reports. */
     random_success: orNull(Type.Number({ minimum: 0, maximum: 1 })),
@@ -41,9 +41,9 @@ export const ServerSettings = Type.Object(
   {
     /** Address of the server. */
     url: Type.String({ pattern: '^https?://' }),
-    /** Share of the groups that it plays, relative to the other servers. */
+    /** Its relative share of the groups. */
     weight: aboveZero(1),
-    /** Weights for single tags, where they differ; 0: none of its groups. */
+    /** Other weights for single tags; 0: none. */
     tag_weights: Type.Record(Type.String(), Type.Number({ minimum: 0 }), { default: {} }),
     /** Bearer token. */
     token: orNull(Type.String()),
@@ -54,7 +54,7 @@ export const ServerSettings = Type.Object(
 
 const Curriculum = Type.Object(
   {
-    /** Stages switch at once (`step`), or each turns gradually into the next (`linear`). */
+    /** Stages switch at once or gradually. */
     blend: choice(['step', 'linear'], 'step'),
     stages: Type.Array(
       Type.Object(
@@ -74,7 +74,7 @@ const Curriculum = Type.Object(
 
 const RewardHook = Type.Object(
   {
-    /** TypeScript or JavaScript file that exports `reward(episode)`. It runs with the trainer's rights. */
+    /** TypeScript or JavaScript file that exports `reward(episode)`. */
     file: orNull(Type.String({ minLength: 1 })),
     /** Service that gets each episode by POST. */
     url: orNull(Type.String({ pattern: '^https?://' })),
@@ -94,7 +94,7 @@ const RewardHook = Type.Object(
 
 const AdaptiveCurriculum = Type.Object(
   {
-    /** Share of the groups that is split evenly over the tags. */
+    /** Share that is split evenly. */
     floor: share(0.2),
     /** Decay of the moving average of each tag's success. */
     decay: share(0.9),
@@ -108,7 +108,7 @@ const LevelReplay = Type.Object(
     share: share(0.5),
     /** Most levels to remember. */
     capacity: positive(1024),
-    /** Temperature of the ranks: near 0 only the most promising levels are replayed, large values replay any. */
+    /** Temperature of the ranks; near 0 only the best levels are replayed. */
     temperature: aboveZero(0.3),
     /** Weight of the time since a level was played, instead of its score. */
     staleness: share(0.1),
@@ -121,8 +121,7 @@ const LevelReplay = Type.Object(
 const PrefixSettings = Type.Object(
   {
     /**
-     * How many turns are replayed: by the ratios (`fixed`), by a controller that moves them (`adaptive`), or from the end of
-     * solved episodes backwards (`reverse`).
+     * Replayed turns: by fixed ratios, by ratios that a controller moves, or from the end of solved episodes backwards.
      */
     schedule: choice(['adaptive', 'fixed', 'reverse'], 'adaptive'),
     /** Largest share of an iteration's groups that continue earlier episodes. */
@@ -133,9 +132,9 @@ const PrefixSettings = Type.Object(
     high: share(0.7),
     /** Head starts, handicaps, or both. */
     directions: choice(['both', 'head_start', 'handicap'], 'both'),
-    /** Share of the turns that a head start leaves to play; the initial share with `adaptive`. */
+    /** Share of the turns that a head start leaves. */
     remaining_ratio: share(0.25),
-    /** Share of the turns that a handicap replays; the initial share with `adaptive`. */
+    /** Share of the turns that a handicap replays. */
     prefix_ratio: share(0.25),
     /** Most turns that a head start leaves; null: no limit. */
     remaining_cap: orNull(positive(1)),
@@ -148,11 +147,11 @@ const PrefixSettings = Type.Object(
     /** Controller of the ratios (`adaptive`). */
     adaptive: Type.Object(
       {
-        /** Pass rate that the controller aims at. */
+        /** Target pass rate. */
         target: share(0.5),
         /** Weight of the newest pass rate in the moving average. */
         alpha: share(0.05),
-        /** Distance from the target within which nothing changes. */
+        /** Distance without a change. */
         deadzone: share(0.03),
         /** Change of a ratio at a time. */
         step: share(0.05),
@@ -165,9 +164,9 @@ const PrefixSettings = Type.Object(
       },
       section,
     ),
-    /** Iterations in which `reverse` goes from the last turns to the whole episode. */
+    /** Iterations until `reverse` covers whole episodes. */
     reverse_over: positive(100),
-    /** Declares that nothing is random after the start of an episode, so continuations may share the random stream. */
+    /** Declares that only the start of an episode is random. */
     deterministic: flag(false),
   },
   strict,
@@ -175,14 +174,11 @@ const PrefixSettings = Type.Object(
 
 const TreeSettings = Type.Object(
   {
-    /**
-     * Turns after which a chain branches: drawn before it is played (`drawn`), the same for all (`fixed`), or after uncertain
-     * turns (`entropy`).
-     */
+    /** Turns that branch: drawn before play, the same for all, or uncertain ones. */
     where: choice(BRANCH_CHOICES, 'drawn'),
     /** Trees of a group. */
     roots: positive(4),
-    /** Chains after a branch, the original one included. */
+    /** Chains after a branch. */
     children: Type.Integer({ minimum: 2, default: 2 }),
     /** Turns of `fixed` and `drawn`, counted from 1; null: any but the last. */
     turns: orNull(Type.Array(Type.Integer({ minimum: 1 }), { minItems: 1, uniqueItems: true })),
@@ -200,7 +196,7 @@ const TreeSettings = Type.Object(
 
 const VineSettings = Type.Object(
   {
-    /** Continuations of a history; their mean return is its value. */
+    /** Continuations of a history. */
     clones: positive(9),
     /** Turns between valued histories. */
     every: positive(1),
@@ -210,9 +206,9 @@ const VineSettings = Type.Object(
 
 const Asynchronous = Type.Object(
   {
-    /** Most iterations between the weights that sampled an episode and those it trains; 0 equals synchronous training. */
+    /** Most iterations between sampling and training; 0: synchronous. */
     max_staleness: count(1),
-    /** Responses continue with the KV cache of older weights instead of computing the prompt again. */
+    /** Continues with the KV cache of older weights. */
     keep_stale_cache: flag(false),
   },
   strict,
@@ -224,19 +220,19 @@ const ProgramAgent = Type.Object(
     kind: choice(['program'], 'program'),
     /** The program and its arguments, started in the trainer's folder. */
     command: Type.Array(Type.String({ minLength: 1 }), { minItems: 1 }),
-    /** Seconds for one episode; a program that takes longer is ended. */
+    /** Seconds for one episode. */
     timeout_s: aboveZero(300),
-    /** Programs that stay and request one episode after another; 0: one program per episode. */
+    /** Long-running programs; 0: one program per episode. */
     workers: count(0),
-    /** Programs at once, with one program per episode. */
+    /** Programs at once. */
     processes: positive(8),
     /** Attempts at an episode before its group is dropped. */
     attempts: positive(2),
     /** Most model calls in one episode. */
     max_calls: positive(256),
-    /** Most prompt and response tokens of all calls of one episode. */
+    /** Most tokens of all calls of one episode. */
     max_tokens: positive(1_000_000),
-    /** Environment variable with the key of a verifier, which then reports the reward instead of the environment. */
+    /** Environment variable with the key of a verifier that reports the reward. */
     verifier_key_env: orNull(Type.String({ minLength: 1 })),
   },
   strict,
@@ -244,61 +240,61 @@ const ProgramAgent = Type.Object(
 
 export const RolloutSettings = Type.Object(
   {
-    /** Groups in an iteration. The members of a group start from the same seed. */
+    /** Groups of an iteration, each from one seed. */
     env_groups: positive(8),
     /** Episodes of a group. */
     group_size: positive(16),
-    /** Groups of each tag, which sum to `env_groups`; empty: evenly over the training tags. */
+    /** Groups of each tag; empty: evenly. */
     n_groups: Type.Record(Type.String(), Type.Integer({ minimum: 1 }), { default: {} }),
-    /** Shares of the training tags that change during the run, instead of `n_groups`. */
+    /** Shares of the tags that change during the run. */
     curriculum: orNull(Curriculum),
-    /** Shares of the training tags that follow their success, instead of `n_groups` and `curriculum`. */
+    /** Shares of the tags that follow their success. */
     adaptive_curriculum: orNull(AdaptiveCurriculum),
-    /** Replays the levels that promise to teach most: prioritized level replay. */
+    /** Prioritized level replay. */
     level_replay: orNull(LevelReplay),
-    /** Prefix sampling: some groups continue earlier episodes from turns where success is about even. */
+    /** Prefix sampling: some groups continue earlier episodes. */
     prefix: orNull(PrefixSettings),
-    /** Episodes branch into trees; `group_size` is the largest number of leaves in a group. */
+    /** Episodes branch into trees of at most `group_size` leaves. */
     tree: orNull(TreeSettings),
-    /** Values histories by extra continuations that are excluded from the loss (`algorithm.advantage: vine`). */
+    /** Values histories by extra continuations. */
     vine: orNull(VineSettings),
-    /** Branches get a fresh random stream, or the stream of the chain they come from. */
+    /** Random stream of branches. */
     luck: choice(['fresh', 'same'], 'fresh'),
-    /** The key by which two states are equal: the observation, the observation and the actions left, or the server's `state_key`. */
+    /** Identity of a state: the observation, also the actions left, or the server's `state_key`. */
     state_key: choice(['observation', 'observation_and_left', 'state'], 'observation'),
     /** First seed of the training levels. */
     start_seed: count(10_000),
     /** Rewards finished episodes by a function or a service. */
     reward: orNull(RewardHook),
-    /** A program that speaks OpenAI's API plays the episodes; null: the trainer prompts the policy by `prompt`. */
+    /** A program that speaks OpenAI's API plays the episodes; null: none. */
     agent: orNull(ProgramAgent),
-    /** Form of prompts: `chat` for chat models, `compact` for small policies. */
+    /** Form of prompts; `compact`: for small policies. */
     prompt: choice(PROMPT_NAMES, 'compact'),
-    /** Which turns a prompt shows: all, the last ones, or those in one message. */
+    /** Turns in a prompt: all, the last ones, or those in one message. */
     context_mode: choice(CONTEXT_MODES, 'full'),
     /** Most turns in a prompt, the current one included; 0: no limit. */
     max_context_window: count(0),
-    /** Most tokens of prompt and response: older turns are dropped first. Null: `policy.context`. */
+    /** Most tokens of prompt and response; null: `policy.context`. */
     max_model_len: orNull(Type.Integer({ minimum: 2 })),
     /** Most tokens of one response. */
     response_length: positive(400),
-    /** Strings that end a response, even across tokens. The tokens that complete one are kept. */
+    /** Strings that end a response. */
     stop_strings: Type.Array(Type.String({ minLength: 1 }), { uniqueItems: true, default: [] }),
     /** Responses begin with `<think>…</think>`. */
     think: flag(false),
     /** Reward of a response in a wrong format. */
     format_penalty: Type.Number({ maximum: 0, default: -0.1 }),
-    /** The `compact` prompt shows how many turns are left. */
+    /** The `compact` prompt shows the turns left. */
     show_turns_left: flag(false),
     /** Only well-formed responses can be sampled. */
     constrained: flag(false),
     /** Collects while the policy learns; null: they alternate. */
     asynchronous: orNull(Asynchronous),
-    /** Seconds after which a group is dropped and counted; null: no limit. */
+    /** Seconds until a group is dropped; null: no limit. */
     group_timeout_s: Type.Union([Type.Null(), Type.Number({ exclusiveMinimum: 0 })], { default: 3600 }),
-    /** Seconds to wait for an unreachable server: the only one, or all of several. */
+    /** Seconds to wait for unreachable servers. */
     server_patience_s: aboveZero(600),
-    /** Seconds to wait for one of several servers before its episodes continue at another. */
+    /** Seconds until episodes move to another server. */
     failover_s: aboveZero(15),
     /** Most open episodes. */
     concurrency: positive(256),

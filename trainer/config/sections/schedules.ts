@@ -4,7 +4,7 @@ import { choice, orNull, positive, section, strict } from './schema.ts';
 /** The course of one coefficient over the iterations, in place of its setting. */
 export const CoefficientSchedule = Type.Object(
   {
-    /** `linear` and `cosine` go from `from` to `to`. `steps` takes the last of `values` that has begun. */
+    /** Form of the change; `steps` takes the last of `values` that has begun. */
     kind: choice(['linear', 'cosine', 'steps'], 'linear'),
     /** Value before `begin`. */
     from: Type.Number({ minimum: 0, default: 0 }),
@@ -14,7 +14,7 @@ export const CoefficientSchedule = Type.Object(
     begin: positive(1),
     /** Last iteration of the change; null: the last of the run. */
     end: orNull(Type.Integer({ minimum: 1 })),
-    /** For `steps`: values with their first iterations, ascending; before the first, `from` holds. */
+    /** For `steps`: values with their first iterations. */
     values: Type.Array(Type.Object({ from_step: positive(1), value: Type.Number({ minimum: 0 }) }, strict), {
       default: [],
     }),

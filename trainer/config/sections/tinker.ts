@@ -5,22 +5,22 @@ import { aboveZero, notNegative, orNull, positive, section, strict } from './sch
 /** The server of `policy.runtime: tinker`. */
 export const TinkerSection = Type.Object(
   {
-    /** Address, without `/api/v1`, e.g. `http://gpu-1:8000`. */
+    /** Address without `/api/v1`. */
     url: Type.String({ pattern: '^https?://' }),
-    /** Which server it is, as the API does not say: `service`, `skyrl` (FSDP, Megatron), `skyrl-jax` or `ragen`. */
+    /** Kind of server; `skyrl` means FSDP or Megatron. */
     server: Type.Enum([...TINKER_SERVERS]),
-    /** Environment variable that holds the key; null: the server wants none. */
+    /** Environment variable with the key; null: none. */
     token_env: orNull(Type.String({ minLength: 1 })),
-    /** Newest checkpoints that the server keeps, besides those that the run's folder names. */
+    /** Newest checkpoints that the server keeps. */
     keep_checkpoints: positive(3),
-    /** Seconds after which the server drops a checkpoint; null: it stays until it is deleted. */
+    /** Lifetime of a checkpoint at the server; null: unlimited. */
     ttl_s: orNull(Type.Integer({ minimum: 60 })),
-    /** Price of a million tokens, in any currency; `train` is of tokens that are learned or scored. */
+    /** Price of a million tokens; `train`: learned or scored. */
     price_per_million: Type.Object(
       { prefill: notNegative(0), sample: notNegative(0), train: notNegative(0) },
       section,
     ),
-    /** Seconds that the run waits for a server that is away or full; six times as long for one that finishes nothing. */
+    /** Seconds to wait for a server that is unreachable or full. */
     patience_s: aboveZero(600),
   },
   strict,

@@ -20,30 +20,21 @@ const DEMONSTRATORS = ['random', 'optimal', 'oracle', 'heuristic'] as const;
 
 export const WarmStart = Type.Object(
   {
-    /** JSON Lines files with conversations to learn from; with files, no demonstrations are played. */
+    /** JSON Lines files with conversations, instead of demonstrations. */
     files: Type.Array(Type.String({ minLength: 1 }), { default: [] }),
-    /** Share of the examples held out to measure the loss. */
+    /** Share of held-out examples. */
     validation_share: share(0),
-    /**
-     * Player of the demonstrations: `random` shows only the format, `optimal` how to win; environments without an optimal
-     * player have an `oracle` that knows the answer, or a `heuristic`.
-     */
+    /** Player of the demonstrations. */
     policy: choice(DEMONSTRATORS, 'random'),
     /** Other players for some tags. */
     policies: Type.Record(Type.String(), Type.Enum([...DEMONSTRATORS]), { default: {} }),
     /** Demonstrations to play. */
     episodes: positive(200),
-    /**
-     * Share of turns with random actions, so the policy also sees states the reference player never reaches. Those turns are
-     * excluded from the loss.
-     */
+    /** Share of turns with random actions, which are excluded from the loss. */
     random_turns: share(0),
-    /** Includes random turns in the loss: the policy learns to play with mistakes. */
+    /** Includes random turns in the loss. */
     learn_random_turns: flag(false),
-    /**
-     * Tokens in the loss: `responses`, or `everything`, prompts included, so the policy also learns to predict what the
-     * environment shows next.
-     */
+    /** Tokens in the loss; `everything` includes prompts. */
     learn: choice(['responses', 'everything'], 'responses'),
     /** First seed of the demonstrations' levels. */
     start_seed: count(1_000_000),
@@ -72,9 +63,9 @@ export type WarmStart = Static<typeof WarmStart>;
 
 const EarlyStopping = Type.Object(
   {
-    /** Stops after this many iterations in a row without a kept group; 0: never. */
+    /** Iterations without a kept group until the run stops; 0: never. */
     empty_batches: count(STOPPING.emptyBatches),
-    /** Stops when the standard deviation within groups stays below this share of the mean of the first ten iterations … */
+    /** Stops when the deviation within groups stays below this share of the first ten iterations' … */
     std_share: share(STOPPING.stdShare),
     /** … for this many iterations; 0: never. */
     std_steps: count(STOPPING.stdSteps),
@@ -82,7 +73,7 @@ const EarlyStopping = Type.Object(
     success_floor: share(STOPPING.successFloor),
     /** … for this many validations; 0: never. */
     success_validations: count(STOPPING.successValidations),
-    /** Stops after this many validations in a row in which the monitored metric did not improve … */
+    /** Stops after this many validations without an improvement … */
     patience: count(0),
     /** … by more than this; `patience` 0: never. */
     min_delta: notNegative(0),
@@ -96,13 +87,13 @@ export const TrainingSettings = Type.Object(
   {
     /** Iterations: collect, then update. */
     steps: count(200),
-    /** Iteration after which the run ends with a validation, to be continued later; null: none. */
+    /** Iteration after which the run pauses; null: none. */
     stop_after: orNull(Type.Integer({ minimum: 1 })),
-    /** Seconds after which the run ends with a validation, warm start and validations included; null: no limit. */
+    /** Seconds until the run ends with a validation; null: no limit. */
     max_seconds: orNull(aboveZero(1)),
-    /** Ends the run with the first iteration that passes this many actions at servers; null: no limit. */
+    /** Actions after which the run ends; null: no limit. */
     max_env_steps: orNull(positive(1)),
-    /** Ends the run with the first iteration that passes this many sampled tokens; null: no limit. */
+    /** Sampled tokens after which the run ends; null: no limit. */
     max_sampled_tokens: orNull(positive(1)),
     /** Iterations between validations; 0: none. */
     validate_every: count(10),
@@ -112,19 +103,19 @@ export const TrainingSettings = Type.Object(
     checkpoint_every: count(10),
     /** Newest checkpoints to keep. */
     keep_checkpoints: positive(2),
-    /** Type of the weights in checkpoints. bfloat16 halves their size; a resumed run continues from rounded weights. */
+    /** Type of the weights in checkpoints; `bfloat16` rounds them. */
     checkpoint_dtype: choice(WEIGHT_DTYPES, 'float32'),
-    /** The validation metric of `keep_best` and of `early_stopping.patience` and `target`. */
+    /** Metric of `keep_best` and `early_stopping`. */
     monitor: Type.Object(
       {
         /** Name of the metric. */
         metric: Type.String({ pattern: '^val-env/', default: 'val-env/success' }),
-        /** `max`: more is better; `min`: less is. */
+        /** Direction of improvement. */
         mode: choice(['max', 'min'], 'max'),
       },
       section,
     ),
-    /** Also keeps the checkpoint with the best monitored metric, as `checkpoints/best`. */
+    /** Keeps the best checkpoint as `checkpoints/best`. */
     keep_best: flag(false),
     /** Ends a run that does not learn, or has learned. */
     early_stopping: EarlyStopping,
@@ -157,12 +148,12 @@ export const ValidationSettings = Type.Object(
     seed: count(123),
     /** Episodes of a validation. */
     episodes: positive(512),
-    /** Excludes from training all levels that a validation plays, and their mirror images if the environment names them. */
+    /** Excludes the levels of validations from training. */
     unseen_levels: flag(false),
     /** Environments that validations play; null: the training tags. */
     tags: orNull(Type.Array(Type.String(), { minItems: 1 })),
     ...sampling(0.5),
-    /** Further sets by name, with metrics under that name: other levels, seeds or temperatures. */
+    /** Further sets by name. */
     sets: Type.Record(Type.String({ pattern: '^[A-Za-z0-9_-]+$' }), ValidationSet, { default: {} }),
   },
   section,
@@ -172,9 +163,9 @@ export const TrackingSettings = Type.Object(
   {
     /** Writes TensorBoard event files. */
     tensorboard: flag(true),
-    /** Peak compute of the machine in 10¹² floating-point operations a second, the base of `perf/mfu`; null: no such metric. */
+    /** Peak TFLOP/s of the machine, for `perf/mfu`; null: no such metric. */
     peak_tflops: orNull(aboveZero(1)),
-    /** Writes an offline run of Weights & Biases into the run's folder, for `wandb sync`. */
+    /** Writes an offline run of Weights & Biases. */
     wandb: orNull(
       Type.Object(
         {
@@ -204,9 +195,9 @@ export const TrackingSettings = Type.Object(
         strict,
       ),
     ),
-    /** Iterations between written training trajectories; 0: none. Validation always keeps 20. */
+    /** Iterations between written training trajectories; 0: none. */
     trajectories_every: count(10),
-    /** Likeliest tokens that trajectories keep next to each sampled token, at most 20; 0: none. */
+    /** Likeliest tokens to keep next to each sampled token. */
     top_logprobs: Type.Integer({ minimum: 0, maximum: 20, default: 0 }),
   },
   section,
