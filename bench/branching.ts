@@ -225,5 +225,5 @@ async function ended(plan: {
   readonly overrides: readonly string[];
 }): Promise<void> {
   const status = await runTrainer(trainerArguments({ ...plan, folder, server: server.origin }), 'ignore');
-  if (status !== 0) throw new Error(`${plan.name} ended with status ${status}; the same command goes on`);
+  if (status !== 0) throw new Error(`${plan.name} ended with status ${status}; the same command continues`);
 }

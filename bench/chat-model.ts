@@ -2,7 +2,7 @@
  * A pretrained chat model follows the commands of docs/how-to/pretrained-models.md: `npm run bench:chat-model -- --seeds 0,1,2`.
  * The model is made here: 2 million weights, pretrained by `sft --data` on everyday chats. Then, for each task and seed, `sft` on
  * demonstrations, `train` of an adapter, `evaluate`, `serve` of the adapter, `evaluate --policy endpoint`, and PEFT
- * loads the adapter where RAGEN_PYTHON has torch, transformers and peft. Each is a separate process; the same command goes on
+ * loads the adapter where RAGEN_PYTHON has torch, transformers and peft. Each is a separate process; the same command continues
  * where it was stopped. After each finished seed it writes docs/results/data/chat-model.json and docs/results/chat-model.md.
  *
  * `--tasks` names some of bench/chat-model/tasks.ts, `--runs` is the folder of runs and `--out` that of page and data.

@@ -108,7 +108,7 @@ try {
     }
     const summary = JSON.parse(readFileSync(join(folder, run, 'summary.json'), 'utf8')) as RunSummary;
     if (summary.ended === 'stopped' || !summary.after)
-      throw new Error(`${name}: stopped; the same command goes on`);
+      throw new Error(`${name}: stopped; the same command continues`);
     const [{ success, low, high }] = Object.values(summary.after.tags);
     rows.push({ name, seconds, iterations: summary.step, episodes: summary.episodes, success, low, high });
     mkdirSync(join(results, 'data'), { recursive: true });

@@ -1,6 +1,6 @@
 /**
  * Shows each regime of reasoning with reinforcement learning of our own: `npm run bench:regimes`. One policy learns to think before
- * it acts in FrozenLake, from a solver's games: the way to the goal, then four random words. From there three runs go on with
+ * it acts in FrozenLake, from a solver's games: the way to the goal, then four random words. From there three runs continue with
  * another reward each, and the trainer measures their thoughts as they learn. Compressed thoughts are taught: at this size no run
  * of a few minutes came to them. Writes docs/results/data/regimes.json, from which `npm run docs` draws the picture. Takes five
  * minutes of one core.

@@ -1,7 +1,7 @@
 /**
  * Whether pages that stay open for a day stay small: `npm run bench:web-day [-- --rows 20000 --sessions 2000 --chromium /usr/bin/chromium]`. A day's rows and
  * sessions come within minutes; after each part the page's garbage is collected, and its memory and DOM nodes are counted. Ends
- * with 1 where they go on growing. Needs chromium.
+ * with 1 where they keep growing. Needs chromium.
  */
 import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
@@ -44,7 +44,7 @@ try {
     await wall(Number(values.sessions)),
   ];
   if (!results.every(isBounded)) {
-    console.log('a page goes on growing');
+    console.log('a page keeps growing');
     process.exitCode = 1;
   }
 } finally {
@@ -52,7 +52,7 @@ try {
   rmSync(folder, { recursive: true, force: true });
 }
 
-/** Views of a run that goes on. */
+/** Views of a run that continues. */
 async function watchedRun(hashes: readonly string[], rows: number): Promise<Size[][]> {
   const status = { state: 'running', stage: 'training', pid: process.pid } as const;
   const run = writeSampleRun(folder, 'live', {

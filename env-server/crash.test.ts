@@ -10,7 +10,7 @@ import { until } from '../test/until.test-data.ts';
 import { EXAMPLES } from './custom/examples.ts';
 import { lacksValkey } from './store/valkey.test-data.ts';
 
-/** A server that is killed in the midst of its work: no reply that its clients got is lost. */
+/** A server that is killed while it works: no reply that its clients got is lost. */
 
 t.setTimeout(900_000);
 

@@ -32,7 +32,7 @@ const TOKENS = JSON.stringify([{ name: 'a', sha256: hashToken('secret'), scopes:
 const BEARER = { authorization: 'Bearer secret' };
 
 t.test(
-  'while it drains open sessions go on, but it is not ready; a second signal ends it with them stored',
+  'while it drains open sessions continue, but it is not ready; a second signal ends it with them stored',
   async t => {
     const data = t.testdir();
     const flags = ['--drain-seconds', '30', '--data', data];
@@ -66,7 +66,7 @@ const preloaded = (code: string) => ({
   NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(code)}`,
 });
 
-t.test('a promise that fails without anybody waiting for it is logged, and the server goes on', async t => {
+t.test('a promise that fails without anybody waiting for it is logged, and the server continues', async t => {
   const failing = preloaded("process.on('SIGUSR2', () => { Promise.reject(new Error('nobody waits')); })");
   const { ask, end, child } = await startServer(t, ['--log-level', 'info'], failing);
   const { body } = await ask('POST', '/v1/sessions', { env_id: 'FrozenLake-v0' });

@@ -265,7 +265,7 @@ export interface paths {
         get: operations["get_environment"];
         /**
          * Replace an environment of your own
-         * @description Checked like a registration. Sessions that are open go on with the old definition. Where results are to be compared, register a new version instead.
+         * @description Checked like a registration. Sessions that are open continue with the old definition. Where results are to be compared, register a new version instead.
          */
         put: operations["replace"];
         post?: never;
@@ -402,7 +402,7 @@ export interface components {
         };
         BatchBody: {
             items: components["schemas"]["BatchItem"][];
-            /** @description Answer when this many items are ready; the rest is named in `pending` and goes on. */
+            /** @description Answer when this many items are ready; the rest is named in `pending` and continues. */
             wait?: number;
         };
         BatchFrame: {
@@ -413,7 +413,7 @@ export interface components {
             /** @constant */
             op: "batch";
             items: components["schemas"]["BatchItem"][];
-            /** @description Answer when this many items are ready; the rest is named in `pending` and goes on. */
+            /** @description Answer when this many items are ready; the rest is named in `pending` and continues. */
             wait?: number;
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
@@ -583,7 +583,7 @@ export interface components {
             wrappers?: components["schemas"]["WrapperChoice"][];
             /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
             seed?: number | null;
-            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k. */
+            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` continues. With `count`, member k gets `dynamics_seed` + k. */
             dynamics_seed?: number | null;
             /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
@@ -633,7 +633,7 @@ export interface components {
             wrappers?: components["schemas"]["WrapperChoice"][];
             /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
             seed?: number | null;
-            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k. */
+            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` continues. With `count`, member k gets `dynamics_seed` + k. */
             dynamics_seed?: number | null;
             /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
@@ -681,7 +681,7 @@ export interface components {
             wrappers?: components["schemas"]["WrapperChoice"][];
             /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
             seed?: number | null;
-            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k. */
+            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` continues. With `count`, member k gets `dynamics_seed` + k. */
             dynamics_seed?: number | null;
             /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
@@ -713,7 +713,7 @@ export interface components {
             episode_id: string;
             /** @description Effective seed; null where the environment draws nothing. */
             seed: number | null;
-            /** @description Seed of all chance after the start; absent where the generator of `seed` goes on. */
+            /** @description Seed of all chance after the start; absent where the generator of `seed` continues. */
             dynamics_seed?: number;
             /** @description Changes of the random stream in mid-episode: from the step after `step` on, chance is that of `dynamics_seed`. Absent where there are none. */
             reseeds?: components["schemas"]["Reseed"][];
@@ -1579,7 +1579,7 @@ export interface components {
         ResetBody: {
             /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
             seed?: number | null;
-            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k. */
+            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` continues. With `count`, member k gets `dynamics_seed` + k. */
             dynamics_seed?: number | null;
             /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
@@ -1599,7 +1599,7 @@ export interface components {
             session_id: string;
             /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
             seed?: number | null;
-            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k. */
+            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` continues. With `count`, member k gets `dynamics_seed` + k. */
             dynamics_seed?: number | null;
             /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
@@ -1617,7 +1617,7 @@ export interface components {
             session_id: string;
             /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
             seed?: number | null;
-            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k. */
+            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` continues. With `count`, member k gets `dynamics_seed` + k. */
             dynamics_seed?: number | null;
             /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
@@ -1716,7 +1716,7 @@ export interface components {
             episode_id: string;
             /** @description Effective seed; null where the environment draws nothing. */
             seed: number | null;
-            /** @description Seed of all chance after the start; absent where the generator of `seed` goes on. */
+            /** @description Seed of all chance after the start; absent where the generator of `seed` continues. */
             dynamics_seed?: number;
             /** @description Changes of the random stream in mid-episode: from the step after `step` on, chance is that of `dynamics_seed`. Absent where there are none. */
             reseeds?: components["schemas"]["Reseed"][];
@@ -1777,7 +1777,7 @@ export interface components {
             episode_id: string;
             /** @description Effective seed; null where the environment draws nothing. */
             seed: number | null;
-            /** @description Seed of all chance after the start; absent where the generator of `seed` goes on. */
+            /** @description Seed of all chance after the start; absent where the generator of `seed` continues. */
             dynamics_seed?: number;
             /** @description Changes of the random stream in mid-episode: from the step after `step` on, chance is that of `dynamics_seed`. Absent where there are none. */
             reseeds?: components["schemas"]["Reseed"][];
@@ -1874,7 +1874,7 @@ export interface components {
             action: unknown;
             /** @description The `step` the result should carry: the session’s step + 1. Anything else is refused with `wrong_step`. */
             expected_step?: number;
-            /** @description How long to wait for the result. The step itself goes on after `step_timeout`; its reply is stored under the request key. */
+            /** @description How long to wait for the result. The step itself continues after `step_timeout`; its reply is stored under the request key. */
             timeout_ms?: number;
         };
         StepFrame: {
@@ -1890,7 +1890,7 @@ export interface components {
             action: unknown;
             /** @description The `step` the result should carry: the session’s step + 1. Anything else is refused with `wrong_step`. */
             expected_step?: number;
-            /** @description How long to wait for the result. The step itself goes on after `step_timeout`; its reply is stored under the request key. */
+            /** @description How long to wait for the result. The step itself continues after `step_timeout`; its reply is stored under the request key. */
             timeout_ms?: number;
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
@@ -1904,7 +1904,7 @@ export interface components {
             action: unknown;
             /** @description The `step` the result should carry: the session’s step + 1. Anything else is refused with `wrong_step`. */
             expected_step?: number;
-            /** @description How long to wait for the result. The step itself goes on after `step_timeout`; its reply is stored under the request key. */
+            /** @description How long to wait for the result. The step itself continues after `step_timeout`; its reply is stored under the request key. */
             timeout_ms?: number;
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;

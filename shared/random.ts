@@ -63,12 +63,12 @@ export class Random {
     return this.state.every((word, index) => word === state[index]) ? this.#madeFrom : undefined;
   }
 
-  /** Goes on as a generator of that state would: for draws that were made elsewhere. */
+  /** Continues as a generator of that state would: for draws that were made elsewhere. */
   moveTo(state: RandomState): void {
     [this.#a, this.#b, this.#c, this.#d] = state.map(word => word | 0);
   }
 
-  /** Goes on as the other one would, which is left as it is. */
+  /** Continues as the other one would, which is left as it is. */
   follow(other: Random): void {
     this.#a = other.#a;
     this.#b = other.#b;

@@ -1,6 +1,6 @@
 import { setImmediate as othersFirst } from 'node:timers/promises';
 
-/** Longest that a slice holds up everything else, as far as the work yields. */
+/** Longest that a slice delays everything else, as far as the work yields. */
 const SLICE_MS = 4;
 
 /** Work that yields wherever it may be interrupted. */

@@ -46,7 +46,7 @@ async function slowService(t: Test) {
 }
 
 t.test(
-  'SIGTERM: what is under way finishes, nothing new begins, all sessions go on after a restart',
+  'SIGTERM: what is under way finishes, nothing new begins, all sessions continue after a restart',
   async t => {
     const data = t.testdir();
     const service = await slowService(t);
@@ -162,7 +162,7 @@ t.test(
       return row ? (JSON.parse(row.document) as StoredHead).episode.step : -1;
     };
     await until(() => written() >= 1 && hasReply(database));
-    // From here on it cannot write, and still goes on.
+    // From here on it cannot write, and still continues.
     database.exec('BEGIN IMMEDIATE');
     const later = [await act(first, 'Down'), await act(first, 'Left')].map(({ body }) => body);
     t.same(await first.end('SIGKILL'), { code: null, signal: 'SIGKILL' });

@@ -55,7 +55,7 @@ program
   .description('train a policy: a new run from a config file, or an old one from its folder')
   .argument('[config]', 'YAML config, e.g. configs/quickstart.yaml')
   .argument('[overrides...]', `${OVERRIDES_HELP} training.steps=20 optimizer.learning_rate=1e-3`)
-  .option('--resume <run>', 'go on with the run in this folder')
+  .option('--resume <run>', 'continue with the run in this folder')
   .option('--dry-run', 'print the settings as resolved, sizes and memory, and stop')
   .action(async (config: string | undefined, overrides: string[], options) => {
     const { train } = await import('./commands/train/train.ts');
@@ -182,7 +182,7 @@ program
 program
   .command('sweep')
   .description(
-    'train a list of runs, one after another: variants, seeds, grids; goes on where it was stopped',
+    'train a list of runs, one after another: variants, seeds, grids; continues where it was stopped',
   )
   .argument('<file>', 'YAML file of the sweep, e.g. configs/sweeps/sokoban-algorithms.yaml')
   .argument('[overrides...]', `${OVERRIDES_HELP} training.steps=20, for all runs`)

@@ -134,7 +134,7 @@ What to do next${server === undefined ? ', with a server running: npm run env-se
 
 const program = new Command('npm start --')
   .description('Starts an environment server and trains a small policy on FrozenLake against it.')
-  .option('--resume', 'go on with the latest unfinished run (the default where there is one)')
+  .option('--resume', 'continue with the latest unfinished run (the default where there is one)')
   .option('--fresh', 'begin a new run')
   .option('--exit', 'end when training ends, for scripts; else the server and its pages stay until Ctrl-C')
   .action(async (options: QuickstartOptions) => {

@@ -3,7 +3,7 @@ import { encode } from '@msgpack/msgpack';
 import type { JsonObject } from '../../shared/json.ts';
 import { frameOf, openSocket, openWebSocket, pour, repeated } from './wires.ts';
 
-/** Something that one client does to a server to keep it from serving others. It goes on until its process is killed. */
+/** Something that one client does to a server to keep it from serving others. It continues until its process is killed. */
 export interface Attack {
   readonly name: string;
   /** @param origin of the server */

@@ -43,7 +43,7 @@ export interface OwnEnvironments {
 
 /**
  * Trains the environments of one's own that the documentation defines, with the configs that `init` writes, three seeds each.
- * Goes on where it was stopped.
+ * Continues where it was stopped.
  * @param server that may reach services on this machine
  * @param folder of the runs and configs
  * @param keep called with all data so far after each run
@@ -112,7 +112,7 @@ async function trained({ environment, config, seed, folder, server }: RunPlan): 
 
 async function ended(args: readonly string[]): Promise<void> {
   const status = await runTrainer(args, 'ignore');
-  if (status !== 0) throw new Error(`${args[0]} ended with status ${status}; the same command goes on`);
+  if (status !== 0) throw new Error(`${args[0]} ended with status ${status}; the same command continues`);
 }
 
 async function register(server: string, envId: string, url: string | undefined): Promise<void> {

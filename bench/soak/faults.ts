@@ -52,7 +52,7 @@ const KILL_REPLICA: Fault = {
 };
 
 const PAUSE_REPLICA: Fault = {
-  name: 'one replica stands still, and goes on',
+  name: 'one replica stands still, and continues',
   at: 0.88,
   kills: true,
   async run(server) {

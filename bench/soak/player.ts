@@ -206,7 +206,7 @@ export class Player {
     this.#spare.length = 0;
   }
 
-  /** Asks where the session stands, and goes on from there. */
+  /** Asks where the session stands, and continues from there. */
   #lookAgain(interrupted: Pending): Pending {
     return {
       item: { op: 'get', session_id: interrupted.item.session_id as string },

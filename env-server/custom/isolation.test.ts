@@ -60,7 +60,7 @@ t.test('hostile scripts are stopped with a clear problem, in their own session o
     const stopped = await step(session, action);
     t.match(stopped, { status: 500, body: { code, detail } }, action);
     t.match(await step(session, 'x'), { status: 409, body: { code: 'episode_over' } });
-    t.equal((await step(other, 'x')).status, 200, 'the others go on');
+    t.equal((await step(other, 'x')).status, 200, 'the others continue');
     t.equal((await post(`/v1/sessions/${session}/reset`, {})).status, 200, 'and so does it after a reset');
   }
 });
@@ -83,7 +83,7 @@ t.test('while a script loops, other sessions are answered', async t => {
   t.equal((await ends).length, 2, 'the server that closes ends both');
 });
 
-t.test('a remote that does not answer holds up neither other sessions nor a batch', async t => {
+t.test('a remote that does not answer delays neither other sessions nor a batch', async t => {
   const held: (() => void)[] = [];
   const service = await testService(t, async ({ path, body }) => {
     if (path === '/step' && body.action === 'Wait') await new Promise<void>(resolve => held.push(resolve));

@@ -50,7 +50,7 @@ const served = (store: SqliteStore): Store => ({
   close: async () => store.close(),
 });
 
-t.test('a full database refuses with storage_full, and the store goes on when there is room', async t => {
+t.test('a full database refuses with storage_full, and the store continues when there is room', async t => {
   const { store, health, grow } = fullStore(t.testdir());
   t.teardown(() => store.close());
   const large = environment('me/Large-v0', 10 * PAGE_BYTES);
@@ -153,7 +153,11 @@ t.test(
     t.match(text, 'ragen_persistence_degraded{part="environments"} 1\n');
     t.match(text, /ragen_persistence_failures_total\{part="environments"\} [1-9]/);
     t.match(text, 'ragen_journal_bytes 0\n');
-    t.equal((await ask('POST', '/v1/sessions', { env_id: 'FrozenLake-v0' })).status, 201, 'playing goes on');
+    t.equal(
+      (await ask('POST', '/v1/sessions', { env_id: 'FrozenLake-v0' })).status,
+      201,
+      'playing continues',
+    );
 
     grow();
     await until(() => !health.degraded);
@@ -193,7 +197,7 @@ t.test('health reports what fails, since when, and when it was made up for', asy
   t.equal(health.age('checkpoint'), 0);
 });
 
-t.test('a real full disk: journal and database go on when there is room', async t => {
+t.test('a real full disk: journal and database continue when there is room', async t => {
   const folder = smallDisk(t, 512 * 1024);
   if (folder === undefined) {
     t.comment('skipped: a tmpfs cannot be mounted here');

@@ -150,12 +150,12 @@ t.test('a damaged session costs other sessions nothing: neither steps nor reques
 });
 
 for (const kind of ['actions', 'snapshot', 'reply'] as const) {
-  t.test(`a session that has lost a part of the kind ${kind} does not go on`, async t => {
+  t.test(`a session that has lost a part of the kind ${kind} does not continue`, async t => {
     const { folder, id, other } = await played(t);
     change(folder, "UPDATE session_parts SET data = '{' WHERE session_id = ? AND kind = ?", id, kind);
     const report = repairDatabase(folder)!;
     t.same(report.lostSessions, [id]);
-    t.match(describeRepair(report), `  sessions that cannot go on, as parts of them are lost: ${id}\n`);
+    t.match(describeRepair(report), `  sessions that cannot continue, as parts of them are lost: ${id}\n`);
     const { ask } = await server(t, folder);
     const found = await ask('GET', `/v1/sessions/${id}`);
     t.match(found, { code: 'session_lost', detail: /parts of it were lost/ });
@@ -199,7 +199,7 @@ function spoilPages(folder: string, name: string, from: number, to?: number): vo
 
 for (const withIndex of [false, true]) {
   const what = withIndex ? 'a page of parts, and their index,' : 'a page of parts';
-  t.test(`${what} cannot be read: its sessions are lost by name, others go on`, async t => {
+  t.test(`${what} cannot be read: its sessions are lost by name, others continue`, async t => {
     const { folder, ids } = await manyPlayed(t);
     const before = rowsOf(folder).session_parts.length;
     spoilPages(folder, 'session_parts', 2, 3);

@@ -207,7 +207,7 @@ export function describeRepair({ aside, damage, tables, lostSessions }: RepairRe
     return `  ${table}: ${kept} rows kept${names}${cutShort === undefined ? '' : `; ${cutShort}`}`;
   });
   if (lostSessions.length > 0) {
-    lines.push(`  sessions that cannot go on, as parts of them are lost: ${named(lostSessions)}`);
+    lines.push(`  sessions that cannot continue, as parts of them are lost: ${named(lostSessions)}`);
   }
   return [`the database was damaged (${damage[0]})`, ...lines, `the damaged one is kept as ${aside}`].join(
     '\n',

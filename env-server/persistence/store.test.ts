@@ -84,7 +84,7 @@ t.test('a write waits for another process in a thread, not in the event loop', a
   const put = store.putEnvironment(MAZE, REGISTERED).then(result => order.push(`written: ${result}`));
   store.note({ ...REGISTERED, outcome: 'check_failed' });
   await nextTurn();
-  t.same(store.environments(), [], 'reading goes on');
+  t.same(store.environments(), [], 'reading continues');
   order.push('the event loop went on');
   holder.exec('COMMIT');
   await put;

@@ -95,7 +95,7 @@ const FAILURES: { readonly [how: string]: () => void | Promise<void> } = {
   'fails later': () => Promise.reject(new Error('it cannot be closed now')),
 };
 
-t.test('an environment that fails to release a state counts a fault, and the server goes on', async t => {
+t.test('an environment that fails to release a state counts a fault, and the server continues', async t => {
   for (const [how, onDispose] of Object.entries(FAILURES)) {
     const { app, service, ask, create, open, faults } = await serving(t, { maxBytesPerSession: 60_000 });
     const bystander = (await ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0' })).body.session_id;

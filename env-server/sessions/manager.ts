@@ -74,7 +74,7 @@ export class SessionManager implements SessionHost {
     this.#opener = new SessionOpener(this, limits, this.#admission, this.shutdown, replica);
   }
 
-  /** Goes on with the time of an earlier process. Call it before there are sessions. */
+  /** Continues with the time of an earlier process. Call it before there are sessions. */
   goOnFrom(moment: ClockReading): void {
     this.clock.goOnFrom(moment);
     this.#wheel = new ExpiryWheel(this.now());
@@ -318,7 +318,7 @@ export class SessionManager implements SessionHost {
     return session;
   }
 
-  /** Forgets the copy of a session that goes on in a shared store. */
+  /** Forgets the copy of a session that continues in a shared store. */
   drop(session: Session): void {
     if (session.closed) return;
     this.#remove(session);

@@ -160,7 +160,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     this.#account.requireRoom(bytes);
   }
 
-  /** The same for what its episode needs to go on. */
+  /** The same for what its episode needs to continue. */
   requireRoomToPlay(bytes: number): void {
     if (bytes > this.room) throw sessionBudgetExceeded(this.id, this.bytes, bytes, this.mostBytes);
     this.#account.requireRoomToPlay(bytes);
@@ -316,7 +316,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     };
   }
 
-  /** Goes on with another episode. */
+  /** Continues with another episode. */
   begin(episode: EpisodeState): void {
     this.#episodes++;
     if (episode.step === 0) this.variant.counters.episodes++;

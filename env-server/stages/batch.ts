@@ -75,7 +75,7 @@ export interface BatchRequest {
 }
 
 /**
- * Runs many operations; results in order, each a result or a problem. What takes longer than a slice goes on in the
+ * Runs many operations; results in order, each a result or a problem. What takes longer than a slice continues in the
  * next turn of the connection, before everything else that waits on it.
  * @returns a `BatchResult` in the form asked for
  * @throws Problem `body_too_large`, `invalid_request`

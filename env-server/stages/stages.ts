@@ -217,7 +217,7 @@ function inServerTime({ services, operation }: Call, result: Promise<unknown>): 
   return inTime(result, stepTimeoutMs, () => late(operation, stepTimeoutMs));
 }
 
-/** Rejects with the problem when a result takes longer; the work goes on. */
+/** Rejects with the problem when a result takes longer; the work continues. */
 function inTime<T>(result: Promise<T>, timeoutMs: number, problem: () => Problem): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(problem()), timeoutMs);
@@ -226,7 +226,7 @@ function inTime<T>(result: Promise<T>, timeoutMs: number, problem: () => Problem
 }
 
 function late({ name }: Operation, timeoutMs: number): Problem {
-  return new Problem('step_timeout', `${name} was not done within ${timeoutMs} ms; it goes on`, {
+  return new Problem('step_timeout', `${name} was not done within ${timeoutMs} ms; it continues`, {
     retryAfterSeconds: RETRY_AFTER_SECONDS,
   });
 }

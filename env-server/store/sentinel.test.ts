@@ -262,7 +262,7 @@ t.test(
     const pausedMs = await player.play(20, 'after a pause');
     t.ok(pausedMs < FAILOVER_MS, `${pausedMs} ms without answer after a pause`);
     group.signal(paused.port, 'SIGCONT');
-    await player.play(20, 'when the paused one goes on');
+    await player.play(20, 'when the paused one continues');
     t.comment(`kill ${killedMs} ms, pause ${pausedMs} ms`);
   },
 );

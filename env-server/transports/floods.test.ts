@@ -8,7 +8,7 @@ import { dial, hostOf, listening } from '../../test/wire.test-data.ts';
 import { scheduler } from '../scheduling/fair-scheduler.ts';
 import { networkOf } from './rest/paced-requests.ts';
 
-/** Floods, in small: another client is answered in the midst of them. Nothing here depends on how fast the machine is. */
+/** Floods, in small: another client is answered during them. Nothing here depends on how fast the machine is. */
 
 /** Pairs of a step and a picture: each takes some milliseconds. */
 const PAIRS = 25;
@@ -50,7 +50,7 @@ function replies(socket: Socket): { readonly statuses: string[] } {
   return { statuses };
 }
 
-t.test('another client is answered in the midst of a flood of frames', async t => {
+t.test('another client is answered during a flood of frames', async t => {
   const app = await listening(t);
   const session_id = await app.open(ROOM);
   const flooder = await dial(t, app, '/v1/ws');
@@ -72,7 +72,7 @@ t.test('another client is answered in the midst of a flood of frames', async t =
   );
 });
 
-t.test('another client is answered in the midst of a batch, which comes before what follows it', async t => {
+t.test('another client is answered during a batch, which comes before what follows it', async t => {
   const app = await listening(t);
   const session_id = await app.open(ROOM);
   const flooder = await dial(t, app, '/v1/ws');
@@ -99,26 +99,23 @@ t.test('another client is answered in the midst of a batch, which comes before w
   t.match(second, { id: 2, ok: true, result: { step: PAIRS + 1 } });
 });
 
-t.test(
-  'another client is answered in the midst of pipelined requests, all of which are answered',
-  async t => {
-    const app = await listening(t);
-    const session_id = await app.open(ROOM);
-    const other = await dial(t, app, '/v1/ws');
-    const socket = await rawSocket(t, app);
-    const { statuses } = replies(socket);
-    const step = request(app, 'POST', `/v1/sessions/${session_id}/step`, '{"action":1}');
-    const picture = request(app, 'GET', `/v1/sessions/${session_id}/render?mode=png`);
-    socket.write((step + picture).repeat(PAIRS));
-    // The first reply says that the others are being read.
-    await until(() => statuses.length > 0);
-    other.send({ id: 1, op: 'get', session_id });
-    const { step: steps } = (await other.next()).result;
-    t.ok(Number(steps) < PAIRS, `after ${steps} of the steps`);
-    await until(() => statuses.length === 2 * PAIRS);
-    t.ok(statuses.every(status => status === '200'));
-  },
-);
+t.test('another client is answered during pipelined requests, all of which are answered', async t => {
+  const app = await listening(t);
+  const session_id = await app.open(ROOM);
+  const other = await dial(t, app, '/v1/ws');
+  const socket = await rawSocket(t, app);
+  const { statuses } = replies(socket);
+  const step = request(app, 'POST', `/v1/sessions/${session_id}/step`, '{"action":1}');
+  const picture = request(app, 'GET', `/v1/sessions/${session_id}/render?mode=png`);
+  socket.write((step + picture).repeat(PAIRS));
+  // The first reply says that the others are being read.
+  await until(() => statuses.length > 0);
+  other.send({ id: 1, op: 'get', session_id });
+  const { step: steps } = (await other.next()).result;
+  t.ok(Number(steps) < PAIRS, `after ${steps} of the steps`);
+  await until(() => statuses.length === 2 * PAIRS);
+  t.ok(statuses.every(status => status === '200'));
+});
 
 t.test('a connection is not read while its requests wait, and loses none of them', async t => {
   const app = await listening(t);
@@ -151,7 +148,7 @@ t.test('a WebSocket handles no more frames while its batches under way hold too 
   send({ id: 0, op: 'get', session_id: await app.open() });
   await until(() => waiting.length > 0 && scheduler.queued === 0);
   other.send({ id: 1, op: 'get', session_id: await app.open() });
-  t.match(await other.next(), { ok: true }, 'another socket goes on');
+  t.match(await other.next(), { ok: true }, 'another socket continues');
   await app.ask('GET', '/livez');
   t.ok(waiting.length < count, `${waiting.length} are under way`);
   t.same(replies, []);

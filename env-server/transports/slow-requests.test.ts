@@ -9,7 +9,7 @@ const CLIENTS = 50;
 /** Far less than a server gives a request, so that the test is short. */
 const TIMEOUT_MS = 500;
 
-t.test('a request that does not end is cut, and holds up nobody', async t => {
+t.test('a request that does not end is cut, and delays nobody', async t => {
   const app = await listening(t);
   t.ok(app.server.server.requestTimeout > 0, 'requests have a time limit');
   Object.assign(app.server.server, { requestTimeout: TIMEOUT_MS, headersTimeout: TIMEOUT_MS });

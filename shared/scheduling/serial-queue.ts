@@ -1,4 +1,4 @@
-/** Runs one piece of work after the other, in the order in which they were asked for; one that fails holds up none. */
+/** Runs one piece of work after the other, in the order in which they were asked for; one that fails delays none. */
 export class SerialQueue {
   #last: Promise<unknown> = Promise.resolve();
 

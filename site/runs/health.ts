@@ -70,7 +70,7 @@ function stateCards(
   now: number,
   resume: string,
 ): HealthCard[] {
-  const goOn = `Go on with: ${resume}`;
+  const goOn = `Continue with: ${resume}`;
   switch (state) {
     case 'failed':
       return [

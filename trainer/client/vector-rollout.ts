@@ -27,7 +27,7 @@ export interface VectorStep {
   /** Steps so far, this one included. */
   readonly step: number;
   readonly results: readonly EpisodeStep[];
-  /** Episodes that go on. */
+  /** Episodes that continue. */
   readonly open: number;
 }
 

@@ -528,7 +528,7 @@ t.test('settings are searched, and begin with those that differ from the default
   await page.getByText('this run does not say which differ from the defaults').waitFor();
 });
 
-t.test('a search for episodes goes on after 100 hits', { skip }, async t => {
+t.test('a search for episodes continues after 100 hits', { skip }, async t => {
   const runs = t.testdir();
   writeSampleRun(runs, 'large', { groups: 60 });
   const origin = await serveDashboard(t, { runs });

@@ -74,7 +74,7 @@ t.test('measuring changes nothing in the run', { timeout: MAX_MS }, async t => {
   t.ok(tables.some(({ step, name }) => step === 3 && name === 'grad_norm_prefilter/all/group_rv_table'));
 });
 
-t.test('a run that is resumed goes on from its moving averages', { timeout: MAX_MS }, async t => {
+t.test('a run that is resumed continues from its moving averages', { timeout: MAX_MS }, async t => {
   const pool = await serve(t);
   const [{ name: url }] = pool.servers;
   const settings = (name: string) =>

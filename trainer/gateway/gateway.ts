@@ -137,7 +137,7 @@ export class Gateway {
     try {
       await this.#within(rollout, program);
     } catch (error) {
-      // What a worker still does for this rollout would hold up the next.
+      // What a worker still does for this rollout would delay the next.
       await program.stop();
       throw error;
     }

@@ -12,7 +12,7 @@ function call(promptIds: number[], tokenIds: number[]): ModelCall {
   };
 }
 
-t.test('a call goes on with the sequence that begins its prompt', async t => {
+t.test('a call continues with the sequence that begins its prompt', async t => {
   const { samples, places, merges, retokenized } = mergeCalls([
     call([1, 2], [3, 4]),
     call([1, 2, 3, 4, 5], [6]),

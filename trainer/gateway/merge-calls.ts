@@ -34,7 +34,7 @@ export interface MergedCalls {
   readonly retokenized: number;
 }
 
-/** A sequence that calls may go on with. */
+/** A sequence that calls may continue with. */
 interface Sequence {
   readonly buffer: TokenBuffer;
   ids: number[];
@@ -43,7 +43,7 @@ interface Sequence {
 }
 
 /**
- * Merges calls into sequences: a call goes on with an earlier sequence exactly where all ids of that sequence, prompts and
+ * Merges calls into sequences: a call continues with an earlier sequence exactly where all ids of that sequence, prompts and
  * responses, begin the call's prompt. Otherwise a new sequence begins. Several fit: the longest.
  */
 export function mergeCalls(calls: readonly ModelCall[]): MergedCalls {

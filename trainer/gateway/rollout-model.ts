@@ -15,7 +15,7 @@ import type { Rollout } from './rollout.ts';
 
 /** The policy's model name for programs; they may ask for any name. */
 export const MODEL_NAME = 'policy';
-/** Sequences of one rollout that may go on where they ended. */
+/** Sequences of one rollout that may continue where they ended. */
 const KEPT_SEQUENCES = 2;
 /** Above the numbers of sequences that others open in the same policy. */
 let sequences = 2 ** 40;

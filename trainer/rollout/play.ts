@@ -125,7 +125,7 @@ export class Play {
   }
 
   /**
-   * An episode with the same history that goes on by itself; between turns.
+   * An episode with the same history that continues by itself; between turns.
    * @param session in the state of this one's
    * @param path separates its draws from those of all others that share the history
    */

@@ -78,7 +78,7 @@ export function appendGroupsRow(file: string, row: GroupsRow): void {
   appendJsonLine(file, row);
 }
 
-/** Removes the rows of iterations after `step`, which a run that goes on from there plays again. */
+/** Removes the rows of iterations after `step`, which a run that continues from there plays again. */
 export function dropGroupRows(file: string, step: number): void {
   if (!existsSync(file)) return;
   const rows = reopenJsonLines(file) as GroupsRow[];

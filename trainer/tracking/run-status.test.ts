@@ -75,5 +75,5 @@ t.test('a folder that cannot be written costs a note', async t => {
   status.progress.begin('validating', 10, 0);
   status.end('finished');
   t.equal(notes.length, 1);
-  t.match(notes[0], /status\.json cannot be written: .*; the run goes on/);
+  t.match(notes[0], /status\.json cannot be written: .*; the run continues/);
 });

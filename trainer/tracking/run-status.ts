@@ -54,7 +54,7 @@ export function describeRun(settings: RunSettings): RunDescription {
 }
 
 /**
- * Keeps `status.json` of a run folder: written when a stage begins or ends, at most once a second while it goes on, and every
+ * Keeps `status.json` of a run folder: written when a stage begins or ends, at most once a second while it continues, and every
  * {@link HEARTBEAT_S} seconds as a sign of life. A disk that refuses it costs the run nothing but a note.
  */
 export class RunStatusFile {
@@ -212,7 +212,7 @@ export class RunStatusFile {
     } catch (error) {
       if (this.#refused) return;
       this.#refused = true;
-      this.#progress.warn(`${this.#file} cannot be written: ${(error as Error).message}; the run goes on`);
+      this.#progress.warn(`${this.#file} cannot be written: ${(error as Error).message}; the run continues`);
     }
   }
 }

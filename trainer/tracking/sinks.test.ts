@@ -88,7 +88,7 @@ t.test('an experiment, a run with its settings, and every number', async t => {
       ['runs/log-batch', 'abc'],
       ['runs/update', 'abc'],
     ],
-    'a resumed run goes on under its id',
+    'a resumed run continues under its id',
   );
 });
 
@@ -108,7 +108,7 @@ t.test('failures that pass are tried again; others cost the numbers and are logg
   const shut = sink(refusing.url, 'b.json');
   shut.write(1, { loss: 1, entropy: 2 });
   await shut.close();
-  t.match(notes, [/status 403.*; the run goes on without it/, /2 numbers did not reach MLflow/]);
+  t.match(notes, [/status 403.*; the run continues without it/, /2 numbers did not reach MLflow/]);
   t.equal(refusing.asked.length, 1);
   const nobody = sink('http://127.0.0.1:1', 'c.json');
   nobody.write(1, { loss: 1 });

@@ -132,7 +132,7 @@ export class MlflowRun implements MetricSink {
     try {
       await work();
     } catch (error) {
-      if (this.#lost === 0) this.#note(`MLflow: ${(error as Error).message}; the run goes on without it`);
+      if (this.#lost === 0) this.#note(`MLflow: ${(error as Error).message}; the run continues without it`);
       this.#lost += numbers;
     }
   }

@@ -51,7 +51,7 @@ const PREFIX = over({
 });
 
 t.test(
-  'trees: a resumed run goes on as one that never stopped, and budgets are counted',
+  'trees: a resumed run continues as one that never stopped, and budgets are counted',
   { timeout: MAX_MS },
   async t => {
     const servers = await serve(t);
@@ -94,7 +94,7 @@ t.test(
 );
 
 t.test(
-  'vine: a resumed run goes on as one that never stopped, and learns from values',
+  'vine: a resumed run continues as one that never stopped, and learns from values',
   { timeout: MAX_MS },
   async t => {
     const [{ name: url }] = (await serve(t)).servers;
@@ -114,7 +114,7 @@ t.test(
   },
 );
 
-t.test('prefixes: a resumed run goes on as one that never stopped', { timeout: MAX_MS }, async t => {
+t.test('prefixes: a resumed run continues as one that never stopped', { timeout: MAX_MS }, async t => {
   const [{ name: url }] = (await serve(t)).servers;
   const folder = t.testdir();
   const whole = await trainTiny(tinySettings(url, folder, 'whole', PREFIX));

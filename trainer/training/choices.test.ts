@@ -151,7 +151,7 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
   });
 
   await t.test(
-    'running baselines are in the checkpoint: a resumed run goes on as one that never stopped',
+    'running baselines are in the checkpoint: a resumed run continues as one that never stopped',
     async t => {
       const settings = (name: string) =>
         tinySettings(url, folder, name, {
@@ -196,7 +196,7 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
     });
   }
 
-  await t.test('a short context drops old turns and goes on', async t => {
+  await t.test('a short context drops old turns and continues', async t => {
     const row = await trainOnce({ rollout: { max_model_len: 48 }, algorithm: { advantage: 'gae' } });
     t.ok(row['num_turns/mean'] > 2);
   });
@@ -283,7 +283,7 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
     t.equal(rows[1]['train/Lake/success'], undefined);
   });
 
-  await t.test('episodes that the caps cut go on with a value, next to turns that are left', async t => {
+  await t.test('episodes that the caps cut continue with a value, next to turns that are left', async t => {
     const over = (bootstrap: string) => ({
       algorithm: { advantage: 'gae', bootstrap },
       rollout: { show_turns_left: true },
@@ -308,7 +308,7 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
   });
 
   await t.test(
-    'levels are played again, and tags by their success; a resumed run goes on the same',
+    'levels are played again, and tags by their success; a resumed run continues the same',
     async t => {
       const over = {
         tags: {

@@ -34,7 +34,7 @@ t.test('a run with a separate critic', { timeout: MAX_MS }, async t => {
     optimizer: { learning_rate: 1e-3, warmup_iterations: 2 },
     training: { steps: 4, checkpoint_every: 2 },
   });
-  await t.test('learns, and goes on as if it had never stopped', async t => {
+  await t.test('learns, and continues as if it had never stopped', async t => {
     const full = { ...ppo(), warm_start: { episodes: 8, epochs: 1 } };
     const whole = await trainTiny(settings('whole', full));
     t.strictSame(files(await trainInTwo(settings('parted', full), 2)), files(whole));
@@ -64,7 +64,7 @@ t.test('a run with a separate critic', { timeout: MAX_MS }, async t => {
     t.notOk(existsSync(join(policyOf(adapted), 'critic', 'model.safetensors')));
     const more = { ...settings('lora', once({ init: base, lora })) };
     await trainRun(adapted, { ...more, training: { ...more.training, steps: 2 } }, silentProgress, never);
-    t.equal(trainingRows(adapted).length, 2, 'and goes on');
+    t.equal(trainingRows(adapted).length, 2, 'and continues');
 
     const small = await trainTiny(
       settings('small', { policy: { hidden_size: 8, heads: 1 }, training: { steps: 0 } }),

@@ -346,7 +346,7 @@ t.test('the best checkpoint is kept, and reaching the target ends the run', asyn
   t.notOk(readdirSync(run.checkpoints).includes('best.partial'));
 });
 
-t.test('a run ends with a validation once its time is over, and goes on with more time', async t => {
+t.test('a run ends with a validation once its time is over, and continues with more time', async t => {
   const training = { steps: 6, validate_every: 50, checkpoint_every: 50, max_seconds: 30 };
   const settings = settingsIn(t.testdir(), { training });
   const run = createRunFolder(settings, 'x');

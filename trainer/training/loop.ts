@@ -110,7 +110,7 @@ class TrainingLoop {
     return { state: this.#state, ended: early ?? (stopped ? 'stopped' : 'finished') };
   }
 
-  /** Steps until the last one, until asked to stop, or until it makes no sense to go on. */
+  /** Steps until the last one, until asked to stop, or until it makes no sense to continue. */
   async #untilEnd(): Promise<StopReason | null> {
     const { stop, settings } = this.#parts;
     while (!stop.aborted) {

@@ -9,7 +9,7 @@ import { tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './
 const MAX_MS = 900_000;
 
 t.test(
-  'preferences within groups teach which arm pays, and a resumed run goes on the same',
+  'preferences within groups teach which arm pays, and a resumed run continues the same',
   { timeout: MAX_MS },
   async t => {
     const [{ name: url }] = (await serve(t)).servers;

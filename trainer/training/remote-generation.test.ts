@@ -79,7 +79,7 @@ t.test(
 );
 
 t.test(
-  'asynchronous training with values goes on while an engine takes its versions',
+  'asynchronous training with values continues while an engine takes its versions',
   { timeout: MAX_MS },
   async t => {
     const [{ name: url }] = (await serve(t)).servers;

@@ -53,11 +53,11 @@ export async function trainTiny(
   return run;
 }
 
-/** Goes on with a run from its folder. */
+/** Continues with a run from its folder. */
 export const resumeTiny = (run: RunFolder, settings: RunSettings) =>
   trainRun(run, settings, silentProgress, new AbortController().signal);
 
-/** Trains a run to a step, and then goes on from its folder to the end. */
+/** Trains a run to a step, and then continues from its folder to the end. */
 export async function trainInTwo(settings: RunSettings, at: number): Promise<RunFolder> {
   const stop = new AbortController();
   const half = {

@@ -87,7 +87,7 @@ t.test('steps at the server move the policy as steps in process do, for losses o
 });
 
 t.test(
-  'a server killed and started again says so at the next step, and the run goes on from its folder',
+  'a server killed and started again says so at the next step, and the run continues from its folder',
   async t => {
     const folder = t.testdir({ checkpoints: {}, run: {} });
     const start = (port: string) =>

@@ -182,7 +182,7 @@ t.test('a step that is answered by something else than an object is refused by n
     env_id: 'Far-v0',
     url: service.url,
   };
-  const document = { title: 'Far', instruction: 'Go on.', max_episode_steps: 9, action_space: {} };
+  const document = { title: 'Far', instruction: 'Continue.', max_episode_steps: 9, action_space: {} };
   const environment = ragenEnvironment('test/Far-v0', definition, { document }, localNetwork(t));
   const rng = Random.fromSeed(1);
   const state = await environment.reset({ max_steps: 9 }, rng, {});

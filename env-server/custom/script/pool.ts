@@ -79,7 +79,7 @@ interface Member {
 
 /**
  * Runs scripts in worker threads, one call at a time in each. Owners take turns, then the scripts of an owner. No script
- * may occupy every worker, nor may an owner where others have scripts, too: one that loops holds up only itself. A call
+ * may occupy every worker, nor may an owner where others have scripts, too: one that loops delays only itself. A call
  * that does not stop at its limit is ended together with its worker, and only that call fails.
  */
 export class ScriptPool {
@@ -219,7 +219,7 @@ export class ScriptPool {
   }
 
   /**
-   * Ends the worker when its call neither answers nor stops. It is judged by the processor time that it goes on to
+   * Ends the worker when its call neither answers nor stops. It is judged by the processor time that it continues to
    * use, not by the clock: on a busy machine an innocent call may wait for long.
    */
   #watch(member: Member, used?: number): void {

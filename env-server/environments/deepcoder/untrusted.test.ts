@@ -54,7 +54,7 @@ t.test('a server starts that players share', { skip }, async () => {
   });
 });
 
-t.test('programs of one token that sleep hold up nobody else', { skip }, async t => {
+t.test('programs of one token that sleep delay nobody else', { skip }, async t => {
   const server = running!;
   const greedy = client(server, 'greedy');
   const modest = client(server, 'modest');

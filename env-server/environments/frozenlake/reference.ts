@@ -77,7 +77,7 @@ export const optimal = {
 } satisfies ReferencePolicy<FrozenLakeState>;
 
 /**
- * The best turn where few turns are left. Where turns of three moves are too short for the way to the goal it goes on as if no
+ * The best turn where few turns are left. Where turns of three moves are too short for the way to the goal it continues as if no
  * move slipped: exact on lakes where none does.
  */
 function* bestPlan(state: FrozenLakeState, count: number, turns?: number): Sliced<string[]> {

@@ -213,7 +213,7 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
       'Tiles slide in one of four directions; two equal tiles that meet merge into their sum, each tile once a move. After every move that changes something a 2 (90 %) or a 4 appears on a random empty cell. The game ends when nothing can move.',
       '',
       'A move earns 0.1·log2(m + 1), where m is the sum of the tiles it made by merging. A move that changes nothing earns 0, is reported as invalid, and no tile appears.',
-      'Success: a tile of at least `win_tile` (2048). The game goes on after it.',
+      'Success: a tile of at least `win_tile` (2048). The game continues after it.',
       '',
       '`info` has `score` (the sum of all merges), `merged` (of this move) and `max_tile`. `action_mask` of the structured form has a 1 for every move that changes something, by action id.',
     ].join('\n'),

@@ -151,7 +151,7 @@ class ReverseSearch {
     return true;
   }
 
-  /** Goes on from a state unless that was done before; false when it was, or the search is too deep or too long. */
+  /** Continues from a state unless that was done before; false when it was, or the search is too deep or too long. */
   #enter(player: number, swaps: number, lastPulled: number, boxes: number): boolean {
     const top = this.#top + FRAME;
     if (top >= this.#limit || this.explored >= MAX_STATES) return false;

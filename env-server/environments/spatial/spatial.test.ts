@@ -171,7 +171,7 @@ t.test('the oracle earns 10 on every kind of question', async t => {
 
 t.test('keeps the contract', async t => checkContract(t, spatial));
 
-t.test('a session that was stored without what was seen goes on with nothing seen', async t => {
+t.test('a session that was stored without what was seen continues with nothing seen', async t => {
   const { seen: _, ...stored } = await play.reset({}, OPTIONS);
   t.match(spatial.observe(stored, 'structured'), { room: { things: [] } });
   t.ok(spatial.render(stored));

@@ -112,7 +112,7 @@ export const replace = serverOperation({
   tag: 'environments',
   summary: 'Replace an environment of your own',
   description:
-    'Checked like a registration. Sessions that are open go on with the old definition. Where results are to be compared, register a new version instead.',
+    'Checked like a registration. Sessions that are open continue with the old definition. Where results are to be compared, register a new version instead.',
   keyed: true,
   plays: true,
   audited: 'replace',

@@ -45,7 +45,7 @@ export const Seed = nullable(
 const MAX_DYNAMICS_SEED = Number.MAX_SAFE_INTEGER - GROUP_SIZE;
 export const DynamicsSeed = nullable(
   Type.Integer({ minimum: 0, maximum: MAX_DYNAMICS_SEED }),
-  'Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k.',
+  'Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` continues. With `count`, member k gets `dynamics_seed` + k.',
 );
 export const FreshDynamicsSeed = nullable(
   Type.Integer({ minimum: 0, maximum: MAX_DYNAMICS_SEED }),

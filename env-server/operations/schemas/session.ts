@@ -62,7 +62,7 @@ const sessionProperties = {
   seed: nullable(Type.Integer(), 'Effective seed; null where the environment draws nothing.'),
   dynamics_seed: Type.Optional(
     Type.Integer({
-      description: 'Seed of all chance after the start; absent where the generator of `seed` goes on.',
+      description: 'Seed of all chance after the start; absent where the generator of `seed` continues.',
     }),
   ),
   reseeds: Type.Optional(Reseeds),

@@ -3,7 +3,7 @@ import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { isProblem, testApp } from '../../../test/app.test-data.ts';
 
-/** Observations of 200,000 characters: far fewer of them than sessions or steps make a reply that holds up everybody. */
+/** Observations of 200,000 characters: far fewer of them than sessions or steps make a reply that delays everybody. */
 const DEFINITION = {
   kind: 'script',
   title: 'Large',
@@ -17,7 +17,7 @@ const DEFINITION = {
     function observe({ n }) { return n < 60 ? 'small' : 'x'.repeat(200000); }`,
 };
 
-t.test('replies with many large observations are refused or cut before they hold up everybody', async t => {
+t.test('replies with many large observations are refused or cut before they delay everybody', async t => {
   const { ask, sessions } = await testApp(t);
   t.equal((await ask('POST', '/v1/envs', { env_id: 'a/Large-v0', definition: DEFINITION })).status, 201);
   const { body } = await ask('POST', '/v1/sessions', { env_id: 'a/Large-v0' });
@@ -95,7 +95,7 @@ t.test('a large group is opened, journaled and written in slices, and is one ans
   );
 });
 
-t.test('a server that stops in the midst of opening a group leaves nothing of it', async t => {
+t.test('a server that stops while it opens a group leaves nothing of it', async t => {
   const { ask, sessions } = await testApp(t, { stepTimeoutMs: 5000 });
   const creating = ask('POST', '/v1/sessions', { env_id: 'FrozenLake-v0', count: 4096 });
   while (sessions.size === 0) await nextTurn();

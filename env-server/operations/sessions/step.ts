@@ -40,7 +40,7 @@ export const step = sessionOperation({
         exclusiveMinimum: 0,
         maximum: MAX_STEP_MS,
         description:
-          'How long to wait for the result. The step itself goes on after `step_timeout`; its reply is stored under the request key.',
+          'How long to wait for the result. The step itself continues after `step_timeout`; its reply is stored under the request key.',
       }),
     ),
   },

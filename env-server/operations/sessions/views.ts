@@ -8,7 +8,7 @@ import type { Session as LiveSession } from '../../sessions/session.ts';
 import { WrittenResult } from '../operation.ts';
 import type { Session, SessionDetail } from '../schemas/session.ts';
 
-/** Greatest bytes of the observations in one reply: a longer reply holds up everybody while it is written. */
+/** Greatest bytes of the observations in one reply: a longer reply delays everybody while it is written. */
 export const MAX_OBSERVATION_BYTES = 8 * 1024 * 1024;
 /** Sessions of a group that are written in one go. */
 const WRITTEN_AT_ONCE = 32;
@@ -114,7 +114,7 @@ function* discarding(
 
 /**
  * Sessions in the same state where it can be copied, as clients see them: that is looked at once, as a picture of each of
- * thousands would hold up everybody. One that was found in a list and played meanwhile is looked at again.
+ * thousands would delay everybody. One that was found in a list and played meanwhile is looked at again.
  */
 function* viewsOf(opened: readonly LiveSession[]): Generator<Session> {
   const [first] = opened;

@@ -167,7 +167,7 @@ export class JournalFiles {
     return performance.now() - begun;
   }
 
-  /** The same while the event loop goes on; one at a time. @returns how long it took, in milliseconds */
+  /** The same while the event loop continues; one at a time. @returns how long it took, in milliseconds */
   async writeLater(turns: readonly Turn[]): Promise<number> {
     const file = this.#current(true);
     file.busy = true;

@@ -8,7 +8,7 @@ import { type JournalFile, type JournalState, readState, STATE_FILE, turnFileNam
 import { recordsOfSegment } from './legacy-segments.ts';
 import { recordsOf, sessionsOf, TURN_FILE_FORMAT, type TurnFileHead, TurnReader } from './turn-file.ts';
 
-/** Milliseconds that reading may hold up everything else at once, applying the records included. */
+/** Milliseconds that reading may block everything else at a time, applying the records included. */
 const SLICE_MS = 4;
 
 /**

@@ -34,7 +34,7 @@ async function slowJournal(t: Test, given: Partial<JournalSettings> = {}) {
 }
 
 t.test(
-  'on a slow disk the event loop goes on: records wait together, reading replies do not wait',
+  'on a slow disk the event loop continues: records wait together, reading replies do not wait',
   async t => {
     const { journal, disk, record, finish, delivered, numbers } = await slowJournal(t);
     for (let i = 0; i < 4; i++) await record();

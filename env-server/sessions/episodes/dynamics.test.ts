@@ -92,7 +92,7 @@ t.test('a trajectory names it, and replays under it', async t => {
   );
 });
 
-t.test('members of a group go on under their own after a restart', async t => {
+t.test('members of a group continue under their own after a restart', async t => {
   const data = t.testdir();
   const before = await open(t, data);
   const { sessions = [] } = await before.create({ count: 3, dynamics_seed: 40 });

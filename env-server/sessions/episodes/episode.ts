@@ -40,7 +40,7 @@ const RESEED_BYTES = 48;
 /** Everything an episode is, as data that never changes: what snapshots, clones and the store hold. */
 export interface EpisodeState {
   readonly seed: number;
-  /** Seed of all chance after the start; undefined: the generator of `seed` goes on. */
+  /** Seed of all chance after the start; undefined: the generator of `seed` continues. */
   readonly dynamicsSeed?: number;
   /** Later changes of the stream, in the order of their steps; absent where there are none. */
   readonly reseeds?: readonly Reseed[];
@@ -133,7 +133,7 @@ export interface ReplayView {
 export interface EpisodeRequest {
   /** Drawn at random when absent. */
   readonly seed?: number;
-  /** Seeds all chance after the start; absent: the generator of `seed` goes on. */
+  /** Seeds all chance after the start; absent: the generator of `seed` continues. */
   readonly dynamicsSeed?: number;
   readonly options?: JsonObject;
   /** Replies name the state. */

@@ -129,7 +129,7 @@ t.test('at one step the last change counts, and at step 0 it is the dynamics see
 });
 
 for (const kept of ['journal', 'database'] as const) {
-  t.test(`changed streams go on after a restart from the ${kept}`, async t => {
+  t.test(`changed streams continue after a restart from the ${kept}`, async t => {
     const folder = t.testdir({ data: {} });
     const data = `${folder}/data`;
     const before = await open(t, data);

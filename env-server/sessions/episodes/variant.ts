@@ -35,13 +35,13 @@ export class Variant {
   readonly counters: EnvironmentCounters;
   /** Steps after which a session truncates the episode. */
   readonly maxSteps: number;
-  /** The session goes on after the end of an episode. */
+  /** The session continues after the end of an episode. */
   readonly autoReset: boolean;
   readonly formats: ObservationFormat[];
   readonly seedable: boolean;
   /** States hold everything, so they can be remembered, copied and replayed. */
   readonly copyable: boolean;
-  /** An episode can go on with a fresh stream of chance. */
+  /** An episode can continue with a fresh stream of chance. */
   readonly reseedable: boolean;
   readonly checkAction: ActionCheck;
   /** Estimated memory, in bytes. */

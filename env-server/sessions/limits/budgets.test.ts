@@ -131,7 +131,7 @@ t.test('the trajectory after an automatic reset begins there, and snapshots of i
   t.same(await play(150), future);
 });
 
-t.test('a session at its budget is refused before anything is done, and goes on after a reset', async t => {
+t.test('a session at its budget is refused before anything is done, and continues after a reset', async t => {
   const registry = createRegistry();
   for (const environment of [swelling('now'), swelling('later')]) registry.register(environment);
   const { ask, open } = await server(t, { maxBytesPerSession: MB }, registry);
@@ -151,7 +151,7 @@ t.test('a session at its budget is refused before anything is done, and goes on 
     t.same(
       (await step(url, 10)).body.step,
       (await step(twin, 10)).body.step,
-      'it goes on as if it had not been refused',
+      'it continues as if it had not been refused',
     );
     const structured = async (of: string) => (await ask('GET', of)).body.structured;
     t.same(await structured(url), await structured(twin));

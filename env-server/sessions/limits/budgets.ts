@@ -101,7 +101,7 @@ export class ByteAccount {
   }
 
   /**
-   * The same for what open sessions need to go on: they have some more.
+   * The same for what open sessions need to continue: they have some more.
    * @throws Problem `token_budget_exceeded`, `server_budget_exceeded`
    */
   requireRoomToPlay(bytes: number): void {

@@ -63,7 +63,7 @@ export class ServerClock {
     return { server: this.now(), wall: wall(), uptime: uptime(), boot: boot() };
   }
 
-  /** Goes on from a moment of an earlier process. */
+  /** Continues from a moment of an earlier process. */
   goOnFrom(earlier: ClockReading): void {
     const { wall, uptime, boot, monotonic } = this.#sources;
     const sameBoot = earlier.boot !== '' && earlier.boot === boot();

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 
-/** Hashes that are kept at most: a table that grows holds up everything else. */
+/** Hashes that are kept at most: a table that grows delays everything else. */
 export const MAX_HASHES = 2 ** 20;
 const MIN_HASHES = 16;
 /** A hash has two words of 32 bits. */

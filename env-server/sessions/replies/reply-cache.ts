@@ -197,7 +197,7 @@ export class ReplyCache {
     if (this.#dropped.size >= MAX_HASHES) {
       throw new Problem(
         'too_many_requests',
-        `${MAX_HASHES} request keys were used, the most that are remembered; go on without keys, or in another session`,
+        `${MAX_HASHES} request keys were used, the most that are remembered; continue without keys, or in another session`,
         { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }

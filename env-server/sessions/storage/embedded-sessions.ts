@@ -32,7 +32,7 @@ import { type TakingParts, takeAll } from './take-all.ts';
 import type { ReopenParts } from './taken-sessions.ts';
 
 const MS_PER_S = 1000;
-/** Milliseconds for which opening sessions again may hold up everything else at once. */
+/** Milliseconds for which opening sessions again may block everything else at a time. */
 const SLICE_MS = 4;
 /** Sessions that are named when they cannot be saved. */
 const MAX_NAMED = 100;

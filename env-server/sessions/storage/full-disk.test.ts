@@ -53,7 +53,7 @@ async function server(t: Test, data: string, more: Partial<Settings> = {}) {
 }
 
 t.test(
-  'on a full disk playing goes on within a bound, and everything is written when there is room',
+  'on a full disk playing continues within a bound, and everything is written when there is room',
   async t => {
     const disk = smallDisk(t, DISK_BYTES);
     if (disk === undefined) {
@@ -75,7 +75,7 @@ t.test(
       persistence: { state: 'degraded', bytes_waiting: Number },
     });
     t.match((await first.ask('GET', '/metrics')).text, 'ragen_persistence_degraded{part="journal"} 1\n');
-    t.equal((await first.ask('GET', `/v1/sessions/${session_id}`)).status, 200, 'looking at it goes on');
+    t.equal((await first.ask('GET', `/v1/sessions/${session_id}`)).status, 200, 'looking at it continues');
     free();
     await until(async () => (await first.ask('GET', '/readyz')).status === 200);
     t.equal((await first.play(session_id, BATCH)).error, undefined);

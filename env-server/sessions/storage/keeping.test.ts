@@ -113,7 +113,7 @@ t.test('a session that cannot be made text is reported to its client, and costs 
   await until(() => first.sessions.unsaved === 2);
   t.match(await step(first, odd.big, '1'), { status: 507, body: { code: 'session_unsaved' } });
   t.match(await unsaved(odd.big), { state: 'unsaved', reason: /BigInt/ });
-  t.match((await step(first, odd.big, 'bigint')).body, { step: 2 }, 'it goes on when its client knows');
+  t.match((await step(first, odd.big, 'bigint')).body, { step: 2 }, 'it continues when its client knows');
   for (const id of bystanders) await step(first, id, 'add');
   await first.server.close();
 
@@ -151,7 +151,7 @@ t.test('a checkpoint writes only changes and removes obsolete parts', async t =>
   await settled(150);
   t.same(stored().slice(0, early.length), early, 'nothing is written again');
   await app.ask('POST', `/v1/sessions/${id}/reset`);
-  // Its last chunk, of 64 actions, goes on after the snapshot.
+  // Its last chunk, of 64 actions, continues after the snapshot.
   await settled(128);
   t.same(stored().slice(0, early.length), early, 'the snapshot needs these');
   for (let round = 0; round < 3; round++) {

@@ -74,7 +74,7 @@ t.test('a restart does not change the episodes of any environment', async t => {
     const future = await play(again.ask, id, rest(actions));
     const unnamed = (replies: JsonObject[]) =>
       replies.map(({ session_id: _session, episode_id: _episode, detail: _detail, ...reply }) => reply);
-    t.same(unnamed(future), unnamed(futures.get(twin)!), `${name} goes on as it would have`);
+    t.same(unnamed(future), unnamed(futures.get(twin)!), `${name} continues as it would have`);
     const records = String(await again.ask('GET', `/v1/sessions/${id}/trajectory`))
       .trimEnd()
       .split('\n');
@@ -197,7 +197,7 @@ t.test('sessions of custom environments resume unless their definition was repla
   t.match(
     await second.ask('GET', `/v1/sessions/${old.session_id}`),
     { step: 0 },
-    'it goes on while the server lives',
+    'it continues while the server lives',
   );
   const fresh = await second.ask('POST', '/v1/sessions', again);
   await second.server.close();

@@ -239,7 +239,7 @@ export class SessionImage {
   }
 }
 
-/** @throws Error when making an episode text would hold up everything else */
+/** @throws Error when making an episode text would delay everything else */
 function requireStorable(episode: EpisodeState): void {
   const { bytes } = episode;
   if (bytes <= MAX_EPISODE_BYTES) return;

@@ -341,7 +341,7 @@ t.test(
 );
 
 t.test(
-  'a store that hangs is not ready, and its sessions go on when it answers',
+  'a store that hangs is not ready, and its sessions continue when it answers',
   { skip: lacksValkey },
   async t => {
     const [a, , valkey] = await servers(t);

@@ -216,7 +216,7 @@ t.test(
     t.match(
       await a.ask('GET', `/v1/sessions/${id}`),
       { body: { step: 2 } },
-      'the server that has it goes on',
+      'the server that has it continues',
     );
     await until(async () => (await b.ask('GET', '/readyz')).status === 200);
     t.match(await step(b, id), { status: 200, body: { step: 3 } }, 'and it is taken from there as it is');

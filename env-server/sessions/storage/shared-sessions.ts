@@ -112,7 +112,7 @@ export class SharedSessions implements SessionJournal {
     await Promise.allSettled(idle.map(held => this.#written.checkpoint(held)));
   }
 
-  /** Sessions go on elsewhere: nothing that happens to them here counts any more. */
+  /** Sessions continue elsewhere: nothing that happens to them here counts any more. */
   end(): void {
     this.#active = false;
     clearTimeout(this.#round);

@@ -89,7 +89,7 @@ t.test('a listed page may ask, use every method and read every header, and needs
   isProblem(t, outside, 'unauthorized');
 });
 
-t.test('raw preflight: no body, and the connection goes on', async t => {
+t.test('raw preflight: no body, and the connection continues', async t => {
   const app = await listening(t, { corsOrigins: PAGE });
   const reply = await sendRaw(
     app,

@@ -85,7 +85,7 @@ function makeTools(variant: Variant, addressing: Addressing): Tools {
           session_id: Type.Optional(
             Type.String({
               ...SessionId,
-              description: 'A session to go on with; without it a new one is opened.',
+              description: 'A session to continue with; without it a new one is opened.',
             }),
           ),
         },

@@ -65,7 +65,7 @@ t.test('reset, step and state of a client that keeps its cookie', async t => {
     structured: { count: 1 },
   });
   await post('reset');
-  t.match((await get('state')).body, { episode_id: /\.2$/, step_count: 0 }, 'the same session goes on');
+  t.match((await get('state')).body, { episode_id: /\.2$/, step_count: 0 }, 'the same session continues');
   t.equal(app.sessions.size, 1);
 });
 

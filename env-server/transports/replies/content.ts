@@ -20,7 +20,7 @@ const MAX_DECODING = 2;
 const JSON_CONTENT = /^application\/(?:problem\+)?json\b/;
 /** Routes that take definitions of environments. */
 const DEFINITIONS = '/v1/envs';
-/** Replies that are larger are not indented, as that would hold up everybody. */
+/** Replies that are larger are not indented, because that would delay everybody. */
 const MAX_INDENTED_BYTES = 256 * 1024;
 const INDENT = 2;
 

@@ -154,7 +154,7 @@ t.test('every transport delivers what an environment returns besides the observa
   }
 });
 
-t.test('a member of a group that never answers holds up neither the group nor its end', async t => {
+t.test('a member of a group that never answers delays neither the group nor its end', async t => {
   const app = await listening(t);
   const { send, next } = await dial(t, app, '/v1/ws');
   send({ id: 0, op: 'create', env_id: 'test/Slow-v0', count: 3, group_id: 'g' });

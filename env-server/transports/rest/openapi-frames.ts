@@ -22,7 +22,7 @@ const BATCH_PROPERTIES = {
   wait: {
     type: 'integer',
     minimum: 1,
-    description: 'Answer when this many items are ready; the rest is named in `pending` and goes on.',
+    description: 'Answer when this many items are ready; the rest is named in `pending` and continues.',
   },
 };
 const FAILURE = { type: 'object', required: ['ok', 'error'] };

@@ -57,11 +57,11 @@ t.test('operations of one session run in the order of their arrival, also after 
   const [first, second, planned, third] = await Promise.all(replies);
   t.equal(first.body.step, 1);
   t.equal(second.body.step, 2);
-  t.equal(planned.body.code, 'unknown_reference', 'a failure holds up nothing');
+  t.equal(planned.body.code, 'unknown_reference', 'a failure delays nothing');
   t.equal(third.body.step, 3);
 });
 
-t.test('a slow session holds up no other', async t => {
+t.test('a slow session delays no other', async t => {
   const { ask, open } = await testApp(t);
   const slow = ask('POST', `/v1/sessions/${await open({ env_id: 'test/Slow-v0' })}/step`, { action: 'add' });
   const quick = await ask('POST', `/v1/sessions/${await open()}/step`, { action: 'add' });
@@ -71,7 +71,7 @@ t.test('a slow session holds up no other', async t => {
   t.equal((await slow).status, 200);
 });
 
-t.test('a step that takes too long goes on; its key gets the reply', async t => {
+t.test('a step that takes too long continues; its key gets the reply', async t => {
   const { ask, open } = await testApp(t);
   const route = `/v1/sessions/${await open({ env_id: 'test/Slow-v0' })}`;
   const late = await ask('POST', `${route}/step`, { action: 'add', timeout_ms: 1 }, KEY('k'));

@@ -233,7 +233,7 @@ t.test('frames in flight are capped', async t => {
   t.match(await next(), { id: 4, ok: true });
 });
 
-t.test('a session outlives its socket: after a reconnect the client goes on by id and key', async t => {
+t.test('a session outlives its socket: after a reconnect the client continues by id and key', async t => {
   const app = await listening(t);
   const first = await dial(t, app);
   first.send({ id: 1, op: 'create', env_id: 'test/Slow-v0' });
@@ -401,7 +401,7 @@ t.test('a session with a failing environment answers; the socket and its other s
   t.match(await next(), { id: 2, ok: true });
 });
 
-t.test('a late result that cannot be written is answered as a fault, and the socket goes on', async t => {
+t.test('a late result that cannot be written is answered as a fault, and the socket continues', async t => {
   const app = await listening(t);
   const session_id = await app.open({ env_id: 'test/Broken-v0', config: { at: 'late reply' } });
   for (const protocol of ['ragen.json', 'ragen.msgpack']) {

@@ -227,7 +227,7 @@ class Connection<T, B, M> {
       : form.result(compiled, result);
   }
 
-  /** Answers with the sessions as they are, and goes on answering under the same id when they change. */
+  /** Answers with the sessions as they are, and continues answering under the same id when they change. */
   async #watch(frame: Frame, origin: Origin): Promise<T> {
     checkWatch(frame);
     const principal = this.#principal;

@@ -124,8 +124,8 @@ def test_a_definition_is_derived() -> None:
         "timeout_ms": 12_000,
         "capabilities": {"seed": True, "valid_actions": True},
     }
-    defined = definition(Corridor, Overrides("A corridor", "Go on.", 3, False))
-    assert (defined["title"], defined["instruction"], defined["max_episode_steps"]) == ("A corridor", "Go on.", 3)
+    defined = definition(Corridor, Overrides("A corridor", "Continue.", 3, False))
+    assert (defined["title"], defined["instruction"], defined["max_episode_steps"]) == ("A corridor", "Continue.", 3)
     assert defined["capabilities"]["seed"] is False
 
 

@@ -275,7 +275,7 @@ export class EpisodeView {
     if (done) this.#options.announce(`A new episode with seed ${this.#episode?.session.seed ?? 'none'}.`);
   }
 
-  /** Takes an action when those before it are done; true while the episode goes on. */
+  /** Takes an action when those before it are done; true while the episode continues. */
   #act(action: Json): Promise<boolean> {
     // A key that comes late is no mistake.
     if (this.#episode?.isOver) return Promise.resolve(false);

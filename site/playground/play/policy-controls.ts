@@ -8,7 +8,7 @@ const SPEEDS = { slow: 900, normal: 350, fast: 90 } as const;
 interface Player {
   /** Next action of a policy; undefined when nothing useful is left. */
   plan(policy: string): Promise<Json | undefined>;
-  /** Takes an action; false when the episode does not go on. */
+  /** Takes an action; false when the episode does not continue. */
   act(action: Json): Promise<boolean>;
   say(text: string): void;
   fail(error: unknown): void;

@@ -194,7 +194,7 @@ function Search({ store, file, query }: SearchProps) {
     }`;
 }
 
-/** Searches a moment after the query changed; `more` goes on where the search ended. */
+/** Searches a moment after the query changed; `more` continues where the search ended. */
 function useSearch(query: Query & { readonly q: string }) {
   const source = useSource();
   const [found, setFound] = useState<Found>();

@@ -136,7 +136,7 @@ t.test('episodes are listed, read one by one and searched', async t => {
   t.equal((await reader.groups('a'))!.length, 30);
 });
 
-t.test('a search goes on after 100 hits, and finds only episodes that pass the filters', async t => {
+t.test('a search continues after 100 hits, and finds only episodes that pass the filters', async t => {
   const root = t.testdir();
   writeSampleRun(root, 'a', { groups: 40 });
   const reader = new RunReader(root);

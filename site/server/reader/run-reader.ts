@@ -44,7 +44,7 @@ export interface RunDetail {
   /** Meaning of each `ended_by`, by tag; absent in runs of older versions. */
   readonly ends?: EndMeanings;
   readonly metrics: readonly string[];
-  /** First byte of the metrics file that was not read: where live rows go on. */
+  /** First byte of the metrics file that was not read: where live rows continue. */
   readonly offset: number;
   readonly files: readonly TrajectoryFile[];
 }
@@ -53,7 +53,7 @@ export interface RunDetail {
 export interface MetricsReply {
   readonly names: readonly string[];
   readonly rows: number;
-  /** First byte of the metrics file that they leave out: where live rows go on. */
+  /** First byte of the metrics file that they leave out: where live rows continue. */
   readonly offset: number;
   readonly series: { readonly [name: string]: SeriesPoints };
 }

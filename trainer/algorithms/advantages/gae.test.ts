@@ -41,7 +41,7 @@ t.test('nothing bootstraps across sequences', async t => {
   t.same(alone, among);
 });
 
-t.test('a sequence that was cut short goes on with the value of where it was cut', async t => {
+t.test('a sequence that was cut short continues with the value of where it was cut', async t => {
   const cut = { ...base, bootstrapValue: 4 };
   const { advantages, returns } = estimateAdvantages('gae', [cut], { ...raw, gamma: 0.5, lambda: 1 });
   t.equal(advantages[0][4], 2 + 0.5 * 4 - 0.25);

@@ -7,7 +7,7 @@ import { ADVANTAGES, estimateAdvantages } from './registry.ts';
 
 /**
  * A problem of two turns in which the policy decides how many it plays, small enough that the expected gradient of every estimator is
- * a sum over all batches: turn 1 stops or goes on, turn 2 picks x or y.
+ * a sum over all batches: turn 1 stops or continues, turn 2 picks x or y.
  */
 const { turn_bias: golden } = JSON.parse(
   readFileSync(new URL('../../../test/golden/algorithms_2026.json', import.meta.url), 'utf8'),

@@ -37,7 +37,7 @@ const TRAINER = fileURLToPath(new URL('../../main.ts', import.meta.url));
 
 /**
  * Starts the command `train` with our terminal.
- * @param startedBy the command of the user that goes on with it
+ * @param startedBy the command of the user that continues with it
  */
 export function startTrainer(args: readonly string[], startedBy: string): ChildProgram {
   return childOf(

@@ -7,7 +7,7 @@ import { stopRequests } from './stop-signal.ts';
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 const source = new URL('./stop-signal.ts', import.meta.url).href;
 
-/** A program that says when it is asked to stop, and then goes on for as long as it is let. */
+/** A program that says when it is asked to stop, and then continues for as long as it is let. */
 function stubborn(stdio: 'ipc' | 'ignore') {
   const code = `
     import { stopRequests } from ${JSON.stringify(source)};
@@ -37,7 +37,7 @@ t.test('the first request calls back, and a later one ends the program', async t
 t.test('signals in one burst and the end of the parent are one request', async t => {
   const { program, line, ended } = stubborn('ipc');
   t.equal(await line(), 'ready');
-  // Both are pending when the program goes on.
+  // Both are pending when the program continues.
   program.kill('SIGSTOP');
   program.kill('SIGINT');
   program.kill('SIGTERM');

@@ -9,7 +9,7 @@ t.test('rounds grow by the factor and stop before the end', async t => {
   t.same(halvingRounds({ first_steps: 50, factor: 2 }, 40), []);
 });
 
-t.test('one variant in `factor` goes on, by the mean over its seeds', async t => {
+t.test('one variant in `factor` continues, by the mean over its seeds', async t => {
   const results = [
     result('a', 0.9),
     result('b', 0.5),

@@ -39,12 +39,12 @@ const RandomSearch = Type.Object(
 );
 type RandomSearch = Static<typeof RandomSearch>;
 
-/** All runs go to the first step; of each round the better share goes on, to `factor` times as many steps. */
+/** All runs go to the first step; of each round the better share continues, to `factor` times as many steps. */
 const Halving = Type.Object(
   {
     /** Iterations of the first round. */
     first_steps: Type.Integer({ minimum: 1 }),
-    /** η: one run in so many goes on, to so many times the steps. */
+    /** η: one run in so many continues, to so many times the steps. */
     factor: Type.Integer({ minimum: 2, default: 3 }),
   },
   { additionalProperties: false },

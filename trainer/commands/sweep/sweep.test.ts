@@ -16,7 +16,7 @@ const STEPS = 6;
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
 const MAX_MS = 900_000;
 
-t.test('a sweep that is stopped goes on where it was', { timeout: MAX_MS }, async t => {
+t.test('a sweep that is stopped continues where it was', { timeout: MAX_MS }, async t => {
   const [server] = (await serve(t)).servers;
   const line = await proxy(t, server.name);
   const folder = t.testdir();

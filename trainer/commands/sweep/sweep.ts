@@ -133,7 +133,7 @@ export function roundValue(
 }
 
 /**
- * The variants that go on (successive halving, Jamieson and Talwalkar, 2016): one in `factor`, at least one, by the mean of the
+ * The variants that continue (successive halving, Jamieson and Talwalkar, 2016): one in `factor`, at least one, by the mean of the
  * metric over their runs; of equals the first. A variant with a run that failed is behind all others.
  */
 export function survivors(results: readonly RoundResult[], factor: number, mode: 'max' | 'min'): string[] {
@@ -157,7 +157,7 @@ export interface SweepOptions {
 
 /**
  * The command `sweep`: runs of a list, each in a separate process, one after another or several at once. Runs that are done are skipped and
- * unfinished ones go on, so a sweep that was stopped or killed is continued by the same command.
+ * unfinished ones continue, so a sweep that was stopped or killed is continued by the same command.
  * @returns the exit status: 0 when all runs are done
  * @throws ConfigError for a file or settings that are wrong, before anything runs
  */
@@ -202,7 +202,7 @@ interface SweepState {
   readonly outcomes: SweepOutcome[];
   readonly options: SweepOptions;
   readonly stop: ReturnType<typeof stopping>;
-  /** That the user started the sweep with; it goes on where it was stopped. */
+  /** That the user started the sweep with; it continues where it was stopped. */
   readonly command: string;
 }
 
@@ -225,7 +225,7 @@ async function runAll(state: SweepState, until: number | null): Promise<void> {
   await Promise.all(Array.from({ length: plan.parallel }, work));
 }
 
-/** Marks the runs of variants that do not go on after a round. */
+/** Marks the runs of variants that do not continue after a round. */
 function dropLosers({ folder, plan, settings, outcomes }: SweepState, step: number): void {
   const running = plan.runs.map((_, i) => i).filter(i => outcomes[i].status !== 'dropped');
   const { metric, mode } = settings[0].training.monitor;
@@ -241,7 +241,7 @@ function dropLosers({ folder, plan, settings, outcomes }: SweepState, step: numb
   for (const i of running) {
     if (!kept.includes(plan.runs[i].variant)) outcomes[i] = { ...outcomes[i], status: 'dropped' };
   }
-  console.log(`after step ${step} go on: ${kept.join(', ')}`);
+  console.log(`after step ${step} continue: ${kept.join(', ')}`);
 }
 
 /** True if a run has reached an iteration and been validated there. */

@@ -28,7 +28,7 @@ function configOf(folder: string, settings: object): string {
   return file;
 }
 
-t.test('a full disk is named with the run and the command that goes on', async t => {
+t.test('a full disk is named with the run and the command that continues', async t => {
   const disk = smallDisk(t, SMALL_DISK_BYTES);
   if (disk === undefined) return t.comment('no small disk: this process may not mount one');
   const config = configOf(t.testdir(), tinySettings(url, disk, 'full'));
@@ -56,24 +56,30 @@ t.test('a run folder that cannot be made is named with what to set', { timeout: 
   }
 });
 
-t.test('a damaged newest checkpoint is named with the one before it, from which the run goes on', async t => {
-  const every = { training: { steps: 2, checkpoint_every: 1, keep_checkpoints: 3 } };
-  const files = { policy: ['policy', 'model.safetensors'], state: ['trainer.json'] };
-  for (const [name, path] of Object.entries(files)) {
-    const run = await trainTiny(tinySettings(url, t.testdir(), `damaged-${name}`, every));
-    const { folder } = latestCheckpoint(run)!;
-    truncateSync(join(folder, ...path), 20);
-    const resumed = () => train(undefined, ['training.steps=3'], { ...LOUDLESS, resume: run.path });
-    const error = (await resumed().catch(error => error)) as Error;
-    t.match(error.message, /the newest checkpoint \S*step-000002 is damaged \(.*(safetensors|trainer\.json)/);
-    t.match(error.message, /the one before it is \S*step-000001/);
-    t.ok(error.message.includes(`mv ${folder} ${folder}.damaged`), error.message);
-    t.ok(error.message.endsWith(`continue with: ${resumeCommand(run.path, ['training.steps=3'])}`));
-    renameSync(folder, `${folder}.damaged`);
-    t.equal(await resumed(), 0);
-    t.equal(latestCheckpoint(run)!.state.step, 3);
-  }
-});
+t.test(
+  'a damaged newest checkpoint is named with the one before it, from which the run continues',
+  async t => {
+    const every = { training: { steps: 2, checkpoint_every: 1, keep_checkpoints: 3 } };
+    const files = { policy: ['policy', 'model.safetensors'], state: ['trainer.json'] };
+    for (const [name, path] of Object.entries(files)) {
+      const run = await trainTiny(tinySettings(url, t.testdir(), `damaged-${name}`, every));
+      const { folder } = latestCheckpoint(run)!;
+      truncateSync(join(folder, ...path), 20);
+      const resumed = () => train(undefined, ['training.steps=3'], { ...LOUDLESS, resume: run.path });
+      const error = (await resumed().catch(error => error)) as Error;
+      t.match(
+        error.message,
+        /the newest checkpoint \S*step-000002 is damaged \(.*(safetensors|trainer\.json)/,
+      );
+      t.match(error.message, /the one before it is \S*step-000001/);
+      t.ok(error.message.includes(`mv ${folder} ${folder}.damaged`), error.message);
+      t.ok(error.message.endsWith(`continue with: ${resumeCommand(run.path, ['training.steps=3'])}`));
+      renameSync(folder, `${folder}.damaged`);
+      t.equal(await resumed(), 0);
+      t.equal(latestCheckpoint(run)!.state.step, 3);
+    }
+  },
+);
 
 t.test('faults of a file name its path, others only the command', async t => {
   const run = { path: '/runs/a b' };
@@ -100,7 +106,7 @@ t.test('faults of a file name its path, others only the command', async t => {
   t.equal(runFailure(stop, run, command), stop);
 });
 
-t.test('a run that another program started goes on with the command of that program', async t => {
+t.test('a run that another program started continues with the command of that program', async t => {
   process.env[STARTED_BY_VARIABLE] = 'npm start';
   t.teardown(() => {
     delete process.env[STARTED_BY_VARIABLE];

@@ -7,7 +7,7 @@ import { readWarmStart, shownPosition } from '../../training/supervised/warm-sta
 /** Set by programs of the product that start a trainer, to the command with which the user started them. */
 export const STARTED_BY_VARIABLE = 'RAGEN_STARTED_BY';
 
-/** The command that goes on with a run: that of the user where another program of the product started this one. */
+/** The command that continues with a run: that of the user where another program of the product started this one. */
 export function resumeCommand(run: string, overrides: readonly string[] = []): string {
   return process.env[STARTED_BY_VARIABLE] ?? commandOf('train', ['--resume', run, ...overrides]);
 }
@@ -22,8 +22,8 @@ const NO_ROOM: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
 const NO_ACCESS: ReadonlySet<string> = new Set(['EROFS', 'ENOENT', 'EACCES', 'EPERM', 'EIO', 'ENOTDIR']);
 
 /**
- * What ended a run, with the path that it was about and the command that goes on.
- * @param command goes on with the run, or starts it again
+ * What ended a run, with the path that it was about and the command that continues.
+ * @param command continues with the run, or starts it again
  */
 export function runFailure(error: unknown, run: Pick<RunFolder, 'path'>, command: string): Error {
   const { message, name } = error as Error;

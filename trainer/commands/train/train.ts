@@ -141,7 +141,7 @@ const promptLine =
   };
 
 export interface TrainOptions {
-  /** Folder of a run to go on with. */
+  /** Folder of a run to continue with. */
   readonly resume?: string;
   /** Prints the resolved settings with what the run would take, and does nothing. */
   readonly dryRun?: boolean;

@@ -288,7 +288,7 @@ function advantageGap(settings: RunSettings, episodes: readonly Episode[]): stri
   if (needsProximal(settings) || needs.includes('squaredProbabilities') || estimatesLater(settings))
     return 'they need the policy';
   if (episodes.some(episode => isBootstrapped(episode, settings)))
-    return 'truncated episodes go on with a value';
+    return 'truncated episodes continue with a value';
   return undefined;
 }
 

@@ -23,7 +23,7 @@ export const CoefficientSchedule = Type.Object(
 );
 export type CoefficientSchedule = Static<typeof CoefficientSchedule>;
 
-/** Coefficients of the loss that change as the run goes on; null: as their settings say. */
+/** Coefficients of the loss that change as the run continues; null: as their settings say. */
 export const SchedulesSettings = Type.Object(
   {
     /** Schedule of `loss.entropy_coefficient`. */

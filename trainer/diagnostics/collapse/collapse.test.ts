@@ -123,7 +123,7 @@ t.test(
   },
 );
 
-t.test('moving averages and seconds go on from what is remembered', async t => {
+t.test('moving averages and seconds continue from what is remembered', async t => {
   let now = 0;
   const clock = () => now++;
   const remembered = {

@@ -84,7 +84,7 @@ t.test('calls beyond the capacity of an engine wait and are asked again', async 
   t.ok(generator.takeMetrics()['generation/engine_0/busy'] > 0);
 });
 
-t.test('an engine that dies in the midst fails only the calls without a response', async t => {
+t.test('an engine that dies during requests fails only the calls without a response', async t => {
   const line = { index: 1, token_ids: [4, 5], logprobs: [-1, -2], finish_reason: 'stop' };
   const server = createServer((request, response) => {
     request.resume().on('end', () => {

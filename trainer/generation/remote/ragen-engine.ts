@@ -10,7 +10,7 @@ import {
 import { samplingFields } from './sampling-fields.ts';
 import { VllmEngine } from './vllm-engine.ts';
 
-/** Calls of one request: few enough that one slow connection holds up little. */
+/** Calls of one request: few enough that one slow connection delays little. */
 const MAX_CALLS = 32;
 
 /** A line of the reply. */

@@ -150,7 +150,7 @@ export class VllmEngine implements EngineClient {
   }
 
   /**
-   * Replaces the weights under the requests in flight, which go on with the new ones: what they have in the cache is computed
+   * Replaces the weights under the requests in flight, which continue with the new ones: what they have in the cache is computed
    * again, so that each token comes from one version wholly. Where it fails they end, and the engine stays paused until the next
    * attempt, because it may hold weights of both.
    */

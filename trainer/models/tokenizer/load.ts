@@ -179,7 +179,7 @@ const MAX_DECODERS = 16;
 
 /**
  * Refuses a `tokenizer.json` that `@huggingface/tokenizers` would encode to other ids than Python does, and one that would
- * take the memory or hold up the program: ids far beyond any vocabulary, decoders that match patterns or lengthen texts.
+ * take the memory or delay the program: ids far beyond any vocabulary, decoders that match patterns or lengthen texts.
  * Patterns of encoding are not judged here; texts of others are encoded on a thread with a time limit.
  * @throws Error naming the file and the part
  */

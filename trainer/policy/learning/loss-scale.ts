@@ -46,7 +46,7 @@ export class LossScale {
     return this.#state;
   }
 
-  /** Goes on from a checkpoint's state, or from the first scale where it has none. */
+  /** Continues from a checkpoint's state, or from the first scale where it has none. */
   restore(state: LossScaleState | undefined): void {
     this.#state = state ?? { scale: this.#settings.initial, steps: 0 };
   }

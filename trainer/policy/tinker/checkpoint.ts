@@ -99,7 +99,7 @@ export class KeptCheckpoints {
     this.#unfinished = unfinished.length;
   }
 
-  /** @param kept of the checkpoint that the run goes on from; others that unfinished ones of its folder name are deleted next */
+  /** @param kept of the checkpoint that the run continues from; others that unfinished ones of its folder name are deleted next */
   static async open(http: TinkerHttp, options: KeptCheckpointsOptions, kept: readonly string[] = []) {
     const named = options.run === undefined ? [] : [...(await pathsBelow(options.run)).unfinished];
     return new KeptCheckpoints(

@@ -393,7 +393,7 @@ t.test(
 );
 
 t.test(
-  'a checkpoint of a run that was killed before it had the reply is deleted by the run that goes on',
+  'a checkpoint of a run that was killed before it had the reply is deleted by the run that continues',
   { skip },
   async t => {
     const folder = t.testdir({ server: {}, run: {} });

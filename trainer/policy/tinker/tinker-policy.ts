@@ -258,7 +258,7 @@ export class TinkerPolicy implements TrainedPolicy {
     throw new RangeError('diagnostics.gradients: a Tinker server returns no gradients');
   }
 
-  /** Sampling goes on from the last published weights. */
+  /** Sampling continues from the last published weights. */
   holdingGeneration<T>(work: () => Promise<T>): Promise<T> {
     return work();
   }

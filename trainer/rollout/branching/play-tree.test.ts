@@ -298,31 +298,38 @@ t.test('counts of leaves and draws of turns follow the plan', async t => {
   t.same(plannedTurns(drawn, { maxTurns: 1, done: 0, seed: 1 }), [], 'one turn never branches');
 });
 
-t.test('branches of a session that was lost go on by their lineage, as if nothing had happened', async t => {
-  const servers = await serve(t);
-  const [server] = servers.servers;
-  const options = { sampling: SAMPLING, samplingSeed: 5 };
-  const collect = async (agent: Agent) =>
-    (await collectorOf(servers, [LAKE], 16, undefined, 900)).collect([planOf()], { ...options, agent });
-  const calm = await collect(seeded);
-  let turns = 0;
-  const rough = await collect({
-    ...seeded,
-    respond: async turn => {
-      turns++;
-      // In the middle of the second and of the last generation of branches everything is gone.
-      if (turns === 9 || turns === 18) {
-        const { sessions } = await server.call('list', { limit: 100 });
-        for (const { session_id } of sessions) await server.call('close', { session_id });
-      }
-      return seeded.respond(turn);
-    },
-  });
-  const essence = ({ server: _server, ...rest }: Episode) => rest;
-  t.same(rough.episodes.map(essence), calm.episodes.map(essence));
-  t.ok(rough.metrics['branch/recovery_steps'] > 0);
-  t.equal(rough.metrics['branch/env_steps'], calm.metrics['branch/env_steps'], 'recovery is not the budget');
-});
+t.test(
+  'branches of a session that was lost continue by their lineage, as if nothing had happened',
+  async t => {
+    const servers = await serve(t);
+    const [server] = servers.servers;
+    const options = { sampling: SAMPLING, samplingSeed: 5 };
+    const collect = async (agent: Agent) =>
+      (await collectorOf(servers, [LAKE], 16, undefined, 900)).collect([planOf()], { ...options, agent });
+    const calm = await collect(seeded);
+    let turns = 0;
+    const rough = await collect({
+      ...seeded,
+      respond: async turn => {
+        turns++;
+        // In the middle of the second and of the last generation of branches everything is gone.
+        if (turns === 9 || turns === 18) {
+          const { sessions } = await server.call('list', { limit: 100 });
+          for (const { session_id } of sessions) await server.call('close', { session_id });
+        }
+        return seeded.respond(turn);
+      },
+    });
+    const essence = ({ server: _server, ...rest }: Episode) => rest;
+    t.same(rough.episodes.map(essence), calm.episodes.map(essence));
+    t.ok(rough.metrics['branch/recovery_steps'] > 0);
+    t.equal(
+      rough.metrics['branch/env_steps'],
+      calm.metrics['branch/env_steps'],
+      'recovery is not the budget',
+    );
+  },
+);
 
 t.test('where the context mode cuts episodes, a shared turn is one sample of the first leaf', async t => {
   const servers = await serve(t);

@@ -156,7 +156,7 @@ t.test(
       t.same(episode.tokenIds.subarray(0, start), first.tokenIds.subarray(0, start), 'never tokenized again');
       t.equal(countOnes(episode.lossMask.subarray(0, start)), 0);
       t.ok(countOnes(episode.lossMask.subarray(start)) > 0);
-      t.equal(episode.turns.length, 8, 'the caps go on from there');
+      t.equal(episode.turns.length, 8, 'the caps continue from there');
       t.equal(episode.turns[5].actionsLeft, 10 - 5);
       t.equal(episode.reseeds!.length, 1);
     }

@@ -9,7 +9,7 @@ export interface TreePlan {
   readonly where: BranchChoice;
   /** Trees, which begin in the same state. */
   readonly roots: number;
-  /** Chains after a branch, the one that goes on included. */
+  /** Chains after a branch, the one that continues included. */
   readonly children: number;
   /** Turns of `fixed`, and those that `drawn` draws from; null: all but the last. */
   readonly turns: readonly number[] | null;

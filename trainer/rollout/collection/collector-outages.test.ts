@@ -97,7 +97,7 @@ t.test('an episode that fails because its service did is played again, and costs
   t.equal(metrics['rollouter/replayed_episodes'], 3);
 });
 
-t.test('a server that is gone for good: its episodes go on elsewhere', async t => {
+t.test('a server that is gone for good: its episodes continue elsewhere', async t => {
   const gone = await serverProcess(t);
   const stays = { url: (await serve(t)).servers[0].name };
   const servers = openServers(

@@ -62,7 +62,7 @@ t.test('members of a group start alike, and play under the caps', async t => {
     if (truncation?.startsWith('max_')) t.equal(endedBy, truncation);
     t.equal(trajectoryRecord({ environmentId, turns, tokenIds, ...episode, endedBy }).ended_by, endedBy);
     const actions = turns.reduce((sum, turn) => sum + turn.actions.length, 0);
-    if (following) t.ok(truncation, 'only what was cut short would go on');
+    if (following) t.ok(truncation, 'only what was cut short would continue');
     if (success) t.equal(truncation, undefined);
     if (!terminated) t.equal(truncation, 'max_turns');
     if (truncation === 'max_actions') t.equal(actions, 10);
@@ -72,7 +72,7 @@ t.test('members of a group start alike, and play under the caps', async t => {
   }
   for (const end of ['goal', 'hole', 'max_turns'])
     t.ok(ends.has(`FrozenLake-v0 ${end}`), `an episode ends by ${end}`);
-  // Sessions are closed behind the collector's back: it goes on at once.
+  // Sessions are closed behind the collector's back: it continues at once.
   const open = async () => (await servers.servers[0].call('list', {})).sessions.length;
   while ((await open()) > 0) await new Promise(resolve => setImmediate(resolve));
 });

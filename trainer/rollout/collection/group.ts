@@ -253,7 +253,7 @@ function branchParts(
   };
 }
 
-/** Plays episodes that continue an earlier one: its turns are carried out once, and copies go on from there. */
+/** Plays episodes that continue an earlier one: its turns are carried out once, and copies continue from there. */
 async function playContinuations(
   group: OpenGroup,
   prefix: KeptPrefix,

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { IntervalMeter } from './interval-meter.ts';
 
-t.test('overlaps count once, and an interval goes on over the border of two measurements', async t => {
+t.test('overlaps count once, and an interval continues over the border of two measurements', async t => {
   let now = 0;
   const meter = new IntervalMeter(() => now);
   meter.begin();

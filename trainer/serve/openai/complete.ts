@@ -70,7 +70,7 @@ export function completionTask(
   return { kind: 'completion', model, options, choices, echo, promptOnly: request.max_tokens === 0 };
 }
 
-/** Longest that the events of one reply hold up other requests. */
+/** Longest that the events of one reply delay other requests. */
 const SLICE_MS = 4;
 
 const OBJECTS = {

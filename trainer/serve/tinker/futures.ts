@@ -79,7 +79,7 @@ export class Futures<Session extends Reader> {
    * @param owner hash of the key that asks
    * @param ms longest wait
    * @param signal ends the wait
-   * @returns undefined where the operation goes on
+   * @returns undefined where the operation continues
    * @throws ApiError 410 where the result was dropped, 404 where there never was one
    */
   async read(id: string, owner: string, ms: number, signal: AbortSignal): Promise<Result | undefined> {

@@ -88,7 +88,7 @@ t.test(
       'the session has ended',
       'the session has ended',
     ]);
-    t.equal(running.length, 1, 'the first goes on');
+    t.equal(running.length, 1, 'the first continues');
     running.splice(0)[0]();
     await first;
     await turns();

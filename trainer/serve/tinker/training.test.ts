@@ -317,7 +317,7 @@ t.test('a client that vanishes leaves a whole step or none', async t => {
 });
 
 t.test(
-  'results are polled: 408 while it goes on, again after delivery, 404 and 410 where there is none',
+  'results are polled: 408 while it continues, again after delivery, 404 and 410 where there is none',
   async t => {
     const model = await client.model(base);
     const { body } = await client.post('optim_step', { model_id: model.id, seq_id: 2, adam_params: {} });

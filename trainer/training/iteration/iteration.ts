@@ -197,7 +197,7 @@ function withoutPrefixed(episodes: readonly Episode[]): readonly Episode[] {
   return plain.length === 0 ? episodes : plain;
 }
 
-/** Updates the policy; sampling that goes on meanwhile waits. */
+/** Updates the policy; sampling that continues meanwhile waits. */
 function learn(
   { policy, settings }: IterationParts,
   state: TrainerState,

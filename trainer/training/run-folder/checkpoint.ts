@@ -25,7 +25,7 @@ const STATE_FILE = 'trainer.json';
 const POLICY_FOLDER = 'policy';
 const FORMAT = 1;
 
-/** All of the trainer besides the policy: with both, a run goes on as if it had never stopped. */
+/** All of the trainer besides the policy: with both, a run continues as if it had never stopped. */
 export interface TrainerState {
   readonly format: typeof FORMAT;
   /** Iterations finished. */
@@ -158,7 +158,7 @@ export interface Checkpoint {
   readonly state: TrainerState;
 }
 
-/** The newest checkpoint of a run cannot be read; the message names the one before it and how to go on from that. */
+/** The newest checkpoint of a run cannot be read; the message names the one before it and how to continue from that. */
 export class DamagedCheckpoint extends Error {
   override readonly name = 'DamagedCheckpoint';
 
@@ -169,7 +169,7 @@ export class DamagedCheckpoint extends Error {
     const remedy =
       older === undefined
         ? 'it has no other one: begin the run again under another name, or copy the checkpoint back from elsewhere'
-        : `the one before it is ${older}: to go on from that, move the damaged one away (mv ${shellWord(folder)} ${shellWord(`${folder}.damaged`)})`;
+        : `the one before it is ${older}: to continue from that, move the damaged one away (mv ${shellWord(folder)} ${shellWord(`${folder}.damaged`)})`;
     super(`the newest checkpoint ${folder} is damaged (${(cause as Error).message}); ${remedy}`, { cause });
   }
 }

@@ -84,7 +84,7 @@ function computeOptions({ policy }: RunSettings): ComputeOptions {
 /**
  * The policy of a run with the critic that its settings ask for, or alone. A critic learns what the policy learns of its model:
  * all weights, or with `policy.lora` adapters, over the policy's own base unless it begins as another model.
- * @param checkpoint folder of the policy to go on from; undefined where its own training begins
+ * @param checkpoint folder of the policy to continue from; undefined where its own training begins
  * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
  */
 export async function withCritic(

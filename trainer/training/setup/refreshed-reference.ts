@@ -9,7 +9,7 @@ const NAME = /^step-(\d+)$/;
 
 /**
  * The folder of the reference after an iteration: the policy as training found it, or as the last refresh left it. It follows
- * from the iteration alone, so that a resumed run goes on with the same.
+ * from the iteration alone, so that a resumed run continues with the same.
  */
 export function referenceFolder(
   run: Pick<RunFolder, 'reference' | 'references'>,

@@ -28,7 +28,7 @@ export class PlannedSource implements EpisodeSource {
   readonly #rollouts: Rollouts;
   readonly #signal: AbortSignal;
   #position: SourcePosition;
-  /** Groups of the iteration so far: numbers of further ones go on from there. */
+  /** Groups of the iteration so far: numbers of further ones continue from there. */
   #groups = 0;
   /** Kept episodes that were too old to be continued in the iteration. */
   #oldPrefixes = 0;

@@ -52,7 +52,7 @@ function numberedGroups(settings: RunSettings): (n: number) => GroupPlan {
   };
 }
 
-/** Takes its episodes from rollouts that go on while the policy learns: asynchronous training with bounded staleness. */
+/** Takes its episodes from rollouts that continue while the policy learns: asynchronous training with bounded staleness. */
 export class StreamedSource implements EpisodeSource {
   readonly #parts: StreamedParts;
   readonly #stream: RolloutStream;

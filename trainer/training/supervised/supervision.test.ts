@@ -133,7 +133,7 @@ t.test('a warm start with no demonstration left says why', { timeout: MAX_MS }, 
   await t.rejects(trainTiny(settings), /none of the 4 demonstrations of warm_start came to an end/);
 });
 
-t.test('a warm start that was stopped goes on bit for bit', { timeout: MAX_MS }, async t => {
+t.test('a warm start that was stopped continues bit for bit', { timeout: MAX_MS }, async t => {
   const [server] = (await serve(t)).servers;
   const folder = t.testdir();
   const settings = (name: string) =>

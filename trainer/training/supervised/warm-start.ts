@@ -34,7 +34,7 @@ export interface WarmStartRun {
 
 /**
  * Supervised learning on demonstrations: AdamW with a warm-up and a cosine, several epochs, each in an order of its
- * own. From where a stopped one was it goes on as if it had never stopped.
+ * own. From where a stopped one was it continues as if it had never stopped.
  * @throws the signal's reason when it is aborted, before the next optimizer step
  */
 export async function warmStart(

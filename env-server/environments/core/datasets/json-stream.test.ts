@@ -73,9 +73,9 @@ t.test('input that is no array or object is refused', async t => {
     [']', /not an array or object/],
     ['[1, {"a": 2}', /ends early/],
     ['["a]', /ends early/],
-    ['[1]]', /goes on after/],
-    ['[1] [2]', /goes on after/],
-    ['{"a":1}\n{"a":2}', /goes on after/],
+    ['[1]]', /continues after/],
+    ['[1] [2]', /continues after/],
+    ['{"a":1}\n{"a":2}', /continues after/],
     ['[1}', /array of the file does not end as one/],
   ] as const) {
     writeFileSync(file, content);

@@ -117,7 +117,7 @@ class JsonSplitter {
   end(): void {
     if (!this.#of) throw new NotJson('the file is not an array or object of JSON');
     if (!this.#over) throw new NotJson('the file ends early');
-    if (this.#piece.end().trim() !== '') throw new NotJson('the file goes on after its end');
+    if (this.#piece.end().trim() !== '') throw new NotJson('the file continues after its end');
   }
 
   /** End of the string that continues at `at`, or of the chunk. */
@@ -143,7 +143,7 @@ class JsonSplitter {
   }
 
   #begin(before: string, byte: number): void {
-    if (this.#over) throw new NotJson('the file goes on after its end');
+    if (this.#over) throw new NotJson('the file continues after its end');
     if (before.replace(BYTE_ORDER_MARK, '').trim() !== '') {
       throw new NotJson('the file is not an array or object of JSON');
     }

@@ -14,7 +14,7 @@ const isolation = await findIsolation().catch((error: unknown) => {
 });
 
 const LIMITS = { cpu_s: 1, wall_s: 1.5, total_s: 20, memory_mb: 256, output_bytes: 10_000 };
-/** Seconds beyond its limit that an attack may take on a busy machine; one that held up the sandbox would take `total_s`. */
+/** Seconds beyond its limit that an attack may take on a busy machine; one that blocked the sandbox would take `total_s`. */
 const GRACE_S = 12;
 /** For programs that are to come to their ends, however busy the machine is. */
 const UNHURRIED = { ...LIMITS, cpu_s: 30, wall_s: 60, total_s: 120 };
@@ -78,7 +78,7 @@ const ATTACKS: { readonly [name: string]: string } = {
   'waits for more input': 'import time, sys\nwhile True:\n    sys.stdin.read(); time.sleep(0.01)',
   'ignores its end':
     'import signal\nfor s in range(1, 32):\n    try: signal.signal(s, signal.SIG_IGN)\n    except Exception: pass\nwhile True: pass',
-  'closes its ends and goes on': 'import os, time\nos.closerange(0, 64)\nwhile True: time.sleep(1)',
+  'closes its ends and continues': 'import os, time\nos.closerange(0, 64)\nwhile True: time.sleep(1)',
   'eats memory': 'x = [0]\nwhile True: x = x * 2',
   'eats memory by bytes': 'x = bytearray(1 << 40); print(len(x))',
   'floods its output': "while True: print('x' * 1000)",
@@ -119,7 +119,7 @@ t.test('programs run isolated', { skip: !isolation && 'no isolation on this mach
     t.equal(result.output, '', `${name} says nothing`);
     if (seconds > LIMITS.wall_s + GRACE_S) t.fail(`${name} took ${seconds} s`);
   }
-  t.same(await honest(), squares, 'the pool goes on');
+  t.same(await honest(), squares, 'the pool continues');
   t.notOk(existsSync('/tmp/escaped'));
   t.ok(readFileSync(SECRET, 'utf8').length > 0);
 });

@@ -205,7 +205,7 @@ def collect(limits, ends, deadline):
 
 
 def ended(child, deadline):
-    """How the child ended and the processor seconds it took; None where it goes on. It may close its ends and do so."""
+    """How the child ended and the processor seconds it took; None where it continues. It may close its ends and do so."""
     try:
         end = [os.pidfd_open(child)]
     except (AttributeError, OSError):

@@ -98,7 +98,7 @@ SECCOMP_MODE_FILTER = 2
 
 
 def alternative(tests):
-    """Instructions (operation, if true, if false, value) that allow the call, or go on behind themselves."""
+    """Instructions (operation, if true, if false, value) that allow the call, or pass on to those that follow."""
     lines = []
     for offset, mask, values in tests:
         lines.append([LOAD, 0, 0, offset])

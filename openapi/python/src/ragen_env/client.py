@@ -25,7 +25,7 @@ class Client(SyncClient):
     """Every operation of a server, for any number of threads.
 
     Requests are repeated until they succeed, the failure is final or the server stays away too long. Every request
-    that changes something carries a key, so that nothing happens twice. After a fork both processes go on, each with
+    that changes something carries a key, so that nothing happens twice. After a fork both processes continue, each with
     its own connections, and environments close only the sessions that their process opened.
 
     Args:

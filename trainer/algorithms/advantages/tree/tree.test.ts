@@ -214,7 +214,7 @@ function outcomes(process: Process, state: number): Outcome[] {
   return rows.map(([probability, action, next, reward]) => ({ probability, state, action, next, reward }));
 }
 
-/** Every way to go on from a state to the end. */
+/** Every way to continue from a state to the end. */
 function chainsFrom(process: Process, state: number): Chain[] {
   return outcomes(process, state).flatMap(first =>
     first.next === undefined

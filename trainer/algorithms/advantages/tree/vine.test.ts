@@ -84,7 +84,7 @@ const policyOf = ({ logits }: Process, state: number) => {
   return [left / (left + right), right / (left + right)];
 };
 
-/** Every way to go on from a state of the process to the end, as `branching_unbiased.json` describes it. */
+/** Every way to continue from a state of the process to the end, as `branching_unbiased.json` describes it. */
 function chainsFrom(process: Process, state: number): Chain[] {
   const { a, b, r1, r2 } = process;
   const [left, right] = policyOf(process, state);
