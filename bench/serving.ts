@@ -5,7 +5,7 @@
  *
  *     npm run bench:serving [-- --shape 0.8M --streams 1,8,32,128 --rounds 3 --seconds 2 --tokens 64 --workers 2]
  *
- * In a round each way gets requests for `--seconds` and ends those under way; as long a warm-up comes first. `--tokens` is the
+ * In a round each way gets requests for `--seconds` and ends those in progress; as long a warm-up comes first. `--tokens` is the
  * length of responses, the shape's own unless given. Each measurement is printed to standard error as it comes.
  * Where a Python with torch and transformers is found (RAGEN_PYTHON), its generate loop over a batch takes turns with them.
  * Shares are of the policy in process in the same round, median over the rounds.

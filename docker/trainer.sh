@@ -1,5 +1,5 @@
 #!/bin/sh
-# The trainer's command line. With RAGEN_RUN, `train` begins a run of that name the first time and goes on with it
+# The trainer's command line. With RAGEN_RUN, `train` begins a run of that name the first time and continues it
 # whenever the container starts again, with the options it is given and those settings that a run may change.
 set -eu
 run="runs/${RAGEN_RUN:-}"

@@ -43,7 +43,7 @@ export interface App {
   readonly authenticator: Authenticator;
   readonly log: Logger;
   /**
-   * Refuses what is new, lets what is under way finish, stores the sessions and closes the server.
+   * Refuses what is new, lets what is in progress finish, stores the sessions and closes the server.
    * @param graceMs how long it may take to finish; what is not done by then is as if it had not begun
    */
   shutDown(graceMs: number): Promise<void>;

@@ -133,7 +133,7 @@ export class ServerCore {
   }
 
   /**
-   * Refuses what is new, lets what is under way finish, and stores the sessions.
+   * Refuses what is new, lets what is in progress finish, and stores the sessions.
    * @returns how many operations were not done after so long
    */
   async settle(graceMs: number): Promise<number> {

@@ -16,7 +16,7 @@ export class LogOutput {
   #lines: string[] = [];
   #kept = 0;
   #dropped = 0;
-  /** Under way, from where it is not written yet. */
+  /** In progress, from where it is not written yet. */
   #chunk: Buffer = Buffer.alloc(0);
   #busy = false;
   #gone = false;

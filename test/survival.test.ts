@@ -46,7 +46,7 @@ async function slowService(t: Test) {
 }
 
 t.test(
-  'SIGTERM: what is under way finishes, nothing new begins, all sessions continue after a restart',
+  'SIGTERM: what is in progress finishes, nothing new begins, all sessions continue after a restart',
   async t => {
     const data = t.testdir();
     const service = await slowService(t);
@@ -108,7 +108,7 @@ t.test(
     t.equal((await first.ask('GET', '/livez')).status, 200);
     service.hold.on = false;
     for (const pass of service.held.splice(0)) pass();
-    t.match(await underWay, { status: 200, body: { step: 2 } }, 'a request under way is answered');
+    t.match(await underWay, { status: 200, body: { step: 2 } }, 'a request in progress is answered');
     const [closeCode] = await closed;
     t.match(frames[1], { id: 1, ok: true, result: { step: 2 } }, 'so is a frame');
     t.equal(closeCode, 1001);

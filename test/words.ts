@@ -40,6 +40,8 @@ const TURNS: readonly Turn[] = [
   { pattern: /\bis no more\b/i, rather: 'has ended, is gone' },
   { pattern: /\bgo(?:es)? on\b(?! the\b)/i, rather: 'continues, keeps' },
   { pattern: /\b(?:hold|holds|held) up\b(?! to\b)/i, rather: 'delays, blocks' },
+  { pattern: /\bunder way\b/i, rather: 'in progress, in flight' },
+  { pattern: /\bwhat (?:came|became) of\b/i, rather: 'the outcome of' },
   { pattern: /\bin the midst\b/i, rather: 'during, in the middle' },
   { pattern: /\bnot all there\b/i, rather: 'incomplete' },
   { pattern: /\bbeside\b/i, rather: 'next to, compared with' },

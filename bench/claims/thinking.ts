@@ -85,7 +85,7 @@ export function reasoningSection(outcomes: readonly ClaimOutcome[]): string[] {
       : [];
   });
   if (measured.length === 0) return [];
-  return ['## What became of the thoughts', '', ...correlations(measured), ...verdict(measured)];
+  return ['## Thoughts during training', '', ...correlations(measured), ...verdict(measured)];
 }
 
 type Measured = {

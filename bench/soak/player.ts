@@ -74,7 +74,7 @@ export class Player {
   #usedAt = 0;
   /** Kills after which it has looked where its session stands. */
   #kills = 0;
-  /** Kills when what is under way was asked for first. */
+  /** Kills when what is in progress was asked for first. */
   #killsBefore = 0;
   #episode: Episode | undefined;
   #snapshots: { readonly id: string; readonly episode: Episode }[] = [];
@@ -218,7 +218,7 @@ export class Player {
           return;
         }
         const known = this.#episode;
-        // What was under way may have been done: its key gives the reply.
+        // What was in progress may have been done: its key gives the reply.
         this.#pending = interrupted;
         if (known?.id !== detail.episode_id) {
           if (BEGIN.has(interrupted.item.op)) return;

@@ -34,8 +34,7 @@ export function overviewPage(
   return `${GENERATED}
 # Environments
 
-_Reference._ Every environment has a page, written from its source. \`random\` and \`best\` are the success of the
-reference policies under the default configuration.
+_Reference._ \`random\` and \`best\` are the success of the reference policies under the default configuration.
 
 ${table(['id', 'name', 'tags', 'random', 'best'], rows)}
 
@@ -53,8 +52,8 @@ curl -s localhost:8080/v1/sessions -H 'content-type: application/json' -d '{
 
 - \`config\`: keys of the page's table. \`preset\` names a set of them; other keys win over it.
 - \`config.split\` (\`any\`, \`train\`, \`validation\`, \`test\`; default \`any\`), in environments with levels: 8 of 10
-  levels belong to train, the rest to validation and test, by a hash of the level up to symmetry (\`level_id\`), so the
-  parts never overlap. Presets of the same names choose it.
+  levels belong to train, the rest to validation and test, by a hash of the level up to symmetry (\`level_id\`).
+  Presets of the same names choose it.
 - \`config.max_steps\`: the steps before truncation.
 - \`config.data\`: JSON Lines, JSON or Parquet on the server's disk. With \`RAGEN_DATA_DIR\` it must lie in that folder; a
   server with tokens reads no file without it.
@@ -71,12 +70,11 @@ ${wrappers}
 
 ## Checking an environment
 
-\`npm run check-env -- [id]\` plays an environment, or all, with sensible and senseless actions and reports by rule:
+\`npm run check-env -- [id]\` plays an environment, or all, with valid and invalid actions and reports by rule:
 
 ${rules}
 
-A longer form plays the same rules with random and malformed settings. 100,000 tries take 15 s (Bandit) to 15 minutes
-(Sokoban), an hour for DeepCoder; \`RAGEN_FUZZ_SEED\` varies them:
+A longer form plays the same rules with random and malformed settings (\`RAGEN_FUZZ_SEED\` varies them):
 
 \`\`\`sh
 RAGEN_FUZZ_TRIES=100000 RAGEN_FUZZ_ENVIRONMENT=Sokoban TAP_TIMEOUT=36000 npx node env-server/environments/fuzz.test.ts

@@ -106,7 +106,7 @@ const EXAMPLES: readonly Example[] = [
   { page: PARTS, file: 'configs/recipes/reinforce_rloo.yaml' },
 ];
 
-/** Uses each new part as the programs do, and prints what came of it. */
+/** Uses each new part as the programs do, and prints the outcome. */
 const PROGRAM = `
 import { createApp } from './env-server/app.ts';
 import { checkEnvironment } from './env-server/environments/core/checker/checker.ts';

@@ -73,7 +73,7 @@ export const SLICE_MS = 4;
 const QUANTUM_MS = 2;
 /** Work after which it is worth knowing that the event loop has gone round. */
 const NOTED_MS = 1;
-/** Long computations of one client that may be under way; each holds memory until it is done. */
+/** Long computations of one client that may be in progress; each holds memory until it is done. */
 const MAX_COMPUTATIONS = 4;
 
 /** A piece of work that is carried out in one go. It handles its own errors. */
@@ -110,7 +110,7 @@ export class FairScheduler {
   #queued = 0;
   #busy = false;
   #called = false;
-  /** Start of the task under way. */
+  /** Start of the task in progress. */
   #begun = 0;
 
   constructor(loop: EventLoop = EVENT_LOOP) {
@@ -147,7 +147,7 @@ export class FairScheduler {
     return this.#queued;
   }
 
-  /** True if a client may have another long computation under way. */
+  /** True if a client may have another long computation in progress. */
   mayCompute(lane: Lane): boolean {
     return (this.#clients.get(lane.client)?.computing ?? 0) < MAX_COMPUTATIONS;
   }
@@ -157,7 +157,7 @@ export class FairScheduler {
     return this.#queued === 0 && !this.#busy && this.#used < SLICE_MS;
   }
 
-  /** Start of the task under way, where there is one: as good as now for what it does first, and costs nothing. */
+  /** Start of the task in progress, where there is one: as good as now for what it does first, and costs nothing. */
   get begun(): number | undefined {
     return this.#busy && this.#current ? this.#begun : undefined;
   }
@@ -257,7 +257,7 @@ class Client implements Flow {
   readonly lanes = new RoundRobin<Lane>(QUANTUM_MS);
   deficit = 0;
   isListed = false;
-  /** Long computations that are under way. */
+  /** Long computations that are in progress. */
   computing = 0;
   /** Long computations that have not begun. */
   readonly waiting = new Queue<Task>();
@@ -314,7 +314,7 @@ export class Lane implements Flow {
   }
 
   /**
-   * Carries out a long computation slice by slice, when the client has few enough of them under way.
+   * Carries out a long computation slice by slice, when the client has few enough of them in progress.
    * @param advance carries out a slice; true when nothing is left
    */
   compute(advance: () => boolean): void {
@@ -331,7 +331,7 @@ export class Lane implements Flow {
     }
   }
 
-  /** A client with a computation under way is listed, hence kept. */
+  /** A client with a computation in progress is listed, hence kept. */
   #endComputation(): void {
     const client = this.#scheduler.clientOf(this.client);
     const next = client.waiting.shift();

@@ -156,7 +156,7 @@ t.test('of a large group that is opened while the server stops, all are released
   t.equal(service.again, 0);
 });
 
-t.test('a reset that is under way when its session is closed leaves no episode behind', async t => {
+t.test('a reset that is in progress when its session is closed leaves no episode behind', async t => {
   const { service, ask, open } = await serving(t);
   const id = await open();
   const late = gate();
@@ -171,7 +171,7 @@ t.test('a reset that is under way when its session is closed leaves no episode b
 });
 
 t.test(
-  'an automatic reset that is under way when its session is closed leaves no episode behind',
+  'an automatic reset that is in progress when its session is closed leaves no episode behind',
   async t => {
     const { service, ask, open } = await serving(t);
     const id = await open({ wrappers: [{ name: 'auto_reset' }] });

@@ -254,7 +254,7 @@ export class SessionManager implements SessionHost {
   }
 
   /**
-   * From now on nothing is begun; waits for what is under way.
+   * From now on nothing is begun; waits for what is in progress.
    * @returns how much of it is still not done after so long; what is done after that counts for nothing
    */
   suspend(graceMs: number): Promise<number> {

@@ -231,7 +231,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     this.unsaved = reason;
   }
 
-  /** Key of the operation that is under way and has no record yet, as its record will have it. */
+  /** Key of the operation that is in progress and has no record yet, as its record will have it. */
   get keyUnderWay(): Required<KeyFields> | undefined {
     return this.underKey && { key: this.underKey.key, asked: fingerprint(this.underKey.input) };
   }
@@ -303,7 +303,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     return { id, serial, owner, groupId, envId, config, wrappers, format, createdAt, ttlMs, deadline };
   }
 
-  /** Fields that change; an operation under way is not included. */
+  /** Fields that change; an operation in progress is not included. */
   content(): SessionContent {
     return {
       episode: this.#episode.capture(),

@@ -30,7 +30,7 @@ t.test('each stage refuses more', async t => {
   });
   let asked = 0;
   const suspended = shutdown.suspend(GENEROUS_MS, () => (++asked === 1 ? [under] : []));
-  t.same(refuses(), ['requireOpen', 'requireServing'], 'what is under way may continue');
+  t.same(refuses(), ['requireOpen', 'requireServing'], 'what is in progress may continue');
   finish();
   t.equal(await suspended, 0);
   t.equal(asked, 2, 'it looks again, as one thing may have led to another');

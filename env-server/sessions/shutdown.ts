@@ -8,10 +8,10 @@ const SERVING = 0;
 const DRAINING = 1;
 /** Nothing is begun. */
 const SUSPENDED = 2;
-/** Results of operations still under way are ignored. */
+/** Results of operations still in progress are ignored. */
 const STOPPED = 3;
 
-/** Says what may still be begun, and waits for what is under way. */
+/** Says what may still be begun, and waits for what is in progress. */
 export class Shutdown {
   #stage = SERVING;
   /** No sessions are opened any more. */
@@ -52,7 +52,7 @@ export class Shutdown {
   }
 
   /**
-   * From now on nothing is begun; waits for what is under way.
+   * From now on nothing is begun; waits for what is in progress.
    * @param underWay what there is besides sessions that are being opened, looked up again whenever that is done
    * @returns how much of it is still not done after so long; what is done after that counts for nothing
    */

@@ -228,7 +228,7 @@ t.test('custom environments and replies are common', { skip: lacksValkey }, asyn
 });
 
 /**
- * Three servers write one session at random, with a refused record among those under way now and then. Every record that
+ * Three servers write one session at random, with a refused record among those in progress now and then. Every record that
  * was acknowledged must be counted once, in order, and nothing else.
  */
 t.test(

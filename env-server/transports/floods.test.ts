@@ -134,7 +134,7 @@ t.test('a connection is not read while its requests wait, and loses none of them
   t.ok(most < 6000, `at most ${most} were read and not answered`);
 });
 
-t.test('a WebSocket handles no more frames while its batches under way hold too much', async t => {
+t.test('a WebSocket handles no more frames while its batches in progress hold too much', async t => {
   const app = await listening(t);
   const { send, replies } = await dial(t, app, '/v1/ws');
   const other = await dial(t, app, '/v1/ws');
@@ -150,7 +150,7 @@ t.test('a WebSocket handles no more frames while its batches under way hold too 
   other.send({ id: 1, op: 'get', session_id: await app.open() });
   t.match(await other.next(), { ok: true }, 'another socket continues');
   await app.ask('GET', '/livez');
-  t.ok(waiting.length < count, `${waiting.length} are under way`);
+  t.ok(waiting.length < count, `${waiting.length} are in progress`);
   t.same(replies, []);
   await until(() => {
     for (const pass of waiting.splice(0)) pass();

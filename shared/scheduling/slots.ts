@@ -1,6 +1,6 @@
 import { Queue } from './queue.ts';
 
-/** Limits on work that is under way at once, outside the event loop. */
+/** Limits on work that is in progress at once, outside the event loop. */
 export interface SlotRules {
   readonly most: number;
   /** Most slots of one owner while so many are free; at least one, and all without it. */
@@ -15,7 +15,7 @@ interface Owner {
 }
 
 /**
- * Bounds what is under way at once in other threads and at other services. Owners take turns with what waits, and
+ * Bounds what is in progress at once in other threads and at other services. Owners take turns with what waits, and
  * within the turn of an owner its groups do.
  */
 export class Slots {

@@ -15,7 +15,7 @@ t.test('the verdict is by the interval, and by the number where there is none', 
   );
 });
 
-t.test('a run that continues, failed or stalled says so; others say what came of them', async t => {
+t.test('a run that continues, failed or stalled says so; others say their outcome', async t => {
   const validations = [at(0.2), at(0.5, 0.4, 0.6)];
   for (const state of ['running', 'failed', 'stalled'] as const)
     t.equal(outcomeOf({ state, validations }), state);

@@ -97,10 +97,10 @@ export async function openPlayground(
 /** The observation as text; folded away below most boards. */
 export const observation = (page: Page) => page.locator('.observation');
 
-/** Waits until an episode is under way. */
+/** Waits until an episode is in progress. */
 export const seeBoard = (page: Page) => page.locator('.state .board').waitFor();
 
-/** Waits until an episode of an environment is under way after a way there from another one. */
+/** Waits until an episode of an environment is in progress after a way there from another one. */
 export async function seeBoardOf(page: Page, envId: string): Promise<void> {
   // The board of the other one is gone by then.
   await page.locator(`.environments [data-env="${envId}"][aria-current]`).waitFor({ state: 'attached' });

@@ -119,7 +119,7 @@ export class ServerUnavailable extends Error {
   }
 }
 
-/** The client was closed while the request was under way. */
+/** The client was closed while the request was in progress. */
 export class ClientClosed extends Error {
   constructor(server: string) {
     super(`the client of ${server} was closed`);

@@ -169,7 +169,7 @@ for (const transport of TRANSPORTS) {
     t.equal(back, 1);
   });
 
-  t.test(`${transport}: closing ends what is under way`, async t => {
+  t.test(`${transport}: closing ends what is in progress`, async t => {
     const server = client(t, { url: 'http://127.0.0.1:1', transport });
     const waiting = server.batched('list_environments', {});
     const ended = t.rejects(waiting, ClientClosed);

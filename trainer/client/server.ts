@@ -226,7 +226,7 @@ export class EnvServer {
     return this.call('describe_environment', { env_id: environmentId, config });
   }
 
-  /** Gives requests under way a moment to end, then ends them with ClientClosed. Sessions stay until their time is over. */
+  /** Gives requests in progress a moment to end, then ends them with ClientClosed. Sessions stay until their time is over. */
   async close(): Promise<void> {
     if (this.#underWay > 0 && !this.away) {
       const idle = new Promise<void>(resolve => {

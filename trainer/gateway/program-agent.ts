@@ -12,7 +12,7 @@ import type { ProgramTask, Rollout } from './rollout.ts';
 
 type StepRecord = Schemas['TrajectoryRecord'];
 
-/** An episode that a program played, with what became of its calls. */
+/** An episode that a program played, with the outcome of its calls. */
 interface ProgramEpisode {
   readonly rollout: Rollout;
   readonly records: readonly StepRecord[];

@@ -4,7 +4,7 @@ import { sumComponents } from '../../shared/reward-components.ts';
 import type { TopLogProbs } from '../generation/generation.ts';
 import type { Reseed } from './environment-session.ts';
 
-/** One turn of an episode: what the policy saw, what it said, what came of it. */
+/** One turn of an episode: what the policy saw, what it said, its outcome. */
 export interface Turn {
   /** Observation text before the turn. */
   readonly state: string;

@@ -238,7 +238,7 @@ t.test('the admin token loads and unloads adapters', async t => {
   const adapted = await ask('a');
   t.not(adapted, await ask('base'), 'the adapter has an effect');
 
-  // Requests under way end under the weights that they began with.
+  // Requests in progress end under the weights that they began with.
   const open = ask('a');
   const unload = (lora_name: string) => request('POST', '/v1/unload_lora_adapter', { lora_name }, admin);
   t.equal((await unload('a')).status, 200);

@@ -65,7 +65,7 @@ interface Metric {
 }
 
 /**
- * Sends rows to an MLflow tracking server by its REST interface. Rows wait in a queue while others are under way; a server
+ * Sends rows to an MLflow tracking server by its REST interface. Rows wait in a queue while others are in progress; a server
  * that fails costs the run nothing but these rows, and is reported once. A resumed run continues under its MLflow id.
  */
 export class MlflowRun implements MetricSink {

@@ -1,4 +1,4 @@
-"""Plays an episode of Sokoban through SkyRL-gym's registry and prints what came of it. Usage: ... URL"""
+"""Plays an episode of Sokoban through SkyRL-gym's registry and prints the outcome. Usage: ... URL"""
 
 import json
 import sys

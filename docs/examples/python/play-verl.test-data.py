@@ -1,6 +1,6 @@
 """Plays episodes through the agent loop for verl, made as verl's workers make it, with a stand-in for its engine.
 
-Usage: play-verl.test-data.py URL MODEL_FOLDER; prints what came of it.
+Usage: play-verl.test-data.py URL MODEL_FOLDER; prints the outcome.
 """
 
 import asyncio

@@ -56,7 +56,7 @@ export class AuditTrail {
     this.#log(entry);
   }
 
-  /** Does the work and notes what came of it; what succeeds has stored its entry itself. */
+  /** Does the work and notes its outcome; what succeeds has stored its entry itself. */
   async follow<T>(attempt: AuditedAttempt, work: () => Promise<T>): Promise<T> {
     try {
       const result = await work();

@@ -271,7 +271,7 @@ export class Registrations {
     return stored;
   }
 
-  /** Does the work, lets the other processes know, and notes what came of it. */
+  /** Does the work, lets the other processes know, and notes its outcome. */
   async #audited<T>(attempt: AuditedAttempt, work: () => Promise<T>): Promise<T> {
     const result = await this.audit.follow(attempt, async () => {
       const done = await work();

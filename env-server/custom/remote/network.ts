@@ -11,7 +11,7 @@ const KEEP_ALIVE_MS = 2000;
 const DEFAULT_VALUE_BYTES = 256 * 1024;
 /** Values that a reply has at most: those four. */
 const VALUES_PER_REPLY = 4;
-/** Requests under way to all services. */
+/** Requests in progress to all services. */
 export const MAX_REQUESTS = 2048;
 /** With several owners, one gets another request while it has fewer than so many times what is free: 3/4 if it is alone. */
 const OWNER_SHARE = 3;
@@ -40,7 +40,7 @@ export class RemoteNetwork {
 
   /**
    * @param valueBytes of the largest member of a reply
-   * @param maxRequests under way at a time
+   * @param maxRequests in progress at a time
    */
   constructor(
     guard: NetworkGuard,
@@ -85,7 +85,7 @@ export class RemoteNetwork {
     return { agent, request };
   }
 
-  /** Ends all connections, and requests under way. */
+  /** Ends all connections, and requests in progress. */
   async close(): Promise<void> {
     await (await this.#client)?.agent.destroy();
   }

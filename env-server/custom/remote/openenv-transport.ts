@@ -128,7 +128,7 @@ export class WebSocketTransport implements OpenEnvTransport {
   }
 }
 
-/** A connection with at most one request under way, as the session sends one at a time. */
+/** A connection with at most one request in progress, as the session sends one at a time. */
 class Line {
   readonly #endpoint: Endpoint;
   readonly #socket: WebSocket;

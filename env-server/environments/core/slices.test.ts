@@ -46,7 +46,7 @@ t.test('an error ends the work', async t => {
   await t.rejects(async () => inScheduledSlices(failing(true)), /no more/);
 });
 
-t.test('few long computations of a client are under way; the others have not begun', async t => {
+t.test('few long computations of a client are in progress; the others have not begun', async t => {
   const order: string[] = [];
   const lane = scheduler.lane('many');
   const results: unknown[] = [];

@@ -81,11 +81,11 @@ export const deepCoder = {
     id: 'DeepCoder-v0',
     title: 'Programming tasks in Python',
     description: [
-      'A programming task is answered with one Python program. It is run against tests, either by reading standard input and printing, or by having its function (or the method of its class `Solution`) called. The reward is the share of tests that pass; success is all of them. An empty answer changes nothing.',
+      'A programming task is answered with one Python program. Tests run it on standard input, or call its function (or the method of its class `Solution`). The reward is the share of tests that pass; success is all of them. An empty answer changes nothing.',
       '',
       'Printed lines are compared without white space at their ends, fractions within 1e-6; returned values as JSON.',
       '',
-      'Each test runs in a separate process without files, network or other processes, with limits on time, memory and output; breaking a limit fails the test. A configuration above the operator’s ceilings is refused with 422. A program that waits too long gets `environment_busy`.\n\nWithout isolation no program is run: the answer is the problem `isolation_unavailable`, never a reward. `condition` of `GET /v1/envs/DeepCoder-v0` says which isolation is in force; `info` has it as `isolation`, next to `passed`, `total` and `failure`. `docs/explanation/untrusted-code.md` says more.',
+      'Each test runs in a separate process without files, network or other processes, with limits on time, memory and output; breaking a limit fails the test. A configuration above the operator’s ceilings is rejected with 422. A program that waits too long gets `environment_busy`.\n\nWithout isolation no program runs: the answer is the problem `isolation_unavailable`. `condition` of `GET /v1/envs/DeepCoder-v0` names the isolation; `info` has `isolation`, `passed`, `total` and `failure`.',
     ].join('\n'),
     tags: ['programming', 'one step', 'text'],
     configSchema,

@@ -134,7 +134,7 @@ export const searchQa = {
     id: 'SearchQA-v0',
     title: 'Question answering by search',
     description: [
-      'A question with an answer that must be pieced together from several documents. `search[query]` shows the best documents, `finish[answer]` answers and ends the episode. Any other text counts as an answer as well, is reported as an invalid action, and ends the episode.',
+      'A question that several documents answer together. `search[query]` shows the best documents, `finish[answer]` answers and ends the episode. Any other text is an invalid action, but counts as an answer and ends the episode.',
       '',
       'The answer is marked as in HotpotQA: an exact match (in lower case, without punctuation and articles) pays 1, otherwise F1 over words if it is at least 0.3, else 0. Any pay counts as success. An empty action or query changes nothing.',
       '',

@@ -61,7 +61,7 @@ const TOO_LARGE = -2;
 const SMALL_BYTES = 2 ** 20;
 /** Memory of a search that is larger: a million states of twenty boxes. */
 const LARGE_BYTES = 64 * 2 ** 20;
-/** Large searches under way, of all clients together; clients take turns with those that wait. */
+/** Large searches in progress, of all clients together; clients take turns with those that wait. */
 const largeSearches = new Slots({ most: 2 });
 
 /** Best direction in the states met so far, by room. */

@@ -123,7 +123,7 @@ interface OwnFile {
   turns: number;
   /** Open in this thread; undefined where another one writes it. */
   readonly open: Pick<TurnFile, 'write' | 'close'> | undefined;
-  /** A late write of it is under way. */
+  /** A late write of it is in progress. */
   busy: boolean;
   /** A checkpoint covers it. */
   released: boolean;

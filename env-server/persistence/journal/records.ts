@@ -91,7 +91,7 @@ export interface KeyedStepBody extends KeyFields {
   readonly asked?: string;
 }
 
-/** A step with what came of it. */
+/** A step with its outcome. */
 interface TransitionBody extends KeyFields {
   readonly action: Json;
   readonly state: Json;

@@ -83,7 +83,7 @@ t.test('a checkpoint does not wait for a slow write, and the end writes again wh
   t.same(delivered, [1]);
   journal.release(mark);
   await finish();
-  t.same(delivered, [1, 2], 'the write that was under way ends');
+  t.same(delivered, [1, 2], 'the write that was in progress ends');
   t.same(filesOf(folder), [], 'and its file, which the checkpoint covers, is deleted then');
   await record();
   t.equal(journal.close(), 0);

@@ -44,7 +44,7 @@ export interface EpisodeSession {
   grow(bytes: number): void;
   /** @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
   requireRoomToPlay(bytes: number): void;
-  /** Journals a step; what came of it is next to it where taking it again would not give the same. */
+  /** Journals a step; its outcome is next to it where taking it again would not give the same. */
   record<K extends 'step' | 'transition' | 'fault'>(kind: K, body: RecordBody<K>): void;
   /** An automatic reset: what the log held is needed no more, unless a snapshot needs it. */
   release(log: ActionLog): void;
@@ -72,7 +72,7 @@ export class LiveEpisode {
   readonly #session: EpisodeSession;
   readonly #random: Random;
   #state: Json;
-  /** The generator as it was before the step that is under way. */
+  /** The generator as it was before the step that is in progress. */
   #randomBefore: RandomState | undefined;
   #restart: EpisodeRestart | undefined;
   log: ActionLog;
@@ -176,7 +176,7 @@ export class LiveEpisode {
     return chain(transition, value => this.#commit(action, actionSize(action), value));
   }
 
-  /** Takes over a recorded step with what came of it. */
+  /** Takes over a recorded step with its outcome. */
   follow(action: Json, transition: Transition<Json>, random: RandomState): StepResult {
     this.#random.moveTo(random);
     return this.#commit(action, actionSize(action), transition);

@@ -2,7 +2,7 @@ import { Problem } from '../../problems.ts';
 import { inMb } from './budgets.ts';
 import { sizeOf } from './size.ts';
 
-/** About what an operation takes that is under way, besides its input. */
+/** About what an operation takes that is in progress, besides its input. */
 export const OPERATION_BYTES = 1000;
 const BYTES_PER_MB = 1024 * 1024;
 /** Bytes of pending inputs above which no more are taken: of one token, and of all together. */

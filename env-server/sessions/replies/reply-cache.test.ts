@@ -103,7 +103,7 @@ t.test('a failed request may be repeated', async t => {
   t.equal(
     memory.once('y', 'op', {}, () => 'new'),
     rejected,
-    'shared while under way',
+    'shared while in progress',
   );
   await t.rejects(rejected as Promise<unknown>);
   t.equal(

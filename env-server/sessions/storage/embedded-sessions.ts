@@ -63,7 +63,7 @@ export class EmbeddedSessions implements SessionJournal {
   readonly #parts: EmbeddedSessionsParts;
   readonly #store: SqliteSessionStore;
   readonly #checkpointMs: number;
-  /** Sessions with a checkpoint under way. */
+  /** Sessions with a checkpoint in progress. */
   readonly #writing = new Set<Session>();
   readonly #retry = new RetryTimer(() => void this.checkpoint());
   readonly #stop = new AbortController();
@@ -214,7 +214,7 @@ export class EmbeddedSessions implements SessionJournal {
   }
 
   /**
-   * Makes a checkpoint of all that is done in this turn: one that is under way may have passed some of it.
+   * Makes a checkpoint of all that is done in this turn: one that is in progress may have passed some of it.
    * @returns a promise that resolves when it has succeeded, however often it must be tried; never after the end
    */
   async #covering(): Promise<void> {

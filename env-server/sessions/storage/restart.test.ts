@@ -129,7 +129,7 @@ t.test('limits count what was resumed', async t => {
   });
 });
 
-t.test('a step under way at the end is as if it had not begun, draws included', async t => {
+t.test('a step in progress at the end is as if it had not begun, draws included', async t => {
   const { waiting } = await import('../../../test/environments.test-data.ts');
   const data = t.testdir();
   const first = await server(t, data);

@@ -41,7 +41,7 @@ export interface SharedSessionsParts extends Omit<TakenSessionsParts, 'store'> {
 
 export type { SessionEffect };
 
-/** An operation that is under way on a session. */
+/** An operation that is in progress on a session. */
 interface Attempt<T> {
   readonly held: HeldSession;
   /** Number of the session's newest record when the operation began. */
@@ -163,7 +163,7 @@ export class SharedSessions implements SessionJournal {
     });
   }
 
-  /** @param begun the first attempt, where it is under way */
+  /** @param begun the first attempt, where it is in progress */
   async #attempts<T>(
     principal: Principal,
     id: string,

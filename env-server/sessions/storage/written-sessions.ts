@@ -68,7 +68,7 @@ export interface HeldSession extends Position {
   acknowledged: number;
   /** Number of the newest record with a result that a client may have seen. Takes and checkpoints have none. */
   seen: number;
-  /** Resolves when the newest record that is under way was kept or `failed`. */
+  /** Resolves when the newest record that is in progress was kept or `failed`. */
   pending: Promise<void> | undefined;
   /** Why nothing more is done with the copy; undefined while all is well. What the store has kept before still counts. */
   failed: unknown;
@@ -82,7 +82,7 @@ export interface HeldSession extends Position {
   touchedAt: number;
 }
 
-/** Sessions that this server writes: sends their records, follows what became of them, opens, checkpoints and ends. */
+/** Sessions that this server writes: sends their records, follows the outcome of them, opens, checkpoints and ends. */
 export class WrittenSessions {
   readonly #parts: WrittenSessionsParts;
   readonly #held = new Map<string, HeldSession>();
@@ -189,7 +189,7 @@ export class WrittenSessions {
     this.#follow(held, n, this.#parts.store.append(session.id, held.epoch, n, RECORD_KINDS[kind], text));
   }
 
-  /** Notes that a write is under way. When one fails, all later ones fail too, even if the store accepts them. */
+  /** Notes that a write is in progress. When one fails, all later ones fail too, even if the store accepts them. */
   #follow(held: HeldSession, n: number, written: Promise<Outcome>, isCheckpoint = false): Promise<void> {
     const pending = written.then(
       outcome => {

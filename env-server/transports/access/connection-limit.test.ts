@@ -41,7 +41,7 @@ t.test('when all connections are in use, the address with the most is refused', 
   app.server.server.prependListener('request', () => begun++);
   for (let i = 0; i < 4; i++) {
     const socket = await open(t, app, ATTACKER);
-    // Its request is under way, as its body does not come.
+    // Its request is in progress, as its body does not come.
     socket.write(
       `POST /v1/batch HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n`,
     );

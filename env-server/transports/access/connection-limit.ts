@@ -7,7 +7,7 @@ import type { Logger } from 'pino';
 const RESERVED_FILES = 256;
 const NOTE_EVERY_MS = 60_000;
 
-/** Use of a connection: no request was made on it yet, none is under way, or it is in use. */
+/** Use of a connection: no request was made on it yet, none is in progress, or it is in use. */
 export type ConnectionUse = 'unused' | 'idle' | 'busy';
 
 export interface ConnectionLimitParts {

@@ -258,7 +258,7 @@ t.test('binary frames are refused', async t => {
   t.equal(app.sessions.size, 0);
 });
 
-t.test('the session of a socket goes with it, also while a step is under way', async t => {
+t.test('the session of a socket goes with it, also while a step is in progress', async t => {
   const app = await listening(t);
   const wire = await dialEnv(t, app, 'test%2FSlow-v0');
   wire.send({ type: 'step', data: { action: 'add' } });

@@ -130,7 +130,7 @@ class Connection {
     this.authorization = authorization;
   }
 
-  /** No request is under way or waits. */
+  /** No request is in progress or waits. */
   get isIdle(): boolean {
     return !this.isUpgraded && this.#waiting.length === 0 && isDone(this.#response);
   }

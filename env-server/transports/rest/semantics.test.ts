@@ -27,7 +27,7 @@ t.test('keys hold for creation, too, and for what a failed request did not do', 
   t.equal((await ask('POST', `${route}/step`, { action: 'add' }, KEY('x'))).status, 200);
 });
 
-t.test('a retry while the first attempt is under way waits for its reply', async t => {
+t.test('a retry while the first attempt is in progress waits for its reply', async t => {
   const { ask, open } = await testApp(t);
   const route = `/v1/sessions/${await open({ env_id: 'test/Slow-v0' })}`;
   const step = () => ask('POST', `${route}/step`, { action: 'add' }, KEY('once'));

@@ -8,7 +8,7 @@ const MAX_UNSENT_BYTES = 4 * 1024 * 1024;
 /** Bytes of frames that wait for their turn, above which a socket is not read: of one, and of all together. */
 const MAX_WAITING_BYTES = 1024 * 1024;
 const MAX_WAITING_BYTES_TOTAL = 64 * 1024 * 1024;
-/** Bytes that frames under way hold, above which no more of a socket are handled: of one, and of all together. */
+/** Bytes that frames in progress hold, above which no more of a socket are handled: of one, and of all together. */
 const MAX_HELD_BYTES = 16 * 1024 * 1024;
 const MAX_HELD_BYTES_TOTAL = 128 * 1024 * 1024;
 /** Bytes counted for a frame besides its payload. */
@@ -28,7 +28,7 @@ const waitingForOthers = new Set<PacedWebSocket>();
 
 /**
  * A socket of the server that handles its frames in the turns of its connection. It is not read while too many of them
- * wait, and none is handled while its replies are not taken, or while those that are under way hold too much. Handlers see
+ * wait, and none is handled while its replies are not taken, or while those that are in progress hold too much. Handlers see
  * `message`, `ping` and `close` in the order in which they came.
  */
 export class PacedWebSocket extends WebSocket {
@@ -113,7 +113,7 @@ export class PacedWebSocket extends WebSocket {
     return this.#isScheduled || this.#frames.length > 0;
   }
 
-  /** Its replies are not taken, or its frames under way hold too much. Some frame of every socket may be under way. */
+  /** Its replies are not taken, or its frames in progress hold too much. Some frame of every socket may be in progress. */
   get #isLaden(): boolean {
     if (this.#stream.writableLength > MAX_UNSENT_BYTES) return true;
     return this.#heldBytes > 0 && (this.#heldBytes >= MAX_HELD_BYTES || heldInAll >= MAX_HELD_BYTES_TOTAL);

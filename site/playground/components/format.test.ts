@@ -17,7 +17,7 @@ t.test('text stays text, the rest becomes JSON', t => {
 });
 
 t.test('an episode’s standing in a word', t => {
-  t.same(episodeStatus({ info: {} }), { text: 'under way', tone: 'plain' });
+  t.same(episodeStatus({ info: {} }), { text: 'in progress', tone: 'plain' });
   t.same(episodeStatus({ terminated: true, info: { success: true } }), { text: 'solved', tone: 'good' });
   t.same(episodeStatus({ terminated: true, truncated: true, info: {} }), { text: 'ended', tone: 'bad' });
   t.same(episodeStatus({ truncated: true, info: { success: true } }), { text: 'cut short', tone: 'warn' });

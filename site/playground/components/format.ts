@@ -25,7 +25,7 @@ export function episodeStatus(last: {
   if (last.terminated)
     return last.info.success ? { text: 'solved', tone: 'good' } : { text: 'ended', tone: 'bad' };
   if (last.truncated) return { text: 'cut short', tone: 'warn' };
-  return { text: 'under way', tone: 'plain' };
+  return { text: 'in progress', tone: 'plain' };
 }
 
 /** Remark on an action that was invalid or had no effect; empty for others. */

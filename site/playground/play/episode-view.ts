@@ -15,7 +15,7 @@ import type { Episode, PlayedStep } from './episode.ts';
 import { keyOf } from './keys.ts';
 import { PolicyControls } from './policy-controls.ts';
 
-/** Actions that wait for the one under way, and how many of them the page names. */
+/** Actions that wait for the one in progress, and how many of them the page names. */
 const MAX_WAITING = 32;
 const MAX_NAMED = 8;
 const UNDO_KEY = 'Backspace';
@@ -131,7 +131,7 @@ export class EpisodeView {
   /** Actions that were asked for and not yet sent, in their order. */
   #waiting: Json[] = [];
   #isSlow = false;
-  /** Things under way that the visitor waits for. */
+  /** Things in progress that the visitor waits for. */
   #underWay = 0;
   readonly #queue = new SerialQueue();
   #turn = 0;

@@ -64,7 +64,7 @@ export function OverviewView({ store, address }: RunViewProps) {
     <${Headline} store=${store} view=${view} />
     <div class="stack roomy side">
       <${Panel} title="Is training healthy?">
-        ${cards.length === 0 && html`<p class="hint">Nothing to say yet: the first step or validation is still under way.</p>`}
+        ${cards.length === 0 && html`<p class="hint">Nothing to say yet: the first step or validation is still in progress.</p>`}
         ${cards.map(
           ({ level, title, text, advice }) => html`<div key=${title} class="note health ${level}">
             <h3>${title}</h3><p>${text}</p>${advice && html`<p class="fine">What to do: ${advice}</p>`}

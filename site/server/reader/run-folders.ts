@@ -70,7 +70,7 @@ export class RunFolders {
     this.#found = Promise.resolve(found);
   }
 
-  /** Makes the next list, unless that is under way; the present one is handed out until it is there. */
+  /** Makes the next list, unless that is in progress; the present one is handed out until it is there. */
   #renew(): Promise<ReadonlyMap<string, FoundRun>> {
     this.#next ??= this.#timed().finally(() => {
       this.#found = this.#next;

@@ -216,7 +216,7 @@ t.test('whole models take the place of the last on SGLang', async t => {
   await generator.publish(1, 'v1', goldenFolder('qwen2-tiny'));
   const under = generator.generate(REQUESTS[0]);
   await generator.publish(2, 'v2', goldenFolder('qwen2-tiny'));
-  t.same([...(await under).versions], Array(12).fill(1), 'a request under way ends under its version');
+  t.same([...(await under).versions], Array(12).fill(1), 'a request in progress ends under its version');
   t.same([...(await generator.generate(REQUESTS[1])).versions], Array(12).fill(2));
 });
 

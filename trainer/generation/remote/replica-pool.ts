@@ -12,7 +12,7 @@ export interface ReplicaPoolOptions {
   readonly engines: readonly EngineClient[];
   /** Milliseconds that the pool waits when no engine answers. */
   readonly patienceMs: number;
-  /** Versions before the newest that stay loaded, for requests under way. */
+  /** Versions before the newest that stay loaded, for requests in progress. */
   readonly olderVersions: number;
   /** Called for engines that are left out and that come back. */
   readonly note: (text: string) => void;

@@ -25,7 +25,7 @@ export class Replica {
   readonly loaded = new Set<string>();
   /** Names that were loaded and not unloaded: it has no others of this run. */
   readonly known = new Set<string>();
-  /** Loads under way, by name. */
+  /** Loads in progress, by name. */
   readonly loading = new Map<string, Promise<void>>();
   /** Open requests by the name of their weights. */
   readonly #open = new Map<string, number>();

@@ -57,7 +57,7 @@ export interface TinkerPolicyOptions
   readonly folder?: string;
   /** Seconds after which the server drops a checkpoint; null: it stays. */
   readonly ttlSeconds: number | null;
-  /** Versions before the newest that are sampled from, for requests under way. */
+  /** Versions before the newest that are sampled from, for requests in progress. */
   readonly olderVersions: number;
   /** Prices of a million tokens, in any currency. */
   readonly prices: { readonly prefill: number; readonly sample: number; readonly train: number };
@@ -291,7 +291,7 @@ export class TinkerPolicy implements TrainedPolicy {
     await this.#losses.close();
   }
 
-  /** @returns reads the result of the step under way, and its metrics where they are known before it */
+  /** @returns reads the result of the step in progress, and its metrics where they are known before it */
   async #submitStep(batch: LossBatch, optimizer: UpdateSettings['optimizer']) {
     const { sequences } = batch;
     let route = lossRoute(batch, this.#profile);
@@ -335,7 +335,7 @@ export class TinkerPolicy implements TrainedPolicy {
 
   #damaged(what: string): TinkerError {
     return new TinkerError(
-      `${this.#options.url}: the server returned ${what}: a step that was under way may have been applied; resume the run from its last checkpoint`,
+      `${this.#options.url}: the server returned ${what}: a step that was in progress may have been applied; resume the run from its last checkpoint`,
     );
   }
 

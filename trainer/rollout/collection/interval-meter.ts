@@ -34,7 +34,7 @@ export class IntervalMeter {
     }
   }
 
-  /** Share of the time since the last call in which anything was under way; starts the next interval. */
+  /** Share of the time since the last call in which anything was in progress; starts the next interval. */
   takeShare(): number {
     const now = this.#now();
     const running = this.#open > 0 ? now - this.#since : 0;

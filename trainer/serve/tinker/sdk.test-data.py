@@ -1,4 +1,4 @@
-"""Trains and samples at the address in argv[1] with the Python package tinker, and prints what came of it as JSON."""
+"""Trains and samples at the address in argv[1] with the Python package tinker, and prints the outcome as JSON."""
 
 import json
 import os

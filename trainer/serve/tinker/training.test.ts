@@ -308,7 +308,7 @@ t.test('a client that vanishes leaves a whole step or none', async t => {
   t.match(
     await model.step(LINEAR),
     { error: /the step was not taken/ },
-    'what came of it is dropped with the next step',
+    'its outcome is dropped with the next step',
   );
   await model.forwardBackward(lesson());
   await twin.forwardBackward(lesson());

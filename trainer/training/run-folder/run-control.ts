@@ -27,7 +27,7 @@ export interface RunCommands {
 
 /**
  * Reads the commands that pages write into a run folder, and carries each out once: `stop` as Ctrl-C does, `checkpoint` after the
- * step under way, `schedule` from then on. Everyone who may write into the folder may send them. Files that are no commands are
+ * step in progress, `schedule` from then on. Everyone who may write into the folder may send them. Files that are no commands are
  * removed with a warning.
  */
 export class RunControl implements RunCommands, Disposable {

@@ -143,7 +143,7 @@ export const HOLES: readonly Hole[] = [
   ['finit_module', [313, 273], "0, b'', 0"],
 ];
 
-/** A program that tries one hole after the other, given a process to reach, and prints what came of each as JSON. */
+/** A program that tries one hole after the other, given a process to reach, and prints the outcome of each as JSON. */
 export function prober(holes: readonly Hole[]): string {
   const lines = holes.map(([name, numbers, args]) => {
     const both = numbers.map(number => number ?? 'None').join(', ');

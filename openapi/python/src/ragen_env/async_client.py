@@ -18,7 +18,7 @@ _Self = TypeVar("_Self", bound="AsyncClient")
 
 
 class AsyncClient(AsyncOperations):
-    """Every operation of a server as a coroutine; any number may be under way.
+    """Every operation of a server as a coroutine; any number may be in progress.
 
     A request that is canceled may have been carried out. Give it a ``request_key`` where you mean to repeat it: under
     the same key it is carried out once. The settings are those of :class:`ragen_env.Client`.
@@ -101,7 +101,7 @@ class AsyncClient(AsyncOperations):
         return reply
 
     async def close(self) -> None:
-        """Ends all connections and what is under way; sessions stay open until their time is over."""
+        """Ends all connections and what is in progress; sessions stay open until their time is over."""
         self._closed.set()
         if self._shared is not None:
             await self._shared.close()

@@ -62,7 +62,7 @@ def parts(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 
 class Exchange:
-    """A batch: what of it is still to be sent, and what came of the rest."""
+    """A batch: what of it is still to be sent, and the outcome of the rest."""
 
     def __init__(self, server: str, items: Sequence[Item], key: str):
         self._server = server

@@ -19,7 +19,7 @@ _Self = TypeVar("_Self", bound="SyncClient")
 
 
 class SyncClient(SyncOperations):
-    """Every operation of a server; any number may be under way.
+    """Every operation of a server; any number may be in progress.
 
     A request that is canceled may have been carried out. Give it a ``request_key`` where you mean to repeat it: under
     the same key it is carried out once. The settings are those of :class:`ragen_env.Client`.
@@ -102,7 +102,7 @@ class SyncClient(SyncOperations):
         return reply
 
     def close(self) -> None:
-        """Ends all connections and what is under way; sessions stay open until their time is over."""
+        """Ends all connections and what is in progress; sessions stay open until their time is over."""
         self._closed.set()
         if self._shared is not None:
             self._shared.close()

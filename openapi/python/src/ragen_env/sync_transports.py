@@ -72,7 +72,7 @@ class SyncHttpTransport:
 
 
 class _Waiting:
-    """A request under way."""
+    """A request in progress."""
 
     __slots__ = ("_woken", "frame", "sent")
 
@@ -222,7 +222,7 @@ class _SyncConnection:
         return self.failure
 
     def close(self) -> None:
-        """Takes leave of the server; what is under way ends with ClientClosed."""
+        """Takes leave of the server; what is in progress ends with ClientClosed."""
         if self.failure is None:
             self.failure = _closed(self._server)
             with contextlib.suppress(OSError, Timeout):

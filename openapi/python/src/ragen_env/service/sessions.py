@@ -22,7 +22,7 @@ class Session:
     used: float
     steps: int = 0
     calls: int = 0
-    """Calls under way."""
+    """Calls in progress."""
 
 
 class Sessions:

@@ -33,7 +33,7 @@ export function tileMemory({ tile, stride }: TileForm, ...names: readonly string
 }
 
 /**
- * Fills a tile with rows of an array, all loads under way at once. Rows and vectors past the end hold what is in memory
+ * Fills a tile with rows of an array, all loads in progress at once. Rows and vectors past the end hold what is in memory
  * before it: they have no weight.
  */
 export function load(
