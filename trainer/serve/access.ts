@@ -1,4 +1,5 @@
 import { hash, timingSafeEqual } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
 import { BlockList, isIP, isIPv4 } from 'node:net';
 import { ApiError } from './openai/errors.ts';
 
@@ -32,12 +33,12 @@ export class Access {
   }
 
   /**
-   * Lets a client in.
-   * @param host header of the request. Without tokens only names of this machine are let in: otherwise a web page could use
-   *   the server through a name that was made to point here.
+   * Lets a client in, with a bearer token or `X-API-Key`. Without tokens only names of this machine in `Host` are let in: otherwise
+   * a web page could use the server through a name that was made to point here.
    * @throws ApiError 401 or 403
    */
-  client(authorization: string | undefined, host: string | undefined): void {
+  client(headers: IncomingHttpHeaders): void {
+    const { host } = headers;
     if (this.#hosts && !isLoopback(nameOf(host ?? ''))) {
       throw new ApiError(
         403,
@@ -45,28 +46,34 @@ export class Access {
       );
     }
     if (this.#token === null) return;
-    const given = tokenOf(authorization);
+    const given = tokenOf(headers);
     if (timingSafeEqual(given, this.#token)) return;
     if (this.#adminToken !== null && timingSafeEqual(given, this.#adminToken)) return;
     throw unauthorized();
   }
 
   /** Lets an administrator in. @throws ApiError 401 or 403 */
-  admin(authorization: string | undefined): void {
+  admin({ authorization }: IncomingHttpHeaders): void {
     if (this.#adminToken === null) {
       throw new ApiError(
         403,
         'this server was started without an admin token (RAGEN_SERVE_ADMIN_TOKEN): it loads nothing',
       );
     }
-    if (!timingSafeEqual(tokenOf(authorization), this.#adminToken)) throw unauthorized();
+    if (!timingSafeEqual(tokenOf({ authorization }), this.#adminToken)) throw unauthorized();
   }
 }
 
-function tokenOf(authorization: string | undefined): Buffer {
-  const [, token] = /^bearer +(?! )(.*)$/i.exec(authorization ?? '') ?? [];
+/** The token that a request is let in with, as a bearer token or as the Tinker API has it; undefined where it has none. */
+export function keyOf({ authorization, 'x-api-key': key }: IncomingHttpHeaders): string | undefined {
+  if (authorization === undefined) return typeof key === 'string' ? key.trim() : undefined;
+  return /^bearer +(?! )(.*)$/i.exec(authorization)?.[1].trim();
+}
+
+function tokenOf(headers: IncomingHttpHeaders): Buffer {
+  const token = keyOf(headers);
   if (token === undefined) throw unauthorized('the header "Authorization: Bearer <token>" is missing');
-  return digest(token.trim());
+  return digest(token);
 }
 
 function unauthorized(message = 'the token is wrong'): ApiError {

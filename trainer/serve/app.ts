@@ -66,8 +66,7 @@ export function createServeApp({
     if (typeof given === 'string' && given.length <= LONGEST_REQUEST_ID) reply.header('x-request-id', given);
     else reply.header('x-request-id', request.id);
     if (request.url.startsWith('/health')) return;
-    const { authorization, host, 'x-api-key': key } = request.headers;
-    access.client(authorization ?? (typeof key === 'string' ? `Bearer ${key}` : undefined), host);
+    access.client(request.headers);
     if (request.method !== 'POST') return;
     const { bodyLimit = BODY_LIMIT_BYTES } = request.routeOptions;
     const announced = Number(request.headers['content-length'] ?? bodyLimit);
@@ -102,7 +101,7 @@ export function createServeApp({
   };
   completionRoutes(app, '/v1', host);
   batchRoute(app, host);
-  if (tinker) app.register(async api => tinkerRoutes(api, tinker), { prefix: '/api/v1' });
+  if (tinker) app.register(async api => tinkerRoutes(api, tinker, !who.token), { prefix: '/api/v1' });
   app.addHook('onClose', async () => {
     await tinker?.close();
     await models.close();
@@ -223,7 +222,7 @@ function adapterRoutes(
     describe(models.named(params['*']), models.base),
   );
   app.post('/v1/load_lora_adapter', async (request, reply) => {
-    access.admin(request.headers.authorization);
+    access.admin(request.headers);
     const { lora_name, lora_path, load_inplace } = parseLoad(request.body);
     if (load_inplace) {
       throw badRequest('load_inplace is not supported: load each version under its own name', 'load_inplace');
@@ -232,7 +231,7 @@ function adapterRoutes(
     return reply.type('text/plain').send(`Success: LoRA adapter '${lora_name}' added successfully.`);
   });
   app.post('/v1/unload_lora_adapter', async (request, reply) => {
-    access.admin(request.headers.authorization);
+    access.admin(request.headers);
     const { lora_name } = parseUnload(request.body);
     await models.unload(lora_name);
     onUnload(lora_name);

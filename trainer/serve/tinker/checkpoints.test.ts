@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { rm, writeFile } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import t from 'tap';
@@ -13,8 +13,17 @@ const folderOf = (root: string, model: string, name: string) =>
 
 /** Saves 1,500 bytes, and some facts. */
 const saved = (checkpoints: Checkpoints, name: string, more: Partial<NewCheckpoint> = {}, model = MODEL) =>
-  checkpoints.save(model, { kind: 'weights', name, base_model: 'base', owner: 'mine', ...more }, folder =>
-    writeFile(join(folder, 'adapter'), Buffer.alloc(1500)),
+  checkpoints.save(
+    model,
+    {
+      kind: 'weights',
+      name,
+      base_model: 'base',
+      owner: 'mine',
+      share: `key ${more.owner ?? 'mine'}`,
+      ...more,
+    },
+    folder => writeFile(join(folder, 'adapter'), Buffer.alloc(1500)),
   );
 
 t.test('the checkpoints of a key have a limit in bytes, which others do not feel', async t => {
@@ -42,4 +51,38 @@ t.test('expired checkpoints of any model make room', async t => {
   await saved(checkpoints, 'three', {}, OTHER_MODEL);
   t.notOk(existsSync(folderOf(root, MODEL, 'one')));
   t.notOk(existsSync(folderOf(root, MODEL, 'two')), 'also those of other keys');
+});
+
+t.test('what a share has is read once at the start, and saves read nothing of others', async t => {
+  const root = t.testdir();
+  const before = new Checkpoints(root, 4096, () => false);
+  await saved(before, 'one');
+  await saved(before, 'two', {}, OTHER_MODEL);
+  await saved(before, 'theirs', { owner: 'theirs' });
+  const checkpoints = new Checkpoints(root, 4096, () => false);
+  await t.rejects(
+    saved(checkpoints, 'three'),
+    { message: /would take 1 of/ },
+    'those of the server before count',
+  );
+  await rm(folderOf(root, MODEL, 'one'), { recursive: true });
+  await saved(checkpoints, 'three');
+  const file = join(folderOf(root, MODEL, 'theirs'), 'tinker.json');
+  const info = JSON.parse(await readFile(file, 'utf8'));
+  await writeFile(file, JSON.stringify({ ...info, expires: 1 }));
+  await saved(checkpoints, 'three', { overwrite: true });
+  t.ok(existsSync(file), 'the file of another key was not opened');
+  await saved(new Checkpoints(root, 4096, () => false), 'three', { overwrite: true });
+  t.notOk(existsSync(file), 'and is read by the next server');
+});
+
+t.test('made-up keys of one address share its room', async t => {
+  const root = t.testdir();
+  const checkpoints = new Checkpoints(root, 4096, () => false);
+  const hostile = (n: number) =>
+    saved(checkpoints, `h${n}`, { owner: `made up ${n}`, share: 'address 127.0.0.1' });
+  await hostile(0);
+  await hostile(1);
+  await t.rejects(hostile(2), { status: 400, message: /the checkpoints of this address would take/ });
+  await saved(checkpoints, 'mine', { share: 'address 127.0.0.2' });
 });

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import { isAlive, processStart } from '../../../shared/run-folder/is-alive.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
@@ -18,7 +18,7 @@ const MODEL_ID = /^([0-9a-f-]{36}):train:(\d{1,9})$/;
 /** A folder that is written, or was overwritten while it is read: `.<process>.<its start>.<id>`, for as long as that process lives. */
 const HIDDEN = /^\.(?:(\d{1,10})\.(\d*)\.)?[0-9a-f-]{36}$/;
 const OWN_HIDDEN = `.${process.pid}.${processStart(process.pid) ?? ''}.`;
-/** Checkpoints of one key. */
+/** Checkpoints of one share. */
 const MAX_CHECKPOINTS = 1000;
 /** Kinds of checkpoints in paths and in lists. */
 const KINDS = { weights: 'training', sampler_weights: 'sampler' } as const;
@@ -32,10 +32,16 @@ interface CheckpointInfo {
   readonly base_model: string;
   /** Hash of the key that wrote it: with another key it is not found. */
   readonly owner: string;
+  /** What its limits are shared in: `key <owner>`, or `address <address>` where keys are made up. */
+  readonly share: string;
   /** ISO 8601. */
   readonly time: string;
   /** Milliseconds since 1970; null: never. */
   readonly expires: number | null;
+}
+
+interface KnownCheckpoint extends CheckpointInfo {
+  readonly bytes: number;
 }
 
 export interface FoundCheckpoint extends CheckpointInfo {
@@ -43,7 +49,7 @@ export interface FoundCheckpoint extends CheckpointInfo {
   readonly lora: LoraConfig;
 }
 
-export interface NewCheckpoint extends Pick<CheckpointInfo, 'base_model' | 'owner'> {
+export interface NewCheckpoint extends Pick<CheckpointInfo, 'base_model' | 'owner' | 'share'> {
   readonly kind: CheckpointKind;
   readonly name: string;
   readonly ttlSeconds?: number | null;
@@ -52,23 +58,29 @@ export interface NewCheckpoint extends Pick<CheckpointInfo, 'base_model' | 'owne
 
 /**
  * Named checkpoints in a folder: `<session>-train-<n>/weights/<name>/` holds the adapter in PEFT's layout with its optimizer,
- * `…/sampler_weights/<name>/` the adapter alone. Each appears whole or not at all.
+ * `…/sampler_weights/<name>/` the adapter alone. Each appears whole or not at all. The folders are the truth, which other servers
+ * and people change too; what they hold by share is read at the start, and again before a share's limit refuses a save.
  */
 export class Checkpoints {
   readonly #folder: string;
   readonly #maxBytes: number;
   readonly #isUsed: (id: string) => boolean;
+  /** Checkpoints by folder, with the bytes of their files, and those that are being written. */
+  readonly #known = new Map<string, KnownCheckpoint>();
   /** Folders of checkpoints that were overwritten while a sampler used them, by id. */
   readonly #superseded = new Map<string, string>();
+  /** Resolves when the folder has been read. */
+  readonly #ready: Promise<unknown>;
 
   /**
-   * @param maxBytes that the checkpoints of one key may take
+   * @param maxBytes that the checkpoints of one share may take
    * @param isUsed true for the id of a checkpoint that a sampler uses: it is kept when it is overwritten
    */
   constructor(folder: string, maxBytes: number, isUsed: (id: string) => boolean) {
     this.#folder = folder;
     this.#maxBytes = maxBytes;
     this.#isUsed = isUsed;
+    this.#ready = this.#readAll();
   }
 
   /**
@@ -76,7 +88,7 @@ export class Checkpoints {
    * @param write fills a folder
    * @returns its `tinker://` path
    * @throws ApiError 400 for a name that is no plain file name, or that is taken and not to be replaced, and where the checkpoints
-   *   of the key are too many or too large
+   *   of the share are too many or too large
    */
   async save(
     modelId: string,
@@ -89,36 +101,31 @@ export class Checkpoints {
       throw badRequest(`${fault}: ${rule}`, 'path');
     }
     const path = `tinker://${modelId}/${kind}/${name}`;
-    const parent = this.#parentOf(modelId, kind);
+    const parent = join(this.#folderOf(modelId), kind);
     const folder = join(parent, name);
     if ((await currentInfo(folder)) && !overwrite) {
       throw badRequest(`${path} exists: choose another name, or set overwrite`, 'path');
     }
-    const others = await this.#othersOf(facts.owner, folder);
-    if (others.length >= MAX_CHECKPOINTS) {
-      throw badRequest(`this key has ${others.length} checkpoints, as many as it may: delete some`);
-    }
+    await this.#ready;
+    await this.#removeExpired();
+    await this.#checkRoom(facts.share, folder, 0);
     const id = randomUUID();
     const temporary = join(parent, OWN_HIDDEN + id);
     await mkdir(temporary, { recursive: true });
     try {
       await write(temporary);
-      const sizes = await Promise.all([temporary, ...others].map(place => folderBytes(place).catch(() => 0)));
-      const bytes = sizes.reduce((sum, size) => sum + size);
-      if (bytes > this.#maxBytes) {
-        const most = `${this.#maxBytes / 2 ** 20} MiB (--max-checkpoint-mb)`;
-        throw badRequest(
-          `with this one the checkpoints of this key would take ${Math.ceil(bytes / 2 ** 20)} of ${most}: delete some, or save with ttl_seconds`,
-        );
-      }
+      const bytes = await folderBytes(temporary);
+      await this.#checkRoom(facts.share, folder, bytes);
       const expires = ttlSeconds ? Date.now() + ttlSeconds * 1000 : null;
       const info: CheckpointInfo = { id, ...facts, time: new Date().toISOString(), expires };
+      this.#known.set(temporary, { ...info, bytes });
       await writeFile(join(temporary, INFO_FILE), `${JSON.stringify(info, null, 2)}\n`);
       await this.#retire(folder, this.#isUsed);
       await rename(temporary, folder);
-    } catch (error) {
+    } finally {
       await rm(temporary, { recursive: true, force: true });
-      throw error;
+      this.#known.delete(temporary);
+      await this.#read(folder);
     }
     return path;
   }
@@ -127,7 +134,7 @@ export class Checkpoints {
   async find(path: string, owner: string): Promise<FoundCheckpoint> {
     const [scheme, , modelId, kind, name, ...more] = path.split('/');
     if (scheme === 'tinker:' && Object.hasOwn(KINDS, kind) && NAME.test(name) && more.length === 0) {
-      const folder = join(this.#parentOf(modelId, kind as CheckpointKind), name);
+      const folder = join(this.#folderOf(modelId), kind, name);
       const info = await currentInfo(folder);
       if (info?.owner === owner) return { ...info, folder, lora: (await readAdapterConfig(folder)).lora };
     }
@@ -138,13 +145,19 @@ export class Checkpoints {
   async list(modelId: string, owner: string): Promise<object[]> {
     const entries: object[] = [];
     for (const [kind, checkpoint_type] of Object.entries(KINDS)) {
-      for (const folder of await foldersIn(this.#parentOf(modelId, kind as CheckpointKind))) {
-        const info = await currentInfo(folder);
-        if (info?.owner !== owner) continue;
-        const checkpoint_id = `${kind}/${basename(folder)}`;
+      const parent = join(this.#folderOf(modelId), kind);
+      for (const name of (await namesIn(parent)).filter(name => NAME.test(name)).sort()) {
+        const info = await this.#read(join(parent, name));
+        if (info?.owner !== owner || !isCurrent(info)) continue;
+        const checkpoint_id = `${kind}/${name}`;
         const tinker_path = `tinker://${modelId}/${checkpoint_id}`;
-        const size_bytes = await folderBytes(folder);
-        entries.push({ checkpoint_id, checkpoint_type, time: info.time, tinker_path, size_bytes });
+        entries.push({
+          checkpoint_id,
+          checkpoint_type,
+          time: info.time,
+          tinker_path,
+          size_bytes: info.bytes,
+        });
       }
     }
     return entries;
@@ -188,33 +201,59 @@ export class Checkpoints {
     }
   }
 
-  /** Removes hidden folders of processes that have ended. */
-  async sweepLeftovers(): Promise<void> {
-    for (const model of await readdir(this.#folder).catch(() => [])) {
+  /** Reads what is there, and removes hidden folders of processes that have ended. */
+  async #readAll(): Promise<void> {
+    for (const model of await namesIn(this.#folder)) {
       for (const parent of Object.keys(KINDS).map(kind => join(this.#folder, model, kind))) {
-        for (const name of await readdir(parent).catch(() => [])) {
-          const [found, pid, start] = HIDDEN.exec(name) ?? [];
-          if (!found || (pid && isAlive(Number(pid), start || null))) continue;
-          await rm(join(parent, name), { recursive: true, force: true }).catch(() => {});
+        for (const name of await namesIn(parent)) {
+          const folder = join(parent, name);
+          const [hidden, pid, start] = HIDDEN.exec(name) ?? [];
+          if (NAME.test(name)) await this.#read(folder);
+          else if (hidden && !(pid && isAlive(Number(pid), start || null)))
+            await rm(folder, { recursive: true, force: true }).catch(() => {});
         }
       }
     }
   }
 
-  /** Folders of the checkpoints of a key, besides one. Removes those of all keys that have expired. */
-  async #othersOf(owner: string, but: string): Promise<string[]> {
-    const folders: string[] = [];
-    for (const model of await readdir(this.#folder).catch(() => [])) {
-      for (const kind of Object.keys(KINDS)) {
-        for (const folder of await foldersIn(join(this.#folder, model, kind))) {
-          const info = await readInfo(folder);
-          // One that cannot be removed is no fault of this key.
-          if (info && !isCurrent(info)) await this.#retire(folder).catch(() => {});
-          else if (info?.owner === owner && folder !== but) folders.push(folder);
-        }
-      }
+  /** Reads the checkpoint in a folder; undefined where there is none. */
+  async #read(folder: string): Promise<KnownCheckpoint | undefined> {
+    const info = await readInfo(folder);
+    if (info) this.#known.set(folder, { ...info, bytes: await folderBytes(folder).catch(() => 0) });
+    else this.#known.delete(folder);
+    return this.#known.get(folder);
+  }
+
+  /** Removes checkpoints of all keys that have expired; one that cannot be removed is no fault of who saves. */
+  async #removeExpired(): Promise<void> {
+    for (const [folder, known] of this.#known) {
+      if (isCurrent(known)) continue;
+      const info = await this.#read(folder);
+      if (info && !isCurrent(info)) await this.#retire(folder).catch(() => {});
     }
-    return folders;
+  }
+
+  /**
+   * @param but folder of a checkpoint that is replaced
+   * @throws ApiError 400 where one of so many bytes has no room among the others of its share
+   */
+  async #checkRoom(share: string, but: string, bytes: number, canBeOld = true): Promise<void> {
+    const others = [...this.#known].filter(([folder, info]) => folder !== but && info.share === share);
+    const all = others.reduce((sum, [, info]) => sum + info.bytes, bytes);
+    const isFull = others.length >= MAX_CHECKPOINTS;
+    if (!isFull && all <= this.#maxBytes) return;
+    if (canBeOld) {
+      // Somebody else may have removed some meanwhile.
+      for (const [folder] of others) await this.#read(folder);
+      return this.#checkRoom(share, but, bytes, false);
+    }
+    const [kind] = share.split(' ');
+    if (isFull)
+      throw badRequest(`this ${kind} has ${others.length} checkpoints, as many as it may: delete some`);
+    const most = `${this.#maxBytes / 2 ** 20} MiB (--max-checkpoint-mb)`;
+    throw badRequest(
+      `with this one the checkpoints of this ${kind} would take ${Math.ceil(all / 2 ** 20)} of ${most}: delete some, or save with ttl_seconds`,
+    );
   }
 
   /** Takes a checkpoint away, so that no reader sees a part of it; one that is used stays in a hidden folder. */
@@ -222,16 +261,17 @@ export class Checkpoints {
     const id = (await readInfo(folder))?.id ?? randomUUID();
     const hidden = hiddenFolder(folder, id);
     const fault = await rename(folder, hidden).catch((error: NodeJS.ErrnoException) => error);
-    if (fault?.code === 'ENOENT') return;
-    if (fault) throw fault;
+    if (fault && fault.code !== 'ENOENT') throw fault;
+    this.#known.delete(folder);
+    if (fault) return;
     if (isUsed(id)) this.#superseded.set(id, hidden);
     else await rm(hidden, { recursive: true, force: true });
   }
 
   /** @throws ApiError 404 for an id of another form */
-  #parentOf(modelId: string, kind: CheckpointKind): string {
+  #folderOf(modelId: string): string {
     const [, session, number] = MODEL_ID.exec(modelId) ?? [];
-    if (session) return join(this.#folder, `${session}-train-${number}`, kind);
+    if (session) return join(this.#folder, `${session}-train-${number}`);
     throw new ApiError(404, `there is no model ${JSON.stringify(modelId.slice(0, 200))}`);
   }
 }
@@ -239,7 +279,7 @@ export class Checkpoints {
 async function readInfo(folder: string): Promise<CheckpointInfo | null> {
   try {
     const info = JSON.parse(await readFile(join(folder, INFO_FILE), 'utf8'));
-    return { id: info.time, ...info };
+    return { id: info.time, share: `key ${info.owner}`, ...info };
   } catch {
     return null;
   }
@@ -255,13 +295,7 @@ const isCurrent = ({ expires }: CheckpointInfo): boolean => expires === null || 
 
 const hiddenFolder = (folder: string, id: string): string => join(folder, '..', OWN_HIDDEN + id);
 
-async function foldersIn(parent: string): Promise<string[]> {
-  const names = await readdir(parent).catch(() => []);
-  return names
-    .filter(name => NAME.test(name))
-    .sort()
-    .map(name => join(parent, name));
-}
+const namesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() => []);
 
 async function folderBytes(folder: string): Promise<number> {
   const files = await readdir(folder, { recursive: true, withFileTypes: true });

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { Futures, type Result } from './futures.ts';
 
-const owner = { owner: 'key', seenAt: 0 };
+const owner = { owner: 'key', share: 'key', seenAt: 0 };
 const never = new AbortController().signal;
 const of = (number: number, content = '') => ({ id: `${number}`, content, conflict: 'used' });
 const read = (futures: Futures<typeof owner>, id: string) => futures.read(id, owner.owner, 60_000, never);
@@ -71,7 +71,7 @@ t.test('a result that is dropped while it is read takes no room', async t => {
 
 t.test('results of one key never evict those of another, read or not', async t => {
   const futures = new Futures<typeof owner>();
-  const hostile = { owner: 'hostile', seenAt: 0 };
+  const hostile = { owner: 'hostile', share: 'hostile', seenAt: 0 };
   const readOf = (reader: typeof owner, id: string) => futures.read(id, reader.owner, 60_000, never);
   const submit = (reader: typeof owner, number: number, mebibytes: number) =>
     futures.submit(reader, of(number), async () => new Uint8Array(mebibytes * 2 ** 20));
@@ -89,3 +89,20 @@ t.test('results of one key never evict those of another, read or not', async t =
   mine.push(submit(owner, 3, 100));
   for (const id of mine) t.ok(await readOf(owner, id), 'what was dropped takes no room');
 });
+
+t.test(
+  'results of a thousand made-up keys of one address evict one another, not those of another address',
+  async t => {
+    const futures = new Futures<typeof owner>();
+    const mine = futures.submit(owner, of(0), async () => new Uint8Array(2 ** 20));
+    const done = Array.from({ length: 1000 }, (_, i) => {
+      const reader = { owner: `made up ${i}`, share: 'address 127.0.0.1', seenAt: 0 };
+      const id = futures.submit(reader, of(1 + i), async () => new Uint8Array(2 ** 19));
+      return { id, reader };
+    });
+    for (const { id, reader } of done.slice(-100)) t.ok(await futures.read(id, reader.owner, 60_000, never));
+    t.ok(await read(futures, mine));
+    const [{ id, reader }] = done;
+    await t.rejects(futures.read(id, reader.owner, 60_000, never), { status: 410, message: /was dropped/ });
+  },
+);

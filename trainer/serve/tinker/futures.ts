@@ -28,6 +28,8 @@ export interface Submission {
 interface Reader {
   /** Hash of its key. */
   readonly owner: string;
+  /** What the room of its results is shared in. */
+  readonly share: string;
   /** When its client was last heard of. */
   seenAt: number;
 }
@@ -47,7 +49,7 @@ export class Futures<Session extends Reader> {
   readonly #prefix = `${randomUUID()}:`;
   readonly #futures = new Map<string, Future>();
   readonly #unread = new WeakMap<Reader, number>();
-  /** Results by key, the oldest first. */
+  /** Results by share, the oldest first. */
   readonly #results = new Map<string, { bytes: number; readonly ids: Set<string> }>();
   #keptBytes = 0;
 
@@ -110,13 +112,13 @@ export class Futures<Session extends Reader> {
     }
   }
 
-  /** Counts a result. Where there is no room, the key with most bytes loses its oldest, so that no other key does. */
+  /** Counts a result. Where there is no room, the share with most bytes loses its oldest, so that no other does. */
   #keep(id: string, future: Future, result: Result): void {
     if (this.#futures.get(id) !== future) return;
     future.bytes = ENTRY_BYTES + (result instanceof Uint8Array ? result.byteLength : 0);
-    const { owner } = future.reader;
-    const own = this.#results.get(owner) ?? { bytes: 0, ids: new Set() };
-    this.#results.set(owner, own);
+    const { share } = future.reader;
+    const own = this.#results.get(share) ?? { bytes: 0, ids: new Set() };
+    this.#results.set(share, own);
     own.ids.add(id);
     own.bytes += future.bytes;
     this.#keptBytes += future.bytes;
@@ -133,11 +135,11 @@ export class Futures<Session extends Reader> {
     const { reader, bytes, deliveredAt } = this.#futures.get(id)!;
     this.#futures.delete(id);
     if (deliveredAt === null) this.#unread.set(reader, this.#unread.get(reader)! - 1);
-    const own = this.#results.get(reader.owner);
+    const own = this.#results.get(reader.share);
     if (!own?.ids.delete(id)) return;
     own.bytes -= bytes;
     this.#keptBytes -= bytes;
-    if (own.ids.size === 0) this.#results.delete(reader.owner);
+    if (own.ids.size === 0) this.#results.delete(reader.share);
   }
 }
 

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import Type, { type Static, type TSchema } from 'typebox';
+import { keyOf } from '../access.ts';
 import { bodyParser } from '../openai/parse.ts';
 
 export const MAX_TEXT = 1024;
@@ -28,16 +29,18 @@ export function postRoute<Body extends TSchema>(
   app: FastifyInstance,
   path: string,
   schema: Body,
-  reply: (body: Static<Body>, owner: string) => object | Promise<object>,
+  reply: (body: Static<Body>, owner: string, request: FastifyRequest) => object | Promise<object>,
 ): void {
   const parse = bodyParser(schema, () => {});
-  app.post(path, async request => reply(parse(request.body), ownerOf(request)));
+  app.post(path, async request => reply(parse(request.body), ownerOf(request), request));
 }
 
 /** Hash of a request's key, which tells owners apart. */
 export function ownerOf({ headers }: Pick<FastifyRequest, 'headers'>): string {
-  const key = headers['x-api-key'] ?? headers.authorization ?? '';
-  return createHash('sha256').update(String(key)).digest('hex').slice(0, 32);
+  return createHash('sha256')
+    .update(keyOf(headers) ?? '')
+    .digest('hex')
+    .slice(0, 32);
 }
 
 export const hashOf = (content: object): string =>

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
+import { serialize } from 'node:v8';
 import { zstdDecompress } from 'node:zlib';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import Type, { type Static, type TSchema } from 'typebox';
@@ -49,8 +50,11 @@ type Kind = {
 };
 type Found = { readonly session: TinkerSession; readonly model: TrainingModel; readonly seqId: number };
 
-/** The routes of the Tinker API behind a prefix, which is `/api/v1`. */
-export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
+/**
+ * The routes of the Tinker API behind a prefix, which is `/api/v1`.
+ * @param anonymous true where clients make up their keys: those of one address then have one share of what is limited
+ */
+export function tinkerRoutes(app: FastifyInstance, server: TinkerServer, anonymous: boolean): void {
   app.addContentTypeParser(PROTOBUF, { parseAs: 'buffer' }, (_, body, done) => done(null, body));
   app.setErrorHandler((error, request, reply) => {
     const problem = error instanceof TinkerProtocolError ? badRequest(error.message) : apiErrorOf(error);
@@ -58,7 +62,7 @@ export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
     if (problem.retryAfterS !== undefined) reply.header('retry-after', problem.retryAfterS);
     return reply.status(problem.status).send({ detail: problem.message });
   });
-  sessionRoutes(app, server);
+  sessionRoutes(app, server, anonymous);
   futureRoute(app, server);
   modelRoutes(app, server);
   trainingRoutes(app, server);
@@ -67,7 +71,7 @@ export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
   samplingRoutes(app, server);
 }
 
-function sessionRoutes(app: FastifyInstance, server: TinkerServer): void {
+function sessionRoutes(app: FastifyInstance, server: TinkerServer, anonymous: boolean): void {
   app.get('/healthz', async () => ({ status: 'ok' }));
   app.post('/client/config', async () => ({ sample_max_concurrent_requests: MAX_SESSION_SAMPLES }));
   app.post('/client/dynamic_config', async () => ({ refresh_interval_sec: 300 }));
@@ -77,9 +81,10 @@ function sessionRoutes(app: FastifyInstance, server: TinkerServer): void {
     return { supported_models: [{ ...model, trainable: true, sampleable: true }] };
   });
   const NewSession = Type.Object({ tags: orNull(Type.Array(Type.String())) });
-  postRoute(app, '/create_session', NewSession, (_, owner) => ({
-    session_id: server.createSession(owner).id,
-  }));
+  postRoute(app, '/create_session', NewSession, (_, owner, { ip }) => {
+    const share = anonymous ? `address ${ip}` : `key ${owner}`;
+    return { session_id: server.createSession(owner, share).id };
+  });
   postRoute(app, '/session_heartbeat', Type.Object({ session_id: Id }), ({ session_id }, owner) => {
     server.session(session_id, owner);
     return {};
@@ -203,7 +208,8 @@ function savingRoutes(app: FastifyInstance, server: TinkerServer): void {
   const SaveWeights = Type.Object({ ...saving, path: Id });
   const save = async (kind: CheckpointKind, body: Static<typeof SaveWeights>, { session, model }: Found) => {
     const { path: name, ttl_seconds: ttlSeconds, overwrite } = body;
-    const checkpoint = { kind, name, owner: session.owner, base_model: server.name, ttlSeconds, overwrite };
+    const { owner, share } = session;
+    const checkpoint = { kind, name, owner, share, base_model: server.name, ttlSeconds, overwrite };
     const write = (folder: string) => model.save(folder, kind === 'weights');
     return { path: await server.checkpoints.save(model.id, checkpoint, write) };
   };
@@ -289,7 +295,7 @@ function submit(
     const work = prepare({ session, model, seqId });
     const request_id = server.futures.submit(session, submission, () => {
       operations.check(seqId);
-      const giveBack = session.ofOwner.bytes.take(bytes);
+      const giveBack = session.shared.bytes.take(bytes);
       return operations.run(seqId, ordered, work).finally(giveBack);
     });
     return { request_id, model_id };
@@ -315,14 +321,7 @@ async function bodyBytes({ body, headers }: FastifyRequest): Promise<Buffer> {
 
 /** Hash of a request's content; its maps have no order. */
 function contentOf({ data, lossFn, lossConfig, forwardOnly }: ForwardBackwardRequest): string {
-  const hash = createHash('sha256').update(
-    JSON.stringify([lossFn, Object.entries(lossConfig).sort(), forwardOnly]),
-  );
-  for (const { tokens, inputs } of data) {
-    hash.update(`${tokens.length}`).update(tokens);
-    for (const [name, { values, shape }] of [...inputs].sort(([a], [b]) => (a < b ? -1 : 1))) {
-      hash.update(JSON.stringify([name, shape])).update(values);
-    }
-  }
-  return hash.digest('base64');
+  const sorted = data.map(({ tokens, inputs }) => [tokens, [...inputs].sort()]);
+  const content = serialize([lossFn, Object.entries(lossConfig).sort(), forwardOnly, sorted]);
+  return createHash('sha256').update(content).digest('base64');
 }

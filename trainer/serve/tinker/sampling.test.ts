@@ -7,6 +7,7 @@ import { Agent, request } from 'undici';
 import { processStart } from '../../../shared/run-folder/is-alive.ts';
 import { largestDifference } from '../../policy/policies.test-data.ts';
 import { NO_LOGPROB } from '../../tinker/proto.ts';
+import { ownerOf } from './requests.ts';
 import {
   floats,
   ids,
@@ -237,6 +238,49 @@ t.test('a key has 1,024 sampling requests open in all of its sessions, other key
   sessions[4].samples.take()();
   await Promise.all([...sessions, other].map(session => server.endSession(session)));
 });
+
+t.test(
+  'a client with a thousand made-up keys has one share, and a client of another address its own',
+  async t => {
+    const dispatcher = new Agent({ connections: 16, localAddress: '127.0.0.3' });
+    t.teardown(() => dispatcher.destroy());
+    const keyOf = (n: number) => `tml-made-up-${n}`;
+    const post = async (route: string, n: number, body: object) => {
+      const reply = await request(`${url}/api/v1/${route}`, {
+        dispatcher,
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'x-api-key': keyOf(n) },
+        body: JSON.stringify(body),
+      });
+      return { n, status: reply.statusCode, body: (await reply.body.json()) as Record<string, string> };
+    };
+    const asked = Array.from({ length: 1000 }, (_, n) => post('create_session', n, { tags: [] }));
+    const opened = await Promise.all(asked);
+    const theirs = opened.filter(({ status }) => status === 200);
+    t.equal(theirs.length, 64, 'sessions of all its keys');
+    const refusal = { status: 429, body: { detail: /^64 sessions of this address are open/ } };
+    t.match(opened.find(({ status }) => status !== 200) ?? {}, refusal);
+    const leave = theirs.slice(0, 4).flatMap(({ n, body }) => {
+      const owner = ownerOf({ headers: { 'x-api-key': keyOf(n) } });
+      const session = server.session(body.session_id, owner);
+      return Array.from({ length: 256 }, () => session.samples.take());
+    });
+    const { n, body } = theirs[63];
+    const number = { session_id: body.session_id, sampling_session_seq_id: 0, base_model: base };
+    const { sampling_session_id } = (await post('create_sampling_session', n, number)).body;
+    t.match(await post('asample', n, sampleBody(sampling_session_id, 0)), {
+      status: 429,
+      body: { detail: /sampling requests are open: 1024 of this address/ },
+    });
+    const mine = await trained(1);
+    t.equal((await sample(client, sampleBody(await mine.sampler(0), 0))).sequences[0].tokens.length, 4);
+    for (const end of leave) end();
+    const sampled = await post('asample', n, sampleBody(sampling_session_id, 0));
+    t.equal(sampled.status, 200, 'what ended makes room');
+    const success = { reason: { type: 'success' } };
+    await Promise.all(theirs.map(({ n, body }) => post(`sessions/${body.session_id}/finish`, n, success)));
+  },
+);
 
 t.test('a sampler with a deleted checkpoint is its client’s fault, by name', async t => {
   const model = await trained(1);

@@ -18,9 +18,9 @@ import { TrainingModel } from './training-model.ts';
 /** Alpha of every adapter, as the service and SkyRL have it. */
 const ALPHA = 32;
 const MAX_RANK = 256;
-/** Sessions of one owner, its sampling requests at once, and bytes of its training requests that wait or run. */
+/** Sessions of a share, its sampling requests at once, and bytes of its training requests that wait or run. */
 const MAX_SESSIONS = 64;
-const MAX_OWNER_SAMPLES = 1024;
+const MAX_SHARE_SAMPLES = 1024;
 const MAX_WAITING_BYTES = 256 * 2 ** 20;
 /** Sampling requests of a session at once. */
 export const MAX_SESSION_SAMPLES = 256;
@@ -42,7 +42,7 @@ export interface TinkerOptions {
   readonly name?: string;
   /** Folder of named checkpoints. */
   readonly checkpoints: string;
-  /** MiB that the checkpoints of one key may take. */
+  /** MiB that the checkpoints of one share may take. */
   readonly maxCheckpointMb: number;
   /** Adapters that are trained at once. */
   readonly maxModels: number;
@@ -57,13 +57,15 @@ export interface TinkerSession {
   readonly id: string;
   /** Hash of the key that it was created with. */
   readonly owner: string;
+  /** Names what its limits are shared in: `key <owner>`, or `address <address>` where keys are made up. */
+  readonly share: string;
   seenAt: number;
   readonly models: Map<string, TrainingModel>;
   readonly samplers: Map<string, Sampler>;
   /** Sampling requests. */
   readonly samples: Budget;
-  /** Sampling requests of its key, and bytes of the key's training requests that wait or run. */
-  readonly ofOwner: { readonly samples: Budget; readonly bytes: Budget };
+  /** Sampling requests of its share, and bytes of the share's training requests that wait or run. */
+  readonly shared: { readonly samples: Budget; readonly bytes: Budget };
   readonly ended: AbortController;
 }
 
@@ -120,20 +122,24 @@ export class TinkerServer {
         [...samplers.values()].some(({ checkpoint }) => checkpoint?.id === id),
       ),
     );
-    void this.checkpoints.sweepLeftovers();
     this.samplers = new SamplerPool(this.base, lora => this.#openPolicy(lora, 0, true), maxModels + 2);
     this.#sweeper = setInterval(() => this.#sweep(), SWEEP_MS).unref();
   }
 
-  createSession(owner: string): TinkerSession {
-    const own = [...this.#sessions.values()].filter(session => session.owner === owner);
+  /** @throws ApiError 429 where the share has too many */
+  createSession(owner: string, share = `key ${owner}`): TinkerSession {
+    const own = [...this.#sessions.values()].filter(session => session.share === share);
+    const [kind] = share.split(' ');
     if (own.length >= MAX_SESSIONS) {
-      throw new ApiError(429, `${MAX_SESSIONS} sessions of this key are open, which is the most: finish one`);
+      throw new ApiError(
+        429,
+        `${MAX_SESSIONS} sessions of this ${kind} are open, which is the most: finish one`,
+      );
     }
     const waiting = (used: number) => `${Math.round(used / 2 ** 20)} MiB of training requests wait`;
-    const { ofOwner } = own[0] ?? {
-      ofOwner: {
-        samples: new Budget(MAX_OWNER_SAMPLES, () => samplesRefusal(MAX_OWNER_SAMPLES, 'key')),
+    const { shared } = own[0] ?? {
+      shared: {
+        samples: new Budget(MAX_SHARE_SAMPLES, () => samplesRefusal(MAX_SHARE_SAMPLES, kind)),
         bytes: new Budget(MAX_WAITING_BYTES, used => `${waiting(used)}; send more when some are done`),
       },
     };
@@ -141,11 +147,12 @@ export class TinkerServer {
     const session: TinkerSession = {
       id: randomUUID(),
       owner,
+      share,
       seenAt: performance.now(),
       models: new Map(),
       samplers: new Map(),
-      samples: new Budget(MAX_SESSION_SAMPLES, refusal, ofOwner.samples),
-      ofOwner,
+      samples: new Budget(MAX_SESSION_SAMPLES, refusal, shared.samples),
+      shared,
       ended: new AbortController(),
     };
     this.#sessions.set(session.id, session);
