@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import t from 'tap';
@@ -85,4 +85,18 @@ t.test('made-up keys of one address share its room', async t => {
   await hostile(1);
   await t.rejects(hostile(2), { status: 400, message: /the checkpoints of this address would take/ });
   await saved(checkpoints, 'mine', { share: 'address 127.0.0.2' });
+});
+
+t.test('folders of others with a file of that name are neither counted nor removed', async t => {
+  const files = [
+    '{}',
+    'null',
+    '[]',
+    '{"format":1,"path":"tinker://a/weights/b"}',
+    '{"owner":"mine","expires":"soon"}',
+  ];
+  const folders = Object.fromEntries(files.map((text, i) => [`n${i}`, { 'tinker.json': text }]));
+  const root = t.testdir({ notes: { weights: folders } });
+  await saved(new Checkpoints(root, 4096, () => false), 'one');
+  t.same(await readdir(join(root, 'notes/weights')), Object.keys(folders));
 });

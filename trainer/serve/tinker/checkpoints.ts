@@ -32,7 +32,7 @@ interface CheckpointInfo {
   readonly base_model: string;
   /** Hash of the key that wrote it: with another key it is not found. */
   readonly owner: string;
-  /** What its limits are shared in: `key <owner>`, or `address <address>` where keys are made up. */
+  /** The group that its limits are for: `key <owner>`, or `address <address>` where keys are made up. */
   readonly share: string;
   /** ISO 8601. */
   readonly time: string;
@@ -279,7 +279,10 @@ export class Checkpoints {
 async function readInfo(folder: string): Promise<CheckpointInfo | null> {
   try {
     const info = JSON.parse(await readFile(join(folder, INFO_FILE), 'utf8'));
-    return { id: info.time, share: `key ${info.owner}`, ...info };
+    // Something else of that name.
+    const { owner, expires } = info;
+    if (typeof owner !== 'string' || (expires !== null && typeof expires !== 'number')) return null;
+    return { id: info.time, share: `key ${owner}`, ...info };
   } catch {
     return null;
   }

@@ -28,7 +28,7 @@ export interface Submission {
 interface Reader {
   /** Hash of its key. */
   readonly owner: string;
-  /** What the room of its results is shared in. */
+  /** The group that the room of its results is for. */
   readonly share: string;
   /** When its client was last heard of. */
   seenAt: number;

@@ -530,6 +530,11 @@ t.test('with a token, only that key is let in', async t => {
   t.equal((await guarded.client.post('create_session', { tags: [] })).status, 401);
   const known = new WireClient(guarded.url, 'tml-secret');
   t.equal((await known.post('create_session', { tags: [] })).status, 200);
+  const session_id = await known.session();
+  const bearer = { authorization: 'Bearer tml-secret' };
+  const madeUp = new WireClient(guarded.url, 'tml-made-up');
+  const beat = await madeUp.post('session_heartbeat', { session_id }, bearer);
+  t.equal(beat.status, 200, 'a made-up key next to the token is no other client');
   t.match((await known.post('client/config', {})).body, { sample_max_concurrent_requests: 256 });
   t.match((await known.get('get_server_capabilities')).body, {
     supported_models: [{ model_name: base, max_context_length: 1024 }],
