@@ -50,7 +50,7 @@ t.test('the page’s routes hand out no other files', async t => {
   for (const path of [
     'env-server/main.ts',
     'site/server/routes.ts',
-    'site/playground/client/curl.test.ts',
+    'site/playground/client/code-lines.test.ts',
     'site/playground/../server/routes.ts',
     'site/playground/..%2fserver%2froutes.ts',
     'package.json',

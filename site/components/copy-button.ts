@@ -1,4 +1,6 @@
-import { h } from './element.ts';
+import type { RefObject } from 'preact';
+import { useState } from 'preact/hooks';
+import { html } from './html.ts';
 
 const SHOWN_MS = 2000;
 
@@ -6,7 +8,7 @@ const SHOWN_MS = 2000;
  * Puts the text of an element into the clipboard, or selects it where the browser keeps its clipboard from the page.
  * @param say shows what happened, and after a while again what the button does
  */
-export async function copyText(source: HTMLElement, say: (text: string) => void): Promise<void> {
+async function copyText(source: HTMLElement, say: (text: string) => void): Promise<void> {
   try {
     await navigator.clipboard.writeText(source.textContent ?? '');
     say('Copied');
@@ -17,22 +19,16 @@ export async function copyText(source: HTMLElement, say: (text: string) => void)
   setTimeout(() => say('Copy'), SHOWN_MS);
 }
 
-/**
- * A button that puts text into the clipboard and says so.
- * @param source the element that holds the text; selected where the browser keeps its clipboard from the page
- */
-export function copyButton(source: HTMLElement, what: string): HTMLButtonElement {
-  const label = h('span', { 'aria-live': 'polite' }, 'Copy');
-  const button = h(
-    'button',
-    { type: 'button', class: 'quiet small' },
-    label,
-    h('span', { class: 'visually-hidden' }, ` ${what}`),
-  );
-  button.addEventListener('click', () =>
-    copyText(source, text => {
-      label.textContent = text;
-    }),
-  );
-  return button;
+interface CopyButtonProps {
+  /** Element that holds the text. */
+  readonly source: RefObject<HTMLElement | null>;
+  readonly what: string;
+}
+
+/** A button that puts text into the clipboard and says so. */
+export function CopyButton({ source, what }: CopyButtonProps) {
+  const [text, say] = useState('Copy');
+  return html`<button type="button" class="quiet small" onClick=${() => copyText(source.current!, say)}>
+    <span aria-live="polite">${text}</span><span class="visually-hidden"> ${what}</span>
+  </button>`;
 }

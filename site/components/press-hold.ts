@@ -1,31 +1,35 @@
+import type { RefObject } from 'preact';
+import { useEffect, useReducer, useRef } from 'preact/hooks';
+
 /**
- * Holds changes back while a pointer is pressed on an element: what moves or goes away between press and release gets no
- * click.
+ * A value that keeps still while a pointer is pressed on an element: what moves or goes away between press and release
+ * gets no click. Of several changes in that time the last one is shown.
  */
-export class PressHold {
-  #pressed = false;
-  #waiting: (() => void) | undefined;
-
-  constructor(element: HTMLElement) {
-    element.addEventListener('pointerdown', () => {
-      this.#pressed = true;
-    });
-    for (const end of ['pointerup', 'pointercancel'] as const) {
+export function useHeld<T>(place: RefObject<HTMLElement | null>, value: T): T {
+  const [, redraw] = useReducer((count: number) => count + 1, 0);
+  const isPressed = useRef(false);
+  const shown = useRef(value);
+  if (!isPressed.current) shown.current = value;
+  useEffect(() => {
+    const press = ({ target }: Event) => {
+      if (place.current?.contains(target as Node)) isPressed.current = true;
+    };
+    const release = () => {
+      if (!isPressed.current) return;
       // The click follows the release in the same task.
-      addEventListener(end, () => this.#pressed && setTimeout(() => this.#release()));
-    }
-  }
-
-  /** Makes a change now, or when the pointer is released; of several that wait the last one alone. */
-  change(make: () => void): void {
-    if (this.#pressed) this.#waiting = make;
-    else make();
-  }
-
-  #release(): void {
-    this.#pressed = false;
-    const make = this.#waiting;
-    this.#waiting = undefined;
-    make?.();
-  }
+      setTimeout(() => {
+        isPressed.current = false;
+        redraw(undefined);
+      });
+    };
+    addEventListener('pointerdown', press);
+    addEventListener('pointerup', release);
+    addEventListener('pointercancel', release);
+    return () => {
+      removeEventListener('pointerdown', press);
+      removeEventListener('pointerup', release);
+      removeEventListener('pointercancel', release);
+    };
+  }, []);
+  return shown.current;
 }

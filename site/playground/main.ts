@@ -3,12 +3,15 @@ import { SiteHeader, type SitePage } from '../components/header.ts';
 import { html } from '../components/html.ts';
 import { type Address, formatAddress, parseAddress } from './address.ts';
 import { Client } from './client/client.ts';
-import { connectionBadge, connectionBanner } from './components/connection-badge.ts';
-import { tokenBar } from './components/token-bar.ts';
+import { ConnectionBadge, ConnectionBanner, TokenBar } from './components/notices.ts';
 import { EnvironmentsView } from './environments/environments-view.ts';
+import { EnvironmentList } from './play/environment-picker.ts';
+import { PlaySession } from './play/play-session.ts';
 import { PlayView } from './play/play-view.ts';
 import { RegisterView } from './register/register-view.ts';
-import { WatchView } from './watch/watch-view.ts';
+import { Registrar } from './register/registrar.ts';
+import { SessionReplay } from './watch/session-replay.ts';
+import { SessionWall } from './watch/session-wall.ts';
 
 const NAMES: { readonly [view in Address['view']]: SitePage } = {
   play: 'Play',
@@ -18,32 +21,19 @@ const NAMES: { readonly [view in Address['view']]: SitePage } = {
 };
 
 const place = (id: string): HTMLElement => document.getElementById(id)!;
-
-const client = new Client();
 const announce = (text: string) => {
   place('live').textContent = text;
 };
+
+const client = new Client();
+// What outlives its view: the visitor comes back to it.
+const list = new EnvironmentList(client);
+const session = new PlaySession(client, { announce, onaddress: rewriteAddress });
+const registrar = new Registrar(client);
+
 /** The hash that is shown. A newer one may be in the address bar already: its event comes later. */
 let shownHash = '';
-const views = {
-  play: new PlayView(client, { announce, onaddress: rewriteAddress }),
-  watch: new WatchView(client, rewriteAddress),
-  environments: new EnvironmentsView(client),
-  register: new RegisterView(client),
-};
 let current: Address['view'] | undefined;
-const badge = connectionBadge(client.connection);
-
-/** Puts a view onto the page. */
-function turnTo(view: Address['view']): void {
-  if (current !== undefined && current !== view) views[current].hide();
-  if (current !== view) place('view').replaceChildren(views[view].element);
-  current = view;
-  document.title = `${NAMES[view]} · ragen`;
-  const { runs } = document.documentElement.dataset;
-  render(html`<${SiteHeader} current=${NAMES[view]} server="" runs=${runs} />`, place('head'));
-  place('head').querySelector('.tools')?.prepend(badge);
-}
 
 /** Says in the address bar what is shown, unless the visitor is already on the way to something else. */
 function rewriteAddress(address: Address): void {
@@ -52,32 +42,43 @@ function rewriteAddress(address: Address): void {
   shownHash = location.hash;
 }
 
-function show(first: boolean): void {
-  shownHash = location.hash;
-  const address = parseAddress(shownHash);
-  turnTo(address.view);
+/** @param first whether the page begins with it, so that the focus stays where it is */
+function viewOf(address: Address, first: boolean) {
   switch (address.view) {
     case 'play':
-      views.play.show(address, first);
-      break;
+      return html`<${PlayView} client=${client} session=${session} list=${list} address=${address} />`;
     case 'watch':
-      views.watch.show(address, first);
-      break;
+      return address.sessionId === undefined
+        ? html`<${SessionWall} client=${client} address=${address} first=${first} onaddress=${rewriteAddress} />`
+        : html`<${SessionReplay} key=${address.sessionId} client=${client} sessionId=${address.sessionId} address=${address} first=${first} />`;
     case 'environments':
-      views.environments.show(address, first);
-      break;
+      return html`<${EnvironmentsView} client=${client} address=${address} first=${first} />`;
     case 'register':
-      views.register.show(address, first);
+      return html`<${RegisterView} client=${client} registrar=${registrar} address=${address} first=${first} />`;
   }
 }
 
-place('notices').append(
-  connectionBanner(client.connection),
-  tokenBar(client, () => show(true)),
+function show(first: boolean): void {
+  shownHash = location.hash;
+  const address = parseAddress(shownHash);
+  const { view } = address;
+  current = view;
+  document.title = `${NAMES[view]} · ragen`;
+  const { runs } = document.documentElement.dataset;
+  render(
+    html`<${SiteHeader} current=${NAMES[view]} server="" runs=${runs}><${ConnectionBadge} connection=${client.connection} /><//>`,
+    place('head'),
+  );
+  render(viewOf(address, first), place('view'));
+}
+
+render(
+  html`<${ConnectionBanner} connection=${client.connection} /><${TokenBar} client=${client} onchange=${() => show(true)} />`,
+  place('notices'),
 );
 place('skip').addEventListener('click', event => {
   event.preventDefault();
-  if (current === 'play') views.play.focus();
+  if (current === 'play') session.focus();
   else place('view').focus();
 });
 let wasAway = false;

@@ -2,16 +2,16 @@ import t from 'tap';
 import { Assets } from './assets.ts';
 
 t.test('scripts come without types, at the same lines and columns', async t => {
-  const asset = await new Assets(['site/components']).find('site/components/element.ts');
+  const asset = await new Assets(['site/components']).find('site/components/store.ts');
   t.ok(asset);
   t.equal(asset!.contentType, 'text/javascript; charset=utf-8');
-  t.notMatch(String(asset!.body), /keyof HTMLElementTagNameMap/);
+  t.notMatch(String(asset!.body), /Store<State, Action>/);
   const line = String(asset!.body)
     .split('\n')
-    .findIndex(text => text.startsWith('export function newId()'));
+    .findIndex(text => text.startsWith('export function useEvent(target'));
   const { readFileSync } = await import('node:fs');
-  const source = readFileSync(new URL('../components/element.ts', import.meta.url), 'utf8').split('\n');
-  t.match(source[line], /^export function newId\(\): string/);
+  const source = readFileSync(new URL('../components/store.ts', import.meta.url), 'utf8').split('\n');
+  t.match(source[line], /^export function useEvent\(target: EventTarget/);
   t.match(asset!.etag, /^"[\w-]{43}"$/);
 });
 

@@ -1,5 +1,5 @@
+import type { CurlRequest } from './code-lines.ts';
 import { Connection } from './connection.ts';
-import type { CurlRequest } from './curl.ts';
 import type { ProblemReply, Schemas } from './wire.ts';
 
 /** A request and its reply, as the page shows them. */
@@ -47,8 +47,13 @@ const DRAINING = 503;
 /** Characters shown of a reply that is no problem document. */
 const MAX_REPLY_LENGTH = 500;
 
-/** Talks to the server that the page came from; dispatches `exchange` (detail: {@link Exchange}) and `unauthorized`. */
+/** Exchanges that are kept to be shown. */
+const MAX_EXCHANGES = 200;
+
+/** Talks to the server that the page came from; dispatches `exchange` and `unauthorized`. */
 export class Client extends EventTarget {
+  /** Requests of the visitor, the last one last. */
+  exchanges: readonly Exchange[] = [];
   readonly connection = new Connection(async () => {
     const response = await fetch(this.#url('readyz'), { cache: 'no-store' });
     if (response.status !== DRAINING) return 'connected';
@@ -135,7 +140,8 @@ export class Client extends EventTarget {
         milliseconds: performance.now() - started,
         reply,
       };
-      this.dispatchEvent(new CustomEvent('exchange', { detail: exchange }));
+      this.exchanges = [...this.exchanges.slice(1 - MAX_EXCHANGES), exchange];
+      this.dispatchEvent(new Event('exchange'));
     }
     if (!response.ok) {
       if (response.status === UNAUTHORIZED) this.dispatchEvent(new Event('unauthorized'));

@@ -1,4 +1,5 @@
 import type { components } from '../../../openapi/schema.d.ts';
+import type { Json } from '../../../shared/json.ts';
 
 /** Everything that crosses the wire, as the server's contract has it. */
 export type Schemas = components['schemas'];
@@ -23,3 +24,13 @@ export type Violation = NonNullable<Schemas['Problem']['errors']>[number];
 
 /** A session as the WebSocket operation `watch` sends it. */
 export type SessionCard = Schemas['SessionCard'];
+
+/** A step that was taken. */
+export interface PlayedStep {
+  readonly action: Json;
+  readonly observation: Observation;
+  readonly reward: number;
+  readonly terminated: boolean;
+  readonly truncated: boolean;
+  readonly info: Schemas['Info'];
+}

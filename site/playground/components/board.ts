@@ -1,10 +1,9 @@
-import { render } from 'preact';
+import type { ComponentChildren, Ref } from 'preact';
 import type { Json } from '../../../shared/json.ts';
 import { Board, boardKindOf } from '../../boards/board.ts';
-import { fill, h } from '../../components/element.ts';
 import { html } from '../../components/html.ts';
-import type { Observation, Schemas } from '../client/wire.ts';
-import { actionRemark, episodeStatus, formatNumber, formatValue } from './format.ts';
+import type { Observation, PlayedStep, Schemas } from '../client/wire.ts';
+import { actionRemark, episodeStatus, formatNumber, formatValue, remark } from './format.ts';
 
 /** State that the figures and the board show. */
 export interface Situation {
@@ -21,72 +20,98 @@ export interface Situation {
   readonly terminated?: boolean;
   readonly truncated?: boolean;
   readonly info: Schemas['Info'];
+}
+
+interface SituationProps {
+  readonly situation: Situation;
+}
+
+/** Board that shows all that the text says. */
+const TEXTUAL = 'plain-text';
+
+/** The numbers of the last step. */
+export function Figures({ situation }: SituationProps) {
+  const { step, steps, action, reward, totalReward, seed, info } = situation;
+  const status = episodeStatus(situation);
+  const said = action === undefined ? '–' : formatValue(action).replaceAll(/\s+/g, ' ');
+  return html`<dl class="figures">
+    <${Figure} name="Step"><span>${step}<small> of ${steps}</small></span><//>
+    <${Figure} name="Action" note=${actionRemark(info)}><span title=${said}>${said}</span><//>
+    <${Figure} name="Return">${formatNumber(totalReward)}<//>
+    <${Figure} name="Episode"><span class="chip ${status.tone}">${status.text}</span><//>
+    <${Figure} name="Reward">${reward === undefined ? '–' : formatNumber(reward)}<//>
+    ${seed !== undefined && html`<${Figure} name="Seed">${seed === null ? 'none' : String(seed)}<//>`}
+  </dl>`;
+}
+
+interface FigureProps {
+  readonly name: string;
+  readonly note?: string;
+  readonly children?: ComponentChildren;
+}
+
+function Figure({ name, note = '', children }: FigureProps) {
+  return html`<div data-figure=${name}>
+    <dt>${name}${note !== '' && html`<span class="chip warn">${note}</span>`}</dt>
+    <dd>${children}</dd>
+  </div>`;
+}
+
+interface BoardPlaceProps extends SituationProps {
   /** Takes an action where the board is clickable. */
   readonly act?: (action: Json) => void;
-}
-
-/** Boards that show no more than the text does, or all that it says. */
-const TEXTUAL: ReadonlySet<string> = new Set(['plain-text']);
-
-/** A state as its player sees it: board, text, the numbers of the last step. Its parts keep their places. */
-export class BoardView {
-  readonly #place = h('div', { class: 'board-place' });
-  readonly #text = h('pre', {
-    class: 'observation',
-    tabindex: 0,
-    role: 'region',
-    'aria-label': 'Observation',
-  });
-  readonly textElement = h(
-    'details',
-    { class: 'as-text' },
-    h('summary', {}, 'Observation as text'),
-    this.#text,
-  );
-  readonly #info = h('dl', { class: 'facts info' });
-  /** The environment's `info` on the last step. */
-  readonly infoElement = h('details', { class: 'info-box' }, h('summary', {}, 'Info'), this.#info);
-  readonly figures = h('dl', { class: 'figures' });
   /** Element that receives keys; it contains the board. */
-  readonly focusTarget = h(
-    'div',
-    { class: 'state', tabindex: -1, role: 'group', 'aria-label': 'Board' },
-    this.#place,
-  );
-
-  /** Which kind of board is shown. */
-  kind = 'plain-text';
-
-  show(situation: Situation): void {
-    const { step, steps, observation, structured, action, reward, totalReward, seed, info } = situation;
-    const text = formatValue(observation, 2);
-    this.#text.textContent = text;
-    this.kind = boardKindOf(structured).name;
-    this.textElement.hidden = TEXTUAL.has(this.kind);
-    render(html`<${Board} state=${structured} text=${text} act=${situation.act} />`, this.#place);
-    const status = episodeStatus(situation);
-    const said = action === undefined ? '–' : formatValue(action).replaceAll(/\s+/g, ' ');
-    fill(
-      this.figures,
-      figure('Step', h('span', {}, step, h('small', {}, ` of ${steps}`))),
-      figure('Action', h('span', { title: said }, said), actionRemark(info)),
-      figure('Return', formatNumber(totalReward)),
-      figure('Episode', h('span', { class: `chip ${status.tone}` }, status.text)),
-      figure('Reward', reward === undefined ? '–' : formatNumber(reward)),
-      seed !== undefined && figure('Seed', seed === null ? 'none' : String(seed)),
-    );
-    const entries = Object.entries(info);
-    this.infoElement.hidden = entries.length === 0;
-    fill(
-      this.#info,
-      ...entries.map(([name, value]) =>
-        h('div', {}, h('dt', {}, name), h('dd', { class: 'code' }, formatValue(value))),
-      ),
-    );
-  }
+  readonly place?: Ref<HTMLElement>;
+  readonly [attribute: string]: unknown;
 }
 
-function figure(name: string, value: string | Node, remark = ''): HTMLDivElement {
-  const note = remark !== '' && h('span', { class: 'chip warn' }, remark);
-  return h('div', { 'data-figure': name }, h('dt', {}, name, note), h('dd', {}, value));
+/** A state as its player sees it. */
+export function BoardPlace({ situation, act, place, ...attributes }: BoardPlaceProps) {
+  const { structured, observation } = situation;
+  return html`<div ref=${place} class="state" tabindex="-1" role="group" aria-label="Board" ...${attributes}>
+    <${Board} state=${structured} text=${formatValue(observation, 2)} act=${act} />
+  </div>`;
+}
+
+/** The observation as text, folded away; hidden where the board says the same. */
+export function ObservationText({ situation }: SituationProps) {
+  return html`<details class="as-text" hidden=${boardKindOf(situation.structured).name === TEXTUAL}>
+    <summary>Observation as text</summary>
+    <pre class="observation" tabindex="0" role="region" aria-label="Observation">${formatValue(situation.observation, 2)}</pre>
+  </details>`;
+}
+
+/** The environment's `info` on the last step. */
+export function InfoBox({ situation }: SituationProps) {
+  const entries = Object.entries(situation.info);
+  return html`<details class="info-box" hidden=${entries.length === 0}>
+    <summary>Info</summary>
+    <dl class="facts info">${entries.map(
+      ([name, value]) =>
+        html`<div key=${name}><dt>${name}</dt><dd class="code">${formatValue(value)}</dd></div>`,
+    )}</dl>
+  </details>`;
+}
+
+/** Rows that are shown; a browser need not hold thousands. */
+const MAX_ROWS = 200;
+
+/** The steps taken, the last one first. */
+export function Transcript({ moves }: { readonly moves: readonly PlayedStep[] }) {
+  const first = Math.max(0, moves.length - MAX_ROWS);
+  const rows = moves.slice(first).map((move, index) => ({ move, step: first + index + 1 }));
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Steps taken">
+    <table>
+      <thead><tr>
+        <th scope="col" class="number">Step</th><th scope="col">Action</th><th scope="col" class="number">Reward</th>
+        <th scope="col"><span class="visually-hidden">Remarks</span></th>
+      </tr></thead>
+      <tbody>${rows.reverse().map(
+        ({ move, step }) =>
+          html`<tr key=${step}><td class="number">${step}</td><td class="cut">${formatValue(move.action)}</td>
+              <td class="number">${formatNumber(move.reward)}</td><td>${remark(move)}</td></tr>`,
+      )}</tbody>
+    </table>
+    <p class="fine">${moves.length === 0 ? 'None yet.' : first > 0 && `${first} earlier ones are not shown.`}</p>
+  </div>`;
 }

@@ -1,3 +1,5 @@
+import type { Environment, PlayedStep } from '../client/wire.ts';
+
 const SIGNIFICANT = 6;
 
 /** A number for reading: six digits that matter, a real minus sign. */
@@ -35,4 +37,38 @@ export function actionRemark(info: {
 }): string {
   if (info.action_is_valid === false) return 'not valid';
   return info.action_is_effective === false ? 'no effect' : '';
+}
+
+/** Remark on a step next to its reward; empty for an ordinary step. */
+export function remark(move: PlayedStep): string {
+  return move.terminated || move.truncated ? episodeStatus(move).text : actionRemark(move.info);
+}
+
+/** Characters read out of an observation. */
+const MAX_READING_LENGTH = 300;
+
+/** The last step of an episode in words, for those who hear the page; with the observation where actions are written, too. */
+export function stepReport(
+  { actions }: Pick<Environment, 'actions'>,
+  moves: readonly PlayedStep[],
+  totalReward: number,
+): string {
+  const last = moves.at(-1);
+  if (!last) return '';
+  const { action, observation, reward } = last;
+  const isProse = actions === undefined && typeof observation === 'string';
+  const words = [
+    `Step ${moves.length}, ${formatValue(action)}: reward ${formatNumber(reward)}, return ${formatNumber(totalReward)}.`,
+    remark(last),
+    isProse ? observation.slice(0, MAX_READING_LENGTH) : '',
+  ];
+  return words.filter(Boolean).join(' ');
+}
+
+export type NamedActions = Pick<Environment, 'actions' | 'action_space'>;
+
+/** An action for reading: the name of one that was sent as a number, where the environment has one. */
+export function namedAction<T>({ actions, action_space }: NamedActions, action: T): T | string {
+  const { start = 0 } = action_space.gymnasium as { readonly start?: number };
+  return (typeof action === 'number' ? actions?.[action - start] : undefined) ?? action;
 }

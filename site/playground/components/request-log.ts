@@ -1,81 +1,51 @@
-import { copyButton } from '../../components/copy-button.ts';
-import { fill, h } from '../../components/element.ts';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { CopyButton } from '../../components/copy-button.ts';
+import { html } from '../../components/html.ts';
+import { useEvent } from '../../components/store.ts';
 import { withUnit } from '../../components/with-unit.ts';
-import type { Client, Exchange } from '../client/client.ts';
+import type { Client } from '../client/client.ts';
 import { codeLine, LANGUAGES, type Language, preamble } from '../client/code-lines.ts';
 
 /** Characters shown of a reply. */
 const MAX_SHOWN_LENGTH = 20_000;
-/** Requests that are remembered. */
-const MAX_REQUESTS = 200;
+/** Kept when the visitor goes to another view. */
+let chosen: Language = 'curl';
 
 /** Everything that the visitor had done, as a program in the language of choice, with the last reply. */
-export function requestLog(client: Client): HTMLElement {
-  const done: Exchange[] = [];
-  let language: Language = 'curl';
-  const code = h('code', {});
-  const about = h('p', { class: 'fine' }, 'The requests of this page appear here.');
-  const reply = h('pre', {
-    class: 'reply',
-    tabindex: 0,
-    role: 'region',
-    'aria-label': 'Reply of the server',
-  });
-  const scroller = h(
-    'pre',
-    { class: 'code-log', tabindex: 0, role: 'region', 'aria-label': 'What was done, as a program' },
-    code,
-  );
-  const write = () => {
-    const { origin } = location;
-    const authorized = done.some(exchange => exchange.request.authorized);
-    const lines = done.map(exchange => codeLine(language, exchange.request, origin));
-    code.textContent = [preamble(language, origin, authorized), ...lines].filter(Boolean).join('\n');
-    scroller.scrollTop = scroller.scrollHeight;
+export function RequestLog({ client }: { readonly client: Client }) {
+  useEvent(client, 'exchange');
+  const [language, setLanguage] = useState(chosen);
+  const code = useRef<HTMLElement>(null);
+  const scroller = useRef<HTMLPreElement>(null);
+  const { exchanges } = client;
+  const { origin } = location;
+  const authorized = exchanges.some(({ request }) => request.authorized);
+  const lines = exchanges.map(({ request }) => codeLine(language, request, origin));
+  const program =
+    lines.length === 0 ? '' : [preamble(language, origin, authorized), ...lines].filter(Boolean).join('\n');
+  useLayoutEffect(() => {
+    scroller.current!.scrollTop = scroller.current!.scrollHeight;
+  }, [program]);
+  const choose = (name: Language) => {
+    chosen = name;
+    setLanguage(name);
   };
-  client.addEventListener('exchange', event => {
-    const exchange = (event as CustomEvent<Exchange>).detail;
-    const { method, url } = exchange.request;
-    done.push(exchange);
-    if (done.length > MAX_REQUESTS) done.shift();
-    fill(
-      about,
-      h('span', { class: exchange.status < 400 ? 'chip good' : 'chip bad' }, exchange.status),
-      ` ${method} ${new URL(url).pathname} · ${withUnit(Math.round(exchange.milliseconds), 'ms')}`,
-    );
-    reply.textContent = readable(exchange.reply);
-    write();
-  });
-  const tabs = LANGUAGES.map(name =>
-    h(
-      'button',
-      {
-        type: 'button',
-        class: 'quiet small',
-        'aria-pressed': String(name === language),
-        onclick: () => {
-          language = name;
-          for (const tab of tabs) tab.setAttribute('aria-pressed', String(tab.textContent === name));
-          write();
-        },
-      },
-      name,
-    ),
-  );
-  return h(
-    'section',
-    { class: 'panel exchange', 'aria-labelledby': 'exchange-title' },
-    h(
-      'div',
-      { class: 'panel-head' },
-      h('h2', { id: 'exchange-title' }, 'What was done'),
-      copyButton(code, 'the program'),
-    ),
-    h('div', { class: 'seg languages', role: 'group', 'aria-label': 'Language' }, ...tabs),
-    scroller,
-    about,
-    reply,
-  );
+  const last = exchanges.at(-1);
+  return html`<section class="panel exchange" aria-labelledby="exchange-title">
+    <div class="panel-head"><h2 id="exchange-title">What was done</h2><${CopyButton} source=${code} what="the program" /></div>
+    <div class="seg languages" role="group" aria-label="Language">${LANGUAGES.map(
+      name =>
+        html`<button key=${name} type="button" class="quiet small" aria-pressed=${String(name === language)}
+          onClick=${() => choose(name)}>${name}</button>`,
+    )}</div>
+    <pre ref=${scroller} class="code-log" tabindex="0" role="region" aria-label="What was done, as a program"><code ref=${code}>${program}</code></pre>
+    <p class="fine">${
+      last
+        ? html`<span class="chip ${last.status < 400 ? 'good' : 'bad'}">${last.status}</span>${` ${last.request.method} ${new URL(last.request.url).pathname} · ${withUnit(Math.round(last.milliseconds), 'ms')}`}`
+        : 'The requests of this page appear here.'
+    }</p>
+    <pre class="reply" tabindex="0" role="region" aria-label="Reply of the server">${last && readable(last.reply)}</pre>
+  </section>`;
 }
 
 function readable(reply: string): string {

@@ -1,14 +1,11 @@
-import { render } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Board } from '../../boards/board.ts';
-import { h } from '../../components/element.ts';
 import { html } from '../../components/html.ts';
 import { withUnit } from '../../components/with-unit.ts';
 import { type Address, formatAddress } from '../address.ts';
 import { type Client, environmentPath } from '../client/client.ts';
 import type { Environment, EnvironmentSummary, Schemas } from '../client/wire.ts';
-import { ProblemNote } from '../components/problem-note.ts';
-import type { View } from '../view.ts';
+import { ProblemNote } from '../components/notices.ts';
 import { type Showcase, type Showcases, showcases } from './showcase.ts';
 
 const FRAME_MS = 900;
@@ -16,41 +13,41 @@ const FRAME_MS = 900;
 const LAST_FRAMES = 3;
 const PERCENT = 100;
 
+interface EnvironmentsViewProps {
+  readonly client: Client;
+  /** A new one loads the list again. */
+  readonly address: Address;
+  /** The page begins with it. */
+  readonly first: boolean;
+}
+
 /** All environments of the server: each with an episode of its best policy, its rules, and how well policies do. */
-export class EnvironmentsView implements View<'environments'> {
-  readonly #client: Client;
-  readonly #place = h('div', {});
-  readonly #note = new ProblemNote();
-  readonly element = h(
-    'section',
-    { class: 'stack roomy gallery', 'aria-labelledby': 'gallery-title' },
-    h('h1', { id: 'gallery-title', tabindex: -1 }, 'Environments'),
-    this.#note.element,
-    this.#place,
-  );
-
-  constructor(client: Client) {
-    this.#client = client;
-  }
-
-  async show(_address: Address & { view: 'environments' }, first: boolean): Promise<void> {
-    if (!first) this.element.querySelector('h1')?.focus({ preventScroll: true });
-    render(html`<p class="hint">Loading the environments …</p>`, this.#place);
-    const shown = await this.#note.around(async () => {
-      const [{ environments }, shown] = await Promise.all([
-        this.#client.json<Schemas['EnvironmentList']>('GET', 'v1/envs', { quiet: true }),
-        showcases(),
-      ]);
-      const rules = (envId: string) =>
-        this.#client.json<Environment>('GET', environmentPath(envId), { quiet: true });
-      render(html`<${Gallery} environments=${environments} shown=${shown} rules=${rules} />`, this.#place);
-    });
-    if (!shown) render(null, this.#place);
-  }
-
-  hide(): void {
-    render(null, this.#place);
-  }
+export function EnvironmentsView({ client, address, first }: EnvironmentsViewProps) {
+  const title = useRef<HTMLHeadingElement>(null);
+  const [loaded, setLoaded] = useState<Omit<GalleryProps, 'rules'> | undefined>(undefined);
+  const [problem, setProblem] = useState<unknown>(undefined);
+  useLayoutEffect(() => {
+    if (!first) title.current!.focus({ preventScroll: true });
+    let isCurrent = true;
+    setLoaded(undefined);
+    setProblem(undefined);
+    Promise.all([
+      client.json<Schemas['EnvironmentList']>('GET', 'v1/envs', { quiet: true }),
+      showcases(),
+    ]).then(
+      ([{ environments }, shown]) => isCurrent && setLoaded({ environments, shown }),
+      error => isCurrent && setProblem(error),
+    );
+    return () => {
+      isCurrent = false;
+    };
+  }, [address]);
+  const rules = (envId: string) => client.json<Environment>('GET', environmentPath(envId), { quiet: true });
+  return html`<section class="stack roomy gallery" aria-labelledby="gallery-title">
+    <h1 id="gallery-title" ref=${title} tabindex="-1">Environments</h1>
+    <${ProblemNote} problem=${problem} />
+    ${loaded ? html`<${Gallery} ...${loaded} rules=${rules} />` : problem === undefined && html`<p class="hint">Loading the environments …</p>`}
+  </section>`;
 }
 
 interface GalleryProps {

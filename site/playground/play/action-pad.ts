@@ -1,217 +1,161 @@
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Json } from '../../../shared/json.ts';
-import { fill, h, newId } from '../../components/element.ts';
+import { html } from '../../components/html.ts';
 import type { Environment } from '../client/wire.ts';
+import { CodeField, jsonText, NotJson, parseJson, revealFault, textOf } from '../components/fields.ts';
 import { formatValue } from '../components/format.ts';
-import { JsonField } from '../components/json-field.ts';
-import { keysFor, type PlayKey } from './keys.ts';
+import { actionsOf, type KeyedAction, keyedActions, MAX_BUTTONS, spaceOf } from './keys.ts';
 
-/** Actions that are offered as buttons; above it a field with suggestions is handier. */
-const MAX_BUTTONS = 40;
 /** Texts that may be longer than this begin in a field of several lines. */
 const LONG_TEXT = 4000;
 const ARROW_PAD = 4;
 
-interface DiscreteSpace {
-  readonly type: 'Discrete';
-  readonly n: number;
-  readonly start: number;
+interface PadProps {
+  readonly environment: Environment;
+  readonly act: (action: Json) => void;
 }
-interface TextSpace {
-  readonly type: 'Text';
-  readonly max_length: number;
-}
-type ActionSpace = DiscreteSpace | TextSpace | { readonly type: 'Dict' | 'Json' };
 
 /** Ways to act, as the action space has them: buttons with keys, a field for text, or JSON. */
-export class ActionPad {
-  readonly element: HTMLElement;
-  /** A field for any JSON, folded away; absent where the pad is one. */
-  readonly anything: HTMLElement | undefined;
-  /** Actions of the keys, by key name. */
-  readonly keys = new Map<string, Json>();
-  readonly #act: (action: Json) => void;
-  #first: HTMLElement | undefined;
+export function ActionPad({ environment, act }: PadProps) {
+  return html`<div class="stack pad" role="group" aria-label="Actions">${pad(environment, act)}</div>`;
+}
 
-  constructor(environment: Environment, act: (action: Json) => void) {
-    this.#act = act;
-    const space = environment.action_space.gymnasium as ActionSpace;
-    this.element = h(
-      'div',
-      { class: 'stack pad', role: 'group', 'aria-label': 'Actions' },
-      this.#main(space, environment),
-    );
-    if (space.type === 'Discrete' || space.type === 'Text') this.anything = this.#anything(environment);
-  }
+function pad(environment: Environment, act: PadProps['act']) {
+  const space = spaceOf(environment);
+  if (space.type === 'Text')
+    return html`<${TextPad} environment=${environment} max=${space.max_length} act=${act} />`;
+  if (space.type !== 'Discrete')
+    return html`<${JsonPad} environment=${environment} label="Action" act=${act} />`;
+  const actions = actionsOf(environment);
+  return actions.length > MAX_BUTTONS
+    ? html`<${Choice} actions=${actions} act=${act} />`
+    : html`<${Buttons} actions=${keyedActions(environment)} act=${act} />`;
+}
 
-  /** First field of a typed action; undefined where actions are buttons. */
-  get field(): HTMLElement | undefined {
-    return this.#first;
-  }
+interface ButtonsProps extends Pick<PadProps, 'act'> {
+  readonly actions: readonly KeyedAction[];
+}
 
-  #main(space: ActionSpace, environment: Environment): HTMLElement {
-    switch (space.type) {
-      case 'Discrete': {
-        const actions: Json[] =
-          environment.actions ?? Array.from({ length: space.n }, (_, index) => space.start + index);
-        return actions.length > MAX_BUTTONS ? this.#choice(actions) : this.#buttons(actions);
-      }
-      case 'Text':
-        return this.#text(space, environment);
-      default:
-        return this.#json(environment, 'Action');
+function Buttons({ actions, act }: ButtonsProps) {
+  const isArrow = ({ key }: KeyedAction) => key?.name.startsWith('Arrow') === true;
+  const isArrowPad = actions.length === ARROW_PAD && actions.every(isArrow);
+  return html`<div class="row buttons ${isArrowPad ? 'arrows' : ''}">${actions.map(each => {
+    const { action, key } = each;
+    return html`<button key=${String(action)} type="button" class="action" data-key=${key?.name} aria-keyshortcuts=${key?.name}
+      style=${isArrow(each) ? { gridArea: key!.name } : undefined} onClick=${() => act(action)}>
+      ${String(action)}${key && html`<kbd aria-hidden="true">${key.hint}</kbd>`}
+    </button>`;
+  })}</div>`;
+}
+
+function Choice({ actions, act }: Pick<PadProps, 'act'> & { readonly actions: readonly Json[] }) {
+  const list = useId();
+  const [text, write] = useState('');
+  return html`<${Line} text=${text} onText=${write} list=${list} placeholder="${actions.length} actions"
+    send=${() => act(typeof actions[0] === 'number' ? Number(text) : text)}>
+    <datalist id=${list}>${actions.map(action => html`<option key=${String(action)} value=${String(action)} />`)}</datalist>
+  <//>`;
+}
+
+function TextPad({ environment, max, act }: PadProps & { readonly max: number }) {
+  const [text, write] = useState('');
+  const [several, setSeveral] = useState(max > LONG_TEXT);
+  const place = useRef<HTMLDivElement>(null);
+  // What a button below writes is gone on with in the field.
+  const [filled, fill] = useState(0);
+  useLayoutEffect(() => {
+    if (filled > 0 && text !== '') place.current!.querySelector<HTMLElement>('[data-action-field]')?.focus();
+  }, [filled]);
+  const change = (work: () => void) => () => {
+    work();
+    fill(filled + 1);
+  };
+  const { action_format: format, example_action: example } = environment;
+  return html`<div ref=${place} class="stack tight">
+    <${Line} key=${String(several)} several=${several} text=${text} onText=${write} send=${() => act(text)} />
+    <p class="hint">
+      ${format !== undefined && `Write ${format}. `}${several && 'Ctrl+Enter sends. '}
+      <button type="button" class="link" onClick=${change(() => write(formatValue(example)))}>example</button>${' · '}
+      <button type="button" class="link" onClick=${change(() => setSeveral(!several))}>${several ? 'one line' : 'several lines'}</button>
+    </p>
+  </div>`;
+}
+
+interface LineProps {
+  readonly text: string;
+  readonly onText: (text: string) => void;
+  readonly send: () => void;
+  readonly several?: boolean;
+  readonly list?: string;
+  readonly placeholder?: string;
+  readonly children?: unknown;
+}
+
+/** A field with a button; what is in it is sent and stays selected, to be typed over. */
+function Line({ text, onText, send, several, list, placeholder, children }: LineProps) {
+  const id = useId();
+  const field = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
+  const attributes = {
+    id,
+    ref: field,
+    class: 'code',
+    placeholder,
+    autocomplete: 'off',
+    autocapitalize: 'off',
+    spellcheck: false,
+    'data-action-field': '',
+    value: text,
+    onInput: (event: Event) => onText(textOf(event)),
+  };
+  const press = (event: KeyboardEvent) => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) field.current!.form!.requestSubmit();
+  };
+  const submit = (event: Event) => {
+    event.preventDefault();
+    send();
+    field.current!.select();
+  };
+  return html`<form class="act ${several ? 'several' : ''}" onSubmit=${submit}>
+    <label for=${id}>Action</label>
+    ${
+      several
+        ? html`<textarea ...${attributes} rows="6" onKeyDown=${press} />`
+        : html`<input ...${attributes} type="text" list=${list} />`
     }
-  }
+    <button type="submit" class="primary">Send</button>
+    ${children}
+  </form>`;
+}
 
-  #buttons(actions: readonly Json[]): HTMLElement {
-    const keys = keysFor(actions.map(String));
-    const arrows = keys.every(key => key?.name.startsWith('Arrow')) && keys.length === ARROW_PAD;
-    return h(
-      'div',
-      { class: arrows ? 'row buttons arrows' : 'row buttons' },
-      ...actions.map((action, index) => this.#button(action, keys[index])),
-    );
-  }
+function JsonPad({ environment, label, act }: PadProps & { readonly label: string }) {
+  const field = useRef<HTMLTextAreaElement>(null);
+  const [text, write] = useState(() => jsonText(environment.example_action));
+  const [error, fail] = useState<string | undefined>(undefined);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    try {
+      const action = parseJson(label, text);
+      fail(undefined);
+      act(action);
+    } catch (fault) {
+      if (!(fault instanceof NotJson)) throw fault;
+      fail(fault.message);
+      revealFault(field.current!, fault);
+    }
+  };
+  return html`<form class="act several" onSubmit=${submit}>
+    <${CodeField} label=${label} text=${text} onText=${write} rows=${3} error=${error} field=${field} />
+    <button type="submit" class="primary">Send</button>
+  </form>`;
+}
 
-  #button(action: Json, key: PlayKey | undefined): HTMLButtonElement {
-    if (key) this.keys.set(key.name, action);
-    const button = h(
-      'button',
-      {
-        type: 'button',
-        class: 'action',
-        'data-key': key?.name,
-        'aria-keyshortcuts': key?.name,
-        onclick: () => this.#act(action),
-      },
-      String(action),
-      key && h('kbd', { 'aria-hidden': 'true' }, key.hint),
-    );
-    if (key?.name.startsWith('Arrow')) button.style.gridArea = key.name;
-    return button;
-  }
-
-  #choice(actions: readonly Json[]): HTMLElement {
-    const list = newId();
-    const form = this.#line({ list, placeholder: `${actions.length} actions` }, text =>
-      typeof actions[0] === 'number' ? Number(text) : text,
-    );
-    form.append(
-      h('datalist', { id: list }, ...actions.map(action => h('option', { value: String(action) }))),
-    );
-    return form;
-  }
-
-  #text(space: TextSpace, environment: Environment): HTMLElement {
-    const place = h('div', { class: 'stack tight' });
-    const example = formatValue(environment.example_action);
-    const show = (several: boolean, text: string) => {
-      const toggle = h(
-        'button',
-        { type: 'button', class: 'link', onclick: () => show(!several, this.#textOf()) },
-        several ? 'one line' : 'several lines',
-      );
-      const useExample = h(
-        'button',
-        { type: 'button', class: 'link', onclick: () => this.#write(example) },
-        'example',
-      );
-      fill(
-        place,
-        this.#line({ several }, value => value),
-        h(
-          'p',
-          { class: 'hint' },
-          environment.action_format !== undefined && `Write ${environment.action_format}. `,
-          several && 'Ctrl+Enter sends. ',
-          useExample,
-          ' · ',
-          toggle,
-        ),
-      );
-      this.#write(text);
-    };
-    show(space.max_length > LONG_TEXT, '');
-    return place;
-  }
-
-  /** A field with a button; what is in it is sent and stays selected, to be typed over. */
-  #line(
-    { several, list, placeholder }: { several?: boolean; list?: string; placeholder?: string },
-    read: (text: string) => Json,
-  ): HTMLFormElement {
-    const id = newId();
-    const shared = {
-      id,
-      class: 'code',
-      placeholder,
-      autocomplete: 'off',
-      autocapitalize: 'off',
-      spellcheck: 'false',
-    };
-    const field = several
-      ? h('textarea', { ...shared, rows: 6 })
-      : h('input', { ...shared, type: 'text', list });
-    this.#first = field;
-    const form = h(
-      'form',
-      {
-        class: several ? 'act several' : 'act',
-        onsubmit: (event: SubmitEvent) => {
-          event.preventDefault();
-          this.#act(read(field.value));
-          field.select();
-        },
-      },
-      h('label', { for: id }, 'Action'),
-      field,
-      h('button', { type: 'submit', class: 'primary' }, 'Send'),
-    );
-    field.addEventListener('keydown', event => {
-      const { key, ctrlKey, metaKey } = event as KeyboardEvent;
-      if (several && key === 'Enter' && (ctrlKey || metaKey)) form.requestSubmit();
-    });
-    return form;
-  }
-
-  #json(environment: Environment, label: string): HTMLElement {
-    const field = new JsonField({ label, value: environment.example_action as Json, rows: 3 });
-    return h(
-      'form',
-      {
-        class: 'act several',
-        onsubmit: (event: SubmitEvent) => {
-          event.preventDefault();
-          let action: Json;
-          try {
-            action = field.submit();
-          } catch {
-            return; // The field says what is wrong.
-          }
-          this.#act(action);
-        },
-      },
-      field.element,
-      h('button', { type: 'submit', class: 'primary' }, 'Send'),
-    );
-  }
-
-  #anything(environment: Environment): HTMLElement {
-    return h(
-      'details',
-      { class: 'anything fine' },
-      h('summary', {}, 'Send any JSON'),
-      this.#json(environment, 'Action as JSON'),
-      h('p', { class: 'hint' }, 'To see how the server answers an action it does not know.'),
-    );
-  }
-
-  #textOf(): string {
-    return (this.#first as HTMLInputElement | HTMLTextAreaElement).value;
-  }
-
-  #write(text: string): void {
-    const field = this.#first as HTMLInputElement | HTMLTextAreaElement;
-    field.value = text;
-    if (text !== '') field.focus();
-  }
+/** A field for any JSON, folded away; nothing where the pad is one. */
+export function AnyAction({ environment, act }: PadProps) {
+  const { type } = spaceOf(environment);
+  if (type !== 'Discrete' && type !== 'Text') return null;
+  return html`<details class="anything fine">
+    <summary>Send any JSON</summary>
+    <${JsonPad} environment=${environment} label="Action as JSON" act=${act} />
+    <p class="hint">To see how the server answers an action it does not know.</p>
+  </details>`;
 }

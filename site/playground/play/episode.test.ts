@@ -3,7 +3,8 @@ import type { Json } from '../../../shared/json.ts';
 import { testApp } from '../../../test/app.test-data.ts';
 import { type Client, RequestFailed } from '../client/client.ts';
 import type { ProblemReply } from '../client/wire.ts';
-import { DEFAULT_SETUP, describe, Episode } from './episode.ts';
+import { describe, Episode } from './episode.ts';
+import { canUndo, DEFAULT_SETUP, observationOf, totalReward } from './session-state.ts';
 
 /** As much of a client as an episode uses, on a server without a socket. */
 async function clientOf(t: Test) {
@@ -32,27 +33,27 @@ async function begin(client: Client): Promise<Episode> {
 t.test('undo goes back step by step, also over steps taken elsewhere', async t => {
   const { client, ask } = await clientOf(t);
   const episode = await begin(client);
-  t.notOk(episode.canUndo);
-  const start = episode.observation;
+  t.notOk(canUndo(episode.state));
+  const start = observationOf(episode.state);
   await episode.step('draw');
-  const drawn = episode.observation;
+  const drawn = observationOf(episode.state);
   await episode.step('add');
-  await ask('POST', `/v1/sessions/${episode.session.session_id}/step`, { action: 'add' });
+  await ask('POST', `/v1/sessions/${episode.state.session.session_id}/step`, { action: 'add' });
   await episode.step('add');
-  t.equal(episode.moves.length, 4);
-  t.equal(episode.totalReward, 3);
-  t.notOk(episode.canUndo, 'the state before the last step was not seen');
+  t.equal(episode.state.moves.length, 4);
+  t.equal(totalReward(episode.state), 3);
+  t.notOk(canUndo(episode.state), 'the state before the last step was not seen');
   await episode.step('draw');
   await episode.undo();
-  t.equal(episode.moves.length, 4);
+  t.equal(episode.state.moves.length, 4);
 
   await episode.reset(7);
-  t.equal(episode.observation, start);
+  t.equal(observationOf(episode.state), start);
   await episode.step('draw');
-  t.equal(episode.observation, drawn);
+  t.equal(observationOf(episode.state), drawn);
   await episode.undo();
-  t.equal(episode.observation, start);
-  t.same(episode.moves, []);
+  t.equal(observationOf(episode.state), start);
+  t.same(episode.state.moves, []);
 });
 
 t.test('an episode is taken over from its actions; one that is refused says why', async t => {
@@ -62,8 +63,8 @@ t.test('an episode is taken over from its actions; one that is refused says why'
   const second = await begin(client);
   await second.repeat(['add', 'draw', 'add']);
   t.same(
-    second.moves,
-    first.moves.map(({ action, observation, reward, terminated, truncated, info }) => ({
+    second.state.moves,
+    first.state.moves.map(({ action, observation, reward, terminated, truncated, info }) => ({
       action,
       observation,
       reward,
@@ -72,7 +73,7 @@ t.test('an episode is taken over from its actions; one that is refused says why'
       info,
     })),
   );
-  t.equal(second.totalReward, 2);
+  t.equal(totalReward(second.state), 2);
   const refusal = await second.repeat(['add', {}]).catch(error => error);
   t.match(refusal, { name: 'RequestFailed', problem: { code: 'invalid_action' } });
 });
@@ -80,17 +81,17 @@ t.test('an episode is taken over from its actions; one that is refused says why'
 t.test('a session that has all the snapshots it may have says so, and a reset opens another one', async t => {
   const { client, ask } = await clientOf(t);
   const episode = await begin(client);
-  const { session_id: old } = episode.session;
+  const { session_id: old } = episode.state.session;
   await episode.reset(1);
-  t.equal(episode.session.session_id, old, 'not before there is need');
-  while (episode.undoProblem === undefined) await episode.step('draw');
-  t.match(episode.undoProblem, /1024 snapshots/);
+  t.equal(episode.state.session.session_id, old, 'not before there is need');
+  while (episode.state.undoProblem === undefined) await episode.step('draw');
+  t.match(episode.state.undoProblem, /1024 snapshots/);
   await episode.step('draw');
-  t.notOk(episode.canUndo);
+  t.notOk(canUndo(episode.state));
   await episode.reset(7);
-  t.not(episode.session.session_id, old);
+  t.not(episode.state.session.session_id, old);
   t.equal((await ask('GET', `/v1/sessions/${old}`)).status, 410);
   await episode.step('draw');
-  t.ok(episode.canUndo);
-  t.equal(episode.undoProblem, undefined);
+  t.ok(canUndo(episode.state));
+  t.equal(episode.state.undoProblem, undefined);
 });

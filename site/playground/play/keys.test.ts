@@ -1,5 +1,5 @@
 import t from 'tap';
-import { keyOf, keysFor } from './keys.ts';
+import { keyOf, keyOfSwipe, keysFor } from './keys.ts';
 
 const namesOf = (actions: string[]) => keysFor(actions).map(key => key?.name);
 
@@ -23,5 +23,15 @@ t.test('a pressed key has the name that an action has', t => {
   t.equal(press('U'), 'u', 'with caps lock');
   t.equal(press('U', { shiftKey: true }), 'Shift+u');
   t.equal(press('r', { ctrlKey: true }), undefined);
+  t.end();
+});
+
+t.test('a swipe means the arrow of its direction; a tap and a slanting move mean nothing', t => {
+  t.equal(keyOfSwipe(60, 10), 'ArrowRight');
+  t.equal(keyOfSwipe(-60, 10), 'ArrowLeft');
+  t.equal(keyOfSwipe(-10, -60), 'ArrowUp');
+  t.equal(keyOfSwipe(0, 24), 'ArrowDown');
+  t.equal(keyOfSwipe(3, -2), undefined);
+  t.equal(keyOfSwipe(50, 45), undefined);
   t.end();
 });

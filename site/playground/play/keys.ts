@@ -1,3 +1,6 @@
+import type { Json } from '../../../shared/json.ts';
+import type { Environment } from '../client/wire.ts';
+
 /** A key that takes an action. */
 export interface PlayKey {
   /** As {@link keyOf} names it. */
@@ -5,6 +8,42 @@ export interface PlayKey {
   /** As buttons show it. */
   readonly hint: string;
 }
+
+/** An action that is offered, with its key where it has one. */
+export interface KeyedAction {
+  readonly action: Json;
+  readonly key: PlayKey | undefined;
+}
+
+/** Actions that are offered as buttons; above it a field with suggestions is handier. */
+export const MAX_BUTTONS = 40;
+
+export type ActionSpace =
+  | { readonly type: 'Discrete'; readonly n: number; readonly start: number }
+  | { readonly type: 'Text'; readonly max_length: number }
+  | { readonly type: 'Dict' | 'Json' };
+
+export const spaceOf = (environment: Environment): ActionSpace =>
+  environment.action_space.gymnasium as ActionSpace;
+
+/** The actions of an environment, where they can be listed. */
+export function actionsOf(environment: Environment): readonly Json[] {
+  const space = spaceOf(environment);
+  if (space.type !== 'Discrete') return [];
+  return environment.actions ?? Array.from({ length: space.n }, (_, index) => space.start + index);
+}
+
+/** Actions with their keys; none where there are too many for buttons. */
+export function keyedActions(environment: Environment): readonly KeyedAction[] {
+  const actions = actionsOf(environment);
+  if (actions.length > MAX_BUTTONS) return [];
+  const keys = keysFor(actions.map(String));
+  return actions.map((action, index) => ({ action, key: keys[index] }));
+}
+
+/** The action that a key takes. */
+export const actionOfKey = (environment: Environment, name: string): Json | undefined =>
+  keyedActions(environment).find(({ key }) => key?.name === name)?.action;
 
 const ARROWS: { readonly [direction: string]: PlayKey } = {
   up: { name: 'ArrowUp', hint: '↑' },
@@ -59,4 +98,16 @@ export function keyOf(
   if (event.ctrlKey || event.altKey || event.metaKey) return undefined;
   const { key } = event;
   return /^[a-z]$/i.test(key) ? `${event.shiftKey ? 'Shift+' : ''}${key.toLowerCase()}` : key;
+}
+
+/** Pixels that a finger moves at least in a swipe. */
+const MIN_SWIPE = 24;
+
+/** The key that a swipe means; undefined for a tap, and for a move in no clear direction. */
+export function keyOfSwipe(right: number, down: number): string | undefined {
+  const [across, along] = [Math.abs(right), Math.abs(down)];
+  if (Math.max(across, along) < MIN_SWIPE || Math.max(across, along) < 1.5 * Math.min(across, along))
+    return undefined;
+  if (across > along) return right > 0 ? 'ArrowRight' : 'ArrowLeft';
+  return down > 0 ? 'ArrowDown' : 'ArrowUp';
 }

@@ -1,220 +1,170 @@
-import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
-import { fill, h, newId } from '../../components/element.ts';
-import type { Address } from '../address.ts';
-import { type Client, environmentPath } from '../client/client.ts';
-import type { Registration, Schemas } from '../client/wire.ts';
-import { NotJson } from '../components/json-field.ts';
-import { ProblemNote } from '../components/problem-note.ts';
-import { requestLog } from '../components/request-log.ts';
-import type { View } from '../view.ts';
-import { type DefinitionDraft, DefinitionEditor } from './definition-editor.ts';
-import { registrationReport } from './registration-report.ts';
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { html } from '../../components/html.ts';
+import { useStore } from '../../components/store.ts';
+import { type Address, formatAddress } from '../address.ts';
+import type { Client } from '../client/client.ts';
+import type { Registration, Violation } from '../client/wire.ts';
+import {
+  CodeField,
+  revealFault,
+  revealLine,
+  revealPointer,
+  selectRange,
+  textOf,
+} from '../components/fields.ts';
+import { LINE, ProblemNote } from '../components/notices.ts';
+import { RequestLog } from '../components/request-log.ts';
+import type { Registrar } from './registrar.ts';
 
-interface Example {
-  readonly summary: string;
-  readonly value: DefinitionDraft;
-}
+const DEFINITION = '/definition';
+const SOURCE = '/definition/source';
 
-/** As much of the OpenAPI document as holds the examples. */
-interface ExamplesDocument {
-  readonly paths: {
-    readonly '/v1/envs': {
-      readonly post: {
-        readonly requestBody: {
-          readonly content: {
-            readonly 'application/json': { readonly examples: { readonly [kind: string]: Example } };
-          };
-        };
-      };
-    };
-  };
+interface RegisterViewProps {
+  readonly client: Client;
+  readonly registrar: Registrar;
+  readonly address: Address & { readonly view: 'register' };
+  /** The page begins with it. */
+  readonly first: boolean;
 }
 
 /** Environments of the visitor's own: written from an example, checked and registered, loaded, replaced, removed. */
-export class RegisterView implements View<'register'> {
-  readonly #client: Client;
-  readonly #editor = new DefinitionEditor(envId => this.load(envId));
-  readonly #loadNote = new ProblemNote();
-  readonly #problem = new ProblemNote(violation => this.#editor.reveal(violation));
-  readonly #report = h('div', { role: 'status' });
-  readonly #examples = h('select', { id: newId(), onchange: () => this.#useExample() });
-  readonly #remove = h('button', {
-    type: 'button',
-    onclick: () => this.#askTwice(),
-    onblur: () => this.#askAgain(),
-  });
-  readonly element: HTMLElement;
-  /** Requests that are not done. */
-  readonly #pending = new Set<string>();
-  readonly #queue = new SerialQueue();
-  #known: { readonly [kind: string]: Example } | undefined;
+export function RegisterView({ client, registrar, address, first }: RegisterViewProps) {
+  const title = useRef<HTMLHeadingElement>(null);
+  useLayoutEffect(() => {
+    if (!first) title.current!.focus();
+    const { envId } = address;
+    const begin = async () => {
+      await registrar.offerExamples();
+      if (envId !== undefined) await registrar.load(envId);
+    };
+    void begin();
+  }, [address]);
+  return html`<div class="columns register-view">
+    <section class="stack roomy editor" aria-labelledby="register-title">
+      <h1 id="register-title" ref=${title} tabindex="-1">Register an environment</h1>
+      <p class="prose">Write down a table of states or a script, or start from another kind. The server plays it before it accepts it; then anybody may play it under its id.</p>
+      <${Examples} registrar=${registrar} />
+      <${Editor} registrar=${registrar} />
+    </section>
+    <div class="stack roomy side">
+      <${Report} registrar=${registrar} />
+      <${RequestLog} client=${client} />
+    </div>
+  </div>`;
+}
 
-  constructor(client: Client) {
-    this.#client = client;
-    this.#askAgain();
-    this.#rest();
-    this.element = h(
-      'div',
-      { class: 'columns register-view' },
-      h(
-        'section',
-        { class: 'stack roomy editor', 'aria-labelledby': 'register-title' },
-        h('h1', { id: 'register-title', tabindex: -1 }, 'Register an environment'),
-        h(
-          'p',
-          { class: 'prose' },
-          'Write down a table of states or a script, or start from another kind. The server plays it before it accepts it; then anybody may play it under its id.',
-        ),
-        this.#loadNote.element,
-        h(
-          'p',
-          { class: 'pair' },
-          h('label', { for: this.#examples.id }, 'Start from the example'),
-          this.#examples,
-        ),
-        h(
-          'form',
-          {
-            class: 'stack roomy',
-            onsubmit: (event: SubmitEvent) => {
-              event.preventDefault();
-              this.#send('POST');
-            },
-          },
-          this.#editor.element,
-          h(
-            'div',
-            { class: 'row' },
-            h('button', { type: 'submit', class: 'primary' }, 'Check and register'),
-            h('button', { type: 'button', onclick: () => this.#send('PUT') }, 'Replace'),
-            this.#remove,
-          ),
-        ),
-      ),
-      h(
-        'div',
-        { class: 'stack roomy side' },
-        h(
-          'section',
-          { class: 'panel', 'aria-labelledby': 'report-title' },
-          h('div', { class: 'panel-head' }, h('h2', { id: 'report-title' }, 'Report')),
-          this.#report,
-          this.#problem.element,
-        ),
-        requestLog(client),
-      ),
-    );
-  }
+interface RegistrarProps {
+  readonly registrar: Registrar;
+}
 
-  async show({ envId }: Address & { view: 'register' }, first: boolean): Promise<void> {
-    if (!first) this.element.querySelector('h1')?.focus();
-    await this.#offerExamples();
-    if (envId !== undefined) await this.load(envId);
-  }
+function Examples({ registrar }: RegistrarProps) {
+  const id = useId();
+  const { examples, examplesProblem } = useStore(registrar.store);
+  return html`<${ProblemNote} problem=${examplesProblem} />
+    <p class="pair"><label for=${id}>Start from the example</label>
+      <select id=${id} onChange=${(event: Event) => registrar.useExample(textOf(event))}>${Object.entries(
+        examples,
+      ).map(
+        ([kind, { summary }]) => html`<option key=${kind} value=${kind}>${summary}</option>`,
+      )}</select></p>`;
+}
 
-  hide(): void {}
+/** Fields for id and definition; the source of a script has a separate field. */
+function Editor({ registrar }: RegistrarProps) {
+  const id = useId();
+  const { envId, definition, source, fault } = useStore(registrar.store);
+  const [isAsking, ask] = useState(false);
+  const area = useRef<HTMLTextAreaElement>(null);
+  useLayoutEffect(() => {
+    if (fault) revealFault(area.current!, fault);
+  }, [fault]);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    void registrar.send('POST');
+  };
+  // The first press asks, the second one removes.
+  const remove = () => {
+    ask(!isAsking);
+    if (isAsking) void registrar.remove(envId.trim());
+  };
+  return html`<form class="stack roomy" onSubmit=${submit}>
+    <div class="stack roomy definition-editor">
+      <div class="field"><label for=${id}>Environment id</label>
+        <div class="pair"><input id=${id} type="text" class="code grow" spellcheck=${false} autocomplete="off" value=${envId}
+          data-field="id" onInput=${(event: Event) => registrar.write({ envId: textOf(event) })} />
+          <button type="button" onClick=${() => registrar.load(envId.trim())}>Load</button></div></div>
+      <${CodeField} label="Definition" rows=${16} text=${definition} error=${fault?.message} field=${area}
+        onText=${(text: string) => registrar.write({ definition: text })} />
+      ${
+        source !== undefined &&
+        html`<${CodeField} label="Source in JavaScript" rows=${18} isProgram text=${source}
+          onText=${(text: string) => registrar.write({ source: text })} />`
+      }
+    </div>
+    <div class="row">
+      <button type="submit" class="primary">Check and register</button>
+      <button type="button" onClick=${() => registrar.send('PUT')}>Replace</button>
+      <button type="button" onClick=${remove} onBlur=${() => ask(false)}>${isAsking ? `Really remove ${envId.trim()}?` : 'Remove'}</button>
+    </div>
+  </form>`;
+}
 
-  /** Takes the definition of a registered environment into the editor. */
-  async load(envId: string): Promise<void> {
-    await this.#do(`load ${envId}`, async () => {
-      const path = environmentPath(envId, 'definition');
-      const { definition } = await this.#client.json<Schemas['StoredDefinition']>('GET', path);
-      this.#editor.draft = {
-        env_id: envId,
-        definition: definition as unknown as DefinitionDraft['definition'],
-      };
-      fill(
-        this.#report,
-        h('p', {}, 'Loaded ', h('code', {}, envId), '. Replace puts your changes in its place.'),
-      );
-    });
-  }
+/** Goes to the place of a violation in the editor. */
+function reveal({ pointer, detail }: Violation): void {
+  const editor = document.querySelector('.definition-editor')!;
+  const [definition, source] = editor.querySelectorAll('textarea');
+  const line = LINE.exec(detail);
+  if (line && source) revealLine(source, Number(line[1]));
+  else if (pointer.startsWith(SOURCE) && source) selectRange(source, 0, source.value.length);
+  else if (pointer.startsWith(DEFINITION)) revealPointer(definition, pointer.slice(DEFINITION.length));
+  else editor.querySelector<HTMLElement>('[data-field="id"]')!.focus();
+}
 
-  async #offerExamples(): Promise<void> {
-    if (this.#known) return;
-    await this.#loadNote.around(async () => {
-      const document = await this.#client.json<ExamplesDocument>('GET', 'openapi.json', { quiet: true });
-      const { examples } = document.paths['/v1/envs'].post.requestBody.content['application/json'];
-      this.#known = examples;
-      const options = Object.entries(examples).map(([kind, { summary }]) =>
-        h('option', { value: kind }, summary),
-      );
-      fill(this.#examples, ...options);
-      // What the visitor wrote while the examples were on their way stays.
-      if (!this.#editor.touched) this.#editor.draft = Object.values(examples)[0].value;
-    });
-  }
+/** Result of the last request. */
+function Report({ registrar }: RegistrarProps) {
+  const { report, problem } = useStore(registrar.store);
+  const place = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    if (report.kind !== 'none' && report.kind !== 'working')
+      place.current!.scrollIntoView({ block: 'nearest' });
+  }, [report]);
+  return html`<section class="panel" aria-labelledby="report-title">
+    <div class="panel-head"><h2 id="report-title">Report</h2></div>
+    <div ref=${place} role="status">${textOfReport(report)}</div>
+    <${ProblemNote} problem=${problem} reveal=${reveal} />
+  </section>`;
+}
 
-  #useExample(): void {
-    const example = this.#known?.[this.#examples.value];
-    if (!example) return;
-    this.#editor.draft = example.value;
-    this.#problem.clear();
-    this.#rest();
-  }
-
-  async #send(method: 'POST' | 'PUT'): Promise<void> {
-    // The draft as it is now, even if another is loaded meanwhile; its fault is reported in its turn.
-    const draft = (async () => this.#editor.draft)();
-    draft.catch(() => {});
-    await this.#do(method, async () => {
-      const { env_id, definition } = await draft;
-      const registration =
-        method === 'POST'
-          ? await this.#client.json<Registration>('POST', 'v1/envs', { body: { env_id, definition } })
-          : await this.#client.json<Registration>('PUT', environmentPath(env_id), { body: { definition } });
-      fill(this.#report, registrationReport(registration));
-    });
-  }
-
-  /** The first press asks, the second one removes. */
-  #askTwice(): void {
-    if (this.#remove.dataset.asked === undefined) {
-      this.#remove.dataset.asked = '';
-      this.#remove.textContent = `Really remove ${this.#editor.envId}?`;
-      return;
-    }
-    this.#askAgain();
-    const { envId } = this.#editor;
-    this.#do(`remove ${envId}`, async () => {
-      await this.#client.json('DELETE', environmentPath(envId));
-      fill(this.#report, h('p', {}, h('code', {}, envId), ' was removed.'));
-    });
-  }
-
-  #askAgain(): void {
-    delete this.#remove.dataset.asked;
-    this.#remove.textContent = 'Remove';
-  }
-
-  /** One request after the other, with what comes of it in the report; what is pressed twice is done once. */
-  async #do(name: string, work: () => Promise<void>): Promise<void> {
-    if (this.#pending.has(name)) return;
-    this.#pending.add(name);
-    await this.#queue.run(() => this.#reportOn(work)).finally(() => this.#pending.delete(name));
-  }
-
-  async #reportOn(work: () => Promise<void>): Promise<void> {
-    this.#problem.clear();
-    fill(this.#report, h('p', { class: 'hint' }, 'The server is at it …'));
-    try {
-      await work();
-    } catch (error) {
-      // A field that holds no JSON says so itself.
-      if (!(error instanceof NotJson)) this.#problem.show(error);
-      fill(this.#report, h('p', {}, h('span', { class: 'chip bad' }, 'refused'), ' Nothing was changed.'));
-    }
-    this.#report.scrollIntoView({ block: 'nearest' });
-  }
-
-  #rest(): void {
-    fill(
-      this.#report,
-      h(
-        'p',
-        { class: 'hint' },
-        'The server’s checks appear here: whether the definition is well-formed, resets and steps, keeps to its spaces, and gives the same episode for the same seed.',
-      ),
-    );
+function textOfReport(report: Registrar['store']['state']['report']) {
+  switch (report.kind) {
+    case 'none':
+      return html`<p class="hint">The server’s checks appear here: whether the definition is well-formed, resets and steps, keeps to its spaces, and gives the same episode for the same seed.</p>`;
+    case 'working':
+      return html`<p class="hint">The server is at it …</p>`;
+    case 'refused':
+      return html`<p><span class="chip bad">refused</span> Nothing was changed.</p>`;
+    case 'loaded':
+      return html`<p>Loaded <code>${report.envId}</code>. Replace puts your changes in its place.</p>`;
+    case 'removed':
+      return html`<p><code>${report.envId}</code> was removed.</p>`;
+    case 'registered':
+      return html`<${Accepted} ...${report.registration} />`;
   }
 }
+
+/** Report on an environment that the server accepted. */
+function Accepted({ env_id: envId, kind, revision, durable, report }: Registration) {
+  const { configurations, episodes, steps } = report;
+  return html`<div class="stack report">
+    <p><span class="chip good">accepted</span> <code>${envId}</code>, ${kind}, revision ${revision}.</p>
+    <p>The checker played ${count(episodes, 'episode')} of ${count(configurations, 'configuration')}, ${count(steps, 'step')} in all, and found nothing wrong.</p>
+    <p class="hint">${
+      durable
+        ? 'It is stored and will be there after a restart.'
+        : 'It is lost when the server stops: the server was started without --data.'
+    }</p>
+    <p><a class="button primary" href=${formatAddress({ view: 'play', envId })}>Play it</a></p>
+  </div>`;
+}
+
+const count = (number: number, noun: string): string => `${number} ${noun}${number === 1 ? '' : 's'}`;

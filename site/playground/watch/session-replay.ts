@@ -1,15 +1,16 @@
+import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Json } from '../../../shared/json.ts';
-import { h, newId } from '../../components/element.ts';
-import { formatAddress, type PlayAddress } from '../address.ts';
-import { namedAction } from '../client/action-names.ts';
+import { html } from '../../components/html.ts';
+import { Store, useStore } from '../../components/store.ts';
+import { type Address, formatAddress, type PlayAddress } from '../address.ts';
 import { type Client, environmentPath, sessionPath } from '../client/client.ts';
 import { SessionFeed } from '../client/session-feed.ts';
 import type { Environment, Replay } from '../client/wire.ts';
-import { BoardView } from '../components/board.ts';
-import { formatNumber, formatValue } from '../components/format.ts';
-import { ProblemNote } from '../components/problem-note.ts';
-import { Transcript } from '../components/transcript.ts';
-import { moveOf } from '../play/episode.ts';
+import { BoardPlace, Figures, InfoBox, ObservationText, Transcript } from '../components/board.ts';
+import { textOf } from '../components/fields.ts';
+import { formatNumber, formatValue, namedAction } from '../components/format.ts';
+import { ProblemNote } from '../components/notices.ts';
+import { moveOf, totalReward } from '../play/session-state.ts';
 
 const PACE_MS = 600;
 /** Between two questions for new steps, in milliseconds. */
@@ -17,159 +18,89 @@ const LOOK_MS = 700;
 
 type ReplayRecord = Replay['records'][number];
 
-/** One session step by step: live as it is played, or through its past, for a minute after its end, too. */
-export class SessionReplay {
+/** A session as far as it was read. */
+interface Followed {
+  readonly session?: Replay['session'];
+  readonly environment?: Environment;
+  readonly records: readonly ReplayRecord[];
+  readonly problem?: unknown;
+}
+
+/** Reads a session, and its new steps as they come; for a minute after its end, too. */
+class Follower {
   readonly #client: Client;
   readonly #sessionId: string;
-  readonly #title = h('h1', { tabindex: -1 });
-  readonly #about = h('p', { class: 'fine' });
-  readonly #note = new ProblemNote();
-  readonly #board = new BoardView();
-  readonly #said = h('pre', { tabindex: 0, role: 'region', 'aria-label': 'Action in full' });
-  readonly #transcript = new Transcript();
-  readonly #follow = h('input', {
-    id: newId(),
-    type: 'checkbox',
-    checked: true,
-    onchange: () => this.#follow.checked && this.#goTo(this.#last),
-  });
-  readonly #slider = h('input', {
-    id: newId(),
-    type: 'range',
-    class: 'grow',
-    min: 0,
-    max: 0,
-    step: 1,
-    oninput: () => this.#choose(this.#slider.valueAsNumber),
-  });
-  readonly #run = h(
-    'button',
-    { type: 'button', onclick: () => (this.#timer ? this.#pause() : this.#playOn()) },
-    'Replay',
-  );
-  readonly #carryOver = h('a', { class: 'button primary' }, 'Play on from here');
   readonly #feed: SessionFeed;
-  readonly element: HTMLElement;
-  #session: Replay['session'] | undefined;
-  #environment: Environment | undefined;
-  #records: ReplayRecord[] = [];
-  #position = 0;
-  #timer: ReturnType<typeof setInterval> | undefined;
-  #looking = false;
+  readonly store = new Store<Followed, Partial<Followed>>((state, change) => ({ ...state, ...change }), {
+    records: [],
+  });
+  #isLooking = false;
   #again = false;
-  #stopped = false;
+  #isStopped = false;
 
   constructor(client: Client, sessionId: string) {
     this.#client = client;
     this.#sessionId = sessionId;
-    this.#title.textContent = 'Session';
     this.#feed = new SessionFeed(
       client,
       cards => {
         const card = cards.find(({ session_id: id }) => id === sessionId);
-        const { episode_id: episode, step, ended } = this.#session ?? {};
+        const { episode_id: episode, step, ended } = this.store.state.session ?? {};
         if (card && (card.episode_id !== episode || card.step !== step || card.ended !== ended)) this.#look();
       },
       () => {},
     );
-    const button = (text: string, position: () => number) =>
-      h('button', { type: 'button', onclick: () => this.#choose(position()) }, text);
-    this.#carryOver.hidden = true;
-    this.element = h(
-      'section',
-      { class: 'stack roomy replay', 'aria-label': 'Session' },
-      h('p', {}, h('a', { href: formatAddress({ view: 'watch' }) }, '← All sessions')),
-      this.#title,
-      this.#about,
-      this.#note.element,
-      h(
-        'div',
-        { class: 'columns' },
-        h(
-          'div',
-          { class: 'panel play' },
-          this.#board.figures,
-          this.#board.focusTarget,
-          h('div', { class: 'pair slider' }, h('label', { for: this.#slider.id }, 'Step'), this.#slider),
-          h(
-            'div',
-            { class: 'row turns', role: 'group', 'aria-label': 'Replay' },
-            button('First', () => 0),
-            button('Back', () => this.#position - 1),
-            this.#run,
-            button('Next', () => this.#position + 1),
-            button('Last', () => this.#last),
-            h('span', { class: 'check' }, this.#follow, h('label', { for: this.#follow.id }, 'Follow live')),
-            this.#carryOver,
-          ),
-        ),
-        h(
-          'div',
-          { class: 'stack roomy side' },
-          h('section', { class: 'panel', 'aria-label': 'Action' }, h('h2', {}, 'Action'), this.#said),
-          h(
-            'section',
-            { class: 'panel', 'aria-labelledby': 'replay-steps' },
-            h('div', { class: 'panel-head' }, h('h2', { id: 'replay-steps' }, 'Steps up to here')),
-            this.#transcript.element,
-          ),
-          this.#board.textElement,
-          this.#board.infoElement,
-        ),
-      ),
-    );
   }
 
-  start(): void {
-    this.#look().then(() => {
-      const { env_id, group_id } = this.#session ?? {};
-      if (!this.#stopped && this.#session?.ended === null)
-        this.#feed.start({ env_id, group_id: group_id ?? undefined });
-    });
+  async start(): Promise<void> {
+    await this.#look();
+    const { env_id, group_id, ended } = this.store.state.session ?? {};
+    if (!this.#isStopped && ended === null) this.#feed.start({ env_id, group_id: group_id ?? undefined });
   }
 
   stop(): void {
-    this.#stopped = true;
+    this.#isStopped = true;
     this.#feed.stop();
-    this.#pause();
-  }
-
-  get #last(): number {
-    return Math.max(0, this.#records.length - 1);
   }
 
   /** Asks for the steps that are new; one question at a time, with a pause after it. */
   async #look(): Promise<void> {
-    if (this.#looking) {
+    if (this.#isLooking) {
       this.#again = true;
       return;
     }
-    this.#looking = true;
-    await this.#note.around(() => this.#read());
+    this.#isLooking = true;
+    try {
+      this.store.dispatch({ ...(await this.#read()), problem: undefined });
+    } catch (problem) {
+      this.store.dispatch({ problem });
+    }
     setTimeout(() => {
-      this.#looking = false;
-      if (!this.#again || this.#stopped) return;
+      this.#isLooking = false;
+      if (!this.#again || this.#isStopped) return;
       this.#again = false;
       this.#look();
     }, LOOK_MS);
   }
 
-  async #read(): Promise<void> {
-    const known = this.#session;
-    let replay = await this.#ask(this.#records.length === 0 ? 0 : this.#records.at(-1)!.step + 1);
-    if (known && replay.session.episode_id !== known.episode_id) {
-      this.#records = [];
-      this.#position = 0;
+  async #read(): Promise<Followed> {
+    const known = this.store.state;
+    let records = [...known.records];
+    let replay = await this.#ask(records.length === 0 ? 0 : records.at(-1)!.step + 1);
+    if (known.session && replay.session.episode_id !== known.session.episode_id) {
+      records = [];
       replay = await this.#ask(0);
     }
-    if (!known) await this.#introduce(replay.session);
-    this.#session = replay.session;
-    this.#records.push(...replay.records);
+    const { session } = replay;
+    const path = environmentPath(session.env_id);
+    const environment =
+      known.environment ?? (await this.#client.json<Environment>('GET', path, { quiet: true }));
+    records.push(...replay.records);
     while (replay.next !== null) {
       replay = await this.#ask(replay.next);
-      this.#records.push(...replay.records);
+      records.push(...replay.records);
     }
-    this.#goTo(this.#follow.checked ? this.#last : Math.min(this.#position, this.#last));
+    return { session, environment, records };
   }
 
   #ask(from: number): Promise<Replay> {
@@ -177,87 +108,129 @@ export class SessionReplay {
       quiet: true,
     });
   }
+}
 
-  async #introduce({ env_id: envId, session_id: id }: Replay['session']): Promise<void> {
-    this.#environment = await this.#client.json<Environment>('GET', environmentPath(envId), { quiet: true });
-    this.#title.textContent = this.#environment.title;
-    this.#about.replaceChildren(h('code', {}, envId), ' session ', h('code', {}, id));
-  }
+interface SessionReplayProps {
+  readonly client: Client;
+  readonly sessionId: string;
+  /** A new one reads the session again. */
+  readonly address: Address;
+  /** The page begins with it. */
+  readonly first: boolean;
+}
 
+/** One session step by step: live as it is played, or through its past. */
+export function SessionReplay({ client, sessionId, address, first }: SessionReplayProps) {
+  const id = useId();
+  const title = useRef<HTMLHeadingElement>(null);
+  const follower = useMemo(() => new Follower(client, sessionId), [address]);
+  const { session, environment, records, problem } = useStore(follower.store);
+  const [position, setPosition] = useState(0);
+  const [isFollowing, follow] = useState(true);
+  const [isRunning, run] = useState(false);
+  const last = Math.max(0, records.length - 1);
+  const shown = isFollowing ? last : Math.min(position, last);
+  useLayoutEffect(() => {
+    if (!first) title.current!.focus({ preventScroll: true });
+  }, []);
+  useEffect(() => {
+    void follower.start();
+    return () => follower.stop();
+  }, [follower]);
+  useEffect(() => {
+    if (!isRunning) return undefined;
+    if (shown >= last) {
+      run(false);
+      return undefined;
+    }
+    const timer = setTimeout(() => setPosition(shown + 1), PACE_MS);
+    return () => clearTimeout(timer);
+  }, [isRunning, shown]);
   /** Goes where the visitor wants to look, and stays there. */
-  #choose(position: number): void {
-    this.#pause();
-    this.#follow.checked = false;
-    this.#goTo(position);
-  }
+  const choose = (to: number) => {
+    run(false);
+    follow(false);
+    setPosition(Math.max(0, Math.min(to, last)));
+  };
+  const followLive = (event: Event) => {
+    setPosition(shown);
+    follow((event.currentTarget as HTMLInputElement).checked);
+  };
+  const toggleRun = () => {
+    if (isRunning) return run(false);
+    follow(false);
+    setPosition(shown >= last ? 0 : shown);
+    run(true);
+  };
+  const record = environment && records[shown];
+  const named = record && namedAction(environment, record.action);
+  const moves = useMemo(
+    () =>
+      environment
+        ? records
+            .slice(1, shown + 1)
+            .map(moveOf)
+            .map(move => ({ ...move, action: namedAction(environment, move.action) }))
+        : [],
+    [environment, records, shown],
+  );
+  const isStart = shown === 0;
+  const situation = record && {
+    ...record,
+    action: isStart ? undefined : named,
+    steps: session!.max_episode_steps,
+    seed: session!.seed,
+    totalReward: totalReward({ moves }),
+  };
+  const place = isStart
+    ? 'the start'
+    : record && `${shown} of ${last}: ${formatValue(named)}, reward ${formatNumber(record.reward ?? 0)}`;
+  const button = (text: string, to: number) =>
+    html`<button type="button" onClick=${() => choose(to)}>${text}</button>`;
+  return html`<section class="stack roomy replay" aria-label="Session">
+    <p><a href=${formatAddress({ view: 'watch' })}>← All sessions</a></p>
+    <h1 ref=${title} tabindex="-1">${environment?.title ?? 'Session'}</h1>
+    <p class="fine">${environment && html`<code>${environment.env_id}</code> session <code>${sessionId}</code>`}</p>
+    <${ProblemNote} problem=${problem} />
+    <div class="columns">
+      <div class="panel play">
+        ${situation && html`<${Figures} situation=${situation} /><${BoardPlace} situation=${situation} />`}
+        <div class="pair slider"><label for="${id}-step">Step</label>
+          <input id="${id}-step" type="range" class="grow" min="0" max=${last} step="1" value=${shown} aria-valuetext=${place}
+            onInput=${(event: Event) => choose(Number(textOf(event)))} /></div>
+        <div class="row turns" role="group" aria-label="Replay">
+          ${button('First', 0)}${button('Back', shown - 1)}
+          <button type="button" onClick=${toggleRun}>${isRunning ? 'Stop' : 'Replay'}</button>
+          ${button('Next', shown + 1)}${button('Last', last)}
+          <span class="check"><input id="${id}-follow" type="checkbox" checked=${isFollowing}
+            onChange=${followLive} />
+            <label for="${id}-follow">Follow live</label></span>
+          ${record && html`<a class="button primary" href=${formatAddress(carriedOver(session!, records.slice(1, shown + 1)))}>Play on from here</a>`}
+        </div>
+      </div>
+      <div class="stack roomy side">
+        <section class="panel" aria-label="Action"><h2>Action</h2>
+          <pre tabindex="0" role="region" aria-label="Action in full">${isStart ? 'The start.' : named !== undefined && formatValue(named, 2)}</pre></section>
+        <section class="panel" aria-labelledby="replay-steps">
+          <div class="panel-head"><h2 id="replay-steps">Steps up to here</h2></div><${Transcript} moves=${moves} /></section>
+        ${situation && html`<${ObservationText} situation=${situation} /><${InfoBox} situation=${situation} />`}
+      </div>
+    </div>
+  </section>`;
+}
 
-  #goTo(position: number): void {
-    const session = this.#session;
-    const environment = this.#environment;
-    if (!session || !environment || this.#records.length === 0) return;
-    this.#position = Math.max(0, Math.min(position, this.#last));
-    const record = this.#records[this.#position];
-    const named = namedAction(environment, record.action);
-    const moves = this.#records
-      .slice(1, this.#position + 1)
-      .map(moveOf)
-      .map(move => ({ ...move, action: namedAction(environment, move.action) }));
-    const totalReward = moves.reduce((sum, { reward }) => sum + reward, 0);
-    this.#slider.max = String(this.#last);
-    this.#slider.value = String(this.#position);
-    const isStart = this.#position === 0;
-    this.#slider.setAttribute(
-      'aria-valuetext',
-      isStart
-        ? 'the start'
-        : `${this.#position} of ${this.#last}: ${formatValue(named)}, reward ${formatNumber(record.reward ?? 0)}`,
-    );
-    this.#said.textContent = isStart ? 'The start.' : formatValue(named, 2);
-    const { observation, structured, reward, terminated, truncated, info, step } = record;
-    this.#board.show({
-      observation,
-      structured,
-      action: isStart ? undefined : named,
-      reward,
-      terminated,
-      truncated,
-      info,
-      step,
-      steps: session.max_episode_steps,
-      seed: session.seed,
-      totalReward,
-    });
-    this.#transcript.show(moves);
-    this.#carryOver.hidden = false;
-    this.#carryOver.href = formatAddress(this.#carriedOver(session));
-  }
-
-  #playOn(): void {
-    this.#follow.checked = false;
-    this.#run.textContent = 'Stop';
-    if (this.#position >= this.#last) this.#goTo(0);
-    this.#timer = setInterval(() => {
-      this.#goTo(this.#position + 1);
-      if (this.#position >= this.#last) this.#pause();
-    }, PACE_MS);
-  }
-
-  #pause(): void {
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-    this.#run.textContent = 'Replay';
-  }
-
-  /** The address that opens a session of the visitor's in the state that is looked at. */
-  #carriedOver({ env_id, config, wrappers, options, seed }: Replay['session']): PlayAddress {
-    return {
-      view: 'play',
-      envId: env_id,
-      seed: seed ?? undefined,
-      config: config as PlayAddress['config'],
-      wrappers: wrappers as unknown as Json[],
-      options: options as PlayAddress['options'],
-      actions: this.#records.slice(1, this.#position + 1).map(({ action }) => action as Json),
-    };
-  }
+/** The address that opens a session of the visitor's in the state that is looked at. */
+function carriedOver(
+  { env_id, config, wrappers, options, seed }: Replay['session'],
+  taken: readonly ReplayRecord[],
+): PlayAddress {
+  return {
+    view: 'play',
+    envId: env_id,
+    seed: seed ?? undefined,
+    config: config as PlayAddress['config'],
+    wrappers: wrappers as unknown as Json[],
+    options: options as PlayAddress['options'],
+    actions: taken.map(({ action }) => action as Json),
+  };
 }

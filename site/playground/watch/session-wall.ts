@@ -1,15 +1,14 @@
-import { render } from 'preact';
+import { useEffect, useId, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
 import { Board } from '../../boards/board.ts';
-import { fill, h, newId } from '../../components/element.ts';
 import { endText, type Meanings } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
-import { PressHold } from '../../components/press-hold.ts';
+import { useHeld } from '../../components/press-hold.ts';
 import { type Address, formatAddress, type WatchAddress } from '../address.ts';
-import { EnvironmentNames } from '../client/action-names.ts';
-import type { Client } from '../client/client.ts';
-import { SessionFeed } from '../client/session-feed.ts';
-import type { EnvironmentSummary, Schemas, SessionCard } from '../client/wire.ts';
-import { formatNumber, formatValue } from '../components/format.ts';
+import { type Client, environmentPath } from '../client/client.ts';
+import { type FeedFilter, SessionFeed } from '../client/session-feed.ts';
+import type { Environment, EnvironmentSummary, Schemas, SessionCard } from '../client/wire.ts';
+import { textOf } from '../components/fields.ts';
+import { formatNumber, formatValue, type NamedActions, namedAction } from '../components/format.ts';
 
 const PAUSE_MS = 250;
 /** Open sessions of a page, as the server's default is. */
@@ -17,163 +16,183 @@ const PAGE_SIZE = 60;
 /** The server counts no further. */
 const MAX_COUNTED = 10_000;
 
-/** Live boards of all sessions that one may see, newest first, those that have ended below. */
-export class SessionWall {
+/** Names of actions and ends, asked for once for each environment in which somebody sends numbers or an episode ends. */
+class EnvironmentNames {
   readonly #client: Client;
-  readonly #place = h('div', {});
-  readonly #hold = new PressHold(this.#place);
-  readonly #note = h('p', { class: 'note bad problem', role: 'alert', hidden: true });
-  readonly #status = h('p', { class: 'fine', role: 'status' }, 'Asking the server …');
-  readonly #feed: SessionFeed;
-  readonly #environments = h('select', { id: newId(), onchange: () => this.#refine() });
-  readonly #group: HTMLInputElement;
-  readonly #owner: HTMLInputElement;
-  readonly #names: EnvironmentNames;
-  readonly element: HTMLElement;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-  #cards: readonly SessionCard[] = [];
-  /** Open sessions that the filters let through. */
-  #open = 0;
-  #page = 1;
-  readonly #onaddress: (address: Address) => void;
+  readonly #onload: () => void;
+  readonly #environments = new Map<string, (NamedActions & Pick<Environment, 'ends'>) | undefined>();
 
-  /** @param onaddress the filters or the page have changed */
-  constructor(client: Client, onaddress: (address: Address) => void) {
+  /** @param onload names have come, and cards can be shown again */
+  constructor(client: Client, onload: () => void) {
     this.#client = client;
-    this.#onaddress = onaddress;
-    this.#names = new EnvironmentNames(client, () =>
-      this.#hold.change(() => this.#show(this.#cards, this.#open)),
-    );
-    this.#feed = new SessionFeed(
-      client,
-      (cards, open) => this.#hold.change(() => this.#show(cards, open)),
-      detail => {
-        this.#note.hidden = false;
-        this.#note.textContent = detail;
-      },
-    );
-    const field = () =>
-      h('input', { id: newId(), type: 'search', autocomplete: 'off', oninput: () => this.#soon() });
-    this.#group = field();
-    this.#owner = field();
-    fill(this.#environments, h('option', { value: '' }, 'all'));
-    const pair = (label: string, control: HTMLElement) =>
-      h('span', { class: 'pair' }, h('label', { for: control.id }, label), control);
-    this.element = h(
-      'section',
-      { class: 'stack roomy wall', 'aria-labelledby': 'wall-title' },
-      h('h1', { id: 'wall-title', tabindex: -1 }, 'Sessions'),
-      h(
-        'form',
-        {
-          class: 'row start',
-          role: 'search',
-          'aria-label': 'Sessions',
-          onsubmit: (event: Event) => event.preventDefault(),
-        },
-        pair('Environment', this.#environments),
-        pair('Group', this.#group),
-        pair('Client', this.#owner),
-        this.#status,
-      ),
-      this.#note,
-      this.#place,
-    );
+    this.#onload = onload;
   }
 
-  start({ env = '', group = '', client = '', page = 1 }: WatchAddress): void {
-    this.#group.value = group;
-    this.#owner.value = client;
-    this.#page = page;
-    this.#choose(env);
-    this.#feed.start(this.#filter);
-    this.#offerEnvironments();
+  /** Names of an environment; undefined while they are on their way. */
+  of(envId: string) {
+    if (!this.#environments.has(envId)) void this.#load(envId);
+    return this.#environments.get(envId);
   }
 
-  /** Chooses an environment, before the list of them has come as well. */
-  #choose(envId: string): void {
-    const known = [...this.#environments.options].some(({ value }) => value === envId);
-    if (!known) this.#environments.append(h('option', { value: envId }, envId));
-    this.#environments.value = envId;
-  }
-
-  stop(): void {
-    this.#feed.stop();
-  }
-
-  get #filter() {
-    return {
-      env_id: this.#environments.value,
-      group_id: this.#group.value.trim(),
-      client: this.#owner.value.trim(),
-      offset: (this.#page - 1) * PAGE_SIZE,
-    };
-  }
-
-  #soon(): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#refine(), PAUSE_MS);
-  }
-
-  #refine(page = 1): void {
-    this.#page = page;
-    const { env_id: env, group_id: group, client } = this.#filter;
-    this.#onaddress({ view: 'watch', env, group, client, page });
-    this.#feed.filter = this.#filter;
-  }
-
-  async #offerEnvironments(): Promise<void> {
-    if (this.#environments.options.length > 2) return;
+  async #load(envId: string): Promise<void> {
+    this.#environments.set(envId, undefined);
     try {
-      const { environments } = await this.#client.json<Schemas['EnvironmentList']>('GET', 'v1/envs', {
-        quiet: true,
-      });
-      const chosen = this.#environments.value;
-      fill(
-        this.#environments,
-        h('option', { value: '' }, 'all'),
-        ...environments.map(({ env_id: id, title }: EnvironmentSummary) => h('option', { value: id }, title)),
-      );
-      this.#choose(chosen);
+      const path = environmentPath(envId);
+      this.#environments.set(envId, await this.#client.json<Environment>('GET', path, { quiet: true }));
+      this.#onload();
     } catch {
-      // The feed says what is wrong with the server.
+      // The number stays: the environment may have been removed since.
     }
   }
+}
 
-  #show(cards: readonly SessionCard[], open: number): void {
-    this.#cards = cards;
-    this.#open = open;
-    this.#note.hidden = true;
-    const ended = cards.filter(card => card.ended !== null).length;
-    const count = open < MAX_COUNTED ? String(open) : `${MAX_COUNTED} or more`;
-    this.#status.textContent = `${count} open, ${ended} ended in the last minute`;
-    render(
-      cards.length === 0
-        ? html`<p class="hint empty">
-            No session is open here. They appear as soon as somebody plays or trains, and stay for a minute after their
-            end. <a href=${formatAddress({ view: 'play' })}>Play one yourself</a>.
-          </p>`
-        : html`${this.#pages(cards.length - ended, open)}<ul class="tiles of-13 cards">
-            ${cards.map(
-              card => html`<li key=${card.session_id}><${Card} card=${card} action=${this.#names.nameOf(card.env_id, card.action)}
-              ends=${card.ended_by === undefined ? undefined : this.#names.endsOf(card.env_id)} /></li>`,
-            )}
-          </ul>`,
-      this.#place,
+type Filter = Required<Omit<WatchAddress, 'view' | 'sessionId'>>;
+
+const filterOf = ({ env = '', group = '', client = '', page = 1 }: WatchAddress): Filter => ({
+  env,
+  group,
+  client,
+  page,
+});
+
+const feedFilter = ({ env, group, client, page }: Filter): FeedFilter => ({
+  env_id: env,
+  group_id: group.trim(),
+  client: client.trim(),
+  offset: (page - 1) * PAGE_SIZE,
+});
+
+interface SessionWallProps {
+  readonly client: Client;
+  readonly address: WatchAddress;
+  /** The page begins with it. */
+  readonly first: boolean;
+  /** Called when the filters or the page have changed. */
+  readonly onaddress: (address: Address) => void;
+}
+
+/** Live boards of all sessions that one may see, newest first, those that have ended below. */
+export function SessionWall({ client, address, first, onaddress }: SessionWallProps) {
+  const id = useId();
+  const title = useRef<HTMLHeadingElement>(null);
+  const place = useRef<HTMLDivElement>(null);
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const [filter, setFilter] = useState(() => filterOf(address));
+  const [environments, setEnvironments] = useState<readonly EnvironmentSummary[]>([]);
+  const [problem, setProblem] = useState<string | undefined>(undefined);
+  const [sessions, setSessions] = useState<{ cards: readonly SessionCard[]; open: number } | undefined>(
+    undefined,
+  );
+  const [version, redraw] = useReducer((count: number) => count + 1, 0);
+  const names = useMemo(() => new EnvironmentNames(client, () => redraw(undefined)), []);
+  const feed = useMemo(() => {
+    const take = (cards: readonly SessionCard[], open: number) => {
+      setProblem(undefined);
+      setSessions({ cards, open });
+    };
+    return new SessionFeed(client, take, setProblem);
+  }, []);
+  useLayoutEffect(() => {
+    const start = filterOf(address);
+    setFilter(start);
+    feed.start(feedFilter(start));
+    if (!first) title.current!.focus({ preventScroll: true });
+    return () => {
+      clearTimeout(timer.current);
+      feed.stop();
+    };
+  }, [address]);
+  useEffect(() => {
+    client.json<Schemas['EnvironmentList']>('GET', 'v1/envs', { quiet: true }).then(
+      list => setEnvironments(list.environments),
+      () => {}, // The feed says what is wrong with the server.
     );
-  }
+  }, [address]);
+  const shown = useHeld(
+    place,
+    useMemo(() => ({ sessions, filter }), [sessions, version]),
+  );
+  const refine = (next: Filter) => {
+    clearTimeout(timer.current);
+    onaddress({ view: 'watch', ...next, group: next.group.trim(), client: next.client.trim() });
+    feed.filter = feedFilter(next);
+  };
+  const change = (values: Partial<Filter>, pauseMs = 0) => {
+    const next = { ...filter, page: 1, ...values };
+    setFilter(next);
+    clearTimeout(timer.current);
+    if (pauseMs === 0) refine(next);
+    else timer.current = setTimeout(() => refine(next), pauseMs);
+  };
+  const search = (
+    label: string,
+    name: 'group' | 'client',
+  ) => html`<span class="pair"><label for="${id}-${name}">${label}</label>
+    <input id="${id}-${name}" type="search" autocomplete="off" value=${filter[name]}
+      onInput=${(event: Event) => change({ [name]: textOf(event) }, PAUSE_MS)} /></span>`;
+  const isListed = filter.env === '' || environments.some(({ env_id }) => env_id === filter.env);
+  return html`<section class="stack roomy wall" aria-labelledby="wall-title">
+    <h1 id="wall-title" ref=${title} tabindex="-1">Sessions</h1>
+    <form class="row start" role="search" aria-label="Sessions" onSubmit=${(event: Event) => event.preventDefault()}>
+      <span class="pair"><label for="${id}-env">Environment</label>
+        <select id="${id}-env" value=${filter.env} onChange=${(event: Event) => change({ env: textOf(event) })}>
+          <option value="">all</option>
+          ${!isListed && html`<option key=${filter.env} value=${filter.env}>${filter.env}</option>`}
+          ${environments.map(({ env_id, title: name }) => html`<option key=${env_id} value=${env_id}>${name}</option>`)}
+        </select></span>
+      ${search('Group', 'group')}${search('Client', 'client')}
+      <p class="fine" role="status">${sessions ? countText(sessions) : 'Asking the server …'}</p>
+    </form>
+    ${problem !== undefined && html`<p class="note bad problem" role="alert">${problem}</p>`}
+    <div ref=${place}>${shown.sessions && cardsOf(shown.sessions)}</div>
+  </section>`;
 
-  /** The way to newer and older sessions, where they do not fit on one page. */
-  #pages(shown: number, open: number) {
-    if (open <= PAGE_SIZE && this.#page === 1) return '';
-    const first = (this.#page - 1) * PAGE_SIZE;
-    const turn = (by: number) => () => this.#refine(this.#page + by);
-    return html`<nav class="row" aria-label="Pages of sessions">
-      <button type="button" disabled=${this.#page === 1} onClick=${turn(-1)}>Newer</button>
-      <span>${shown === 0 ? 'none' : `${first + 1} to ${first + shown}`} of ${open}</span>
-      <button type="button" disabled=${first + shown >= open} onClick=${turn(1)}>Older</button>
-    </nav>`;
+  function cardsOf({ cards, open }: NonNullable<typeof sessions>) {
+    if (cards.length === 0)
+      return html`<p class="hint empty">
+        No session is open here. They appear as soon as somebody plays or trains, and stay for a minute after their
+        end. <a href=${formatAddress({ view: 'play' })}>Play one yourself</a>.
+      </p>`;
+    const turn = (page: number) => change({ page });
+    return html`<${Pages} page=${filter.page} shown=${cards.filter(isOpen).length} open=${open} turn=${turn} />
+      <ul class="tiles of-13 cards">${cards.map(card => {
+        const { env_id: envId, action, ended_by: end } = card;
+        const known = typeof action === 'number' || end !== undefined ? names.of(envId) : undefined;
+        return html`<li key=${card.session_id}><${Card} card=${card} action=${known ? namedAction(known, action) : action} ends=${known?.ends} /></li>`;
+      })}</ul>`;
   }
+}
+
+const isOpen = ({ ended }: SessionCard): boolean => ended === null;
+
+function countText({
+  cards,
+  open,
+}: {
+  readonly cards: readonly SessionCard[];
+  readonly open: number;
+}): string {
+  const count = open < MAX_COUNTED ? String(open) : `${MAX_COUNTED} or more`;
+  return `${count} open, ${cards.length - cards.filter(isOpen).length} ended in the last minute`;
+}
+
+interface PagesProps {
+  readonly page: number;
+  /** Open sessions on the page, and in all. */
+  readonly shown: number;
+  readonly open: number;
+  readonly turn: (page: number) => void;
+}
+
+/** The way to newer and older sessions, where they do not fit on one page. */
+function Pages({ page, shown, open, turn }: PagesProps) {
+  if (open <= PAGE_SIZE && page === 1) return null;
+  const first = (page - 1) * PAGE_SIZE;
+  return html`<nav class="row" aria-label="Pages of sessions">
+    <button type="button" disabled=${page === 1} onClick=${() => turn(page - 1)}>Newer</button>
+    <span>${shown === 0 ? 'none' : `${first + 1} to ${first + shown}`} of ${open}</span>
+    <button type="button" disabled=${first + shown >= open} onClick=${() => turn(page + 1)}>Older</button>
+  </nav>`;
 }
 
 interface CardProps {

@@ -1,6 +1,6 @@
-import { useRef, useState } from 'preact/hooks';
+import { useRef } from 'preact/hooks';
 import { shellWord } from '../../../shared/shell-word.ts';
-import { copyText } from '../../components/copy-button.ts';
+import { CopyButton } from '../../components/copy-button.ts';
 import { html } from '../../components/html.ts';
 import type { RunDetail } from '../../server/reader/run-reader.ts';
 import { formatAddress } from '../address.ts';
@@ -66,8 +66,6 @@ function knows({ config }: RunDetail, url: string): boolean {
 /** A command, and a button that copies it. */
 function Command({ text }: { readonly text: string }) {
   const code = useRef<HTMLElement>(null);
-  const [said, setSaid] = useState('Copy');
-  const copy = () => copyText(code.current!, setSaid);
   return html`<div class="command"><pre title=${text}><code ref=${code}>${text}</code></pre>
-    <button type="button" class="quiet small" onClick=${copy}><span aria-live="polite">${said}</span><span class="visually-hidden"> the command ${text}</span></button></div>`;
+    <${CopyButton} source=${code} what="the command ${text}" /></div>`;
 }

@@ -1,0 +1,46 @@
+import { useLayoutEffect, useReducer } from 'preact/hooks';
+
+/** State that only a pure reducer changes; dispatches `change` when it did. */
+export class Store<State, Action> extends EventTarget {
+  readonly #reduce: (state: State, action: Action) => State;
+  #state: State;
+
+  constructor(reduce: (state: State, action: Action) => State, state: State) {
+    super();
+    this.#reduce = reduce;
+    this.#state = state;
+  }
+
+  get state(): State {
+    return this.#state;
+  }
+
+  dispatch(action: Action): void {
+    const next = this.#reduce(this.#state, action);
+    if (next === this.#state) return;
+    this.#state = next;
+    this.dispatchEvent(new Event('change'));
+  }
+}
+
+/** Draws a component again whenever a target dispatches an event. */
+export function useEvent(target: EventTarget, type: string): void {
+  const [, redraw] = useReducer((count: number) => count + 1, 0);
+  useLayoutEffect(() => {
+    target.addEventListener(type, redraw);
+    return () => target.removeEventListener(type, redraw);
+  }, [target, type]);
+}
+
+/** State of a store; the component is drawn again with every change. */
+export function useStore<State, Action>(store: Store<State, Action>): State {
+  const { state } = store;
+  const [, redraw] = useReducer((count: number) => count + 1, 0);
+  useLayoutEffect(() => {
+    store.addEventListener('change', redraw);
+    // An effect of a child may have changed it meanwhile.
+    if (store.state !== state) redraw(undefined);
+    return () => store.removeEventListener('change', redraw);
+  }, [store]);
+  return state;
+}

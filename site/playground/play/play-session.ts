@@ -1,0 +1,303 @@
+import type { Json } from '../../../shared/json.ts';
+import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
+import { Store } from '../../components/store.ts';
+import type { PlayAddress } from '../address.ts';
+import { type Client, environmentPath, RequestFailed } from '../client/client.ts';
+import type { Environment } from '../client/wire.ts';
+import { stepReport } from '../components/format.ts';
+import { Episode } from './episode.ts';
+import {
+  addressOf,
+  canUndo,
+  isOver,
+  NOTHING_PLAYED,
+  type PlayEvent,
+  type PlayState,
+  reducePlay,
+  SPEEDS,
+  totalReward,
+} from './session-state.ts';
+import { type PlayRequest, Setup } from './setup.ts';
+
+/** Actions that wait for the one under way. */
+const MAX_WAITING = 32;
+/** After so long without a reply the page says that it waits, in milliseconds. */
+const PENDING_AFTER_MS = 250;
+
+/** Problems of a session that is there no more. */
+const GONE: ReadonlySet<string | undefined> = new Set([
+  'unknown_session',
+  'session_expired',
+  'session_closed',
+]);
+
+interface PlaySessionOptions {
+  /** Reads out to those who do not see the page. */
+  readonly announce: (text: string) => void;
+  /** Called with the address of the episode after each change. */
+  readonly onaddress: (address: PlayAddress) => void;
+}
+
+/** The game of the visitor: opens sessions, queues actions, and keeps the state that the view shows. */
+export class PlaySession {
+  readonly #client: Client;
+  readonly #options: PlaySessionOptions;
+  readonly store: Store<PlayState, PlayEvent> = new Store(reducePlay, NOTHING_PLAYED);
+  setup: Setup | undefined;
+  #episode: Episode | undefined;
+  readonly #queue = new SerialQueue();
+  /** Grows with each start; what was under way before it comes too late. */
+  #turn = 0;
+  /** Grows whenever waiting actions are dropped. */
+  #drops = 0;
+  /** Sessions that the server was asked for. */
+  #beginning = 0;
+  /** Things under way that the visitor waits for. */
+  #underWay = 0;
+  /** Grows with each stop: what a policy would have done before it comes too late. */
+  #stops = 0;
+
+  constructor(client: Client, options: PlaySessionOptions) {
+    this.#client = client;
+    this.#options = options;
+  }
+
+  get episode(): Episode | undefined {
+    return this.#episode;
+  }
+
+  get #state(): PlayState {
+    return this.store.state;
+  }
+
+  /** Opens a session of an environment; the focus goes to where it is played. */
+  async open(request: PlayRequest): Promise<void> {
+    this.close();
+    const turn = this.#turn;
+    this.setup = undefined;
+    this.store.dispatch({ type: 'opening', envId: request.envId });
+    try {
+      const path = environmentPath(request.envId);
+      const environment = await this.#client.json<Environment>('GET', path, { quiet: true });
+      if (turn !== this.#turn) return;
+      this.setup = new Setup(this.#client, environment, request);
+      this.store.dispatch({ type: 'described', environment });
+      await this.#begin(request.seed, request.actions);
+    } catch (problem) {
+      if (turn === this.#turn) this.store.dispatch({ type: 'refused', problem });
+    }
+    if (turn !== this.#turn) return;
+    this.store.dispatch({ type: 'opened' });
+    this.focus();
+  }
+
+  /** Ends the episode and its session. */
+  close(): void {
+    this.#turn++;
+    this.#drops++;
+    this.stop();
+    const episode = this.#episode;
+    const isGone = this.#state.isGone;
+    this.#episode = undefined;
+    this.store.dispatch({ type: 'closed' });
+    // The session would expire anyway, and the visitor has left it.
+    if (!isGone) episode?.close().catch(() => {});
+  }
+
+  /** To where it is played, or to the title of what cannot be. */
+  focus(): void {
+    this.store.dispatch({ type: 'focus' });
+  }
+
+  /** A new session with what is set, in the place of the one that there is. */
+  async startOver(seed: number | undefined): Promise<void> {
+    const turn = ++this.#turn;
+    this.#dropWaiting();
+    this.stop();
+    const old = this.#state.isGone ? undefined : this.#episode;
+    this.store.dispatch({ type: 'starting over' });
+    try {
+      const begun = this.#begin(seed);
+      // What is done next is done in the new episode.
+      this.#queue.run(() => Promise.allSettled([begun]));
+      await begun;
+      if (turn === this.#turn && old !== this.#episode) await old?.close();
+    } catch (problem) {
+      if (turn === this.#turn) this.store.dispatch({ type: 'refused', problem });
+    }
+  }
+
+  async #begin(seed: number | undefined, actions: readonly Json[] = []): Promise<void> {
+    const { setup } = this;
+    const turn = this.#turn;
+    this.#beginning++;
+    try {
+      const episode = setup && (await this.#ask(setup, seed, actions));
+      if (turn === this.#turn && episode) this.#take(episode);
+      else await episode?.close();
+    } finally {
+      this.#beginning--;
+    }
+  }
+
+  /** A new session; undefined when the settings were refused, which their fields show. */
+  async #ask(setup: Setup, seed: number | undefined, actions: readonly Json[]): Promise<Episode | undefined> {
+    const checked = await setup.check();
+    if (!checked) return undefined;
+    let episode: Episode;
+    try {
+      episode = await Episode.begin(this.#client, checked.environment, checked.setup, seed);
+    } catch (error) {
+      setup.refuse(error);
+      return undefined;
+    }
+    if (actions.length > 0) await episode.repeat(actions);
+    return episode;
+  }
+
+  #take(episode: Episode): void {
+    this.#episode = episode;
+    episode.onsnapshot = () => {
+      if (episode === this.#episode) this.store.dispatch({ type: 'remembered', episode: episode.state });
+    };
+    this.store.dispatch({ type: 'begun', episode: episode.state });
+    this.#changed(episode);
+  }
+
+  #changed({ state }: Episode): void {
+    this.setup?.store.dispatch({ type: 'played', seed: state.session.seed ?? undefined });
+    this.#options.onaddress(addressOf(state));
+  }
+
+  /** From the end of an episode to the next one, with the focus where it is played. */
+  async startAgain(seed: number | undefined): Promise<void> {
+    await this.reset(seed);
+    this.focus();
+  }
+
+  async reset(seed: number | undefined): Promise<void> {
+    if (this.#state.isGone || !this.#episode || this.#beginning > 0) return this.startOver(seed);
+    this.stop();
+    const done = await this.#queue.run(() => this.#attempt(episode => episode.reset(seed)));
+    if (!done) return;
+    this.#options.announce(`A new episode with seed ${this.#episode?.state.session.seed ?? 'none'}.`);
+  }
+
+  /** Takes an action when those before it are done; true while the episode goes on. */
+  act(action: Json): Promise<boolean> {
+    const { episode, waiting } = this.#state;
+    // A key that comes late is no mistake.
+    if (!episode || isOver(episode)) return Promise.resolve(false);
+    if (waiting.length >= MAX_WAITING) {
+      this.#options.announce(`${MAX_WAITING} actions wait already: this one was left out.`);
+      return Promise.resolve(false);
+    }
+    const [turn, drops] = [this.#turn, this.#drops];
+    this.store.dispatch({ type: 'queued', action });
+    return this.#queue.run(async () => {
+      // Dropped together with the others, or meant for an episode that has ended.
+      if (drops !== this.#drops || turn !== this.#turn) return false;
+      this.store.dispatch({ type: 'taken' });
+      return this.#step(action);
+    });
+  }
+
+  async #step(action: Json): Promise<boolean> {
+    const before = this.#state.episode;
+    if (!before || isOver(before)) return false;
+    if (!(await this.#attempt(episode => episode.step(action)))) {
+      this.#dropWaiting();
+      return false;
+    }
+    const { episode } = this.#state;
+    if (!episode) return false;
+    if (isOver(episode)) this.#dropWaiting();
+    const { environment, moves } = episode;
+    this.#options.announce(stepReport(environment, moves, totalReward(episode)));
+    const last = moves.at(-1);
+    return last !== undefined && moves.length !== before.moves.length && !last.terminated && !last.truncated;
+  }
+
+  #dropWaiting(): void {
+    this.#drops++;
+    this.store.dispatch({ type: 'dropped' });
+  }
+
+  async undo(): Promise<void> {
+    this.stop();
+    // What waits is taken back first.
+    this.#dropWaiting();
+    const undone = await this.#queue.run(async () => {
+      const { episode } = this.#state;
+      return episode && canUndo(episode) && this.#attempt(each => each.undo());
+    });
+    if (undone) this.#options.announce(`Back at step ${this.#state.episode?.moves.length}.`);
+  }
+
+  /** Does something to the episode and shows how it stands then, or what went wrong. */
+  async #attempt(work: (episode: Episode) => Promise<void>): Promise<boolean> {
+    const episode = this.#episode;
+    if (!episode) return false;
+    const done = this.#wait();
+    try {
+      await work(episode);
+    } catch (error) {
+      if (episode === this.#episode) this.#fail(error);
+      return false;
+    } finally {
+      done();
+    }
+    if (episode !== this.#episode) return false;
+    this.store.dispatch({ type: 'changed', episode: episode.state });
+    this.#changed(episode);
+    return true;
+  }
+
+  #fail(problem: unknown): void {
+    const isGone = problem instanceof RequestFailed && GONE.has(problem.problem.code);
+    this.store.dispatch({ type: 'failed', problem, isGone });
+  }
+
+  /** Says that the page waits, if it takes long. @returns to be called when it is done */
+  #wait(): () => void {
+    this.#underWay++;
+    const timer = setTimeout(() => this.store.dispatch({ type: 'slow', isSlow: true }), PENDING_AFTER_MS);
+    return () => {
+      clearTimeout(timer);
+      this.#underWay--;
+      if (this.#underWay === 0) this.store.dispatch({ type: 'slow', isSlow: false });
+    };
+  }
+
+  /** Lets the chosen policy take one step; true while the episode goes on. */
+  async playOne(): Promise<boolean> {
+    const { policy } = this.#state;
+    const episode = this.#episode;
+    if (policy === undefined || !episode) return false;
+    const stops = this.#stops;
+    try {
+      const action = await episode.plan(policy);
+      if (stops !== this.#stops) return false;
+      if (action !== undefined) return await this.act(action);
+      this.#options.announce(`The policy ${policy} has nothing left to do.`);
+    } catch (error) {
+      if (episode === this.#episode) this.#fail(error);
+    }
+    return false;
+  }
+
+  /** Lets the chosen policy play to the end. */
+  async playOn(): Promise<void> {
+    const stops = this.#stops;
+    this.store.dispatch({ type: 'policy', isPolicyPlaying: true });
+    while (stops === this.#stops && (await this.playOne()))
+      await new Promise(done => setTimeout(done, SPEEDS[this.#state.speed]));
+    if (stops === this.#stops) this.stop();
+  }
+
+  /** Stops the policy. */
+  stop(): void {
+    this.#stops++;
+    if (this.#state.isPolicyPlaying) this.store.dispatch({ type: 'policy', isPolicyPlaying: false });
+  }
+}
