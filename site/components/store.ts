@@ -1,4 +1,4 @@
-import { useLayoutEffect, useReducer } from 'preact/hooks';
+import { useLayoutEffect, useReducer, useState } from 'preact/hooks';
 
 /** State that only a pure reducer changes; dispatches `change` when it did. */
 export class Store<State, Action> extends EventTarget {
@@ -43,4 +43,11 @@ export function useStore<State, Action>(store: Store<State, Action>): State {
     return () => store.removeEventListener('change', redraw);
   }, [store]);
   return state;
+}
+
+let ids = 0;
+
+/** An id that no other element has. Those of `useId` repeat where a page has several roots, as the playground has. */
+export function useUniqueId(): string {
+  return useState(() => `e${++ids}`)[0];
 }

@@ -91,6 +91,8 @@ addEventListener('hashchange', () => {
   scrollTo(0, 0);
   show(false);
 });
+// From the start: browsers ask a page to leave in peace only where it listened while it loaded.
+addEventListener('pagehide', () => session.close());
 // A page that comes back from the browser's memory has left its session.
 addEventListener('pageshow', event => event.persisted && show(true));
 show(true);

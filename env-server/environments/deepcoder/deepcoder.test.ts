@@ -123,17 +123,17 @@ t.test('the solutions of all shipped tasks pass their tests', { skip }, async t 
 
 t.test('the reward is the share of passed tests', { skip }, async t => {
   const state = await play.reset({}, SUM);
-  const answers: [string, number, string, string][] = [
-    ['a, b = map(int, input().split())\nprint(a + b)', 1, '', 'all_tests_passed'],
-    ['input(); print(3)', 0.5, 'wrong output', 'some_tests_passed'],
-    ['print(1 / 0)', 0, 'ended with an error', 'no_tests_passed'],
+  const answers: [string, number, string, string, number[]][] = [
+    ['a, b = map(int, input().split())\nprint(a + b)', 1, '', 'all_tests_passed', []],
+    ['input(); print(3)', 0.5, 'wrong output', 'some_tests_passed', [2]],
+    ['print(1 / 0)', 0, 'ended with an error', 'no_tests_passed', [1, 2]],
   ];
-  for (const [program, reward, failure, end] of answers) {
+  for (const [program, reward, failure, end, failed] of answers) {
     const result = await play.step(state, program);
     t.match(result, {
       reward,
       terminated: true,
-      info: { success: reward === 1, failure, total: 2, ended_by: end },
+      info: { success: reward === 1, failure, total: 2, ended_by: end, failed_tests: failed },
     });
   }
   for (const action of ['', '  \n', null, 7, '```python\n```']) {

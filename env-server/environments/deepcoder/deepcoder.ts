@@ -34,6 +34,8 @@ const SHOWN_CHARS = 500;
 const RETRY_AFTER_SECONDS = 10;
 /** Length of a failure with every character escaped. */
 const MAX_FAILURE_LENGTH = 10 * SHOWN_CHARS;
+/** Failed tests that `info` names. */
+const MAX_NAMED_TESTS = 100;
 
 export type DeepCoderState = {
   readonly task: Task;
@@ -85,7 +87,7 @@ export const deepCoder = {
       '',
       'Printed lines are compared without white space at their ends, fractions within 1e-6; returned values as JSON.',
       '',
-      'Each test runs in a separate process without files, network or other processes, with limits on time, memory and output; breaking a limit fails the test. A configuration above the operator’s ceilings is rejected with 422. A program that waits too long gets `environment_busy`.\n\nWithout isolation no program runs: the answer is the problem `isolation_unavailable`. `condition` of `GET /v1/envs/DeepCoder-v0` names the isolation; `info` has `isolation`, `passed`, `total` and `failure`.',
+      'Each test runs in a separate process without files, network or other processes, with limits on time, memory and output; breaking a limit fails the test. A configuration above the operator’s ceilings is rejected with 422. A program that waits too long gets `environment_busy`.\n\nWithout isolation no program runs: the answer is the problem `isolation_unavailable`. `condition` of `GET /v1/envs/DeepCoder-v0` names the isolation; `info` has `isolation`, `passed`, `total`, `failure` and `failed_tests`, the numbers of the first 100 that failed.',
     ].join('\n'),
     tags: ['programming', 'one step', 'text'],
     configSchema,
@@ -167,6 +169,7 @@ export const deepCoder = {
     const passed = failures.filter(failure => failure === '').length;
     const total = task.tests.length;
     const failure = failures.find(Boolean) ?? '';
+    const failed = failures.flatMap((each, index) => (each === '' ? [] : [index + 1]));
     return {
       state: { ...state, outcome: { passed, total, failure } },
       reward: passed / total,
@@ -178,6 +181,7 @@ export const deepCoder = {
         passed,
         total,
         failure,
+        failed_tests: failed.slice(0, MAX_NAMED_TESTS),
         isolation: [...walls],
         ended_by: endOf({ passed, total }),
       },

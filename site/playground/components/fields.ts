@@ -1,7 +1,8 @@
 import type { RefObject } from 'preact';
-import { useId } from 'preact/hooks';
+
 import type { Json } from '../../../shared/json.ts';
 import { html } from '../../components/html.ts';
+import { useUniqueId } from '../../components/store.ts';
 import { locate } from './locate.ts';
 
 /** A text that is no JSON. */
@@ -50,7 +51,7 @@ interface CodeFieldProps {
 
 /** A labeled field for JSON or other code, which shows below what is wrong. */
 export function CodeField({ label, text, onText, rows, error, hint, field, isProgram }: CodeFieldProps) {
-  const id = useId();
+  const id = useUniqueId();
   return html`<div class="field">
     <label for=${id}>${label}</label>
     <textarea id=${id} ref=${field} rows=${rows} class="code" spellcheck=${false} autocapitalize="off" autocomplete="off"
@@ -141,7 +142,7 @@ interface SchemaFieldProps {
 
 /** A field for a property of a JSON Schema. */
 export function SchemaField({ name, schema, text, error, onText }: SchemaFieldProps) {
-  const id = useId();
+  const id = useUniqueId();
   const attributes = {
     id,
     'aria-describedby': `${id}-error ${schema.description === undefined ? '' : `${id}-hint`}`.trim(),

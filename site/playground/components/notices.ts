@@ -1,6 +1,6 @@
-import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../../components/html.ts';
-import { useEvent } from '../../components/store.ts';
+import { useEvent, useUniqueId } from '../../components/store.ts';
 import { withUnit } from '../../components/with-unit.ts';
 import { type Client, RequestFailed } from '../client/client.ts';
 import type { Connection, ConnectionState } from '../client/connection.ts';
@@ -51,7 +51,7 @@ interface TokenBarProps {
 
 /** A field for the token; it comes up when the server asks for one and stays while one is in use. */
 export function TokenBar({ client, onchange }: TokenBarProps) {
-  const id = useId();
+  const id = useUniqueId();
   const field = useRef<HTMLInputElement>(null);
   const [text, write] = useState(client.token);
   const [hint, say] = useState(KEPT);

@@ -1,6 +1,7 @@
-import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Json } from '../../../shared/json.ts';
 import { html } from '../../components/html.ts';
+import { useUniqueId } from '../../components/store.ts';
 import type { Environment } from '../client/wire.ts';
 import { CodeField, jsonText, NotJson, parseJson, revealFault, textOf } from '../components/fields.ts';
 import { formatValue } from '../components/format.ts';
@@ -49,7 +50,7 @@ function Buttons({ actions, act }: ButtonsProps) {
 }
 
 function Choice({ actions, act }: Pick<PadProps, 'act'> & { readonly actions: readonly Json[] }) {
-  const list = useId();
+  const list = useUniqueId();
   const [text, write] = useState('');
   return html`<${Line} text=${text} onText=${write} list=${list} placeholder="${actions.length} actions"
     send=${() => act(typeof actions[0] === 'number' ? Number(text) : text)}>
@@ -93,7 +94,7 @@ interface LineProps {
 
 /** A field with a button; what is in it is sent and stays selected, to be typed over. */
 function Line({ text, onText, send, several, list, placeholder, children }: LineProps) {
-  const id = useId();
+  const id = useUniqueId();
   const field = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
   const attributes = {
     id,

@@ -1,7 +1,7 @@
-import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../../components/html.ts';
 import { useHeld } from '../../components/press-hold.ts';
-import { Store, useStore } from '../../components/store.ts';
+import { Store, useStore, useUniqueId } from '../../components/store.ts';
 import { formatAddress } from '../address.ts';
 import type { Client } from '../client/client.ts';
 import type { EnvironmentSummary, Schemas } from '../client/wire.ts';
@@ -81,7 +81,7 @@ interface PickerProps {
 /** The list of environments with a search; on a narrow page it folds away. */
 export function EnvironmentPicker({ list, current }: PickerProps) {
   const { search, tag, environments, tags, problem } = useStore(list.store);
-  const id = useId();
+  const id = useUniqueId();
   const place = useRef<HTMLDetailsElement>(null);
   const links = useRef<HTMLUListElement>(null);
   const field = useRef<HTMLInputElement>(null);

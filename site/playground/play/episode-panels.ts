@@ -1,6 +1,7 @@
-import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { endText } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
+import { useUniqueId } from '../../components/store.ts';
 import { withUnit } from '../../components/with-unit.ts';
 import type { Environment } from '../client/wire.ts';
 import { textOf } from '../components/fields.ts';
@@ -41,7 +42,7 @@ interface PolicyProps {
 
 /** Lets a reference policy of the environment play, one step or on and on. */
 export function PolicyControls({ session, state }: PolicyProps) {
-  const id = useId();
+  const id = useUniqueId();
   const { environment, policy, speed, isPolicyPlaying } = state;
   const { references } = environment!;
   if (references.length === 0)
@@ -94,10 +95,12 @@ export function EndBanner({ episode, session, takesFocus }: EndBannerProps) {
     ({ name, mean_return }) => `${name} ${formatNumber(Number(mean_return.toPrecision(3)))}`,
   );
   const { seed } = episode.session;
+  const failed = last.info.failed_tests;
   return html`<div class="note end-banner ${episodeStatus(last).tone}" role="group" aria-label="End of the episode">
     <div>
       <p class="title headline">${headline}</p>
       <p>${headline === result ? figures : `${result}. ${figures}`}</p>
+      ${Array.isArray(failed) && failed.length > 0 && html`<p>Failed ${failed.length > 1 ? 'tests' : 'test'}: ${failed.join(', ')}</p>`}
       ${means.length > 0 && html`<p class="fine">On average: ${means.join(', ')}</p>`}
     </div>
     <div class="row buttons">

@@ -99,9 +99,9 @@ export class PlaySession {
     const episode = this.#episode;
     const isGone = this.#state.isGone;
     this.#episode = undefined;
-    this.store.dispatch({ type: 'closed' });
     // The session would expire anyway, and the visitor has left it.
     if (!isGone) episode?.close().catch(() => {});
+    this.store.dispatch({ type: 'closed' });
   }
 
   /** To where it is played, or to the title of what cannot be. */

@@ -82,12 +82,9 @@ export function PlayView({ client, session, list, address }: PlayViewProps) {
   }, [address]);
   useEffect(() => {
     const press = (event: KeyboardEvent) => takeKey(event, session);
-    const leave = () => session.close();
     document.addEventListener('keydown', press);
-    addEventListener('pagehide', leave);
     return () => {
       document.removeEventListener('keydown', press);
-      removeEventListener('pagehide', leave);
       session.close();
     };
   }, []);
@@ -173,7 +170,7 @@ function focusIn(place: HTMLElement, isPlayed: boolean): void {
 
 /** True if the focus is in a field, where it must stay. */
 function isTyping(): boolean {
-  return document.activeElement?.matches('input, textarea, select') ?? false;
+  return document.activeElement?.matches('input, textarea, select, [data-own-keys]') ?? false;
 }
 
 function situationOf(episode: EpisodeState): Situation {

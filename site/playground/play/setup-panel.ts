@@ -1,6 +1,5 @@
-import { useId } from 'preact/hooks';
 import { html } from '../../components/html.ts';
-import { useStore } from '../../components/store.ts';
+import { useStore, useUniqueId } from '../../components/store.ts';
 import { CodeField, type FieldSchema, SchemaField, textOf } from '../components/fields.ts';
 import { ProblemNote } from '../components/notices.ts';
 import type { PlaySession } from './play-session.ts';
@@ -13,7 +12,7 @@ interface SetupProps {
 
 /** Preset, seed, and the buttons that begin an episode. */
 export function StartBar({ setup, session }: SetupProps) {
-  const id = useId();
+  const id = useUniqueId();
   const { environment, preset, seed } = useStore(setup.store);
   const { presets, capabilities } = environment;
   const names = Object.keys(presets);
@@ -48,7 +47,7 @@ export function StartBar({ setup, session }: SetupProps) {
 
 /** Everything that can be set about an environment besides preset and seed, folded away. */
 export function SetupPanel({ setup, session }: SetupProps) {
-  const id = useId();
+  const id = useUniqueId();
   const state = useStore(setup.store);
   const { environment, options, wrappers, format, errors, problem, isOpen } = state;
   const fields = Object.entries(propertiesOf(environment));

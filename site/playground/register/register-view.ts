@@ -1,6 +1,6 @@
-import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../../components/html.ts';
-import { useStore } from '../../components/store.ts';
+import { useStore, useUniqueId } from '../../components/store.ts';
 import { type Address, formatAddress } from '../address.ts';
 import type { Client } from '../client/client.ts';
 import type { Registration, Violation } from '../client/wire.ts';
@@ -58,7 +58,7 @@ interface RegistrarProps {
 }
 
 function Examples({ registrar }: RegistrarProps) {
-  const id = useId();
+  const id = useUniqueId();
   const { examples, examplesProblem } = useStore(registrar.store);
   return html`<${ProblemNote} problem=${examplesProblem} />
     <p class="pair"><label for=${id}>Start from the example</label>
@@ -71,7 +71,7 @@ function Examples({ registrar }: RegistrarProps) {
 
 /** Fields for id and definition; the source of a script has a separate field. */
 function Editor({ registrar }: RegistrarProps) {
-  const id = useId();
+  const id = useUniqueId();
   const { envId, definition, source, fault } = useStore(registrar.store);
   const [isAsking, ask] = useState(false);
   const area = useRef<HTMLTextAreaElement>(null);

@@ -1,7 +1,7 @@
-import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Json } from '../../../shared/json.ts';
 import { html } from '../../components/html.ts';
-import { Store, useStore } from '../../components/store.ts';
+import { Store, useStore, useUniqueId } from '../../components/store.ts';
 import { type Address, formatAddress, type PlayAddress } from '../address.ts';
 import { type Client, environmentPath, sessionPath } from '../client/client.ts';
 import { SessionFeed } from '../client/session-feed.ts';
@@ -121,7 +121,7 @@ interface SessionReplayProps {
 
 /** One session step by step: live as it is played, or through its past. */
 export function SessionReplay({ client, sessionId, address, first }: SessionReplayProps) {
-  const id = useId();
+  const id = useUniqueId();
   const title = useRef<HTMLHeadingElement>(null);
   const follower = useMemo(() => new Follower(client, sessionId), [address]);
   const { session, environment, records, problem } = useStore(follower.store);

@@ -1,8 +1,9 @@
-import { useEffect, useId, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
 import { Board } from '../../boards/board.ts';
 import { endText, type Meanings } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
 import { useHeld } from '../../components/press-hold.ts';
+import { useUniqueId } from '../../components/store.ts';
 import { type Address, formatAddress, type WatchAddress } from '../address.ts';
 import { type Client, environmentPath } from '../client/client.ts';
 import { type FeedFilter, SessionFeed } from '../client/session-feed.ts';
@@ -73,7 +74,7 @@ interface SessionWallProps {
 
 /** Live boards of all sessions that one may see, newest first, those that have ended below. */
 export function SessionWall({ client, address, first, onaddress }: SessionWallProps) {
-  const id = useId();
+  const id = useUniqueId();
   const title = useRef<HTMLHeadingElement>(null);
   const place = useRef<HTMLDivElement>(null);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);

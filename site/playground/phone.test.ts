@@ -1,0 +1,60 @@
+import type { Page } from 'playwright-core';
+import t from 'tap';
+import { figure, openPlayground, seeBoard, seeFigure, skip } from './browser.test-data.ts';
+
+/** A browser on a busy machine. */
+t.setTimeout(900_000);
+
+const context = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
+
+/** A finger goes over the board. */
+async function swipe(page: Page, right: number, down: number): Promise<void> {
+  const { x, y, width, height } = (await page.locator('.state').boundingBox())!;
+  const client = await page.context().newCDPSession(page);
+  const [startX, startY] = [x + width / 2, y + height / 2];
+  const touch = (type: 'touchStart' | 'touchMove' | 'touchEnd', touchPoints: { x: number; y: number }[]) =>
+    client.send('Input.dispatchTouchEvent', { type, touchPoints });
+  await touch('touchStart', [{ x: startX, y: startY }]);
+  for (const share of [0.5, 1])
+    await touch('touchMove', [{ x: startX + share * right, y: startY + share * down }]);
+  await touch('touchEnd', []);
+}
+
+t.test('a swipe over the board acts, and never scrolls the page; a tap does nothing', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/Sokoban-v0?seed=3', { context });
+  await seeBoard(page);
+  const moves = [
+    ['Up', 0, -90],
+    ['Down', 0, 90],
+    ['Left', -90, 8],
+    ['Right', 90, 8],
+  ] as const;
+  for (const [index, [name, right, down]] of moves.entries()) {
+    await swipe(page, right, down);
+    await seeFigure(page, 'Step', `${index + 1} of`);
+    t.match(await figure(page, 'Action').textContent(), name);
+  }
+  await swipe(page, 4, 3);
+  await swipe(page, 0, -90);
+  await seeFigure(page, 'Step', '5 of');
+  t.equal(await page.evaluate(() => scrollY), 0);
+});
+
+t.test('the ring of the focus lies within the panel of the bandit', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/Bandit-v0?seed=3', { context });
+  await page.locator('.arm:focus').waitFor();
+  const [room, ring] = await page
+    .locator('.arm')
+    .first()
+    .evaluate(arm => {
+      const own = arm.getBoundingClientRect();
+      const panel = arm.closest('.board-panel')!.getBoundingClientRect();
+      const { outlineOffset, outlineWidth } = getComputedStyle(arm);
+      return [
+        Math.min(own.left - panel.left, own.top - panel.top, panel.bottom - own.bottom),
+        Number.parseFloat(outlineOffset) + Number.parseFloat(outlineWidth),
+      ];
+    });
+  t.ok(ring > 0);
+  t.ok(room >= ring, `${room} px for a ring of ${ring} px`);
+});
