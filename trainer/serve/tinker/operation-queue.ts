@@ -16,8 +16,9 @@ interface Operation {
  * An operation that waits for a number that does not come fails in the end, and all numbers before it count as lost.
  */
 export class OperationQueue {
+  /** Requests with a gradient that is missing: they failed, were refused, or never came. */
+  lost: { readonly seqId: number; readonly why: string }[] = [];
   readonly #gapMs: number;
-  readonly #onLost: (seqId: number, why: string) => void;
   /** Operations that wait or run. */
   readonly #open = new Map<number, Operation>();
   readonly #finished = new Set<number>();
@@ -27,25 +28,26 @@ export class OperationQueue {
   #running: { readonly seqId: number; readonly ended: Promise<void> } | null = null;
   #closed: Error | null = null;
 
-  /**
-   * @param gapMs longest wait for a number that does not come
-   * @param onLost called with each number that was refused or never came, where a gradient may be missing
-   */
-  constructor(gapMs: number, onLost: (seqId: number, why: string) => void) {
+  /** @param gapMs longest wait for a number that does not come */
+  constructor(gapMs: number) {
     this.#gapMs = gapMs;
-    this.#onLost = onLost;
   }
 
   /**
    * Runs an operation when it is its turn.
    * @param seqId its number: 1 and on for each model
    * @param ordered false: it runs as it arrives, before smaller numbers that have not come yet
+   * @param learns true where it adds a gradient
    * @throws ApiError 400, at once, for a number that was used or is out of range
    */
-  run<T>(seqId: number, ordered: boolean, work: () => Promise<T>): Promise<T> {
+  run<T>(seqId: number, ordered: boolean, work: () => Promise<T>, learns = false): Promise<T> {
     this.check(seqId);
     const { promise, resolve, reject } = Promise.withResolvers<T>();
-    this.#open.set(seqId, { ordered, run: () => work().then(resolve, reject), reject });
+    const failed = (error: Error) => {
+      if (learns) this.#lose(seqId, error.message);
+      reject(error);
+    };
+    this.#open.set(seqId, { ordered, run: () => work().then(resolve, failed), reject });
     this.#next();
     return promise;
   }
@@ -67,12 +69,12 @@ export class OperationQueue {
 
   /**
    * Counts the number of a request that was refused at once, so that others do not wait for it.
-   * @param lost true where a gradient is missing now
+   * @param learns true where a gradient is missing now
    */
-  refuse(seqId: number, why: string, lost: boolean): void {
+  refuse(seqId: number, why: string, learns: boolean): void {
     const isNear = seqId >= 1 && seqId <= this.#done + MAX_AHEAD;
     if (!isNear || this.#isUsed(seqId)) return;
-    if (lost) this.#onLost(seqId, why);
+    if (learns) this.#lose(seqId, why);
     this.#finish(seqId);
   }
 
@@ -111,11 +113,15 @@ export class OperationQueue {
     const waited = `seq_id ${seqId} waited ${this.#gapMs / 1000} s for ${this.#done + 1}`;
     this.#open.get(seqId)!.reject(badRequest(`${waited}, which never came`, 'seq_id'));
     for (let lost = this.#done + 1; lost < seqId; lost++) {
-      if (!this.#finished.delete(lost)) this.#onLost(lost, 'it never came');
+      if (!this.#finished.delete(lost)) this.#lose(lost, 'it never came');
     }
-    this.#onLost(seqId, 'it waited for a smaller number that never came');
+    this.#lose(seqId, 'it waited for a smaller number that never came');
     this.#done = seqId - 1;
     this.#finish(seqId);
+  }
+
+  #lose(seqId: number, why: string): void {
+    this.lost.push({ seqId, why });
   }
 
   #finish(seqId: number): void {

@@ -167,11 +167,11 @@ function trainingRoutes(app: FastifyInstance, server: TinkerServer): void {
     const decoded = decodeForwardBackwardRequest(bytes);
     const { modelId: model_id, seqId: seq_id, forwardOnly } = decoded;
     const kind = { content: contentOf(decoded), ordered: false, bytes: bytes.length, learns: !forwardOnly };
-    return submit(server, ownerOf(request), { model_id, seq_id }, kind, ({ model, seqId }) => {
+    return submit(server, ownerOf(request), { model_id, seq_id }, kind, ({ model }) => {
       const { vocabularySize, maxSequenceLength } = server.base;
       const loss = readLoss(decoded, { vocabularySize, maxLength: maxSequenceLength - 1 });
       return async () =>
-        encodeForwardBackwardOutput(await model.forwardBackward(seqId, loss, forwardOnly, server.losses));
+        encodeForwardBackwardOutput(await model.forwardBackward(loss, forwardOnly, server.losses));
     });
   });
   const OptimStep = Type.Object({
@@ -296,7 +296,7 @@ function submit(
     const request_id = server.futures.submit(session, submission, () => {
       operations.check(seqId);
       const giveBack = session.shared.bytes.take(bytes);
-      return operations.run(seqId, ordered, work).finally(giveBack);
+      return operations.run(seqId, ordered, work, learns).finally(giveBack);
     });
     return { request_id, model_id };
   } catch (error) {

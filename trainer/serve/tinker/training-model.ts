@@ -21,15 +21,13 @@ export class TrainingModel {
   readonly created = new Date().toISOString();
   /** Resolves when the model can be used; rejects with why it cannot be opened. */
   readonly policy: Promise<LocalPolicy>;
-  /** Gradients that are missing from the next step, by the number of their request. */
-  #faults: { readonly seqId: number; readonly why: string }[] = [];
   readonly #snapshots = new Map<number, Float32Array>();
 
   constructor(id: string, lora: LoraConfig, policy: Promise<LocalPolicy>, gapMs: number) {
     this.id = id;
     this.lora = lora;
     this.policy = policy;
-    this.operations = new OperationQueue(gapMs, (seqId, why) => this.#faults.push({ seqId, why }));
+    this.operations = new OperationQueue(gapMs);
   }
 
   /**
@@ -37,23 +35,17 @@ export class TrainingModel {
    * @param program computes the loss
    */
   async forwardBackward(
-    seqId: number,
     loss: LossBatch,
     forwardOnly: boolean,
     program: LossProgram,
   ): Promise<ForwardBackwardOutput> {
     const { sequences, settings } = loss;
-    try {
-      const policy = await this.policy;
-      const logProbs = forwardOnly
-        ? (await policy.score(sequences)).map(score => score.logProbs)
-        : await policy.addGradient(sequences, settings);
-      const outputs = logProbs.map(own => ({ logprobs: own.slice(1) }));
-      return { outputs, metrics: { 'loss:sum': (await program.run(loss, logProbs)).loss } };
-    } catch (error) {
-      if (!forwardOnly) this.#faults.push({ seqId, why: (error as Error).message });
-      throw error;
-    }
+    const policy = await this.policy;
+    const logProbs = forwardOnly
+      ? (await policy.score(sequences)).map(score => score.logProbs)
+      : await policy.addGradient(sequences, settings);
+    const outputs = logProbs.map(own => ({ logprobs: own.slice(1) }));
+    return { outputs, metrics: { 'loss:sum': (await program.run(loss, logProbs)).loss } };
   }
 
   /**
@@ -62,8 +54,8 @@ export class TrainingModel {
    */
   async step(seqId: number, optimizer: OptimizerSettings): Promise<Record<string, number>> {
     const policy = await this.policy;
-    const fault = this.#faults.find(one => one.seqId < seqId);
-    this.#faults = this.#faults.filter(one => one.seqId > seqId);
+    const fault = this.operations.lost.find(one => one.seqId < seqId);
+    this.operations.lost = this.operations.lost.filter(one => one.seqId > seqId);
     if (fault) {
       await policy.dropGradients();
       const why = `request ${fault.seqId} of it failed (${fault.why})`;
@@ -75,7 +67,7 @@ export class TrainingModel {
   /** Takes weights from a checkpoint, and the optimizer's state or none. Added gradients are dropped. */
   async load(folder: string, optimizer: boolean): Promise<void> {
     const policy = await this.policy;
-    this.#faults = [];
+    this.operations.lost = [];
     await policy.dropGradients();
     await policy.load(folder);
     if (!optimizer) await policy.resetOptimizer();
