@@ -80,49 +80,37 @@ export interface KeptCheckpointsOptions {
 
 /** The checkpoints of a run that are at the server, and are deleted there when nothing needs them any more. */
 export class KeptCheckpoints {
+  /** Their paths, the oldest first. */
+  paths: string[];
   readonly #http: TinkerHttp;
   readonly #options: KeptCheckpointsOptions;
-  #paths: readonly string[];
   /** Number of the first ones, of checkpoints that were never finished. */
   #unfinished: number;
 
-  /** @param kept the oldest first */
   private constructor(
     http: TinkerHttp,
     options: KeptCheckpointsOptions,
-    unfinished: readonly string[],
+    unfinished: string[],
     kept: readonly string[],
   ) {
     this.#http = http;
     this.#options = options;
-    this.#paths = [...unfinished, ...kept];
     this.#unfinished = unfinished.length;
+    this.paths = [...unfinished, ...kept];
   }
 
   /** @param kept of the checkpoint that the run continues from; others that unfinished ones of its folder name are deleted next */
   static async open(http: TinkerHttp, options: KeptCheckpointsOptions, kept: readonly string[] = []) {
     const named = options.run === undefined ? [] : [...(await pathsBelow(options.run)).unfinished];
-    return new KeptCheckpoints(
-      http,
-      options,
-      named.filter(path => !kept.includes(path)),
-      kept,
-    );
-  }
-
-  get paths(): string[] {
-    return [...this.#paths];
-  }
-
-  add(path: string): void {
-    this.#paths = [...this.#paths, path];
+    const unfinished = named.filter(path => !kept.includes(path));
+    return new KeptCheckpoints(http, options, unfinished, kept);
   }
 
   /** Deletes older ones than are kept, except one and those that the run's folder names. */
   async deleteOlder(except: string): Promise<void> {
     const { keepCheckpoints, run } = this.#options;
-    const count = Math.max(this.#unfinished, this.#paths.length - keepCheckpoints);
-    const older = this.#paths.slice(0, count).filter(path => path !== except);
+    const count = Math.max(this.#unfinished, this.paths.length - keepCheckpoints);
+    const older = this.paths.slice(0, count).filter(path => path !== except);
     this.#unfinished = 0;
     const inUse = run !== undefined && older.length > 0 ? (await pathsBelow(run)).inUse : new Set();
     for (const path of older) if (!inUse.has(path)) await this.#delete(path);
@@ -136,7 +124,7 @@ export class KeptCheckpoints {
       const { status, message } = error as TinkerError;
       if (status !== 404 && status !== 410) return this.#options.note(`${path} was not deleted: ${message}`);
     }
-    this.#paths = this.#paths.filter(kept => kept !== path);
+    this.paths = this.paths.filter(kept => kept !== path);
   }
 }
 

@@ -392,7 +392,7 @@ export class TinkerPolicy implements TrainedPolicy {
     if (!isTinkerPath(path))
       throw new TinkerError(`${url}: save_weights: ${path} is no path of a checkpoint`);
     this.#saved = { version, path };
-    this.#kept.add(path);
+    this.#kept.paths.push(path);
     return path;
   }
 
