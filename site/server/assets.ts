@@ -16,6 +16,7 @@ export interface Asset {
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const SCRIPT = '.ts';
+const BUNDLE = '.mjs';
 const FONT = '.woff2';
 /** Fonts have their version in their name. */
 const FOR_EVER = 'public, max-age=31536000, immutable';
@@ -26,6 +27,7 @@ const CONTENT_TYPES: { readonly [ending: string]: string } = {
   '.json': 'application/json; charset=utf-8',
   '.svg': 'image/svg+xml',
   [FONT]: 'font/woff2',
+  [BUNDLE]: 'text/javascript; charset=utf-8',
   [SCRIPT]: 'text/javascript; charset=utf-8',
 };
 /** Folders that all pages of the site load. */

@@ -5,6 +5,7 @@ import { useUniqueId } from '../../components/store.ts';
 import type { Environment } from '../client/wire.ts';
 import { CodeField, jsonText, NotJson, parseJson, revealFault, textOf } from '../components/fields.ts';
 import { formatValue } from '../components/format.ts';
+import { CodeEditor, keepProgram, keptProgram, type ProgramTask, startOf } from './code-editor.ts';
 import { actionsOf, type KeyedAction, keyedActions, MAX_BUTTONS, spaceOf } from './keys.ts';
 
 /** Texts that may be longer than this begin in a field of several lines. */
@@ -16,9 +17,47 @@ interface PadProps {
   readonly act: (action: Json) => void;
 }
 
-/** Ways to act, as the action space has them: buttons with keys, a field for text, or JSON. */
-export function ActionPad({ environment, act }: PadProps) {
-  return html`<div class="stack pad" role="group" aria-label="Actions">${pad(environment, act)}</div>`;
+interface ActionPadProps extends PadProps {
+  /** The task, where programs are written. */
+  readonly task?: ProgramTask;
+}
+
+/** Ways to act, as the action space has them: buttons with keys, a field for text, an editor, or JSON. */
+export function ActionPad({ environment, act, task }: ActionPadProps) {
+  return html`<div class="stack pad" role="group" aria-label="Actions">
+    ${task ? html`<${ProgramPad} key=${task.statement} environment=${environment} act=${act} task=${task} />` : pad(environment, act)}
+  </div>`;
+}
+
+/** An editor that begins with the signature, or with the program that was written before. */
+function ProgramPad({ environment, act, task }: PadProps & { readonly task: ProgramTask }) {
+  // It outlives a draw: the editor reports faster than the page is drawn.
+  const text = useRef<string | undefined>(undefined);
+  text.current ??= keptProgram(task) ?? startOf(task);
+  const [isMissing, miss] = useState(false);
+  const [starts, start] = useState(0);
+  const write = (program: string) => {
+    text.current = program;
+    keepProgram(task, program);
+  };
+  const startAgain = () => {
+    write(startOf(task));
+    start(starts + 1);
+  };
+  const send = () => act(text.current!);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    send();
+  };
+  if (isMissing)
+    return html`<${TextPad} environment=${environment} max=${LONG_TEXT + 1} start=${text.current} act=${act} />`;
+  return html`<form class="act several" onSubmit=${submit}>
+    <span class="label">Action</span>
+    <${CodeEditor} key=${starts} label="Action" start=${text.current} onText=${write} send=${send} onfail=${() => miss(true)} />
+    <button type="submit" class="primary">Send</button>
+  </form>
+  <p class="hint">Ctrl+Enter sends; Escape and then Tab leaves the editor.${' '}
+    <button type="button" class="link" onClick=${startAgain}>Start again</button></p>`;
 }
 
 function pad(environment: Environment, act: PadProps['act']) {
@@ -58,8 +97,13 @@ function Choice({ actions, act }: Pick<PadProps, 'act'> & { readonly actions: re
   <//>`;
 }
 
-function TextPad({ environment, max, act }: PadProps & { readonly max: number }) {
-  const [text, write] = useState('');
+interface TextPadProps extends PadProps {
+  readonly max: number;
+  readonly start?: string;
+}
+
+function TextPad({ environment, max, act, start = '' }: TextPadProps) {
+  const [text, write] = useState(start);
   const [several, setSeveral] = useState(max > LONG_TEXT);
   const place = useRef<HTMLDivElement>(null);
   // What a button below writes is gone on with in the field.

@@ -18,6 +18,7 @@ import {
 import { ProblemNote } from '../components/notices.ts';
 import { RequestLog } from '../components/request-log.ts';
 import { ActionPad, AnyAction } from './action-pad.ts';
+import type { ProgramTask } from './code-editor.ts';
 import { type EnvironmentList, EnvironmentPicker } from './environment-picker.ts';
 import { EndBanner, PolicyControls, Rules } from './episode-panels.ts';
 import { actionOfKey, keyOf, keyOfSwipe } from './keys.ts';
@@ -202,24 +203,30 @@ function PlayPanel({ session, state, episode, situation, act, hadFocus }: PlayPa
     const action = actionOfKey(environment, name);
     if (action !== undefined) act(action);
   });
+  const pending = pendingText(state);
   const canSwipe = actionOfKey(environment, 'ArrowUp') !== undefined && !over;
   return html`<div class="panel play" data-wide=${String(WIDE_BOARDS.has(kind))} data-task=${String(TASKS.has(kind))} data-over=${String(over)}>
     <${Figures} situation=${situation} />
     <div class="play-body">
       <${BoardPlace} situation=${situation} act=${over ? undefined : act} ...${canSwipe && swipe} data-swipe=${String(canSwipe)} />
       <div class="controls">
-        <div class="pad-place" inert=${over}><${ActionPad} environment=${environment} act=${act} /></div>
+        <div class="pad-place" inert=${over}><${ActionPad} environment=${environment} act=${act} task=${taskOf(situation)} /></div>
         ${over && html`<div class="end-place"><${EndBanner} episode=${episode} session=${session} takesFocus=${hadFocus} /></div>`}
       </div>
     </div>
     <div class="row turns">
       <button type="button" aria-keyshortcuts=${UNDO_KEY} disabled=${!canUndo(episode)} onClick=${() => session.undo()}>Undo<kbd aria-hidden="true">⌫</kbd></button>
       <div inert=${over}><${PolicyControls} session=${session} state=${state} /></div>
-      <p class="chip warn pending" role="status">${pendingText(state)}</p>
+      <p class="pending ${pending && 'chip warn'}" role="status">${pending}</p>
     </div>
     <${ProblemNote} problem=${state.problem} advice=${state.isGone ? 'Reset opens a new session.' : undefined} />
     <p class="hint">${episode.undoProblem}</p>
   </div>`;
+}
+
+/** The task of a state that is answered by a program. */
+function taskOf({ structured }: Situation): ProgramTask | undefined {
+  return boardKindOf(structured).name === 'program' ? (structured as ProgramTask) : undefined;
 }
 
 /** Listeners of an element on which a finger swipes. @param take called with the arrow key that is meant */
