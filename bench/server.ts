@@ -11,6 +11,8 @@ import {
   storeCases,
 } from './server/cases.ts';
 import { type Comparison, compare } from './server/compare.ts';
+import { memoryTable } from './server/memory.ts';
+import { replicasTable } from './server/replicas.ts';
 
 /**
  * Steps per second of FrozenLake through every transport, with auth, metrics, limits and expiry on, compared with the least
@@ -46,17 +48,21 @@ interface Options extends Comparison {
   readonly sessions: number;
   readonly against?: string;
   readonly store?: true;
+  readonly memory?: true;
+  readonly replicas?: number;
 }
 
 const options = new Command('bench:server')
   .option('--seconds <n>', 'measured time of each case in each round', Number, 2)
   .option('--rounds <n>', 'how often each case is measured', Number, 5)
-  .option('--sessions <n>', 'open sessions in the last case', Number, 50_000)
+  .option('--sessions <n>', 'open sessions in the last case, and with --memory', Number, 50_000)
   .option(
     '--against <folder>',
     'another checkout; its server gets the same load alternately, and other cases are left out',
   )
   .option('--store', 'sessions in a folder and in Valkey in the same run, without the crowd of sessions')
+  .option('--memory', 'only the memory of idle sessions: without a store, with a folder and with Valkey')
+  .option('--replicas <n>', 'only one server with a folder, and so many with one Valkey', Number)
   .option('--only <text>', 'with --against: cases with this text in their name', '')
   .parse()
   .opts<Options>();
@@ -66,11 +72,20 @@ if (options.against !== undefined) {
   process.exit();
 }
 
+if (options.memory) {
+  console.log(await memoryTable(options.sessions));
+  process.exit();
+}
+if (options.replicas !== undefined) {
+  console.log(await replicasTable(options.replicas, options));
+  process.exit();
+}
+
 const cases = [
   ...(await bareCases()),
   ...(await bareBatchCases()),
   ...(options.store
-    ? await storeCases(options.sessions)
+    ? await storeCases()
     : [...(await serverCases()), ...(await crowdCases(options.sessions))]),
 ];
 const rowsOf = new Map<LoadCase, LoadRow[]>(cases.map(each => [each, []]));

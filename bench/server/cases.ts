@@ -1,22 +1,20 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
-import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { hashToken } from '../../env-server/transports/access/auth.ts';
-import { residentBytes } from '../../test/process-memory.test-data.ts';
-import { type Client, httpClient, type Measurement, measure, type Player, webSocketClient } from './load.ts';
+import {
+  type Client,
+  type Connect,
+  httpClient,
+  type Measurement,
+  measure,
+  type Player,
+  webSocketClient,
+} from './load.ts';
 import { batchPlayer, fixedPlayer, framePlayer, openSessions, restPlayer } from './players.ts';
+import { MAIN, start, startValkey, TOKEN, TOKENS, temporaryFolder } from './processes.ts';
 
-const TOKEN = 'bench';
 const HEAP = 'nodejs_heap_size_used_bytes';
-const RESIDENT = 'process_resident_memory_bytes';
 const BATCH = 32;
 const WARM_UP_SECONDS = 1;
-const STORE_POLL_MS = 20;
 const BARE_HTTP = 'node:http fixed reply, 32 clients';
 const BARE_WS = 'ws echo, 32 clients';
 const MANY_CLIENTS = 256;
@@ -26,8 +24,6 @@ const BARE_FRAME_BATCHES = 'ws answering batches of 32, 8 clients';
 const FEW_SESSIONS = 64;
 /** Fields that a frame adds to a batch. */
 const BATCH_FRAME = '"id":1,"op":"batch",';
-
-type Connect = (origin: string, token: string) => Promise<Client>;
 
 /** Something to measure, again and again. */
 export interface LoadCase {
@@ -47,21 +43,6 @@ export interface LoadRow extends Measurement {
 }
 
 const BARE = fileURLToPath(new URL('./bare.ts', import.meta.url));
-/** The environment server of this checkout. */
-export const MAIN = fileURLToPath(new URL('../../env-server/main.ts', import.meta.url));
-
-/** Starts a server and waits for the line that says where it listens. */
-async function start(path: string, args: readonly string[]): Promise<{ origin: string }> {
-  const child = spawn(process.execPath, ['--expose-gc', path, ...args], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  process.on('exit', () => child.kill());
-  for await (const line of createInterface({ input: child.stdout! })) {
-    const match = /listening on (http:\S+)/.exec(line);
-    if (match) return { origin: match[1] };
-  }
-  throw new Error(`${path} ended before it listened`);
-}
 
 /** The clients of a case, connected. */
 export type Connected = readonly (readonly [Client, Player])[];
@@ -141,8 +122,7 @@ export async function bareBatchCases(): Promise<LoadCase[]> {
  * @param flags besides its port and tokens
  */
 export async function serverCases(main = MAIN, flags: readonly string[] = []): Promise<LoadCase[]> {
-  const tokens = JSON.stringify([{ name: 'bench', sha256: hashToken(TOKEN), scopes: ['play', 'admin'] }]);
-  const { origin } = await start(main, ['--port', '0', '--tokens', tokens, ...flags]);
+  const { origin } = await start(main, ['--port', '0', ...TOKENS, ...flags]);
   const cases: LoadCase[] = [];
   const add = async (
     name: string,
@@ -181,46 +161,12 @@ export async function serverCases(main = MAIN, flags: readonly string[] = []): P
   return cases;
 }
 
-/**
- * The transports of two servers, one that keeps its sessions in a folder and one that keeps them in Valkey. Prints the memory
- * of idle sessions, at a server and in its store.
- */
-export async function storeCases(sessions: number): Promise<LoadCase[]> {
-  const folder = mkdtempSync(join(tmpdir(), 'ragen-bench-'));
-  const socket = join(folder, 'socket');
-  const store = spawn(
-    'valkey-server',
-    ['--port', '0', '--unixsocket', socket, '--dir', folder, '--appendonly', 'yes', '--save', ''],
-    { stdio: 'ignore' },
-  );
-  const failed = once(store, 'exit').then(() => {
-    throw new Error(
-      'valkey-server ended: Debian 13 has the package valkey-server, Debian 12 has it in its backports',
-    );
-  });
-  process.on('exit', () => {
-    store.kill('SIGKILL');
-    rmSync(folder, { recursive: true, force: true });
-  });
-  const listening = (async () => {
-    while (!existsSync(socket)) await delay(STORE_POLL_MS);
-  })();
-  await Promise.race([failed, listening]);
-  const flags = ['--store', `valkey+unix://${socket}`];
-  const crowd = [`valkey+unix://${socket}?prefix=crowd:`, '--max-sessions', String(sessions + 1)];
-  const { origin } = await start(MAIN, ['--port', '0', '--store', ...crowd]);
-  const bytes = async () => [await metric(origin, RESIDENT), residentBytes(store.pid!, 'VmRSS')];
-  const before = await bytes();
-  await openSessions(origin, TOKEN, sessions);
-  for (const [i, after] of (await bytes()).entries()) {
-    const each = (after - before[i]) / sessions / 1024;
-    const whole = `${(after / 2 ** 20).toFixed(0)} MiB resident, ${(before[i] / 2 ** 20).toFixed(0)} before`;
-    console.log(
-      `${['server', 'Valkey'][i]}: ${each.toFixed(2)} KiB for each of ${sessions} idle sessions, ${whole}`,
-    );
-  }
+/** The transports of two servers, one that keeps its sessions in a folder and one that keeps them in Valkey. */
+export async function storeCases(): Promise<LoadCase[]> {
+  const folder = temporaryFolder();
+  const { address } = await startValkey(folder);
   const kept = await serverCases(MAIN, ['--data', join(folder, 'data')]);
-  const shared = await serverCases(MAIN, flags);
+  const shared = await serverCases(MAIN, ['--store', address]);
   // A case over Valkey is compared with the same case over the folder, this one with the bare server.
   return [
     ...kept.map(one => ({ ...one, name: `${one.name}, folder` })),

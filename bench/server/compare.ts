@@ -1,7 +1,6 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { type Connected, connected, type LoadCase, MAIN, measured, serverCases } from './cases.ts';
+import { type Connected, connected, type LoadCase, measured, serverCases } from './cases.ts';
+import { MAIN, temporaryFolder } from './processes.ts';
 
 /** Settings of a comparison. */
 export interface Comparison {
@@ -24,8 +23,7 @@ type Times = readonly [other: number[], own: number[]];
  * @returns a table
  */
 export async function compare(folder: string, { seconds, rounds, only }: Comparison): Promise<string> {
-  const data = mkdtempSync(join(tmpdir(), 'ragen-bench-'));
-  process.on('exit', () => rmSync(data, { recursive: true, force: true }));
+  const data = temporaryFolder();
   const other = resolve(folder, 'env-server/main.ts');
   const pairs: (readonly [string, readonly [LoadCase, LoadCase]])[] = [];
   for (const kept of [false, true]) {

@@ -12,6 +12,8 @@ export interface Client {
   close(): void;
 }
 
+export type Connect = (origin: string, token: string) => Promise<Client>;
+
 const HEADER_END = '\r\n\r\n';
 
 /** HTTP/1.1 by hand on one kept-alive connection: a full client would be slower than the servers it measures. */
