@@ -13,4 +13,9 @@ t.test('turns are found with their place, in the files where they count', async 
   t.same(turnsIn('a.md', 'MOST_ of it; tell apart; a test that tells them apart; standing'), []);
   t.match(turnsIn('a.ts', '/** Of a frame. */'), [{ found: '/** Of ' }]);
   t.same(turnsIn('a.ts', '/** Frame id. */'), []);
+  t.match(turnsIn('a.md', 'The run goes on; it holds up others.'), [
+    { found: 'goes on' },
+    { found: 'holds up' },
+  ]);
+  t.same(turnsIn('a.md', 'Adapters go on the layers; an answer may hold up to five actions.'), []);
 });

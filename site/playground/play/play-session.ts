@@ -19,7 +19,7 @@ import {
 } from './session-state.ts';
 import { type PlayRequest, Setup } from './setup.ts';
 
-/** Actions that wait for the one under way. */
+/** Actions that wait for the one in progress. */
 const MAX_WAITING = 32;
 /** After so long without a reply the page says that it waits, in milliseconds. */
 const PENDING_AFTER_MS = 250;
@@ -46,13 +46,13 @@ export class PlaySession {
   setup: Setup | undefined;
   #episode: Episode | undefined;
   readonly #queue = new SerialQueue();
-  /** Grows with each start; what was under way before it comes too late. */
+  /** Grows with each start; what was in progress before it comes too late. */
   #turn = 0;
   /** Grows whenever waiting actions are dropped. */
   #drops = 0;
   /** Sessions that the server was asked for. */
   #beginning = 0;
-  /** Things under way that the visitor waits for. */
+  /** Things in progress that the visitor waits for. */
   #underWay = 0;
   /** Grows with each stop: what a policy would have done before it comes too late. */
   #stops = 0;
@@ -183,7 +183,7 @@ export class PlaySession {
     this.#options.announce(`A new episode with seed ${this.#episode?.state.session.seed ?? 'none'}.`);
   }
 
-  /** Takes an action when those before it are done; true while the episode goes on. */
+  /** Takes an action when those before it are done; true while the episode continues. */
   act(action: Json): Promise<boolean> {
     const { episode, waiting } = this.#state;
     // A key that comes late is no mistake.
@@ -269,7 +269,7 @@ export class PlaySession {
     };
   }
 
-  /** Lets the chosen policy take one step; true while the episode goes on. */
+  /** Lets the chosen policy take one step; true while the episode continues. */
   async playOne(): Promise<boolean> {
     const { policy } = this.#state;
     const episode = this.#episode;
