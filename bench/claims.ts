@@ -13,6 +13,7 @@
  * runs, `--out` that of pages, data and pictures. `--dry-run` prints the commands. Settings may follow, for all runs: with
  * `training.max_seconds=null` their iterations alone end them, for a machine that does other things as well.
  */
+import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -22,6 +23,7 @@ import type { Claim, ClaimRun } from './claims/claim.ts';
 import { CLAIMS } from './claims/claims.ts';
 import { type ClaimOutcome, claimFolder, readOutcome, runName } from './claims/outcomes.ts';
 import { replaceOverrides } from './claims/overrides.ts';
+import { SMOLLM2 } from './claims/published-model.ts';
 import { QUICK_CLAIMS } from './claims/quick.ts';
 import { playReferences, readReferences } from './claims/reference-players.ts';
 import { claimFigures, claimPage } from './claims/report.ts';
@@ -92,10 +94,13 @@ function overridesOf({ overrides, warmStart }: ClaimRun, seed: number, folder: s
     minutes === undefined || warmStart ? [] : [`training.max_seconds=${Math.round(60 * minutes)}`];
   return [
     ...overrides.map(text => {
-      const filled = text.replaceAll('{seed}', String(seed)).replaceAll('{folder}', folder);
+      const filled = text
+        .replaceAll('{seed}', String(seed))
+        .replaceAll('{folder}', folder)
+        .replaceAll(SMOLLM2, smollm2);
       const [, setting, length] =
         /^(training\.(?:steps|max_seconds)|warm_start\.episodes)=(\d+)$/.exec(filled) ?? [];
-      return setting === undefined || scale === 1
+      return setting === undefined || length === '0' || scale === 1
         ? filled
         : `${setting}=${Math.max(FEWEST[setting] ?? 2, Math.round(scale * Number(length)))}`;
     }),
@@ -117,6 +122,15 @@ function argumentsOf(run: ClaimRun, seed: number, folder: string, server: string
     server,
   });
   return args.includes('--resume') ? args : [...args, ...data];
+}
+
+/** The published model's file, which is fetched the first time. */
+function smollm2(): string {
+  const output = execFileSync(join(ROOT, 'install/smollm2.sh'), {
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  return output.trim();
 }
 
 const thoughtsFile = (seed: number, folder: string) => join(folder, `thoughts-seed-${seed}.jsonl`);

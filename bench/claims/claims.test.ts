@@ -7,6 +7,7 @@ import type { Claim } from './claim.ts';
 import { CLAIMS } from './claims.ts';
 import type { ClaimOutcome } from './outcomes.ts';
 import { replaceOverrides } from './overrides.ts';
+import { SMOLLM2 } from './published-model.ts';
 import { QUICK_CLAIMS } from './quick.ts';
 import { claimPage, meanCurves } from './report.ts';
 import { resultsIndex } from './results-index.ts';
@@ -166,7 +167,9 @@ t.test(
     for (const claim of [...CLAIMS, ...QUICK_CLAIMS]) {
       let seconds = 0;
       for (const { config, overrides, warmStart } of claim.runs) {
-        const filled = overrides.map(text => text.replaceAll('{seed}', '0').replaceAll('{folder}', '/runs'));
+        const filled = overrides.map(text =>
+          text.replaceAll('{seed}', '0').replaceAll('{folder}', '/runs').replaceAll(SMOLLM2, '/model.gguf'),
+        );
         const { training, warm_start } = loadRunSettings(config, filled);
         if (warmStart) t.ok(warm_start !== null);
         else seconds += training.max_seconds ?? Number.POSITIVE_INFINITY;

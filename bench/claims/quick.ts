@@ -76,6 +76,14 @@ const FORMS: readonly QuickForm[] = [
     overrides: ({ variant }) =>
       variant === 'quickstart' ? within(150, 1) : ['training.validate_every=25', ...within(120, 4)],
   },
+  {
+    claim: 'smollm2',
+    text: 'The short form has half the iterations and questions.',
+    overrides: ({ variant }) =>
+      variant.endsWith('untouched')
+        ? ['validation.episodes=64', ...within(0, 2)]
+        : ['validation.episodes=64', ...within(10, 8)],
+  },
 ];
 
 function quickForm({ claim: name, text, overrides, players }: QuickForm): Claim {
