@@ -5,6 +5,7 @@ import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
 import { dealPrompts, dealSequences } from '../learning/micro-batches.ts';
 import type { GradientReport, GradientTask } from '../learning/train-program.ts';
 import type { ContinuationRequest, Score, ScoreRequest, ScoreSettings } from '../policy.ts';
+import { Homes } from './homes.ts';
 import type { WeightSlice, WorkerSetup, WorkerTask } from './protocol.ts';
 import { WorkerHandle } from './worker-handle.ts';
 import { sliceWeights } from './worker-setups.ts';
@@ -27,18 +28,14 @@ export class WorkerPool {
   readonly #length: number;
   readonly #slices: readonly WeightSlice[];
   readonly #squares: Float64Array;
-  /** Worker of each open sequence. */
-  readonly #homes = new Map<number, number>();
-  readonly #homeCounts: number[];
-  /** Sequences that count for no worker until they continue. */
-  readonly #parked = new Set<number>();
+  readonly #homes: Homes;
 
   private constructor(workers: readonly WorkerHandle[], { length, squares }: SharedVectors) {
     this.#workers = workers;
     this.#length = length;
     this.#slices = sliceWeights(length, workers.length);
     this.#squares = squares;
-    this.#homeCounts = workers.map(() => 0);
+    this.#homes = new Homes(workers.length);
   }
 
   /** Starts a thread for each setup. @throws why one of them cannot start; the others are ended then */
@@ -59,29 +56,17 @@ export class WorkerPool {
 
   /** @param watch called with each token soon after it is sampled */
   async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
-    let home = this.#homes.get(request.sequenceId);
-    if (home === undefined) {
-      home = this.#homeCounts.indexOf(Math.min(...this.#homeCounts));
-      this.#homes.set(request.sequenceId, home);
-      this.#homeCounts[home]++;
-    } else if (this.#parked.delete(request.sequenceId)) this.#homeCounts[home]++;
-    return this.#workers[home].generate(request, watch);
+    return this.#workers[this.#homes.workerFor(request)].generate(request, watch);
   }
 
   release(sequenceId: number): void {
-    const home = this.#homes.get(sequenceId);
-    if (home === undefined) return;
-    this.#homes.delete(sequenceId);
-    if (!this.#parked.delete(sequenceId)) this.#homeCounts[home]--;
-    this.#workers[home].release(sequenceId);
+    const worker = this.#homes.release(sequenceId);
+    if (worker !== undefined) this.#workers[worker].release(sequenceId);
   }
 
   /** A sequence stays with its worker, but counts no more when new ones are dealt out, until it continues. */
   park(sequenceId: number): void {
-    const home = this.#homes.get(sequenceId);
-    if (home === undefined || this.#parked.has(sequenceId)) return;
-    this.#parked.add(sequenceId);
-    this.#homeCounts[home]--;
+    this.#homes.park(sequenceId);
   }
 
   /** @param reference scores with the reference's adapters */
