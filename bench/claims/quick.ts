@@ -80,7 +80,7 @@ const FORMS: readonly QuickForm[] = [
     claim: 'smollm2',
     text: 'The short form has half the iterations and questions.',
     overrides: ({ variant }) =>
-      variant.endsWith('untouched')
+      variant === 'untouched'
         ? ['validation.episodes=64', ...within(0, 2)]
         : ['validation.episodes=64', ...within(10, 8)],
   },
