@@ -76,6 +76,15 @@ t.test('what a share has is read once at the start, and saves read nothing of ot
   t.notOk(existsSync(file), 'and is read by the next server');
 });
 
+t.test('of checkpoints that are saved at once only those that fit are kept', async t => {
+  const root = t.testdir();
+  const checkpoints = new Checkpoints(root, 4096, () => false);
+  const names = ['one', 'two', 'three', 'four', 'five'];
+  const saves = await Promise.allSettled(names.map(name => saved(checkpoints, name)));
+  t.equal(saves.filter(({ status }) => status === 'fulfilled').length, 2);
+  t.equal((await readdir(join(folderOf(root, MODEL, 'one'), '..'))).length, 2);
+});
+
 t.test('made-up keys of one address share its room', async t => {
   const root = t.testdir();
   const checkpoints = new Checkpoints(root, 4096, () => false);

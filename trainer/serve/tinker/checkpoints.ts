@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { isAlive, processStart } from '../../../shared/run-folder/is-alive.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
@@ -243,8 +243,8 @@ export class Checkpoints {
     const isFull = others.length >= MAX_CHECKPOINTS;
     if (!isFull && all <= this.#maxBytes) return;
     if (canBeOld) {
-      // Somebody else may have removed some meanwhile.
-      for (const [folder] of others) await this.#read(folder);
+      // Somebody else may have removed some meanwhile; those that are being written are hidden.
+      for (const [folder] of others) if (NAME.test(basename(folder))) await this.#read(folder);
       return this.#checkRoom(share, but, bytes, false);
     }
     const [kind] = share.split(' ');
