@@ -5,7 +5,7 @@
  *     npm run bench:async [-- --latencies 0,20,100 --success 0.9 --staleness 4]
  *
  * Server and trainer run in this process, the policy on one worker. `seconds` are those of the iterations until a validation,
- * every fifth iteration on 256 episodes, has reached the success asked for; validations themselves are not counted. The
+ * every fifth iteration on 256 episodes, has reached the success requested; validations themselves are not counted. The
  * shares are means over the iterations after the first two, in which programs are compiled.
  */
 

@@ -159,7 +159,7 @@ function flagText(name: 'minutes'): string {
   return flags[name] === undefined ? '' : ` --${name} ${flags[name]}`;
 }
 
-/** The runs that were asked for. */
+/** The runs that were requested. */
 function chosenRuns({ runs }: Claim): readonly ClaimRun[] {
   const { only } = flags;
   if (only === undefined) return runs;

@@ -8,7 +8,7 @@
  *     npm run bench:compute -- --runtime webgpu --precision float16 --shapes 0.5B --batch 64 --time 512 --tokens 4096
  *
  * A training step is forward, backward, clipping and AdamW through the local policy. Small shapes are split over as many
- * workers as there are threads, large ones run on one worker of so many threads, which holds fewer copies of what is as
+ * workers as there are threads, large ones run on one worker of this many threads, which holds fewer copies of what is as
  * large as the weights. Both sides take turns, a round each (with large shapes the reference goes first: both do not fit
  * in memory), and the median of all their steps counts; the best step says more on a machine with other load. On a GPU
  * the reference runs there, too, in bf16, and shares are also those of the card's data sheet where it is known by name.
@@ -34,7 +34,7 @@ import { limitsOf } from './gpu/limits.ts';
 import { median } from './median.ts';
 
 const FLOAT_BYTES = 4;
-/** Padded tokens of a micro-batch of a large shape: logits over 150,000 words take 300 MB for so many. */
+/** Padded tokens of a micro-batch of a large shape: logits over 150,000 words take 300 MB for this many. */
 const LARGE_TOKEN_BUDGET = 512;
 
 type Task = 'train' | 'decode' | 'group' | 'apart';

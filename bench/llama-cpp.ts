@@ -44,7 +44,7 @@ if (flags.model === undefined) throw new RangeError('--model names a GGUF file: 
 const { model } = flags;
 const [rounds, tokens] = (['rounds', 'tokens'] as const).map(name => positiveInteger(name, flags[name]));
 
-/** Samples so many sequences and gives tokens per second of processor time. */
+/** Samples this many sequences and gives tokens per second of processor time. */
 type Measure = (batch: number) => Promise<number>;
 
 const runtime = new OnnxRuntime({ threads: 1 });

@@ -113,7 +113,7 @@ for (const name of flags.shapes.split(',')) {
   for (const rows of ROWS) await compare(shape, layers, rows);
 }
 
-/** Prints the times of all kinds for passes of so many rows. */
+/** Prints the times of all kinds for passes of this many rows. */
 async function compare(shape: Shape, layers: number, rows: number): Promise<void> {
   const kinds = await Promise.all(
     KINDS.map(async kind => ({
@@ -169,7 +169,7 @@ function sessionOf(
   });
 }
 
-/** Milliseconds of the processor to round so many weights to half precision by their bits. */
+/** Milliseconds of the processor to round this many weights to half precision by their bits. */
 function conversionTime(count: number): number {
   const weights = new Uint32Array(count).fill(0x3b80_0000);
   const converted = new Uint16Array(count);

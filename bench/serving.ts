@@ -83,7 +83,7 @@ const sampling = {
 /** A way to get responses: milliseconds to the first token, or NaN where that is not seen. */
 type Ask = (prompt: number[], seed: number) => Promise<number>;
 
-/** Answers prompts of so many streams, other ones in every round. */
+/** Answers prompts of this many streams, other ones in every round. */
 interface Way {
   readonly name: string;
   readonly measure: (streams: number, round: number) => Promise<Measured>;

@@ -1,4 +1,4 @@
-/** A map of the entries that were used last, so many at most. */
+/** A map of the entries that were used last, this many at most. */
 export class RecentMap<K, V> extends Map<K, V> {
   readonly #most: number;
 

@@ -24,7 +24,7 @@ export interface ResponseFormat {
 }
 
 export interface ParsedResponse {
-  /** The response had the tags asked for. */
+  /** The response had the tags requested. */
   readonly wellFormed: boolean;
   /** Put together again from its parts: what a history shows. The raw text where the tags are missing. */
   readonly cleaned: string;

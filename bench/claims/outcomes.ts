@@ -136,7 +136,7 @@ export function claimFolder(runs: string, name: string): string {
   return join(runs, `claim-${name}`);
 }
 
-/** Success after so many seconds, between two validations on the line between them; undefined before the first and after the last. */
+/** Success after this many seconds, between two validations on the line between them; undefined before the first and after the last. */
 export function successAt(
   points: readonly ClaimPoint[],
   at: number,

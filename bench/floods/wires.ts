@@ -73,7 +73,7 @@ export async function pour(socket: Socket, bytes: Buffer): Promise<void> {
   }
 }
 
-/** The same text so often that it makes about so many bytes. */
+/** The same text so often that it makes about this many bytes. */
 export function repeated(piece: Buffer, bytes: number): Buffer {
   return Buffer.concat(new Array<Buffer>(Math.max(1, Math.floor(bytes / piece.length))).fill(piece));
 }

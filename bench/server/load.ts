@@ -97,7 +97,7 @@ export interface Measurement {
   readonly p99: number;
 }
 
-/** Lets every client play with one request in flight for so many seconds. */
+/** Lets every client play with one request in flight for this many seconds. */
 export async function measure(
   clients: readonly (readonly [Client, Player])[],
   seconds: number,

@@ -7,7 +7,7 @@ const BYTES_PER_KIB = 1024;
 const BYTES_PER_MIB = 1024 * 1024;
 
 /**
- * Resident memory of a server with so many idle sessions: without a store, with a folder and with Valkey, and that of
+ * Resident memory of a server with this many idle sessions: without a store, with a folder and with Valkey, and that of
  * Valkey itself.
  * @returns a table
  */

@@ -69,7 +69,7 @@ export function framePlayer(sessionId: string, keyed = false): Player {
   };
 }
 
-/** Steps many sessions in turn, so many in a batch; `envelope` is what a frame adds. */
+/** Steps many sessions in turn, this many in a batch; `envelope` is what a frame adds. */
 export function batchPlayer(sessionIds: readonly string[], batchSize: number, envelope: string): Player {
   const over = new Uint8Array(sessionIds.length);
   let first = 0;

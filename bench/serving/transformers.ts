@@ -7,7 +7,7 @@ const PROGRAM = fileURLToPath(new URL('transformers_generate.py', import.meta.ur
 
 /** A process that generates with transformers. */
 export interface TransformersProcess {
-  /** Tokens a second of a batch of so many prompts. */
+  /** Tokens a second of a batch of this many prompts. */
   rate(prompts: number): Promise<number>;
   close(): void;
 }

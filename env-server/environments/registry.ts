@@ -128,7 +128,7 @@ export function createRegistry(builtIn: readonly AnyEnvironment[] = BUILT_IN): R
   };
 }
 
-/** The environment under each of its other ids, so that sessions and documents bear the id that was asked for. */
+/** The environment under each of its other ids, so that sessions and documents bear the id that was requested. */
 function aliasesOf(environment: AnyEnvironment): [string, AnyEnvironment][] {
   const { aliases = [], ...spec } = environment.spec;
   return aliases.map(id => [id, { ...environment, spec: { ...spec, id } }]);

@@ -6,7 +6,7 @@ import type { Test } from 'tap';
 
 const PAGE_BYTES = 4096;
 
-/** A folder on a separate disk of so many bytes; undefined where this process may not mount one. */
+/** A folder on a separate disk of this many bytes; undefined where this process may not mount one. */
 export function smallDisk(t: Test, bytes: number): string | undefined {
   const folder = mkdtempSync(join(tmpdir(), 'ragen-disk-'));
   t.teardown(() => {

@@ -38,7 +38,7 @@ export interface Store {
   note(entry: AuditEntry): void;
   /** @param before `next` of the page before */
   audit(limit: number, before?: string): AuditPage | Promise<AuditPage>;
-  /** Ends when what was asked for is written. */
+  /** Ends when what was requested is written. */
   close(): Promise<void>;
 }
 

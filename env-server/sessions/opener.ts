@@ -237,7 +237,7 @@ export class SessionOpener {
   }
 }
 
-/** Serials of one millisecond, one for each of so many servers; more in it run ahead of the clock. */
+/** Serials of one millisecond, one for each of this many servers; more in it run ahead of the clock. */
 const SERIALS_PER_MS = 64;
 
 /** The serial of the next session: one more, or by the clock, so that those of several servers are in one order. */

@@ -77,7 +77,7 @@ export interface BatchRequest {
 /**
  * Runs many operations; results in order, each a result or a problem. What takes longer than a slice continues in the
  * next turn of the connection, before everything else that waits on it.
- * @returns a `BatchResult` in the form asked for
+ * @returns a `BatchResult` in the form requested
  * @throws Problem `body_too_large`, `invalid_request`
  */
 export function runBatch<T, B>(

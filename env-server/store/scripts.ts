@@ -188,7 +188,7 @@ if epoch ~= '' and string.match(top[1][1], '^(%d+)-') ~= epoch then return -1 en
 finish(p, id, ARGV[4], ARGV[5])
 return 1`;
 
-/** Ends what is due: at most so many; forget. Returns the ids, and how many it has looked at. */
+/** Ends what is due: at most this many; forget. Returns the ids, and how many it has looked at. */
 const EXPIRE = `#!lua flags=allow-oom
 ${DUE}
 ${FINISH}

@@ -79,7 +79,7 @@ const fresh = (id: string, more: Partial<NewSession> = {}): NewSession => ({
 
 const ends = { actions: 0, snapshot: 0, reply: 0, dropped: 0 };
 
-/** A checkpoint of a session with so many records; with these, its head says what it has. */
+/** A checkpoint of a session with this many records; with these, its head says what it has. */
 const change = (recorded: number, more: Partial<StoredChange> = {}, covered: readonly string[] = []) => ({
   owner: 'me',
   edition: 'e1',

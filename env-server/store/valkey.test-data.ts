@@ -18,7 +18,7 @@ export const lacksValkey: string | false =
 export interface TestValkey {
   readonly address: string;
   readonly process: ChildProcess;
-  /** Ends it with a signal and starts it again on the same files, after so many milliseconds. */
+  /** Ends it with a signal and starts it again on the same files, after this many milliseconds. */
   restart(signal: NodeJS.Signals, downMs?: number): Promise<void>;
   signal(signal: NodeJS.Signals): void;
   stop(): Promise<void>;

@@ -39,7 +39,7 @@ async function gone(socket: Socket): Promise<void> {
   await once(socket, 'close');
 }
 
-/** Sends frames to a WebSocket, reads so many bytes of replies, and leaves. */
+/** Sends frames to a WebSocket, reads this many bytes of replies, and leaves. */
 async function frames(app: TestApp, sent: Buffer, count: number, path = '/v1/ws'): Promise<void> {
   const socket = await openWebSocket(originOf(app), path);
   let replies = 0;

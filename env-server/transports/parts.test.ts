@@ -49,7 +49,7 @@ t.test('a picture in the text is the only one, in its place', async t => {
   t.match(inText, [{ type: 'image' }, { type: 'text', text: /^Valid actions: / }]);
 });
 
-t.test('pictures have the size that was asked for, within bounds', async t => {
+t.test('pictures have the size that was requested, within bounds', async t => {
   const { ask } = await testApp(t);
   const { body } = await ask('POST', '/v1/sessions', lake(sized(96)));
   t.match(body.observation, [{ type: 'text' }, { type: 'image', width: 96, height: 96 }]);

@@ -46,7 +46,7 @@ t.test('JSON goes out with the token, and the text of the reply comes back', asy
   t.same(JSON.parse(await client.send('/a')), ['GET', '/a', null, 'Bearer secret', '']);
 });
 
-t.test('a refusal says status, words, the wait asked for, and whether it may pass', async t => {
+t.test('a refusal says status, words, the wait requested, and whether it may pass', async t => {
   const client = await serve(t, ({ url }, response) => {
     response.writeHead(Number(url!.slice(1).split('?')[0]), { 'retry-after': '2' }).end('x'.repeat(5000));
   });

@@ -1,4 +1,4 @@
-/** Places of items that were taken are given back after so many. */
+/** Places of items that were taken are given back after this many. */
 const MAX_TAKEN = 1024;
 /** Places that an empty queue keeps. */
 const MAX_KEPT = 64;

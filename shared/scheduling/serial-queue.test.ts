@@ -18,7 +18,7 @@ t.test('work runs one after the other, and a failure ends no other work', async 
   t.equal(await queue.run(() => 7), 7);
 });
 
-t.test('it is idle when all that was asked for is over', async t => {
+t.test('it is idle when all that was requested is over', async t => {
   const queue = new SerialQueue();
   let over = false;
   const failing = queue.run(async () => {

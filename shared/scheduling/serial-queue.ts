@@ -8,7 +8,7 @@ export class SerialQueue {
     return done;
   }
 
-  /** Resolves when all that was asked for until now is over. */
+  /** Resolves when all that was requested until now is over. */
   get idle(): Promise<unknown> {
     return this.#last;
   }

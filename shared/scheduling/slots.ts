@@ -3,7 +3,7 @@ import { Queue } from './queue.ts';
 /** Limits on work that is in progress at once, outside the event loop. */
 export interface SlotRules {
   readonly most: number;
-  /** Most slots of one owner while so many are free; at least one, and all without it. */
+  /** Most slots of one owner while this many are free; at least one, and all without it. */
   readonly mostOfOwner?: (free: number) => number;
 }
 

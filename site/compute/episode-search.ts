@@ -70,7 +70,7 @@ export interface FoundHits<H> {
 
 /**
  * Searches one file after the other until a reply is full or the time is over.
- * @param searchFile at most so many hits of a file, from the episode `first` on
+ * @param searchFile at most this many hits of a file, from the episode `first` on
  */
 export async function searchFiles<H extends { readonly file: string; readonly index: number }>(
   all: readonly { readonly name: string; readonly step: number }[],

@@ -25,12 +25,12 @@ export class Series {
   }
 }
 
-/** At most so many points (and one), with the least and the greatest of every stretch. */
+/** At most this many points (and one), with the least and the greatest of every stretch. */
 export function downsampled(points: SeriesPoints, most: number): SeriesPoints {
   return points.x.length <= most ? points : extremes(points, Math.ceil((2 * points.x.length) / most));
 }
 
-/** The least and the greatest of each so many points, in their order; NaN only where there is nothing else. */
+/** The least and the greatest of each this many points, in their order; NaN only where there is nothing else. */
 function extremes({ x, y }: SeriesPoints, size: number): { x: number[]; y: number[] } {
   const kept: { x: number[]; y: number[] } = { x: [], y: [] };
   for (let start = 0; start < x.length; start += size) {

@@ -70,7 +70,7 @@ interface PairedDifference {
 }
 
 const RESAMPLES = 10_000;
-/** Up to so many pairs every pattern of signs is tried; beyond, as many are drawn as there are resamples. */
+/** Up to this many pairs every pattern of signs is tried; beyond, as many are drawn as there are resamples. */
 const EXACT_PAIRS = 13;
 
 /**

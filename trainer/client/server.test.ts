@@ -71,7 +71,7 @@ for (const transport of TRANSPORTS) {
     }
   });
 
-  t.test(`${transport}: a lost reply is asked for again, and nothing is done twice`, async t => {
+  t.test(`${transport}: a lost reply is requested again, and nothing is done twice`, async t => {
     const line = await proxy(t, await listen(t));
     const server = client(t, { url: line.url, transport });
     const { session_id } = await server.batched('create', { env_id: 'FrozenLake-v0', seed: 1 });

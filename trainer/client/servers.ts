@@ -81,7 +81,7 @@ export class ServerPool {
   }
 }
 
-/** Work to be given out: so many episodes of a tag. */
+/** Work to be given out: this many episodes of a tag. */
 export interface Workload {
   readonly amount?: number;
   /** Absent: of no tag in particular. */

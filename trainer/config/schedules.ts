@@ -1,7 +1,7 @@
 import type { CoefficientSchedule } from './sections/schedules.ts';
 import type { RunSettings } from './settings.ts';
 
-/** Value of a schedule in an iteration, counted from 1, of a run of so many. */
+/** Value of a schedule in an iteration, counted from 1, of a run of this many. */
 export function scheduledValue(schedule: CoefficientSchedule, step: number, steps: number): number {
   const { kind, from, to, begin, values } = schedule;
   if (kind === 'steps') return values.findLast(({ from_step }) => from_step <= step)?.value ?? from;

@@ -202,7 +202,7 @@ t.test('a run with all diagnostics shows them, and an error stays in its panel',
   await page.getByRole('alert').waitFor();
   await page.unroute('**/api/metrics?*grad_norm*bucket*');
   await page.getByRole('rowheader', { name: 'bucket_6', exact: true }).waitFor();
-  t.equal(await page.getByRole('alert').count(), 0, 'what could not be read is asked for again');
+  t.equal(await page.getByRole('alert').count(), 0, 'what could not be read is requested again');
 });
 
 t.test('the keyboard alone finds a run and reads an episode', { skip }, async t => {

@@ -114,7 +114,7 @@ export class Rollout {
     if (this.#open) this.calls.push(call);
   }
 
-  /** The session has made so many steps. */
+  /** The session has made this many steps. */
   stepped(step: number): void {
     if (!this.callsBefore.has(step)) this.callsBefore.set(step, this.calls.length);
   }

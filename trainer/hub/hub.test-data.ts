@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** Files from so many bytes on are kept apart, as large ones are on the Hub (LFS). */
+/** Files from this many bytes on are kept apart, as large ones are on the Hub (LFS). */
 const LARGE_BYTES = 4096;
 
 export type Files = Readonly<Record<string, Buffer | string>>;

@@ -147,7 +147,7 @@ async function refuseFullDisk(folder: string, bytes: number, shown: string): Pro
   );
 }
 
-/** Works on all items, so many at once; after a failure nothing new is begun, and what is open is waited for. */
+/** Works on all items, this many at once; after a failure nothing new is begun, and what is open is waited for. */
 async function eachOf<T>(
   items: readonly T[],
   atOnce: number,

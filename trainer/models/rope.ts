@@ -140,7 +140,7 @@ function scaledFrequency(
       return frequency => llama3Frequency(frequency, scaling);
     case 'yarn': {
       const { factor, originalMaxPositions, truncate } = scaling;
-      // The pair that turns so many times within the original context.
+      // The pair that turns this many times within the original context.
       const pairOf = (turns: number) =>
         (pairs * Math.log(originalMaxPositions / (turns * 2 * Math.PI))) / Math.log(theta);
       const bounds = [pairOf(scaling.betaFast), pairOf(scaling.betaSlow)];

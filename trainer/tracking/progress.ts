@@ -158,7 +158,7 @@ export function barLine({ progress, value, total, stage, numbers, columns, color
   return `${head}${blocks(progress, cells, colored)}${text}`.trimEnd();
 }
 
-/** A bar of so many cells, filled to an eighth of a cell. */
+/** A bar of this many cells, filled to an eighth of a cell. */
 function blocks(progress: number, cells: number, colored: boolean): string {
   const eighths = Math.round(8 * cells * Math.min(1, Math.max(0, progress)));
   const full = Math.floor(eighths / 8);

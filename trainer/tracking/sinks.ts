@@ -127,7 +127,7 @@ export class MlflowRun implements MetricSink {
     }
   }
 
-  /** Does the work; a failure costs so many numbers. */
+  /** Does the work; a failure costs this many numbers. */
   async #tolerating(numbers: number, work: () => Promise<unknown>): Promise<void> {
     try {
       await work();

@@ -6,7 +6,7 @@ import { appendJsonLine, reopenJsonLines, writeJsonLines } from './jsonlines.ts'
 
 /** A state that takes more is left out: it is for pictures. */
 const MAX_STRUCTURED_BYTES = 64 * 1024;
-/** Advantages, returns and entropies are written with so many decimal places. */
+/** Advantages, returns and entropies are written with this many decimal places. */
 const DECIMALS = 1e4;
 
 /** Training data about the tokens of a sample; arrays over its tokens. */

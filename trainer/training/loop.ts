@@ -159,7 +159,7 @@ class TrainingLoop {
     return step === 0 ? validate_first : step % validate_every === 0 || step === steps;
   }
 
-  /** Settings of the training with the changes that were asked for. */
+  /** Settings of the training with the changes that were requested. */
   get #training(): RunSettings['training'] {
     const { settings, commands } = this.#parts;
     return { ...settings.training, ...commands?.schedule };

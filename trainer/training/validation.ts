@@ -18,7 +18,7 @@ export interface ValidationPlan {
   readonly seed: number;
   /** Attempts at each level; 1 by default. */
   readonly groupSize?: number;
-  /** The first so many groups keep the states of their turns. */
+  /** The first this many groups keep the states of their turns. */
   readonly recorded?: number;
 }
 

@@ -167,7 +167,7 @@ export class Endpoint {
 
   /**
    * Sends JSON and gives the reply as it came, for other forms of replies.
-   * @param accept the form that is asked for
+   * @param accept the form that is requested
    * @throws Problem `remote_unavailable`, `remote_failed`, also for a reply that is no success
    */
   askText(

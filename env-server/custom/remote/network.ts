@@ -13,7 +13,7 @@ const DEFAULT_VALUE_BYTES = 256 * 1024;
 const VALUES_PER_REPLY = 4;
 /** Requests in progress to all services. */
 export const MAX_REQUESTS = 2048;
-/** With several owners, one gets another request while it has fewer than so many times what is free: 3/4 if it is alone. */
+/** With several owners, one gets another request while it has fewer than this many times what is free: 3/4 if it is alone. */
 const OWNER_SHARE = 3;
 
 type Undici = typeof import('undici');

@@ -34,7 +34,7 @@ const SLICE = 1000;
 interface TabularPlan {
   /** The best action; −1 where nothing can be done. */
   best(state: number, stepsToGo: number): number;
-  /** Chance that an episode of so many steps ends in a success when it is followed. */
+  /** Chance that an episode of this many steps ends in a success when it is followed. */
   readonly success: number;
 }
 

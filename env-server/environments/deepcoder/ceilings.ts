@@ -37,7 +37,7 @@ export function checkCeilings(config: DeepCoderConfig): void {
   }
 }
 
-/** Why so many tests are refused; undefined where they are not. */
+/** Why this many tests are refused; undefined where they are not. */
 export function tooManyTests(count: number): string | undefined {
   const most = readVariable(MAX_TESTS);
   if (count <= most) return undefined;

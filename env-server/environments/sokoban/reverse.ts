@@ -123,7 +123,7 @@ class ReverseSearch {
     this.#enter(player, 0, NONE, this.#numberOfBoxes());
   }
 
-  /** Looks at so many moves more; true when there is none left. */
+  /** Looks at this many moves more; true when there is none left. */
   advance(moves: number): boolean {
     const frames = this.#frames;
     const cells = this.#cells;

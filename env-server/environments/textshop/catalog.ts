@@ -7,7 +7,7 @@ import { type Goal, type Product, priceOf } from './product.ts';
 const SEED = 19_990_401;
 const PRODUCTS = 1008;
 const GOALS_PER_PRODUCT = 2;
-/** Upper prices asked for, in dollars. */
+/** Upper prices requested, in dollars. */
 const PRICE_STEP = 10;
 const PRICE_STEPS = 4;
 

@@ -37,7 +37,7 @@ export interface CardQuestion {
   readonly limit: number;
   /** Newest open sessions that are left out. */
   readonly offset?: number;
-  /** Only sessions that were used or ended within so many milliseconds get a card; others only their id. Absent: all. */
+  /** Only sessions that were used or ended within this many milliseconds get a card; others only their id. Absent: all. */
   readonly withinMs?: number;
 }
 

@@ -77,7 +77,7 @@ export interface TestJournal {
   readonly journal: Journal;
   readonly health: PersistenceHealth;
   readonly disk: FaultyDisk;
-  /** Number of checkpoints that were asked for. */
+  /** Number of checkpoints that were requested. */
   readonly pressure: { count: number };
 }
 

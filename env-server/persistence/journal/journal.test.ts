@@ -90,7 +90,7 @@ t.test('a checkpoint deletes the files that it covers', async t => {
 });
 
 t.test(
-  'near the limit on disk a checkpoint is asked for; at it operations are refused, and none is lost',
+  'near the limit on disk a checkpoint is requested; at it operations are refused, and none is lost',
   async t => {
     const folder = t.testdir();
     const { journal, pressure } = openJournal(folder, { maxBytes: 10_000 });

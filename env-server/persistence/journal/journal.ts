@@ -6,7 +6,7 @@ import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../storage-problem.ts';
 import { type JournalDisk, type JournalFile, JournalFiles } from './journal-files.ts';
 import type { Turn } from './turn-file.ts';
 
-/** Share of the permitted bytes on disk from which on a checkpoint is asked for. */
+/** Share of the permitted bytes on disk from which on a checkpoint is requested. */
 const PRESSURE = 0.5;
 /** Largest record, in bytes. */
 export const MAX_RECORD_BYTES = 64 * 1024 * 1024;

@@ -87,12 +87,12 @@ export class DatabaseThread {
     for (const { reject } of waiting) reject(error);
   }
 
-  /** From now on no changes of sessions are written, also those that were asked for; at most one is just being written. */
+  /** From now on no changes of sessions are written, also those that were requested; at most one is just being written. */
   seal(): void {
     Atomics.store(this.#sealed, 0, 1);
   }
 
-  /** Ends the thread when what was asked for is done. */
+  /** Ends the thread when what was requested is done. */
   async close(): Promise<void> {
     const worker = this.#worker;
     if (!worker) return;

@@ -111,7 +111,7 @@ export function actionsOf(position: LogPosition | undefined): Json[] {
   return actions;
 }
 
-/** A log of these actions, by its positions: the one at `count` has so many of them before it. */
+/** A log of these actions, by its positions: the one at `count` has this many of them before it. */
 export function logOf(actions: readonly Json[]): (count: number) => LogPosition | undefined {
   const log = new ActionLog();
   const positions: LogPosition[] = [];

@@ -40,7 +40,7 @@ export interface EpisodeSession {
   readonly closed: boolean;
   /** Bytes that it may still take. */
   readonly room: number;
-  /** Changes its estimated memory by so many bytes. */
+  /** Changes its estimated memory by this many bytes. */
   grow(bytes: number): void;
   /** @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
   requireRoomToPlay(bytes: number): void;

@@ -62,7 +62,7 @@ function checksOf(limits: SessionLimits, counts: OpenCounts, envId: string): rea
   ];
 }
 
-/** The first limit that so many more sessions would exceed. */
+/** The first limit that this many more sessions would exceed. */
 function refusalOf(
   limits: SessionLimits,
   counts: OpenCounts,

@@ -50,7 +50,7 @@ export class ByteBudget {
     this.limits = resolveByteLimits(limits);
   }
 
-  /** True if so many bytes more would exceed the limit of the server. */
+  /** True if this many bytes more would exceed the limit of the server. */
   isShort(bytes: number): boolean {
     return this.used + bytes > this.limits.maxBytes;
   }

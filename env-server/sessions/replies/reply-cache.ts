@@ -34,7 +34,7 @@ interface CachedReply {
 export interface ReplyCacheOwner {
   /** Bytes of replies that are kept; older ones are dropped for newer ones. */
   readonly replyBytes: number;
-  /** The memory takes so many bytes more or, below zero, less. */
+  /** The memory takes this many bytes more or, below zero, less. */
   grow(bytes: number): void;
 }
 

@@ -33,7 +33,7 @@ async function server(t: Test, data: string, more: Partial<Settings> = {}) {
     const reply = await app.server.inject({ method, url, payload });
     return { status: reply.statusCode, text: reply.body, body: url === '/metrics' ? {} : reply.json() };
   };
-  /** Takes steps until one is refused, at most so many; says how many were taken, and why the next one was not. */
+  /** Takes steps until one is refused, at most this many; says how many were taken, and why the next one was not. */
   const play = async (session_id: string, most: number) => {
     let taken = 0;
     while (taken < most) {

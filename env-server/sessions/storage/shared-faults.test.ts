@@ -373,7 +373,7 @@ t.test('sessions leave memory when it is crowded, and are played on', { skip: la
   t.equal(await storeOf(a).count(), 50);
 });
 
-/** Makes a session due in so many milliseconds, as if it had been idle. */
+/** Makes a session due in this many milliseconds, as if it had been idle. */
 const dueIn = (app: TestApp, id: string, ms: number) =>
   storeOf(app).connection.command(async client => {
     const [seconds, micros] = (await client.time()).map(Number);

@@ -167,7 +167,7 @@ t.test('requests in the wrong order or form', async t => {
   isProblem(t, await post('/create', created), 'bad_request');
 });
 
-t.test('a call that is asked for again under its id is carried out once', async t => {
+t.test('a call that is requested again under its id is carried out once', async t => {
   const app = await testApp(t);
   const { post, call } = await client(app);
   await post('/create', { env_name: 'test/Counter-v0', task_spec: { seed: 1 } });

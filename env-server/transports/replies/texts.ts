@@ -4,7 +4,7 @@
  */
 export type TextChunks = string | readonly string[];
 
-/** A UTF-16 unit takes at most so many bytes in UTF-8. */
+/** A UTF-16 unit takes at most this many bytes in UTF-8. */
 export const MAX_BYTES_PER_UNIT = 3;
 const SCRATCH_BYTES = 256 * 1024;
 

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import type { PacedWebSocket } from './paced-websocket.ts';
 
 const MS_PER_S = 1000;
-/** A beat that comes so many times its interval after the last one says that this process was blocked, not the peers. */
+/** A beat that comes this many times its interval after the last one says that this process was blocked, not the peers. */
 const LATE = 1.5;
 
 interface Heartbeat {

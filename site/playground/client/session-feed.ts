@@ -36,7 +36,7 @@ export class SessionFeed {
   #cards = new Map<string, SessionCard>();
   #order: readonly string[] = [];
   #open = 0;
-  /** Counts what was asked for; answers to what was asked before are passed over. */
+  /** Counts what was requested; answers to what was asked before are passed over. */
   #asked = 0;
 
   constructor(

@@ -10,7 +10,7 @@ import {
   reduceEpisode,
 } from './session-state.ts';
 
-/** Snapshots after which a reset opens a new session instead: a session may only have so many. */
+/** Snapshots after which a reset opens a new session instead: a session may only have this many. */
 const MANY_SNAPSHOTS = 512;
 
 /**

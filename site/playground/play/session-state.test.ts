@@ -160,7 +160,7 @@ t.test('a session that is gone stays gone until another begins; another environm
   t.equal(next.episode, undefined);
   t.equal(next.environment, undefined);
   t.equal(next.speed, 'fast', 'the speed that was chosen stays');
-  t.equal(next.focusRequests, 1, 'the focus is not asked for again');
+  t.equal(next.focusRequests, 1, 'the focus is not requested again');
   t.ok(next.isOpening);
   t.notOk(reducePlay(next, { type: 'opened' }).isOpening);
   t.end();

@@ -127,7 +127,7 @@ export type Speed = keyof typeof SPEEDS;
 
 /** State of the view in which an environment is played. */
 export interface PlayState {
-  /** The environment that was asked for. */
+  /** The environment that was requested. */
   readonly envId?: string;
   /** Absent until the server has described it. */
   readonly environment?: Environment;
@@ -139,7 +139,7 @@ export interface PlayState {
   readonly isGone: boolean;
   /** Error of the last action. */
   readonly problem?: unknown;
-  /** Actions that were asked for and not yet sent, in their order. */
+  /** Actions that were requested and not yet sent, in their order. */
   readonly waiting: readonly Json[];
   /** The server takes long. */
   readonly isSlow: boolean;

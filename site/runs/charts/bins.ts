@@ -5,7 +5,7 @@ export interface Bin {
   readonly count: number;
 }
 
-/** Up to so many different values have a bar each. */
+/** Up to this many different values have a bar each. */
 const MAX_VALUES = 8;
 const BINS = 12;
 /** Values that differ in later digits came from adding up in another order. */

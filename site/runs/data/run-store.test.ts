@@ -6,7 +6,7 @@ import type { Source } from './source.ts';
 /** Lets promises settle that wait for nothing but each other. */
 const settle = () => new Promise(resolve => setImmediate(resolve));
 
-/** A store over a source with metrics that can be read or not. @returns the store, and what was asked for */
+/** A store over a source with metrics that can be read or not. @returns the store, and what was requested */
 function storeOver({ exported = false } = {}) {
   const state = { fails: true, asked: [] as string[] };
   const source = {
@@ -52,7 +52,7 @@ t.test('metrics that could not be read are requested again, later each time', as
   const { length } = state.asked;
   mock.timers.tick(600_000);
   await settle();
-  t.equal(state.asked.length, length, 'what was read is not asked for again');
+  t.equal(state.asked.length, length, 'what was read is not requested again');
 
   state.fails = true;
   await store.want(['c']);

@@ -5,7 +5,7 @@ import type { TrajectoryFile } from '../../server/reader/trajectories.ts';
 import type { Source } from './source.ts';
 
 const RECONNECT_MS = 2000;
-/** Metrics that could not be read are asked for again after the first time, and after twice as long each time it fails. */
+/** Metrics that could not be read are requested again after the first time, and after twice as long each time it fails. */
 const RETRY_MS = 1000;
 const MAX_RETRY_MS = 60_000;
 
@@ -48,7 +48,7 @@ export class RunStore {
     this.id = id;
   }
 
-  /** Reads the run and follows it; one that cannot be read yet is asked for again. */
+  /** Reads the run and follows it; one that cannot be read yet is requested again. */
   async open(): Promise<void> {
     await this.#load();
     while (this.error && !this.#source.site.exported && !this.#stop.signal.aborted) {
@@ -92,7 +92,7 @@ export class RunStore {
     return names.every(name => this.#answered.has(name) || this.#failed.has(name));
   }
 
-  /** Reads metrics that are not there yet; those that could not be read are asked for again, here at once and later. */
+  /** Reads metrics that are not there yet; those that could not be read are requested again, here at once and later. */
   async want(names: readonly string[]): Promise<void> {
     await this.#read(names.filter(name => !this.#wanted.has(name)));
   }

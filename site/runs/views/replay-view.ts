@@ -66,7 +66,7 @@ function telling(before: readonly EpisodeDigest[], now: readonly EpisodeDigest[]
   return now.find(({ success }, i) => success && before[i]?.success === false) ?? now[0];
 }
 
-/** At most so many files, evenly chosen, the first and the last among them. */
+/** At most this many files, evenly chosen, the first and the last among them. */
 function chosenOf<T>(files: readonly T[]): readonly T[] {
   if (files.length <= MAX_FRAMES) return files;
   return Array.from(

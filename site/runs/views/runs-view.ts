@@ -22,7 +22,7 @@ import {
 } from './runs-columns.ts';
 import { type Range, RunTable } from './runs-table.ts';
 
-/** Rows that are asked for together. */
+/** Rows that are requested together. */
 const PAGE_ROWS = 60;
 const REFRESH_MS = 2000;
 /** Settings that menus list; others are typed. */
@@ -185,7 +185,7 @@ interface RowsQuery {
   readonly settings: string;
 }
 
-/** The rows in a range; they are asked for again while the page is looked at. */
+/** The rows in a range; they are requested again while the page is looked at. */
 function useRows({ q, sort, settings }: RowsQuery, [from, to]: Range, version: number): Rows {
   const source = useSource();
   const [state, setState] = useState<Rows & { readonly key?: string }>({ total: 0, matching: 0 });
@@ -224,7 +224,7 @@ function useRows({ q, sort, settings }: RowsQuery, [from, to]: Range, version: n
   return state;
 }
 
-/** Rows with those of a reply in their places. What lies far away is asked for again when it is scrolled to. */
+/** Rows with those of a reply in their places. What lies far away is requested again when it is scrolled to. */
 function merged(known: ReadonlyMap<number, RunRow> = new Map(), reply: RunsReply): Rows {
   const { total, matching, offset, rows } = reply;
   const near = [...known].filter(([place]) => Math.abs(place - offset) < 10 * PAGE_ROWS);

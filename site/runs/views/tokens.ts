@@ -23,7 +23,7 @@ const BLOCK = 400;
 const UNLIKELY = 0.03;
 const MAX_ENTROPY = 2;
 const MAX_ADVANTAGE = 2;
-/** Responses up to so many tokens write each one's number under it. */
+/** Responses up to this many tokens write each one's number under it. */
 const FEW_TOKENS = 24;
 
 type Field = 'log_probs' | 'entropies' | 'advantages' | 'values' | 'returns' | 'versions' | 'mask';

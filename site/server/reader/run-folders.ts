@@ -13,7 +13,7 @@ const MAX_FOLDERS = 50_000;
 const CONCURRENCY = 64;
 /** Other work of the process gets its turn after so long. */
 const SLICE_MS = 10;
-/** The list is made again when it is older than this, and than so many times what making it takes. */
+/** The list is made again when it is older than this, and than this many times what making it takes. */
 const LIST_AGE_MS = 1000;
 const LIST_AGE_PER_SEARCH = 20;
 
@@ -136,7 +136,7 @@ function statsOf(path: string): Stats | undefined {
   }
 }
 
-/** The work for each item, so many at once, results in the order of the items. */
+/** The work for each item, this many at once, results in the order of the items. */
 export async function mapped<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = new Array(items.length);
   let next = 0;

@@ -54,7 +54,7 @@ export interface RunRow {
   readonly notes?: readonly RunNote[];
   /** Absent where nobody wrote any. */
   readonly annotations?: Annotations;
-  /** The settings that were asked for. */
+  /** The settings that were requested. */
   readonly settings?: { readonly [key: string]: SettingValue };
 }
 

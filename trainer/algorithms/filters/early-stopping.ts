@@ -3,11 +3,11 @@ export interface EarlyStoppingSettings {
   readonly emptyBatches: number;
   /** The run stops when the in-group std stays under this share of its mean over the first ten steps … */
   readonly stdShare: number;
-  /** … for so many steps in a row; 0 never. */
+  /** … for this many steps in a row; 0 never. */
   readonly stdSteps: number;
   /** The run stops when the best tag's validation success stays under this … */
   readonly successFloor: number;
-  /** … for so many validations in a row; 0 never. */
+  /** … for this many validations in a row; 0 never. */
   readonly successValidations: number;
 }
 

@@ -44,7 +44,7 @@ const Halving = Type.Object(
   {
     /** Iterations of the first round. */
     first_steps: Type.Integer({ minimum: 1 }),
-    /** η: one run in so many continues, to so many times the steps. */
+    /** η: one run in this many continues, to this many times the steps. */
     factor: Type.Integer({ minimum: 2, default: 3 }),
   },
   { additionalProperties: false },
@@ -65,7 +65,7 @@ const SweepSettings = Type.Object(
     variants: Type.Record(Type.String({ pattern: NAME }), Type.Array(Type.String()), { default: {} }),
     /** Values by key: every combination is a separate variant. */
     grid: Type.Record(Type.String(), Type.Array(Type.Unknown(), { minItems: 1 }), { default: {} }),
-    /** Random search: so many points drawn from ranges, each a separate variant. */
+    /** Random search: this many points drawn from ranges, each a separate variant. */
     random: Type.Union([Type.Null(), RandomSearch], { default: null }),
     /** Successive halving: runs that are behind are stopped early; null: all run to their end. */
     halving: Type.Union([Type.Null(), Halving], { default: null }),

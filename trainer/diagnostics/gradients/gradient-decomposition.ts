@@ -183,7 +183,7 @@ type BucketMode = 'quantile' | 'fixed_rv';
 const FIXED_BORDERS = [0, 1, 2, 3, 4, 5];
 
 /**
- * Groups sorted by the spread of their returns, ties by their number, in buckets. `quantile`: as many as asked for, or as groups
+ * Groups sorted by the spread of their returns, ties by their number, in buckets. `quantile`: as many as requested, or as groups
  * where there are fewer, of equal size, the last with the remainder. `fixed_rv`: with borders at 0, 1, 2, 3, 4 and 5; those that
  * come out empty are left out.
  *

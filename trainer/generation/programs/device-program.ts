@@ -383,7 +383,7 @@ function decodeRows(
   return segments.finish(g, hidden);
 }
 
-/** The number of rows that a pass is compiled for to take so many. */
+/** The number of rows that a pass is compiled for to take this many. */
 function bucketOf(rows: number, most: number): number {
   for (const bucket of ROW_BUCKETS) if (bucket >= rows) return Math.min(bucket, most);
   return most;

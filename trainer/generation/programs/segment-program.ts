@@ -223,7 +223,7 @@ interface BoundSegment {
   readonly inputs: { readonly [name: string]: Float32Array | Int32Array };
 }
 
-/** The number of rows that segments run with to take so many. */
+/** The number of rows that segments run with to take this many. */
 export function roundedRows(rows: number): number {
   return rows <= LEAST_ROWS ? LEAST_ROWS : Math.ceil(rows / ROW_STEP) * ROW_STEP;
 }

@@ -30,7 +30,7 @@ export interface WeightSpan {
   readonly end: number;
 }
 
-/** @throws EngineError for a reply that cannot be what was asked for */
+/** @throws EngineError for a reply that cannot be what was requested */
 export function checkReply(
   { tokenIds, logProbs }: EngineReply,
   { sampling }: EngineCall,

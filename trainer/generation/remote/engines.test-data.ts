@@ -10,9 +10,9 @@ export interface Faults {
   ignoresAdapters?: boolean;
   /** Reports log-probabilities before the temperature, as vLLM does by default. */
   rawLogProbs?: boolean;
-  /** So many loads find no folder: a network disk lags. */
+  /** This many loads find no folder: a network disk lags. */
   lateFolders?: number;
-  /** Answers so many generations with this status. */
+  /** Answers this many generations with this status. */
   failures?: number;
   status?: number;
   /** Never answers a generation. */

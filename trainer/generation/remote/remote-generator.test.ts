@@ -124,7 +124,7 @@ for (const [name, open, client] of [
     );
   });
 
-  t.test(`${name}: a folder that shows late is asked for again`, async t => {
+  t.test(`${name}: a folder that shows late is requested again`, async t => {
     const engine = await open(t, { lateFolders: 2 });
     const generator = generatorOf(t, [client(engine.url)]);
     await generator.publish(1, 'run-v1', ADAPTER);

@@ -45,7 +45,7 @@ const dropoutRows = Float32Array.from(
   [...inputs.ids.keys()].flatMap(i => [1 + ((37 * i) % 508), (101 * i) % 509]),
 );
 
-/** The golden base, with its linear weights rounded where that is asked for. */
+/** The golden base, with its linear weights rounded where that is requested. */
 async function frozen(quantization: Quantization | undefined): Promise<ParameterStore> {
   const weights = await goldenWeights(MODEL, plain);
   if (quantization === undefined) return weights;
@@ -113,7 +113,7 @@ t.test(
 );
 
 t.test(
-  'dropout drops the share that is asked for, of rows and columns alike, and draws by the seed',
+  'dropout drops the share that is requested, of rows and columns alike, and draws by the seed',
   async t => {
     const g = new GraphBuilder();
     const [tokens, inputs] = [256, 96];

@@ -12,7 +12,7 @@ import {
 
 export const SAFETENSORS_INDEX_SUFFIX = '.index.json';
 
-/** Tensors are read and written in pieces of so many bytes: what is on the way takes no more memory. */
+/** Tensors are read and written in pieces of this many bytes: what is on the way takes no more memory. */
 const PIECE_BYTES = 4 * 2 ** 20;
 /** The header's length is a 64-bit number; more than this is a broken file (the format's own limit). */
 const MAX_HEADER_BYTES = 100_000_000;

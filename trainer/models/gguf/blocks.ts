@@ -24,7 +24,7 @@ interface BlockCodes {
   readonly split: SplitBlock;
 }
 
-/** A storage format of ggml: blocks of so many elements in so many bytes. */
+/** A storage format of ggml: blocks of this many elements in this many bytes. */
 interface BlockFormat {
   readonly elements: number;
   readonly bytes: number;

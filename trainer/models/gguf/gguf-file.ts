@@ -257,7 +257,7 @@ class HeaderParser {
     return Number(value);
   }
 
-  /** Moves on by so many bytes. @returns where they begin */
+  /** Moves on by this many bytes. @returns where they begin */
   #take(bytes: number): number {
     const start = this.#at;
     if (start + bytes > this.#bytes.length) throw new EndOfBytes(this.#part);

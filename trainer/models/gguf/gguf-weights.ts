@@ -5,7 +5,7 @@ import { architectureOf, ROPE_TENSORS } from './architectures.ts';
 import { BLOCK_FORMATS, decodeBlocks, type StoredBlocks, storageOf, storeBlocks } from './blocks.ts';
 import { GgufError, type GgufHeader, type GgufTensor, readFully } from './gguf-file.ts';
 
-/** Tensors are read in pieces of about so many bytes. */
+/** Tensors are read in pieces of about this many bytes. */
 const PIECE_BYTES = 4 * 2 ** 20;
 
 /** A weight under its Hugging Face name: a tensor, or an expert's part of one. */
@@ -111,7 +111,7 @@ async function readElements(
   }
 }
 
-/** So many elements from a place of the file, as pieces of whole blocks; each is valid until the next. */
+/** This many elements from a place of the file, as pieces of whole blocks; each is valid until the next. */
 async function* readPieces(
   handle: FileHandle,
   { type }: GgufTensor,

@@ -5,7 +5,7 @@ import type { OptimizerSettings } from '../policy.ts';
 const CLIP_EPSILON = 1e-6;
 
 /**
- * Sums of squares are taken over blocks of so many elements, so that a norm does not depend on how the vector is cut
+ * Sums of squares are taken over blocks of this many elements, so that a norm does not depend on how the vector is cut
  * among threads, as long as cuts fall on block borders.
  */
 export const NORM_BLOCK = 4096;

@@ -28,7 +28,7 @@ const START_COST = 64;
 const POSITION_COST = 1.4;
 /** … and on the way to attention and back where rows are packed, per number of queries, keys, values and results. */
 const PACKING_COST = 15;
-/** Packed rows take at most so many times the budget where attention pads them. */
+/** Packed rows take at most this many times the budget where attention pads them. */
 const MAX_PLACES = 4;
 
 /** Default tokens of a micro-batch, padding included: activations of small models stay in the cache. */
@@ -226,7 +226,7 @@ function predictionBucket(masked: number, time: number, { predictions: step }: R
   return count > PREDICTION_SHARE * time ? time : count;
 }
 
-/** The number of tokens or predictions in which so many are packed, with one of padding at least. */
+/** The number of tokens or predictions in which this many are packed, with one of padding at least. */
 function packedBucket(count: number, { packed }: Rounding): number {
   return bucket(count + 1, packed.step, packed.share);
 }

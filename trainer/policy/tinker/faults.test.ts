@@ -260,7 +260,7 @@ t.test(
     ]) {
       proxy.fault({ route: 'retrieve_future', change: reply });
       const { tokenIds, logProbs } = await generate();
-      t.equal(tokenIds.length, logProbs.length, 'a sample that no server may send is asked for again');
+      t.equal(tokenIds.length, logProbs.length, 'a sample that no server may send is requested again');
       policy.release(77);
     }
     proxy.fault({ route: 'retrieve_future', status: 410, body: '{"detail": "gone"}' });

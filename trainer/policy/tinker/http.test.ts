@@ -2,7 +2,7 @@ import t from 'tap';
 import { replyJson as json, hostileServer as opened } from './tinker.test-data.ts';
 import { TinkerSession } from './training-session.ts';
 
-t.test('a reply without an end is refused at its limit, and is not asked for again', async t => {
+t.test('a reply without an end is refused at its limit, and is not requested again', async t => {
   let sent = 0;
   const { http, url, routes } = await opened(t, (_, reply) => {
     reply.writeHead(200, { 'content-type': 'application/x-protobuf' });
@@ -21,7 +21,7 @@ t.test('a reply without an end is refused at its limit, and is not asked for aga
     sent = 0;
     await t.rejects(http.json('POST', 'asample', {}, purpose), {
       name: 'TinkerError',
-      message: `${url}: asample: the reply is larger than any that was asked for`,
+      message: `${url}: asample: the reply is larger than any that was requested`,
     });
     t.ok(sent > most / 2 && sent < most + 2 ** 24, `${purpose}: ${sent} bytes`);
   }

@@ -35,7 +35,7 @@ const SAMPLING_CONNECTIONS = 256;
 const TRAINING_CONNECTIONS = 16;
 /** Least time between two polls of one result: servers should hold a poll, and some do not. */
 const POLL_MS = 250;
-/** A server that stays reachable and finishes nothing is given up after so many times the patience. */
+/** A server that stays reachable and finishes nothing is given up after this many times the patience. */
 const PENDING_PATIENCE = 6;
 
 /** The server is full or on its way back: it is waited for. */
@@ -45,7 +45,7 @@ const LOST_STATUS: ReadonlySet<number> = new Set([408, 409, 500]);
 const CHECK_KEY = 'Check the key in the variable of policy.tinker.token_env';
 /** Errors of undici that another attempt would meet too, and their meaning. */
 const HOPELESS: Readonly<Record<string, string>> = {
-  UND_ERR_RES_EXCEEDED_MAX_SIZE: 'the reply is larger than any that was asked for',
+  UND_ERR_RES_EXCEEDED_MAX_SIZE: 'the reply is larger than any that was requested',
   UND_ERR_INVALID_ARG: `the request can't be sent. ${CHECK_KEY}`,
 };
 const HINTS: Readonly<Record<number, string>> = {

@@ -13,7 +13,7 @@ import { TINKER_PROFILES, type TinkerServer } from './profiles.ts';
 const HEARTBEAT_MS = 10_000;
 /** Milliseconds that the end of a session waits for the server. */
 const FINISH_MS = 2_000;
-/** A request has at most so many datums, and about so many bytes (the SDK's limits). */
+/** A request has at most this many datums, and about this many bytes (the SDK's limits). */
 const MAX_DATUMS = 1024;
 const MAX_BYTES = 5_000_000;
 /** Bytes of a token in a datum: its id, its target, and a number of each input. */

@@ -137,7 +137,7 @@ export class RolloutStream {
   }
 
   /**
-   * Waits for so many completed groups and hands them out in the order of their numbers.
+   * Waits for this many completed groups and hands them out in the order of their numbers.
    * @throws the signal's reason when it is aborted; the first error when nothing can be completed any more
    */
   async take(groups: number, signal: AbortSignal): Promise<StreamedGroup[]> {

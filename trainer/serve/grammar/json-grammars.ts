@@ -23,7 +23,7 @@ class StepBudget {
     this.#yieldAt = steps - STEPS_AT_ONCE;
   }
 
-  /** @throws RangeError when there are not so many left */
+  /** @throws RangeError when there are not this many left */
   *take(steps: number): Sliced<void> {
     this.#left -= steps;
     if (this.#left < 0) throw new RangeError('it takes too long to compile');

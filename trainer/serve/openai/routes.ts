@@ -73,7 +73,7 @@ export function completionRoutes(app: FastifyInstance, prefix: string, host: Com
 }
 
 /**
- * Samples what was asked for. A client that goes away ends the work.
+ * Samples what was requested. A client that goes away ends the work.
  * @param places that it takes, from before its prompts are tokenized
  * @param prepare checks the request and tokenizes its prompts
  */

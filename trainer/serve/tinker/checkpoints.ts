@@ -235,7 +235,7 @@ export class Checkpoints {
 
   /**
    * @param but folder of a checkpoint that is replaced
-   * @throws ApiError 400 where one of so many bytes has no room among the others of its share
+   * @throws ApiError 400 where one of this many bytes has no room among the others of its share
    */
   async #checkRoom(share: string, but: string, bytes: number, canBeOld = true): Promise<void> {
     const others = [...this.#known].filter(([folder, info]) => folder !== but && info.share === share);

@@ -40,7 +40,7 @@ const PROCESSOR_HIDDEN_SIZE = 192;
 
 /**
  * @param precision of the factors of products; float16 takes a GPU that has it
- * @throws RuntimeError where `webgpu` finds no GPU, or one without float16 that was asked for
+ * @throws RuntimeError where `webgpu` finds no GPU, or one without float16 that was requested
  */
 export async function openRuntime(
   kind: RuntimeKind,

@@ -86,7 +86,7 @@ async function check(t: Test, faults: Faults, change: (episode: Episode) => Epis
 /** The same episode, sampled before the present weights: what asynchronous training learns from. */
 const older = (episode: Episode): Episode => aged(episode, () => 1);
 
-/** The same episode, its tokens sampled so many published versions ago. */
+/** The same episode, its tokens sampled this many published versions ago. */
 function aged(episode: Episode, ageOf: (token: number) => number): Episode {
   return {
     ...episode,

@@ -2,7 +2,7 @@ import type { ImagePart } from '../../../../shared/observation-parts.ts';
 import type { Picture } from '../environment.ts';
 import { encodePng, pngjs } from './png.ts';
 
-/** Longest side that callers may ask for, in pixels: a picture of so many takes milliseconds. */
+/** Longest side that callers may ask for, in pixels: a picture of this many takes milliseconds. */
 export const MAX_PICTURE_SIZE = 1024;
 export const MIN_PICTURE_SIZE = 16;
 const BYTES_A_PIXEL = 4;

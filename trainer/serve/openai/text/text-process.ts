@@ -6,7 +6,7 @@ import type { FromTextProgram, ToTextProgram } from './text-program.ts';
 const PROGRAM = fileURLToPath(new URL('./text-program.ts', import.meta.url));
 /** Time for a tokenizer to be built from its files. The largest published ones take about two seconds. */
 const LOAD_LIMIT_MS = 30_000;
-/** A job may take so long, and so many times what it is expected to take. */
+/** A job may take so long, and this many times what it is expected to take. */
 const JOB_LIMIT_MS = 2000;
 const LIMIT_FACTOR = 20;
 /** A process that keeps no limit itself is killed so much later. */

@@ -7,7 +7,7 @@ import { productWith } from './products.ts';
  * in some formats, a minimum.
  */
 
-/** Storage of a matrix [outputs, inputs]: unsigned codes of so many bits, in blocks of so many weights of a row. */
+/** Storage of a matrix [outputs, inputs]: unsigned codes of this many bits, in blocks of this many weights of a row. */
 export interface BlockStorage {
   readonly bits: 4 | 8;
   readonly block: number;

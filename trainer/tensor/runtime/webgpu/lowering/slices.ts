@@ -1,6 +1,6 @@
 import type { DeviceValue } from './step.ts';
 
-/** A binding begins at a multiple of so many elements (256 bytes, the most that a device may ask for). */
+/** A binding begins at a multiple of this many elements (256 bytes, the most that a device may ask for). */
 export const ALIGNMENT = 64;
 
 /** Limit of what a shader can be given of an array, and the source of further arrays. */

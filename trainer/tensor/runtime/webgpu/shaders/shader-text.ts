@@ -63,7 +63,7 @@ fn put(matrix : u32, row : u32, column : u32, value : f32) {
 }
 `;
 
-/** In `main`: where a workgroup's tile of so many rows and columns lies, in which factors and from which row and column on. */
+/** In `main`: where a workgroup's tile of this many rows and columns lies, in which factors and from which row and column on. */
 export const tilePlace = (extent: number): string => `let outer = group.z / u.innerBatch;
   let inside = group.z % u.innerBatch;
   let left_start = u.leftStart + outer * u.leftOuter + inside * u.leftInner;
