@@ -129,7 +129,7 @@ async function serve(settings: Settings & EnvironmentSettings, program: Command)
   // Started with a channel to its parent, it ends when the parent does.
   if (process.connected) process.once('disconnect', () => stop('parent gone'));
   const [{ outliveRejections }, { outputLog }] = await Promise.all([
-    import('./unhandled-rejections.ts'),
+    import('./stopping.ts'),
     import('../shared/log-text.ts'),
   ]);
   // What went wrong before ended the program.

@@ -1,5 +1,17 @@
+import type { Logger } from 'pino';
 import type { App } from './app.ts';
 import type { Settings } from './config/settings.ts';
+
+/**
+ * Lets the process outlive promises that fail without anybody waiting for them. Each is a fault of this program, and is
+ * logged as one; it has ended what it was part of, and Node would end everybody's sessions with it. What is thrown and
+ * not caught still ends the process: it may have left anything half done.
+ */
+export function outliveRejections(log: Logger): void {
+  process.on('unhandledRejection', reason => {
+    log.error({ err: reason }, 'a promise failed that nobody waited for');
+  });
+}
 
 const MS_PER_S = 1000;
 /** Milliseconds that the server gets to close after the last operation. */

@@ -2,9 +2,20 @@ import t from 'tap';
 import { Compile } from 'typebox/compile';
 import type { Json } from '../../shared/json.ts';
 import { whyOutside } from './core/membership.ts';
-import type { Space } from './core/space.ts';
 import { gymnasiumSpace, jsonSchema } from './core/space-documents.ts';
-import { cell, choice, dict, FLAG, integers, list, number, orNull, text, tuple } from './core/spaces.ts';
+import {
+  cell,
+  choice,
+  dict,
+  FLAG,
+  integers,
+  list,
+  number,
+  orNull,
+  type Space,
+  text,
+  tuple,
+} from './core/spaces.ts';
 
 interface Case {
   readonly space: Space;

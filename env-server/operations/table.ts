@@ -1,6 +1,12 @@
-import { listAudit } from './environments/audit.ts';
 import { describeEnvironment, getEnvironment, listEnvironments } from './environments/catalog.ts';
-import { checkOperation, getDefinition, register, remove, replace } from './environments/registrations.ts';
+import {
+  checkOperation,
+  getDefinition,
+  listAudit,
+  register,
+  remove,
+  replace,
+} from './environments/registrations.ts';
 import type { Operation } from './operation.ts';
 import { reference, validActions } from './sessions/action-help.ts';
 import { close, create, get, list, reset } from './sessions/lifecycle.ts';

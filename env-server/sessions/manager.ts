@@ -13,8 +13,8 @@ import type { Principal } from './principal.ts';
 import type { ReplyCache } from './replies/reply-cache.ts';
 import { Session } from './session.ts';
 import { Shutdown } from './shutdown.ts';
+import type { SessionJournal } from './storage/new-session.ts';
 import type { SessionImage } from './storage/session-image.ts';
-import type { SessionJournal } from './storage/session-journal.ts';
 import type { StoredReply, StoredSession } from './storage/stored-session.ts';
 
 export interface ListRequest {

@@ -10,7 +10,7 @@ import type { Admission, SessionLimits } from './limits/admission.ts';
 import { type ByteAccount, sessionBudgetExceeded } from './limits/budgets.ts';
 import { newSessionSize, Session } from './session.ts';
 import type { Shutdown } from './shutdown.ts';
-import type { SessionJournal } from './storage/session-journal.ts';
+import type { SessionJournal } from './storage/new-session.ts';
 
 export interface CreateRequest {
   readonly seed?: number;

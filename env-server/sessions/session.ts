@@ -13,8 +13,7 @@ import { type ByteAccount, sessionBudgetExceeded } from './limits/budgets.ts';
 import type { Expiring } from './limits/expiry.ts';
 import type { Ordered } from './newest-first.ts';
 import { fingerprint, ReplyCache, type ReplyCacheOwner } from './replies/reply-cache.ts';
-import type { Recorder } from './storage/recorded-episode.ts';
-import { type KeyedInput, recordedStep } from './storage/recorded-step.ts';
+import { type KeyedInput, type Recorder, recordedStep } from './storage/recorded-episode.ts';
 import type { SessionContent, SessionImage } from './storage/session-image.ts';
 import type { SessionHistory, StoredSettings } from './storage/stored-session.ts';
 

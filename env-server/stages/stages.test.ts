@@ -101,7 +101,7 @@ t.test('a step over REST crosses these files and no others', async t => {
   const transport = [
     'transports/access/auth.ts',
     'transports/http-server.ts',
-    'transports/monitoring/request-counts.ts',
+    'transports/monitoring/metrics.ts',
     'transports/replies/content.ts',
     'transports/rest/paced-requests.ts',
     'transports/rest/rest.ts',
@@ -121,8 +121,7 @@ t.test('a step over a WebSocket crosses these files and no others', async t => {
   const transport = [
     'stages/batch.ts',
     'transports/replies/content.ts',
-    'transports/replies/texts.ts',
-    'transports/websocket/heartbeat.ts',
+    'transports/replies/send.ts',
     'transports/websocket/paced-websocket.ts',
     'transports/websocket/protocol.ts',
     'transports/websocket/websocket.ts',

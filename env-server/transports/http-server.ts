@@ -5,16 +5,81 @@ import type { Logger } from 'pino';
 import type { AllowedHosts } from '../../shared/http/allowed-hosts.ts';
 import { compressReplies } from '../../shared/http/compression.ts';
 import { REPLY_HEADERS } from '../../shared/http/page-security.ts';
+import { Problem } from '../problems.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal } from '../sessions/principal.ts';
 import { type Authenticator, authorizationOf } from './access/auth.ts';
 import { type AllowedOrigins, shareWithOrigins } from './access/origins.ts';
-import { countUpgrades, NO_ROUTE, type RequestCounts } from './monitoring/request-counts.ts';
+import { countUpgrades, NO_ROUTE, type RequestCounts } from './monitoring/metrics.ts';
 import { traceIdOf, traceRequests } from './monitoring/trace-requests.ts';
 import type { OpenTelemetry } from './monitoring/tracing/open-telemetry.ts';
 import { contentOf, takePretty } from './replies/content.ts';
-import type { ProblemHandler } from './replies/problem-handler.ts';
-import { answerUnrouted } from './replies/unrouted.ts';
+import { type ProblemHandler, shortened } from './replies/problem-handler.ts';
+
+interface Route {
+  readonly method: string;
+  /** Segments of its path. */
+  readonly pattern: readonly string[];
+}
+
+/**
+ * Answers requests that have no route: `method_not_allowed` with `Allow` (RFC 9110, section 15.5.6) where the path has
+ * routes for other methods, else `not_found`. To be called before any routes are added.
+ */
+function answerUnrouted(app: FastifyInstance, problemHandler: ProblemHandler): void {
+  const routes: Route[] = [];
+  app.addHook('onRoute', ({ method, url }) => {
+    // For preflights.
+    if (url === '*') return;
+    for (const each of [method].flat()) routes.push({ method: each, pattern: url.split('/') });
+  });
+  app.setNotFoundHandler((request, reply) => {
+    const { method, url } = request;
+    const [path] = url.split('?', 1);
+    const segments = path.split('/');
+    const allowed = new Set(routes.filter(route => fits(route, segments)).map(route => route.method));
+    if (allowed.size === 0 || allowed.has(method)) {
+      const encoded = routes.map(route => withEncodedSlash(route, method, segments)).find(Boolean);
+      const hint = encoded
+        ? `; where an environment id has a slash, the path has %2F: ${encoded}`
+        : '; /docs shows the routes';
+      const detail = `there is no ${method} ${shortened(url)}${hint}`;
+      return problemHandler.reply(new Problem('not_found', detail), request, reply);
+    }
+    const list = [...allowed].join(', ');
+    reply.header('allow', list);
+    return problemHandler.reply(
+      new Problem('method_not_allowed', `${path} takes ${list}, not ${method}`),
+      request,
+      reply,
+    );
+  });
+}
+
+/** The path that would fit a route if one slash of an environment id in it were encoded. */
+function withEncodedSlash(route: Route, method: string, path: readonly string[]): string | undefined {
+  const at = route.pattern.indexOf(':env_id');
+  if (at < 0 || route.method !== method || !path[at] || !path[at + 1]) return undefined;
+  const joined = path.toSpliced(at, 2, `${path[at]}%2F${path[at + 1]}`);
+  return fits(route, joined) ? shortened(joined.join('/')) : undefined;
+}
+
+/** `:name` matches any one segment, `:name(…)` one of that form, `*` the rest of the path. */
+function fits({ pattern }: Route, path: readonly string[]): boolean {
+  if (pattern.length !== path.length && pattern.at(-1) !== '*') return false;
+  return pattern.every((part, i) => {
+    if (part.startsWith(':')) return path[i] !== undefined && path[i] !== '' && formOf(part).test(path[i]);
+    return part === '*' || part === path[i];
+  });
+}
+
+const ANY = /./;
+
+/** Pattern of the values of a parameter of a route. */
+function formOf(part: string): RegExp {
+  const open = part.indexOf('(');
+  return open < 0 ? ANY : new RegExp(part.slice(open + 1, -1));
+}
 
 declare module 'fastify' {
   interface FastifyRequest {

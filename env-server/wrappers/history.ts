@@ -2,7 +2,7 @@ import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import { isParts, type ObservationPart } from '../../shared/observation-parts.ts';
 import { Type } from '../../shared/schema/type.ts';
-import type { Space } from '../environments/core/space.ts';
+import { observationSpaces } from '../environments/core/environment.ts';
 import {
   anyText,
   charactersOf,
@@ -11,7 +11,7 @@ import {
   list,
   longerText,
   number,
-  observationSpaces,
+  type Space,
   text,
 } from '../environments/core/spaces.ts';
 import { describeWith, nested, stepInner, type Wrapper, writtenAction } from './layer.ts';

@@ -1,6 +1,5 @@
 import t from 'tap';
-import type { AnyEnvironment } from '../environments/core/environment.ts';
-import { observationSpaces } from '../environments/core/spaces.ts';
+import { type AnyEnvironment, observationSpaces } from '../environments/core/environment.ts';
 import { countdown } from '../environments/countdown/countdown.ts';
 import { begin } from './wrapped.test-data.ts';
 

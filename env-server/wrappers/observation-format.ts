@@ -2,20 +2,12 @@ import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import { textOfParts } from '../../shared/observation-parts.ts';
 import { Type } from '../../shared/schema/type.ts';
-import { MAX_PICTURE_SIZE, MIN_PICTURE_SIZE } from '../environments/core/drawing/scale.ts';
-import type { AnyEnvironment, ObservationFormat } from '../environments/core/environment.ts';
-import { observedParts } from '../environments/core/parts.ts';
-import { list, observationSpaces, PART } from '../environments/core/spaces.ts';
+import { MAX_PICTURE_SIZE, MIN_PICTURE_SIZE, observedParts } from '../environments/core/drawing/scale.ts';
+import { type AnyEnvironment, observationSpaces } from '../environments/core/environment.ts';
+import { list, PART } from '../environments/core/spaces.ts';
 import { altered, UnfitWrapper, type Wrapper } from './layer.ts';
 
-const FORMATS = [
-  'grid',
-  'coord',
-  'grid_coord',
-  'image',
-  'structured',
-  'parts',
-] as const satisfies readonly ObservationFormat[];
+const FORMATS = ['grid', 'coord', 'grid_coord', 'image', 'structured', 'parts'] as const;
 
 const optionsSchema = Type.Object(
   {
@@ -68,7 +60,7 @@ export const observationFormat: Wrapper = {
 
 function observerOf(
   environment: AnyEnvironment,
-  chosen: ObservationFormat,
+  chosen: Options['format'],
   size: number | undefined,
 ): (state: Json) => Json {
   if (chosen === 'parts') return state => observedParts(environment, state, size) as unknown as Json;

@@ -1,8 +1,7 @@
 import t from 'tap';
 import { bandit } from '../environments/bandit/bandit.ts';
-import type { AnyEnvironment } from '../environments/core/environment.ts';
+import { type AnyEnvironment, observationSpaces } from '../environments/core/environment.ts';
 import { resolveConfig } from '../environments/core/settings.ts';
-import { observationSpaces } from '../environments/core/spaces.ts';
 import { countdown } from '../environments/countdown/countdown.ts';
 import { begin } from './wrapped.test-data.ts';
 

@@ -1,8 +1,8 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { isParts } from '../../shared/observation-parts.ts';
 import { Type } from '../../shared/schema/type.ts';
-import type { Space } from '../environments/core/space.ts';
-import { anyText, dict, list, longerText, observationSpaces } from '../environments/core/spaces.ts';
+import { observationSpaces } from '../environments/core/environment.ts';
+import { anyText, dict, list, longerText, type Space } from '../environments/core/spaces.ts';
 import { altered, UnfitWrapper, type Wrapper, writtenValidActions } from './layer.ts';
 
 export const observeValidActions: Wrapper = {

@@ -1,9 +1,12 @@
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
 import { bandit } from '../environments/bandit/bandit.ts';
-import type { AnyEnvironment, ObservationFormat } from '../environments/core/environment.ts';
+import {
+  type AnyEnvironment,
+  type ObservationFormat,
+  observationSpaces,
+} from '../environments/core/environment.ts';
 import { whyOutside } from '../environments/core/membership.ts';
-import { observationSpaces } from '../environments/core/spaces.ts';
 import { frozenLake } from '../environments/frozenlake/frozenlake.ts';
 import { begin } from './wrapped.test-data.ts';
 

@@ -3,12 +3,17 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Type } from '../../../shared/schema/type.ts';
 import { namedActions, randomPolicy } from '../../environments/core/actions.ts';
 import type { Description, EnvironmentSpec, ReferencePolicy } from '../../environments/core/environment.ts';
-import type { Space } from '../../environments/core/space.ts';
+import type { Space } from '../../environments/core/spaces.ts';
 import { actionCheck } from '../../sessions/episodes/variant.ts';
 import type { WebhookDefinition } from '../remote/definition.ts';
 import type { ScriptDefinition } from '../script/definition.ts';
-import { aboutSpec } from './about.ts';
-import { closed, DEFAULT_MAX_STEPS, type DefinedActionSpace, stepsSetting } from './definition-parts.ts';
+import {
+  aboutSpec,
+  closed,
+  DEFAULT_MAX_STEPS,
+  type DefinedActionSpace,
+  stepsSetting,
+} from './definition-parts.ts';
 import { DefinitionFaults } from './fault.ts';
 import { compileSubset } from './schema-subset.ts';
 import { compileLists } from './word-lists.ts';

@@ -7,12 +7,11 @@ import type {
   Environment,
   EnvironmentSpec,
 } from '../../environments/core/environment.ts';
-import type { Space } from '../../environments/core/space.ts';
+import type { Space } from '../../environments/core/spaces.ts';
 import { Problem } from '../../problems.ts';
 import { newId } from '../../sessions/ids.ts';
 import { type AnsweredObservation, InvalidAnswer, isObject, readOutcome, readSeen } from '../answer.ts';
-import { aboutSpec } from '../definitions/about.ts';
-import { closed, MAX_ACTIONS, MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
+import { aboutSpec, closed, MAX_ACTIONS, MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
 import type { RagenDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';

@@ -2,7 +2,7 @@ import type { TObject, TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Type } from '../../../shared/schema/type.ts';
 import type { ActionTool } from '../../environments/core/environment.ts';
-import type { Space } from '../../environments/core/space.ts';
+import type { Space } from '../../environments/core/spaces.ts';
 import { InvalidAnswer, isObject } from '../answer.ts';
 import { DefinitionFaults } from '../definitions/fault.ts';
 import { compileSubset } from '../definitions/schema-subset.ts';

@@ -2,8 +2,8 @@ import { Worker } from 'node:worker_threads';
 import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
 import { Problem } from '../../problems.ts';
 import { CircuitBreaker } from '../breaker.ts';
-import { compileEngine } from './engine.ts';
 import {
+  compileEngine,
   KILL_FACTOR,
   type ScriptLimit,
   type ScriptLimits,

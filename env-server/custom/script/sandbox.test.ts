@@ -1,7 +1,6 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import { compileEngine, loadEngine } from './engine.ts';
-import type { ScriptLimit, ScriptLimits } from './protocol.ts';
+import { compileEngine, loadEngine, type ScriptLimit, type ScriptLimits } from './protocol.ts';
 import { LimitReached, Sandbox, ScriptFault } from './sandbox.ts';
 
 const LIMITS: ScriptLimits = {

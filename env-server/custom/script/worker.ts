@@ -1,7 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { JsonOutOfBounds, jsonLimits, readAnswer, readValue } from '../json-limits.ts';
-import { loadEngine } from './engine.ts';
-import type { WorkerReply, WorkerRequest, WorkerSetup } from './protocol.ts';
+import { loadEngine, type WorkerReply, type WorkerRequest, type WorkerSetup } from './protocol.ts';
 import { LimitReached, Sandbox, ScriptFault } from './sandbox.ts';
 
 /** Runs scripts for the pool, one request at a time. Anything unforeseen ends the worker; the pool starts another. */

@@ -14,8 +14,7 @@ import {
   type StepInfo,
 } from '../../environments/core/environment.ts';
 import { COUNT, charactersOf, choice, dict, list } from '../../environments/core/spaces.ts';
-import { aboutSpec } from '../definitions/about.ts';
-import { closed, DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
+import { aboutSpec, closed, DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
 import type { TabularDefinition } from './definition.ts';
 import { branchOf, compileTables, type TableState, type Tables, warningsOf } from './tables.ts';
 

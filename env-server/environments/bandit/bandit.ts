@@ -12,8 +12,7 @@ import {
   type StepInfo,
   type Transition,
 } from '../core/environment.ts';
-import type { ObservationSpaces } from '../core/space.ts';
-import { choice, dict, LINES, number, orNull, text, tuple } from '../core/spaces.ts';
+import { choice, dict, LINES, number, type ObservationSpaces, orNull, text, tuple } from '../core/spaces.ts';
 
 /** Professions, the settled one first and the daring one second. */
 type NamePair = readonly [settled: string, daring: string];

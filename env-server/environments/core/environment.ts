@@ -2,7 +2,7 @@ import type { TObject, TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import type { Ends } from './ends.ts';
-import type { ObservationSpaces, Space } from './space.ts';
+import { ANY_OBJECT, type ObservationSpaces, type Space } from './spaces.ts';
 
 /**
  * The contract of an environment: functions over plain data.
@@ -86,6 +86,16 @@ export interface Environment<Config = JsonObject, State = Json> {
 
 /** Environment with its own types erased, as the registry, sessions and wrappers hold it. */
 export type AnyEnvironment = Environment<JsonObject, Json>;
+
+/** The spaces of observations under a configuration. */
+export function observationSpaces(environment: AnyEnvironment, config: JsonObject): ObservationSpaces {
+  return (
+    environment.observationSpaces?.(config) ?? {
+      text: environment.spec.observationSpace,
+      structured: ANY_OBJECT,
+    }
+  );
+}
 
 export interface Condition extends JsonObject {
   /** One sentence, e.g. which isolation is in force. */

@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { fits } from '../../../shared/schema/check.ts';
-import type { Space } from './space.ts';
+import type { Space } from './spaces.ts';
 
 type SpaceOfType<T extends Space['type']> = Extract<Space, { type: T }>;
 

@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import type { Space } from './space.ts';
+import type { Space } from './spaces.ts';
 
 /** JSON Schema of the values of a space. */
 export function jsonSchema(space: Space): JsonObject {

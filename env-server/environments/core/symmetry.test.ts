@@ -2,7 +2,7 @@ import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { createRegistry } from '../registry.ts';
 import { resolveConfig, resolveOptions } from './settings.ts';
-import { symmetricKey } from './symmetry.ts';
+import { symmetricKey } from './splits.ts';
 
 const key = (...rows: string[]) => symmetricKey(rows.length, rows[0].length, rows.join(''));
 

@@ -14,8 +14,7 @@ import {
   type ReferencePolicy,
   type Transition,
 } from '../core/environment.ts';
-import type { ObservationSpaces } from '../core/space.ts';
-import { COUNT, dict, LINES, list, number, orNull, text } from '../core/spaces.ts';
+import { COUNT, dict, LINES, list, number, type ObservationSpaces, orNull, text } from '../core/spaces.ts';
 import { isInSplit, splitSchema } from '../core/splits.ts';
 import { type Puzzle, puzzleKey, readPuzzle } from './data.ts';
 import { solve, solveBySigns } from './solver.ts';

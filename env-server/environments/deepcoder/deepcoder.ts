@@ -3,8 +3,8 @@ import { StringDecoder } from 'node:string_decoder';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { Problem } from '../../problems.ts';
-import { chooseRecord, partOf, pick } from '../core/datasets/choose.ts';
 import { MARKED_WORDS, words } from '../core/datasets/question.ts';
+import { chooseRecord, partOf, pick } from '../core/datasets/records.ts';
 import {
   type Condition,
   type Environment,
@@ -12,16 +12,19 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../core/environment.ts';
-import type { ObservationSpaces } from '../core/space.ts';
-import { COUNT, dict, LINES, orNull, text } from '../core/spaces.ts';
+import { COUNT, dict, LINES, type ObservationSpaces, orNull, text } from '../core/spaces.ts';
 import { SPLIT_PRESETS } from '../core/splits.ts';
-import { ceilings, checkCeilings, limitsOf, queueLimits, tooManyTests } from './ceilings.ts';
 import {
+  ceilings,
+  checkCeilings,
   configSchema,
   type DeepCoderConfig,
   type DeepCoderOptions,
+  limitsOf,
   MAX_STATEMENT_LENGTH,
   optionsSchema,
+  queueLimits,
+  tooManyTests,
 } from './config.ts';
 import { readTask } from './records.ts';
 import { findIsolation, type Isolation, UNISOLATED_VARIABLE } from './sandbox/isolation.ts';

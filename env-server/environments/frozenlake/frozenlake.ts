@@ -22,16 +22,25 @@ import type {
   Picture,
   Transition,
 } from '../core/environment.ts';
-import type { ObservationSpaces } from '../core/space.ts';
-import { COUNT, cell as cellSpace, choice, dict, integers, list } from '../core/spaces.ts';
-import { CLASSIC_MAPS, configSchema, type FrozenLakeConfig, optionsSchema, PRESETS } from './config.ts';
+import {
+  COUNT,
+  cell as cellSpace,
+  choice,
+  dict,
+  integers,
+  list,
+  type ObservationSpaces,
+} from '../core/spaces.ts';
 import { createLake, groundKey } from './generator.ts';
 import { optimal, random } from './reference.ts';
 import {
   ACTIONS,
   AFTER_END,
+  CLASSIC_MAPS,
+  configSchema,
   ENDS,
   FELL,
+  type FrozenLakeConfig,
   type FrozenLakeState,
   HOLE,
   isHole,
@@ -39,6 +48,8 @@ import {
   type Lake,
   MOVED,
   neighbor,
+  optionsSchema,
+  PRESETS,
   REACHED_GOAL,
   STAYED,
   slippedDirection,

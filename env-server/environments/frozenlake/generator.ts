@@ -1,10 +1,18 @@
 import type { Random } from '../../../shared/random.ts';
 import { cellAt, type Layout, readLayout } from '../core/drawing/grid.ts';
 import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
-import { isInSplit } from '../core/splits.ts';
-import { symmetricKey } from '../core/symmetry.ts';
-import { CLASSIC_MAPS, type FrozenLakeConfig, type FrozenLakeOptions } from './config.ts';
-import { DIRECTIONS, FROZEN, HOLE, isHole, type Lake, neighbor } from './rules.ts';
+import { isInSplit, symmetricKey } from '../core/splits.ts';
+import {
+  CLASSIC_MAPS,
+  DIRECTIONS,
+  FROZEN,
+  type FrozenLakeConfig,
+  type FrozenLakeOptions,
+  HOLE,
+  isHole,
+  type Lake,
+  neighbor,
+} from './rules.ts';
 
 /** Random lakes are redrawn until the goal can be reached; a denser lake than this many tries can find is refused. */
 const MAX_TRIES = 10_000;

@@ -2,15 +2,132 @@ import type { Random } from '../../../shared/random.ts';
 import { randomPolicy } from '../core/actions.ts';
 import type { ReferencePolicy } from '../core/environment.ts';
 import { inScheduledSlices, type Sliced } from '../core/slices.ts';
-import { backedUp } from './backup.ts';
-import { bestTurn } from './blind-turns.ts';
 import { ACTIONS, DIRECTIONS, type FrozenLakeState, isOver, type Lake, neighbor, slipRate } from './rules.ts';
 
 /** Just under 1, so that of two equally safe ways the shorter one wins. */
 const DISCOUNT = 1 - 1e-6;
-
 /** Values that change less than this with one more step have settled. */
 const SETTLED = 1e-12;
+
+const reachedOf = new WeakMap<Lake, Int32Array>();
+
+/** Cell that each direction leads to from each cell where the episode continues, four numbers a cell. */
+function reached(lake: Lake): Int32Array {
+  const known = reachedOf.get(lake);
+  if (known) return known;
+  const cells = Int32Array.from({ length: DIRECTIONS * lake.rows * lake.cols }, (_, at) => {
+    const cell = Math.floor(at / DIRECTIONS);
+    return isOver(lake, cell) ? cell : neighbor(lake, cell, at % DIRECTIONS);
+  });
+  reachedOf.set(lake, cells);
+  return cells;
+}
+
+/**
+ * The value of one move in a direction from every cell.
+ * @param after the value of every cell after the move
+ */
+function backedUp(lake: Lake, after: Float64Array, direction: number): Float64Array {
+  const cells = reached(lake);
+  const rate = lake.success_rate;
+  const slip = slipRate(lake);
+  const left = (direction + 3) % DIRECTIONS;
+  const right = (direction + 1) % DIRECTIONS;
+  const before = new Float64Array(after.length);
+  for (let cell = 0; cell < before.length; cell++) {
+    const at = DIRECTIONS * cell;
+    before[cell] = isOver(lake, cell)
+      ? after[cell]
+      : rate * after[cells[at + direction]] + slip * (after[cells[at + left]] + after[cells[at + right]]);
+  }
+  return before;
+}
+
+/** Longer sequences add next to nothing: after three unseen moves the player hardly knows where it stands. */
+const MAX_SEQUENCE_LENGTH = 3;
+
+/** Turns computed before others have their turn on the event loop: some milliseconds on a large lake. */
+const TURNS_AT_A_TIME = 4;
+
+interface Turn {
+  /** Chance to reach the goal from every cell. */
+  readonly values: Float64Array;
+  /** The directions of the best turn from every cell; none where the episode is over. */
+  readonly choices: readonly (readonly number[])[];
+  /** One more turn makes no difference. */
+  readonly settled: boolean;
+}
+
+/** Turns of a lake by most actions a turn, from the last one on. */
+const turnsOf = new WeakMap<Lake, Map<number, Turn[]>>();
+
+/**
+ * The best actions of a turn that are carried out without looking in between, when `turns` turns of at most `count`
+ * actions are left: value iteration over whole turns, exact for up to three actions.
+ * @returns action names, empty on the goal; undefined where no turns of up to three actions reach the goal
+ */
+export function* bestTurn(
+  lake: Lake,
+  position: number,
+  count: number,
+  turns: number,
+): Sliced<string[] | undefined> {
+  const longest = Math.min(count, MAX_SEQUENCE_LENGTH);
+  const ofLake = turnsOf.get(lake) ?? new Map<number, Turn[]>();
+  turnsOf.set(lake, ofLake);
+  const known = ofLake.get(longest) ?? [];
+  ofLake.set(longest, known);
+  while (known.length < turns && !known.at(-1)?.settled) {
+    known.push(turnBefore(lake, known.at(-1)?.values ?? ends(lake), longest));
+    if (known.length % TURNS_AT_A_TIME === 0) yield;
+  }
+  const { values, choices } = known[Math.min(turns, known.length) - 1];
+  if (values[position] === 0) return undefined;
+  return choices[position].map(direction => ACTIONS.names[direction]);
+}
+
+/** No turns left: 1 on the goal, 0 elsewhere. */
+function ends(lake: Lake): Float64Array {
+  const values = new Float64Array(lake.rows * lake.cols);
+  values[lake.goal] = 1;
+  return values;
+}
+
+interface Sequence {
+  readonly directions: readonly number[];
+  /** Expected return from every cell. */
+  readonly values: Float64Array;
+}
+
+function turnBefore(lake: Lake, after: Float64Array, longest: number): Turn {
+  const best = new Float64Array(after.length).fill(-1);
+  const choices: (readonly number[])[] = Array.from(after, () => []);
+  let sequences: Sequence[] = [{ directions: [], values: after }];
+  for (let length = 1; length <= longest; length++) {
+    sequences = [0, 1, 2, 3].flatMap(first =>
+      sequences.map(({ directions, values }) => ({
+        directions: [first, ...directions],
+        values: backedUp(lake, values, first),
+      })),
+    );
+    for (const { directions, values } of sequences) {
+      for (let cell = 0; cell < best.length; cell++) {
+        if (values[cell] * DISCOUNT <= best[cell]) continue;
+        best[cell] = values[cell] * DISCOUNT;
+        choices[cell] = directions;
+      }
+    }
+  }
+  let change = 0;
+  for (let cell = 0; cell < best.length; cell++) {
+    if (isOver(lake, cell)) {
+      best[cell] = after[cell];
+      choices[cell] = [];
+    }
+    change = Math.max(change, Math.abs(best[cell] - after[cell]));
+  }
+  return { values: best, choices, settled: change < SETTLED };
+}
 
 /** Steps to go beyond which more make no difference worth the time. */
 const MAX_STAGES = 1000;

@@ -6,7 +6,7 @@ import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { axiomsCommand, type LeanMessage, sourceOf, verdictOf, verdictOnAxioms } from './backend.ts';
-import { readStatement } from './builtin/statement.ts';
+import { readStatement } from './builtin/parser.ts';
 import { type LeanState, lean, leanV0 } from './lean.ts';
 import { REPL_COMMAND_VARIABLE, ReplProcess, stopRepls } from './repl.ts';
 import { openStatement, readTheorem } from './theorems.ts';

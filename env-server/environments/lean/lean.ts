@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { chooseRecord } from '../core/datasets/choose.ts';
 import { words } from '../core/datasets/question.ts';
+import { chooseRecord } from '../core/datasets/records.ts';
 import { TIME_LIMIT } from '../core/ends.ts';
 import {
   type Environment,
@@ -11,12 +11,10 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../core/environment.ts';
-import type { ObservationSpaces } from '../core/space.ts';
-import { COUNT, charactersOf, choice, dict, LINES, list } from '../core/spaces.ts';
+import { COUNT, charactersOf, choice, dict, LINES, list, type ObservationSpaces } from '../core/spaces.ts';
 import type { Backend, Theorem, Verdict } from './backend.ts';
 import { builtinBackend } from './builtin/builtin.ts';
-import { LeanError } from './builtin/parser.ts';
-import { readStatement, showGoal } from './builtin/statement.ts';
+import { LeanError, readStatement, showGoal } from './builtin/parser.ts';
 import { configSchema, type LeanConfig, type LeanOptions, MAX_STEPS, optionsSchema } from './config.ts';
 import { kiminaBackend } from './kimina.ts';
 import { findLean, processBackend } from './process.ts';

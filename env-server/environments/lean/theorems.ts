@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { InvalidField, textField } from '../core/datasets/records.ts';
@@ -27,81 +28,11 @@ const scheme = (name: string, binders: string, goal: string, ...proof: string[])
   proof,
 });
 
-const LOGIC: readonly Scheme[] = [
-  scheme('identity', '', 'A → A', 'intro h', 'exact h'),
-  scheme('constant', '', 'A → B → A', 'intro h k', 'exact h'),
-  scheme('modus_ponens', '(h : A) (k : A → B)', 'B', 'exact k h'),
-  scheme('chain', '(h : A → B) (k : B → C)', 'A → C', 'intro a', 'exact k (h a)'),
-  scheme(
-    'long_chain',
-    '(h : A → B) (k : B → C) (m : C → D) (a : A)',
-    'D',
-    'apply m',
-    'apply k',
-    'apply h',
-    'exact a',
-  ),
-  scheme('both', '(h : A) (k : B)', 'A ∧ B', 'exact ⟨h, k⟩'),
-  scheme('swap_and', '(h : A ∧ B)', 'B ∧ A', 'exact ⟨h.2, h.1⟩'),
-  scheme('regroup_and', '(h : (A ∧ B) ∧ C)', 'A ∧ (B ∧ C)', 'obtain ⟨⟨a, b⟩, c⟩ := h', 'exact ⟨a, b, c⟩'),
-  scheme('swap_or', '(h : A ∨ B)', 'B ∨ A', 'rcases h with a | b', 'right', 'exact a', 'left', 'exact b'),
-  scheme(
-    'or_cases',
-    '(h : A ∨ B) (k : A → C) (m : B → C)',
-    'C',
-    'rcases h with a | b',
-    'exact k a',
-    'exact m b',
-  ),
-  scheme('or_left', '(h : A)', 'A ∨ B', 'left', 'exact h'),
-  scheme(
-    'distribute',
-    '(h : A ∧ (B ∨ C))',
-    '(A ∧ B) ∨ (A ∧ C)',
-    'obtain ⟨a, bc⟩ := h',
-    'rcases bc with b | c',
-    'left',
-    'exact ⟨a, b⟩',
-    'right',
-    'exact ⟨a, c⟩',
-  ),
-  scheme('curry', '(h : A ∧ B → C)', 'A → B → C', 'intro a b', 'exact h ⟨a, b⟩'),
-  scheme('uncurry', '(h : A → B → C)', 'A ∧ B → C', 'intro k', 'exact h k.1 k.2'),
-  scheme('explosion', '(h : A) (k : ¬A)', 'B', 'exfalso', 'exact k h'),
-  scheme('contrapositive', '(h : A → B)', '¬B → ¬A', 'intro k a', 'exact k (h a)'),
-  scheme('double_negation', '(h : A)', '¬¬A', 'intro k', 'exact k h'),
-  scheme('classical', '(h : ¬¬A)', 'A', 'by_cases k : A', 'exact k', 'exact absurd k h'),
-  scheme('excluded_middle', '', 'A ∨ ¬A', 'by_cases h : A', 'left', 'exact h', 'right', 'exact h'),
-  scheme(
-    'no_or',
-    '(h : ¬(A ∨ B))',
-    '¬A ∧ ¬B',
-    'constructor',
-    'intro a',
-    'apply h',
-    'left',
-    'exact a',
-    'intro b',
-    'apply h',
-    'right',
-    'exact b',
-  ),
-  scheme('no_and', '(h : ¬(A ∧ B)) (a : A)', '¬B', 'intro b', 'exact h ⟨a, b⟩'),
-  scheme('or_not', '(h : A ∨ B) (k : ¬A)', 'B', 'rcases h with a | b', 'exfalso', 'exact k a', 'exact b'),
-  scheme('iff_swap', '(h : A ↔ B)', 'B ↔ A', 'exact ⟨h.mpr, h.mp⟩'),
-  scheme('iff_use', '(h : A ↔ B) (k : B ↔ C)', 'A → C', 'intro a', 'exact k.mp (h.mp a)'),
-  scheme('iff_from', '(h : A → B) (k : B → A)', 'A ↔ B', 'constructor', 'exact h', 'exact k'),
-  scheme(
-    'peirce',
-    '(h : (A → B) → A)',
-    'A',
-    'by_cases k : A',
-    'exact k',
-    'apply h',
-    'intro a',
-    'exact absurd a k',
-  ),
-];
+/** Schemes of propositional logic. Their order matters: seeds draw from it. */
+const LOGIC: readonly Scheme[] = readFileSync(new URL('./schemes.jsonl', import.meta.url), 'utf8')
+  .trimEnd()
+  .split('\n')
+  .map(line => JSON.parse(line) as Scheme);
 
 /** Theorems with the numbers m, n, k in binders and goals. Only Lean itself checks these. */
 const ARITHMETIC: readonly ((m: number, n: number, k: number) => Scheme)[] = [

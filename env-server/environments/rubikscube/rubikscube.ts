@@ -5,8 +5,7 @@ import { randomPolicy } from '../core/actions.ts';
 import { Canvas, type Color } from '../core/drawing/painting.ts';
 import { type Environment, InvalidOptions, type Picture, type StepInfo } from '../core/environment.ts';
 import { inScheduledSlices, type Sliced } from '../core/slices.ts';
-import type { Space } from '../core/space.ts';
-import { charactersOf, dict, integers, LINES, text } from '../core/spaces.ts';
+import { charactersOf, dict, integers, LINES, type Space, text } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
 import {
   ACTIONS,

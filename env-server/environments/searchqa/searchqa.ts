@@ -2,10 +2,9 @@ import type { Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { Type } from '../../../shared/schema/type.ts';
-import { textTool } from '../core/action-tool.ts';
-import { partOf, pick } from '../core/datasets/choose.ts';
+import { textTool } from '../core/actions.ts';
 import { dataFile, indexOption, MARKED_WORDS, words } from '../core/datasets/question.ts';
-import { InvalidField, readRecords, textField } from '../core/datasets/records.ts';
+import { InvalidField, partOf, pick, readRecords, textField } from '../core/datasets/records.ts';
 import { RIGHT_OR_WRONG } from '../core/ends.ts';
 import {
   type ActionTool,
@@ -15,8 +14,7 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../core/environment.ts';
-import type { ObservationSpaces } from '../core/space.ts';
-import { dict, LINES, list, number, orNull } from '../core/spaces.ts';
+import { dict, LINES, list, number, type ObservationSpaces, orNull } from '../core/spaces.ts';
 import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
 import { extractAnswer, markAnswer } from './answer.ts';
 import { httpRetriever, indexRetriever, RetrievalFailed, type RetrievedDocument } from './retriever.ts';

@@ -26,8 +26,7 @@ import {
   type Transition,
 } from '../core/environment.ts';
 import { inScheduledSlices } from '../core/slices.ts';
-import type { ObservationSpaces } from '../core/space.ts';
-import { COUNT, cell as cellSpace, dict, integers, list } from '../core/spaces.ts';
+import { COUNT, cell as cellSpace, dict, integers, list, type ObservationSpaces } from '../core/spaces.ts';
 import { configSchema, optionsSchema, PRESETS, type SokobanConfig, type Symbols } from './config.ts';
 import { createState, levelKey } from './level.ts';
 import { render } from './render.ts';

@@ -1,8 +1,35 @@
 import type { Static } from 'typebox';
 import { Type } from '../../../shared/schema/type.ts';
 import { splitSchema } from '../core/splits.ts';
-import { QUESTION_KINDS } from './questions.ts';
-import { FACINGS } from './room.ts';
+import {
+  type Cell,
+  FACINGS,
+  QUESTION_KINDS,
+  type Question,
+  type Room,
+  type RoomDirection,
+  type RoomThing,
+} from './questions.ts';
+
+export type SpatialState = {
+  readonly room: Room;
+  /**
+   * Names of the things that the player has seen, in the order of the room's things. Absent in sessions that an earlier
+   * version stored: they begin with nothing seen.
+   */
+  readonly seen?: readonly string[];
+  readonly position: Cell;
+  readonly facing: RoomDirection;
+  readonly question: Question;
+  /** Text that the last action showed. */
+  readonly report: string;
+  readonly answer: string | null;
+};
+
+/** The things that the player has seen. */
+export function seenThings({ room, seen = [] }: Pick<SpatialState, 'room' | 'seen'>): RoomThing[] {
+  return room.things.filter(({ name }) => seen.includes(name));
+}
 
 export const NAMES = [
   'lamp', 'chair', 'vase', 'clock', 'piano', 'plant', 'desk', 'mirror', 'globe', 'drum', 'kettle', 'basket',

@@ -2,8 +2,15 @@ import { hash } from 'node:crypto';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
-import { QUESTION_KINDS, questionsOf } from './questions.ts';
-import { compassDirection, FACINGS, type Room, relative, visible } from './room.ts';
+import {
+  compassDirection,
+  FACINGS,
+  QUESTION_KINDS,
+  questionsOf,
+  type Room,
+  relative,
+  visible,
+} from './questions.ts';
 import { spatial } from './spatial.ts';
 
 const play = playing(spatial);

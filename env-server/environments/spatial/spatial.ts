@@ -9,15 +9,35 @@ import {
   type Picture,
   type Transition,
 } from '../core/environment.ts';
-import type { ObservationSpaces } from '../core/space.ts';
-import { COUNT, choice, dict, integers, LINES, list, orNull, text } from '../core/spaces.ts';
+import {
+  COUNT,
+  choice,
+  dict,
+  integers,
+  LINES,
+  list,
+  type ObservationSpaces,
+  orNull,
+  text,
+} from '../core/spaces.ts';
 import { isInSplit } from '../core/splits.ts';
-import { configSchema, NAMES, optionsSchema, type SpatialConfig, type SpatialOptions } from './config.ts';
-import { drawQuestion, QUESTION_KINDS, type Question, questionsOf } from './questions.ts';
+import {
+  configSchema,
+  NAMES,
+  optionsSchema,
+  type SpatialConfig,
+  type SpatialOptions,
+  type SpatialState,
+  seenThings,
+} from './config.ts';
 import {
   type Cell,
   COMPASS,
+  drawQuestion,
   FACINGS,
+  QUESTION_KINDS,
+  type Question,
+  questionsOf,
   type Room,
   type RoomDirection,
   type RoomThing,
@@ -25,8 +45,7 @@ import {
   thingAt,
   turned,
   visible,
-} from './room.ts';
-import { type SpatialState, seenThings } from './state.ts';
+} from './questions.ts';
 
 const CELL = 84;
 const TEXT_MARGIN = 6;

@@ -2,7 +2,6 @@ import type { Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { Type } from '../../../shared/schema/type.ts';
-import { chooseRecord } from '../core/datasets/choose.ts';
 import {
   dataFile,
   MARKED_QUESTION,
@@ -11,7 +10,7 @@ import {
   questionOptions,
   words,
 } from '../core/datasets/question.ts';
-import { InvalidField, textField } from '../core/datasets/records.ts';
+import { chooseRecord, InvalidField, textField } from '../core/datasets/records.ts';
 import { drawWordProblem } from '../core/datasets/word-problems.ts';
 import { RIGHT_OR_WRONG, rightOrWrong } from '../core/ends.ts';
 import { type Environment, InvalidOptions } from '../core/environment.ts';

@@ -1,3 +1,14 @@
+export type SudokuState = {
+  readonly size: number;
+  readonly puzzle: Cells;
+  readonly solution: Cells;
+  readonly grid: Cells;
+  readonly steps: number;
+  readonly maxSteps: number;
+  /** Text about the last placement; empty at the start. */
+  readonly feedback: string;
+};
+
 /** Sizes the environment plays: the side of the grid; boxes have the side √size. */
 export const SIZES = [4, 9, 16] as const;
 

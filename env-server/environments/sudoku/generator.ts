@@ -1,7 +1,6 @@
 import type { Random } from '../../../shared/random.ts';
 import type { Sliced } from '../core/slices.ts';
-import { isInSplit, type Split } from '../core/splits.ts';
-import { boardImages } from '../core/symmetry.ts';
+import { boardImages, isInSplit, type Split } from '../core/splits.ts';
 import { type Cells, geometryOf } from './board.ts';
 import { solve } from './solver.ts';
 

@@ -1,11 +1,9 @@
 import type { Json } from '../../../shared/json.ts';
 import { Canvas, type Color } from '../core/drawing/painting.ts';
 import type { ObservationFormat, Picture } from '../core/environment.ts';
-import type { ObservationSpaces } from '../core/space.ts';
-import { COUNT, dict, integers, text } from '../core/spaces.ts';
-import { type Cells, countBlanks, isConflicting, toRows } from './board.ts';
+import { COUNT, dict, integers, type ObservationSpaces, text } from '../core/spaces.ts';
+import { type Cells, countBlanks, isConflicting, type SudokuState, toRows } from './board.ts';
 import type { SudokuConfig } from './config.ts';
-import type { SudokuState } from './state.ts';
 
 /** Most characters of a board with what is said below it. */
 export const MAX_OBSERVATION_LENGTH = 4096;

@@ -8,7 +8,15 @@ import {
 import { chain } from '../core/maybe-promise.ts';
 import { inScheduledSlices } from '../core/slices.ts';
 import { LINES } from '../core/spaces.ts';
-import { type Cells, countBlanks, isConflicting, isLegal, isSolved, SIZES } from './board.ts';
+import {
+  type Cells,
+  countBlanks,
+  isConflicting,
+  isLegal,
+  isSolved,
+  SIZES,
+  type SudokuState,
+} from './board.ts';
 import {
   BLANK_SHARES,
   configSchema,
@@ -20,7 +28,6 @@ import {
 import { generatePuzzle, type Puzzle, puzzleKey } from './generator.ts';
 import { MAX_OBSERVATION_LENGTH, observationSpaces, observe, render } from './observation.ts';
 import { solve } from './solver.ts';
-import type { SudokuState } from './state.ts';
 
 /** Every placement that would change the board without breaking a rule. */
 function legalPlacements({ size, puzzle, grid }: SudokuState): string[] {

@@ -1,4 +1,3 @@
-import type { Treatment } from './catalog.ts';
 import {
   allows,
   carried,
@@ -7,6 +6,7 @@ import {
   isWon,
   NOWHERE,
   receptacleKind,
+  type Treatment,
   visibleThings,
 } from './household.ts';
 

@@ -1,14 +1,18 @@
 import type { Random } from '../../../shared/random.ts';
 import { isInSplit, type Split } from '../core/splits.ts';
 import { overview } from './actions.ts';
-import { BARE, LAMP_PLACES, RECEPTACLES, ROOMS, THINGS } from './catalog.ts';
 import {
+  BARE,
   type Household,
   type HouseholdState,
   kindOf,
+  LAMP_PLACES,
   NOWHERE,
+  RECEPTACLES,
+  ROOMS,
   type Task,
   type TaskType,
+  THINGS,
   taskText,
 } from './household.ts';
 

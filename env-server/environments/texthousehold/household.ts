@@ -1,4 +1,49 @@
-import { RECEPTACLES, THINGS, type Treatment } from './catalog.ts';
+import { readFileSync } from 'node:fs';
+
+/** Furniture and things of a household. Names follow ALFWorld, so policies trained there know the words. */
+
+interface ReceptacleKind {
+  /** Its content is hidden, and nothing can be put in, while it is closed. */
+  readonly openable?: boolean;
+  /** Things lie in it rather than on it. */
+  readonly inside?: boolean;
+  /** Treatment it gives a thing held in front of it. */
+  readonly appliance?: Treatment;
+}
+
+export type Treatment = 'clean' | 'heat' | 'cool';
+
+interface ThingKind {
+  /** Treatments it allows. */
+  readonly treatments?: readonly Treatment[];
+  /** Stays where it is and gives light when used. */
+  readonly lamp?: boolean;
+}
+
+interface RoomKind {
+  /** Least and greatest number of each kind of receptacle. */
+  readonly receptacles: { readonly [kind: string]: readonly [number, number] };
+  readonly things: readonly string[];
+}
+
+interface Catalog {
+  readonly receptacles: { readonly [kind: string]: ReceptacleKind };
+  readonly things: { readonly [kind: string]: ThingKind };
+  readonly rooms: { readonly [room: string]: RoomKind };
+  /** Furniture that may hold a desk lamp. */
+  readonly lampPlaces: readonly string[];
+  /** Places that things are neither found on at the start nor asked to be put on. */
+  readonly bare: readonly string[];
+}
+
+/** The order of its lists matters: another order is another household. */
+export const {
+  receptacles: RECEPTACLES,
+  things: THINGS,
+  rooms: ROOMS,
+  lampPlaces: LAMP_PLACES,
+  bare: BARE,
+}: Catalog = JSON.parse(readFileSync(new URL('./catalog.json', import.meta.url), 'utf8'));
 
 /** Fixed for an episode and shared by all its states. */
 export type Household = {

@@ -3,8 +3,7 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { splitOf } from '../core/splits.ts';
 import { admissible, canonical } from './actions.ts';
-import { RECEPTACLES, ROOMS, THINGS } from './catalog.ts';
-import { isWon, TASK_TYPES, taskText } from './household.ts';
+import { isWon, RECEPTACLES, ROOMS, TASK_TYPES, THINGS, taskText } from './household.ts';
 import { textHousehold } from './texthousehold.ts';
 
 const play = playing(textHousehold);

@@ -2,7 +2,7 @@ import type { Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { Type } from '../../../shared/schema/type.ts';
-import { textTool } from '../core/action-tool.ts';
+import { textTool } from '../core/actions.ts';
 import {
   type ActionTool,
   type Environment,
@@ -11,11 +11,9 @@ import {
   type ReferencePolicy,
   type Transition,
 } from '../core/environment.ts';
-import type { ObservationSpaces } from '../core/space.ts';
-import { choice, dict, FLAG, LINES, list, orNull, text } from '../core/spaces.ts';
+import { choice, dict, FLAG, LINES, list, type ObservationSpaces, orNull, text } from '../core/spaces.ts';
 import { splitSchema } from '../core/splits.ts';
 import { act, admissible, canonical } from './actions.ts';
-import { RECEPTACLES, ROOMS, THINGS } from './catalog.ts';
 import { begin, generateHousehold, householdKey } from './generator.ts';
 import {
   allows,
@@ -28,8 +26,11 @@ import {
   isWon,
   kindOf,
   NOWHERE,
+  RECEPTACLES,
+  ROOMS,
   receptacleKind,
   TASK_TYPES,
+  THINGS,
   taskText,
   treatmentOf,
 } from './household.ts';

@@ -1,5 +1,5 @@
 import type { PagePart } from '../core/drawing/painting.ts';
-import { type Goal, type Product, priceTag } from './product.ts';
+import { type Goal, type Product, priceTag } from './catalog.ts';
 import type { Shop } from './shop.ts';
 
 export const DETAILS = ['Description', 'Features', 'Reviews', 'Attributes'] as const;

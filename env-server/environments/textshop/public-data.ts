@@ -3,8 +3,7 @@ import { Random } from '../../../shared/random.ts';
 import { jsonParts, NotJson } from '../core/datasets/json-stream.ts';
 import { findFile, InvalidField, readRecords, textField } from '../core/datasets/records.ts';
 import { InvalidConfig } from '../core/environment.ts';
-import { upperPrice } from './catalog.ts';
-import { type Goal, type Product, priceOf } from './product.ts';
+import { type Goal, type Product, priceOf, upperPrice } from './catalog.ts';
 
 /** The files of the public WebShop data: `items_shuffle*.json`, `items_ins_v2*.json` and `items_human_ins.json`. */
 export interface PublicFiles {

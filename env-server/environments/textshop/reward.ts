@@ -1,4 +1,4 @@
-import { type Goal, type Product, priceOf } from './product.ts';
+import { type Goal, type Product, priceOf } from './catalog.ts';
 
 /**
  * The reward of WebShop (Yao et al. 2022, `engine/goal.py`). Where WebShop takes the nouns of a title by a tagger, all

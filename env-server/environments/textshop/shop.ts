@@ -1,8 +1,7 @@
 import { Bm25Index } from '../core/datasets/bm25.ts';
 import { InvalidConfig } from '../core/environment.ts';
 import type { Split } from '../core/splits.ts';
-import { generateGoals, generateProducts } from './catalog.ts';
-import type { Goal, Product } from './product.ts';
+import { type Goal, generateGoals, generateProducts, type Product } from './catalog.ts';
 import { type PublicFiles, readPublicShop } from './public-data.ts';
 
 const RESULTS = 50;

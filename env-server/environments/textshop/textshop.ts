@@ -2,9 +2,9 @@ import type { Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { Type } from '../../../shared/schema/type.ts';
-import { textTool } from '../core/action-tool.ts';
-import { pick } from '../core/datasets/choose.ts';
+import { textTool } from '../core/actions.ts';
 import { dataFile, MARKED_WORDS, words } from '../core/datasets/question.ts';
+import { pick } from '../core/datasets/records.ts';
 import { paintPage } from '../core/drawing/painting.ts';
 import {
   type ActionTool,
@@ -15,9 +15,9 @@ import {
   type ReferencePolicy,
   type Transition,
 } from '../core/environment.ts';
-import type { ObservationSpaces } from '../core/space.ts';
-import { COUNT, choice, dict, FLAG, LINES, list, orNull } from '../core/spaces.ts';
+import { COUNT, choice, dict, FLAG, LINES, list, type ObservationSpaces, orNull } from '../core/spaces.ts';
 import { SPLIT_PRESETS, SPLITS } from '../core/splits.ts';
+import type { Goal, Product } from './catalog.ts';
 import {
   BACK,
   BUY,
@@ -32,7 +32,6 @@ import {
   type ShopPage,
   showPage,
 } from './pages.ts';
-import type { Goal, Product } from './product.ts';
 import { judge, type Verdict } from './reward.ts';
 import { openShop, type Shop } from './shop.ts';
 

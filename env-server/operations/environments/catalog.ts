@@ -1,10 +1,9 @@
 import { Type } from '../../../shared/schema/type.ts';
 import { endsOf } from '../../environments/core/ends.ts';
-import type { EnvironmentSpec } from '../../environments/core/environment.ts';
+import { type EnvironmentSpec, observationSpaces } from '../../environments/core/environment.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
-import type { Space } from '../../environments/core/space.ts';
 import { gymnasiumSpace, jsonSchema } from '../../environments/core/space-documents.ts';
-import { observationSpaces } from '../../environments/core/spaces.ts';
+import type { Space } from '../../environments/core/spaces.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import { serverOperation } from '../operation.ts';
 import { EnvironmentDocument, EnvironmentList } from '../schemas/environment.ts';

@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { Json } from '../../../shared/json.ts';
-import type { Space } from '../../environments/core/space.ts';
+import type { Space } from '../../environments/core/spaces.ts';
 import { actionCheck } from './variant.ts';
 
 const verdicts = (space: Space, actions: Json[]) => actions.map(actionCheck(space));

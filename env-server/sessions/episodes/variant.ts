@@ -1,6 +1,7 @@
 import { faultsOf } from '../../../shared/faults.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { compiled } from '../../../shared/schema/check.ts';
+import { withParts } from '../../environments/core/drawing/scale.ts';
 import { withTimeLimit } from '../../environments/core/ends.ts';
 import {
   type AnyEnvironment,
@@ -11,10 +12,9 @@ import {
   type Transition,
 } from '../../environments/core/environment.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { withParts } from '../../environments/core/parts.ts';
 import { resolveConfig, resolveOptions, stepLimit } from '../../environments/core/settings.ts';
-import type { Space } from '../../environments/core/space.ts';
 import { jsonSchema } from '../../environments/core/space-documents.ts';
+import type { Space } from '../../environments/core/spaces.ts';
 import { Problem } from '../../problems.ts';
 import { type WrapperChoice, wrap } from '../../wrappers/wrap.ts';
 import type { ByteAccount } from '../limits/budgets.ts';

@@ -24,12 +24,15 @@ import type { EndedSession } from '../ended.ts';
 import type { EpisodeState } from '../episodes/episode.ts';
 import type { Session } from '../session.ts';
 import { type ChangedReplies, changedReplies, repliesOf, replyRows } from './client-replies.ts';
-import { upgradeFirstForm } from './first-form.ts';
-import { lostReason } from './lost-reason.ts';
-import { changeOf, type NewSessionParts, newSession } from './new-session.ts';
-import type { SessionJournal } from './session-journal.ts';
-import { type TakingParts, takeAll } from './take-all.ts';
-import type { ReopenParts } from './taken-sessions.ts';
+import {
+  changeOf,
+  lostReason,
+  type NewSessionParts,
+  newSession,
+  type SessionJournal,
+} from './new-session.ts';
+import { upgradeFirstForm } from './session-image.ts';
+import { type ReopenParts, type TakingParts, takeAll } from './taken-sessions.ts';
 
 const MS_PER_S = 1000;
 /** Milliseconds for which opening sessions again may block everything else at a time. */

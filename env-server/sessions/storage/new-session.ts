@@ -1,12 +1,51 @@
 import type { Json } from '../../../shared/json.ts';
-import type { OpenBody } from '../../persistence/journal/records.ts';
+import type { OpenBody, RecordBody } from '../../persistence/journal/records.ts';
 import { type NewSession, NotStorable, type StoredChange } from '../../store/session-store.ts';
+import type { EndedSession } from '../ended.ts';
 import type { EpisodeState } from '../episodes/episode.ts';
 import type { Session } from '../session.ts';
 import type { VariantCatalog } from '../variant-catalog.ts';
-import { lostReason } from './lost-reason.ts';
-import { openBody } from './recorded-episode.ts';
+import { openBody, type Recorder } from './recorded-episode.ts';
 import { type SessionChange, SessionImage } from './session-image.ts';
+
+/** Keeps what sessions do: on this machine, or in a store that several servers share. */
+export interface SessionJournal extends Recorder<Session> {
+  /** Sessions live in it beyond this server: those in memory are copies. */
+  readonly isShared: boolean;
+  /** Replies to what was recorded wait for the disk. */
+  readonly isSlow: boolean;
+  /** @throws Problem `storage_full`, `storage_failed` */
+  requireRoom(): void;
+  /**
+   * Delivers a reply when what was recorded before it is kept.
+   * @param reads it acknowledges nothing
+   */
+  deliver(reply: () => void, reads?: boolean): void;
+  /**
+   * Sessions were opened by one operation.
+   * @param like one that was opened before them: episodes in the state of its are not repeated
+   */
+  opened(sessions: readonly Session[], like?: Session): void;
+  ended(session: Session, ended: EndedSession): void;
+  /**
+   * Remembers the reply to a client's request that concerns no session yet.
+   * @returns where the journal cannot take it, a promise that resolves when the database has it
+   */
+  clientReply(body: RecordBody<'clientReply'>): Promise<void> | undefined;
+}
+
+/** Why a session cannot be kept beyond its process; undefined where it can. */
+export function lostReason({ variant }: Session, catalog: VariantCatalog): string | undefined {
+  const { id } = variant.base.spec;
+  if (!variant.copyable) {
+    return `${id} holds more than its state, which could not be kept over a restart of the server`;
+  }
+  return catalog.offers(variant.base) ? undefined : replacedReason(id);
+}
+
+export function replacedReason(envId: string): string {
+  return `${envId} was replaced while the session was open, and the definition it played is gone`;
+}
 
 export interface NewSessionParts {
   readonly catalog: VariantCatalog;

@@ -1,8 +1,39 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { OpenBody, RecordBody, RecordKind } from '../../persistence/journal/records.ts';
+import type {
+  KeyedStepBody,
+  KeyFields,
+  OpenBody,
+  RecordBody,
+  RecordKind,
+} from '../../persistence/journal/records.ts';
 import { actionsOf, logOf } from '../episodes/action-log.ts';
 import { dynamicsSeedOf, type EpisodeRestart, type EpisodeState, weighed } from '../episodes/episode.ts';
+import { ENVELOPE, fingerprint } from '../replies/reply-cache.ts';
 import type { StoredSettings } from './stored-session.ts';
+
+/** The input of an operation under a request key. */
+export interface KeyedInput {
+  readonly key: string;
+  readonly input: object;
+}
+
+/** A step as its record holds it. What was asked mostly follows from the action, and is not written then. */
+export function recordedStep(action: Json, { key, input }: KeyedInput): KeyedStepBody {
+  return asksActionOnly(input) ? { action, key } : { action, key, asked: fingerprint(input) };
+}
+
+function asksActionOnly(input: object): boolean {
+  for (const key in input) if (key !== 'action' && key !== 'session_id' && !ENVELOPE.has(key)) return false;
+  return true;
+}
+
+/** Key and fingerprint of the step of a record. */
+export function keyOfRecordedStep(
+  session_id: string,
+  { action, key, asked = fingerprint({ action, session_id }) }: KeyedStepBody,
+): Required<KeyFields> {
+  return { key, asked };
+}
 
 /** Journals what is done with sessions of the type `S`. */
 export interface Recorder<S> {

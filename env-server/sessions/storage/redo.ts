@@ -3,8 +3,7 @@ import type { Transition } from '../../environments/core/environment.ts';
 import type { JournalRecord, KeyFields, OpenBody } from '../../persistence/journal/records.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';
 import type { Session } from '../session.ts';
-import { episodeOfRecord } from './recorded-episode.ts';
-import { keyOfRecordedStep } from './recorded-step.ts';
+import { episodeOfRecord, keyOfRecordedStep } from './recorded-episode.ts';
 import type { SessionHistory, StoredSettings } from './stored-session.ts';
 
 /** Memory of a session that was just opened. */

@@ -9,8 +9,8 @@ import type { EndedSession } from '../ended.ts';
 import type { ListRequest } from '../manager.ts';
 import type { Principal } from '../principal.ts';
 import type { Session } from '../session.ts';
+import type { SessionJournal } from './new-session.ts';
 import { SeenSessions } from './seen-sessions.ts';
-import type { SessionJournal } from './session-journal.ts';
 import { TakenSessions, type TakenSessionsParts } from './taken-sessions.ts';
 import {
   ClaimedBefore,

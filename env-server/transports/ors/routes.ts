@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
-import type { Json } from '../../../shared/json.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { EnvironmentList } from '../../operations/schemas/environment.ts';
 import type { SessionDetail } from '../../operations/schemas/session.ts';
 import { Problem } from '../../problems.ts';
@@ -10,11 +10,112 @@ import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { ENVIRONMENT_PATHS, pagesOf } from '../addressing.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJson } from '../replies/send.ts';
-import { event, sendEvents, sendResult } from './events.ts';
 import { defaultEnvName, envNameOf, envNameOfPath, plainTask, readBody, sessionNameOf } from './requests.ts';
 import { type OrsSession, OrsSessions } from './sessions.ts';
-import { countTasks, splitsOf, taskAt, tasksOf } from './tasks.ts';
-import { callTool, promptBlocks, toolList } from './tool-calls.ts';
+import { callTool, event, promptBlocks, sendEvents, sendResult, toolList } from './tool-calls.ts';
+
+/** Characters of a wrong name that are repeated. */
+const MAX_SHOWN_LENGTH = 100;
+
+/** Part of the tasks of an environment. */
+interface TaskSplit extends JsonObject {
+  readonly name: string;
+  readonly type: 'train' | 'validation' | 'test';
+}
+
+/** A task, as `/create` takes it in `task_spec` and lists of tasks hold it. */
+type TaskSpec = {
+  /** Absent where the environment draws nothing. */
+  readonly seed?: number;
+  /** Present where the environment keeps its splits apart. */
+  readonly config?: { readonly split: string };
+};
+
+interface SeedRange {
+  readonly first: number;
+  readonly count: number;
+}
+
+/** The seeds of each split. They never meet, also where an environment has no splits itself. */
+const SEEDS: { readonly [type in TaskSplit['type']]: SeedRange } = {
+  train: { first: 0, count: 10_000 },
+  validation: { first: 1_000_000, count: 1000 },
+  test: { first: 2_000_000, count: 1000 },
+};
+
+const TYPES = Object.keys(SEEDS) as TaskSplit['type'][];
+
+/**
+ * The splits of an environment: those that its configuration keeps apart, or else ranges of seeds. One that draws nothing
+ * has one task.
+ */
+function splitsOf(variant: Variant): readonly TaskSplit[] {
+  const own = ownSplits(variant);
+  const types = variant.seedable ? TYPES.filter(type => !own || own.has(type)) : TYPES.slice(0, 1);
+  return types.map(type => ({ name: type, type }));
+}
+
+/** Number of tasks in a split. */
+function countTasks(variant: Variant, split: string): number {
+  return variant.seedable ? SEEDS[typeOf(variant, split)].count : 1;
+}
+
+/**
+ * Tasks of a split: the seeds of its range, and the environment's own split where it has them.
+ * @param start first index; negative ones count from the end, as in Python
+ * @param stop the index after the last
+ * @throws Problem `bad_request` for a split that there is not
+ */
+function tasksOf(variant: Variant, split: string, start = 0, stop?: number): TaskSpec[] {
+  const type = typeOf(variant, split);
+  const count = countTasks(variant, split);
+  const at = (index: number) => Math.min(index < 0 ? Math.max(count + index, 0) : index, count);
+  const from = at(start);
+  return Array.from({ length: Math.max(0, at(stop ?? count) - from) }, (_, i) =>
+    specOf(variant, type, from + i),
+  );
+}
+
+/** @throws Problem `bad_request` for an index or split that there is not */
+function taskAt(variant: Variant, split: string, index: number): TaskSpec {
+  const count = countTasks(variant, split);
+  const at = index < 0 ? count + index : index;
+  if (at < 0 || at >= count) {
+    throw new Problem('bad_request', `index ${index} is outside the ${count} tasks of the split ${split}`);
+  }
+  return specOf(variant, typeOf(variant, split), at);
+}
+
+function specOf(variant: Variant, type: TaskSplit['type'], index: number): TaskSpec {
+  return {
+    ...(variant.seedable && { seed: SEEDS[type].first + index }),
+    ...(ownSplits(variant) && { config: { split: type } }),
+  };
+}
+
+/** The values of the configuration key `split`; undefined for an environment with levels that all belong together. */
+function ownSplits({ environment }: Variant): ReadonlySet<unknown> | undefined {
+  const { properties } = environment.spec.configSchema as { properties?: { [key: string]: SplitSchema } };
+  const { anyOf, enum: listed } = properties?.split ?? {};
+  const values = listed ?? anyOf?.map(choice => choice.const);
+  return values && TYPES.some(type => values.includes(type)) ? new Set(values) : undefined;
+}
+
+interface SplitSchema {
+  readonly anyOf?: readonly { readonly const?: unknown }[];
+  readonly enum?: readonly unknown[];
+}
+
+function typeOf(variant: Variant, split: string): TaskSplit['type'] {
+  const splits = splitsOf(variant);
+  const found = splits.find(({ name }) => name === split);
+  if (found) return found.type;
+  const known = splits.map(({ name }) => name).join(', ');
+  throw new Problem(
+    'bad_request',
+    `there is no split ${JSON.stringify(split.slice(0, MAX_SHOWN_LENGTH))}; there are ${known}`,
+  );
+}
 
 /** Clients drop the path of their base URL, so the routes are also at the root. */
 const PREFIXES = ['', '/compat/ors'];

@@ -1,8 +1,63 @@
+import { Type } from '../../../shared/schema/type.ts';
 import { REQUEST_KEY } from '../../operations/schemas/fields.ts';
 import { SessionCard } from '../../operations/schemas/trajectory.ts';
 import { OPERATIONS } from '../../operations/table.ts';
+import { PROBLEMS } from '../../problems.ts';
 import { WATCH_PROPERTIES } from '../websocket/session-feed.ts';
-import { type Document, type Emit, pascal, reference } from './openapi-components.ts';
+
+export const ProblemSchema = Type.Object(
+  {
+    type: Type.String(),
+    title: Type.String(),
+    status: Type.Integer(),
+    detail: Type.String(),
+    code: Type.Unsafe<keyof typeof PROBLEMS>({ type: 'string', enum: Object.keys(PROBLEMS) }),
+    retryable: Type.Boolean({ description: 'The same request may succeed later.' }),
+    trace_id: Type.String(),
+    retry_after_s: Type.Optional(Type.Number()),
+    errors: Type.Optional(
+      Type.Array(
+        Type.Object({
+          pointer: Type.String({ description: 'JSON pointer into the request.' }),
+          detail: Type.String(),
+        }),
+      ),
+    ),
+  },
+  { title: 'Problem', description: 'RFC 9457 problem document.' },
+);
+
+/** A part of the OpenAPI document. */
+export type Document = { [key: string]: unknown };
+
+/** Moves what is titled in a schema to the components; gives the schema with references to them. */
+export type Emit = (schema: unknown) => unknown;
+
+/** Moves titled schemas into the components and leaves references in their place. */
+export function lift(schema: unknown, components: Map<string, Document>): unknown {
+  if (Array.isArray(schema)) return schema.map(item => lift(item, components));
+  if (typeof schema !== 'object' || schema === null) return schema;
+  const copy: Document = {};
+  for (const [key, value] of Object.entries(schema)) {
+    if (key !== 'default' && key !== 'title') copy[key] = lift(value, components);
+    else copy[key] = value;
+  }
+  if (typeof copy.title !== 'string') return copy;
+  const { title, ...rest } = copy;
+  components.set(title as string, rest);
+  return reference(title as string);
+}
+
+/** Reference to a component. */
+export const reference = (name: string): Document => ({ $ref: `#/components/schemas/${name}` });
+
+/** `create_session` as `CreateSession`. */
+export function pascal(name: string): string {
+  return name
+    .split('_')
+    .map(word => word[0].toUpperCase() + word.slice(1))
+    .join('');
+}
 
 interface Schemas {
   [name: string]: Document;

@@ -2,11 +2,17 @@ import type { TObject, TSchema } from 'typebox';
 import type { Operation } from '../../operations/operation.ts';
 import { BATCH_PROBLEMS, documentedProblems } from '../../operations/problems.ts';
 import { REQUEST_KEY } from '../../operations/schemas/fields.ts';
-import { ProblemSchema } from '../../operations/schemas/problem.ts';
 import { OPERATIONS } from '../../operations/table.ts';
 import type { ProblemCode } from '../../problems.ts';
-import { type Document, type Emit, lift, pascal, reference } from './openapi-components.ts';
-import { frameSchemas } from './openapi-frames.ts';
+import {
+  type Document,
+  type Emit,
+  frameSchemas,
+  lift,
+  ProblemSchema,
+  pascal,
+  reference,
+} from './openapi-frames.ts';
 
 /** Version of the interface, not of the package: it changes when a client could notice. */
 const API_VERSION = '1.0.0';

@@ -9,9 +9,7 @@ import { runBatch, textForm } from '../../stages/batch.ts';
 import type { CompiledOperation, Dispatcher } from '../../stages/dispatcher.ts';
 import { traceIdOf } from '../monitoring/trace-requests.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { revalidateReplies } from '../replies/revalidation.ts';
-import { JSON_TYPE } from '../replies/send.ts';
-import { encodeText } from '../replies/texts.ts';
+import { encodeText, JSON_TYPE, revalidateReplies } from '../replies/send.ts';
 
 const NO_CONTENT = 204;
 const OK = 200;

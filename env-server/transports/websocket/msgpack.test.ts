@@ -1,6 +1,6 @@
 import { encode } from '@msgpack/msgpack';
 import t from 'tap';
-import { decodeMsgpack, encodeMsgpack } from './msgpack.ts';
+import { decodeMsgpack, encodeMsgpack } from './protocol.ts';
 
 t.test('values that JSON has go through as they are', async t => {
   const long = Array.from({ length: 70_000 }, (_, i) => i);

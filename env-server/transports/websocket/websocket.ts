@@ -14,8 +14,7 @@ import { runBatch } from '../../stages/batch.ts';
 import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { traceIdIn, traceIdOf } from '../monitoring/trace-requests.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { heartbeat } from './heartbeat.ts';
-import { bytesOf, type PacedWebSocket } from './paced-websocket.ts';
+import { bytesOf, heartbeat, type PacedWebSocket } from './paced-websocket.ts';
 import {
   type FrameId,
   type FrameProtocol,

@@ -2,10 +2,14 @@ import t from 'tap';
 import type { Json, JsonObject } from '../../../../shared/json.ts';
 import { frozenLake } from '../../frozenlake/frozenlake.ts';
 import { createRegistry } from '../../registry.ts';
-import type { AnyEnvironment, EnvironmentSpec, Transition } from '../environment.ts';
+import {
+  type AnyEnvironment,
+  type EnvironmentSpec,
+  observationSpaces,
+  type Transition,
+} from '../environment.ts';
 import { resolveConfig } from '../settings.ts';
-import type { ObservationSpaces, Space } from '../space.ts';
-import { dict, integers, observationSpaces } from '../spaces.ts';
+import { dict, integers, type ObservationSpaces, type Space } from '../spaces.ts';
 import { checkEnvironment } from './checker.ts';
 import { formatReport, RULES, type Rule } from './report.ts';
 

@@ -3,13 +3,17 @@ import { setImmediate as othersFirst } from 'node:timers/promises';
 import type { Json, JsonObject } from '../../../../shared/json.ts';
 import { Random } from '../../../../shared/random.ts';
 import { endsOf } from '../ends.ts';
-import type { AnyEnvironment, ObservationFormat, StepInfo, Transition } from '../environment.ts';
+import {
+  type AnyEnvironment,
+  type ObservationFormat,
+  observationSpaces,
+  type StepInfo,
+  type Transition,
+} from '../environment.ts';
 import { whyOutside } from '../membership.ts';
-import type { ObservationSpaces, Space } from '../space.ts';
-import { charactersOf, observationSpaces } from '../spaces.ts';
-import { junkAction, sensibleAction } from './play.ts';
+import { charactersOf, type ObservationSpaces, type Space } from '../spaces.ts';
+import { deepFreeze, isPlainJson, junkAction, sameJson, sensibleAction, shown, throughJson } from './play.ts';
 import type { Findings, Rule } from './report.ts';
-import { deepFreeze, isPlainJson, sameJson, shown, throughJson } from './values.ts';
 
 /** Clocks and random sources that an environment must not read, each as owner and name of a method. */
 const FORBIDDEN: readonly (readonly [owner: object, name: string, title: string])[] = [

@@ -1,7 +1,6 @@
 import { Type } from '../../../../shared/schema/type.ts';
 import type { EnvironmentSpec } from '../environment.ts';
-import type { Space } from '../space.ts';
-import { anyText, LINES, text } from '../spaces.ts';
+import { anyText, LINES, type Space, text } from '../spaces.ts';
 
 export const MAX_QUESTION_LENGTH = 20_000;
 export const MAX_ANSWER_LENGTH = 2000;

@@ -8,8 +8,7 @@ import {
   type ObservationFormat,
   type Picture,
 } from '../environment.ts';
-import type { Space } from '../space.ts';
-import { charactersOf, LINES, text } from '../spaces.ts';
+import { charactersOf, LINES, type Space, text } from '../spaces.ts';
 import { pictureUrl } from './png.ts';
 
 type Legend = NonNullable<Description['legend']>;

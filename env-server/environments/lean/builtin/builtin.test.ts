@@ -2,9 +2,7 @@ import t from 'tap';
 import { Random } from '../../../../shared/random.ts';
 import { drawTheorem } from '../theorems.ts';
 import { applyTactic, builtinBackend } from './builtin.ts';
-import { type Formula, show } from './formula.ts';
-import { Reader, readFormula, tokenize } from './parser.ts';
-import { type Goal, readStatement } from './statement.ts';
+import { type Formula, type Goal, Reader, readFormula, readStatement, show, tokenize } from './parser.ts';
 
 async function verdict(statement: string, ...tactics: string[]) {
   const theorem = { name: '', informal: '', header: '', statement, proof: [] };

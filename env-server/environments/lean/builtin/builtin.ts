@@ -1,8 +1,21 @@
 import { inScheduledSlices, type Sliced } from '../../core/slices.ts';
 import type { Backend, Theorem, Verdict } from '../backend.ts';
-import { FALSE, type Formula, negated, not, same, show } from './formula.ts';
-import { LeanError, Reader, readFormula, tokenize } from './parser.ts';
-import { type Goal, type Hypothesis, readStatement, showGoal } from './statement.ts';
+import {
+  FALSE,
+  type Formula,
+  type Goal,
+  type Hypothesis,
+  LeanError,
+  negated,
+  not,
+  Reader,
+  readFormula,
+  readStatement,
+  same,
+  show,
+  showGoal,
+  tokenize,
+} from './parser.ts';
 import { type Context, check, infer, readProof, sides } from './terms.ts';
 
 /** Operations of tactics on goals and their hypotheses. */

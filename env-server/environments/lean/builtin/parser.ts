@@ -1,4 +1,110 @@
-import { FALSE, type Formula, not, TRUE } from './formula.ts';
+import { withoutProof } from '../backend.ts';
+
+/** Formulas of propositional logic; `¬p` is `p → False`. */
+export type Formula =
+  | { readonly kind: 'true' }
+  | { readonly kind: 'false' }
+  | { readonly kind: 'atom'; readonly name: string }
+  | { readonly kind: 'and' | 'or' | 'implies' | 'iff'; readonly left: Formula; readonly right: Formula };
+
+export const TRUE: Formula = { kind: 'true' };
+export const FALSE: Formula = { kind: 'false' };
+
+export function not(formula: Formula): Formula {
+  return { kind: 'implies', left: formula, right: FALSE };
+}
+
+/** Formula that `formula` negates, if it is a negation. */
+export function negated(formula: Formula): Formula | undefined {
+  return formula.kind === 'implies' && formula.right.kind === 'false' ? formula.left : undefined;
+}
+
+const LEVELS = { iff: 20, implies: 25, or: 30, and: 35 } as const;
+const SIGNS = { iff: '↔', implies: '→', or: '∨', and: '∧' } as const;
+const NOT_LEVEL = 40;
+
+/** The formula in Lean's notation, which is the same for the same formulas only. */
+export function show(formula: Formula, level = 0): string {
+  const wrap = (text: string, own: number) => (own < level ? `(${text})` : text);
+  switch (formula.kind) {
+    case 'true':
+      return 'True';
+    case 'false':
+      return 'False';
+    case 'atom':
+      return formula.name;
+    default: {
+      const inner = negated(formula);
+      if (inner) return wrap(`¬${show(inner, NOT_LEVEL)}`, NOT_LEVEL);
+      const own = LEVELS[formula.kind];
+      const rightLevel = formula.kind === 'iff' ? own + 1 : own;
+      return wrap(
+        `${show(formula.left, own + 1)} ${SIGNS[formula.kind]} ${show(formula.right, rightLevel)}`,
+        own,
+      );
+    }
+  }
+}
+
+export function same(a: Formula, b: Formula): boolean {
+  return show(a) === show(b);
+}
+
+export interface Hypothesis {
+  readonly name: string;
+  readonly formula: Formula;
+}
+
+/** Formula to prove, and its hypotheses. */
+export interface Goal {
+  readonly atoms: ReadonlySet<string>;
+  readonly hypotheses: readonly Hypothesis[];
+  readonly target: Formula;
+}
+
+const BRACKETS: { readonly [open: string]: string } = { '(': ')', '{': '}', '[': ']' };
+
+/**
+ * Reads `theorem name (p q : Prop) (h : p → q) : target := by`.
+ * @throws LeanError for what the checker does not understand
+ */
+export function readStatement(text: string): Goal {
+  const reader = new Reader(tokenize(withoutProof(text)));
+  const keyword = reader.take();
+  if (keyword !== 'theorem' && keyword !== 'lemma' && keyword !== 'example') {
+    throw new LeanError(`a statement begins with 'theorem', 'lemma' or 'example', not '${keyword}'`);
+  }
+  if (keyword !== 'example') reader.name();
+  const atoms = new Set<string>();
+  const hypotheses: Hypothesis[] = [];
+  const used = new Set<string>();
+  while (reader.next !== undefined && Object.hasOwn(BRACKETS, reader.next)) {
+    const close = BRACKETS[reader.take()];
+    const names: string[] = [];
+    while (isName(reader.next)) names.push(reader.take());
+    for (const name of names) {
+      if (used.has(name)) throw new LeanError(`the name ${name} is used twice`);
+      used.add(name);
+    }
+    reader.expect(':');
+    if (reader.skip('Prop')) for (const name of names) atoms.add(name);
+    else {
+      const formula = readFormula(reader, atoms);
+      for (const name of names) hypotheses.push({ name, formula });
+    }
+    reader.expect(close);
+  }
+  reader.expect(':');
+  const target = readFormula(reader, atoms);
+  reader.end();
+  return { atoms, hypotheses, target };
+}
+
+export function showGoal({ hypotheses, target }: Goal): string {
+  return [...hypotheses.map(({ name, formula }) => `${name} : ${show(formula)}`), `⊢ ${show(target)}`].join(
+    '\n',
+  );
+}
 
 /** Fault in a text; the message is shown to the player. */
 export class LeanError extends Error {
@@ -104,7 +210,6 @@ const INFIX = {
   '∨': { kind: 'or', level: 30, rightFirst: true },
   '∧': { kind: 'and', level: 35, rightFirst: true },
 } as const;
-const NOT_LEVEL = 40;
 
 /** The formula that the next tokens spell. @throws LeanError for unknown names and what is no propositional logic */
 export function readFormula(reader: Reader, atoms: Atoms, level = 0, depth = 0): Formula {

@@ -1,6 +1,16 @@
-import { FALSE, type Formula, not, same, show, TRUE } from './formula.ts';
-import { isName, LeanError, type Reader } from './parser.ts';
-import type { Goal, Hypothesis } from './statement.ts';
+import {
+  FALSE,
+  type Formula,
+  type Goal,
+  type Hypothesis,
+  isName,
+  LeanError,
+  not,
+  type Reader,
+  same,
+  show,
+  TRUE,
+} from './parser.ts';
 
 /** Proof terms: names, application, projections, pairs, functions and a few constants. */
 export type Proof =

@@ -5,7 +5,7 @@ import { checkEnvironment } from '../environments/core/checker/checker.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { resolveConfig, stepLimit } from '../environments/core/settings.ts';
 import { createRegistry } from '../environments/registry.ts';
-import { composedEnvironment } from './composed.ts';
+import { composedEnvironment } from './builder.ts';
 import type { ComposedDefinition } from './definitions/definition.ts';
 
 const registry = createRegistry();

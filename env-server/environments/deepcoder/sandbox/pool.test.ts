@@ -1,6 +1,6 @@
 import t from 'tap';
 import { until } from '../../../../test/until.test-data.ts';
-import { FairQueue } from './fair-queue.ts';
+import { FairQueue } from './pool.ts';
 
 const LIMITS = { slots: 2, guestSlots: 1, queueLength: 3, queueSeconds: 600 };
 

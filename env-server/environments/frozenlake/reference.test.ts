@@ -2,9 +2,9 @@ import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { resolveConfig } from '../core/settings.ts';
 import { atOnce } from '../core/slices.ts';
-import { bestTurn } from './blind-turns.ts';
-import type { FrozenLakeConfig } from './config.ts';
 import { frozenLake } from './frozenlake.ts';
+import { bestTurn } from './reference.ts';
+import type { FrozenLakeConfig } from './rules.ts';
 
 const lakeOf = (layout: string[], success_rate: number) =>
   frozenLake.reset(resolveConfig(frozenLake, { success_rate }) as FrozenLakeConfig, Random.fromSeed(0), {
