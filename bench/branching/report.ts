@@ -72,10 +72,9 @@ function page(comparisons: readonly Comparison[]): string {
   return [
     `# ${TITLE}`,
     '',
-    '_Reference._ Written from [its data](./data/branching.json) by the command of each section. All arms of a seed begin',
-    'with the same imitated policy and play the same validation levels. Success is read between the two validations around',
-    'the budget, the most that every run reached: mean over the seeds, Wilson’s 95 % interval over their episodes together.',
-    '[What is counted](../how-to/branch-rollouts.md#count-the-budget). The learning rate is the same for all arms.',
+    '_Reference._ Written from [its data](./data/branching.json) by the command of each section. All arms of a seed have',
+    'the same imitated policy, learning rate and validation levels. Success is interpolated at the budget that every run',
+    'reached: mean over the seeds, Wilson’s 95 % interval. [What is counted](../how-to/branch-rollouts.md#count-the-budget).',
     '',
     ...comparisons.flatMap(section),
   ].join('\n');

@@ -1,4 +1,3 @@
-import { RULES } from '../../env-server/environments/core/checker/report.ts';
 import type { AnyEnvironment } from '../../env-server/environments/core/environment.ts';
 import { WRAPPERS } from '../../env-server/wrappers/wrap.ts';
 import { GENERATED, pageName } from './environment-page.ts';
@@ -27,9 +26,6 @@ export function overviewPage(
       [`\`${name}\`: ${title}`, ...schemaLines(optionsSchema)].join(' ').replaceAll('<', '\\<'),
     )
     .map(line => `- ${line}`)
-    .join('\n');
-  const rules = Object.entries(RULES)
-    .map(([rule, title]) => `- \`${rule}\`: ${title}`)
     .join('\n');
   return `${GENERATED}
 # Environments
@@ -70,9 +66,8 @@ ${wrappers}
 
 ## Checking an environment
 
-\`npm run check-env -- [id]\` plays an environment, or all, with valid and invalid actions and reports by rule:
-
-${rules}
+\`npm run check-env -- [id]\` plays an environment, or all, with valid and invalid actions, and
+reports by rule, such as \`determinism\`, \`immutability\`, \`action_space\`, \`reward_range\` and \`snapshot\`.
 
 A longer form plays the same rules with random and malformed settings (\`RAGEN_FUZZ_SEED\` varies them):
 
