@@ -31,7 +31,11 @@ t.test('the page and all it loads come without a token, and hold to a strict pol
     }
   };
   for (const [, target] of page.text.matchAll(/(?:src|href)="(assets\/[^"]+)"/g)) await load(`/${target}`);
-  t.ok(seen.has('/assets/site/playground/play/play-view.ts'), 'imports were followed');
+  t.ok(seen.has('/assets/libraries/preact.js'), 'imports were followed');
+  const bundle = await ask('GET', '/assets/bundles/site/playground/main.ts');
+  t.match(bundle.text, '$["site/playground/play/play-view.ts"] ??=', 'modules are in the bundle');
+  const map = await ask('GET', '/assets/bundles/site/playground/main.ts.map');
+  t.match(JSON.parse(map.text).sources, { 0: /\.ts$/ });
   t.equal((await ask('GET', '/v1/envs')).status, 401);
 });
 
@@ -52,6 +56,10 @@ t.test('the page’s routes hand out no other files', async t => {
     'site/server/routes.ts',
     'site/playground/client/code-lines.test.ts',
     'site/playground/../server/routes.ts',
+    'bundles/site/server/routes.ts',
+    'bundles/site/playground/../server/routes.ts',
+    'bundles/site/playground/play/play-view.ts',
+    'bundles/site/playground/play/play-view.ts.map',
     'site/playground/..%2fserver%2froutes.ts',
     'package.json',
     '',

@@ -117,7 +117,9 @@ t.test('the package of the server alone is small, and serves', async t => {
   for (const path of ['/', '/docs/', '/metrics', '/openapi.json']) {
     t.equal((await fetch(origin + path)).status, 200, path);
   }
-  // The page of the playground, with each module that it loads.
+  const bundle = await fetch(`${origin}/assets/bundles/site/playground/main.ts`);
+  t.equal(bundle.status, 200, 'what the page of the playground begins with');
+  // Each module of it.
   const loaded = new Set(['/assets/site/playground/main.ts']);
   for (const path of loaded) {
     const reply = await fetch(origin + path);

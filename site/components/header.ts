@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { html } from './html.ts';
-import { ThemeButton } from './theme.ts';
+import { ThemeButton } from './theme-button.ts';
 
 /** The pages of the site, in the order of the header. */
 const SITE_PAGES = ['Play', 'Watch', 'Runs', 'Environments', 'Register', 'Docs'] as const;

@@ -1,6 +1,3 @@
-import { useEffect, useState } from 'preact/hooks';
-import { html } from './html.ts';
-
 export type Theme = 'light' | 'dark';
 
 /** Key under which a browser keeps the theme that its user chose; absent while the system's theme applies. */
@@ -14,7 +11,20 @@ function chosen(): Theme | undefined {
   return stored === 'light' || stored === 'dark' ? stored : undefined;
 }
 
-const current = (): Theme => chosen() ?? system();
+export const shownTheme = (): Theme => chosen() ?? system();
+
+/** Shows a theme. Choosing the system's theme makes the page follow the system again. */
+export function chooseTheme(theme: Theme): void {
+  if (theme === system()) localStorage.removeItem(KEY);
+  else localStorage.setItem(KEY, theme);
+  apply();
+}
+
+/** Calls back when the system's theme changes, until the returned function is called. */
+export function followSystem(changed: () => void): () => void {
+  DARK.addEventListener('change', changed);
+  return () => DARK.removeEventListener('change', changed);
+}
 
 function apply(): void {
   const theme = chosen();
@@ -22,24 +32,5 @@ function apply(): void {
   else delete document.documentElement.dataset.theme;
 }
 
-/** A button that names the theme it switches to. Choosing the system's theme makes the page follow the system again. */
-export function ThemeButton() {
-  const [theme, show] = useState(current);
-  useEffect(() => {
-    const follow = () => show(current());
-    DARK.addEventListener('change', follow);
-    return () => DARK.removeEventListener('change', follow);
-  }, []);
-  const next: Theme = theme === 'dark' ? 'light' : 'dark';
-  const flip = () => {
-    if (next === system()) localStorage.removeItem(KEY);
-    else localStorage.setItem(KEY, next);
-    apply();
-    show(next);
-  };
-  return html`<button type="button" class="quiet theme-switch" title="Switch to the ${next} theme" onClick=${flip}>
-    ${next === 'dark' ? 'Dark theme' : 'Light theme'}
-  </button>`;
-}
-
+// Pages load this file alone before they paint: it imports nothing.
 apply();

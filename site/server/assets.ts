@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { BUNDLES, type Bundle, Bundler } from './bundler.ts';
 
 /** A file as browsers get it. */
 export interface Asset {
@@ -43,6 +44,9 @@ export const RUN_PAGES = [
   'shared/shell-word.ts',
   ...LOOK,
 ];
+/** Modules that pages begin with: each is handed out as a bundle, with all that it imports. */
+const ENTRIES = ['site/playground/main.ts', 'site/components/gallery.ts', 'site/runs/main.ts'];
+const MAP = '.map';
 const TESTS = /\.test(-data)?\.ts$/;
 
 /** Libraries that pages import by name: name → path under which browsers get it. Served from node_modules as they are. */
@@ -67,10 +71,12 @@ const made = new Map<string, Promise<Asset>>();
  * Web pages from folders of this repository, without a build: TypeScript is handed out with its types blanked, so
  * that lines and columns stay what they are. Paths are those of the repository, hence relative imports hold for the
  * browser as they do for the compiler; imports of libraries by name become relative ones, so that pages also work below
- * another path and as static files.
+ * another path and as static files. Below `bundles/` a module comes with those that it imports, and its source map.
  */
 export class Assets {
   readonly #files: ReadonlySet<string>;
+  readonly #bundler: Bundler;
+  readonly #bundles = new Map<string, Promise<{ readonly code: Asset; readonly map: Asset } | undefined>>();
 
   /** @param folders from the root of the repository, with all folders below them, or single files */
   constructor(folders: readonly string[]) {
@@ -83,15 +89,21 @@ export class Assets {
         )
         .filter(isPublic),
     );
+    this.#bundler = new Bundler(
+      async path => (this.#files.has(path) ? String((await this.find(path))!.body) : undefined),
+      ENTRIES.filter(path => this.#files.has(path)),
+    );
   }
 
   /** Paths of everything that browsers may load. */
   get paths(): readonly string[] {
-    return [...this.#files, ...NAME_AT.keys()];
+    const entries = ENTRIES.filter(path => this.#files.has(path)).map(path => `${BUNDLES}${path}`);
+    return [...this.#files, ...NAME_AT.keys(), ...entries];
   }
 
-  /** @param path from the root of the repository, or `libraries/NAME.js` */
-  find(path: string): Promise<Asset> | undefined {
+  /** @param path from the root of the repository, `libraries/NAME.js`, or the path of a module below `bundles/` */
+  find(path: string): Promise<Asset | undefined> | undefined {
+    if (path.startsWith(BUNDLES)) return this.#bundle(path.slice(BUNDLES.length));
     if (!this.#files.has(path) && !NAME_AT.has(path)) return undefined;
     let asset = made.get(path);
     if (!asset) {
@@ -100,7 +112,30 @@ export class Assets {
     }
     return asset;
   }
+
+  /** @param name path of a module, or of the source map of its bundle */
+  async #bundle(name: string): Promise<Asset | undefined> {
+    const isMap = name.endsWith(MAP);
+    const path = isMap ? name.slice(0, -MAP.length) : name;
+    if (!this.#files.has(path)) return undefined;
+    let bundle = this.#bundles.get(path);
+    if (!bundle) {
+      bundle = this.#bundler.bundle(path).then(found => found && assetsOf(found));
+      this.#bundles.set(path, bundle);
+    }
+    const found = await bundle;
+    return isMap ? found?.map : found?.code;
+  }
 }
+
+function assetOf(contentType: string, body: string | Buffer, cacheControl = 'no-cache'): Asset {
+  return { contentType, body, etag: `"${hash('sha256', body, 'base64url')}"`, cacheControl };
+}
+
+const assetsOf = ({ code, map }: Bundle) => ({
+  code: assetOf(CONTENT_TYPES[SCRIPT], code),
+  map: assetOf(CONTENT_TYPES['.json'], map),
+});
 
 const endingOf = (path: string): string => path.slice(path.lastIndexOf('.'));
 
@@ -123,8 +158,7 @@ async function makeAsset(path: string): Promise<Asset> {
     body = ending === SCRIPT ? withPaths(await withoutTypes(source, path), path) : source;
   }
   const contentType = library === undefined ? CONTENT_TYPES[ending] : CONTENT_TYPES[SCRIPT];
-  const cacheControl = ending === FONT ? FOR_EVER : 'no-cache';
-  return { contentType, body, etag: `"${hash('sha256', body, 'base64url')}"`, cacheControl };
+  return assetOf(contentType, body, ending === FONT ? FOR_EVER : undefined);
 }
 
 /** A file as it stands; a style sheet with the sheets that it imports, so that browsers ask once. */

@@ -5,6 +5,8 @@ const PAGE = 'site/runs/page.html';
 /** Imports of scripts; web servers know the ending `.js`, but not `.ts`. */
 const IMPORT = /((?:\bfrom|\bimport)\s*(?:\(\s*)?["'])([./][^"']+)(["'])/g;
 const LINK = /\b(?:href|src)="assets\/([^"]+)"/g;
+/** An export has bundles alone, without the modules that a map leads to. */
+const SOURCE_MAP = /^\/\/# sourceMappingURL=.*\n/m;
 const ADDRESS = /\burl\(["']?([^"')]+)["']?\)/g;
 
 /** Files of the pages about runs as a plain web server has them: the page, and all that it loads at any time. */
@@ -38,8 +40,10 @@ function exported({ body, contentType }: Asset): string | Buffer {
   if (typeof body !== 'string') return body;
   if (contentType.startsWith('text/html')) return body.replaceAll('.ts"', '.js"');
   if (!contentType.startsWith('text/javascript')) return body;
-  return body.replace(
-    IMPORT,
-    (_, start: string, name: string, end: string) => `${start}${name.replace(/\.ts$/, '.js')}${end}`,
-  );
+  return body
+    .replace(SOURCE_MAP, '')
+    .replace(
+      IMPORT,
+      (_, start: string, name: string, end: string) => `${start}${name.replace(/\.ts$/, '.js')}${end}`,
+    );
 }

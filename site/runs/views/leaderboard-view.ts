@@ -42,11 +42,11 @@ function Row({ row }: { readonly row: LeaderboardRow }) {
   return html`<tr>
     <td>${row.run === undefined ? row.policy : html`<a href=${formatAddress({ view: 'overview', run: row.run })}>${row.policy}</a>`}</td>
     <td class="number">${number(row.size, short)}</td>
-    <td class="number">${percent(row.success)}</td>
-    <td>${row.low === null || row.high === null ? '–' : `${percent(row.low)} to ${percent(row.high)}`}</td>
+    <td class="number"><b class="large">${percent(row.success)}</b></td>
+    <td class="cut">${row.low === null || row.high === null ? '–' : `${percent(row.low)} to ${percent(row.high)}`}</td>
     <td>${passed}</td>
     <td class="number">${number(row.steps, short)}</td><td class="number">${number(row.tokens, short)}</td><td class="number">${number(row.seconds, duration)}</td>
-    <td>${row.date.slice(0, 10)}</td>
+    <td class="cut">${row.date.slice(0, 10)}</td>
     <td>${/^https?:\/\//.test(row.source) ? html`<a href=${row.source} rel="noreferrer">${row.source}</a>` : row.source || html`<code>${row.command}</code>`}</td>
   </tr>`;
 }

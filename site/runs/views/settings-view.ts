@@ -27,13 +27,13 @@ export function SettingsView({ store, address }: RunViewProps) {
     sections.set(section, [...(sections.get(section) ?? []), entry]);
   }
   const first = found.filter(differs);
-  return html`<div class="tiles of-30">
-    <label class="wide search grow"><span class="visually-hidden">Search settings</span>
+  return html`<div class="stack">
+    <label class="search"><span class="visually-hidden">Search settings</span>
       <input type="search" value=${q} placeholder="Key or value" onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} /></label>
-    <p class="wide fine" role="status">${found.length === entries.length ? counted(entries.length, 'setting') : `${found.length} of ${counted(entries.length, 'setting')}`}${changed ? `, ${first.length} differ from the defaults` : '; this run does not say which differ from the defaults'}</p>
-    ${first.length > 0 && html`<${Section} title="Different from the defaults" entries=${first} whole=${true} />`}
-    ${[...sections].filter(([name]) => name !== 'tags').map(([name, list]) => html`<${Section} key=${name} title=${name} entries=${list} />`)}
-    ${sections.has('tags') && html`<details class="wide" open=${q !== ''}><summary>Environments</summary><${Section} title="tags" entries=${sections.get('tags')} /></details>`}
+    <p class="fine" role="status">${found.length === entries.length ? counted(entries.length, 'setting') : `${found.length} of ${counted(entries.length, 'setting')}`}${changed ? `, ${first.length} differ from the defaults` : '; this run does not say which differ from the defaults'}</p>
+    <div class="settings">${first.length > 0 && html`<${Section} title="Different from the defaults" entries=${first} whole=${true} />`}
+    ${[...sections].filter(([name]) => name !== 'tags').map(([name, list]) => html`<${Section} key=${name} title=${name} entries=${list} />`)}</div>
+    ${sections.has('tags') && html`<details open=${q !== ''}><summary>Environments</summary><${Section} title="tags" entries=${sections.get('tags')} /></details>`}
   </div>`;
 }
 

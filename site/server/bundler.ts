@@ -1,0 +1,172 @@
+import { posix } from 'node:path';
+import { lineMap } from './line-map.ts';
+
+/** A script that a page loads, with its source map. */
+export interface Bundle {
+  readonly code: string;
+  readonly map: string;
+}
+
+interface Module {
+  readonly path: string;
+  readonly code: string;
+  /** Paths of the modules that it imports at once, and by `import()`. */
+  readonly imports: readonly string[];
+  readonly later: readonly string[];
+  readonly exports: readonly string[];
+}
+
+/** Returns the code of a module, with relative imports; undefined for a path that browsers may not load. */
+type Read = (path: string) => Promise<string | undefined>;
+
+/** Folder of the bundles, next to those of the modules. */
+export const BUNDLES = 'bundles/';
+/** Libraries stay separate modules: they may be minified. */
+const LIBRARIES = 'libraries/';
+/** The place for the modules of all bundles of a page: one in several bundles is evaluated once. */
+const REGISTRY = 'const $ = (globalThis[Symbol.for("ragen.modules")] ??= {});';
+
+/** Statements as the formatter writes them: at the beginning of a line. */
+const IMPORT = /^import (?:([^'"]*) from )?'([^'"]*)';$/gm;
+const EXPORT = /^export (?=(?:const|class|function\*?|async function\*?) ([\w$]+))/gm;
+const IMPORT_LATER = /\bimport\('([^'"]*)'\)/g;
+const OWN_ADDRESS = /\bimport\.meta\.url\b/g;
+const OTHER = /^(?:import|export)\b.*/m;
+
+const at = (path: string): string => `$[${JSON.stringify(path)}]`;
+const joined = (path: string, name: string): string => posix.join(posix.dirname(path), name);
+/** Others are bundles already. */
+const isSource = (path: string): boolean => path.endsWith('.ts');
+const isLibrary = (path: string): boolean => path.startsWith(LIBRARIES);
+
+/**
+ * Joins the modules that a page loads at once to one script, so that a browser asks once and not once a module. Modules
+ * become functions in the order of their evaluation, and their lines stay as they are. What a module imports by `import()` is
+ * another bundle, without the modules that the page has by then. Imports go one way, so bindings are constants.
+ */
+export class Bundler {
+  readonly #read: Read;
+  readonly #entries: readonly string[];
+
+  /** @param entries paths of the modules that pages begin with */
+  constructor(read: Read, entries: readonly string[]) {
+    this.#read = read;
+    this.#entries = entries;
+  }
+
+  /**
+   * The bundle of a module that a page begins with or that is imported by `import()`; undefined for any other.
+   * @throws Error for code that it cannot join
+   */
+  async bundle(path: string): Promise<Bundle | undefined> {
+    if (this.#entries.includes(path)) return link(path, await this.#graph(path));
+    let present: Set<string> | undefined;
+    for (const entry of this.#entries) {
+      if (!(await this.#laterOf(entry)).has(path)) continue;
+      const loaded = new Set((await this.#graph(entry)).map(module => module.path));
+      present = present ? new Set([...present].filter(name => loaded.has(name))) : loaded;
+    }
+    return present && link(path, await this.#graph(path), present);
+  }
+
+  /** The module and all that it imports at once, in the order of their evaluation. */
+  async #graph(path: string): Promise<Module[]> {
+    const ordered = new Map<string, Module>();
+    const visit = async (current: string, importers: readonly string[]): Promise<void> => {
+      if (ordered.has(current)) return;
+      if (importers.includes(current)) {
+        throw new Error(`a bundle has no circles, but ${[...importers, current].join(' imports ')}`);
+      }
+      const module = await this.#module(current);
+      for (const name of module.imports) {
+        if (!isLibrary(name)) await visit(name, [...importers, current]);
+      }
+      ordered.set(current, module);
+    };
+    await visit(path, []);
+    return [...ordered.values()];
+  }
+
+  /** The modules that an entry's modules import by `import()`, and those that these import so. */
+  async #laterOf(entry: string): Promise<Set<string>> {
+    const later = new Set<string>();
+    for (const path of [entry]) for (const name of await this.#imported(path)) later.add(name);
+    for (const path of later) for (const name of await this.#imported(path)) later.add(name);
+    return later;
+  }
+
+  async #imported(path: string): Promise<string[]> {
+    return (await this.#graph(path)).flatMap(({ later }) => later);
+  }
+
+  async #module(path: string): Promise<Module> {
+    const code = await this.#read(path);
+    if (code === undefined) throw new Error(`${path} is imported, but browsers may not load it`);
+    return {
+      path,
+      code,
+      imports: [...code.matchAll(IMPORT)].map(([, , name]) => joined(path, name)),
+      later: [...code.matchAll(IMPORT_LATER)].map(([, name]) => joined(path, name)).filter(isSource),
+      exports: [...code.matchAll(EXPORT)].map(([, name]) => name),
+    };
+  }
+}
+
+/** @param present modules that the page has by then; undefined for the bundle that it begins with */
+function link(path: string, graph: readonly Module[], present?: ReadonlySet<string>): Bundle {
+  const bundle = `${BUNDLES}${path}`;
+  const modules = graph.filter(module => !present?.has(module.path));
+  const libraries = [...new Set(modules.flatMap(({ imports }) => imports.filter(isLibrary)))];
+  const pieces = modules.map(module => asFunction(module, bundle));
+  const names = present ? graph.at(-1)!.exports : [];
+  const first = [
+    ...libraries.map((name, i) => `import * as $${i} from '${between(bundle, name)}';`),
+    REGISTRY,
+    ...libraries.map((name, i) => `${at(name)} = $${i};`),
+  ].join(' ');
+  const last = names.length > 0 ? `export const { ${names.join(', ')} } = ${at(path)};\n` : '';
+  const sources = modules.map((module, i) => ({
+    source: between(bundle, module.path),
+    lines: pieces[i].split('\n').length,
+  }));
+  const map = `//# sourceMappingURL=${posix.basename(path)}.map`;
+  return { code: `${[first, ...pieces].join('\n')}\n${last}${map}\n`, map: lineMap(sources) };
+}
+
+/** The address of a file, relative to another. */
+function between(from: string, to: string): string {
+  const path = posix.relative(posix.dirname(from), to);
+  return path.startsWith('.') ? path : `./${path}`;
+}
+
+/** A module as a statement that evaluates it, unless another bundle has done so. One line is added at its end. */
+function asFunction({ path, code, exports }: Module, bundle: string): string {
+  const body = code
+    .replace(IMPORT, (statement, clause: string | undefined, name: string) => {
+      const constants = clause === undefined ? '' : constantsOf(clause, at(joined(path, name)));
+      return constants + '\n'.repeat(statement.split('\n').length - 1);
+    })
+    .replace(EXPORT, '')
+    .replace(IMPORT_LATER, (_, name: string) => {
+      const later = joined(path, name);
+      return `import('${between(bundle, isSource(later) ? BUNDLES + later : later)}')`;
+    })
+    .replace(OWN_ADDRESS, `new URL('${between(bundle, path)}', import.meta.url).href`);
+  const other = OTHER.exec(body);
+  if (other) throw new Error(`${path}: a bundle cannot have "${other[0]}"`);
+  return `${at(path)} ??= (() => { ${body}\nreturn { ${exports.join(', ')} }; })();`;
+}
+
+/** The constants for the clause of an import: a default, a namespace, or names in braces. */
+function constantsOf(clause: string, module: string): string {
+  const open = clause.indexOf('{');
+  const [whole, named] = open < 0 ? [clause, '{}'] : [clause.slice(0, open), clause.slice(open)];
+  const name = whole.replace(',', '').trim();
+  const constants = name.startsWith('*')
+    ? [`const ${name.replace(/^\* as /, '')} = ${module};`]
+    : name === ''
+      ? []
+      : [`const { default: ${name} } = ${module};`];
+  const pattern = named.replaceAll(/\s+/g, ' ').replaceAll(' as ', ': ');
+  return [...constants, ...(pattern === '{}' ? [] : [`const ${pattern} = ${module};`])].join(' ');
+}
