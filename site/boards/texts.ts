@@ -10,15 +10,17 @@ interface ProofState {
   readonly goals?: readonly string[];
 }
 
-/** A theorem, the tactics that were accepted, and what is left to prove. */
+/** A theorem, the tactics that were accepted, and what is left to prove beside it where there is room. */
 export const proof: BoardKind<ProofState> = {
   name: 'proof',
   fits: state => has(state, 'statement', 'tactics', 'feedback'),
   draw: ({ statement, tactics, feedback, goals = [] }) => html`<div class="board-panel paper proof">
+    <div class="tiles fit of-20">
     <pre>${[statement, ...tactics.map(tactic => `  ${tactic}`)].join('\n')}</pre>
-    ${feedback && html`<p class="outcome ${feedback.status === 'rejected' ? 'bad' : 'good'}">${feedback.status}</p>`}
+    <div class="stack tight">${feedback && html`<p class="outcome ${feedback.status === 'rejected' ? 'bad' : 'good'}">${feedback.status}</p>`}
     ${feedback && feedback.messages.length > 0 && html`<pre class="goal" tabindex="0">${feedback.messages.join('\n')}</pre>`}
     ${feedback?.status === 'rejected' && goals.length > 0 && html`<pre class="goal" tabindex="0">${goals.join('\n')}</pre>`}
+    </div></div>
   </div>`,
 };
 

@@ -75,15 +75,21 @@ t.test(
   'the field for a text is directly under its task, at the width of a phone and of a screen',
   { skip },
   async t => {
-    const { page } = await openPlayground(t, '#/play/Countdown-v0?seed=7');
-    await page.locator('.state .board').waitFor();
-    for (const [, viewport] of [LOOKS[0], LOOKS[2]]) {
-      await page.setViewportSize(viewport);
-      const task = (await page.locator('.state .board').boundingBox())!;
-      const field = (await page.getByRole('textbox', { name: 'Action' }).boundingBox())!;
-      const gap = field.y - task.y - task.height;
-      t.ok(gap >= 0 && gap < 40, `${viewport.width} px: ${gap} px between them`);
+    const { page, origin } = await openPlayground(t);
+    for (const game of ['Countdown-v0', 'Lean-v1']) {
+      await page.goto(`${origin}/#/play/${game}?seed=7`);
+      await seeBoardOf(page, game);
+      for (const [, viewport] of [LOOKS[0], LOOKS[2]]) {
+        await page.setViewportSize(viewport);
+        const task = (await page.locator('.state .board').boundingBox())!;
+        const field = (await page.getByRole('textbox', { name: 'Action' }).boundingBox())!;
+        const gap = field.y - task.y - task.height;
+        t.ok(gap >= 0 && gap < 40, `${game}, ${viewport.width} px: ${gap} px between them`);
+      }
     }
+    const theorem = (await page.locator('.proof pre').first().boundingBox())!;
+    const goal = (await page.locator('.proof .goal').first().boundingBox())!;
+    t.ok(goal.x >= theorem.x + theorem.width, 'the goal is beside its theorem on a screen');
   },
 );
 

@@ -44,6 +44,8 @@ const TASKS: ReadonlySet<string> = new Set([
   'tried-question',
   'searched-question',
   'countdown',
+  'program',
+  'proof',
   'plain-text',
 ]);
 /** Boards that are as wide as there is room, with the controls below. */
@@ -53,8 +55,6 @@ const WIDE_BOARDS: ReadonlySet<string> = new Set([
   'household',
   'sudoku',
   'spatial-room',
-  'proof',
-  'program',
   'bandit',
 ]);
 
