@@ -74,6 +74,14 @@ t.test('an episode is taken over from its actions; one that is refused says why'
     })),
   );
   t.equal(totalReward(second.state), 2);
+  for (const { observation } of [...first.state.moves.slice(0, -1)].reverse()) {
+    t.ok(canUndo(second.state));
+    await second.undo();
+    t.equal(observationOf(second.state), observation);
+  }
+  await second.undo();
+  t.equal(observationOf(second.state), observationOf((await begin(client)).state), 'back at the start');
+  t.notOk(canUndo(second.state));
   const refusal = await second.repeat(['add', {}]).catch(error => error);
   t.match(refusal, { name: 'RequestFailed', problem: { code: 'invalid_action' } });
 });

@@ -13,6 +13,9 @@ import {
 /** Snapshots after which a reset opens a new session instead: a session may only have this many. */
 const MANY_SNAPSHOTS = 512;
 
+/** Repeated steps that can be undone one by one. */
+const MAX_REMEMBERED = 100;
+
 /**
  * The environment under a setup.
  * @throws RequestFailed with pointers below `/config` and `/wrappers`
@@ -109,15 +112,31 @@ export class Episode {
     await this.#look();
   }
 
-  /** Takes actions that were taken before, unseen. @throws RequestFailed when one is refused */
+  /** Takes actions from the start that were taken before, unseen. @throws RequestFailed when one is refused */
   async repeat(actions: readonly Json[]): Promise<void> {
-    await this.#snapshots[this.#step];
-    const { session_id } = this.#state.session;
-    const replies = await this.#client.batch(actions.map(action => ({ op: 'step', session_id, action })));
-    for (const reply of replies) {
+    const first = await this.#snapshots[0];
+    const { session, environment } = this.#state;
+    const { session_id } = session;
+    const from = environment.capabilities.snapshot ? Math.max(1, actions.length - MAX_REMEMBERED) : Infinity;
+    const items = actions.flatMap((action, step) => [
+      ...(step >= from ? [{ op: 'snapshot' as const, session_id }] : []),
+      { op: 'step' as const, session_id, action },
+    ]);
+    const ids: string[] = [];
+    for (const reply of await this.#client.batch(items)) {
       if ('error' in reply) throw new RequestFailed(reply.error);
+      if ('result' in reply && reply.result && 'snapshot_id' in reply.result)
+        ids.push(String(reply.result.snapshot_id));
     }
     await this.#reread();
+    const remember = (step: number, id: string | undefined) => {
+      if (id === undefined) return;
+      this.#snapshots[step] = Promise.resolve(id);
+      this.#apply({ type: 'remembering', step });
+    };
+    remember(0, first);
+    for (const [index, id] of ids.entries()) remember(from + index, id);
+    this.#snapshotsTaken += ids.length;
     this.#rememberHere();
     await this.#look();
   }
