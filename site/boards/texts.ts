@@ -10,7 +10,7 @@ interface ProofState {
   readonly goals?: readonly string[];
 }
 
-/** A theorem, the tactics that were accepted, and what is left to prove beside it where there is room. */
+/** A theorem, the tactics that were accepted, and what is left to prove, next to each other where there is room. */
 export const proof: BoardKind<ProofState> = {
   name: 'proof',
   fits: state => has(state, 'statement', 'tactics', 'feedback'),

@@ -89,7 +89,7 @@ t.test(
     }
     const theorem = (await page.locator('.proof pre').first().boundingBox())!;
     const goal = (await page.locator('.proof .goal').first().boundingBox())!;
-    t.ok(goal.x >= theorem.x + theorem.width, 'the goal is beside its theorem on a screen');
+    t.ok(goal.x >= theorem.x + theorem.width, 'the goal is next to its theorem on a screen');
   },
 );
 

@@ -62,6 +62,8 @@ function show(first: boolean): void {
   shownHash = location.hash;
   const address = parseAddress(shownHash);
   const { view } = address;
+  // Before another view is drawn: who comes back at once begins a new session after this.
+  if (current === 'play' && view !== 'play') session.close();
   current = view;
   document.title = `${NAMES[view]} · ragen`;
   const { runs } = document.documentElement.dataset;

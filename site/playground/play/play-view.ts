@@ -86,7 +86,6 @@ export function PlayView({ client, session, list, address }: PlayViewProps) {
     document.addEventListener('keydown', press);
     return () => {
       document.removeEventListener('keydown', press);
-      session.close();
     };
   }, []);
   return html`<div class="play-view">
