@@ -101,7 +101,7 @@ t.test('a step over REST crosses these files and no others', async t => {
   const transport = [
     'transports/access/auth.ts',
     'transports/http-server.ts',
-    'transports/monitoring/metrics.ts',
+    'transports/monitoring/request-counts.ts',
     'transports/replies/content.ts',
     'transports/rest/paced-requests.ts',
     'transports/rest/rest.ts',

@@ -10,7 +10,7 @@ import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal } from '../sessions/principal.ts';
 import { type Authenticator, authorizationOf } from './access/auth.ts';
 import { type AllowedOrigins, shareWithOrigins } from './access/origins.ts';
-import { countUpgrades, NO_ROUTE, type RequestCounts } from './monitoring/metrics.ts';
+import { countUpgrades, NO_ROUTE, type RequestCounts } from './monitoring/request-counts.ts';
 import { traceIdOf, traceRequests } from './monitoring/trace-requests.ts';
 import type { OpenTelemetry } from './monitoring/tracing/open-telemetry.ts';
 import { contentOf, takePretty } from './replies/content.ts';
