@@ -229,6 +229,10 @@ program
   )
   .option('--attempts <k>', 'attempts at each level where tokens are drawn, for pass@k', Number, 1)
   .option('--output <folder>', 'write table, JSON and every episode there')
+  .option(
+    '--sign <author>',
+    'write the results of a run, signed with your key, into its folder, for a leaderboard',
+  )
   .option('--json', 'print JSON instead of a table')
   .action(async (target: string, overrides: string[], options) => {
     const { evaluate } = await import('./commands/evaluate/evaluate.ts');

@@ -15,6 +15,8 @@ export const RUN_FILES = {
   evaluations: 'evaluations',
   /** Tags and a note of people, and the mark of an archived run; the trainer never writes it. */
   annotations: 'annotations.json',
+  /** Signed results of an evaluation. */
+  result: 'result.json',
 } as const;
 
 /** Seconds between two writes of `status.json` when nothing else changes it. */

@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseOverride } from '../../../shared/config.ts';
 import { readLogLevel } from '../../../shared/log.ts';
+import { isAuthorName } from '../../../shared/run-folder/signed-result.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
 import {
   isLibraryConfig,
@@ -21,13 +22,16 @@ import { playValidation, validationPlan } from '../../training/validation.ts';
 import { localSettings } from '../hub/local-models.ts';
 import { stopRequests } from '../processes/stop-signal.ts';
 import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
-import { CHECKPOINT, hasWeights, openPlayer, playerFolders } from './players.ts';
+import { CHECKPOINT, hasWeights, openPlayer, type Player, playerFolders } from './players.ts';
+import { type PlayedMode, signResults, weightsHash } from './sign-results.ts';
+import { openSigningKey, type SigningKey } from './signing-key.ts';
 
 const HIDDEN = '***';
 
 /** The record of an evaluation. */
 interface Evaluation {
   readonly command: string;
+  readonly date: string;
   readonly seconds: number;
   readonly rows: readonly EvaluationRow[];
   /** State of training of the run's own policies, by their names in the rows. */
@@ -35,8 +39,7 @@ interface Evaluation {
 }
 
 /** Keeps an evaluation in the run's folder, where the leaderboard finds it. */
-function saveEvaluation(run: RunFolder, { command, seconds, rows, trained }: Evaluation): void {
-  const date = new Date().toISOString();
+function saveEvaluation(run: RunFolder, { command, date, seconds, rows, trained }: Evaluation): void {
   const document = {
     date,
     command,
@@ -88,6 +91,8 @@ export interface EvaluateOptions {
   readonly attempts?: number;
   /** Folder for tables, JSON and every episode. */
   readonly output?: string;
+  /** Name of the author who signs the results of a run, for a leaderboard of several people. */
+  readonly sign?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -124,6 +129,9 @@ export async function evaluate(
   const withWeights = (await Promise.all(options.policy.map(hasWeights))).includes(true);
   const { settings, checkpoint, run } = readTarget(target, overrides, withWeights ? 'train' : 'play');
   const names = options.policy.map(name => (run ? name : modelNamedBy(name, settings)));
+  const signed =
+    options.sign === undefined ? undefined : { author: options.sign, key: signerOf(options.sign, run) };
+  const played: PlayedMode[] = [];
   using requests = stopRequests(() => progress.note('stopping'));
   const { signal: stop } = requests;
   const { local } = await localSettings(settings, { progress, signal: stop });
@@ -138,6 +146,7 @@ export async function evaluate(
     try {
       const own = run && player.weights !== undefined ? checkpointOf(run, player.weights) : undefined;
       if (own) trained.set(name, own.state);
+      const identity = signed && (await signedIdentity(player, own?.state));
       for (const mode of player.modes) {
         const groupSize = mode.varied ? attempts : 1;
         const levels = settings.validation.episodes;
@@ -150,6 +159,10 @@ export async function evaluate(
           stop,
         );
         rows.push(...evaluationRows(name, mode.name, episodes));
+        if (identity) {
+          const program = settings.rollout.agent !== null;
+          played.push({ policy: name, mode: mode.name, ...identity, plan, program, episodes });
+        }
         if (output !== undefined) {
           writeEpisodes(join(output, `${fileName(name)}-${fileName(mode.name)}.jsonl`), episodes);
         }
@@ -170,10 +183,39 @@ export async function evaluate(
   }
   if (run) {
     const command = evaluateCommand(target, overrides, { policy: names, attempts });
-    saveEvaluation(run, { command, seconds: (performance.now() - startedAt) / 1000, rows, trained });
+    const date = new Date().toISOString();
+    saveEvaluation(run, { command, date, seconds: (performance.now() - startedAt) / 1000, rows, trained });
+    if (signed)
+      note(`signed with ${signResults(run, played, { ...signed, command, date })} in ${run.result}`);
   }
   console.log(options.json ? JSON.stringify(rows, null, 1) : evaluationTable(rows, process.stdout.columns));
   return 0;
+}
+
+/** The author's key. @throws Error where nothing could be signed, before anything is played */
+function signerOf(author: string, run: RunFolder | undefined): SigningKey {
+  if (!run) throw new Error('--sign takes the folder of a run: result.json is written there');
+  if (!isAuthorName(author))
+    throw new Error('--sign: the name of an author has 1 to 100 characters, none of them invisible');
+  return openSigningKey();
+}
+
+/** Description of a player in a signed result. @throws Error for an environment in which nothing can be played again */
+async function signedIdentity(
+  { context: { tags }, weights }: Player,
+  state: TrainerState | undefined,
+): Promise<Pick<PlayedMode, 'tags' | 'step' | 'weights_sha256'>> {
+  const free = tags.find(({ seedable }) => !seedable);
+  if (free)
+    throw new Error(
+      `--sign: ${free.tag.environmentId} takes no seed, so that nobody could play its episodes again`,
+    );
+  const hash = weights === undefined ? undefined : await weightsHash(weights);
+  return {
+    tags,
+    ...(state ? { step: state.step } : {}),
+    ...(hash === undefined ? {} : { weights_sha256: hash }),
+  };
 }
 
 /** A config has no checkpoint: its model is the one that training would begin with, where it names one. */

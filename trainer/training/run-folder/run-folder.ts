@@ -45,6 +45,8 @@ export interface RunFolder {
   readonly report: string;
   /** Evaluations of its checkpoints. */
   readonly evaluations: string;
+  /** Signed results of one of them. */
+  readonly result: string;
 }
 
 export function runFolderAt(path: string): RunFolder {
@@ -66,6 +68,7 @@ export function runFolderAt(path: string): RunFolder {
     summary: join(path, RUN_FILES.summary),
     report: join(path, 'report.md'),
     evaluations: join(path, RUN_FILES.evaluations),
+    result: join(path, RUN_FILES.result),
   };
 }
 

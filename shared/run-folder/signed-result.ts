@@ -1,0 +1,168 @@
+import { createHash, createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
+import type { Static } from 'typebox';
+import { compiled, fits } from '../schema/check.ts';
+import { Type } from '../schema/type.ts';
+
+/** Bytes of `result.json`, of a file of episodes, and of all files of a result. */
+export const MAX_RESULT_BYTES = 256 * 1024;
+export const MAX_EPISODES_BYTES = 64 * 1024 * 1024;
+export const MAX_RESULT_FILES = 16;
+/** Levels and attempts of one result. */
+const MAX_LEVELS = 100_000;
+const MAX_ATTEMPTS = 1000;
+const MAX_SEED = Number.MAX_SAFE_INTEGER - MAX_LEVELS;
+/** Begins the text that is signed, so that a signature of anything else counts for no result. */
+const PURPOSE = 'ragen result 1\n';
+
+const closed = { additionalProperties: false };
+/** One line of text without control characters and marks that change the direction of others. */
+const line = (maxLength: number) => Type.String({ minLength: 1, maxLength, pattern: '^[^\\p{C}]*$' });
+const Sha256 = Type.String({ pattern: '^[0-9a-f]{64}$' });
+const Share = Type.Number({ minimum: 0, maximum: 1 });
+const count = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
+/** Only files that `evaluate` writes: no other name is ever opened. */
+const EpisodesPath = Type.String({ pattern: '^evaluations/\\w[\\w.-]{0,150}\\.jsonl$' });
+
+/** Success of one player on the levels of one environment. */
+const PlayedResult = Type.Object(
+  {
+    policy: line(300),
+    /** Sampling mode of the tokens, or `reference`. */
+    mode: line(100),
+    /** Iterations of training behind a checkpoint of the run. */
+    step: Type.Optional(count(0, 1e9)),
+    weights_sha256: Type.Optional(Sha256),
+    tag: line(200),
+    environment: Type.Object(
+      {
+        env_id: line(200),
+        config: Type.Record(Type.String(), Type.Unknown()),
+        max_turns: count(1, 1e6),
+        max_actions_per_turn: count(1, 1e6),
+        max_actions_per_trajectory: count(1, 1e6),
+        /** True where a program of the author played, so that the server kept to the cap on actions. */
+        program: Type.Boolean(),
+      },
+      closed,
+    ),
+    /** Level k has the seed `first` + k and is played `attempts` times. */
+    seeds: Type.Object(
+      { first: count(0, MAX_SEED), levels: count(1, MAX_LEVELS), attempts: count(1, MAX_ATTEMPTS) },
+      closed,
+    ),
+    success: Share,
+    /** Wilson's 95 % interval over the levels. */
+    success_low: Share,
+    success_high: Share,
+    pass_at: Type.Optional(Type.Record(Type.String({ pattern: '^[1-9][0-9]{0,3}$' }), Share)),
+    /** File of the episodes, one of `files`. */
+    episodes: EpisodesPath,
+  },
+  closed,
+);
+export type PlayedResult = Static<typeof PlayedResult>;
+
+const RunResult = Type.Object(
+  {
+    run: line(300),
+    /** SHA-256 of the canonical JSON of `config.yaml` without `servers` and `run`. */
+    config_sha256: Sha256,
+    /** Version of ragen. */
+    version: line(50),
+    date: Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z$' }),
+    command: line(4000),
+    author: Type.Object({ name: line(100), public_key: Type.String({ pattern: '^[\\w-]{43}$' }) }, closed),
+    results: Type.Array(PlayedResult, { minItems: 1, maxItems: 64 }),
+    /** Files that the results are computed from. */
+    files: Type.Array(
+      Type.Object({ path: EpisodesPath, bytes: count(1, MAX_EPISODES_BYTES), sha256: Sha256 }, closed),
+      { minItems: 1, maxItems: MAX_RESULT_FILES },
+    ),
+  },
+  closed,
+);
+/** The results of an evaluation of a run, and what they are computed from. */
+export type RunResult = Static<typeof RunResult>;
+
+const SignedResult = Type.Object(
+  { format: Type.Literal(1), result: RunResult, signature: Type.String({ pattern: '^[\\w-]{86}$' }) },
+  closed,
+);
+/** `result.json`: results with an Ed25519 signature, which covers the canonical JSON of `result`. */
+export type SignedResult = Static<typeof SignedResult>;
+
+const checked = compiled(SignedResult);
+
+/** @throws Error for what is no signed result, or has a signature of another key or of other results */
+export function parseSignedResult(text: string): SignedResult {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new Error('result.json is no JSON');
+  }
+  if (!checked.check(value)) {
+    const [first] = checked.errors(value);
+    throw new Error(`result.json is no signed result of format 1: ${first?.instancePath} ${first?.message}`);
+  }
+  const signed = value as SignedResult;
+  const { result, signature } = signed;
+  const paths = new Set(result.files.map(({ path }) => path));
+  if (paths.size < result.files.length) throw new Error('result.json names a file twice');
+  const missing = result.results.find(({ episodes }) => !paths.has(episodes));
+  if (missing) throw new Error(`${missing.episodes} is not among the \`files\` of result.json`);
+  const key = publicKeyOf(result.author.public_key);
+  if (!verify(null, signedBytes(result), key, Buffer.from(signature, 'base64url')))
+    throw new Error('the signature is of another key or of other results');
+  return signed;
+}
+
+/** True for a name that a result may be signed with. */
+export const isAuthorName = (name: string): boolean => fits(line(100), name);
+
+/** @param key an Ed25519 private key, that of `result.author.public_key` */
+export function signResult(result: RunResult, key: KeyObject): SignedResult {
+  return { format: 1, result, signature: sign(null, signedBytes(result), key).toString('base64url') };
+}
+
+/** The short name of a public key: the SHA-256 of its 32 bytes. */
+export function fingerprintOf(publicKey: string): string {
+  return `SHA256:${createHash('sha256').update(Buffer.from(publicKey, 'base64url')).digest('base64url')}`;
+}
+
+/** @throws Error for bytes that are no Ed25519 key */
+function publicKeyOf(x: string): KeyObject {
+  return createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x }, format: 'jwk' });
+}
+
+function signedBytes(result: RunResult): Buffer {
+  return Buffer.from(PURPOSE + canonicalJson(result));
+}
+
+/** SHA-256 of a config such that runs of the same settings share it: without `servers`, their tokens, and `run`. */
+export function configHash(config: unknown): string {
+  const { servers: _servers, run: _run, ...settings } = config as { readonly [key: string]: unknown };
+  return createHash('sha256').update(canonicalJson(settings)).digest('hex');
+}
+
+/**
+ * JSON without spaces and with sorted keys (RFC 8785), the same for equal values.
+ * @throws Error for values that are nested too deeply
+ */
+export function canonicalJson(value: unknown): string {
+  try {
+    return canonical(value);
+  } catch (error) {
+    if (error instanceof RangeError) throw new Error('the JSON is nested too deeply');
+    throw error;
+  }
+}
+
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  const entries = Object.entries(value)
+    .filter(([, item]) => item !== undefined)
+    .sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${entries.map(([key, item]) => `${JSON.stringify(key)}:${canonical(item)}`).join(',')}}`;
+}
