@@ -202,6 +202,7 @@ program
   .option('--allowed-hosts <names>', 'names that requests may be for besides those of this machine', '')
   .option('--export <folder>', 'write the pages as files that any web server can serve, and stop')
   .option('--leaderboard <file>', 'YAML or JSON list of published results, each with its source')
+  .option('--authors <file>', 'JSON file {"SHA256:…": "name"}: whose signed results the leaderboard lists')
   .action(async (runs: string, options) => {
     const { dashboard } = await import('./commands/dashboard.ts');
     process.exitCode = await dashboard(runs, options);

@@ -164,6 +164,7 @@ const READERS: { readonly [name: string]: Reader } = {
   episode: (reader, { id, file, index }) => reader.episode(id, file, count(index)),
   search: (reader, { id, ...query }) => reader.search(id, query),
   leaderboard: reader => reader.leaderboard(),
+  'signed-results': reader => reader.signedResults(),
 };
 
 function count(text: string): number {

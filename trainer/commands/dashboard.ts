@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { homedir } from 'node:os';
+import { join, resolve } from 'node:path';
 import type { FastifyInstance } from 'fastify';
-import { createDashboard } from '../dashboard/server.ts';
+import { createDashboard, type ReplayResult, readAuthors, TOKEN_VARIABLE } from '../dashboard/server.ts';
 import { stopRequests } from './processes/stop-signal.ts';
 
 /** Default port, above that of the environment server. */
@@ -16,6 +17,8 @@ export interface DashboardOptions {
   /** Folder to write the pages into instead of serving them. */
   readonly export?: string;
   readonly leaderboard?: string;
+  /** JSON file with the authors of signed results. */
+  readonly authors?: string;
 }
 
 /**
@@ -24,7 +27,7 @@ export interface DashboardOptions {
  * @throws Error when there is no such folder, or the port is taken
  */
 export async function dashboard(runs: string, options: DashboardOptions): Promise<number> {
-  const { server, leaderboard, host, allowedHosts } = options;
+  const { server, leaderboard, authors, host, allowedHosts } = options;
   if (server !== undefined && !/^https?:\/\//.test(server)) {
     throw new Error(`--server is an address such as http://127.0.0.1:8080, got ${server}`);
   }
@@ -34,11 +37,18 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
   if (!existsSync(runs)) {
     throw new Error(`${runs} does not exist; dashboard takes a folder of run folders, e.g. runs`);
   }
+  await readAuthors(authors);
+  const signed = {
+    authors,
+    cache: join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'ragen', 'replays'),
+    ...(server === undefined ? {} : { replay: replayOn(server) }),
+  };
   if (options.export !== undefined) {
     const { exportSite } = await import('../dashboard/export.ts');
     const { files, bytes } = await exportSite(resolve(runs), resolve(options.export), {
       leaderboard,
       server,
+      signed,
     });
     console.log(
       `${files} files (${Math.round(bytes / 1024)} KiB) in ${options.export}; any web server can serve them, e.g.`,
@@ -48,7 +58,7 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
   }
   const controlToken = randomBytes(24).toString('base64url');
   const app = await createDashboard({
-    ...{ runs: resolve(runs), server, leaderboard, host, allowedHosts, controlToken },
+    ...{ runs: resolve(runs), server, leaderboard, signed, host, allowedHosts, controlToken },
   });
   const stopped = Promise.withResolvers<void>();
   using _requests = stopRequests(stopped.resolve);
@@ -58,6 +68,15 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
   await stopped.promise;
   await app.close();
   return 0;
+}
+
+/** Plays episodes of signed results on an environment server, with the token of `RAGEN_TOKEN`. */
+export function replayOn(url: string): ReplayResult {
+  const token = process.env[TOKEN_VARIABLE];
+  return async (result, episodes, signal) => {
+    const { replayResult } = await import('./verify/replay-result.ts');
+    return replayResult(result, episodes, { url, ...(token ? { token } : {}) }, signal);
+  };
 }
 
 /** Listens at the port; at a free one where none is named and the default port is taken. @returns the address */

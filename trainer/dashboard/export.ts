@@ -15,6 +15,7 @@ import { exportedPath } from '../../site/runs/data/exported-source.ts';
 import type { SiteAddresses } from '../../site/server/addresses.ts';
 import type { RunDetail } from '../../site/server/reader/run-reader.ts';
 import { RunReader } from '../../site/server/reader/run-reader.ts';
+import type { SignedSettings } from '../../site/server/reader/signed-results.ts';
 import { exportedAssets } from './exported-assets.ts';
 
 /** Most packs of episodes of a run, and bytes of a pack before it is compressed: the page reads a pack as a whole. */
@@ -26,6 +27,8 @@ const compressed = promisify(gzip);
 
 export interface ExportOptions {
   readonly leaderboard?: string;
+  /** Checks of signed results: the pages are written when they are over. */
+  readonly signed?: SignedSettings;
   /** Address of an environment server that the pages link to. */
   readonly server?: string;
 }
@@ -46,7 +49,7 @@ type Write = (path: string, content: string | Buffer) => void;
 export async function exportSite(
   runs: string,
   folder: string,
-  { leaderboard, server }: ExportOptions = {},
+  { leaderboard, signed, server }: ExportOptions = {},
 ): Promise<ExportedFiles> {
   if (isExport(folder))
     for (const part of ['assets', 'data']) rmSync(join(folder, part), { recursive: true, force: true });
@@ -62,10 +65,11 @@ export async function exportSite(
   const address = server === undefined ? null : server.replace(/\/?$/, '/');
   const site: SiteAddresses = { server: address, api: null, trainer: TRAINER, exported: true };
   write(SITE_FILE, JSON.stringify(site));
-  const reader = new RunReader(runs, leaderboard);
+  const reader = new RunReader(runs, leaderboard, signed);
   const table = await reader.runs({ q: 'is:any', settings: 'all' });
   write(exportedPath('runs'), JSON.stringify(table));
   write(exportedPath('run-summary'), JSON.stringify(await reader.summary()));
+  write(exportedPath('signed-results'), JSON.stringify(await reader.signedResults({ wait: true })));
   write(exportedPath('leaderboard'), JSON.stringify(await reader.leaderboard()));
   for (const { id } of table.rows) await exportRun(reader, id, write);
   return written;

@@ -8,6 +8,7 @@ import { isLoopback } from '../../shared/http/loopback.ts';
 import { securePages, secureReplies } from '../../shared/http/page-security.ts';
 import { ENV_SERVER } from '../../shared/program.ts';
 import { RunReader } from '../../site/server/reader/run-reader.ts';
+import type { SignedSettings } from '../../site/server/reader/signed-results.ts';
 import { addDashboard } from '../../site/server/routes.ts';
 
 export interface DashboardSettings {
@@ -17,12 +18,16 @@ export interface DashboardSettings {
   readonly server?: string;
   /** Published results for the leaderboard. */
   readonly leaderboard?: string;
+  /** Checks of signed results. */
+  readonly signed?: SignedSettings;
   /** Token of those who may control trainers; absent where nobody may. */
   readonly controlToken?: string;
   readonly host: string;
   /** Names that requests may be for besides those of this machine, separated by commas. */
   readonly allowedHosts: string;
 }
+
+export { type ReplayResult, readAuthors } from '../../site/server/reader/signed-results.ts';
 
 /** A request for another host. */
 class HostRefused extends Error {
@@ -39,7 +44,7 @@ class HostRefused extends Error {
  * @throws Error for an address that others can reach
  */
 export async function createDashboard(settings: DashboardSettings): Promise<FastifyInstance> {
-  const { runs, server, leaderboard, host, controlToken } = settings;
+  const { runs, server, leaderboard, signed, host, controlToken } = settings;
   if (!isLoopback(host)) {
     throw new Error(
       `the dashboard has no tokens and listens on this machine only, not on ${host}; ` +
@@ -61,7 +66,7 @@ export async function createDashboard(settings: DashboardSettings): Promise<Fast
       ...(controlToken === undefined
         ? {}
         : { deniesControl: request => tokenProblem(request, controlToken) }),
-      reader: new RunReader(runs, leaderboard),
+      reader: new RunReader(runs, leaderboard, signed),
       site:
         server === undefined ? { server: null, api: null } : { server: slashed(server), api: '../server/' },
     });
@@ -85,7 +90,7 @@ const slashed = (url: string): string => (url.endsWith('/') ? url : `${url}/`);
 const ROUTES = ['v1/sessions', 'v1/batch'];
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
 const TIMEOUT_MS = 60_000;
-const TOKEN_VARIABLE = 'RAGEN_TOKEN';
+export const TOKEN_VARIABLE = 'RAGEN_TOKEN';
 
 /**
  * Passes these requests on from `/server/`, because a page may ask only the server that it came from. The token of the

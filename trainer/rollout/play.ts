@@ -379,7 +379,7 @@ function episodeView(
  * The actions that count as carried out: all but those that the environment did not know, which changed nothing, ended
  * nothing and earned nothing.
  */
-function executedActions(actions: readonly Json[], results: readonly Schemas['StepResult'][]): Json[] {
+export function executedActions(actions: readonly Json[], results: readonly Schemas['StepResult'][]): Json[] {
   return results.flatMap((result, i) => (isUnknown(result) ? [] : [actions[i]]));
 }
 

@@ -34,6 +34,7 @@ export class ExportedData {
         return this.#rows(query);
       case 'run-summary':
       case 'leaderboard':
+      case 'signed-results':
         return this.#read(exportedPath(name));
       case 'run-groups':
         return groupRuns(await this.#matching(String(query.q ?? ''), ''), String(query.by), settingOf);

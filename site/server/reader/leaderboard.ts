@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { parse } from 'yaml';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
+import { presetText } from '../../compute/preset-text.ts';
 import { type FoundRun, mapped, namesIn, type RunFolders, readRunJson } from './run-folders.ts';
 import type { RunRow, RunsTable } from './runs-table.ts';
 
@@ -77,7 +78,7 @@ function validationRows(row: RunRow): LeaderboardRow[] {
   return [
     {
       env_id: tag.env_id,
-      preset: presetOf(tag.config),
+      preset: presetText(tag.config),
       policy: `${row.run.name}, step ${last.step}`,
       size: row.run.parameters,
       success: last.success,
@@ -110,7 +111,7 @@ function evaluationRows(document: unknown, row: RunRow): LeaderboardRow[] {
     return [
       {
         env_id: tag.env_id,
-        preset: presetOf(tag.config),
+        preset: presetText(tag.config),
         policy: `${own ? `${row.run.name}, ` : ''}${String(one.policy)} (${String(one.mode)})`,
         size: own ? row.run.parameters : null,
         success: one.success,
@@ -163,13 +164,6 @@ async function readPublished(file: string): Promise<LeaderboardRow[]> {
       source: String(given.source),
     };
   });
-}
-
-function presetOf(config: { readonly [key: string]: unknown }): string {
-  if (typeof config.preset === 'string' && Object.keys(config).length === 1) return config.preset;
-  return Object.entries(config)
-    .map(([key, value]) => `${key} ${typeof value === 'string' ? value : JSON.stringify(value)}`)
-    .join(', ');
 }
 
 const object = (value: unknown): { readonly [key: string]: unknown } =>

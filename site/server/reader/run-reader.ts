@@ -22,6 +22,7 @@ import {
   type RunsSummary,
   RunsTable,
 } from './runs-table.ts';
+import { type SignedReply, SignedResults, type SignedSettings } from './signed-results.ts';
 import { type EpisodeReply, type SearchHit, Trajectories, type TrajectoryFile } from './trajectories.ts';
 
 /** Number of runs with metrics in memory. */
@@ -72,15 +73,18 @@ export class RunReader {
   readonly #trajectories = new Trajectories();
   readonly #control = new RunControl();
   readonly #leaderboard: Leaderboard;
+  readonly #signed: SignedResults;
 
   /**
    * @param root folder of run folders
    * @param published file of published results for the leaderboard
+   * @param signed checks of signed results; without them none is listed
    */
-  constructor(root: string, published?: string) {
+  constructor(root: string, published?: string, signed?: SignedSettings) {
     this.#folders = new RunFolders(root);
     this.#table = new RunsTable(this.#folders);
     this.#leaderboard = new Leaderboard(this.#folders, this.#table, published);
+    this.#signed = new SignedResults(this.#folders, signed);
   }
 
   find(id: string): Promise<FoundRun | undefined> {
@@ -122,6 +126,11 @@ export class RunReader {
 
   leaderboard(): Promise<LeaderboardRow[]> {
     return this.#leaderboard.rows();
+  }
+
+  /** Signed results of the runs and what is known about them by now. @param wait for the checks that are under way */
+  signedResults({ wait = false } = {}): Promise<SignedReply> {
+    return wait ? this.#signed.settled() : this.#signed.reply();
   }
 
   async run(id: string): Promise<RunDetail | undefined> {

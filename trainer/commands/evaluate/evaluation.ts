@@ -32,8 +32,6 @@ export function evaluationRows(policy: string, mode: string, episodes: readonly 
     const rows = members.map(episodeMetrics);
     const average = (name: string) => mean(rows.map(row => row[name]));
     const levels = [...groupBy(members, episode => episode.groupId).values()];
-    const attempts = Math.min(...levels.map(level => level.length));
-    const [low, high] = wilsonInterval(average('success') * levels.length, levels.length);
     const lengths = members.flatMap(({ turns }) => turns.map(({ tokens }) => tokens[1] - tokens[0]));
     const written = mode !== 'reference' && lengths.some(length => length > 0);
     return {
@@ -41,10 +39,7 @@ export function evaluationRows(policy: string, mode: string, episodes: readonly 
       tag,
       mode,
       episodes: members.length,
-      success: average('success'),
-      ...(attempts > 1 ? { pass_at: passAt(levels, attempts) } : {}),
-      success_low: low,
-      success_high: high,
+      ...successShares(levels),
       return: average('episodic_return'),
       num_actions: average('num_actions'),
       num_turns: average('num_turns'),
@@ -54,8 +49,26 @@ export function evaluationRows(policy: string, mode: string, episodes: readonly 
   });
 }
 
+/** Success over the attempts at each level, in the fields of a row. */
+export function successShares(
+  levels: readonly (readonly Pick<Episode, 'success'>[])[],
+): Pick<EvaluationRow, 'success' | 'pass_at' | 'success_low' | 'success_high'> {
+  const success = mean(levels.flat().map(one => Number(one.success)));
+  const attempts = Math.min(...levels.map(level => level.length));
+  const [low, high] = wilsonInterval(success * levels.length, levels.length);
+  return {
+    success,
+    ...(attempts > 1 ? { pass_at: passAt(levels, attempts) } : {}),
+    success_low: low,
+    success_high: high,
+  };
+}
+
 /** Unbiased pass@k over levels, for k = 1, 2, 4, … and as many as there are. */
-function passAt(levels: readonly (readonly Episode[])[], attempts: number): { [k: string]: number } {
+function passAt(
+  levels: readonly (readonly Pick<Episode, 'success'>[])[],
+  attempts: number,
+): { [k: string]: number } {
   const successes = levels.map(level => level.map(({ success }) => success));
   const ks = [1, 2, 4, 8, 16, 32, 64].filter(k => k < attempts);
   return Object.fromEntries([...ks, attempts].map(k => [k, meanPassAtK(successes, k)]));

@@ -1,11 +1,11 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { withoutImages } from '../../../shared/observation-parts.ts';
 import { mapActions, parseResponse } from '../../../shared/response.ts';
-import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
-import type { RunSettings } from '../../config/settings.ts';
+import type { TrajectoryRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
 import type { DescribedTag } from '../../rollout/described-tag.ts';
 import { EnvironmentSession } from '../../rollout/environment-session.ts';
 import { endOf } from '../../rollout/episode.ts';
+import { executedActions } from '../../rollout/play.ts';
 import type { TextRunContext } from '../../training/setup/run-context.ts';
 
 /** Episodes that are replayed at once. */
@@ -14,10 +14,33 @@ const AT_ONCE = 16;
 /** The first thing that differs in an episode, in words; undefined where all agrees. */
 export type Difference = string | undefined;
 
-/** Plays stored episodes again on the servers of a run, and compares what they answer, bit for bit. */
+/** The part of a stored episode that is played again and compared. */
+export type ReplayedRecord = Pick<
+  TrajectoryRecord,
+  | 'episode_id'
+  | 'tag'
+  | 'seed'
+  | 'dynamics_seed'
+  | 'reseeds'
+  | 'success'
+  | 'terminated'
+  | 'truncation'
+  | 'ended_by'
+  | 'final_state'
+> & { readonly turns: readonly Pick<TurnRecord, 'state' | 'actions' | 'sent' | 'reward'>[] };
+
+/** Parties to an episode besides its policy. */
+export interface ReplayedParties {
+  /** A program played, so that the server kept to the cap on actions. */
+  readonly program: boolean;
+  /** A hook rewarded the turns, so that rewards differ from the environment's. */
+  readonly hook: boolean;
+}
+
+/** Plays stored episodes again on servers, and compares what they answer, bit for bit. */
 export async function replayEpisodes(
-  records: readonly TrajectoryRecord[],
-  settings: RunSettings,
+  records: readonly ReplayedRecord[],
+  parties: ReplayedParties,
   { servers, tags }: Pick<TextRunContext, 'servers' | 'tags'>,
 ): Promise<Difference[]> {
   const described = new Map(tags.map(tag => [tag.tag.name, tag]));
@@ -27,7 +50,7 @@ export async function replayEpisodes(
     for (let i = next++; i < records.length; i = next++) {
       const tag = described.get(records[i].tag);
       found[i] = tag
-        ? await replayed(records[i], settings, tag, servers)
+        ? await replayed(records[i], parties, tag, servers)
         : `its tag ${records[i].tag} is not among those of the settings`;
     }
   };
@@ -36,8 +59,8 @@ export async function replayEpisodes(
 }
 
 async function replayed(
-  record: TrajectoryRecord,
-  { rollout }: RunSettings,
+  record: ReplayedRecord,
+  { program, hook }: ReplayedParties,
   { tag, seedable, copyable }: DescribedTag,
   servers: TextRunContext['servers'],
 ): Promise<Difference> {
@@ -53,16 +76,17 @@ async function replayed(
       dynamicsSeed: record.dynamics_seed,
       groupName: `verify/${record.episode_id}`.slice(0, 128),
       copyable,
-      ...(rollout.agent
+      ...(program
         ? { wrappers: [{ name: 'time_limit', options: { max_steps: tag.maxActionsPerTrajectory } }] }
         : {}),
     },
     1,
   );
   const reseeds = new Map(record.reseeds?.map(({ step, dynamics_seed }) => [step, dynamics_seed]));
-  let done = 0;
+  let [done, executed] = [0, 0];
   try {
     let info: JsonObject | undefined;
+    let over = false;
     for (const [i, turn] of record.turns.entries()) {
       const what = `turn ${i + 1}`;
       if (withoutImages(session.observation) !== turn.state)
@@ -79,12 +103,19 @@ async function replayed(
       if (results.length !== sent.length)
         return `${what}: ${results.length} of ${sent.length} actions were carried out`;
       const reward = results.reduce((sum, result) => sum + result.reward, 0);
-      if (!rollout.reward && reward !== turn.reward)
-        return `${what}: the reward is ${reward}, not ${turn.reward}`;
-      info = results.at(-1)?.info as JsonObject | undefined;
+      if (!hook && reward !== turn.reward) return `${what}: the reward is ${reward}, not ${turn.reward}`;
+      const known = executedActions(sent, results).length;
+      if (!program && known !== turn.actions.length)
+        return `${what}: ${known} actions were known to the environment, not ${turn.actions.length}`;
+      executed += known;
+      const last = results.at(-1);
+      info = last?.info as JsonObject | undefined;
+      over =
+        last !== undefined && (last.terminated || last.truncated || executed >= tag.maxActionsPerTrajectory);
     }
     if (record.final_state !== undefined && withoutImages(session.observation) !== record.final_state)
       return 'the state after the last turn is another one';
+    if (record.terminated && !over) return 'it had not ended after its last turn';
     const success = record.terminated && info?.success === true;
     if (success !== record.success) return `its success is ${success}, not ${record.success}`;
     // Records of earlier versions have no end.

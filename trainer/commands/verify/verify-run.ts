@@ -109,8 +109,10 @@ async function verifyStep(
   const named = <T>(values: readonly T[]) =>
     values.map((value, i) => [records[i].episode_id, value] as const);
   const byName = new Map(context.tags.map(tag => [tag.tag.name, tag]));
+  const { agent, reward } = settings.rollout;
+  const parties = { program: agent !== null, hook: reward !== null };
   const checks: { [check in Check]?: Verdict } = {
-    replay: verdictOf(named(await replayEpisodes(records, settings, context))),
+    replay: verdictOf(named(await replayEpisodes(records, parties, context))),
     actions: settings.rollout.agent
       ? { skipped: 'a program chose the actions' }
       : verdictOf(
