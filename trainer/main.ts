@@ -202,7 +202,10 @@ program
   .option('--allowed-hosts <names>', 'names that requests may be for besides those of this machine', '')
   .option('--export <folder>', 'write the pages as files that any web server can serve, and stop')
   .option('--leaderboard <file>', 'YAML or JSON list of published results, each with its source')
-  .option('--authors <file>', 'JSON file {"SHA256:…": "name"}: whose signed results the leaderboard lists')
+  .option(
+    '--authors <file>',
+    'JSON file of authors, {"SHA256:…": "name"}: only their signed results are listed',
+  )
   .action(async (runs: string, options) => {
     const { dashboard } = await import('./commands/dashboard.ts');
     process.exitCode = await dashboard(runs, options);

@@ -36,7 +36,7 @@ export function documentOf(path: string): { result: Writable<RunResult>; signatu
   return JSON.parse(readFileSync(join(path, 'result.json'), 'utf8'));
 }
 
-/** A copy of a run under another name, which its author signed with a key of their own after a change. @returns its path */
+/** A copy of a run under another name, changed and signed with another key. @returns its path */
 export function forged(
   path: string,
   name: string,

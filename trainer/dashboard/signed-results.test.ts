@@ -1,3 +1,4 @@
+import { execFile } from 'node:child_process';
 import {
   appendFileSync,
   cpSync,
@@ -8,6 +9,8 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import t from 'tap';
 import { fingerprintOf } from '../../shared/run-folder/signed-result.ts';
 import { accessibilityProblems, overflow, skip } from '../../site/playground/browser.test-data.ts';
@@ -250,3 +253,34 @@ t.test(
     t.equal(await exported.getByText('8 of 8').count(), 2);
   },
 );
+
+t.test('the commands of the page about leaderboards sign, play again and publish', async t => {
+  const { folder, runs, server } = await signedRun(t);
+  const page = readFileSync(new URL('../../docs/how-to/look-at-runs.md', import.meta.url), 'utf8');
+  const [, section] = page.split('## Host a leaderboard of several people');
+  const commands = [...section.split('\n## ')[0].matchAll(/^ *npm run trainer -- (.*)$/gm)].map(
+    ([, one]) => one,
+  );
+  t.equal(commands.length, 2);
+  const main = fileURLToPath(new URL('../main.ts', import.meta.url));
+  const run = (command: string) =>
+    promisify(execFile)(
+      'sh',
+      ['-c', `"$0" "$1" ${command.replace('http://127.0.0.1:8080', server)}`, process.execPath, main],
+      {
+        cwd: folder,
+        env: { ...process.env, XDG_CACHE_HOME: join(folder, 'cache') },
+      },
+    );
+  const { stderr } = await run(commands[0]);
+  const [fingerprint] = /SHA256:[\w-]{43}/.exec(stderr)!;
+  writeFileSync(join(folder, 'authors.json'), JSON.stringify({ [fingerprint]: 'Ada Lovelace' }));
+  await run(commands[1]);
+  t.match(JSON.parse(readFileSync(join(folder, 'site/data/signed-results.json'), 'utf8')), {
+    group: true,
+    runs: [
+      { run: 'lake', state: 'verified', author: { name: 'Ada Lovelace' }, results: [{ replayed: 4 }, {}] },
+    ],
+  });
+  t.equal(documentOf(join(runs, 'lake')).result.author.name, 'Ada Lovelace');
+});

@@ -45,7 +45,7 @@ function Group({ rows, signed }: { readonly rows: readonly LeaderboardRow[]; rea
   const listed = [...signedRows(signed), ...rows.filter(({ run }) => run === undefined)];
   const unsigned = rows.filter(({ run }) => run !== undefined);
   const tables = byTask(listed);
-  return html`<p class="hint">Results whose signature holds and whose episodes came out the same when this host played them again, and published figures. Sign yours with <code>${useSource().site.trainer} evaluate runs/NAME --sign "YOUR NAME"</code>. A signature says who answers for a result; a replay shows that its actions earned it, not who chose them.</p>
+  return html`<p class="hint">Results with a signature that holds and episodes that came out the same when this host played them again, and published figures. Sign yours with <code>${useSource().site.trainer} evaluate runs/NAME --sign "YOUR NAME"</code>. A signature says who answers for a result; a replay shows that its actions earned it, not who chose them.</p>
     ${tables.size === 0 && html`<p class="panel">No verified results yet.</p>`}
     ${[...tables].map(([name, members]) => html`<${SignedTable} key=${name} name=${name} rows=${members} />`)}
     <${RefusedResults} runs=${signed.runs} />

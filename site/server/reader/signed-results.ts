@@ -338,7 +338,7 @@ function allowed(outcome: Outcome, authors: Authors): Outcome {
   return { ...outcome, author: { ...author, name } };
 }
 
-/** Of runs with the same episodes only the one that was verified first is listed. */
+/** The outcomes, where of runs with the same episodes only the one that was verified first is listed. */
 function withoutCopies(outcomes: readonly Outcome[]): Outcome[] {
   const first = new Map<string, Outcome>();
   for (const outcome of outcomes) {
