@@ -31,7 +31,7 @@ const SignedEpisode = Type.Object({
 export type SignedEpisode = Static<typeof SignedEpisode>;
 
 const checked = compiled(SignedEpisode);
-/** Fields of episodes that did not go on from their start by the policy's actions alone. */
+/** Fields of episodes that did not follow from their start by the policy's actions alone. */
 const BRANCHED = ['reseeds', 'nodes', 'continuations', 'prefix'];
 
 /** @throws Error for what is no whole episode of a validation */

@@ -128,7 +128,7 @@ export class RunReader {
     return this.#leaderboard.rows();
   }
 
-  /** Signed results of the runs and what is known about them by now. @param wait for the checks that are under way */
+  /** Signed results of the runs and what is known about them by now. @param wait for the checks that are in progress */
   signedResults({ wait = false } = {}): Promise<SignedReply> {
     return wait ? this.#signed.settled() : this.#signed.reply();
   }

@@ -102,7 +102,7 @@ export class SignedResults {
   }
 
   /**
-   * What is known by now; checks of new and changed results go on.
+   * What is known by now; new and changed results are still being checked.
    * @throws Error for a file of authors that is wrong
    */
   async reply(): Promise<SignedReply> {
@@ -119,7 +119,7 @@ export class SignedResults {
     };
   }
 
-  /** The reply after every check that is under way. */
+  /** The reply after every check that is in progress. */
   async settled(): Promise<SignedReply> {
     await this.reply();
     await Promise.all(this.#waiting.values());
