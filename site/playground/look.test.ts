@@ -116,6 +116,12 @@ t.test('the reference has the header of the site', { skip }, async t => {
   await page.goto(`${origin}/docs/`);
   await page.getByRole('navigation', { name: 'Site' }).getByRole('link', { name: 'Watch' }).click();
   await page.getByRole('heading', { level: 1, name: 'Sessions' }).waitFor();
+  await page.goto(`${origin}/docs/`);
+  await page.locator('.opblock').first().waitFor();
+  // A search engine follows links alone.
+  await page.locator('a:not([href], [role])').waitFor({ state: 'detached' });
+  const description = page.locator('meta[name="description"]');
+  t.match(await description.getAttribute('content'), /HTTP interface/);
 });
 
 t.test('the reference is dark where the system is, its header too', { skip }, async t => {

@@ -35,6 +35,10 @@ for (const [name, address] of ${JSON.stringify(PAGES)}) {
 }
 header.append(brand, nav);
 document.body.prepend(header);
+const description = document.createElement('meta');
+description.name = 'description';
+description.content = 'The HTTP interface of this ragen server, with forms to try each request.';
+document.head.append(description);
 
 // What the markup of Swagger UI lacks for screen readers and the tab key.
 const reference = document.getElementById('swagger-ui');
@@ -46,7 +50,10 @@ const mend = () => {
   const servers = reference.querySelector('#servers');
   if (servers) set(servers, 'aria-label', 'Server');
   // A link within a button cannot be reached; the button opens the operation.
-  for (const link of reference.querySelectorAll('.opblock-summary-control a[href]')) link.removeAttribute('href');
+  for (const link of reference.querySelectorAll('.opblock-summary-control a, .topbar a')) {
+    link.removeAttribute('href');
+    set(link, 'role', 'none');
+  }
 };
 let asked = 0;
 new MutationObserver(() => {
