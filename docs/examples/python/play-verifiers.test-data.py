@@ -1,11 +1,12 @@
 """Plays three episodes by verifiers' own `vf-eval`, with a model behind OpenAI's API that solves each.
 
-Usage: play-verifiers.test-data.py URL; prints the rewards, and what is left open.
+Usage: play-verifiers.test-data.py URL [FOLDER]; prints the rewards, and what is left open, and keeps the traces in FOLDER.
 """
 
 import http.server
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,9 @@ with tempfile.TemporaryDirectory() as folder:
         ],
         capture_output=True, text=True, timeout=400, env={**os.environ, "TEST_KEY": "x", "PRIME_DISABLE_VERSION_CHECK": "1"},
     )
+    if len(sys.argv) > 2:
+        for path in Path(folder).rglob("traces.jsonl"):
+            shutil.copy(path, sys.argv[2])
     episodes = [json.loads(line) for path in Path(folder).rglob("traces.jsonl") for line in path.read_text().splitlines()]
 if evaluated.returncode != 0 or not episodes:
     sys.exit(evaluated.stdout + evaluated.stderr)

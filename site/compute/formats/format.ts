@@ -20,8 +20,8 @@ export interface TrajectoryFormat {
   /** Fields by which a row of it is known, in words. */
   readonly fields: string;
   recognizes(row: Row): boolean;
-  /** @throws FormatError for a field of the wrong type */
-  read(row: Row): ReadEpisode;
+  /** The episode of a row, or those of its agents. @throws FormatError for a field of the wrong type */
+  read(row: Row): ReadEpisode | readonly ReadEpisode[];
 }
 
 /** A file that cannot be shown; the message says where and why. */

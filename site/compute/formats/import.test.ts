@@ -3,7 +3,14 @@ import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { FormatError } from './format.ts';
 import { TrajectoryImport } from './import.ts';
 import { RowSplitter } from './rows.ts';
-import { ATIF_DOCUMENT, jsonLines, TRL_ROWS, VERIFIERS_ROWS, VERL_ROWS } from './samples.test-data.ts';
+import {
+  ATIF_DOCUMENT,
+  jsonLines,
+  TRL_ROWS,
+  VERIFIERS_ROWS,
+  VERIFIERS_TRACES,
+  VERL_ROWS,
+} from './samples.test-data.ts';
 
 /** The episodes of a file's text, read in pieces. */
 function imported(text: string | Uint8Array, piece = 1 << 20) {
@@ -207,4 +214,26 @@ t.test('lines, documents and episodes are bounded', async t => {
   t.throws(() => add(10_000), /line 10001, verl: step 10000 is step 10001 of these files/);
   while (count < 100_000) add(1);
   t.throws(() => add(1), /line 100001 is episode 100001: at most 100000/);
+});
+
+t.test('verifiers 0.4: the way to the last message of each trace, weighted rewards, failures', async t => {
+  const { found, formats } = imported(jsonLines(VERIFIERS_TRACES));
+  t.same(formats, ['verifiers']);
+  const [{ step, episode }, { episode: failed }] = found;
+  t.equal(step, 3);
+  t.same(
+    episode.turns.map(({ state, llm_response }) => [state, llm_response]),
+    [
+      ['Push the box.', 'Left'],
+      ['Again.', 'Down'],
+    ],
+  );
+  t.match(episode, { return: 5, success: true, tag: 'boxes', expected: 'Left', ended_by: 'user_closed' });
+  t.match(episode.turns[1].rewards, { episode_return: 10, success: 1 });
+  t.match(failed, { turns: [], return: null, success: null, ended_by: 'error' });
+  const hostile = {
+    ...VERIFIERS_TRACES[0],
+    traces: [{ nodes: [{ parent: 0 }, { parent: 1, message: 5 }, 7] }],
+  };
+  t.match(refused(jsonLines([hostile])), /line 1, verifiers: /);
 });

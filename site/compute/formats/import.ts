@@ -1,14 +1,15 @@
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { ATIF } from './atif.ts';
 import { isRow } from './chat.ts';
-import { clip, FormatError, type Row, type TrajectoryFormat } from './format.ts';
+import { clip, FormatError, type ReadEpisode, type Row, type TrajectoryFormat } from './format.ts';
 import { RAGEN } from './ragen.ts';
 import { TRL } from './trl.ts';
 import { VERIFIERS } from './verifiers.ts';
+import { VERIFIERS_TRACES } from './verifiers-traces.ts';
 import { VERL } from './verl.ts';
 
 /** Formats in the order in which a first row is compared with them: those with an unmistakable field first. */
-export const FORMATS: readonly TrajectoryFormat[] = [ATIF, RAGEN, VERL, VERIFIERS, TRL];
+export const FORMATS: readonly TrajectoryFormat[] = [ATIF, RAGEN, VERIFIERS_TRACES, VERL, VERIFIERS, TRL];
 /** Episodes of all files together. */
 const MAX_EPISODES = 100_000;
 const MAX_STEPS = 10_000;
@@ -75,7 +76,10 @@ export class TrajectoryImport {
   }
 
   #take(format: TrajectoryFormat, row: Row): void {
-    const { step, group, episode } = format.read(row);
+    for (const read of [format.read(row)].flat() as readonly ReadEpisode[]) this.#number(format, read);
+  }
+
+  #number(format: TrajectoryFormat, { step, group, episode }: ReadEpisode): void {
     const { id, members } = this.#memberOf(step, group);
     this.#episodes++;
     this.#formats.add(format.name);

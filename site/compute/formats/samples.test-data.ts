@@ -38,7 +38,7 @@ export const VERL_ROWS = [
   },
 ];
 
-/** Results of verifiers 0.1.9: a call of a tool, a truncated answer, and a rollout that failed. */
+/** Results of verifiers before 0.4: a call of a tool, a truncated answer, and a rollout that failed. */
 export const VERIFIERS_ROWS = [
   {
     example_id: 0,
@@ -82,6 +82,43 @@ export const VERIFIERS_ROWS = [
     reward: 0,
     task: 'weather',
     error: { error: 'ModelError' },
+  },
+];
+
+/** Episodes of verifiers 0.4: one of two turns with a graph that was compacted, and one that failed before it began. */
+export const VERIFIERS_TRACES = [
+  {
+    id: '16',
+    env: { id: 'boxes' },
+    task: { type: 'RagenTask', data: { idx: 4, name: 'Sokoban-v0#4', answer: 'Left' }, key: 'b8' },
+    run: { type: 'train', id: 'r', work: { type: 'train', step: 3 } },
+    ok: true,
+    errors: [],
+    traces: [
+      {
+        version: 1,
+        verifiers: { version: '0.4.0' },
+        nodes: [
+          { message: { role: 'user', content: 'Push the box.' }, sampled: false },
+          { parent: 0, message: { role: 'assistant', content: 'Up' }, sampled: true },
+          { parent: 0, message: { role: 'assistant', content: 'Left' }, sampled: true },
+          { parent: 2, message: { role: 'user', content: 'Again.' }, sampled: false },
+          { parent: 3, message: { role: 'assistant', content: 'Down' }, sampled: true },
+        ],
+        rewards: { episode_return: { score: 10, weight: 0.5 }, style: null },
+        metrics: { success: 1, other: null },
+        stop_condition: 'user_closed',
+        is_timeout: false,
+        errors: [],
+      },
+    ],
+  },
+  {
+    env: { id: 'boxes' },
+    task: { type: 'RagenTask', data: { idx: 4 }, key: 'b8' },
+    ok: false,
+    errors: [{ type: 'ModelError', message: 'away' }],
+    traces: [],
   },
 ];
 
