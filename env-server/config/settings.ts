@@ -1,5 +1,5 @@
 import { LOG_LEVELS, type LogLevel } from '../../shared/log.ts';
-import type { RegistrationLimits } from '../custom/registrations/registration-limits.ts';
+import type { RegistrationLimits } from '../custom/registrations/custom-registry.ts';
 import type { GuardSettings } from '../custom/remote/guard.ts';
 import { DEEPCODER_DEFAULTS } from '../environments/deepcoder/variables.ts';
 import { DEFAULT_LEAN_MEMORY_MB } from '../environments/lean/variables.ts';

@@ -8,11 +8,10 @@ import {
   replace,
 } from './environments/registrations.ts';
 import type { Operation } from './operation.ts';
-import { reference, validActions } from './sessions/action-help.ts';
 import { close, create, get, list, reset } from './sessions/lifecycle.ts';
 import { render } from './sessions/render.ts';
 import { clone, restore, snapshot } from './sessions/snapshots.ts';
-import { step } from './sessions/step.ts';
+import { reference, step, validActions } from './sessions/step.ts';
 import { replay, trajectory } from './sessions/trajectories.ts';
 
 /** All operations; each transport offers all of them. */

@@ -23,10 +23,11 @@ import {
   CustomRegistry,
   dependentsOf,
   editionOf,
+  type RegistrationLimits,
   refuseCircle,
   refuseMisfits,
+  requirePlace,
 } from './custom-registry.ts';
-import { type RegistrationLimits, requirePlace } from './registration-limits.ts';
 import { Trials } from './trials.ts';
 
 /** Outcome of what was not refused. */

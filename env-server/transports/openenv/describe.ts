@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
-import type { ActionForm } from './action-form.ts';
+import type { ActionForm } from './messages.ts';
 
 /** Version of the protocol; its validator derives the profile `openenv-http/1.x` from it. */
 const PROTOCOL_VERSION = '1.0.0';

@@ -8,8 +8,7 @@ import type { Principal } from '../../sessions/principal.ts';
 import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { findSession } from '../addressing.ts';
 import { floatText } from '../replies/send.ts';
-import { type ActionForm, actionForm } from './action-form.ts';
-import type { ResetRequest } from './messages.ts';
+import { type ActionForm, actionForm, type ResetRequest } from './messages.ts';
 
 /** A session as a client of this protocol plays it. */
 export interface PlayedSession {

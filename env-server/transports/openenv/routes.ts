@@ -14,12 +14,18 @@ import { capacityOf, RpcError, rpcFailure } from '../mcp/json-rpc.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJson, sendJsonText } from '../replies/send.ts';
 import { heartbeat, type PacedWebSocket } from '../websocket/paced-websocket.ts';
-import { actionForm } from './action-form.ts';
 import { metadataOf, openApiOf, schemasOf } from './describe.ts';
 import { countable, InvalidMessage, within } from './faults.ts';
 import { addMcpRoutes } from './mcp-routes.ts';
 import { McpServer } from './mcp-server.ts';
-import { type OpenEnvMessage, readMessage, readReset, readStep, UnknownType } from './messages.ts';
+import {
+  actionForm,
+  type OpenEnvMessage,
+  readMessage,
+  readReset,
+  readStep,
+  UnknownType,
+} from './messages.ts';
 import { type HttpCaller, NamedSessions } from './named-sessions.ts';
 import { OpenEnvPlay, type OpenEnvStepReply, type PlayedSession, stepReplyText } from './play.ts';
 import { NORMAL, SessionSocket, type SocketServices } from './session-socket.ts';

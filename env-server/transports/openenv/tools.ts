@@ -7,8 +7,8 @@ import type { Problem, ProblemCode } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { contentOf, failureResult, type ToolDocument, type ToolResult } from '../mcp/results.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { actionForm } from './action-form.ts';
 import { countable, InvalidMessage, missing, notObject } from './faults.ts';
+import { actionForm } from './messages.ts';
 import type { OpenEnvPlay, OpenEnvStepReply, PlayedSession } from './play.ts';
 
 /** The tool every environment offers: one action. OpenEnv reserves reset, step, state and close. */
