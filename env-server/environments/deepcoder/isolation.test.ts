@@ -79,6 +79,16 @@ t.test('without Python no program is run, and it is said why', async t => {
   t.match(await deepCoder.condition(), { isolated: false, summary: /^no program is run: / });
 });
 
+t.test('a Python that does not know its own path is refused by name', async t => {
+  const script = join(t.testdir({ python: '#!/bin/sh\nexit 0\n' }), 'python');
+  chmodSync(script, 0o755);
+  process.env[PYTHON_VARIABLE] = script;
+  await t.rejects(findIsolation(), {
+    name: 'SandboxFailed',
+    message: `programs need Python: ${script} does not know its own path; set ${PYTHON_VARIABLE}`,
+  });
+});
+
 t.test('without isolation no program is run unless the operator says so', { skip }, async t => {
   process.env[PYTHON_VARIABLE] = interpreter('bare', BARE);
   const refusal =

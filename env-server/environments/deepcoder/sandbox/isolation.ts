@@ -123,16 +123,22 @@ function missingWall(walls: readonly string[]): string | undefined {
 /** The interpreter itself, not a script that starts it. @throws SandboxFailed */
 export async function findPython(): Promise<string> {
   const python = process.env[PYTHON_VARIABLE] || 'python3';
+  let path: string;
   try {
-    const { stdout } = await promisify(execFile)(python, ['-c', 'import sys; print(sys.executable)'], {
+    const { stdout } = await promisify(execFile)(python, ['-c', "import sys; print(sys.executable or '')"], {
       timeout: PYTHON_MS,
     });
-    return stdout.trim();
+    path = stdout.trim();
   } catch (error) {
     throw new SandboxFailed(
       `programs need Python: ${python} does not run (${(error as Error).message.split('\n')[0]})`,
     );
   }
+  if (!path)
+    throw new SandboxFailed(
+      `programs need Python: ${python} does not know its own path; set ${PYTHON_VARIABLE}`,
+    );
+  return path;
 }
 
 /** Generous: what is tested is whether programs run and are kept in, however busy the machine is. */
