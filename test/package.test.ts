@@ -109,10 +109,11 @@ t.test('the package works where only its tarball is installed', async t => {
       });
     t.equal((await post('/v1/sessions', { env_id: 'Sokoban-v0', seed: 1 })).status, 201);
     const page = await (await fetch(origin)).text();
-    const [, script] = /src="([^"]+)"/.exec(page)!;
-    const source = await fetch(new URL(script, origin));
-    t.match(source.headers.get('content-type'), /javascript/);
-    t.match(await source.text(), /import /);
+    const scripts = [...page.matchAll(/src="([^"]+)"/g)].map(([, script]) => script);
+    const sources = await Promise.all(scripts.map(script => fetch(new URL(script, origin))));
+    for (const { headers } of sources) t.match(headers.get('content-type'), /javascript/);
+    const texts = await Promise.all(sources.map(source => source.text()));
+    t.match(texts.join('\n'), /\/v1\/envs/, 'the bundle of the playground is made from the installed files');
   });
 
   await t.test('a program on the three entries type-checks and runs', async t => {
