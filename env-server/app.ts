@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
+import { networkOf } from '../shared/http/addresses.ts';
 import { AllowedHosts } from '../shared/http/allowed-hosts.ts';
 import { securePages } from '../shared/http/page-security.ts';
 import { lazy } from '../shared/lazy.ts';
@@ -26,7 +27,7 @@ import type { OpenTelemetry } from './transports/monitoring/tracing/open-telemet
 import { readTracingSettings } from './transports/monitoring/tracing/settings.ts';
 import { readJson } from './transports/replies/content.ts';
 import { ProblemHandler } from './transports/replies/problem-handler.ts';
-import { networkOf, PacedRequests } from './transports/rest/paced-requests.ts';
+import { PacedRequests } from './transports/rest/paced-requests.ts';
 import { addRestRoutes } from './transports/rest/rest.ts';
 import { OpenSockets } from './transports/websocket/open-sockets.ts';
 import { addWebSocketRoute } from './transports/websocket/websocket.ts';

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { isIP, isIPv6 } from 'node:net';
-import { isLoopback } from './loopback.ts';
+import { isLoopback } from './addresses.ts';
 
 export interface HostSettings {
   /** Address the server listens on. */

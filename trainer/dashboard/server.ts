@@ -4,7 +4,7 @@ import Fastify from 'fastify';
 import { request } from 'undici';
 import { AllowedHosts } from '../../shared/http/allowed-hosts.ts';
 import { compressReplies } from '../../shared/http/compression.ts';
-import { isLoopback } from '../../shared/http/loopback.ts';
+import { isLoopback } from '../../shared/http/addresses.ts';
 import { securePages, secureReplies } from '../../shared/http/page-security.ts';
 import { ENV_SERVER } from '../../shared/program.ts';
 import { RunReader } from '../../site/server/reader/run-reader.ts';

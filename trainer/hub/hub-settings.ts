@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { isLoopback as isLoopbackHost } from '../../shared/http/loopback.ts';
+import { isLoopback as isLoopbackHost } from '../../shared/http/addresses.ts';
 import { HubError } from './hub-error.ts';
 
 /** Address of the hub and folder of its cache, from the variables that Python's huggingface_hub reads. */

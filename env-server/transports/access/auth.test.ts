@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { WebSocket } from 'ws';
-import { isLoopback } from '../../../shared/http/loopback.ts';
+import { isLoopback } from '../../../shared/http/addresses.ts';
 import { isProblem, testApp } from '../../../test/app.test-data.ts';
 import { Authenticator, hashToken, refuseOpenServer } from './auth.ts';
 

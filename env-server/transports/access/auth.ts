@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { Static } from 'typebox';
-import { isLoopback } from '../../../shared/http/loopback.ts';
+import { isLoopback } from '../../../shared/http/addresses.ts';
 import { Type } from '../../../shared/schema/type.ts';
 import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';

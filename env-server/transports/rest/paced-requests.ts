@@ -1,6 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import { isIPv6, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { networkOf } from '../../../shared/http/addresses.ts';
 import { Queue } from '../../../shared/scheduling/queue.ts';
 import type { FairScheduler, Lane, Task } from '../../scheduling/fair-scheduler.ts';
 import type { ConnectionUse } from '../access/connection-limit.ts';
@@ -12,8 +13,6 @@ const MAX_WAITING_TOTAL = 20_000;
 /** Milliseconds that a client may take no part of a reply that waits for it. */
 const STALLED_MS = 60_000;
 const PACED = Symbol('paced connection');
-/** Groups of an IPv6 address that name a network: one client has all addresses below. */
-const NETWORK_GROUPS = 4;
 
 type PacedSocket = Duplex & { [PACED]?: Connection; readonly remoteAddress?: string };
 
@@ -248,15 +247,4 @@ function cutStalled(server: Server): void {
     socket.on('close', () => sent.delete(socket));
   });
   server.on('close', () => clearInterval(timer));
-}
-
-/** The part of an address that identifies a client: all of an IPv4 address, the network of an IPv6 one. */
-export function networkOf(address = ''): string {
-  if (!isIPv6(address) || address.includes('.')) return address.replace(/^::ffff:/i, '');
-  const [head, tail] = address.split('::');
-  const groups = head === '' ? [] : head.split(':');
-  const missing = 8 - groups.length - (tail ? tail.split(':').length : 0);
-  const all =
-    tail === undefined ? groups : [...groups, ...new Array<string>(missing).fill('0'), ...tail.split(':')];
-  return all.slice(0, NETWORK_GROUPS).join(':');
 }

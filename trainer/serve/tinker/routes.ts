@@ -4,6 +4,7 @@ import { serialize } from 'node:v8';
 import { zstdDecompress } from 'node:zlib';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import Type, { type Static, type TSchema } from 'typebox';
+import { networkOf } from '../../../shared/http/addresses.ts';
 import {
   decodeForwardBackwardRequest,
   encodeForwardBackwardOutput,
@@ -82,7 +83,7 @@ function sessionRoutes(app: FastifyInstance, server: TinkerServer, anonymous: bo
   });
   const NewSession = Type.Object({ tags: orNull(Type.Array(Type.String())) });
   postRoute(app, '/create_session', NewSession, (_, owner, { ip }) => {
-    const share = anonymous ? `address ${ip}` : `key ${owner}`;
+    const share = anonymous ? `address ${networkOf(ip)}` : `key ${owner}`;
     return { session_id: server.createSession(owner, share).id };
   });
   postRoute(app, '/session_heartbeat', Type.Object({ session_id: Id }), ({ session_id }, owner) => {

@@ -2,12 +2,14 @@ import { randomUUID } from 'node:crypto';
 import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import Fastify from 'fastify';
 import t from 'tap';
 import { Agent, request } from 'undici';
 import { processStart } from '../../../shared/run-folder/is-alive.ts';
 import { largestDifference } from '../../policy/policies.test-data.ts';
 import { NO_LOGPROB } from '../../tinker/proto.ts';
 import { ownerOf } from './requests.ts';
+import { tinkerRoutes } from './routes.ts';
 import {
   floats,
   ids,
@@ -237,6 +239,26 @@ t.test('a key has 1,024 sampling requests open in all of its sessions, other key
   for (const end of leave) end();
   sessions[4].samples.take()();
   await Promise.all([...sessions, other].map(session => server.endSession(session)));
+});
+
+t.test('clients with made-up keys share what is limited by address, of IPv6 by network', async t => {
+  const shares: string[] = [];
+  const createSession = (_owner: string, share: string) => {
+    shares.push(share);
+    return { id: 'one' };
+  };
+  const app = Fastify();
+  t.teardown(() => app.close());
+  tinkerRoutes(app, { ...server, createSession } as unknown as typeof server, true);
+  for (const remoteAddress of ['192.0.2.7', '2001:db8:1:2::9', '2001:db8:1:2:3:4:5:6']) {
+    const headers = { 'x-api-key': `tml-${remoteAddress}` };
+    const reply = await app.inject({
+      ...{ method: 'POST', url: '/create_session', remoteAddress, headers },
+      payload: { tags: [] },
+    });
+    t.equal(reply.statusCode, 200);
+  }
+  t.same(shares, ['address 192.0.2.7', 'address 2001:db8:1:2', 'address 2001:db8:1:2']);
 });
 
 t.test(
