@@ -3,7 +3,7 @@ import type { Static } from 'typebox';
 import { compiled, fits } from '../schema/check.ts';
 import { Type } from '../schema/type.ts';
 
-/** Bytes of `result.json`, of a file of episodes, and of all files of a result. */
+/** Bytes of `result.json` and of a file of episodes, and how many files a result has. */
 export const MAX_RESULT_BYTES = 256 * 1024;
 export const MAX_EPISODES_BYTES = 64 * 1024 * 1024;
 export const MAX_RESULT_FILES = 16;
@@ -83,6 +83,9 @@ const RunResult = Type.Object(
 );
 /** The results of an evaluation of a run, and what they are computed from. */
 export type RunResult = Static<typeof RunResult>;
+
+/** Outcome of playing the episodes of a result again: so many agreed, or what differs. */
+export type ReplayVerdict = { readonly replayed: number } | { readonly differs: string };
 
 const SignedResult = Type.Object(
   { format: Type.Literal(1), result: RunResult, signature: Type.String({ pattern: '^[\\w-]{86}$' }) },

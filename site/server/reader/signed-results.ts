@@ -12,6 +12,7 @@ import {
   MAX_RESULT_BYTES,
   type PlayedResult,
   parseSignedResult,
+  type ReplayVerdict,
   type RunResult,
 } from '../../../shared/run-folder/signed-result.ts';
 import { VERSION } from '../../../shared/version.ts';
@@ -38,7 +39,6 @@ export type ReplayResult = (
   episodes: readonly SignedEpisode[],
   signal: AbortSignal,
 ) => Promise<ReplayVerdict>;
-export type ReplayVerdict = { readonly replayed: number } | { readonly differs: string };
 
 /** Wishes of the host of a leaderboard. */
 export interface SignedSettings {
@@ -167,9 +167,7 @@ export class SignedResults {
         return { stamp, names, outcome, isStranger: true };
       }
       await checkConfig(run, result);
-      const episodes = new Map<string, SignedEpisode[]>();
-      for (const file of result.files) episodes.set(file.path, await readEpisodes(run, file));
-      const { replayed, verifiedAt } = await this.#replayed(text, result, episodes);
+      const { replayed, verifiedAt } = await this.#replayed(text, run, result);
       const { date, version, command, config_sha256 } = result;
       const outcome: Outcome = {
         ...{ run: run.id, state: 'verified', author, about: { date, version, command, config_sha256 } },
@@ -185,37 +183,51 @@ export class SignedResults {
     }
   }
 
-  /** Plays every result again, unless a verdict on these very results is kept. */
+  /** Checks every file and plays its results again, unless a verdict on these very results is kept. One file is held at a time. */
   async #replayed(
     text: string,
-    result: RunResult,
-    episodes: ReadonlyMap<string, readonly SignedEpisode[]>,
+    run: FoundRun,
+    { results, files }: RunResult,
   ): Promise<{ readonly replayed: readonly number[]; readonly verifiedAt: string }> {
     const { replay, cache } = this.#settings;
-    const file = cache && join(cache, `${sha256(`${VERSION}\n${text}`)}.json`);
-    const kept = file === undefined ? undefined : await keptVerdict(file, result.results.length);
-    if (kept) return kept;
+    const kept = cache && join(cache, `${sha256(`${VERSION}\n${text}`)}.json`);
+    const verdict = kept === undefined ? undefined : await keptVerdict(kept, results.length);
+    const signal = AbortSignal.timeout(REPLAY_MS);
+    const replayed = new Array<number>(results.length).fill(0);
+    for (const file of files) {
+      const episodes = await readEpisodes(run, file);
+      if (verdict || !replay) continue;
+      for (const [i, one] of results.entries()) {
+        if (one.episodes === file.path) replayed[i] = await agreed(replay, one, episodes, signal);
+      }
+    }
+    if (verdict) return verdict;
     if (!replay)
       throw new Refused(
         'it was not played again: start the dashboard with --server and an environment server',
       );
-    const signal = AbortSignal.timeout(REPLAY_MS);
-    const replayed: number[] = [];
-    for (const one of result.results) {
-      const own = episodes.get(one.episodes)!.filter(({ tag }) => tag === one.tag);
-      const verdict = await replay(one, own, signal).catch(error => {
-        throw new Error(`it could not be played again: ${(error as Error).message}`);
-      });
-      if ('differs' in verdict) throw new Refused(`it does not agree when played again: ${verdict.differs}`);
-      replayed.push(verdict.replayed);
-    }
-    const verdict = { replayed, verifiedAt: new Date().toISOString() };
-    if (cache && file) {
+    const found = { replayed, verifiedAt: new Date().toISOString() };
+    if (cache && kept) {
       await mkdir(cache, { recursive: true, mode: 0o700 });
-      await replaceFile(file, temporary => writeFile(temporary, JSON.stringify(verdict), { mode: 0o600 }));
+      await replaceFile(kept, temporary => writeFile(temporary, JSON.stringify(found), { mode: 0o600 }));
     }
-    return verdict;
+    return found;
   }
+}
+
+/** How many episodes of a result agreed when played again. @throws Refused where one differs; Error where nobody can say yet */
+async function agreed(
+  replay: ReplayResult,
+  result: PlayedResult,
+  episodes: readonly SignedEpisode[],
+  signal: AbortSignal,
+): Promise<number> {
+  const own = episodes.filter(({ tag }) => tag === result.tag);
+  const verdict = await replay(result, own, signal).catch(error => {
+    throw new Error(`it could not be played again: ${(error as Error).message}`);
+  });
+  if ('differs' in verdict) throw new Refused(`it does not agree when played again: ${verdict.differs}`);
+  return verdict.replayed;
 }
 
 const STRANGER = 'its key is not among the authors of this leaderboard';

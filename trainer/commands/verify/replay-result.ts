@@ -1,7 +1,11 @@
 import { randomInt } from 'node:crypto';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { SignedEpisode } from '../../../shared/run-folder/signed-episode.ts';
-import { canonicalJson, type PlayedResult } from '../../../shared/run-folder/signed-result.ts';
+import {
+  canonicalJson,
+  type PlayedResult,
+  type ReplayVerdict,
+} from '../../../shared/run-folder/signed-result.ts';
 import { orAborted } from '../../client/retry.ts';
 import type { EnvServerSettings } from '../../client/server.ts';
 import { openServers } from '../../client/servers.ts';
@@ -16,9 +20,6 @@ import { type Difference, replayEpisodes } from './replay.ts';
 const SAMPLE = 256;
 /** Longest wait for a server that is away. */
 const PATIENCE_MS = 5000;
-
-/** Outcome of a check of a result: so many episodes agreed, or what differs. */
-export type ReplayVerdict = { readonly replayed: number } | { readonly differs: string };
 
 /**
  * Checks what a result says of its episodes, and plays them again.
