@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
 import { html } from './html.ts';
-import { ThemeButton } from './theme-button.ts';
+import { chooseTheme, followSystem, shownTheme, type Theme } from './theme.ts';
 
 /** The pages of the site, in the order of the header. */
 const SITE_PAGES = ['Play', 'Watch', 'Runs', 'Environments', 'Register', 'Docs'] as const;
@@ -56,4 +57,18 @@ function Mark() {
     />
     <circle cx="24" cy="9.5" r="2.2" fill="#ffd28a" />
   </svg>`;
+}
+
+/** A button that names the theme it switches to. */
+function ThemeButton() {
+  const [theme, show] = useState(shownTheme);
+  useEffect(() => followSystem(() => show(shownTheme())), []);
+  const next: Theme = theme === 'dark' ? 'light' : 'dark';
+  const flip = () => {
+    chooseTheme(next);
+    show(next);
+  };
+  return html`<button type="button" class="quiet theme-switch" title="Switch to the ${next} theme" onClick=${flip}>
+    <span class="visually-hidden">${next === 'dark' ? 'Dark theme' : 'Light theme'}</span>
+  </button>`;
 }

@@ -1,3 +1,5 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
 import t from 'tap';
 import { Assets } from './assets.ts';
 
@@ -61,4 +63,14 @@ t.test('libraries come from node_modules, and are imported by relative paths', a
   }
   t.equal(assets.find('libraries/../package.json'), undefined);
   t.equal(assets.find('libraries/undici.js'), undefined);
+});
+
+t.test('a file that could not be read once is read again', async t => {
+  const folder = t.testdir({ 'mark.svg': '<svg/>' });
+  const name = relative(join(import.meta.dirname, '../..'), folder);
+  const assets = new Assets([name]);
+  rmSync(join(folder, 'mark.svg'));
+  await t.rejects(assets.find(`${name}/mark.svg`)!, { code: 'ENOENT' });
+  writeFileSync(join(folder, 'mark.svg'), '<svg/>');
+  t.equal(String((await assets.find(`${name}/mark.svg`))!.body), '<svg/>');
 });

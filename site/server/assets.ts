@@ -109,6 +109,7 @@ export class Assets {
     if (!asset) {
       asset = makeAsset(path);
       made.set(path, asset);
+      asset.catch(() => made.delete(path));
     }
     return asset;
   }
@@ -122,6 +123,7 @@ export class Assets {
     if (!bundle) {
       bundle = this.#bundler.bundle(path).then(found => found && assetsOf(found));
       this.#bundles.set(path, bundle);
+      bundle.catch(() => this.#bundles.delete(path));
     }
     const found = await bundle;
     return isMap ? found?.map : found?.code;
