@@ -183,7 +183,7 @@ export class SignedResults {
     }
   }
 
-  /** Checks every file and plays its results again, unless a verdict on these very results is kept. One file is held at a time. */
+  /** Checks every file and plays its results again, unless a verdict on these results is kept. One file is held at a time. */
   async #replayed(
     text: string,
     run: FoundRun,
@@ -215,7 +215,7 @@ export class SignedResults {
   }
 }
 
-/** How many episodes of a result agreed when played again. @throws Refused where one differs; Error where nobody can say yet */
+/** Plays a result again. @returns how many episodes agreed @throws Refused where one differs; Error where nobody can say yet */
 async function agreed(
   replay: ReplayResult,
   result: PlayedResult,
