@@ -1,7 +1,8 @@
 /**
- * Settings of glibc's allocator, where nobody has set others. By default it learns from large buffers that were freed to
- * put later ones among small ones, where their memory cannot be given back.
- * The image of the environment server and docs/how-to/deployment.md have the same, which a test compares.
+ * Settings of glibc's allocator, applied unless the user has set their own. By default glibc raises its `mmap`
+ * threshold when a large buffer is freed, places later large buffers among small ones, and then cannot return their
+ * memory to the system. The image of the environment server and docs/how-to/deployment.md repeat these values; a test
+ * compares them.
  */
 export const ALLOCATOR = {
   MALLOC_ARENA_MAX: '2',

@@ -4,9 +4,9 @@ import type { Json, JsonObject } from './json.ts';
 import { errorsOf } from './schema/check.ts';
 import { suggestion } from './suggestion.ts';
 
-/** One thing wrong with a configuration. */
+/** One fault of a configuration. */
 export interface ConfigProblem {
-  /** Dotted path of the key, '' for the whole. */
+  /** Dotted path of the key; '' for the whole configuration. */
   readonly key: string;
   /** File and line, or the command-line argument, that set it. */
   readonly where: string;
@@ -21,19 +21,19 @@ interface PlainSchema {
   readonly patternProperties?: { readonly [pattern: string]: PlainSchema };
   readonly items?: PlainSchema;
   readonly anyOf?: readonly PlainSchema[];
-  /** Property of an object that a plain text in its place sets. */
+  /** Property that a plain text sets when it replaces an object. */
   readonly shorthand?: string;
 }
 
 /**
- * The value with the schema's defaults wherever a key is absent, inside records, lists and nullable parts too, and with objects in
- * place of the texts that may replace them.
+ * The value with the schema's defaults for every absent key, also inside records, lists and nullable parts. A text in
+ * place of an object becomes that object.
  */
 export function withDefaults(schema: TSchema, value: Json): Json {
   return fill(schema as PlainSchema, value) ?? null;
 }
 
-/** Every problem of the value, in the order of the schema; empty when it fits. */
+/** Every fault of the value, in schema order; empty when the value fits. */
 export function checkConfig(schema: TSchema, value: Json, origin: (key: string) => string): ConfigProblem[] {
   const problems = new Map<string, ConfigProblem>();
   const add = (key: string, message: string): void => {
@@ -79,7 +79,7 @@ function fill(schema: PlainSchema, value: Json | undefined): Json | undefined {
   return out;
 }
 
-/** Dotted path of the key that a fault is about. */
+/** Dotted path of the key at fault. */
 function keyOf({ pointer, key }: Fault): string {
   const path = pointer.split('/').slice(1).map(unescapePointer);
   if (key) path[path.length - 1] = key.name;

@@ -6,33 +6,37 @@ import { type ConfigProblem, checkConfig, withDefaults } from './config-check.ts
 import type { Json, JsonObject } from './json.ts';
 import { suggestion } from './suggestion.ts';
 
-/** Key of a config file that names the file or files it builds on, relative to itself or by library; later ones win. */
+/** Key of a config file that lists the files it builds on, by relative path or library name; later files win. */
 const EXTENDS = 'extends';
 
 export interface LoadOptions<Schema extends TSchema> {
   readonly schema: Schema;
-  /** `a.b=c` each, applied in order after the files; the value is YAML. */
+  /** `a.b=c` overrides, applied in order after the files; the value is YAML. */
   readonly overrides?: readonly string[];
   readonly parts?: NamedParts;
   readonly library?: ConfigLibrary;
 }
 
-/** Config files by name, wherever a path may stand: `ragen:base` for the prefix `ragen:` and the file `base.yaml`. */
+/**
+ * Config files that can be named wherever a path is allowed: `ragen:base` for the prefix `ragen:` and the file
+ * `base.yaml`.
+ */
 interface ConfigLibrary {
   readonly prefix: string;
   readonly folder: string;
 }
 
 /**
- * A key that names files of one folder to build on, one or a list. In a file they stand above what it extends and below its
- * own keys; on the command line above all files and below the other overrides. The names stay in the config, as a list.
+ * A key that names one or more files of one folder to build on. In a config file they override what it extends and
+ * yield to its own keys; on the command line they override all files and yield to the other overrides. The resolved
+ * config keeps the names as a list.
  */
 interface NamedParts {
   readonly key: string;
   readonly folder: string;
 }
 
-/** Error of a configuration: every problem found, each with its key, place and remedy. */
+/** A configuration error: every fault with its key, place and remedy. */
 export class ConfigError extends Error {
   readonly problems: readonly ConfigProblem[];
   constructor(problems: readonly ConfigProblem[]) {
@@ -79,8 +83,8 @@ export function loadConfig<Schema extends TSchema>(
 }
 
 /**
- * Fills in the schema's defaults and checks the value.
- * @param origin says where a key was set, for the error message
+ * Adds the schema's defaults and checks the value.
+ * @param origin where each key was set, for the error message
  * @throws ConfigError
  */
 export function validateConfig<Schema extends TSchema>(
@@ -94,7 +98,7 @@ export function validateConfig<Schema extends TSchema>(
   return filled as Static<Schema>;
 }
 
-/** Maps merge recursively, `over` winning; arrays, scalars and null replace. */
+/** Merges maps recursively, `over` winning; arrays, scalars and null replace. */
 export function mergeConfig(base: Json, over: Json): Json {
   if (!isObject(base) || !isObject(over)) return over;
   const out: { [key: string]: Json } = { ...base };
@@ -105,8 +109,8 @@ export function mergeConfig(base: Json, over: Json): Json {
 }
 
 /**
- * Applies `a.b=c` overrides in order. A map is merged into the one that is there; an empty one, `a={}`, takes its place.
- * @param origins dotted key → where it was set; updated for the keys that are overridden
+ * Applies `a.b=c` overrides in order. A map is merged into the existing one; an empty map, `a={}`, replaces it.
+ * @param origins dotted key → where it was set; updated for the overridden keys
  * @throws ConfigError when an override is malformed
  */
 export function overrideConfig(
@@ -127,7 +131,7 @@ export function overrideConfig(
 
 /**
  * Splits `a.b=c` into a path and a YAML value.
- * @throws ConfigError when there is no `=`, no key, or the value is no YAML
+ * @throws ConfigError when there is no `=`, no key, or the value is not YAML
  */
 export function parseOverride(text: string): { path: string[]; value: Json } {
   const where = `command line (${text})`;
@@ -162,7 +166,7 @@ interface Layer {
   readonly lines: ReadonlyMap<string, number>;
 }
 
-/** Overrides of the key that names parts, and all others. */
+/** Overrides of the key that names parts, and all other overrides. */
 function splitOverrides(
   overrides: readonly string[],
   parts: NamedParts | undefined,
@@ -174,7 +178,7 @@ function splitOverrides(
   return [overrides.filter(names), overrides.filter(override => !names(override))];
 }
 
-/** The names of parts as a list, from any form they were given in. */
+/** The names of parts as a list, from either accepted form. */
 function withNames(value: Json, key: string): Json {
   if (!isObject(value) || typeof value[key] !== 'string') return value;
   return { ...value, [key]: [value[key]] };
@@ -209,14 +213,17 @@ const configNames = (folder: string): string[] =>
     .filter(name => extname(name) === '.yaml')
     .map(name => basename(name, '.yaml'));
 
-/** Suggestion for a path that leads to no file. */
+/** A suggestion for a path that does not exist. */
 function hintFor(file: string): string {
   const name = basename(file, '.yaml');
   if (name.includes('=')) return '; settings come after the config file';
   return existsSync(dirname(file)) ? suggestion(name, configNames(dirname(file))) : '';
 }
 
-/** The file of a path relative to a folder, or of a name of the library. @throws ConfigError listing the valid names */
+/**
+ * Resolves a path relative to a folder, or a library name.
+ * @throws ConfigError listing the valid names
+ */
 function configFile(path: string, folder: string, library: ConfigLibrary | undefined, where: string): string {
   if (!library || !path.startsWith(library.prefix)) return resolve(folder, path);
   const known = configNames(library.folder);
@@ -228,7 +235,7 @@ function configFile(path: string, folder: string, library: ConfigLibrary | undef
   return join(library.folder, `${name}.yaml`);
 }
 
-/** The layers of a file, those it extends first. */
+/** The layers of a file, starting with the files it extends. */
 function readLayers(
   file: string,
   trail: readonly string[],
@@ -295,7 +302,7 @@ function collectLines(node: unknown, key: string, counter: LineCounter, lines: M
 
 function assignAt(value: Json, path: readonly string[], leaf: Json, override: string): Json {
   if (path.length === 0) {
-    // An empty map would change nothing by merging: it empties what is there.
+    // Merging an empty map would change nothing, so it clears the existing one.
     const merges = isObject(value) && isObject(leaf) && Object.keys(leaf).length > 0;
     return merges ? mergeConfig(value, leaf) : leaf;
   }

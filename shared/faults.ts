@@ -2,28 +2,31 @@ import type { TSchema } from 'typebox';
 import type { TLocalizedValidationError } from 'typebox/error';
 import { suggestion } from './suggestion.ts';
 
-/** One thing wrong with a value. */
+/** One fault of a value. */
 export interface Fault {
   /** JSON pointer into the value. */
   readonly pointer: string;
-  /** The fault, and what would be right; without the place, unless it is about a key. */
+  /** The fault and what would be right. The place is left out, unless the fault is about a key. */
   readonly message: string;
-  /** Form that would be right. Absent for a key, and where the values are listed. */
+  /** The expected form; absent for keys and where `values` is set. */
   readonly expected?: string;
-  /** Values that would be right. */
+  /** The allowed values. */
   readonly choices?: readonly unknown[];
-  /** The key that is missing, or that the schema does not know. */
+  /** The missing or unknown key. */
   readonly key?: { readonly name: string; readonly isKnown: boolean; readonly known: readonly string[] };
 }
 
-/** A fault with its place. @param whole how to call the value */
+/**
+ * A fault with its place.
+ * @param whole how to call the value itself
+ */
 export function faultText({ pointer, message, key }: Fault, whole: string): string {
   if (!key) return `${pointer.slice(1) || whole} ${message}`;
   const object = pointer.slice(1, Math.max(pointer.lastIndexOf('/'), 1));
   return object === '' ? message : `${object}: ${message}`;
 }
 
-/** Keywords of a schema that this file reads. */
+/** Schema keywords that this file reads. */
 interface PlainSchema {
   readonly type?: string;
   readonly const?: unknown;
@@ -39,10 +42,13 @@ interface PlainSchema {
   readonly anyOf?: readonly PlainSchema[];
 }
 
-/** Unknown keys of one object that are looked at: the validator takes long over each, and stops after eight faults. */
+/** Unknown keys examined in one object: the validator is slow for each, and stops after eight faults. */
 const MAX_UNKNOWN = 4;
 const MAX_SHOWN_LENGTH = 60;
-/** Words of keys with values that may be secrets, which are not repeated: `X-API-Key` has one, `max_tokens` none. */
+/**
+ * Words that mark keys with possible secrets, so their values are not repeated: `X-API-Key` has one, `max_tokens` has
+ * none.
+ */
 const SECRET =
   /^(?:auth|authorization|bearer|cookies?|credentials?|keys?|passphrase|[a-z0-9]*(?:apikey|headers?|passw(?:or)?ds?|secrets?|token))$/;
 /** Schema path at which a closed object rejects unknown keys. */
@@ -55,8 +61,8 @@ type ValidationError = Pick<
 > & { readonly params: unknown };
 
 /**
- * A value with so few of its unknown keys that finding its faults is quick, itself where it has no more. It has faults if
- * and only if the value has.
+ * A copy of the value with few enough unknown keys that finding its faults is quick; the value itself when it already
+ * has few. The copy has faults if and only if the value has.
  */
 export function withFewUnknown(schema: TSchema, value: unknown): unknown {
   return fewUnknown(schema as PlainSchema, value);
@@ -72,7 +78,7 @@ function fewUnknown(schema: PlainSchema | undefined, value: unknown): unknown {
   }
   const { properties, additionalProperties } = schema ?? {};
   if (!properties) return value;
-  // No part is copied before it is known to be needed: there may be very many keys.
+  // Copies nothing before it has to: there may be very many keys.
   const fields = value as { readonly [key: string]: unknown };
   const kept: [string, unknown][] = [];
   let changed = false;
@@ -95,8 +101,8 @@ function fewUnknown(schema: PlainSchema | undefined, value: unknown): unknown {
 }
 
 /**
- * The first list, object or text of a value that has more in it than its schema allows. Looks no further into it, so
- * that a client pays for what the schema allows and not for what it sent; validators look at every item first.
+ * The first list, object or text that has more in it than the schema allows. It looks no further into that value, so
+ * the cost depends on the schema and not on what the client sent; validators look at every item first.
  */
 export function oversizeOf(schema: TSchema, value: unknown): Fault | undefined {
   return oversize(schema as PlainSchema, value, '');
@@ -113,7 +119,7 @@ function oversize(schema: PlainSchema, value: unknown, pointer: string): Fault |
   });
   if (typeof value === 'string') {
     const { maxLength = value.length } = schema;
-    // A character takes up to two units.
+    // A character takes up to two UTF-16 units.
     return value.length > 2 * maxLength ? tooMuch(maxLength, 'characters', shown(value)) : undefined;
   }
   if (typeof value !== 'object' || value === null) return undefined;
@@ -137,7 +143,7 @@ function oversize(schema: PlainSchema, value: unknown, pointer: string): Fault |
   );
 }
 
-/** True if a value may be meant as this alternative, by its type and the constants in it. */
+/** True if a value may be meant as this alternative, judging by its type and constants. */
 function couldBe({ type, properties = {} }: PlainSchema, value: unknown): boolean {
   if (type !== undefined && !isOfType(type, value)) return false;
   const fields = value as { readonly [key: string]: unknown } | null;
@@ -155,8 +161,8 @@ function firstOf<T, F>(items: Iterable<T>, find: (item: T) => F | undefined): F 
 }
 
 /**
- * Says what is wrong in the words of the schema.
- * @param errors what the validator of the schema found in the value
+ * Describes faults in the words of the schema.
+ * @param errors what the schema's validator found in the value
  */
 export function faultsOf(schema: TSchema, value: unknown, errors: readonly ValidationError[]): Fault[] {
   const faults = new Map<string, Fault>();
@@ -166,7 +172,7 @@ export function faultsOf(schema: TSchema, value: unknown, errors: readonly Valid
   return [...faults.values()];
 }
 
-/** @param base where in the schema those errors begin that are looked at */
+/** @param base place in the schema; only errors below it are considered */
 function* describe(
   schema: PlainSchema,
   value: unknown,
@@ -182,14 +188,14 @@ function* describe(
   }
 }
 
-/** True if other errors are more exact: those inside a union, or those that list the unknown keys of an object. */
+/** True if other errors are more exact: those inside a union, or those that list an object's unknown keys. */
 function saysAgain({ keyword, schemaPath }: ValidationError, errors: readonly ValidationError[]): boolean {
   if (keyword === 'anyOf' || keyword === 'oneOf') return true;
   const [, parent] = (keyword === 'boolean' && OF_CLOSED.exec(schemaPath)) || [];
   return errors.some(error => error.keyword === 'additionalProperties' && error.schemaPath === parent);
 }
 
-/** Faults of a value under the alternative of a union that was probably meant. */
+/** Faults of a value under the union alternative that was probably meant. */
 function* describeUnion(
   schema: PlainSchema,
   value: unknown,
@@ -323,12 +329,12 @@ function example(node: PlainSchema | undefined): string {
   return node?.examples ? `, e.g. ${JSON.stringify(node.examples[0])}` : '';
 }
 
-/** @param path as validation errors have it, `#/properties/a` */
+/** @param path as in validation errors, `#/properties/a` */
 function nodeAt(schema: PlainSchema, path: string): PlainSchema | undefined {
   return valueAt(schema, path.slice(1)) as PlainSchema | undefined;
 }
 
-/** The part of a value at a JSON pointer. */
+/** The part of a value that a JSON pointer names. */
 export function valueAt(value: unknown, pointer: string): unknown {
   let here = value;
   for (const part of pointer.split('/').slice(1)) {
@@ -337,7 +343,7 @@ export function valueAt(value: unknown, pointer: string): unknown {
   return here;
 }
 
-/** A key as a part of a JSON pointer (RFC 6901). */
+/** Escapes a key for a JSON pointer (RFC 6901). */
 function escapePointer(key: string): string {
   return key.replaceAll('~', '~0').replaceAll('/', '~1');
 }

@@ -1,4 +1,6 @@
-/** A value that is made when it is first wanted. A failure goes to those who wait for it, and the next call tries again. */
+/**
+ * A value made on first use. When making it fails, everyone who waits gets the error, and the next call tries again.
+ */
 export function lazy<T>(make: () => Promise<T>): () => Promise<T> {
   let made: Promise<T> | undefined;
   return () => {

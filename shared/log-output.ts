@@ -1,28 +1,28 @@
 import { write, writeSync } from 'node:fs';
 
-/** Buffer for a reader that does not read, in UTF-16 units; later lines are dropped and counted. */
+/** Buffer for a stalled reader, in UTF-16 units; later lines are dropped and counted. */
 const MAX_KEPT = 2 ** 20;
 const RETRY_MS = 100;
-/** Why nothing can be written for now: a full pipe, a full disk under a file. */
+/** Errors that pass: a full pipe, or a full disk under a file. */
 const PASSING = new Set(['EAGAIN', 'ENOSPC', 'EDQUOT']);
 
 /**
- * Standard output or error as the destination of a log that holds nobody up: a reader that pauses or a full disk costs lines
- * beyond a mebibyte, a reader that is gone costs all later ones, and none of them the process. At its end what can be written
- * at once is.
+ * Standard output or error as a log destination that never blocks the process. A stalled reader or a full disk loses
+ * the lines beyond a mebibyte; a closed reader loses all later lines. On exit it writes what the destination
+ * takes at once.
  */
 export class LogOutput {
   readonly #fd: number;
   #lines: string[] = [];
   #kept = 0;
   #dropped = 0;
-  /** In progress, from where it is not written yet. */
+  /** The chunk in progress, and where its unwritten part begins. */
   #chunk: Buffer = Buffer.alloc(0);
   #busy = false;
   #gone = false;
 
   constructor(stream: NodeJS.WriteStream & { readonly fd: number }) {
-    // Node opens a pipe without blocking when its stream is made, which naming it here has done.
+    // Node makes a pipe non-blocking when it creates the stream; reading the property here does that.
     this.#fd = stream.fd;
     process.once('exit', () => this.#finish());
   }
@@ -75,12 +75,15 @@ export class LogOutput {
         rest = rest.subarray(writeSync(this.#fd, rest));
       }
     } catch {
-      // Nobody reads.
+      // The reader is gone.
     }
   }
 }
 
-/** Lets the process outlive the reader of its output, and a full disk under it: what cannot be written is lost. */
+/**
+ * Keeps the process alive when the reader of its output is gone or the disk is full: output that cannot be written is
+ * lost.
+ */
 export function outliveReaders(): void {
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
 }

@@ -12,14 +12,14 @@ const LEVELS: { readonly [level: number]: string } = {
 };
 const WARNING = 40;
 
-/** A record of a log, as far as people read it. */
+/** The fields of a log record that people read. */
 export interface LogText {
   readonly text: string;
-  /** At least a warning. */
+  /** True for warnings and errors. */
   readonly isWarning: boolean;
 }
 
-/** A line of JSON that pino wrote, for people: its level and message on one line; undefined for any other line. */
+/** Turns a JSON line of pino into one readable line with level and message; undefined for any other line. */
 export function readLogLine(line: string): LogText | undefined {
   if (!line.startsWith('{')) return undefined;
   try {

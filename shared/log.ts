@@ -3,15 +3,15 @@ import pino, { type Logger } from 'pino';
 export const LOG_LEVELS = ['silent', 'error', 'warn', 'info', 'debug'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-/** Sets the level of a process and of those that it starts. */
+/** Sets the log level of this process and of the processes it starts. */
 export const LOG_LEVEL_VARIABLE = 'RAGEN_LOG_LEVEL';
 
 let log: Logger | undefined;
 
 /**
- * What the trainer does, as JSON lines on standard error, from the level on that {@link LOG_LEVEL_VARIABLE} names when
- * the first record is due. A process without the variable, such as one that uses the client as a library, logs nothing.
- * @throws RangeError naming the levels where the variable holds another word
+ * The trainer's log as JSON lines on standard error. {@link LOG_LEVEL_VARIABLE} sets the level when the first record is
+ * written. Without the variable nothing is logged, for example in a process that uses the client as a library.
+ * @throws RangeError listing the levels where the variable holds another word
  */
 export function trainerLog(): Logger {
   log ??= pino(
@@ -21,7 +21,7 @@ export function trainerLog(): Logger {
   return log;
 }
 
-/** @throws RangeError naming the levels where the variable holds another word */
+/** @throws RangeError listing the levels where the variable holds another word */
 export function readLogLevel(): LogLevel | undefined {
   const word = process.env[LOG_LEVEL_VARIABLE];
   if (word === undefined || word === '') return undefined;

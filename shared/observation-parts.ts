@@ -6,26 +6,26 @@ export type ImagePart = {
   readonly type: 'image';
   /** Such as `image/png`. */
   readonly mime: string;
-  /** In base64. */
+  /** Base64. */
   readonly data: string;
-  /** In pixels; known of PNGs. */
+  /** In pixels; known only for PNGs. */
   readonly width?: number;
   readonly height?: number;
 };
 
-/** A piece of an observation, as vision models take them. */
+/** A part of an observation, in the form that vision models take. */
 export type ObservationPart = TextPart | ImagePart;
 
 /** A picture as text: a `data:` URL. */
 const DATA_URL = /data:(image\/[a-z0-9.+-]+);base64,([A-Za-z0-9+/]+={0,2})/g;
 const DATA_URL_START = 'data:image/';
-/** Base64 of the first bytes of a PNG, up to its width and height. */
+/** Base64 of the leading bytes of a PNG, up to its width and height. */
 const PNG_HEAD_LENGTH = 32;
 const PNG_SIGNATURE = '\x89PNG\r\n\x1a\n';
 const WIDTH_AT = 16;
 const HEIGHT_AT = 20;
 
-/** Text with pictures in it as parts, in their order; a line break next to a picture belongs to neither. */
+/** Splits text with pictures into parts, in order; a line break next to a picture is dropped. */
 export function partsOfText(text: string): ObservationPart[] {
   if (!text.includes(DATA_URL_START)) return [{ type: 'text', text }];
   const parts: ObservationPart[] = [];
@@ -45,7 +45,7 @@ export function partsOfText(text: string): ObservationPart[] {
   return parts;
 }
 
-/** Parts as text, pictures as `data:` URLs: what {@link partsOfText} reads. */
+/** Parts as text with pictures as `data:` URLs, the form that {@link partsOfText} reads. */
 export function textOfParts(parts: readonly ObservationPart[]): string {
   return parts.map(part => (part.type === 'text' ? part.text : urlOfImage(part))).join('\n');
 }
@@ -55,7 +55,7 @@ export function urlOfImage({ mime, data }: ImagePart): string {
   return `data:${mime};base64,${data}`;
 }
 
-/** Text with the names of its pictures in their place, as in `[image/png 96x96]`. */
+/** Text with a label in place of each picture, as in `[image/png 96x96]`. */
 export function withoutImages(text: string): string {
   if (!text.includes(DATA_URL_START)) return text;
   return text.replaceAll(DATA_URL, (_url, mime: string, data: string) => {
@@ -76,7 +76,7 @@ function sizeOfImage(mime: string, data: string): { width?: number; height?: num
   return { width: numberAt(head, WIDTH_AT), height: numberAt(head, HEIGHT_AT) };
 }
 
-/** A big-endian number of four bytes. */
+/** A big-endian 32-bit number. */
 function numberAt(bytes: string, at: number): number {
   let number = 0;
   for (let i = at; i < at + 4; i++) number = number * 256 + bytes.charCodeAt(i);

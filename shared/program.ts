@@ -1,8 +1,8 @@
-/** Installation that a program was started from, which decides how the reader starts one. */
+/** The way a program was installed and started, which decides the commands that messages print. */
 interface Start {
-  /** From an installed package, which holds JavaScript, and not from the repository. */
+  /** True for an installed package, which holds JavaScript; false in the repository. */
   readonly installed: boolean;
-  /** By `npx`, so the programs may not be on the search path. */
+  /** True when started by `npx`: the programs may not be on the search path. */
   readonly npx: boolean;
 }
 
@@ -11,13 +11,13 @@ const START: Start = {
   npx: process.env.npm_command === 'exec',
 };
 
-/** The words that start a program of the product: by its name where it is installed, by npm in the repository. */
+/** The words that start a program: its name where it is installed, an npm command in the repository. */
 export function programOf(name: string, script: string, { installed, npx }: Start = START): string {
   if (!installed) return `npm run ${script} --`;
   return npx ? `npx ${name}` : name;
 }
 
-/** Prefix of printed commands of the trainer, e.g. `npm run trainer --`. */
+/** Prefix of printed trainer commands, e.g. `npm run trainer --`. */
 export const TRAINER = programOf('ragen', 'trainer');
-/** Prefix of printed commands of the environment server, e.g. `ragen-env-server`. */
+/** Prefix of printed environment server commands, e.g. `ragen-env-server`. */
 export const ENV_SERVER = programOf('ragen-env-server', 'env-server');

@@ -56,19 +56,19 @@ export class Random {
     return [this.#a >>> 0, this.#b >>> 0, this.#c >>> 0, this.#d >>> 0];
   }
 
-  /** The seed it was made from, as long as nothing has been drawn; undefined afterwards. */
+  /** The seed it was made from, until the first draw; undefined afterwards. */
   get seed(): number | undefined {
     if (this.#madeFrom === undefined) return undefined;
     const { state } = Random.fromSeed(this.#madeFrom);
     return this.state.every((word, index) => word === state[index]) ? this.#madeFrom : undefined;
   }
 
-  /** Continues as a generator of that state would: for draws that were made elsewhere. */
+  /** Continues from a state, for draws that were made elsewhere. */
   moveTo(state: RandomState): void {
     [this.#a, this.#b, this.#c, this.#d] = state.map(word => word | 0);
   }
 
-  /** Continues as the other one would, which is left as it is. */
+  /** Continues from another generator's state; the other one does not change. */
   follow(other: Random): void {
     this.#a = other.#a;
     this.#b = other.#b;
@@ -112,7 +112,7 @@ export class Random {
     return x % n;
   }
 
-  /** True with probability p. */
+  /** True with probability `p`. */
   chance(p: number): boolean {
     return this.float() < p;
   }
@@ -153,7 +153,7 @@ export class Random {
     return out;
   }
 
-  /** Standard normal by Box–Muller; two uniforms a call, no hidden spare value. */
+  /** Standard normal by Box–Muller; two uniforms a call, so no spare value is kept. */
   normal(): number {
     const u = 1 - this.float();
     return Math.sqrt(-2 * Math.log(u)) * Math.cos(2 * Math.PI * this.float());

@@ -1,4 +1,4 @@
-/** A map of the entries that were used last, this many at most. */
+/** A map that keeps only the most recently used entries. */
 export class RecentMap<K, V> extends Map<K, V> {
   readonly #most: number;
 
@@ -20,7 +20,7 @@ export class RecentMap<K, V> extends Map<K, V> {
     return this;
   }
 
-  /** The value of a key, which is made where there is none. */
+  /** The value of a key, made when absent. */
   getOrMake(key: K, make: () => V): V {
     const known = this.get(key);
     if (known !== undefined) return known;

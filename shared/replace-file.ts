@@ -1,14 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { rename, rm } from 'node:fs/promises';
 
-/** A name next to a file that no other writer takes, in this process, another one, or on another machine that shares the disk. */
+/** A temporary name next to a file, unique across processes and across machines that share the disk. */
 export function temporaryName(path: string): string {
   return `${path}.${randomUUID()}.tmp`;
 }
 
 /**
- * Makes or replaces a file at once: a reader sees the old one or the whole new one, and of several writers the last one wins.
- * @param write makes the file under the temporary name that it gets; when it fails, nothing is left behind
+ * Creates or replaces a file atomically: readers see the old file or the whole new one, and the last of several writers
+ * wins.
+ * @param write writes the temporary file that it is given; when it fails, nothing is left behind
  */
 export async function replaceFile(path: string, write: (temporary: string) => Promise<void>): Promise<void> {
   const temporary = temporaryName(path);

@@ -1,9 +1,9 @@
 import type { Json } from './json.ts';
 
-/** Between the actions of one answer. */
+/** Separator between the actions of one answer. */
 export const ACTION_SEPARATOR = '||';
 
-/** Tags out of place and chat markers, which are removed from all of a response. */
+/** Misplaced tags and chat markers, which are removed everywhere in a response. */
 const SPECIAL_TOKENS: readonly string[] = [
   '<think>',
   '</think>',
@@ -15,9 +15,9 @@ const SPECIAL_TOKENS: readonly string[] = [
 
 /** Format of a response. */
 export interface ResponseFormat {
-  /** The answer must follow `<think>…</think>`, with nothing but white space between. */
+  /** The answer must follow `<think>…</think>`, with only white space between. */
   readonly think: boolean;
-  /** Actions kept of one answer; further ones are dropped without a penalty. */
+  /** Actions kept of one answer; further ones are dropped without penalty. */
   readonly maxActions: number;
   /** `<ans>…</ans>` counts as `<answer>…</answer>`; true by default. */
   readonly acceptShortTag?: boolean;
@@ -26,11 +26,11 @@ export interface ResponseFormat {
 export interface ParsedResponse {
   /** The response had the tags requested. */
   readonly wellFormed: boolean;
-  /** Put together again from its parts: what a history shows. The raw text where the tags are missing. */
+  /** The response rebuilt from its parts, as histories show it; the raw text where tags are missing. */
   readonly cleaned: string;
-  /** Text between the think tags; empty without. */
+  /** Text between the think tags; empty without them. */
   readonly thinking: string;
-  /** At most `maxActions` actions as written, trimmed, blanks dropped. */
+  /** At most `maxActions` actions as written, trimmed, without blanks. */
   readonly actions: readonly string[];
 }
 
@@ -40,11 +40,11 @@ const THINK_THEN_ANY = /<think>(.*?)<\/think>\s*(?:<answer>(.*?)<\/answer>|<ans>
 const ANY_ONLY = /()(?:<answer>(.*?)<\/answer>|<ans>(.*?)<\/ans>)/s;
 
 /**
- * Reads `<think>…</think><answer>a || b</answer>`: the first match counts, tags are case-sensitive, anything may stand
- * before and after is ignored (rule of RAGEN's context manager).
- *
+ * Reads `<think>…</think><answer>a || b</answer>`: the first match counts, tags are case-sensitive, text before and
+ * after is ignored (rule of RAGEN's context manager).
  * @example
- * parseResponse('<think>go</think><answer>Up || Down</answer>', { think: true, maxActions: 2 }).actions; // ['Up', 'Down']
+ * parseResponse('<think>go</think><answer>Up || Down</answer>', { think: true, maxActions: 2 }).actions; // ['Up',
+ * 'Down']
  */
 export function parseResponse(raw: string, format: ResponseFormat): ParsedResponse {
   const short = format.acceptShortTag ?? true;
@@ -83,15 +83,15 @@ function strip(text: string): string {
   return out.trim();
 }
 
-/** The action names of a discrete space: the action of `names[i]` is `start + i`. */
+/** Action names of a discrete space: the action of `names[i]` is `start + i`. */
 export interface ActionNames {
   readonly names: readonly string[];
   readonly start: number;
 }
 
 /**
- * Written actions as the environment takes them: names become ids regardless of case, unknown ones are left out.
- * Without names the environment reads text, and every action passes as written.
+ * Converts written actions to the environment's: names become ids regardless of case, unknown ones are dropped. An
+ * environment without names reads text, so every action passes as written.
  */
 export function mapActions(actions: readonly string[], names?: ActionNames): readonly Json[] {
   if (!names) return actions;
@@ -104,9 +104,7 @@ export function mapActions(actions: readonly string[], names?: ActionNames): rea
   return mapped;
 }
 
-/**
- * The rule of the format penalty: due once for a turn with an unknown action among those kept, or with none that is valid.
- */
+/** True if the format penalty applies: once a turn, when a kept action is unknown or none is valid. */
 export function isPenalized(written: number, valid: number): boolean {
   return valid === 0 || valid !== written;
 }

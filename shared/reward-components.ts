@@ -1,4 +1,4 @@
-/** Named rewards of several steps added up; undefined where none has any. Entries that are no finite numbers are left out. */
+/** Sums the named rewards of several steps; undefined where no step has any. Non-finite entries are left out. */
 export function sumComponents(
   infos: readonly { readonly [key: string]: unknown }[],
 ): Readonly<Record<string, number>> | undefined {

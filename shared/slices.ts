@@ -1,12 +1,12 @@
 import { setImmediate as othersFirst } from 'node:timers/promises';
 
-/** Longest that a slice delays everything else, as far as the work yields. */
+/** Longest time in milliseconds that a slice blocks the event loop, provided the work yields. */
 const SLICE_MS = 4;
 
 /** Work that yields wherever it may be interrupted. */
 export type Sliced<T> = Generator<void, T>;
 
-/** Does the work at once. */
+/** Runs the work without interruption. */
 export function atOnce<T>(work: Sliced<T>): T {
   for (;;) {
     const { done, value } = work.next();
@@ -14,7 +14,7 @@ export function atOnce<T>(work: Sliced<T>): T {
   }
 }
 
-/** Does the work in slices, between which requests are answered. */
+/** Runs the work in slices, with requests answered in between. */
 export async function inSlices<T>(work: Sliced<T>): Promise<T> {
   for (let until = performance.now() + SLICE_MS; ; ) {
     const { done, value } = work.next();

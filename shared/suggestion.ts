@@ -1,12 +1,12 @@
-/** Edits at which a misspelled word is still taken for a known one: a share of its length, but two in a short one. */
+/** Edits within which a word counts as misspelled: a share of its length, but two for a short word. */
 const LIKENESS = 0.35;
 const MIN_EDITS = 2;
-/** Nobody misspells a longer word; the time to compare grows with the square. */
+/** Longer words are not compared: the time grows with the square of the length. */
 const MAX_COMPARED_LENGTH = 128;
 
 /**
- * Known words that a word may be a misspelling of, the nearest first; case does not matter. Two neighboring letters that
- * are swapped count as one edit, and of words as near those come first that begin with the same letter.
+ * Known words that a word may be a misspelling of, nearest first, ignoring case. Swapping two neighboring letters
+ * counts as one edit; among equally near words those with the same first letter come first.
  */
 export function similar(word: string, known: readonly string[]): string[] {
   if (word.length > MAX_COMPARED_LENGTH) return [];
@@ -25,7 +25,7 @@ export function suggestion(word: string, known: readonly string[]): string {
   return best === undefined ? '' : `, did you mean \`${best}\`?`;
 }
 
-/** Fewest insertions, deletions, replacements and swaps of neighbors (optimal string alignment). */
+/** Fewest insertions, deletions, replacements and swaps of neighbors (optimal string alignment distance). */
 function editsBetween(word: string, known: string): number {
   let swapped: number[] = [];
   let above: number[] = [];

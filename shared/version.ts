@@ -4,5 +4,5 @@ const manifest: { readonly version: string } = JSON.parse(
   readFileSync(new URL('../package.json', import.meta.url), 'utf8'),
 );
 
-/** Version of the package, as package.json has it. */
+/** Version in package.json. */
 export const VERSION = manifest.version;

@@ -1,6 +1,6 @@
 import { isIPv4, isIPv6 } from 'node:net';
 
-/** Groups of an IPv6 address that name a network: one client has all addresses below. */
+/** Leading groups of an IPv6 address that name a network: one client owns all addresses in it. */
 const NETWORK_GROUPS = 4;
 
 /** True if only this machine can reach an address. */
@@ -8,7 +8,7 @@ export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'));
 }
 
-/** The part of an address that identifies a client: all of an IPv4 address, the network of an IPv6 one. */
+/** The part of an address that identifies a client: a whole IPv4 address, or the network of an IPv6 address. */
 export function networkOf(address = ''): string {
   if (!isIPv6(address) || address.includes('.')) return address.replace(/^::ffff:/i, '');
   const [head, tail] = address.split('::');

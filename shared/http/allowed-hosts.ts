@@ -5,11 +5,11 @@ import { isLoopback } from './addresses.ts';
 export interface HostSettings {
   /** Address the server listens on. */
   readonly host: string;
-  /** Names separated by commas; `*.example.org` for all below it, `*` for all; empty for the default. */
+  /** Names separated by commas; `*.example.org` for every name below it, `*` for all; empty for the default. */
   readonly allowedHosts: string;
 }
 
-/** Makes the error of a refusal. */
+/** Makes the error for a refused request. */
 export type HostProblem = (code: 'bad_request' | 'host_not_allowed', detail: string) => Error;
 
 const HOST_NAME = /^(?!-)[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?$/;
@@ -17,32 +17,32 @@ const AUTHORITY = /^(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::(\d{0,5}))?$/;
 const ABSOLUTE = /^https?:\/\/([^/?#]*)/i;
 const MAX_PORT = 65_535;
 const IPV4_IN_IPV6 = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/;
-/** Number of `Host` values with a remembered host name, so that a client's is parsed once and not for every request. */
+/** Number of remembered `Host` values, so that a client's host name is parsed once and not for every request. */
 const VALUES_REMEMBERED = 1024;
 
 /**
- * Decides by `Host` whether a request was meant for this server. A web page can point its own name at this machine
- * (DNS rebinding); its requests then look like those of the server's own pages, but for the name in `Host`.
+ * Decides by `Host` whether a request was meant for this server. A web page can point its own name at this machine (DNS
+ * rebinding); its requests then look like those of the server's own pages, except for the name in `Host`.
  */
 export class AllowedHosts {
   /** True if names are checked; the form of `Host` always is. */
   readonly #checked: boolean;
   readonly #names: ReadonlySet<string>;
-  /** Endings with their dot. */
+  /** Suffixes, including their dot. */
   readonly #below: readonly string[];
   readonly #read = new Map<string, string | undefined>();
 
   readonly #problem: HostProblem;
 
   /**
-   * @param problem makes what {@link check} throws
-   * @throws Error for an entry that is no host name
+   * @param problem makes the error that {@link check} throws
+   * @throws Error for an entry that is not a host name
    */
   constructor({ host, allowedHosts }: HostSettings, problem: HostProblem) {
     this.#problem = problem;
     const listed = entriesOf(allowedHosts);
     for (const entry of listed) requireHostName(entry);
-    // A server that others can reach has tokens, which a page of others does not know.
+    // A server that others can reach has tokens, which a foreign page does not know.
     this.#checked = listed.length > 0 ? !listed.includes('*') : isLoopback(host);
     this.#names = new Set([...listed, host.toLowerCase()].map(canonical));
     this.#below = listed.filter(entry => entry.startsWith('*.')).map(entry => entry.slice(1));
@@ -54,7 +54,7 @@ export class AllowedHosts {
     return host !== undefined && !hasTwoHosts(request) && this.#verdict(host, request) === undefined;
   }
 
-  /** @throws the problem `bad_request` for what is no host, `host_not_allowed` for another server's */
+  /** @throws the problem `bad_request` for a malformed host, `host_not_allowed` for another server's name */
   check(request: IncomingMessage): void {
     const { host } = request.headers;
     if (host === undefined) {
@@ -94,12 +94,12 @@ export class AllowedHosts {
       isLoopback(name) ||
       name.endsWith('.localhost') ||
       this.#below.some(ending => name.endsWith(ending)) ||
-      // Probes and scrapers ask for the address that they connect to; a name that is pointed here is no address.
+      // Probes and scrapers connect by address; an address, unlike a name, cannot be pointed here by someone else.
       (isIP(name) !== 0 && name === canonical(socket.localAddress ?? ''))
     );
   }
 
-  /** The host in a value of `Host`, without its port; undefined where it is none. */
+  /** The host in a `Host` value, without its port; undefined when malformed. */
   #nameIn(host: string): string | undefined {
     if (this.#read.has(host)) return this.#read.get(host);
     if (this.#read.size >= VALUES_REMEMBERED) this.#read.clear();
@@ -109,7 +109,7 @@ export class AllowedHosts {
   }
 }
 
-/** Settings that are lists: their entries in lower case. */
+/** Splits a list setting into its entries, in lower case. */
 export function entriesOf(list: string): string[] {
   return list
     .split(',')
@@ -125,7 +125,7 @@ function requireHostName(entry: string): void {
   );
 }
 
-/** Node keeps the first of several. */
+/** When a header is repeated, Node keeps the first one. */
 function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
   let count = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) {
@@ -141,7 +141,7 @@ function hostIn(value: string): string | undefined {
   return HOST_NAME.test(host) ? canonical(host) : undefined;
 }
 
-/** One form for all that mean the same: no brackets, no dot at the end, IPv4 where it is written as IPv6. */
+/** One form for equal hosts: no brackets, no final dot, IPv4 where it is written as IPv6. */
 function canonical(host: string): string {
   const name = host.replace(/^\[(.*)\]$/, '$1');
   if (!URL.canParse(`http://[${name}]`)) return name.replace(/\.$/, '');

@@ -78,7 +78,7 @@ t.test('a stream is compressed as it comes, and ends where it breaks or its clie
   const url = await app.listen({ host: '127.0.0.1', port: 0 });
   const leave = new AbortController();
   const left = t.rejects(fetch(url, { signal: leave.signal, headers: { 'accept-encoding': 'br' } }));
-  // Read by the encoder.
+  // The encoder reads it.
   await once(endless, 'resume');
   leave.abort();
   await t.rejects(once(endless, 'close'), /Premature close/);

@@ -5,24 +5,24 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, onSendHookHandler }
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Replies of the route leave as they are. */
+    /** Turns compression off for the replies of one route. */
     isUncompressed?: boolean;
   }
 }
 
-/** Replies below are not worth the time; files of pages are asked for once. */
+/** Smaller replies are not worth the time; page files are requested only once. */
 const MIN_BYTES = 8192;
 const MIN_PAGE_BYTES = 1024;
 const OF_PAGES = /^(?:text\/(?:html|css|javascript)|image\/svg)/;
-/** Events are sent as they come, so nothing gathers them. */
+/** Events are sent as they come, so nothing may buffer them. */
 const COMPRESSIBLE =
   /^(?:text\/(?!event-stream)|image\/svg|application\/(?:json|jsonl|problem\+json|javascript|yaml))/;
-/** The quality that packs as fast as gzip. */
+/** The Brotli quality that is as fast as gzip. */
 const BROTLI = { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } };
 
 type Done = (error: Error | null, packed: Buffer) => void;
 
-/** The encodings by `Content-Encoding`, the one that packs smallest first. */
+/** Encodings by `Content-Encoding` name, the best compression first. */
 const ENCODERS = {
   br: {
     whole: (content: InputType, done: Done) => brotliCompress(content, BROTLI, done),
@@ -34,8 +34,8 @@ type Encoding = keyof typeof ENCODERS;
 const ENCODINGS = Object.keys(ENCODERS) as Encoding[];
 
 /**
- * Compresses large replies of routes that are added later, for clients that take that: in a thread, or as they come where
- * they are a stream.
+ * Compresses large replies of routes added later, for clients that accept it. Buffers are compressed in a thread,
+ * streams as they flow.
  */
 export function compressReplies(app: FastifyInstance): void {
   app.addHook('onRoute', route => {
@@ -65,7 +65,7 @@ const compress: onSendHookHandler = (request, reply, content, done) => {
     whole(content, done);
     return;
   }
-  // Fastify reports what goes wrong with the stream that it sends.
+  // Fastify reports errors of the stream that it sends.
   done(
     null,
     pipeline(content as Readable, stream(), () => undefined),
@@ -79,11 +79,11 @@ function isLarge(content: unknown, least: number): content is string | Buffer | 
   return content instanceof Stream;
 }
 
-/** The encoding of a reply; undefined where it stays as it is. */
+/** The encoding for a reply; undefined where the reply stays as it is. */
 function encodingFor({ headers }: FastifyRequest, reply: FastifyReply): Encoding | undefined {
   const accepted = headers['accept-encoding'];
   if (accepted === undefined || reply.hasHeader('content-encoding')) return undefined;
-  // A range counts the bytes as they are.
+  // A range counts uncompressed bytes.
   if (reply.hasHeader('content-range')) return undefined;
   if (!COMPRESSIBLE.test(String(reply.getHeader('content-type')))) return undefined;
   return negotiate(String(accepted).toLowerCase(), ENCODINGS) ?? undefined;

@@ -2,35 +2,35 @@ import { Agent, type Dispatcher, errors, request } from 'undici';
 import { retryAfterMs } from './retry.ts';
 
 export interface JsonClientOptions {
-  /** Address before each path. */
+  /** Prefix of every path. */
   readonly url: string;
-  /** Sent as bearer token. */
+  /** Bearer token. */
   readonly token?: string;
-  /** Longest silence: before a reply, and in the middle of one. */
+  /** Longest silence in milliseconds, before a reply and within one. */
   readonly timeoutMs: number;
-  /** Requests in flight at once; the others wait. */
+  /** Requests in flight at once; further ones wait. */
   readonly connections?: number;
-  /** Larger replies are refused. */
+  /** Largest accepted reply in bytes. */
   readonly maxBytes?: number;
 }
 
 export interface JsonRequest {
   readonly method?: 'GET' | 'POST';
-  /** JSON text, or what is made JSON. */
+  /** JSON text, or a value to be written as JSON. */
   readonly body?: string | object;
   readonly signal?: AbortSignal;
 }
 
-/** A request without a usable reply. */
+/** A request that got no usable reply. */
 export class HttpError extends Error {
   override readonly name = 'HttpError';
-  /** Status of a refusal; undefined where there was no reply. */
+  /** Status of the refusal; undefined when there was no reply. */
   readonly status: number | undefined;
-  /** Body of a refusal. */
+  /** Body of the refusal. */
   readonly text: string = '';
-  /** Wait that the server asked for. */
+  /** Wait in milliseconds that the server asked for. */
   readonly retryAfterMs: number = 0;
-  /** The reply was larger than allowed. */
+  /** True if the reply was larger than allowed. */
   readonly tooLarge: boolean = false;
 
   constructor(message: string, details: Partial<Omit<HttpError, 'name' | 'message' | 'passing'>>) {
@@ -38,7 +38,7 @@ export class HttpError extends Error {
     Object.assign(this, details);
   }
 
-  /** The same request may succeed later. */
+  /** True if the same request may succeed later. */
   get passing(): boolean {
     return this.status === undefined ? !this.tooLarge : PASSING_STATUS.has(this.status);
   }
@@ -48,9 +48,9 @@ const PASSING_STATUS: ReadonlySet<number> = new Set([408, 409, 425, 429, 500, 50
 const MAX_REPLY_BYTES = 64 * 2 ** 20;
 const EXCERPT_LENGTH = 300;
 
-/** JSON requests to one server, each tried once; `retry` repeats them. */
+/** Sends JSON requests to one server, each once; `retry` repeats them. */
 export class JsonClient {
-  /** Without slashes at its end. */
+  /** Without trailing slashes. */
   readonly url: string;
   readonly #options: JsonClientOptions;
   readonly #agent: Agent;
@@ -67,13 +67,19 @@ export class JsonClient {
     });
   }
 
-  /** Text of a reply. @throws HttpError; the signal's reason where it was aborted */
+  /**
+   * Text of a reply.
+   * @throws HttpError; the signal's reason when aborted
+   */
   async send(path: string, options: JsonRequest = {}): Promise<string> {
     const { body } = await this.open(path, options);
     return this.#failing(path, options.signal, () => body.text());
   }
 
-  /** A reply with success that is still to be read. @throws HttpError; the signal's reason where it was aborted */
+  /**
+   * A successful reply with its body unread.
+   * @throws HttpError; the signal's reason when aborted
+   */
   async open(path: string, options: JsonRequest = {}): Promise<Dispatcher.ResponseData> {
     const { method = 'GET', body, signal } = options;
     const { token } = this.#options;

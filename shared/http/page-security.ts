@@ -1,7 +1,7 @@
 import helmet from '@fastify/helmet';
 import type { FastifyInstance } from 'fastify';
 
-/** On every reply: browsers must not guess another type, nor keep what may be secret. Pages may say otherwise. */
+/** Headers of every reply: browsers must not guess another type or store possible secrets. Pages may override them. */
 export const REPLY_HEADERS = { 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' };
 
 /** Sets the headers of every reply. */
@@ -13,9 +13,9 @@ export function secureReplies(app: FastifyInstance): void {
 }
 
 /**
- * Sets the headers of pages that are registered on `app` later: they load from this server only, run no inline
- * scripts, and are in no frame. A proxy is responsible for encryption, and so for `Strict-Transport-Security`.
- * @param inlineStyles for pages of others that cannot do without
+ * Sets the headers of pages that are registered on `app` later: they load from this server only, run no inline scripts,
+ * and cannot be framed. Encryption, and so `Strict-Transport-Security`, is the proxy's task.
+ * @param inlineStyles for third-party pages that need inline styles
  */
 export async function securePages(
   app: FastifyInstance,

@@ -2,15 +2,15 @@
 export interface Backoff {
   readonly firstMs: number;
   readonly maxMs?: number;
-  /** Each pause by the one before. */
+  /** Factor from one pause to the next. */
   readonly factor?: number;
-  /** Share of a pause that is left to chance, from 0 to 1. */
+  /** Random share of a pause, from 0 to 1. */
   readonly jitter?: number;
 }
 
-/** Longest wait that a server may ask for. */
+/** Longest wait in milliseconds that a server may ask for. */
 const MAX_ASKED_MS = 3_600_000;
-/** Longest wait of a timer: a longer one would end at once. */
+/** Longest wait of a timer: Node fires a longer one at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
@@ -23,7 +23,10 @@ export function backoffMs(backoff: Backoff, attempt: number, random = Math.rando
   return Math.min(maxMs, firstMs * factor ** (attempt - 1)) * (1 - jitter * random);
 }
 
-/** The wait that a `Retry-After` asks for in seconds or as a date, at most an hour; 0 where it asks for none. */
+/**
+ * The wait in milliseconds that a `Retry-After` asks for, in seconds or as a date, at most an hour; 0 where it asks for
+ * none.
+ */
 export function retryAfterMs(header: string | readonly string[] | undefined, now = Date.now()): number {
   const text = String(header ?? '').trim();
   const ms = /^[\d.]+$/.test(text) ? 1000 * Number(text) : Date.parse(text) - now;
@@ -31,8 +34,8 @@ export function retryAfterMs(header: string | readonly string[] | undefined, now
 }
 
 /**
- * Works until an attempt succeeds.
- * @param pauseAfter milliseconds until the next attempt; throws where there is to be none. Attempts count from 1.
+ * Repeats an attempt until it succeeds.
+ * @param pauseAfter milliseconds until the next attempt; throws to give up. Attempts count from 1.
  * @param signal ends the waiting; its reason is thrown
  */
 export async function retry<T>(
@@ -51,7 +54,7 @@ export async function retry<T>(
   }
 }
 
-/** Waits, and throws the signal's reason as soon as it is aborted. */
+/** Waits; throws the signal's reason as soon as it is aborted. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();

@@ -1,8 +1,8 @@
-/** Words of people about a run, in `annotations.json` of its folder. */
+/** Tags and notes of people about a run, in `annotations.json` of its folder. */
 export interface Annotations {
   readonly tags: readonly string[];
   readonly note: string;
-  /** Archived runs are left out of tables unless they are asked for. */
+  /** Archived runs are hidden from tables by default. */
   readonly archived: boolean;
 }
 
@@ -10,13 +10,13 @@ export const NO_ANNOTATIONS: Annotations = { tags: [], note: '', archived: false
 const MAX_TAGS = 16;
 const MAX_TAG_LENGTH = 40;
 export const MAX_NOTE_LENGTH = 2000;
-/** A request or file with all of them at their longest, in bytes. */
+/** Largest request or file in bytes. */
 export const MAX_ANNOTATIONS_BYTES = 16 * 1024;
 
-/** Tags are words of a search, so they have no spaces. */
+/** Tags are search words, so they contain no spaces. */
 const TAG = /^[^\s,]+$/;
 
-/** The problem with a value that should be annotations; undefined where there is none. */
+/** The fault of a value that should be annotations; undefined when it is valid. */
 export function annotationsProblem(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     return 'the body must be a JSON object';

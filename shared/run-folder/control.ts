@@ -1,38 +1,38 @@
-/** Folder below a run folder with a file for each command that waits for the trainer, `ID.json`. */
+/** Folder in a run folder that holds a file `ID.json` for each pending command to the trainer. */
 export const CONTROL_FOLDER = 'control';
 export const CONTROL_ACTIONS = ['stop', 'checkpoint', 'schedule'] as const;
 export type ControlAction = (typeof CONTROL_ACTIONS)[number];
 
-/** Settings of `training` that a running trainer changes; the run's config stays as it is. */
+/** Settings of `training` that a running trainer can change; the run's config keeps its values. */
 export const SCHEDULE_KEYS = ['validate_every', 'checkpoint_every', 'stop_after'] as const;
 export type Schedule = { readonly [key in (typeof SCHEDULE_KEYS)[number]]?: number };
 
 /** A command to the trainer of a run. */
 export interface ControlCommand {
-  /** Name of the sender's choice: a command with the id of another one is not carried out again. */
+  /** An id that the sender chooses: a command with a known id is not carried out again. */
   readonly id: string;
-  /** `started_at` of the session that it is for: a resumed run ignores the commands to its earlier sessions. */
+  /** `started_at` of the session it is meant for: a resumed run ignores commands to its earlier sessions. */
   readonly session: string;
   readonly action: ControlAction;
-  /** Changes, for the action `schedule`. */
+  /** Changes made by the action `schedule`. */
   readonly schedule?: Schedule;
 }
 
-/** A command as a file or request, in bytes. */
+/** Largest command in bytes. */
 export const MAX_CONTROL_BYTES = 2048;
-/** Commands that wait for one trainer. */
+/** Most pending commands of one trainer. */
 export const MAX_WAITING_COMMANDS = 16;
-/** Ids of commands that are remembered. */
+/** Number of remembered command ids. */
 export const MAX_REMEMBERED_COMMANDS = 1000;
 const ID = /^[\w-]{8,64}$/;
 const COMMAND_FILE = /^[\w-]{8,64}\.json$/;
 const MAX_SESSION_LENGTH = 64;
 const MAX_COUNT = 1_000_000_000;
 
-/** True for the name of a command's file. */
+/** True for a valid name of a command file. */
 export const isCommandFile = (name: string): boolean => COMMAND_FILE.test(name);
 
-/** The problem with a value that should be a command; undefined where there is none. */
+/** The fault of a value that should be a command; undefined when it is valid. */
 export function controlProblem(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     return 'the command must be a JSON object';

@@ -1,14 +1,14 @@
-/** Spread up to which returns count as alike: the same rewards, added up in floating point, differ by about 1e-17. */
+/** Returns within this spread count as equal: the same rewards, summed in floating point, differ by about 1e-17. */
 const ALIKE_SPREAD = 1e-10;
-/** Buckets of reward variance, as the gradient decomposition has them. */
+/** Buckets of reward variance, as in the gradient decomposition. */
 const MAX_BUCKETS = 6;
 
-/** True if returns with this spread, their range or their standard deviation, are all alike. */
+/** True if returns with this spread (range or standard deviation) count as equal. */
 export function isAlike(spread: number): boolean {
   return spread <= ALIKE_SPREAD;
 }
 
-/** The properties of an episode that the filters use. */
+/** Properties of an episode that the filters read. */
 export interface FilteredEpisode {
   readonly tag: string;
   readonly group_id: number;
@@ -22,11 +22,11 @@ export interface FilteredEpisode {
   readonly filter?: { readonly std: number; readonly kept: boolean };
 }
 
-/** Choices of the filters, as addresses and queries have them; each is absent or empty where all episodes pass. */
+/** Filters as addresses and queries write them; an absent or empty one lets every episode pass. */
 export const EPISODE_CHOICES = ['env', 'success', 'end', 'bucket', 'problem', 'kept', 'min', 'max'] as const;
 export type EpisodeChoices = { readonly [choice in (typeof EPISODE_CHOICES)[number]]?: string };
 
-/** The bucket of reward variance of each group: 1 to 6 by the spread of its returns. */
+/** Bucket of reward variance of each group: 1 to 6 by the spread of its returns. */
 export function bucketsOf(episodes: readonly FilteredEpisode[]): ReadonlyMap<number, number> {
   const spread = new Map(
     episodes.flatMap(({ group_id, filter }) => (filter ? [[group_id, filter.std] as const] : [])),

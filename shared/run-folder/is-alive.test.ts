@@ -33,7 +33,7 @@ t.test(
 );
 
 t.test(`a process that ended unnoticed is dead${PROC ? '' : ': no /proc here'}`, { skip: !PROC }, async t => {
-  // A shell may notice that its child has ended; `cat`, which takes its place, never does.
+  // A shell may reap its ended child; `cat`, which replaces the shell, never does.
   const parent = spawn('sh', ['-c', 'sleep 60 & echo $!; exec cat']);
   t.teardown(() => parent.kill('SIGKILL'));
   const [line] = (await once(parent.stdout, 'data')) as [Buffer];

@@ -1,12 +1,15 @@
 import { readFileSync } from 'node:fs';
 
-/** Fields of `/proc/<pid>/stat` after the name, which may hold spaces and brackets: state, and ticks from boot to start. */
+/**
+ * Fields of `/proc/<pid>/stat` after the name (which may contain spaces and parentheses): state, and ticks from boot to
+ * start.
+ */
 const STATE_FIELD = 0;
 const START_FIELD = 19;
-/** State of a process that has ended before its parent has noticed. */
+/** State of a zombie: the process has ended, but its parent has not reaped it. */
 const ZOMBIE = 'Z';
 
-/** The fields of a process behind its name; undefined where it is gone, or the system has no `/proc`. */
+/** Fields of a process after its name; undefined when it is gone or the system has no `/proc`. */
 function readStat(pid: number): readonly string[] | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
@@ -17,16 +20,17 @@ function readStat(pid: number): readonly string[] | undefined {
 }
 
 /**
- * When a process started, in clock ticks since the machine booted, which distinguishes it from a later one with the same number; null where
- * it is gone, or the system has no `/proc`.
+ * When a process started, in clock ticks since boot, which distinguishes it from a later process with the same number; null
+ * when it is gone or the system has no `/proc`.
  */
 export function processStart(pid: number): string | null {
   return readStat(pid)?.[START_FIELD] ?? null;
 }
 
 /**
- * Whether this machine has a process of this number, that of another user included, which has not ended.
- * @param start of the process that is meant, from {@link processStart}; without it any process of that number counts
+ * True if this machine runs a process with this number, under any user.
+ * @param start start time of the process that is meant, from {@link processStart}; without it any process with that
+ * number counts
  */
 export function isAlive(pid: number, start: string | null = null): boolean {
   try {

@@ -6,7 +6,7 @@ import { Type } from '../schema/type.ts';
 const Count = Type.Integer({ minimum: 0 });
 const Actions = Type.Array(Type.Unsafe<Json>(Type.Unknown()));
 
-/** The part of a line of a trajectory file that it takes to play the episode again. */
+/** Fields of a trajectory line that a replay of the episode needs. */
 const SignedEpisode = Type.Object({
   episode_id: Type.String({ maxLength: 1000 }),
   env_id: Type.String(),
@@ -34,7 +34,7 @@ const checked = compiled(SignedEpisode);
 /** Fields of episodes that did not follow from their start by the policy's actions alone. */
 const BRANCHED = ['reseeds', 'nodes', 'continuations', 'prefix'];
 
-/** @throws Error for what is no whole episode of a validation */
+/** @throws Error unless the line is a whole validation episode */
 export function signedEpisode(value: unknown): SignedEpisode {
   if (!checked.check(value)) {
     const [first] = checked.errors(value);

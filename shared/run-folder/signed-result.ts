@@ -3,7 +3,7 @@ import type { Static } from 'typebox';
 import { compiled, fits } from '../schema/check.ts';
 import { Type } from '../schema/type.ts';
 
-/** Bytes of `result.json` and of a file of episodes, and how many files a result has. */
+/** Most bytes of `result.json` and of an episode file, and most files of a result. */
 export const MAX_RESULT_BYTES = 256 * 1024;
 export const MAX_EPISODES_BYTES = 64 * 1024 * 1024;
 export const MAX_RESULT_FILES = 16;
@@ -11,25 +11,25 @@ export const MAX_RESULT_FILES = 16;
 const MAX_LEVELS = 100_000;
 const MAX_ATTEMPTS = 1000;
 const MAX_SEED = Number.MAX_SAFE_INTEGER - MAX_LEVELS;
-/** Begins the text that is signed, so that a signature of anything else counts for no result. */
+/** Prefix of the signed text, so that a signature of any other text is invalid here. */
 const PURPOSE = 'ragen result 1\n';
 
 const closed = { additionalProperties: false };
-/** One line of text without control characters and marks that change the direction of others. */
+/** One line of text without control characters or direction marks. */
 const line = (maxLength: number) => Type.String({ minLength: 1, maxLength, pattern: '^[^\\p{C}]*$' });
 const Sha256 = Type.String({ pattern: '^[0-9a-f]{64}$' });
 const Share = Type.Number({ minimum: 0, maximum: 1 });
 const count = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
-/** Only files that `evaluate` writes: no other name is ever opened. */
+/** Only names that `evaluate` writes, so no other file is ever opened. */
 const EpisodesPath = Type.String({ pattern: '^evaluations/\\w[\\w.-]{0,150}\\.jsonl$' });
 
-/** Success of one player on the levels of one environment. */
+/** Success rate of one player on the levels of one environment. */
 const PlayedResult = Type.Object(
   {
     policy: line(300),
     /** Sampling mode of the tokens, or `reference`. */
     mode: line(100),
-    /** Iterations of training behind a checkpoint of the run. */
+    /** Training iterations of the checkpoint. */
     step: Type.Optional(count(0, 1e9)),
     weights_sha256: Type.Optional(Sha256),
     tag: line(200),
@@ -40,7 +40,7 @@ const PlayedResult = Type.Object(
         max_turns: count(1, 1e6),
         max_actions_per_turn: count(1, 1e6),
         max_actions_per_trajectory: count(1, 1e6),
-        /** True where a program of the author played, so that the server kept to the cap on actions. */
+        /** True where the author's own program played, so that only the server enforced the cap on actions. */
         program: Type.Boolean(),
       },
       closed,
@@ -51,11 +51,11 @@ const PlayedResult = Type.Object(
       closed,
     ),
     success: Share,
-    /** Wilson's 95 % interval over the levels. */
+    /** Wilson 95 % interval over the levels. */
     success_low: Share,
     success_high: Share,
     pass_at: Type.Optional(Type.Record(Type.String({ pattern: '^[1-9][0-9]{0,3}$' }), Share)),
-    /** File of the episodes, one of `files`. */
+    /** Episode file, one of `files`. */
     episodes: EpisodesPath,
   },
   closed,
@@ -81,10 +81,10 @@ const RunResult = Type.Object(
   },
   closed,
 );
-/** The results of an evaluation of a run, and what they are computed from. */
+/** Results of evaluating a run, with the hashes of the files they are computed from. */
 export type RunResult = Static<typeof RunResult>;
 
-/** Outcome of playing the episodes of a result again: so many agreed, or what differs. */
+/** Result of a replay: the number of episodes that agreed, or the first difference. */
 export type ReplayVerdict = { readonly replayed: number } | { readonly differs: string };
 
 const SignedResult = Type.Object(
@@ -96,7 +96,7 @@ export type SignedResult = Static<typeof SignedResult>;
 
 const checked = compiled(SignedResult);
 
-/** @throws Error for what is no signed result, or has a signature of another key or of other results */
+/** @throws Error unless the value is a signed result with a valid signature */
 export function parseSignedResult(text: string): SignedResult {
   let value: unknown;
   try {
@@ -120,7 +120,7 @@ export function parseSignedResult(text: string): SignedResult {
   return signed;
 }
 
-/** True for a name that a result may be signed with. */
+/** True for a valid author name. */
 export const isAuthorName = (name: string): boolean => fits(line(100), name);
 
 /** @param key an Ed25519 private key, that of `result.author.public_key` */
@@ -128,12 +128,12 @@ export function signResult(result: RunResult, key: KeyObject): SignedResult {
   return { format: 1, result, signature: sign(null, signedBytes(result), key).toString('base64url') };
 }
 
-/** The short name of a public key: the SHA-256 of its 32 bytes. */
+/** Fingerprint of a public key: the SHA-256 of its 32 bytes. */
 export function fingerprintOf(publicKey: string): string {
   return `SHA256:${createHash('sha256').update(Buffer.from(publicKey, 'base64url')).digest('base64url')}`;
 }
 
-/** @throws Error for bytes that are no Ed25519 key */
+/** @throws Error unless the bytes are an Ed25519 key */
 function publicKeyOf(x: string): KeyObject {
   return createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x }, format: 'jwk' });
 }
@@ -142,7 +142,9 @@ function signedBytes(result: RunResult): Buffer {
   return Buffer.from(PURPOSE + canonicalJson(result));
 }
 
-/** SHA-256 of a config such that runs of the same settings share it: without `servers`, their tokens, and `run`. */
+/**
+ * SHA-256 of a config without `servers` (which holds tokens) and `run`, so that runs with the same settings share it.
+ */
 export function configHash(config: unknown): string {
   const { servers: _servers, run: _run, ...settings } = config as { readonly [key: string]: unknown };
   return createHash('sha256').update(canonicalJson(settings)).digest('hex');

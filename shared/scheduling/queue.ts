@@ -1,17 +1,17 @@
-/** Places of items that were taken are given back after this many. */
+/** Number of taken items after which the array is compacted. */
 const MAX_TAKEN = 1024;
-/** Places that an empty queue keeps. */
+/** Capacity that an empty queue keeps. */
 const MAX_KEPT = 64;
 
-/** First in, first out, and in front for what comes back. */
+/** A first-in, first-out queue; returned items go to the front. */
 export class Queue<T> {
-  /** Places are used again once it is empty, so that a queue of few items allocates nothing. */
+  /** An empty queue reuses its array, so that a short queue allocates nothing. */
   #items: (T | undefined)[] = [];
   #head = 0;
   #tail = 0;
   length = 0;
 
-  /** The next item; undefined if there is none. */
+  /** The next item; undefined when the queue is empty. */
   get first(): T | undefined {
     return this.#items[this.#head];
   }

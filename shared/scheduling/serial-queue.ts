@@ -1,4 +1,4 @@
-/** Runs one piece of work after the other, in the order in which they were asked for; one that fails delays none. */
+/** Runs tasks one after another, in the order they were added; a failed task does not delay the others. */
 export class SerialQueue {
   #last: Promise<unknown> = Promise.resolve();
 
@@ -8,7 +8,7 @@ export class SerialQueue {
     return done;
   }
 
-  /** Resolves when all that was requested until now is over. */
+  /** Resolves when all tasks added so far are done. */
   get idle(): Promise<unknown> {
     return this.#last;
   }

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { type SlotGroup, Slots } from './slots.ts';
 
-/** Takes slots and notes who had one, in order. */
+/** Takes slots and records the owners. */
 function taking() {
   const order: string[] = [];
   const take = (group: SlotGroup, name: string) => group.take().then(() => order.push(name));
@@ -60,7 +60,7 @@ t.test('an owner leaves slots to those who come later', async t => {
 });
 
 t.test('a wait ends in time, and what waits behind it is served', async t => {
-  // The limit of a wait alone keeps no process alive.
+  // A waiting timeout alone does not keep the process alive.
   const alive = setTimeout(() => {}, 60_000);
   t.teardown(() => clearTimeout(alive));
   const slots = new Slots({ most: 1 });

@@ -1,22 +1,22 @@
 import { Queue } from './queue.ts';
 
-/** Limits on work that is in progress at once, outside the event loop. */
+/** Limits on concurrent work outside the event loop. */
 export interface SlotRules {
   readonly most: number;
-  /** Most slots of one owner while this many are free; at least one, and all without it. */
+  /** Most slots of one owner while this many are free; at least one. Without it an owner may have all. */
   readonly mostOfOwner?: (free: number) => number;
 }
 
 interface Owner {
   readonly name: string;
   taken: number;
-  /** Groups with somebody who waits and may have a slot, in the order of their turns. */
+  /** Groups with a waiter that may get a slot, in the order of their turns. */
   readonly ready: Set<SlotGroup>;
 }
 
 /**
- * Bounds what is in progress at once in other threads and at other services. Owners take turns with what waits, and
- * within the turn of an owner its groups do.
+ * Limits concurrent work in other threads and at other services. Waiting owners take turns, and within an owner's turn
+ * its groups take turns.
  */
 export class Slots {
   readonly #rules: SlotRules;
@@ -31,14 +31,14 @@ export class Slots {
   }
 
   /**
-   * Work of one owner that has a limit in common.
+   * Work of one owner that shares a limit.
    * @param most slots at a time
    */
   group(owner: string, most = Number.POSITIVE_INFINITY): SlotGroup {
     return new SlotGroup(this, owner, most);
   }
 
-  /** {@link SlotGroup} lists itself when somebody waits in it and it may have another slot. */
+  /** A {@link SlotGroup} adds itself here when it has a waiter and may have another slot. */
   list(group: SlotGroup): void {
     const owner = this.#ownerOf(group.owner);
     owner.ready.add(group);
@@ -46,7 +46,7 @@ export class Slots {
     this.#serve();
   }
 
-  /** Nobody waits in the group any more. */
+  /** The group has no waiters left. */
   unlist(group: SlotGroup): void {
     const owner = this.#ownerOf(group.owner);
     owner.ready.delete(group);
@@ -70,7 +70,7 @@ export class Slots {
       const [group] = owner.ready;
       this.#free--;
       owner.taken++;
-      // Both go to the end of their lists, where this loop comes to the owner again.
+      // Both move to the end of their lists, and this loop reaches the owner again.
       owner.ready.delete(group);
       this.#turns.delete(owner);
       if (group.grant()) owner.ready.add(group);
@@ -112,15 +112,15 @@ export class SlotGroup {
     return this.#waiting.length;
   }
 
-  /** Nobody has a slot of the group or waits for one. */
+  /** The group has no slots and no waiters. */
   get isIdle(): boolean {
     return this.#taken === 0 && this.#waiting.length === 0;
   }
 
   /**
-   * Waits for a slot, which {@link release} gives back.
-   * @param withinMs the same for everybody who waits in this group
-   * @returns whether there was one in time
+   * Waits for a slot, which {@link release} returns.
+   * @param withinMs the same for all waiters of this group
+   * @returns true if there was one in time
    */
   take(withinMs?: number): Promise<boolean> {
     return new Promise(resolve => {
@@ -139,14 +139,14 @@ export class SlotGroup {
     this.#slots.free(this);
   }
 
-  /** Lets the first who waits have a slot; says whether the group may have another. Called by {@link Slots} only. */
+  /** Gives a slot to the first waiter; returns true if the group may have another. Only {@link Slots} calls it. */
   grant(): boolean {
     this.#taken++;
     this.#waiting.shift()!(true);
     return this.#waiting.length > 0 && this.#taken < this.#most;
   }
 
-  /** Gives up the first, which has waited longest, so its time is over. */
+  /** Gives up the first waiter: it has waited longest, so its time is over. */
   #giveUp(): void {
     this.#waiting.shift()?.(false);
     if (this.#waiting.length === 0) this.#slots.unlist(this);

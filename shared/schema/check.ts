@@ -2,21 +2,21 @@ import { createRequire } from 'node:module';
 import type { TSchema } from 'typebox';
 import type { TLocalizedValidationError } from 'typebox/error';
 
-/** The validator, loaded when the first value is checked: a server that starts checks none. */
+/** The validator, loaded for the first check: a server that has just started needs none. */
 let library: typeof import('typebox/schema') | undefined;
 function loaded(): typeof import('typebox/schema') {
   library ??= createRequire(import.meta.url)('typebox/schema') as typeof import('typebox/schema');
   return library;
 }
 
-/** A check of values that is compiled when the first one comes. */
+/** A check that is compiled on first use. */
 export interface CompiledCheck {
   check(value: unknown): boolean;
-  /** The faults of a value; nothing with one that passes. */
+  /** The faults of a value; empty when it passes. */
   errors(value: unknown): readonly TLocalizedValidationError[];
 }
 
-/** A check of many values: compiled once, it takes a fraction of the time of {@link fits}. */
+/** A compiled check for many values, much faster than {@link fits}. */
 export function compiled(schema: TSchema): CompiledCheck {
   let validator: import('typebox/schema').Validator | undefined;
   const compile = () => {

@@ -3,7 +3,7 @@ import type { TSchema } from 'typebox';
 import { fits } from './check.ts';
 import { KIND, OPTIONAL } from './type.ts';
 
-/** A schema with the marks of TypeBox. */
+/** A schema with TypeBox's markers. */
 interface MarkedSchema extends TSchema {
   readonly [KIND]?: string;
   readonly default?: unknown;
@@ -17,9 +17,9 @@ interface MarkedSchema extends TSchema {
 type Members = Record<string, unknown>;
 
 /**
- * The value with the schema's defaults wherever something is absent, as `Value.Default` of TypeBox has it; the value itself is
- * changed. The schemas of the server are filled in here, because the library loads 440 modules for it; those that refer to
- * others come from programs that use the server as a package, and are left to it.
+ * Adds the schema's defaults wherever something is absent, like TypeBox's `Value.Default`; changes the value in place.
+ * The server's schemas are handled here, because the library loads 440 modules for it. Schemas with references come
+ * only from programs that use the server as a package, and are passed to the library.
  */
 export function fillDefaults(schema: TSchema, value: unknown): unknown {
   return fill(schema as MarkedSchema, value);
@@ -86,7 +86,7 @@ function fillRecord({ patternProperties, additionalProperties }: MarkedSchema, v
   return value;
 }
 
-/** Fills in the members that have a schema in common. */
+/** Adds the defaults of all members of an intersection. */
 function fillOthers(
   value: Members,
   schema: boolean | MarkedSchema | undefined,
@@ -98,7 +98,7 @@ function fillOthers(
   }
 }
 
-/** Filled in by the first schema that it then fits. */
+/** Adds the defaults of the first union member that then fits. */
 function fillUnion(schemas: readonly MarkedSchema[], value: unknown): unknown {
   for (const schema of schemas) {
     const filled = fill(schema, structuredClone(value));

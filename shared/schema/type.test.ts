@@ -2,7 +2,7 @@ import t from 'tap';
 import { Type as Library } from 'typebox';
 import { Type } from './type.ts';
 
-/** A schema with its marks, at every depth: what JSON says of it in order, and what it leaves out. */
+/** A schema with its markers at every depth: its JSON in order, and the properties that JSON omits. */
 function everything(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map(everything);

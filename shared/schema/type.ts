@@ -3,18 +3,17 @@ import type { TSchema } from 'typebox';
 type Library = typeof import('typebox').Type;
 type Options = Readonly<Record<string, unknown>>;
 
-/** Property of a schema, which JSON leaves out, that says what made it. */
+/** Property of a schema, omitted from JSON, that names its kind. */
 export const KIND = '~kind';
-/** Property of a schema, which JSON leaves out, of what an object may lack. */
+/** Property of a schema, omitted from JSON, that marks an optional property. */
 export const OPTIONAL = '~optional';
 const UNSAFE = '~unsafe';
-/** Pattern of a record's keys where any will do. */
+/** Pattern of a record's keys when any key is allowed. */
 const ANY_KEY = '^.*$';
 
 /**
- * Builds JSON Schemas as TypeBox does, with its static types and its marks, so that TypeBox takes them for its own. The
- * library builds what TypeScript can say and loads 373 modules for it, 20 MiB and a twelfth of a second; here is what the
- * schemas of a server are made of.
+ * Builds JSON Schemas with TypeBox's static types and markers, so that TypeBox accepts them. TypeBox itself loads 373
+ * modules (20 MiB, a twelfth of a second); this file has the part that the server's schemas need.
  */
 export const Type = {
   Array: (items: TSchema, options?: Options) => marked('Array', { type: 'array', items }, options),
@@ -58,7 +57,7 @@ export const Type = {
   | 'Unknown'
   | 'Unsafe'
 > & {
-  /** @param key a text, with the pattern of the keys */
+  /** @param key a text schema, with the pattern of the keys */
   Record<Value extends TSchema>(
     key: import('typebox').TString,
     value: Value,

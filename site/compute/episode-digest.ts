@@ -3,7 +3,7 @@ import type { EpisodeRecord } from '../../shared/run-folder/run-files.ts';
 /** Characters of a prompt in a list. */
 const PROMPT_LENGTH = 100;
 
-/** An episode in short. */
+/** Summary of an episode. */
 export interface EpisodeDigest {
   /** Line of the file, from 0. */
   readonly index: number;
@@ -11,7 +11,7 @@ export interface EpisodeDigest {
   readonly tag: string;
   readonly group_id: number;
   readonly member: number;
-  /** Null where another program's file does not say. */
+  /** Null where another program's file has none. */
   readonly seed: number | null;
   readonly success: boolean | null;
   readonly terminated: boolean;
@@ -25,12 +25,12 @@ export interface EpisodeDigest {
   readonly invalid: number;
   /** Sampled tokens. */
   readonly tokens: number;
-  /** A response was cut off at the limit. */
+  /** True if a response was cut off at the limit. */
   readonly cut: boolean;
-  /** Mean advantage of its trained tokens; absent where it was not trained on. */
+  /** Mean advantage of its trained tokens; absent for untrained episodes. */
   readonly advantage?: number;
   readonly filter?: EpisodeRecord['filter'];
-  /** End of its first prompt; absent where environment and seed name the level. */
+  /** End of its first prompt; absent where environment and seed already identify the level. */
   readonly prompt?: string;
 }
 

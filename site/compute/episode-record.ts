@@ -4,7 +4,7 @@ import type { EpisodeRecord, SampleRecord, TurnRecord } from '../../shared/run-f
 
 type Value = { readonly [key: string]: unknown };
 
-/** The episode that a line of a trajectory file has, its parts of the types that they should have; undefined for anything else. */
+/** Parses a line of a trajectory file, dropping fields of the wrong type; undefined for anything but an episode. */
 export function episodeOf(value: Value | undefined): EpisodeRecord | undefined {
   if (!value || !Array.isArray(value.turns)) return undefined;
   const samples = list(value.samples).flatMap(item => sampleOf(object(item)) ?? []);
@@ -61,7 +61,7 @@ function turnOf(turn: Value, samples: readonly SampleRecord[]): TurnRecord {
   };
 }
 
-/** Named rewards that are numbers. */
+/** Named rewards with numeric values. */
 function rewardsOf(rewards: Value): { readonly [name: string]: number } {
   return Object.fromEntries(Object.entries(rewards).map(([name, value]) => [name, number(value)]));
 }
@@ -92,7 +92,7 @@ function sampleOf(sample: Value): SampleRecord | undefined {
   };
 }
 
-/** Likeliest tokens, as many lists as there are tokens; what is no list of pairs counts as none. */
+/** The likeliest tokens, one list for each token; anything but a list of pairs becomes an empty list. */
 function topLogProbsOf(value: unknown, length: number): Pick<SampleRecord, 'top_logprobs'> {
   if (!Array.isArray(value) || value.length !== length) return {};
   const pairs = (item: unknown): readonly number[] | 0 =>

@@ -3,7 +3,7 @@ import type { EpisodeRecord } from '../../shared/run-folder/run-files.ts';
 
 /** Characters around a hit. */
 const SNIPPET = 60;
-/** Hits of one reply. */
+/** Most hits in one reply. */
 const MAX_HITS = 100;
 const PLACE = /^((?:train|validation)-\d{1,9}):(\d{1,9})$/;
 
@@ -16,7 +16,7 @@ export interface TextHit {
   readonly snippet: string;
 }
 
-/** Text of a token; undefined where it is not known. */
+/** Text of a token; undefined where it is unknown. */
 type TokenText = (id: number) => string | undefined;
 
 /** The first place of a text in an episode. @param wanted in lower case */
@@ -36,7 +36,7 @@ export function findIn(record: EpisodeRecord, wanted: string, texts: TokenText):
   return undefined;
 }
 
-/** Text that a turn's prompt added to its sequence; undefined where the tokens are not known. */
+/** Text that a turn's prompt added to its sequence; undefined where token texts are unknown. */
 function promptText({ turns, samples }: EpisodeRecord, turn: number, texts: TokenText): string | undefined {
   const { sample, tokens } = turns[turn];
   const ids = samples[sample]?.token_ids;
@@ -49,13 +49,13 @@ function promptText({ turns, samples }: EpisodeRecord, turn: number, texts: Toke
     .join('');
 }
 
-/** A search: its text and place, and the choices of the filters. */
+/** A search: text, place and filters. */
 export interface SearchQuery extends EpisodeChoices {
-  /** In upper or lower case; nothing is found where it is empty. */
+  /** In either case; an empty text finds nothing. */
   readonly q?: string;
   /** The file to search; all files, newest first, where it is absent. */
   readonly file?: string;
-  /** The place to continue from: `next` of the reply before. */
+  /** Start of the next search: `next` of the previous reply. */
   readonly from?: string;
 }
 
@@ -64,13 +64,13 @@ export interface FoundHits<H> {
   readonly hits: readonly H[];
   /** True if everything was searched. */
   readonly complete: boolean;
-  /** The place to continue from, as `from` of the next search; absent where everything was searched. */
+  /** Start of the next search, as its `from`; absent when everything was searched. */
   readonly next?: string;
 }
 
 /**
- * Searches one file after the other until a reply is full or the time is over.
- * @param searchFile at most this many hits of a file, from the episode `first` on
+ * Searches file after file until a reply is full or the time is over.
+ * @param searchFile returns up to this many hits of a file, starting at the episode `first`
  */
 export async function searchFiles<H extends { readonly file: string; readonly index: number }>(
   all: readonly { readonly name: string; readonly step: number }[],

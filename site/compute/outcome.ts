@@ -1,9 +1,9 @@
 import type { ValidationPoint } from '../../shared/run-folder/run-files.ts';
 
-/** Verdict on two validations: beyond chance where they have intervals. */
+/** The difference between two validations; with intervals it must exceed chance. */
 export type Verdict = 'improved' | 'flat' | 'worse';
 
-/** Verdict of a run that has ended and was validated twice; else its state. */
+/** Outcome of a run: the comparison of its first and last validation once it has ended, else its state. */
 export type Outcome = Verdict | 'running' | 'stalled' | 'failed' | 'stopped' | 'finished' | 'unknown';
 export const OUTCOMES: readonly Outcome[] = [
   'running',

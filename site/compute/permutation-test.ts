@@ -1,18 +1,21 @@
-/** Sums that differ by less came from adding up in another order. */
+/** Smaller differences between sums come from the order of addition. */
 const ROUNDING = 1e-12;
-/** Exact tests go through all assignments: 2^16 or C(16, 8). */
+/** Exact tests enumerate all assignments: 2^16 or C(16, 8). */
 export const MAX_TESTED = 16;
 
 export interface TestResult {
-  /** Mean of the first group less that of the second. */
+  /** Mean of the first group minus the mean of the second. */
   readonly difference: number;
   /** Two-sided: share of all assignments that differ at least as much. */
   readonly p: number;
-  /** The least p that so few runs can give. */
+  /** The smallest p that this number of runs can give. */
   readonly least: number;
 }
 
-/** Exact sign-flip test of differences of pairs. @returns undefined with no pairs or too many */
+/**
+ * Exact sign-flip test of paired differences.
+ * @returns undefined with no pairs or too many
+ */
 export function pairedTest(differences: readonly number[]): TestResult | undefined {
   const n = differences.length;
   if (n === 0 || n > MAX_TESTED) return undefined;
@@ -27,7 +30,10 @@ export function pairedTest(differences: readonly number[]): TestResult | undefin
   return { difference: observed / n, p: extreme / all, least: 2 / all };
 }
 
-/** Exact permutation test of the means of two groups. @returns undefined where one is empty or they are too large */
+/**
+ * Exact permutation test of two group means.
+ * @returns undefined where one group is empty or they are too large
+ */
 export function unpairedTest(first: readonly number[], second: readonly number[]): TestResult | undefined {
   const values = [...first, ...second];
   const size = first.length;
@@ -49,6 +55,6 @@ export function unpairedTest(first: readonly number[], second: readonly number[]
     all++;
     if (Math.abs(gap(sum)) >= Math.abs(observed) - ROUNDING) extreme++;
   }
-  // Groups of one size can be swapped, so that the mirrored assignment is as extreme.
+  // Groups of equal size can be swapped, so the mirrored assignment is as extreme.
   return { difference: observed, p: extreme / all, least: (size === second.length ? 2 : 1) / all };
 }

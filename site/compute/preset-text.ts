@@ -1,4 +1,4 @@
-/** The configuration of an environment in a title: its preset, or the changed keys; empty for the default. */
+/** The configuration of an environment for a title: its preset, or the changed keys; empty for the default. */
 export function presetText(config: { readonly [key: string]: unknown }): string {
   if (typeof config.preset === 'string' && Object.keys(config).length === 1) return config.preset;
   return Object.entries(config)

@@ -16,14 +16,14 @@ export interface QueriedRun {
   readonly annotations?: Annotations;
 }
 
-/** Value of a setting of a run; undefined where it has none. */
+/** Value of a setting; undefined where the run lacks it. */
 export type SettingOf<R> = (run: R, key: string) => SettingValue | undefined;
 
 type Field = (run: QueriedRun) => SettingValue | undefined;
 
 const texts = (list: readonly string[]): string => list.join(', ');
 
-/** Fields that queries, columns and orders name besides settings. */
+/** Fields that queries, columns and orders may name in addition to settings. */
 export const RUN_FIELDS: { readonly [name: string]: Field } = {
   name: run => run.id,
   state: run => outcomeOf(run),
@@ -43,7 +43,7 @@ export const RUN_FIELDS: { readonly [name: string]: Field } = {
   note: ({ annotations }) => annotations?.note,
 };
 
-/** Made once: 10,000 runs are ordered in milliseconds. */
+/** Made once, so that 10,000 runs are sorted in milliseconds. */
 const COLLATOR = new Intl.Collator('en', { numeric: true });
 
 type Operator = ':' | '=' | '!=' | '<' | '<=' | '>' | '>=';
@@ -59,14 +59,14 @@ const OPERATORS: { readonly [operator in Operator]: (order: number, has: boolean
 };
 
 export interface RunQuery {
-  /** Words that a run's row must have, in lower case. */
+  /** Words that a run's row must contain, in lower case. */
   readonly words: readonly string[];
   readonly terms: readonly { readonly key: string; readonly operator: Operator; readonly value: string }[];
-  /** Archived runs only, or all runs; those that are not archived where it is absent. */
+  /** Archived runs only, or all runs; without it archived runs are left out. */
   readonly archived?: 'only' | 'too';
 }
 
-/** @param q words and terms such as `group_size>1` or `env:FrozenLake`, with spaces between them */
+/** @param q words and terms such as `group_size>1` or `env:FrozenLake`, separated by spaces */
 export function parseRunQuery(q: string): RunQuery {
   const parts = q.split(/\s+/).filter(Boolean);
   const archived = parts.includes('is:archived') ? 'only' : parts.includes('is:any') ? 'too' : undefined;
@@ -79,14 +79,14 @@ export function parseRunQuery(q: string): RunQuery {
   return { words, terms, ...(archived ? { archived } : {}) };
 }
 
-/** Keys of a query and an order that are settings. */
+/** The settings that a query and an order name. */
 export function settingKeys({ terms }: RunQuery, ...others: readonly string[]): string[] {
   return [...terms.map(({ key }) => key), ...others].filter(
     key => key !== '' && !Object.hasOwn(RUN_FIELDS, key),
   );
 }
 
-/** The key that a name means: itself, or the shortest that ends with it after a dot. */
+/** The key that a name means: the name itself, or the shortest key that ends with it after a dot. */
 export function resolvedKey(keys: ReadonlySet<string>, name: string): string | undefined {
   if (keys.has(name)) return name;
   let best: string | undefined;
@@ -100,7 +100,7 @@ function fieldOf<R extends QueriedRun>(run: R, key: string, setting: SettingOf<R
   return Object.hasOwn(RUN_FIELDS, key) ? RUN_FIELDS[key](run) : setting(run, key);
 }
 
-/** Matches runs with all words in their row of the table and all terms true. */
+/** Matches runs with all words in their table row and all terms true. */
 export function runMatcher<R extends QueriedRun>(
   query: RunQuery,
   setting: SettingOf<R>,
@@ -131,14 +131,14 @@ function rowText(row: QueriedRun): string {
     .toLowerCase();
 }
 
-/** Below, at or above 0 as a value comes before, is or comes after a text of a query. */
+/** Compares a value with a text of a query: negative, zero or positive. */
 function compared(own: SettingValue, text: string): number {
   const number = Number(text);
   if (typeof own === 'number' && !Number.isNaN(number)) return own - number;
   return String(own).toLowerCase().localeCompare(text.toLowerCase());
 }
 
-/** An order of runs by a field or setting, `-` before it for the greatest first; runs without it come last. */
+/** Orders runs by a field or setting, with `-` in front in descending order; runs without it come last. */
 export function runOrder<R extends QueriedRun>(sort: string, setting: SettingOf<R>): (a: R, b: R) => number {
   const key = sort.replace(/^-/, '');
   const sign = sort.startsWith('-') ? -1 : 1;
@@ -150,11 +150,11 @@ export function runOrder<R extends QueriedRun>(sort: string, setting: SettingOf<
   };
 }
 
-/** Runs with the same value of a field or setting. */
+/** Runs that share the value of a field or setting. */
 export interface RunGroup {
   readonly value: SettingValue | undefined;
   readonly runs: number;
-  /** Mean, least and greatest success of those that were validated; absent where none was. */
+  /** Mean, minimum and maximum success of the validated runs; absent where none was validated. */
   readonly success?: { readonly mean: number; readonly low: number; readonly high: number };
   /** Ids of the latest runs, for a comparison. */
   readonly ids: readonly string[];

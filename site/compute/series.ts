@@ -1,16 +1,16 @@
-/** Points of one metric in the order of their file: step and value; NaN for a value that is no number. */
+/** Points of one metric in file order: step and value; NaN for a value that is not a number. */
 export interface SeriesPoints {
   readonly x: readonly number[];
   readonly y: readonly number[];
 }
 
-/** A metric that grows. Of many points it keeps the least and the greatest of each few, so that no peak is lost. */
+/** A growing metric. It is thinned out by keeping the minimum and maximum of each stretch, so no peak is lost. */
 export class Series {
   x: number[] = [];
   y: number[] = [];
   readonly #most: number;
 
-  /** @param most points to keep; twice as many are thinned out to as many */
+  /** @param most points to keep; at twice as many they are thinned out again */
   constructor(most: number, { x, y }: SeriesPoints = { x: [], y: [] }) {
     this.#most = most;
     this.x = [...x];
@@ -25,12 +25,12 @@ export class Series {
   }
 }
 
-/** At most this many points (and one), with the least and the greatest of every stretch. */
+/** About this many points: the minimum and maximum of every stretch. */
 export function downsampled(points: SeriesPoints, most: number): SeriesPoints {
   return points.x.length <= most ? points : extremes(points, Math.ceil((2 * points.x.length) / most));
 }
 
-/** The least and the greatest of each this many points, in their order; NaN only where there is nothing else. */
+/** The minimum and maximum of each stretch of this many points, in order; NaN only where there is nothing else. */
 function extremes({ x, y }: SeriesPoints, size: number): { x: number[]; y: number[] } {
   const kept: { x: number[]; y: number[] } = { x: [], y: [] };
   for (let start = 0; start < x.length; start += size) {

@@ -1,19 +1,19 @@
-/** Value of a setting: what YAML has on one line, lists as JSON. */
+/** A setting's value as YAML on one line, with lists as JSON. */
 export type SettingValue = string | number | boolean | null;
 
-/** Sections that describe environments and servers, with their tokens: no settings to compare runs by. */
+/** Sections that describe environments and servers (with their tokens); runs are not compared by them. */
 const LEFT_OUT = new Set(['servers', 'tags']);
 const LINE = /^( *)("?)([\w.@/-]+)\2:(?: (.*))?$/;
 const ITEM = /^ *- (.*)$/;
-/** Text without quotes that can be nothing else: no number of another form, no comment, no further key. */
+/** Unquoted text with only one reading: not another form of a number, no comment, no further key. */
 const PLAIN = /^(?!(?:true|false|null)$)(?:[A-Za-z_(]|\.{0,2}\/)[^#:]*$/i;
 const CONSTANT = /^(?:true|false|null|~)$/;
 const NUMBER = /^-?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?$/;
 
 /**
- * Settings as `section.key`, read from the YAML that the trainer writes. The general parser takes 14 ms for such a file, this
- * 0.2 ms: a table of 10,000 runs filters by settings.
- * @returns undefined for YAML of another form, for the general parser
+ * Settings as `section.key`, read from the YAML that the trainer writes. The general parser takes 14 ms for such a
+ * file, this one 0.2 ms, so that a table of 10,000 runs can filter by settings.
+ * @returns undefined for YAML of another form, which needs the general parser
  */
 export function flatSettings(text: string): Map<string, SettingValue> | undefined {
   const settings = new Map<string, SettingValue>();
@@ -68,7 +68,7 @@ export function flattened(config: unknown): [key: string, value: SettingValue][]
   return allSettings(config).filter(([key]) => !LEFT_OUT.has(key.split('.', 1)[0]));
 }
 
-/** Settings as `section.key`, those of environments and servers, too. */
+/** Settings as `section.key`, including those of environments and servers. */
 export function allSettings(config: unknown, prefix = ''): [key: string, value: SettingValue][] {
   if (typeof config !== 'object' || config === null) return [];
   return Object.entries(config).flatMap(([name, value]): [string, SettingValue][] => {
@@ -80,7 +80,7 @@ export function allSettings(config: unknown, prefix = ''): [key: string, value: 
   });
 }
 
-/** A value on one line; undefined for what only the general parser reads. */
+/** A value on one line; undefined where only the general parser can read it. */
 function scalarOf(text: string): SettingValue | undefined {
   if (NUMBER.test(text)) return Number(text);
   if (CONSTANT.test(text)) return text.startsWith('t') ? true : text === 'false' ? false : null;

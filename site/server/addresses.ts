@@ -1,13 +1,13 @@
-/** Addresses of the parts of the site, as in `/runs/site.json`; null for a part that is missing. */
+/** Addresses of the parts of the site, as served in `/runs/site.json`; null for a missing part. */
 export interface SiteAddresses {
   /** The environment server's pages, ending in a slash. */
   readonly server: string | null;
   /** Prefix of requests to the environment server, ending in a slash: `<api>v1/sessions`. */
   readonly api: string | null;
-  /** Prefix of the trainer's commands for the reader of the pages. */
+  /** Prefix of trainer commands that the pages print. */
   readonly trainer: string;
-  /** Trainers can be controlled, with a token. */
+  /** True if trainers can be controlled, with a token. */
   readonly control?: true;
-  /** The data lies in files next to the page. */
+  /** True if the data is stored in files next to the page. */
   readonly exported?: true;
 }

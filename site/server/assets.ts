@@ -4,14 +4,14 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { BUNDLES, type Bundle, Bundler } from './bundler.ts';
 
-/** A file as browsers get it. */
+/** A file for browsers. */
 export interface Asset {
   readonly contentType: string;
-  /** A font in bytes, all else as text. */
+  /** Bytes of a font, text of any other file. */
   readonly body: string | Buffer;
-  /** Changes with the content, quoted as HTTP has it. */
+  /** Changes with the content; quoted as in HTTP. */
   readonly etag: string;
-  /** Fonts are kept; of all else browsers ask each time if it has changed. */
+  /** Browsers keep fonts, and revalidate every other file. */
   readonly cacheControl: string;
 }
 
@@ -19,7 +19,7 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const SCRIPT = '.ts';
 const BUNDLE = '.mjs';
 const FONT = '.woff2';
-/** Fonts have their version in their name. */
+/** Font names contain their version. */
 const FOR_EVER = 'public, max-age=31536000, immutable';
 /** Content types of the files that browsers may load, by ending. */
 const CONTENT_TYPES: { readonly [ending: string]: string } = {
@@ -33,7 +33,7 @@ const CONTENT_TYPES: { readonly [ending: string]: string } = {
 };
 /** Folders that all pages of the site load. */
 export const LOOK = ['site/boards', 'site/components', 'site/styles'];
-/** Folders and files of the pages about runs. */
+/** Folders and files of the run pages. */
 export const RUN_PAGES = [
   'site/runs',
   'site/compute',
@@ -44,41 +44,41 @@ export const RUN_PAGES = [
   'shared/shell-word.ts',
   ...LOOK,
 ];
-/** Modules that pages begin with: each is handed out as a bundle, with all that it imports. */
+/** Entry modules of pages: each is served as a bundle with everything it imports. */
 const ENTRIES = ['site/playground/main.ts', 'site/components/gallery.ts', 'site/runs/main.ts'];
 const MAP = '.map';
 const TESTS = /\.test(-data)?\.ts$/;
 
-/** Libraries that pages import by name: name → path under which browsers get it. Served from node_modules as they are. */
+/** Libraries that pages import by name: name → path for browsers. Served unchanged from node_modules. */
 export const LIBRARIES: ReadonlyMap<string, string> = new Map([
   ['htm', 'libraries/htm.js'],
   ['preact', 'libraries/preact.js'],
   ['preact/hooks', 'libraries/preact-hooks.js'],
   ['uplot', 'libraries/uplot.js'],
 ]);
-/** Libraries with another module for browsers than the one Node loads. */
+/** Libraries with a browser module that differs from Node's. */
 const MODULES: { readonly [name: string]: string } = { uplot: 'uplot/dist/uPlot.esm.js' };
-/** An import of a sheet by its path, or by its name from node_modules; into a layer where one is named. */
+/** An import of a style sheet by path, or by name from node_modules; with an optional layer. */
 const IMPORTED_SHEET = /^@import "([\w./-]+\.css)"(?: layer\((\w+)\))?;$/gm;
 const NAME_AT = new Map([...LIBRARIES].map(([name, path]) => [path, name]));
-/** An import of something by its name, in code that may be minified. */
+/** An import by name, in code that may be minified. */
 const NAMED_IMPORT = /(\bfrom\s*|\bimport\s*(?:\(\s*)?)(["'])([a-z][\w./-]*)\2/g;
 
-/** By path; all servers of a process share them. */
+/** By path; shared by all servers of a process. */
 const made = new Map<string, Promise<Asset>>();
 
 /**
- * Web pages from folders of this repository, without a build: TypeScript is handed out with its types blanked, so
- * that lines and columns stay what they are. Paths are those of the repository, hence relative imports hold for the
- * browser as they do for the compiler; imports of libraries by name become relative ones, so that pages also work below
- * another path and as static files. Below `bundles/` a module comes with those that it imports, and its source map.
+ * Serves web pages from folders of this repository without a build. TypeScript is served with its types blanked, so
+ * lines and columns stay the same. Paths are those of the repository, so relative imports mean the same to the browser
+ * and the compiler. Imports of libraries by name become relative ones, so pages also work below another path and as
+ * static files. A path below `bundles/` is a module joined with its imports, or its source map.
  */
 export class Assets {
   readonly #files: ReadonlySet<string>;
   readonly #bundler: Bundler;
   readonly #bundles = new Map<string, Promise<{ readonly code: Asset; readonly map: Asset } | undefined>>();
 
-  /** @param folders from the root of the repository, with all folders below them, or single files */
+  /** @param folders folders (with everything below them) or files, relative to the repository root */
   constructor(folders: readonly string[]) {
     this.#files = new Set(
       folders
@@ -101,7 +101,7 @@ export class Assets {
     return [...this.#files, ...NAME_AT.keys(), ...entries];
   }
 
-  /** @param path from the root of the repository, `libraries/NAME.js`, or the path of a module below `bundles/` */
+  /** @param path relative to the repository root, `libraries/NAME.js`, or the path of a module below `bundles/` */
   find(path: string): Promise<Asset | undefined> | undefined {
     if (path.startsWith(BUNDLES)) return this.#bundle(path.slice(BUNDLES.length));
     if (!this.#files.has(path) && !NAME_AT.has(path)) return undefined;
@@ -163,7 +163,7 @@ async function makeAsset(path: string): Promise<Asset> {
   return assetOf(contentType, body, ending === FONT ? FOR_EVER : undefined);
 }
 
-/** A file as it stands; a style sheet with the sheets that it imports, so that browsers ask once. */
+/** A file unchanged; a style sheet together with the sheets it imports, so that browsers send one request. */
 function sourceOf(path: string): string {
   const source = readFileSync(join(ROOT, path), 'utf8');
   return endingOf(path) === '.css'
@@ -178,7 +178,7 @@ function sheet(importer: string, name: string, layer: string | undefined): strin
   return layer === undefined ? source : `@layer ${layer} {\n${source}}`;
 }
 
-/** Code with the paths of libraries instead of their names. */
+/** Code with library paths in place of their names. */
 function withPaths(code: string, path: string): string {
   const up = '../'.repeat(path.split('/').length - 1);
   return code.replace(NAMED_IMPORT, (whole, start: string, quote: string, name: string) => {
@@ -188,7 +188,7 @@ function withPaths(code: string, path: string): string {
 }
 
 async function withoutTypes(source: string, filename: string): Promise<string> {
-  // The parser is loaded only once somebody opens the page.
+  // The parser is loaded when the first page is opened.
   const { transformSync } = await import('@swc/wasm-typescript');
   return transformSync(source, { mode: 'strip-only', filename }).code;
 }

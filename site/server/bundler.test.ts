@@ -10,7 +10,7 @@ type Files = { readonly [path: string]: string };
 const bundlerOf = (files: Files, entries: readonly string[]) =>
   new Bundler(async path => files[path], entries);
 
-/** A folder as a browser sees it: bundles next to the modules. The bundles are those of the paths. */
+/** A folder as a browser sees it: bundles next to the modules. `paths` are the bundles' entries. */
 async function serve(t: Test, files: Files, entries: readonly string[], paths: readonly string[]) {
   const folder = t.testdir({ 'package.json': '{"type":"module"}' });
   const bundler = bundlerOf(files, entries);

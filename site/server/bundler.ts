@@ -9,7 +9,7 @@ export interface Bundle {
 interface Module {
   readonly path: string;
   readonly code: string;
-  /** Paths of the modules that it imports at once, and by `import()`. */
+  /** Paths of its static imports, and of its dynamic ones (`import()`). */
   readonly imports: readonly string[];
   readonly later: readonly string[];
   readonly exports: readonly string[];
@@ -22,10 +22,10 @@ type Read = (path: string) => Promise<string | undefined>;
 export const BUNDLES = 'bundles/';
 /** Libraries stay separate modules: they may be minified. */
 const LIBRARIES = 'libraries/';
-/** The place for the modules of all bundles of a page: one in several bundles is evaluated once. */
+/** Registry of the modules in all bundles of a page, so that a shared module is evaluated once. */
 const REGISTRY = 'const $ = (globalThis[Symbol.for("ragen.modules")] ??= {});';
 
-/** Statements as the formatter writes them: at the beginning of a line. */
+/** Statements as the formatter writes them: at the start of a line. */
 const IMPORT = /^import (?:([^'"]*) from )?'([^'"]*)';$/gm;
 const EXPORT = /^export (?=(?:const|class|function\*?|async function\*?) ([\w$]+))/gm;
 const IMPORT_LATER = /\bimport\('([^'"]*)'\)/g;
@@ -34,27 +34,28 @@ const OTHER = /^(?:import|export)\b.*/m;
 
 const at = (path: string): string => `$[${JSON.stringify(path)}]`;
 const joined = (path: string, name: string): string => posix.join(posix.dirname(path), name);
-/** Others are bundles already. */
+/** Dynamic imports are separate bundles already. */
 const isSource = (path: string): boolean => path.endsWith('.ts');
 const isLibrary = (path: string): boolean => path.startsWith(LIBRARIES);
 
 /**
- * Joins the modules that a page loads at once to one script, so that a browser asks once and not once a module. Modules
- * become functions in the order of their evaluation, and their lines stay as they are. What a module imports by `import()` is
- * another bundle, without the modules that the page has by then. Imports go one way, so bindings are constants.
+ * Joins the modules that a page loads statically into one script, so that a browser sends one request instead of one a
+ * module. Modules become functions in evaluation order, and their lines do not change. A dynamic import (`import()`)
+ * becomes another bundle, without the modules that the page already has. Imports have no circles, so bindings are
+ * constants.
  */
 export class Bundler {
   readonly #read: Read;
   readonly #entries: readonly string[];
 
-  /** @param entries paths of the modules that pages begin with */
+  /** @param entries paths of the pages' entry modules */
   constructor(read: Read, entries: readonly string[]) {
     this.#read = read;
     this.#entries = entries;
   }
 
   /**
-   * The bundle of a module that a page begins with or that is imported by `import()`; undefined for any other.
+   * The bundle of an entry module or of a dynamically imported one; undefined for any other path.
    * @throws Error for code that it cannot join
    */
   async bundle(path: string): Promise<Bundle | undefined> {
@@ -68,7 +69,7 @@ export class Bundler {
     return present && link(path, await this.#graph(path), present);
   }
 
-  /** The module and all that it imports at once, in the order of their evaluation. */
+  /** The module and its static imports, in evaluation order. */
   async #graph(path: string): Promise<Module[]> {
     const ordered = new Map<string, Module>();
     const visit = async (current: string, importers: readonly string[]): Promise<void> => {
@@ -86,7 +87,7 @@ export class Bundler {
     return [...ordered.values()];
   }
 
-  /** The modules that an entry's modules import by `import()`, and those that these import so. */
+  /** Modules that an entry's modules import dynamically, and those that these import dynamically. */
   async #laterOf(entry: string): Promise<Set<string>> {
     const later = new Set<string>();
     for (const path of [entry]) for (const name of await this.#imported(path)) later.add(name);
@@ -111,7 +112,7 @@ export class Bundler {
   }
 }
 
-/** @param present modules that the page has by then; undefined for the bundle that it begins with */
+/** @param present modules that the page already has; undefined for its entry bundle */
 function link(path: string, graph: readonly Module[], present?: ReadonlySet<string>): Bundle {
   const bundle = `${BUNDLES}${path}`;
   const modules = graph.filter(module => !present?.has(module.path));
@@ -156,7 +157,7 @@ function asFunction({ path, code, exports }: Module, bundle: string): string {
   return `${at(path)} ??= (() => { ${body}\nreturn { ${exports.join(', ')} }; })();`;
 }
 
-/** The constants for the clause of an import: a default, a namespace, or names in braces. */
+/** Constants for an import clause: a default, a namespace, or names in braces. */
 function constantsOf(clause: string, module: string): string {
   const open = clause.indexOf('{');
   const [whole, named] = open < 0 ? [clause, '{}'] : [clause.slice(0, open), clause.slice(open)];
@@ -179,7 +180,7 @@ interface MappedLines {
 
 const DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
 
-/** A number as source maps write it: base 64, five bits a digit, the sign in the lowest. */
+/** A number in the form of source maps: base 64, five bits a digit, the sign in the lowest bit. */
 function variableLength(value: number): string {
   let rest = value < 0 ? (-value << 1) | 1 : value << 1;
   let text = '';
@@ -192,8 +193,8 @@ function variableLength(value: number): string {
 }
 
 /**
- * The source map (version 3) of a script. Its first line has no source. The lines of the sources follow one after the other,
- * and after each source one line without a source.
+ * The source map (version 3) of a script. Its first line has no source; the sources follow, each with one unmapped line
+ * at its end.
  */
 function lineMap(pieces: readonly MappedLines[]): string {
   let before = 0;

@@ -4,15 +4,15 @@ import { objectOn, readLines } from './reader/lines.ts';
 import { type FoundRun, openRunFile } from './reader/run-folders.ts';
 import type { RunReader } from './reader/run-reader.ts';
 
-/** Between two looks at a run's files. */
+/** Milliseconds between two looks at a run's files. */
 const LOOK_EVERY_MS = 250;
-/** A line without meaning that keeps the connection open through proxies. */
+/** A comment line that keeps the connection open through proxies. */
 const KEEP_OPEN_MS = 15_000;
 const MAX_STREAMS = 512;
 const LONGEST_ROW_BYTES = 4 * 1024 * 1024;
-/** More that is new is not sent row by row: the page reads the metrics again. */
+/** With more new rows than this, the page reads the metrics again. */
 const MAX_BACKLOG_BYTES = 256 * 1024;
-/** A reader that lets so much wait is disconnected: its page connects again from where it is. */
+/** A reader with more unread bytes is disconnected; its page reconnects where it stopped. */
 const MAX_WAITING_BYTES = 1024 * 1024;
 
 function event(name: string, data: unknown): string {
@@ -20,17 +20,17 @@ function event(name: string, data: unknown): string {
 }
 
 /**
- * What happens in a run, as server-sent events: `metrics` (rows), `replaced` (metrics are to be read again), `row` (of the table
- * of runs), `files`. Its files are looked at once for all pages that show it.
+ * Events of a run as server-sent events: `metrics` (rows), `replaced` (read the metrics again), `row` (of the table of
+ * runs), `files`. The files are read once for all pages that show the run.
  */
 class WatchedRun {
   readonly #run: FoundRun;
   readonly #reader: RunReader;
-  /** All that watch, and those of them that have caught up. */
+  /** All streams, and those that have caught up. */
   readonly #members = new Set<PassThrough>();
   readonly #streams = new Set<PassThrough>();
   readonly #timer: NodeJS.Timeout;
-  /** First byte of the metrics that the streams do not have; undefined before the first has joined. */
+  /** First byte of the metrics that the streams lack; undefined before the first stream has joined. */
   #offset: number | undefined;
   #inode = 0;
   #row = '';
@@ -44,15 +44,15 @@ class WatchedRun {
     this.#timer = setInterval(() => this.#offset !== undefined && void this.#look(), LOOK_EVERY_MS);
   }
 
-  /** @param from first byte of the metrics that the page does not have */
+  /** @param from first byte of the metrics that the page lacks */
   async join(stream: PassThrough, from: number): Promise<void> {
     this.#members.add(stream);
     stream.write(': open\n\n');
     this.#offset ??= from;
     await this.#look();
-    // The file became shorter since the page read it.
+    // The file has become shorter since the page read it.
     if (from > this.#offset) stream.write(event('replaced', { offset: this.#offset }));
-    // While a long file is read the others may have moved on.
+    // While a long file is read the other streams may have moved on.
     for (let at = from; at < this.#offset; ) {
       const { text, offset } = await this.#read(at, this.#offset);
       if (stream.destroyed) return;
@@ -64,7 +64,7 @@ class WatchedRun {
     this.#streams.add(stream);
   }
 
-  /** @returns whether nobody watches any more; looking has ended then */
+  /** @returns true if nobody watches any more, which ends the loop */
   leave(stream: PassThrough): boolean {
     this.#streams.delete(stream);
     this.#members.delete(stream);
@@ -92,7 +92,7 @@ class WatchedRun {
 
   #send(text: string): void {
     this.#wroteAt = performance.now();
-    // What waits for many pages is in memory once.
+    // One copy of what is sent to many pages.
     const bytes = Buffer.from(text);
     for (const stream of this.#streams) {
       if (stream.writableLength > MAX_WAITING_BYTES) stream.destroy();
@@ -145,7 +145,7 @@ class WatchedRun {
   }
 }
 
-/** The streams that are open. */
+/** The open streams. */
 export class LiveRuns {
   readonly #reader: RunReader;
   readonly #watched = new Map<string, WatchedRun>();
@@ -156,8 +156,8 @@ export class LiveRuns {
   }
 
   /**
-   * Starts the events of a run; undefined when too many pages watch. They end with the stream.
-   * @param offset first byte of the metrics that the page does not have
+   * Starts the event stream of a run; undefined when too many pages watch.
+   * @param offset first byte of the metrics that the page lacks
    */
   open(run: FoundRun, offset: number): PassThrough | undefined {
     if (this.#streams.size >= MAX_STREAMS) return undefined;

@@ -28,7 +28,10 @@ export const ATIF: TrajectoryFormat = {
   },
 };
 
-/** A turn for each step of the agent, after what the system, the user and its tools said since; the first message of the user. */
+/**
+ * One turn for each step of the agent; its prompt holds what the system, the user and the tools said since the previous
+ * step. The first is the user's message.
+ */
 function turnsIn(steps: readonly unknown[]): { readonly turns: TurnRecord[]; readonly task: string } {
   const turns: TurnRecord[] = [];
   let before: Message[] = [];

@@ -5,17 +5,17 @@ import { clip, FormatError, type Row, textOf } from './format.ts';
 export interface Message {
   readonly role: string;
   readonly text: string;
-  /** Tools that an assistant called, as `name(arguments)`. */
+  /** Tool calls of an assistant, as `name(arguments)`. */
   readonly calls: readonly string[];
 }
 
 const START = '<|im_start|>';
 const END = '<|im_end|>';
-/** Action of a turn that called no tool. */
+/** Action of a turn without a tool call. */
 const ANSWER = 'Answer';
 
 /**
- * Messages of a field: a list of OpenAI's messages, or a text, which is split where it has ChatML's markers.
+ * Messages of a field: a list of OpenAI messages, or a text, which is split at ChatML's markers.
  * @param role role of a text without markers
  * @throws FormatError for anything else
  */
@@ -36,7 +36,7 @@ function messageOf(value: unknown, place: string): Message {
   return { role: value.role, text: texts.filter(text => text !== '').join('\n\n'), calls };
 }
 
-/** The text of a message: a text, or a list of parts, of which those without text are named. */
+/** The text of a message: a text, or a list of parts; parts without text are shown by their type. */
 export function contentText(content: unknown): string {
   if (content === undefined || content === null) return '';
   if (!Array.isArray(content)) return textOf(content);
@@ -48,7 +48,7 @@ export function contentText(content: unknown): string {
     .join('\n');
 }
 
-/** A call of a tool: OpenAI's, one of an ATIF file, or one written as JSON within JSON. */
+/** A tool call: OpenAI's, an ATIF file's, or one written as JSON within JSON. */
 export function callOf(value: unknown): string {
   if (typeof value === 'string') {
     try {
@@ -64,7 +64,7 @@ export function callOf(value: unknown): string {
   return `${textOf(call.function_name ?? call.name ?? 'tool')}(${typeof given === 'string' ? given : JSON.stringify(given)})`;
 }
 
-/** The messages of a text with ChatML's markers; one message where it has none. */
+/** Splits a text at ChatML's markers; one message where it has none. */
 function chatMl(text: string, role: string): Message[] {
   const [first, ...others] = text.split(START);
   const parts = others.map(part => {
@@ -81,7 +81,7 @@ function withoutEnd(text: string): string {
   return at !== -1 && text.slice(at + END.length).trim() === '' ? text.slice(0, at) : text;
 }
 
-/** Messages as a prompt shows them, each under its role; a single one as it is. */
+/** Messages as a prompt shows them, each under its role; a single message without its role. */
 export function promptText(messages: readonly Message[]): string {
   const [only] = messages;
   if (messages.length === 1) return withCalls(only);
@@ -91,7 +91,7 @@ export function promptText(messages: readonly Message[]): string {
 const withCalls = ({ text, calls }: Message): string =>
   [text, ...calls.map(call => `→ ${call}`)].filter(part => part !== '').join('\n');
 
-/** The turns of a conversation: each message of the assistant is a response to what came before it. */
+/** The turns of a conversation: each assistant message responds to the messages before it. */
 export function turnsOf(prompt: readonly Message[], completion: readonly Message[]): TurnRecord[] {
   const turns: TurnRecord[] = [];
   let before: Message[] = [...prompt];
@@ -105,7 +105,7 @@ export function turnsOf(prompt: readonly Message[], completion: readonly Message
   return turns;
 }
 
-/** A turn of texts. */
+/** A turn made of texts. */
 export function turnOf(state: string, message: Message): TurnRecord {
   const response = withCalls(message);
   const names = message.calls.length === 0 ? [ANSWER] : message.calls;

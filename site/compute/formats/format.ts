@@ -1,11 +1,11 @@
 import type { EpisodeRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
 
-/** A row of a file: an object of JSON, or of a table. */
+/** A row of a file: a JSON object or a table row. */
 export interface Row {
   readonly [key: string]: unknown;
 }
 
-/** An episode as a reader finds it; the import numbers groups and members. */
+/** An episode as a reader returns it; the import numbers groups and members. */
 export interface ReadEpisode {
   /** Training step; 0 where the file has none. */
   readonly step: number;
@@ -14,24 +14,27 @@ export interface ReadEpisode {
   readonly episode: Omit<EpisodeRecord, 'group_id' | 'member'>;
 }
 
-/** Format of a program's trajectories: one reader a file of this folder. */
+/** Format of a program's trajectories; each has a reader in this folder. */
 export interface TrajectoryFormat {
   readonly name: string;
-  /** Fields by which a row of it is known, in words. */
+  /** Field names that identify a row of the format, in words. */
   readonly fields: string;
   recognizes(row: Row): boolean;
-  /** The episode of a row, or those of its agents. @throws FormatError for a field of the wrong type */
+  /**
+   * The episode of a row, or one for each of its agents.
+   * @throws FormatError for a field of the wrong type
+   */
   read(row: Row): ReadEpisode | readonly ReadEpisode[];
 }
 
-/** A file that cannot be shown; the message says where and why. */
+/** A file that cannot be shown; the message gives the reason and the place. */
 export class FormatError extends Error {}
 
-/** Names under which programs store whether an answer was right. */
+/** Field names that programs use for the correctness of an answer. */
 const SUCCESS_FIELDS = ['success', 'acc', 'correct', 'is_correct', 'solved', 'resolved'];
 const MAX_STEP = 999_999_999;
 
-/** Success as a row has it; null where it has none. */
+/** Success in a row; null where the row has none. */
 export function successOf(row: Row): boolean | null {
   for (const name of SUCCESS_FIELDS) {
     const value = row[name];
@@ -41,7 +44,10 @@ export function successOf(row: Row): boolean | null {
   return null;
 }
 
-/** The step of a row. @throws FormatError for anything but a count */
+/**
+ * The step of a row.
+ * @throws FormatError for anything but a count
+ */
 export function stepOf(row: Row): number {
   const { step } = row;
   if (step === undefined || step === null) return 0;
@@ -49,7 +55,10 @@ export function stepOf(row: Row): number {
   throw new FormatError(`\`step\` is a whole number from 0 to ${MAX_STEP}, got ${clip(step)}`);
 }
 
-/** A number of a row; null where it is missing. @throws FormatError for anything else */
+/**
+ * A number in a row; null where it is missing.
+ * @throws FormatError for anything else
+ */
 export function numberOf(row: Row, name: string): number | null {
   const value = row[name];
   if (value === undefined || value === null) return null;
@@ -57,7 +66,7 @@ export function numberOf(row: Row, name: string): number | null {
   throw new FormatError(`\`${name}\` is a number, got ${clip(value)}`);
 }
 
-/** Numbers of a row besides the named fields, e.g. one for each reward function. */
+/** Numbers in a row besides the named fields, e.g. one for each reward function. */
 export function numbersOf(row: Row, except: readonly string[]): Readonly<Record<string, number>> | undefined {
   const entries = Object.entries(row).filter(
     (entry): entry is [string, number] =>
@@ -66,10 +75,10 @@ export function numbersOf(row: Row, except: readonly string[]): Readonly<Record<
   return entries.length === 0 ? undefined : Object.fromEntries(entries);
 }
 
-/** Parts of a row that all readers fill. */
+/** Fields that every reader fills in. */
 interface EpisodeParts {
   readonly format: string;
-  /** Name of the data or environment; the format's where the file has none. */
+  /** Name of the data or environment; the format's name where the file has none. */
   readonly tag?: string;
   readonly turns: readonly TurnRecord[];
   readonly success: boolean | null;
@@ -83,7 +92,7 @@ interface EpisodeParts {
   readonly id?: string;
 }
 
-/** An episode of another program. The reward is that of the last turn, as trainers assign a reward of a whole response. */
+/** An episode of another program. The last turn gets the reward, because trainers reward the whole response. */
 export function episodeOf(parts: EpisodeParts): ReadEpisode['episode'] {
   const { format, tag = format, turns, truncated = false, rewards, advantage, expected } = parts;
   const last = turns.length - 1;
@@ -108,11 +117,11 @@ export function episodeOf(parts: EpisodeParts): ReadEpisode['episode'] {
   };
 }
 
-/** A value as text: texts as they are, others as JSON. */
+/** A value as text: texts unchanged, others as JSON. */
 export const textOf = (value: unknown): string =>
   typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
 
-/** A value as an error shows it. */
+/** A value as an error message shows it. */
 export function clip(value: unknown): string {
   let text: string;
   try {

@@ -12,7 +12,7 @@ import {
   VERL_ROWS,
 } from './samples.test-data.ts';
 
-/** The episodes of a file's text, read in pieces. */
+/** Reads the episodes of a file's text, given in pieces. */
 function imported(text: string | Uint8Array, piece = 1 << 20) {
   const found: { step: number; episode: EpisodeRecord }[] = [];
   const rows = new TrajectoryImport((step, episode) => found.push({ step, episode }));

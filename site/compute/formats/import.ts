@@ -8,13 +8,16 @@ import { VERIFIERS } from './verifiers.ts';
 import { VERIFIERS_TRACES } from './verifiers-traces.ts';
 import { VERL } from './verl.ts';
 
-/** Formats in the order in which a first row is compared with them: those with an unmistakable field first. */
+/** Formats in the order in which the first row is tried; those with an unmistakable field come first. */
 export const FORMATS: readonly TrajectoryFormat[] = [ATIF, RAGEN, VERIFIERS_TRACES, VERL, VERIFIERS, TRL];
-/** Episodes of all files together. */
+/** Most episodes of all files together. */
 const MAX_EPISODES = 100_000;
 const MAX_STEPS = 10_000;
 
-/** Receiver of episodes. @param step of training; 0 where the file has none */
+/**
+ * Receives episodes.
+ * @param step training step; 0 where the file has none
+ */
 export type OnEpisode = (step: number, episode: EpisodeRecord) => void;
 
 interface Group {
@@ -22,7 +25,9 @@ interface Group {
   members: number;
 }
 
-/** Rows of files as the episodes of one run: finds the format of each file by its first row, and numbers groups. */
+/**
+ * Turns rows of files into the episodes of one run: detects each file's format by its first row, and numbers groups.
+ */
 export class TrajectoryImport {
   readonly #onEpisode: OnEpisode;
   readonly #groups = new Map<number, Map<string, Group>>();
@@ -38,20 +43,20 @@ export class TrajectoryImport {
     return this.#episodes;
   }
 
-  /** Names of the formats so far. */
+  /** Names of the formats found so far. */
   get formats(): readonly string[] {
     return [...this.#formats];
   }
 
-  /** The next rows are those of another file. */
+  /** Starts the next file. */
   startFile(): void {
     this.#format = undefined;
   }
 
   /**
-   * Takes a row over.
-   * @param place where it stands, for errors
-   * @throws FormatError for a row that is none of its file's format, and for too many rows
+   * Adds a row.
+   * @param place position of the row, for errors
+   * @throws FormatError for a row that does not fit the file's format, and for too many rows
    */
   add(value: unknown, place: string): void {
     if (!isRow(value)) throw new FormatError(`${place} is no object: ${clip(value)}`);
@@ -69,7 +74,7 @@ export class TrajectoryImport {
       this.#take(format, value);
     } catch (error) {
       if (error instanceof FormatError) throw new FormatError(`${place}, ${format.name}: ${error.message}`);
-      // Values within values, thousands of times.
+      // Protects against values nested thousands of levels deep.
       if (error instanceof RangeError) throw new FormatError(`${place}, ${format.name}: nested too deeply`);
       throw error;
     }
@@ -83,7 +88,7 @@ export class TrajectoryImport {
     const { id, members } = this.#memberOf(step, group);
     this.#episodes++;
     this.#formats.add(format.name);
-    // ragen's own keep their numbers: the rest of a group may be in other files.
+    // ragen's own episodes keep their numbers: the rest of a group may be in other files.
     const numbered =
       format === RAGEN ? (episode as EpisodeRecord) : { ...episode, group_id: id, member: members };
     this.#onEpisode(step, numbered);
@@ -118,7 +123,7 @@ function keysOf(row: Row): string {
   return keys.length === 0 ? 'no fields' : `the fields ${clip(keys)}`;
 }
 
-/** A short text that differs for other prompts: long ones are not kept. */
+/** A short key that differs between prompts, so that long prompts are not kept. */
 function groupKey(text: string): string {
   let [low, high] = [0xdeadbeef, 0x41c6ce57];
   for (let i = 0; i < text.length; i++) {

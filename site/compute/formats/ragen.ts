@@ -1,7 +1,10 @@
 import { episodeOf } from '../episode-record.ts';
 import { FormatError, stepOf, type TrajectoryFormat } from './format.ts';
 
-/** ragen's own trajectories, e.g. of a run folder of somebody else; without the run's `tokens.jsonl` tokens have no texts. */
+/**
+ * ragen's own trajectories, e.g. from another person's run folder. Without the run's `tokens.jsonl` tokens have no
+ * texts.
+ */
 export const RAGEN: TrajectoryFormat = {
   name: 'ragen',
   fields: 'turns, samples',

@@ -2,16 +2,19 @@ import { clip, FormatError } from './format.ts';
 
 const MIB = 1024 * 1024;
 const MAX_LINE_BYTES = 16 * MIB;
-/** A file that is one JSON document is parsed as a whole. */
+/** Largest file that is parsed as one JSON document. */
 const MAX_DOCUMENT_BYTES = 64 * MIB;
 const NEWLINE = 0x0a;
 
-/** Receiver of the values of a file. @param place where it stands, e.g. `line 3` */
+/**
+ * Receives the values of a file.
+ * @param place position in the file, e.g. `line 3`
+ */
 export type OnRow = (value: unknown, place: string) => void;
 
 /**
- * Takes a file apart that comes in pieces: JSON Lines, or one JSON document, the items of a list one by one. Content decides, not the
- * name. Errors are {@link FormatError}s that name the line.
+ * Splits a file that arrives in pieces into values: JSON Lines, or the items of one JSON document. It decides by
+ * content, not by name. Errors are {@link FormatError}s that name the line.
  */
 export class RowSplitter {
   readonly #onRow: OnRow;
@@ -19,7 +22,7 @@ export class RowSplitter {
   #bytes = 0;
   #line = 1;
   #kind: 'unknown' | 'lines' | 'document' = 'unknown';
-  /** Why the first line is no JSON by itself. */
+  /** The error of the first line, when it is not JSON by itself. */
   #firstError = '';
 
   constructor(onRow: OnRow) {
@@ -36,12 +39,13 @@ export class RowSplitter {
       start = at + 1;
       this.#takeLine();
     }
-    // The caller may use the memory of a piece again.
+    // The caller may reuse the memory of a piece.
     if (start < chunk.length) this.#keep(chunk.slice(start));
   }
 
   /**
-   * Ends the file. @returns whether its last line is half written, and was left out
+   * Ends the file.
+   * @returns true if its last line was incomplete and left out
    * @throws FormatError
    */
   end(): boolean {

@@ -1,8 +1,8 @@
-/** Rows as each program writes them, cut to the fields that matter and a few that do not. */
+/** Rows as each program writes them, reduced to the fields that matter and a few that do not. */
 
 const CHAT = '<|im_start|>user\nWhat is 2 + 3?<|im_end|>\n<|im_start|>assistant\n';
 
-/** TRL 0.24's table of completions; the rewards are those of two functions. */
+/** TRL 0.24's table of completions with the rewards of two functions. */
 export const TRL_ROWS = [
   {
     step: 10,
@@ -23,7 +23,9 @@ export const TRL_ROWS = [
   { step: 20, prompt: CHAT, completion: '5', accuracy_reward: 1, format_reward: null, advantage: 0 },
 ];
 
-/** verl's dump of `trainer.rollout_data_dir`, with what a reward function of DAPO adds; the second has two turns. */
+/**
+ * verl's dump of `trainer.rollout_data_dir`, with the fields of a DAPO reward function; the second row has two turns.
+ */
 export const VERL_ROWS = [
   { input: 'user\nWhat is 2 + 3?\nassistant\n', output: 'It is 5.', gts: '5', score: 1, step: 3, acc: true },
   {
@@ -38,7 +40,7 @@ export const VERL_ROWS = [
   },
 ];
 
-/** Results of verifiers before 0.4: a call of a tool, a truncated answer, and a rollout that failed. */
+/** Results of verifiers before 0.4: a tool call, a truncated answer, and a failed rollout. */
 export const VERIFIERS_ROWS = [
   {
     example_id: 0,
@@ -85,7 +87,7 @@ export const VERIFIERS_ROWS = [
   },
 ];
 
-/** Episodes of verifiers 0.4: one of two turns with a graph that was compacted, and one that failed before it began. */
+/** Episodes of verifiers 0.4: one of two turns with a compacted graph, and one that failed before it began. */
 export const VERIFIERS_TRACES = [
   {
     id: '16',
@@ -122,7 +124,7 @@ export const VERIFIERS_TRACES = [
   },
 ];
 
-/** A trial of Harbor: a call, what it returned, and the end. */
+/** A trial of Harbor: a tool call, its result, and the end. */
 export const ATIF_DOCUMENT = {
   schema_version: 'ATIF-v1.4',
   session_id: 'trial-1',

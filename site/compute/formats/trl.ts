@@ -1,12 +1,12 @@
 import { messagesIn, promptText, turnsOf } from './chat.ts';
 import { episodeOf, numberOf, numbersOf, stepOf, successOf, type TrajectoryFormat } from './format.ts';
 
-/** Numbers of a row that are no rewards. */
+/** Numbers of a row that are not rewards. */
 const NO_REWARDS = ['step', 'advantage', 'reward'];
 
 /**
- * TRL's `log_completions`: `completions/completions_00010.parquet`, or its table as JSON Lines. Every other number of a row is the
- * reward of a function; their sum is the return unless the row has a `reward`.
+ * TRL's `log_completions`: `completions/completions_00010.parquet`, or the same table as JSON Lines. Every other number
+ * of a row is the reward of a function; their sum is the return unless the row has a `reward`.
  */
 export const TRL: TrajectoryFormat = {
   name: 'TRL',

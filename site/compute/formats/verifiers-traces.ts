@@ -10,7 +10,7 @@ import {
   textOf,
 } from './format.ts';
 
-/** `traces.jsonl` of `vf-eval` of verifiers 0.4: an episode a line, with a graph of messages for each of its agents. */
+/** `traces.jsonl` of `vf-eval` of verifiers 0.4: one episode a line, with a graph of messages for each agent. */
 export const VERIFIERS_TRACES: TrajectoryFormat = {
   name: 'verifiers',
   fields: 'traces, task, env',
@@ -53,12 +53,12 @@ function episodeIn(row: Row, trace: Row): ReadEpisode {
   };
 }
 
-/** Messages on the way to the last one: a graph that was compacted has other ends. */
+/** Messages on the path to the last one; a compacted graph has other leaves. */
 function conversationIn({ nodes }: Row): unknown[] {
   const all = Array.isArray(nodes) ? nodes.filter(isRow) : [];
   const messages: unknown[] = [];
   let at = all.length - 1;
-  // A parent comes before its children, so that the way ends.
+  // A parent comes before its children, so the path ends.
   while (at >= 0) {
     const { message, parent } = all[at];
     messages.push(message);

@@ -2,7 +2,7 @@ import { isEndName } from '../../../shared/end-names.ts';
 import { isRow, messagesIn, turnsOf } from './chat.ts';
 import { episodeOf, numberOf, numbersOf, successOf, type TrajectoryFormat, textOf } from './format.ts';
 
-/** Fields by which a result differs from a row of TRL. */
+/** Fields that distinguish a result from a row of TRL. */
 const OWN_FIELDS = ['example_id', 'is_completed', 'timing', 'generation_ms', 'stop_condition'];
 
 /** Results of Prime Intellect's verifiers: `results.jsonl` of `vf-eval --save-results`. */

@@ -1,10 +1,12 @@
 import { messagesIn, promptText, turnsOf } from './chat.ts';
 import { episodeOf, numberOf, numbersOf, stepOf, successOf, type TrajectoryFormat } from './format.ts';
 
-/** Numbers of a row that are no rewards. */
+/** Numbers of a row that are not rewards. */
 const NO_REWARDS = ['step', 'score', 'acc'];
 
-/** verl's `trainer.rollout_data_dir` and `trainer.validation_data_dir`, which RAGEN writes too: `10.jsonl` of step 10. */
+/**
+ * verl's `trainer.rollout_data_dir` and `trainer.validation_data_dir`, which RAGEN also writes: `10.jsonl` of step 10.
+ */
 export const VERL: TrajectoryFormat = {
   name: 'verl',
   fields: 'input, output, score',
