@@ -44,11 +44,11 @@ export interface App {
   readonly authenticator: Authenticator;
   readonly log: Logger;
   /**
-   * Refuses what is new, lets what is in progress finish, stores the sessions and closes the server.
-   * @param graceMs how long it may take to finish; what is not done by then is as if it had not begun
+   * Stops accepting new work, finishes work in progress, stores the sessions and closes the server.
+   * @param graceMs how long work in progress may take; unfinished operations have no effect
    */
   shutDown(graceMs: number): Promise<void>;
-  /** Stores the sessions as they stand, for a process that ends at once. */
+  /** Stores the sessions as they are, for a process that exits at once. */
   keepSessions(): void;
 }
 
@@ -111,7 +111,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   return { server, sessions, registrations, authenticator, log, shutDown, keepSessions };
 }
 
-/** The store that several servers share, where `--store` names one. */
+/** The store that several servers share, if `--store` names one. */
 async function openSharedStore({ store, durability }: Settings, log: Logger): Promise<CoreParts['shared']> {
   if (store === '') return undefined;
   const [{ StoreConnection, storeAddressOf }, { ValkeySessionStore }, { SharedEnvironments }] =
@@ -125,7 +125,7 @@ async function openSharedStore({ store, durability }: Settings, log: Logger): Pr
   return { sessions, environments: await SharedEnvironments.open(connection, log) };
 }
 
-/** Gives requests their turns, and bounds the connections they come on. */
+/** Schedules requests fairly and limits connections. */
 function pacedRequests(
   server: FastifyInstance,
   settings: Settings,
@@ -142,7 +142,7 @@ function pacedRequests(
   return paced;
 }
 
-/** The pages for people: the playground and, where there is a folder of training runs, the dashboard. */
+/** The pages for people: the playground and, with a folder of training runs, the dashboard. */
 async function addSite(server: FastifyInstance, runs: string, authenticator: Authenticator): Promise<void> {
   await server.register(async pages => {
     await securePages(pages);
@@ -155,7 +155,7 @@ async function addSite(server: FastifyInstance, runs: string, authenticator: Aut
       addDashboard(pages, {
         reader: new RunReader(runs),
         site: { server: '../', api: '../' },
-        // Without tokens anybody on this machine would control trainers.
+        // Without tokens anyone on this machine could control trainers.
         ...(authenticator.required
           ? { deniesControl: request => controlProblemOf(request, authenticator) }
           : {}),
@@ -170,7 +170,7 @@ function controlProblemOf({ headers }: FastifyRequest, authenticator: Authentica
   return { status: 403, detail: 'controlling a trainer needs a token with the scope admin' } as const;
 }
 
-/** The text of the metrics. What measures the process is loaded, and begins, when they are first read. */
+/** The text of the metrics. Process metrics are loaded, and start, with the first scrape. */
 function metricsOf(sources: MetricSources): () => Promise<{ type: string; text: string }> {
   const loaded = lazy(async () => {
     const { createMetrics } = await import('./transports/monitoring/metrics.ts');
@@ -182,12 +182,12 @@ function metricsOf(sources: MetricSources): () => Promise<{ type: string; text: 
   };
 }
 
-/** Packages that the package `ragen-env-server` leaves to those who trace. */
+/** Optional packages of `ragen-env-server`, which users of tracing install. */
 const TRACING_PACKAGES = ['api', 'core', 'exporter-trace-otlp-proto', 'resources', 'sdk-trace']
   .map(name => `@opentelemetry/${name}`)
   .join(' ');
 
-/** Tracing, if the standard variables ask for it; else nothing of it is loaded. */
+/** Tracing, loaded only if the standard variables ask for it. */
 async function openTracing(log: Logger): Promise<OpenTelemetry | undefined> {
   const settings = readTracingSettings(process.env);
   if (!settings) return undefined;
@@ -203,7 +203,7 @@ async function openTracing(log: Logger): Promise<OpenTelemetry | undefined> {
   }
 }
 
-/** The name of the token that a request carries; undefined where it carries none that is valid, or where there are no tokens. */
+/** The name of the request's token; undefined where it has no valid token, or the server has none. */
 function nameOf(request: IncomingMessage, authenticator: Authenticator): string | undefined {
   if (!authenticator.required) return undefined;
   try {

@@ -3,7 +3,7 @@ import { checkEnvironment } from './environments/core/checker/checker.ts';
 import { formatReport } from './environments/core/checker/report.ts';
 import { createRegistry } from './environments/registry.ts';
 
-/** `npm run check-env -- <id>…`: whether environments keep their contract. Exits with 1 when one does not. */
+/** `npm run check-env -- <id>…`: checks that environments keep their contract. Exits with 1 when one does not. */
 const program = new Command('check-env')
   .description('Checks that environments keep their contract; all of them when none is named.')
   .argument('[ids...]', 'environment ids, e.g. Sokoban-v0')

@@ -29,9 +29,9 @@ export interface CoreParts {
   readonly registry?: Registry;
   /** Milliseconds since the epoch. */
   readonly now?: () => number;
-  /** The time by which sessions expire; that of `now` where it is given. */
+  /** Clock by which sessions expire; `now` where that is set. */
   readonly clock?: ServerClock;
-  /** Store to use instead of one in `data`, and its health. */
+  /** Replaces the store in `data`, with its health. */
   readonly storage?: { readonly store: Store; readonly health: PersistenceHealth };
   /** Disk that the journal writes to. */
   readonly journalDisk?: JournalDisk;
@@ -39,7 +39,7 @@ export interface CoreParts {
   readonly shared?: { readonly sessions: ValkeySessionStore; readonly environments: SharedEnvironments };
 }
 
-/** File in the folder of the database. */
+/** File next to the database. */
 const HEADER_KEY_FILE = 'headers.key';
 const BYTES_PER_MB = 1024 * 1024;
 
@@ -66,7 +66,7 @@ export class ServerCore {
     const registry = parts.registry ?? createRegistry();
     const catalog = new VariantCatalog(registry);
     const folder = settings.data === '' ? undefined : settings.data;
-    // What a refused server must not touch is opened under the lock.
+    // A server that fails to get the lock must not touch these.
     this.#lock = folder === undefined ? undefined : lockFolder(folder);
     this.store =
       parts.shared?.environments ?? parts.storage?.store ?? openChecked(folder, this.health, this.#lock);
@@ -119,22 +119,22 @@ export class ServerCore {
     if (await environments.refresh()) this.registrations.refresh();
   }
 
-  /** Takes up the sessions of an earlier process, and begins to expire and store sessions. */
+  /** Resumes the sessions of an earlier process, and starts to expire and store sessions. */
   async start(): Promise<void> {
     await this.#embedded?.start();
     this.#shared?.begin();
     this.sessions.start();
   }
 
-  /** Stores the sessions as they stand, and no more after that. */
+  /** Stores the sessions as they are, and stops storing. */
   keepSessions(): void {
     this.#embedded?.finish();
     this.#shared?.end();
   }
 
   /**
-   * Refuses what is new, lets what is in progress finish, and stores the sessions.
-   * @returns how many operations were not done after so long
+   * Stops accepting new work, finishes work in progress, and stores the sessions.
+   * @returns the number of unfinished operations
    */
   async settle(graceMs: number): Promise<number> {
     this.#shared?.suspend();
@@ -144,7 +144,7 @@ export class ServerCore {
     return unfinished;
   }
 
-  /** Stores and ends the sessions and gives back what was opened. */
+  /** Stores and ends the sessions and releases everything that was opened. */
   async close(): Promise<void> {
     this.keepSessions();
     await this.#embedded?.close();
@@ -188,7 +188,7 @@ function openChecked(
   }
 }
 
-/** Path of the key for headers; undefined where nothing is kept. */
+/** Path of the key that encrypts headers; undefined where nothing is stored. */
 function headerKeyFile({ headerKeyFile, data }: Settings): string | undefined {
   if (headerKeyFile !== '') return headerKeyFile;
   return data === '' ? undefined : join(data, HEADER_KEY_FILE);

@@ -15,7 +15,7 @@ import {
   variableOf,
 } from './config/settings.ts';
 
-// What serves is imported where it is used, so that help and wrong settings are printed at once.
+// Server modules are imported where they are used, so that help and wrong settings are printed at once.
 
 const V8_FLAGS = {
   start: ['--semi-space-growth-factor=1', '--no-maglev', '--no-turbofan'],
@@ -82,7 +82,7 @@ function parseNumber(
   return value;
 }
 
-/** Takes settings from a file where neither a flag nor a variable gives them. */
+/** Reads settings from a file where neither a flag nor a variable sets them. */
 async function takeFrom(file: string, program: Command): Promise<void> {
   const { readConfigFile } = await import('./config/config-file.ts');
   for (const [name, value] of readConfigFile(file)) {
@@ -93,8 +93,8 @@ async function takeFrom(file: string, program: Command): Promise<void> {
 }
 
 /**
- * Environments read their settings from the variables of the process: those become what flags and files say, also where
- * that is the default. Those whom tokens keep apart share no files.
+ * Environments read their settings from process variables, so flags and file settings are written there, defaults
+ * included. Clients that tokens keep apart share no files.
  */
 async function tellEnvironments(settings: EnvironmentSettings, tokens: string): Promise<void> {
   for (const name of Object.keys(ENVIRONMENT_SETTINGS) as (keyof EnvironmentSettings)[]) {
@@ -109,8 +109,8 @@ async function tellEnvironments(settings: EnvironmentSettings, tokens: string): 
 }
 
 /**
- * Sets V8 for code that runs once, or for what runs often. While a server is put together nearly all that it allocates stays,
- * so that the young generation would grow by it, to keep the size; and what is optimized then is hardly called again.
+ * Tunes V8 first for code that runs once, then for code that runs often. Nearly everything allocated during startup
+ * stays alive, so the young generation would grow and keep its size; code optimized then is hardly called again.
  */
 function tuneFor(phase: keyof typeof V8_FLAGS): void {
   for (const flag of V8_FLAGS[phase]) setFlagsFromString(flag);
@@ -126,16 +126,16 @@ async function serve(settings: Settings & EnvironmentSettings, program: Command)
   );
   // A supervisor may stop the server as soon as it reads the address.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal));
-  // Started with a channel to its parent, it ends when the parent does.
+  // With a channel to its parent, the server ends when the parent does.
   if (process.connected) process.once('disconnect', () => stop('parent gone'));
   const [{ outliveRejections }, { outputLog }] = await Promise.all([
     import('./stopping.ts'),
     import('../shared/log-text.ts'),
   ]);
-  // What went wrong before ended the program.
+  // An earlier error ended the program.
   outliveRejections(outputLog(settings.logLevel));
   tuneFor('service');
-  // Kept for the next start, however this one ends.
+  // Kept for the next start, no matter how this process ends.
   setImmediate(flushCompileCache);
   console.log(`ragen env-server listening on ${address} (playground at /, reference at /docs)`);
   const { BUILT_IN } = await import('./environments/registry.ts');
@@ -187,7 +187,7 @@ async function serveTogether(
   return { address, stop: reason => replicas.stop(reason) };
 }
 
-/** Takes a port, or any that is free where nobody has asked for this one. */
+/** Takes the given port, or any free one where none was given. */
 async function freePort<T>(port: number, chosen: boolean, take: (port: number) => Promise<T>): Promise<T> {
   try {
     return await take(port);

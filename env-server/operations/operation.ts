@@ -12,7 +12,7 @@ import type { SharedSessions } from '../sessions/storage/shared-sessions.ts';
 import type { VariantCatalog } from '../sessions/variant-catalog.ts';
 import { SessionId } from './schemas/fields.ts';
 
-/** Parameters, query and body of a request in one flat object, as frames carry them. */
+/** Parameters, query and body of a request in one flat object, as in frames. */
 export type OperationInput = { readonly [key: string]: unknown };
 
 /** Form of a result that REST does not send as JSON. */
@@ -33,28 +33,28 @@ export interface OperationDeclaration {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   /** Path of the route, with `{name}` for parameters. */
   readonly path: string;
-  /** Status of success; 204 has no body. */
+  /** HTTP status of success; 204 has no body. */
   readonly status: 200 | 201 | 204;
   readonly scope: Scope;
   readonly tag: 'sessions' | 'environments';
   readonly summary: string;
   readonly description?: string;
   readonly result: TSchema;
-  /** Makes the JSON text of a result, where that is quicker than `JSON.stringify`. */
+  /** Writes the JSON text of a result, where that is faster than `JSON.stringify`. */
   serialize?(result: unknown): string;
-  /** Changes something, hence honors request keys. */
+  /** True if it changes something, and so honors request keys. */
   readonly keyed: boolean;
-  /** Lets an environment's code run, with all that may come of it. */
+  /** True if it runs an environment's code, which may fail in many ways. */
   readonly plays?: boolean;
-  /** Codes that are its own; `documentedProblems` adds those that many operations share. */
+  /** Error codes specific to it; `documentedProblems` adds the common ones. */
   readonly problems?: readonly ProblemCode[];
   /** True if its REST replies have an `ETag`: they are large and rarely change. */
   readonly revalidated?: boolean;
-  /** Its name in the audit log, which also records refused attempts. */
+  /** Name in the audit log, which also records refused attempts. */
   readonly audited?: AuditAction;
-  /** Properties of the body that the reference shows in more detail than the check looks at. */
+  /** Body properties that the reference shows in more detail than the check requires. */
   readonly documented?: TProperties;
-  /** Bodies for the reference, by name. */
+  /** Example bodies for the reference, by name. */
   readonly examples?: { readonly [name: string]: BodyExample };
   /** Content types that `represent` may choose besides JSON. */
   readonly mediaTypes?: readonly string[];
@@ -68,15 +68,15 @@ export interface OperationSchemas {
   readonly body: TObject;
 }
 
-/** Position of a request in its trace. */
+/** Trace context of a request. */
 export interface TraceContext {
   /** 32 hexadecimal digits. */
   readonly traceId: string;
 }
 
-/** Reports durations of operations to a tracing backend. */
+/** Reports operation durations to a tracing backend. */
 export interface Tracing {
-  /** The place of a span in somebody else's process, by its `traceparent` (W3C Trace Context). */
+  /** Parent span in another process, from its `traceparent` (W3C Trace Context). */
   below(traceparent: string): TraceContext;
   /** Runs an operation in a new span. */
   operation<T>(
@@ -88,8 +88,8 @@ export interface Tracing {
 }
 
 /**
- * The result of an operation as JSON text, read only where somebody looks into it: another process ran the operation, or
- * it is so long that it was written in slices.
+ * An operation's result as JSON text, parsed only when needed: another process ran the operation, or the text is long
+ * and was written in slices.
  */
 export class WrittenResult {
   readonly text: string;
@@ -98,13 +98,13 @@ export class WrittenResult {
     this.text = text;
   }
 
-  /** For what stores replies. */
+  /** Text for stores of replies. */
   toJSON(): unknown {
     return JSON.parse(this.text);
   }
 }
 
-/** The result itself. */
+/** The parsed result. */
 export function plainResult(result: unknown): unknown {
   return result instanceof WrittenResult ? result.toJSON() : result;
 }
@@ -113,7 +113,7 @@ export interface Services {
   readonly sessions: SessionManager;
   readonly catalog: VariantCatalog;
   readonly registrations: Registrations;
-  /** Milliseconds that a client waits for an operation on a session unless it says otherwise. */
+  /** Default timeout of an operation on a session, in milliseconds. */
   readonly stepTimeoutMs: number;
   /** Tracing of operations, if it is on. */
   readonly tracing?: Tracing;
@@ -121,27 +121,30 @@ export interface Services {
   readonly shared?: SharedSessions;
 }
 
-/** One request of a client; a batch holds many calls. Clocks are read as seldom as can be: they cost as much as a step. */
+/**
+ * One client request; a batch holds many calls. Clocks are read as rarely as possible, because reading one costs as
+ * much as a step.
+ */
 export interface ClientRequest {
   readonly principal: Principal;
-  /** Differs from request to request. */
+  /** Unique for each request. */
   readonly number: number;
-  /** Time of arrival, in milliseconds of the server's clock. */
+  /** Arrival time by the server's clock, in milliseconds. */
   readonly now: number;
-  /** Start of the operation that comes next, in milliseconds of `performance.now`. */
+  /** Start of the next operation, in milliseconds of `performance.now`. */
   mark: number;
   readonly trace: TraceContext | undefined;
 }
 
-/** One operation on its way through the stages to its handler, its input checked against the operation's schemas. */
+/** One operation on its way through the stages to its handler, with validated input. */
 export interface Call<I = OperationInput> {
   readonly services: Services;
   readonly operation: Operation;
   readonly input: I;
   readonly request: ClientRequest;
-  /** The session that the operation is on, once it is located. */
+  /** The session of the operation, once located. */
   session: Session | undefined;
-  /** The request key under which the operation is performed, if it has one. */
+  /** The operation's request key, if it has one. */
   key: string | undefined;
 }
 
@@ -152,7 +155,7 @@ export interface ServerOperation extends OperationDeclaration, OperationSchemas 
   represent?(result: unknown): MaybePromise<Representation | undefined>;
 }
 
-/** An operation on one session; runs when those that arrived before it are done. */
+/** An operation on one session; it runs after the session's earlier operations. */
 export interface SessionOperation extends OperationDeclaration, OperationSchemas {
   readonly target: 'session';
   handle(this: void, session: Session, call: Call): MaybePromise<unknown>;
@@ -176,7 +179,7 @@ const object = (properties: TProperties | undefined): TObject =>
 
 const NO_PROPERTIES = {};
 
-/** Declares an operation on the server; the handler's input and result are typed by the schemas. */
+/** Declares an operation on the server; the schemas type the handler's input and result. */
 export function serverOperation<
   R extends TSchema,
   P extends TProperties = typeof NO_PROPERTIES,
@@ -203,7 +206,7 @@ export function serverOperation<
   };
 }
 
-/** Declares an operation on one session, which its parameter `session_id` names. */
+/** Declares an operation on the session that its parameter `session_id` names. */
 export function sessionOperation<
   R extends TSchema,
   Q extends TProperties = typeof NO_PROPERTIES,

@@ -14,11 +14,11 @@ const ANY: readonly ProblemCode[] = [
   'draining',
   'worker_unavailable',
 ];
-/** Problems of a request that has, or could have, a body. */
+/** Problems of a request that may have a body. */
 const WITH_BODY: readonly ProblemCode[] = ['bad_json', 'body_too_large', 'unsupported_media_type'];
-/** Problems of a request that changes something, where the server keeps it on a disk. */
+/** Problems of a change that the server stores on disk. */
 const OF_CHANGES: readonly ProblemCode[] = ['storage_failed', 'storage_full'];
-/** Problems of asking for a session. */
+/** Problems of naming a session. */
 const OF_SESSIONS: readonly ProblemCode[] = [
   'unknown_session',
   'session_expired',
@@ -29,7 +29,7 @@ const OF_SESSIONS: readonly ProblemCode[] = [
   'too_many_requests',
   'step_timeout',
 ];
-/** Problems of letting an environment do something. */
+/** Problems of running an environment. */
 const OF_ENVIRONMENTS: readonly ProblemCode[] = [
   'environment_fault',
   'script_limit',
@@ -41,7 +41,7 @@ const OF_ENVIRONMENTS: readonly ProblemCode[] = [
   'step_timeout',
 ];
 
-/** Every code that an operation may be answered with over its route, in the order of the table. */
+/** Every error code of an operation's route, in table order. */
 export function documentedProblems(operation: Operation): ProblemCode[] {
   return inOrder([
     ...ANY,
@@ -53,7 +53,7 @@ export function documentedProblems(operation: Operation): ProblemCode[] {
   ]);
 }
 
-/** Codes that a whole batch may be answered with; its items have those of their operations. */
+/** Error codes of a whole batch; its items have those of their operations. */
 export const BATCH_PROBLEMS: readonly ProblemCode[] = inOrder([...ANY, ...WITH_BODY]);
 
 function inOrder(codes: readonly ProblemCode[]): ProblemCode[] {

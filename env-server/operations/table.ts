@@ -14,7 +14,7 @@ import { clone, restore, snapshot } from './sessions/snapshots.ts';
 import { reference, step, validActions } from './sessions/step.ts';
 import { replay, trajectory } from './sessions/trajectories.ts';
 
-/** All operations; each transport offers all of them. */
+/** All operations; every transport offers all of them. */
 export const OPERATIONS: readonly Operation[] = [
   create,
   get,

@@ -16,7 +16,7 @@ const MAX_VIOLATIONS = 20;
  */
 export type InputCheck = (value: unknown) => void;
 
-/** The size of a request is bounded by the limit of its body. */
+/** The body limit bounds the size of a request. */
 const INPUT_LIMITS: JsonLimits = {
   depth: DEEPEST_JSON,
   bytes: Number.POSITIVE_INFINITY,
@@ -24,8 +24,8 @@ const INPUT_LIMITS: JsonLimits = {
 };
 
 /**
- * The check of a schema, compiled when it is first used.
- * @param advice what to say of unknown keys
+ * The check of a schema, compiled on first use.
+ * @param advice what to say about unknown keys
  */
 export function compileCheck(schema: TSchema, what: string, advice = ''): InputCheck {
   const { check, errors } = compiled(schema);
@@ -39,8 +39,8 @@ export function compileCheck(schema: TSchema, what: string, advice = ''): InputC
 }
 
 /**
- * The check of an operation's input, compiled when it is first used. What passes costs little: keys are looked up in a set, which is
- * several times faster than what a closed schema compiles to; only what does not pass is looked at closely.
+ * The check of an operation's input, compiled on first use. Valid input is cheap: keys are looked up in a set, several
+ * times faster than a compiled closed schema; only invalid input gets the full check.
  */
 export function compileInputCheck(operation: Operation, transport: 'rest' | 'frame'): InputCheck {
   const properties = inputProperties(operation, transport);
@@ -68,12 +68,12 @@ export function compileInputCheck(operation: Operation, transport: 'rest' | 'fra
   };
 }
 
-/** True if a schema bounds how much a value may have in it, at any depth. */
+/** True if a schema bounds the size of a value at every depth. */
 function isBounded(schema: TSchema): boolean {
   return /"max(?:Length|Items|Properties)":/.test(JSON.stringify(schema));
 }
 
-/** Greatest length of texts of a schema that takes texts only; -1 for any other schema. */
+/** Longest text that a text schema allows; -1 for any other schema. */
 function textLimit(schema: TSchema): number {
   const { type, maxLength } = schema as { readonly type?: unknown; readonly maxLength?: number };
   return type === 'string' && maxLength !== undefined ? maxLength : -1;
@@ -92,7 +92,7 @@ const violationOf = (fault: Fault, advice = ''): Violation => ({
   detail: faultText(fault, 'the request') + advice,
 });
 
-/** Says where keys belong that are often written next to the one that holds them. */
+/** Advice for keys that are often written next to the object they belong in. */
 function placeOfOthers(properties: TProperties): string {
   if ('config' in properties) return '; settings of the environment, `preset` among them, belong in "config"';
   return 'definition' in properties ? '; what defines the environment belongs in "definition"' : '';
@@ -112,7 +112,9 @@ function inputProperties(operation: Operation, transport: 'rest' | 'frame'): TPr
   };
 }
 
-/** @throws Problem `invalid_request` for what is nested too deep, no finite number or no Unicode text */
+/**
+ * @throws Problem `invalid_request` for values that are nested too deeply, non-finite numbers, and malformed Unicode
+ */
 function refuseOutOfBounds(operation: string, key: string, value: unknown): void {
   if (isPlain(value)) return;
   const fault = faultOf(value, INPUT_LIMITS);
@@ -123,12 +125,12 @@ function refuseOutOfBounds(operation: string, key: string, value: unknown): void
   });
 }
 
-/** True if a value is a plain one within the bounds; those that hold others need a closer look. */
+/** True for a plain value within the bounds; objects and lists need a closer look. */
 function isPlain(value: unknown): boolean {
   switch (typeof value) {
     case 'string':
       return value.isWellFormed();
-    // JSON has 1e999 and MessagePack has NaN, which the journal could not keep.
+    // JSON can hold 1e999 and MessagePack NaN, which the journal cannot store.
     case 'number':
       return Number.isFinite(value);
     default:

@@ -3,18 +3,18 @@ import { Queue } from '../../shared/scheduling/queue.ts';
 
 /** Member of a {@link RoundRobin}. */
 interface Flow {
-  /** It has nothing to do. */
+  /** True if it has no work. */
   readonly isEmpty: boolean;
-  /** Milliseconds that it may still use before the next flow has its turn; below zero where it used more. */
+  /** Milliseconds left before the next flow's turn; negative after using more. */
   deficit: number;
   /** True if it is in one of the lists. */
   isListed: boolean;
 }
 
 /**
- * Deficit round robin with priority for flows that come after a pause, as FQ-CoDel does it (RFC 8290, section 4.2): a
- * flow that uses less than its share never waits for those that use more. Costs are known only after the work, so a
- * flow that used too much is passed over until its deficit is paid.
+ * Deficit round robin with priority for flows that return after a pause, as in FQ-CoDel (RFC 8290, section 4.2): a flow
+ * below its share never waits for flows above theirs. Costs are known only after the work, so a flow that used too much
+ * is skipped until its deficit is paid.
  */
 class RoundRobin<F extends Flow> {
   readonly #quantum: number;
@@ -23,7 +23,7 @@ class RoundRobin<F extends Flow> {
   readonly #onLeave: ((flow: F) => void) | undefined;
 
   /**
-   * @param quantum milliseconds that a flow gets at its turn
+   * @param quantum milliseconds that a flow gets in its turn
    * @param onLeave called with a flow that left the lists because it is empty
    */
   constructor(quantum: number, onLeave?: (flow: F) => void) {
@@ -31,7 +31,7 @@ class RoundRobin<F extends Flow> {
     this.#onLeave = onLeave;
   }
 
-  /** Lists a flow that has something to do; one that is listed stays where it is. */
+  /** Lists a flow that has work; a listed one keeps its place. */
   add(flow: F): void {
     if (flow.isListed) return;
     flow.isListed = true;
@@ -54,7 +54,7 @@ class RoundRobin<F extends Flow> {
         return flow;
       } else {
         list.shift();
-        // One that would leave at once and come back as fresh could take every turn.
+        // A flow that left at once and returned as fresh could take every turn.
         if (isFresh && this.#old.length > 0) this.#old.push(flow);
         else this.#leave(flow);
       }
@@ -67,27 +67,27 @@ class RoundRobin<F extends Flow> {
   }
 }
 
-/** Work on the event loop after which everything else on it has its turn, in milliseconds. */
+/** Work on the event loop, in milliseconds, after which everything else on it gets a turn. */
 export const SLICE_MS = 4;
-/** Milliseconds that a client, or a connection of it, gets before the next one has its turn. */
+/** Milliseconds that a client, or one of its connections, gets before the next one's turn. */
 const QUANTUM_MS = 2;
-/** Work after which it is worth knowing that the event loop has gone round. */
+/** Work, in milliseconds, after which the scheduler checks that the event loop has turned. */
 const NOTED_MS = 1;
-/** Long computations of one client that may be in progress; each holds memory until it is done. */
+/** Long computations of one client that may run at once; each holds memory until it is done. */
 const MAX_COMPUTATIONS = 4;
 
-/** A piece of work that is carried out in one go. It handles its own errors. */
+/** A task that runs without interruption and handles its own errors. */
 export type Task = () => void;
 
-/** Clock and timers that the scheduler needs. */
+/** Clock and timers of the scheduler. */
 export interface EventLoop {
   /** Milliseconds. */
   now(): number;
-  /** Calls back when the event loop has gone round. */
+  /** Calls back after the event loop has turned. */
   afterOthers(callback: () => void): void;
 }
 
-/** Milliseconds. Taken as it is at the start: the checker of environments puts its own in the place of `performance.now`. */
+/** Milliseconds. It is saved at the start, because the environment checker replaces `performance.now`. */
 export const now = performance.now.bind(performance);
 
 const EVENT_LOOP: EventLoop = {
@@ -96,16 +96,16 @@ const EVENT_LOOP: EventLoop = {
 };
 
 /**
- * Shares the event loop among clients, and each client's share among its connections, by the time that their work takes.
- * Work is carried out at once while nothing waits and the slice is not used up; else it waits in the queue of its
- * connection, and the event loop goes round between slices.
+ * Shares the event loop among clients, and each client's share among its connections, by the time that their work
+ * takes. A task runs at once while nothing waits and the slice is not used up; otherwise it waits in its connection's
+ * queue, and the event loop turns between slices.
  */
 export class FairScheduler {
   readonly #loop: EventLoop;
   readonly #clients = new Map<string, Client>();
   readonly #ring = new RoundRobin<Client>(QUANTUM_MS, client => this.#clients.delete(client.key));
   #current: Lane | undefined;
-  /** Work done at once since the event loop was last known to go round, in milliseconds. */
+  /** Work done directly since the event loop last turned, in milliseconds. */
   #used = 0;
   #queued = 0;
   #busy = false;
@@ -117,17 +117,17 @@ export class FairScheduler {
     this.#loop = loop;
   }
 
-  /** A connection's place among those of its client. */
+  /** A connection's place among its client's connections. */
   lane(client: string): Lane {
     return new Lane(this, client);
   }
 
-  /** The connection for which the code that calls this runs; undefined after an `await`, and where it is for none. */
+  /** The connection that the running code works for; undefined after an `await`, and for work without a connection. */
   get current(): Lane | undefined {
     return this.#current;
   }
 
-  /** Lets a function that is called later know for which connection it runs. (An `AsyncLocalStorage` costs more than a step.) */
+  /** Binds a callback to the connection of its caller. (An `AsyncLocalStorage` costs more than a step.) */
   keep<A extends unknown[], R>(later: (...given: A) => R): (...given: A) => R {
     const lane = this.#current;
     if (!lane) return later;
@@ -142,12 +142,12 @@ export class FairScheduler {
     };
   }
 
-  /** Tasks that wait for their turn. */
+  /** Number of waiting tasks. */
   get queued(): number {
     return this.#queued;
   }
 
-  /** True if a client may have another long computation in progress. */
+  /** True if a client may start another long computation. */
   mayCompute(lane: Lane): boolean {
     return (this.#clients.get(lane.client)?.computing ?? 0) < MAX_COMPUTATIONS;
   }
@@ -157,7 +157,10 @@ export class FairScheduler {
     return this.#queued === 0 && !this.#busy && this.#used < SLICE_MS;
   }
 
-  /** Start of the task in progress, where there is one: as good as now for what it does first, and costs nothing. */
+  /**
+   * Start time of the task in progress, if any; almost as good as the current time for the task's first steps, and
+   * free.
+   */
   get begun(): number | undefined {
     return this.#busy && this.#current ? this.#begun : undefined;
   }
@@ -193,7 +196,7 @@ export class FairScheduler {
     this.#list(lane);
   }
 
-  /** The account of a client, which is kept while it has something to do. */
+  /** The account of a client, kept while it has work. */
   clientOf(key: string): Client {
     let client = this.#clients.get(key);
     if (!client) {
@@ -217,7 +220,7 @@ export class FairScheduler {
     this.#loop.afterOthers(this.#slice);
   }
 
-  /** Carries out what waits, for the length of a slice. */
+  /** Runs waiting tasks for the length of a slice. */
   readonly #slice = (): void => {
     this.#called = false;
     this.#used = 0;
@@ -251,15 +254,15 @@ export class FairScheduler {
   }
 }
 
-/** One client: its connections take turns within its turn. */
+/** One client; its connections take turns within its turn. */
 class Client implements Flow {
   readonly key: string;
   readonly lanes = new RoundRobin<Lane>(QUANTUM_MS);
   deficit = 0;
   isListed = false;
-  /** Long computations that are in progress. */
+  /** Long computations in progress. */
   computing = 0;
-  /** Long computations that have not begun. */
+  /** Long computations not yet begun. */
   readonly waiting = new Queue<Task>();
 
   constructor(key: string) {
@@ -273,11 +276,11 @@ class Client implements Flow {
 
 let lanes = 0;
 
-/** The work of one connection, in its order. */
+/** The tasks of one connection, in order. */
 export class Lane implements Flow {
   /** Client of the connection; see {@link FairScheduler.lane}. */
   readonly client: string;
-  /** Differs from connection to connection of this process. */
+  /** Unique among the connections of this process. */
   readonly number = ++lanes;
   readonly queue = new Queue<Task>();
   deficit = 0;
@@ -293,29 +296,29 @@ export class Lane implements Flow {
     return this.queue.length === 0;
   }
 
-  /** True if a task would be carried out at once. */
+  /** True if a task would run at once. */
   get isFree(): boolean {
     return this.#scheduler.isFree;
   }
 
-  /** Carries out a task: at once where nothing waits and the slice is not used up, else when its turn comes. */
+  /** Runs a task: at once where nothing waits and the slice is not used up, otherwise in its turn. */
   run(task: Task): void {
     this.#scheduler.run(this, task);
   }
 
-  /** Carries out a task when its turn comes, after the event loop has gone round. */
+  /** Runs a task in its turn, after the event loop has turned. */
   enqueue(task: Task): void {
     this.#scheduler.enqueue(this, task);
   }
 
-  /** The same, before everything else that waits on this connection: for the rest of a task that has used up its slice. */
+  /** The same, ahead of everything else on this connection: for the rest of a task that has used up its slice. */
   goOn(task: Task): void {
     this.#scheduler.goOn(this, task);
   }
 
   /**
-   * Carries out a long computation slice by slice, when the client has few enough of them in progress.
-   * @param advance carries out a slice; true when nothing is left
+   * Runs a long computation slice by slice, once few enough of the client's are in progress.
+   * @param advance runs a slice; true when nothing is left
    */
   compute(advance: () => boolean): void {
     const turn = (): void => {
@@ -331,7 +334,7 @@ export class Lane implements Flow {
     }
   }
 
-  /** A client with a computation in progress is listed, hence kept. */
+  /** A client with a computation in progress is listed, and so kept. */
   #endComputation(): void {
     const client = this.#scheduler.clientOf(this.client);
     const next = client.waiting.shift();
@@ -340,13 +343,13 @@ export class Lane implements Flow {
   }
 }
 
-/** The turns on the event loop of this process. */
+/** The scheduler of this process. */
 export const scheduler = new FairScheduler();
 
-/** Lane for work that no connection waits for. */
+/** Lane for work without a connection. */
 export const background = scheduler.lane('background');
 
-/** Resolves when a connection has its next turn. */
+/** Resolves at the connection's next turn. */
 export function nextTurn(lane: Lane): Promise<void> {
   return new Promise(resolve => lane.enqueue(resolve));
 }

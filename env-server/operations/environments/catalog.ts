@@ -10,7 +10,7 @@ import { EnvironmentDocument, EnvironmentList } from '../schemas/environment.ts'
 import { Config, EnvId, Wrappers } from '../schemas/fields.ts';
 
 const MAX_SEARCH_LENGTH = 256;
-/** More than a server has by default, so that clients that know no pages see all. */
+/** More than a server has by default, so that clients without paging see them all. */
 const DEFAULT_PAGE = 2000;
 const MAX_PAGE = 10_000;
 
@@ -100,7 +100,7 @@ export const describeEnvironment = serverOperation({
     environmentDocument(catalog.variant(input.env_id, input.config, input.wrappers)),
 });
 
-/** All that a client may want to know of an environment under its effective configuration. */
+/** Everything a client may want to know about an environment under its effective configuration. */
 function environmentDocument(variant: Variant): MaybePromise<EnvironmentDocument> {
   const document = plainDocument(variant);
   const found = variant.environment.condition?.();

@@ -71,10 +71,12 @@ export const listAudit = serverOperation({
     })),
 });
 
-/** Taken as it comes and checked by {@link checkDefinition}, which names the faults of the kind that was meant instead of those of all kinds. */
+/**
+ * Any JSON; {@link checkDefinition} checks it and names the faults of the intended kind instead of those of every kind.
+ */
 const DefinitionInput = AnyJson();
 
-/** Schemas that the reference shows. */
+/** Schemas shown in the reference. */
 const documented = { definition: Definition };
 
 const CheckReport = Type.Object(
@@ -271,7 +273,7 @@ function checkDefinition(given: unknown): asserts given is Definition {
 }
 
 /**
- * Checks a definition; the audit log notes one that is refused.
+ * Checks a definition; the audit log records a refusal.
  * @throws Problem `invalid_request` with JSON pointers into the request
  */
 function audited(
@@ -318,7 +320,7 @@ function registration(
   };
 }
 
-/** The values of `headers` are secrets of the owner's service and stay with the server. */
+/** Values of `headers` are secrets of the owner's service and never leave the server. */
 function storedDefinition(stored: StoredEnvironment): Static<typeof StoredDefinition> {
   const definition = stored.definition as unknown as Definition;
   return { ...about(stored), definition: withoutSecrets(definition) };

@@ -2,13 +2,13 @@ import type { TProperties, TSchema } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
 import { Type } from '../../../shared/schema/type.ts';
 
-/** Longest request key, group id and name a client may choose, in characters. */
+/** Longest request key, group id and name that a client may choose, in characters. */
 export const NAME_LENGTH = 128;
-/** Most sessions one request may create. */
+/** Most sessions that one request may create. */
 const GROUP_SIZE = 4096;
 const MAX_TTL_SECONDS = 7 * 24 * 3600;
 
-/** An object that refuses unknown keys. */
+/** An object that rejects unknown keys. */
 export const closed = <P extends TProperties>(
   properties: P,
   options: { title?: string; description?: string; examples?: readonly unknown[] } = {},
@@ -41,7 +41,7 @@ export const Seed = nullable(
   Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
   'Seeds the episode; drawn at random when absent or null. The effective seed is always returned.',
 );
-/** So that members of the largest group have safe integers. */
+/** Keeps the seeds of the largest group safe integers. */
 const MAX_DYNAMICS_SEED = Number.MAX_SAFE_INTEGER - GROUP_SIZE;
 export const DynamicsSeed = nullable(
   Type.Integer({ minimum: 0, maximum: MAX_DYNAMICS_SEED }),
@@ -90,8 +90,8 @@ export const Wrappers = Type.Array(WrapperChoice, {
   examples: [[{ name: 'time_limit', options: { max_steps: 20 } }]],
 });
 
-/** Longest frame id in characters: replies repeat it. */
+/** Longest frame id in characters, because replies repeat it. */
 export const MAX_FRAME_ID_LENGTH = 1024;
 
-/** Id of a frame over the WebSocket. */
+/** Id of a WebSocket frame. */
 export const FrameIdSchema = Type.Union([Type.String({ maxLength: MAX_FRAME_ID_LENGTH }), Type.Integer()]);

@@ -4,7 +4,7 @@ import { MAX_PICTURE_SIZE, MIN_PICTURE_SIZE } from '../../environments/core/draw
 import type { SeenObservation } from '../../sessions/episodes/episode.ts';
 import { Bag, closed, nullable, Wrappers } from './fields.ts';
 
-/** A piece of an observation: text, or a picture. */
+/** A part of an observation: text, or a picture. */
 const Part = Type.Union(
   [
     closed({ type: Type.Literal('text'), text: Type.String() }),

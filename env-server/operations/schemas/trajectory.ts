@@ -46,7 +46,7 @@ export const ReplayRecord = Type.Object(
   { title: 'ReplayRecord' },
 );
 
-/** A session as somebody sees it who only looks. */
+/** A session as a watcher sees it. */
 export const SessionCard = Type.Object(
   {
     session_id: Type.String(),

@@ -11,18 +11,18 @@ import type { Session } from '../../sessions/session.ts';
 import type { Services } from '../operation.ts';
 import type { SessionCard } from '../schemas/trajectory.ts';
 
-/** Open sessions that are counted for one reply, the newest ones; filters look no further. */
+/** Open sessions counted for one reply, newest first; filters look at no more. */
 const MAX_COUNTED = 10_000;
-/** Cards made before others have their turn on the event loop. */
+/** Cards made before other work gets a turn on the event loop. */
 const CARDS_AT_A_TIME = 10;
-/** Estimated memory of a state above which its card has only text, in bytes. */
+/** Estimated memory of a state, in bytes, above which its card has only text. */
 const LARGEST_STATE = 16 * 1024;
-/** Characters of a text or an action on a card. */
+/** Longest text or action on a card, in characters. */
 const LONGEST_TEXT = 2000;
-/** Start of an observation that is a picture. */
+/** Prefix of an observation that is a picture. */
 const PICTURE = 'data:image/';
 
-/** Filter of the sessions that a watcher sees. */
+/** Filter of a watcher. */
 export interface CardFilter {
   readonly env_id?: string;
   readonly group_id?: string;
@@ -33,21 +33,24 @@ export interface CardFilter {
 export interface CardQuestion {
   readonly principal: Principal;
   readonly filter: CardFilter;
-  /** Most open sessions, and most ended ones. */
+  /** Most open and most ended sessions. */
   readonly limit: number;
-  /** Newest open sessions that are left out. */
+  /** Newest open sessions to skip. */
   readonly offset?: number;
-  /** Only sessions that were used or ended within this many milliseconds get a card; others only their id. Absent: all. */
+  /**
+   * Only sessions used or ended within this many milliseconds get a card; the others get only their id. Absent: all get
+   * cards.
+   */
   readonly withinMs?: number;
 }
 
-/** The cards of a page, and how many open sessions the filter lets through: at most {@link MAX_COUNTED}. */
+/** The cards of a page, and how many open sessions match the filter, at most {@link MAX_COUNTED}. */
 export interface Cards {
   readonly entries: readonly CardEntry[];
   readonly open: number;
 }
 
-/** A session of an answer: its card, or only its id and version where nothing happened. */
+/** A session in a reply: its card, or only id and version where nothing has changed. */
 interface CardEntry {
   readonly serial: number;
   readonly id: string;
@@ -57,7 +60,7 @@ interface CardEntry {
   readonly card?: SessionCard;
 }
 
-/** The cards for a watcher: newest open sessions first, then those that ended last, as far as this server knows. */
+/** Cards for a watcher: newest open sessions first, then the most recently ended ones known to this server. */
 export function cardsOf(services: Services, question: CardQuestion): MaybePromise<Cards> {
   const { sessions, shared } = services;
   const { principal, limit } = question;
@@ -117,7 +120,7 @@ function fits(
   );
 }
 
-/** Cards by episode at their step: several watchers see them, and pay for them once. */
+/** Cards by episode and step: several watchers share the cost of one. */
 const made = new WeakMap<LiveEpisode, { readonly step: number; readonly card: SessionCard }>();
 const texts = new WeakMap<SessionCard, string>();
 
@@ -126,7 +129,7 @@ interface StateView {
   readonly structured?: Json;
 }
 
-/** A card as JSON, written once however many watch. */
+/** A card as JSON, written once for all watchers. */
 export function cardText(card: SessionCard): string {
   let text = texts.get(card);
   if (text === undefined) {
@@ -192,7 +195,7 @@ function cardOf(session: CardSession, episode: Figures, state: CardState): Sessi
   };
 }
 
-/** A state that cannot be shown still has a card: watching must not fail because of one environment. */
+/** A state that cannot be rendered still has a card: one environment must not break watching. */
 function viewOf(observe: (format: 'text' | 'structured') => Json): StateView {
   try {
     const structured = observe('structured');

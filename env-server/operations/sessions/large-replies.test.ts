@@ -3,7 +3,10 @@ import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { isProblem, testApp } from '../../../test/app.test-data.ts';
 
-/** Observations of 200,000 characters: far fewer of them than sessions or steps make a reply that delays everybody. */
+/**
+ * Observations of 200,000 characters: a few of them make a reply that delays everyone, far below the limits on sessions
+ * and steps.
+ */
 const DEFINITION = {
   kind: 'script',
   title: 'Large',

@@ -95,7 +95,7 @@ export const get = sessionOperation({
 
 const DEFAULT_PAGE = 100;
 const MAX_PAGE = 1000;
-/** Sessions looked at before others have their turn on the event loop; of those that show pictures one. */
+/** Sessions read before other work gets a turn on the event loop; for sessions that show pictures it is one. */
 const VIEWS_AT_A_TIME = 20;
 
 export const list = serverOperation({
@@ -131,7 +131,7 @@ export const list = serverOperation({
   },
 });
 
-/** Sessions of the principal for a page, and one more where there are more. */
+/** Sessions of the principal for a page, plus one if there are more. */
 function listed(
   { sessions, shared }: Services,
   principal: Principal,
@@ -142,7 +142,7 @@ function listed(
 
 interface ListedSessions {
   readonly serial: number;
-  /** Undefined where the page ends before it: what is shown takes as much as one reply may. */
+  /** Undefined where the page ends earlier, because the reply has reached its size limit. */
   readonly session?: Session;
 }
 

@@ -8,23 +8,23 @@ import type { Session } from '../../sessions/session.ts';
 import { sessionOperation } from '../operation.ts';
 import { PictureSize, Rendering, RenderMode } from '../schemas/session.ts';
 
-/** Pictures that are remembered. */
+/** Number of cached pictures. */
 const MAX_PICTURES = 64;
 
 interface RenderedPicture {
-  /** Step of the episode that it shows. */
+  /** Step of the episode in the picture. */
   readonly step: number;
-  /** Pixels of its longer side; undefined as it is painted. */
+  /** Pixels of its longer side; undefined for the painted size. */
   readonly size: number | undefined;
-  /** PNG in base64. */
+  /** Base64 of a PNG. */
   readonly png: string;
 }
 
-/** Pictures of the episodes that were looked at last: painting one costs as much as hundreds of steps. */
+/** Pictures of the most recently viewed episodes: painting one costs as much as hundreds of steps. */
 class RecentPictures {
   readonly #painted = new RecentMap<LiveEpisode, RenderedPicture>(MAX_PICTURES);
 
-  /** The episode of a session as it is, a PNG in base64. */
+  /** The current state of a session as the base64 of a PNG. */
   of({ variant, episode }: Session, size?: number): string {
     let painted = this.#painted.get(episode);
     if (painted?.step !== episode.stepCount || painted.size !== size) {

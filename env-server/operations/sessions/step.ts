@@ -58,25 +58,25 @@ export const step = sessionOperation({
   },
 });
 
-/** A session stands before what its client saw last. */
+/** The session is at an earlier step than its client last saw. */
 const rolledBack = (id: string, { id: episodeId, stepCount }: Session['episode']): Problem =>
   new Problem(
     'session_rolled_back',
     `the server ended without warning; session ${id} was resumed at step ${stepCount} of ${episodeId}, the last that was stored`,
   );
 
-/** Problem of the first operation on a session that ends with the server because it cannot be stored. */
+/** Problem of the first operation on a session that is lost with the server because it cannot be stored. */
 const cannotBeStored = (id: string, reason: string | undefined): Problem =>
   new Problem('session_unsaved', `session ${id} cannot be stored, and ends with this server: ${reason}`);
 
-/** A client takes a session to be at another step than it is. */
+/** The client expects another step of the session. */
 const wrongStep = (id: string, step: number, expected: number): Problem =>
   new Problem(
     'wrong_step',
     `session ${id} is at step ${step}, so its next step is ${step + 1}; expected_step is ${expected}`,
   );
 
-/** Writes the result out, in the order of `StepResult`. Ids are URL-safe and need no escaping. */
+/** Writes the result in the order of `StepResult`. Ids are URL-safe and need no escaping. */
 function serialize(result: Static<typeof StepResult>): string {
   const key = result.state_key === undefined ? '' : `,"state_key":"${result.state_key}"`;
   return `{"session_id":"${result.session_id}","episode_id":"${result.episode_id}","step":${result.step},"observation":${JSON.stringify(result.observation)}${key}${outcomeText(result)}`;
@@ -84,7 +84,7 @@ function serialize(result: Static<typeof StepResult>): string {
 
 type Outcome = Pick<Static<typeof StepResult>, 'reward' | 'terminated' | 'truncated' | 'info'>;
 
-/** Environments share their frozen `info` objects between steps, so the text of an outcome is made once for many. */
+/** Environments share frozen `info` objects between steps, so one text serves many outcomes. */
 const knownOutcomes = new WeakMap<object, Outcome & { readonly text: string }>();
 
 /** Text of a result after the observation. */

@@ -33,7 +33,7 @@ export const trajectory = sessionOperation({
     })),
 });
 
-/** The reset and every step of the episode that a session plays. */
+/** The reset and every step of the current episode. */
 function trajectoryOf(session: Session): MaybePromise<TrajectoryRecord[]> {
   const { episode, variant } = session;
   return chain(episode.records(), ([first, ...steps]) => [
@@ -56,7 +56,7 @@ function trajectoryOf(session: Session): MaybePromise<TrajectoryRecord[]> {
   ]);
 }
 
-/** Characters that are written before others have their turn. */
+/** Characters written before other work gets a turn. */
 const SLICE_LENGTH = 64 * 1024;
 
 function* linesOf(records: readonly object[]): Sliced<Buffer> {
@@ -73,7 +73,7 @@ function* linesOf(records: readonly object[]): Sliced<Buffer> {
   return Buffer.concat(written);
 }
 
-/** Estimated memory of the records of one reply, in bytes; at least one record is sent. */
+/** Estimated memory of the records in one reply, in bytes; at least one record is sent. */
 const MAX_BYTES = 2 * 1024 * 1024;
 
 export const replay = serverOperation({
@@ -129,7 +129,7 @@ function headOf(seen: Session | FinishedSession, episode: EpisodeState): Static<
   };
 }
 
-/** Page of as many records as one reply holds. */
+/** A page of as many records as fit one reply. */
 function pageOf(records: readonly TrajectoryRecord[]): Pick<Static<typeof Replay>, 'records' | 'next'> {
   const page: Static<typeof ReplayRecord>[] = [];
   let bytes = 0;

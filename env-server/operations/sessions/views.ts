@@ -8,12 +8,12 @@ import type { Session as LiveSession } from '../../sessions/session.ts';
 import { WrittenResult } from '../operation.ts';
 import type { Session, SessionDetail } from '../schemas/session.ts';
 
-/** Greatest bytes of the observations in one reply: a longer reply delays everybody while it is written. */
+/** Most bytes of observations in one reply: writing a longer reply delays everyone. */
 export const MAX_OBSERVATION_BYTES = 8 * 1024 * 1024;
-/** Sessions of a group that are written in one go. */
+/** Sessions of a group written without a break. */
 const WRITTEN_AT_ONCE = 32;
 
-/** Values that members of a group have in common when they begin in one state. */
+/** Values that members of a group share when they begin in one state. */
 type OpeningView = Pick<Session, 'level_id' | 'state_key' | 'observation'>;
 
 function beginningView({ variant, episode, format }: LiveSession): OpeningView {
@@ -28,7 +28,7 @@ function beginningView({ variant, episode, format }: LiveSession): OpeningView {
 
 /**
  * A session as clients see it.
- * @param beginning what is seen, where that is known
+ * @param beginning its first observation, where known
  */
 export function sessionView(session: LiveSession, beginning = beginningView(session)): Session {
   const { episode } = session;
@@ -48,23 +48,23 @@ export function sessionView(session: LiveSession, beginning = beginningView(sess
   };
 }
 
-/** Changes of the random stream as clients see them. */
+/** Changes of the random stream, as clients see them. */
 export const reseedsView = ({ reseeds }: LiveSession['episode']): Pick<Session, 'reseeds'> =>
   reseeds
     ? { reseeds: reseeds.map(({ step, dynamicsSeed }) => ({ step, dynamics_seed: dynamicsSeed })) }
     : {};
 
-/** A session that was just opened, as its client sees it; where that fails it is closed again. */
+/** A session just opened, as its client sees it; if that view fails, the session is closed again. */
 function openedView(sessions: SessionManager, opened: LiveSession): Session {
   const [view] = discarding(sessions, [opened], viewsOf([opened]));
   return view;
 }
 
 /**
- * The reply that shows sessions that were just opened: a large group is written in slices. Where it fails they are closed
- * again, because nobody knows their ids.
- * @param withFirst the reply is the first session with the list of all; else it is the list
- * @throws Problem `body_too_large` where they would show more than one reply may
+ * The reply for sessions just opened; a large group is written in slices. If it fails, the sessions are closed again,
+ * because nobody knows their ids.
+ * @param withFirst the reply is the first session with the list of all; otherwise it is the list
+ * @throws Problem `body_too_large` where the reply would be too large
  */
 export function openedReply<T>(
   sessions: SessionManager,
@@ -98,7 +98,7 @@ function* writing(
   return new WrittenResult(`${head}"sessions":[${texts.join(',')}]}`);
 }
 
-/** Closes the sessions where their views cannot be made. */
+/** Closes the sessions when their views cannot be made. */
 function* discarding(
   sessions: SessionManager,
   opened: readonly LiveSession[],
@@ -113,8 +113,8 @@ function* discarding(
 }
 
 /**
- * Sessions in the same state where it can be copied, as clients see them: that is looked at once, as a picture of each of
- * thousands would delay everybody. One that was found in a list and played meanwhile is looked at again.
+ * Views of sessions that share a state where it can be copied: they are rendered once, because thousands of pictures
+ * would delay everyone. A session that was played since it was listed is rendered again.
  */
 function* viewsOf(opened: readonly LiveSession[]): Generator<Session> {
   const [first] = opened;
