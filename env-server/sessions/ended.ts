@@ -1,20 +1,20 @@
 import { Problem } from '../problems.ts';
 import { MAX_REMEMBERED } from '../store/unwritten-ends.ts';
 
-/** Reason for the end of a session; the code of the problem that answers its id from then on. */
+/** Reason for a session's end: the code of the problem that later requests for its id get. */
 export type EndReason = 'session_expired' | 'session_closed' | 'session_lost';
 
 export interface EndedSession {
   readonly id: string;
   readonly owner: string;
   readonly ending: EndReason;
-  /** Why it was lost. */
+  /** Why a lost session was lost. */
   readonly reason: string | null;
   /** Milliseconds since the epoch. */
   readonly forgetAt: number;
 }
 
-/** Remembers for a while which sessions ended, and how. */
+/** Remembers ended sessions, and how they ended, for a while. */
 export class EndedSessions {
   readonly #ended = new Map<string, EndedSession>();
 
@@ -26,7 +26,7 @@ export class EndedSessions {
     this.#ended.set(ended.id, ended);
   }
 
-  /** Problem of a request for a session which is not open. */
+  /** Problem of a request for a session that is not open. */
   problem(owner: string, id: string, now: number): Problem {
     const ended = this.#ended.get(id);
     if (!ended || ended.owner !== owner || ended.forgetAt <= now) {
@@ -42,7 +42,7 @@ export class EndedSessions {
     }
   }
 
-  /** Forgets what ended long ago. */
+  /** Forgets sessions that ended long ago. */
   forget(now: number): void {
     for (const [id, ended] of this.#ended) {
       if (ended.forgetAt > now) break;

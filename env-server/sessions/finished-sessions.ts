@@ -6,13 +6,13 @@ import type { Session } from './session.ts';
 
 /** Milliseconds for which an ended session can still be read. */
 const KEEP_FINISHED_MS = 60_000;
-/** Ended sessions of one client that are kept. */
+/** Ended sessions kept for one client. */
 const MAX_PER_CLIENT = 200;
-/** Estimated memory of all that are kept, in bytes; one that takes more than a quarter of it is not. */
+/** Estimated memory of all kept sessions, in bytes; a session larger than a quarter of it is not kept. */
 const MAX_BYTES = 32 * 1024 * 1024;
 const LARGEST_SHARE = 4;
 
-/** An ended session as it was at its end. */
+/** An ended session in its last state. */
 export interface FinishedSession {
   readonly id: string;
   readonly serial: number;
@@ -22,7 +22,7 @@ export interface FinishedSession {
   readonly seed: number | null;
   readonly episodeId: string;
   readonly episode: EpisodeState;
-  /** Records of the episode, where they cannot be made from it. */
+  /** Records of the episode, where they cannot be replayed. */
   readonly records: readonly TrajectoryRecord[] | undefined;
   readonly lastAction: Json | undefined;
   readonly ending: EndReason;
@@ -34,9 +34,9 @@ export interface FinishedSession {
   readonly bytes: number;
 }
 
-/** Keeps the last sessions of each client for a while after their end, so that those who watch can see how they ended. */
+/** Keeps each client's last sessions for a while after their end, so that watchers can see how they ended. */
 export class FinishedSessions {
-  /** Sessions by owner, then by id, in the order in which they ended. */
+  /** Sessions by owner, then by id, in the order of their ends. */
   readonly #byOwner = new Map<string, Map<string, FinishedSession>>();
   #bytes = 0;
 
@@ -46,8 +46,8 @@ export class FinishedSessions {
   }
 
   /**
-   * Keeps a session that ends now, unless it is too large. One in which nothing was played may be on a watcher's screen,
-   * too; it makes room first.
+   * Keeps a session that ends now, unless it is too large. An unplayed one may be on a watcher's screen too; it is
+   * dropped first.
    */
   keep(session: Session, ending: EndReason, now: number): void {
     const { id, serial, owner, variant, groupId, seed, episode, createdAt, bytes } = session;
@@ -79,12 +79,12 @@ export class FinishedSessions {
     while (this.#bytes > MAX_BYTES) this.#drop(this.#oldest()!);
   }
 
-  /** An ended session, where it is still kept. */
+  /** An ended session that is still kept. */
   get(owner: string, id: string): FinishedSession | undefined {
     return this.#byOwner.get(owner)?.get(id);
   }
 
-  /** Played sessions of a client, the one that ended last first; those of all clients where no owner is given. */
+  /** Played sessions of a client, the most recently ended first; of all clients where no owner is given. */
   list(owner: string | undefined): FinishedSession[] {
     if (owner !== undefined) return played(this.#byOwner.get(owner)).reverse();
     const all = [...this.#byOwner.values()].flatMap(played);
@@ -100,7 +100,7 @@ export class FinishedSessions {
     return undefined;
   }
 
-  /** Forgets those that ended long ago. */
+  /** Drops sessions that ended long ago. */
   forget(now: number): void {
     for (const own of this.#byOwner.values()) {
       for (const session of own.values()) {

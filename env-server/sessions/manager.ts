@@ -20,7 +20,7 @@ import type { StoredReply, StoredSession } from './storage/stored-session.ts';
 export interface ListRequest {
   readonly envId?: string;
   readonly groupId?: string;
-  /** Serial after which to begin. */
+  /** Serial after which the page begins. */
   readonly after: number;
   readonly limit: number;
 }
@@ -31,7 +31,7 @@ export class SessionManager implements SessionHost {
   readonly clock: Clock;
   /** Milliseconds of the server's clock. */
   readonly now: () => number;
-  /** Gives a time of the server's clock by the wall clock. */
+  /** Converts a server time to the wall clock. */
   readonly wall: (time: number) => number;
   readonly #sessions = new Map<string, Session>();
   readonly #ended = new EndedSessions();
@@ -43,25 +43,25 @@ export class SessionManager implements SessionHost {
   #wheel: ExpiryWheel<Session>;
   readonly shutdown = new Shutdown();
   #sweeper: NodeJS.Timeout | undefined;
-  /** Sessions that ended, by how. */
+  /** Number of ended sessions by reason. */
   readonly endings: { [ending in EndReason]: number } = {
     session_expired: 0,
     session_closed: 0,
     session_lost: 0,
   };
-  /** Sessions that turned out not to be storable. */
+  /** Number of sessions that could not be stored. */
   unsaved = 0;
-  /** Journal of what sessions do. Set it before there are sessions. */
+  /** Journal of the sessions. Set it before there are sessions. */
   recorder: SessionJournal | undefined;
-  /** Sessions of an earlier process are being resumed: operations wait for it. */
+  /** While sessions of an earlier process are being resumed; operations wait for it. */
   resumption: Promise<void> | undefined;
   /** Called with every session that ends. */
   readonly endListeners = new Set<(ended: EndedSession, session: Session) => void>();
-  /** Called with the id of every session with a copy that is forgotten here, as a shared store has it. */
+  /** Called with the id of every copy that is dropped here while the shared store keeps the session. */
   readonly dropListeners = new Set<(id: string) => void>();
 
   /**
-   * @param clock or a function that gives its time, in milliseconds since the epoch
+   * @param clock a clock, or a function that returns milliseconds since the epoch
    * @param replica number of this server among those that share a store
    */
   constructor(limits: SessionLimits, clock: Clock | (() => number) = new ServerClock(), replica?: number) {
@@ -74,7 +74,7 @@ export class SessionManager implements SessionHost {
     this.#opener = new SessionOpener(this, limits, this.#admission, this.shutdown, replica);
   }
 
-  /** Continues with the time of an earlier process. Call it before there are sessions. */
+  /** Continues from an earlier process's time. Call it before there are sessions. */
   goOnFrom(moment: ClockReading): void {
     this.clock.goOnFrom(moment);
     this.#wheel = new ExpiryWheel(this.now());
@@ -85,7 +85,7 @@ export class SessionManager implements SessionHost {
     return this.#admission.bytes;
   }
 
-  /** Begins to look for expired sessions every second. */
+  /** Starts looking for expired sessions every second. */
   start(): void {
     this.#sweeper = setInterval(() => this.sweep(), SLOT_MS).unref();
   }
@@ -98,7 +98,7 @@ export class SessionManager implements SessionHost {
     return this.shutdown.draining;
   }
 
-  /** Operations that wait for another one on the same session. */
+  /** Number of operations that wait for another one on the same session. */
   get waiting(): number {
     let waiting = 0;
     for (const session of this.#sessions.values()) waiting += session.waiting;
@@ -111,7 +111,7 @@ export class SessionManager implements SessionHost {
   }
 
   /**
-   * Opens a session or a group; all of it or nothing.
+   * Opens a session or a group, all or none.
    * @throws Problem `too_many_sessions`, `draining`, `invalid_request`; InvalidOptions
    */
   create(owner: string, variant: Variant, request: CreateRequest): MaybePromise<Session[]> {
@@ -124,8 +124,8 @@ export class SessionManager implements SessionHost {
   }
 
   /**
-   * Delivers a reply when what was done before it is kept as the settings say.
-   * @param reads it acknowledges nothing: it does not wait for a slow disk
+   * Delivers a reply once everything before it is stored as the settings require.
+   * @param reads the reply acknowledges nothing, so it does not wait for a slow disk
    */
   deliver(reply: () => void, reads = false): void {
     if (this.recorder) this.recorder.deliver(reply, reads);
@@ -144,7 +144,7 @@ export class SessionManager implements SessionHost {
 
   /**
    * A live session of this principal, marked as used.
-   * @param now the time, where the caller knows it already
+   * @param now the time, where the caller already has it
    * @throws Problem `unknown_session`, `session_expired`, `session_closed`, `session_lost`
    */
   find(principal: Principal, id: string, now = this.now()): Session {
@@ -160,7 +160,7 @@ export class SessionManager implements SessionHost {
   }
 
   /**
-   * Ends a session; one that ended lately is fine.
+   * Ends a session; one that ended recently is accepted.
    * @throws Problem `unknown_session`
    */
   close(principal: Principal, id: string): void {
@@ -173,19 +173,19 @@ export class SessionManager implements SessionHost {
     if (problem.code === 'unknown_session') throw problem;
   }
 
-  /** Takes in a session that was opened. */
+  /** Adds an opened session. */
   add(session: Session): void {
     this.#sessions.set(session.id, session);
     this.#newest.add(session);
     this.#wheel.schedule(session);
   }
 
-  /** Ends a session that no client has heard of. */
+  /** Ends a session that no client knows. */
   discard(session: Session): void {
     this.#end(session, 'session_closed');
   }
 
-  /** Sessions of the principal, oldest first; an administrator's list holds everybody's. */
+  /** Sessions of the principal, oldest first; all sessions for an administrator. */
   list(principal: Principal, request: ListRequest): Session[] {
     const all = principal.scopes.has('admin');
     const now = this.now();
@@ -202,7 +202,7 @@ export class SessionManager implements SessionHost {
     return sessions;
   }
 
-  /** Open sessions of the principal, newest first; an administrator's are everybody's. They are not marked as used. */
+  /** Open sessions of the principal, newest first; all sessions for an administrator. Does not mark them as used. */
   *newestFirst(principal: Principal): Generator<Session> {
     const all = principal.scopes.has('admin');
     const now = this.now();
@@ -211,13 +211,13 @@ export class SessionManager implements SessionHost {
     }
   }
 
-  /** Sessions of the principal that ended lately, the last one first; an administrator's are everybody's. */
+  /** Recently ended sessions of the principal, the last one first; all sessions for an administrator. */
   finished(principal: Principal): FinishedSession[] {
     return this.#finished.list(principal.scopes.has('admin') ? undefined : principal.name);
   }
 
   /**
-   * A session of this principal to look at, open or ended lately; it is not marked as used.
+   * A session of this principal to view, open or recently ended; not marked as used.
    * @throws Problem `unknown_session`, `session_expired`, `session_closed`, `session_lost`
    */
   look(principal: Principal, id: string): Session | FinishedSession {
@@ -229,7 +229,7 @@ export class SessionManager implements SessionHost {
     throw this.#ended.problem(principal.name, id, this.now());
   }
 
-  /** Ends what has expired and forgets what ended long ago. */
+  /** Ends expired sessions and forgets those that ended long ago. */
   sweep(): void {
     const now = this.now();
     for (const session of this.#wheel.sweep(now)) this.#timeIsUp(session);
@@ -238,24 +238,24 @@ export class SessionManager implements SessionHost {
     for (const [, { replies }] of this.#admission.clients()) replies.turn(now, this.keepKeysMs);
   }
 
-  /** Least milliseconds that keys of requests for no session are remembered after their replies were dropped. */
+  /** Shortest time in milliseconds for which request keys are remembered after their replies were dropped. */
   get keepKeysMs(): number {
     return 1000 * this.#limits.lifetimeSeconds;
   }
 
-  /** From now on no sessions are opened. */
+  /** Stops opening sessions. */
   drain(): void {
     this.shutdown.drain();
   }
 
-  /** @throws Problem `draining` when nothing new is begun any more */
+  /** @throws Problem `draining` once nothing new is started */
   requireServing(): void {
     this.shutdown.requireServing();
   }
 
   /**
-   * From now on nothing is begun; waits for what is in progress.
-   * @returns how much of it is still not done after so long; what is done after that counts for nothing
+   * Stops starting operations and waits for those in progress.
+   * @returns the number still unfinished when the time is over; their results are ignored
    */
   suspend(graceMs: number): Promise<number> {
     return this.shutdown.suspend(graceMs, () =>
@@ -270,12 +270,12 @@ export class SessionManager implements SessionHost {
     for (const session of this.#sessions.values()) this.#end(session, 'session_closed');
   }
 
-  /** Ends a session that cannot be kept. */
+  /** Ends a session that cannot be stored. */
   lose(session: Session, reason: string): void {
     this.#end(session, 'session_lost', reason);
   }
 
-  /** Everything that is open. */
+  /** All open sessions. */
   open(): Iterable<Session> {
     return this.#sessions.values();
   }
@@ -285,17 +285,17 @@ export class SessionManager implements SessionHost {
     for (const [owner, { replies }] of this.#admission.clients()) yield [owner, replies];
   }
 
-  /** Takes over replies of an earlier process. */
+  /** Adds replies of an earlier process. */
   recallReplies(owner: string, replies: readonly StoredReply[], dropped: readonly Uint32Array[]): void {
     this.#admission.client(owner).replies.recall(replies, dropped);
   }
 
-  /** Takes over what an earlier process remembered of a session that ended. */
+  /** Adds an earlier process's record of an ended session. */
   recallEnded(ended: EndedSession): void {
     this.#ended.remember(ended);
   }
 
-  /** Opens a session again that an earlier process had, and restarts its idle time. Limits do not count. */
+  /** Reopens a session of an earlier process and restarts its idle time. Limits do not apply. */
   recall(stored: StoredSession, variant: Variant, image?: SessionImage): Session {
     const session = this.restore(stored, variant, image);
     variant.opened(this.#admission.client(stored.owner).account);
@@ -305,7 +305,7 @@ export class SessionManager implements SessionHost {
     return session;
   }
 
-  /** The session that was stored, to look at: it is not among those that are open here. */
+  /** A view of a stored session, which is not open here. */
   restore({ episode, past, ...settings }: StoredSession, variant: Variant, image?: SessionImage): Session {
     const { account } = this.#admission.client(settings.owner);
     const session = new Session(
@@ -318,19 +318,19 @@ export class SessionManager implements SessionHost {
     return session;
   }
 
-  /** Forgets the copy of a session that continues in a shared store. */
+  /** Drops the copy of a session that continues in a shared store. */
   drop(session: Session): void {
     if (session.closed) return;
     this.#remove(session);
     for (const listener of this.dropListeners) listener(session.id);
   }
 
-  /** Ends a session that the store says has expired. */
+  /** Ends a session that expired in the store. */
   expire(session: Session): void {
     this.#end(session, 'session_expired');
   }
 
-  /** Time at which a session is forgotten that ends now. */
+  /** Time at which a session that ends now is forgotten. */
   get forgetAt(): number {
     return Math.ceil(this.now() + 1000 * this.#limits.goneSeconds);
   }
@@ -358,7 +358,7 @@ export class SessionManager implements SessionHost {
     session.episode.dispose();
   }
 
-  /** Ends a session that is idle too long here; in a shared store another server may have used it since. */
+  /** Ends a session that has been idle too long here; in a shared store another server may have used it since. */
   #timeIsUp(session: Session): void {
     if (this.recorder?.isShared) this.drop(session);
     else this.#end(session, 'session_expired');

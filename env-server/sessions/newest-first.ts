@@ -1,12 +1,12 @@
-/** A member of the list, which holds its neighbors. */
+/** A member of the list, linked to its neighbors. */
 export interface Ordered<T> {
-  /** Opened next after it. */
+  /** The next newer member. */
   newer: T | undefined;
-  /** Opened last before it. */
+  /** The next older member. */
   older: T | undefined;
 }
 
-/** Keeps members in the order in which they came, so that the newest are found without looking at all. */
+/** Keeps members in order of arrival, so that the newest are found without a scan. */
 export class NewestFirst<T extends Ordered<T>> {
   #newest: T | undefined;
 

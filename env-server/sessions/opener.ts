@@ -29,21 +29,21 @@ export interface CloneRequest {
   readonly dynamics_seed?: number;
 }
 
-/** Settings that sessions opened together have in common. */
+/** Settings shared by sessions that are opened together. */
 type OpenSettings = Pick<Session, 'owner' | 'variant' | 'groupId' | 'format' | 'ttlMs'>;
 
-/** Keeper of the sessions that are opened. */
+/** Owner of the opened sessions. */
 export interface SessionHost {
   readonly recorder: SessionJournal | undefined;
   readonly now: () => number;
   wall(time: number): number;
-  /** Takes in a session that was opened. */
+  /** Adds an opened session. */
   add(session: Session): void;
-  /** Ends a session that no client has heard of. */
+  /** Ends a session that no client knows. */
   discard(session: Session): void;
 }
 
-/** Sessions of a group that are opened in one go. */
+/** Sessions of a group opened without a break. */
 const OPENED_AT_ONCE = 32;
 
 /** Opens sessions within the limits: new ones, groups and clones. */
@@ -69,13 +69,13 @@ export class SessionOpener {
     this.#replica = replica;
   }
 
-  /** Sessions that are opened from now on come after this one. */
+  /** Later sessions get serials after this one. */
   countFrom(serial: number): void {
     this.#serial = Math.max(this.#serial, serial);
   }
 
   /**
-   * Opens a session or a group; all of it or nothing.
+   * Opens a session or a group, all or none.
    * @throws Problem `too_many_sessions`, `draining`, `invalid_request`; InvalidOptions
    */
   create(owner: string, variant: Variant, request: CreateRequest): MaybePromise<Session[]> {
@@ -105,7 +105,10 @@ export class SessionOpener {
     );
   }
 
-  /** @throws Problem `too_many_sessions`, `draining`, `unsupported`, `session_budget_exceeded` and the like; `invalid_request` for a dynamics seed where chance is not ours */
+  /**
+   * @throws Problem `too_many_sessions`, `draining`, `unsupported`, `session_budget_exceeded` and the like;
+   * `invalid_request` for a dynamics seed where the environment draws its own random numbers
+   */
   clone(session: Session, request: CloneRequest): MaybePromise<Session[]> {
     const { count = 1, dynamics_seed: dynamicsSeed } = request;
     if (dynamicsSeed !== undefined) requireReseedable(session.variant);
@@ -129,13 +132,13 @@ export class SessionOpener {
     return chain(opened, sessions => this.#whenStored(settings, sessions));
   }
 
-  /** The sessions, when what keeps them has them; where it takes not all of them, all are closed. */
+  /** Resolves when the store has all sessions; if it rejects one, all are closed. */
   #whenStored({ owner, variant }: OpenSettings, opened: Session[]): MaybePromise<Session[]> {
     if (!opened.some(({ storing }) => storing)) return opened;
     return Promise.all(opened.map(({ storing }) => storing)).then(
       () => opened,
       error => {
-        // Who admitted all of them takes all of them back.
+        // The caller that admitted all of them releases all of them.
         this.#admission.count(owner, variant.counters, opened.length);
         for (const session of opened) this.#host.discard(session);
         throw error;
@@ -144,9 +147,9 @@ export class SessionOpener {
   }
 
   /**
-   * Sets the room of all aside before the first is opened.
-   * @throws Problem `draining` when the server stops meanwhile; those that were opened are closed then, and the episodes of
-   * the others are released
+   * Reserves room for all sessions before opening the first.
+   * @throws Problem `draining` when the server stops meanwhile; opened sessions are then closed and unused episodes
+   * released
    */
   *#opening(settings: OpenSettings, episodes: readonly EpisodeState[]): Sliced<Session[]> {
     const { owner, variant } = settings;
@@ -169,11 +172,11 @@ export class SessionOpener {
         }
         if (!isShared) recorder?.opened(opened.slice(first), opened[0]);
       }
-      // A shared store opens all of a group or nothing.
+      // A shared store opens all of a group or none.
       if (isShared) recorder!.opened(opened);
       return opened;
     } catch (error) {
-      // Who admitted all of them takes all of them back.
+      // The caller that admitted all of them releases all of them.
       this.#admission.count(owner, variant.counters, opened.length);
       for (const session of opened) this.#host.discard(session);
       releaseStates(variant, episodes.slice(opened.length));
@@ -183,7 +186,7 @@ export class SessionOpener {
     }
   }
 
-  /** Opens sessions within the limits. Where that fails, they do not count. */
+  /** Opens sessions within the limits. If that fails, they do not count. */
   #admitted(
     owner: string,
     variant: Variant,
@@ -203,7 +206,7 @@ export class SessionOpener {
         return refuse(error);
       }
     };
-    // A shared store counts the sessions of all servers; those in memory here may have ended elsewhere.
+    // A shared store counts the sessions of all servers; sessions in memory here may have ended elsewhere.
     if (this.#host.recorder?.isShared) this.#admission.count(owner, variant.counters, count);
     else this.#admission.admit(owner, variant.counters, count);
     const opened = begin();
@@ -237,10 +240,16 @@ export class SessionOpener {
   }
 }
 
-/** Serials of one millisecond, one for each of this many servers; more in it run ahead of the clock. */
+/**
+ * Serials of one millisecond, one for each of this many servers; with more sessions in it, serials run ahead of the
+ * clock.
+ */
 const SERIALS_PER_MS = 64;
 
-/** The serial of the next session: one more, or by the clock, so that those of several servers are in one order. */
+/**
+ * The next serial: one more than the last, or taken from the clock, so that serials of several servers are in one
+ * order.
+ */
 function serialAfter(last: number, now: number, replica: number | undefined): number {
   if (replica === undefined) return last + 1;
   const slot = Math.max(Math.floor(last / SERIALS_PER_MS) + 1, Math.floor(now));
@@ -248,8 +257,8 @@ function serialAfter(last: number, now: number, replica: number | undefined): nu
 }
 
 /**
- * Members of a group begin with the same state; an environment that cannot be copied is reset for each with the same
- * seed. With a dynamics seed d, member k gets d + k. Where one cannot begin, those that have begun are released.
+ * Members of a group begin in the same state; an environment that cannot be copied is reset for each with the same
+ * seed. With a dynamics seed d, member k gets d + k. If one cannot begin, the others are released.
  */
 function beginEpisodes(
   variant: Variant,
@@ -277,7 +286,7 @@ function copiesOf(episode: EpisodeState, count: number, dynamicsSeed: number | u
   return Array.from({ length: count }, (_, member) => withDynamics(episode, dynamicsSeed + member));
 }
 
-/** Episodes that no session takes up end where their environment keeps them. */
+/** Ends unused episodes where the environment holds them. */
 function releaseStates(variant: Variant, episodes: readonly EpisodeState[]): void {
   for (const { state } of episodes) variant.releaseState(state);
 }

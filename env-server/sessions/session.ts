@@ -19,41 +19,41 @@ import type { SessionHistory, StoredSettings } from './storage/stored-session.ts
 
 /** Bytes of a session without its parts: the session, its entries in tables, its ids. */
 const SESSION_BYTES = 1536;
-/** Operations that may wait for the one that runs. */
+/** Most operations that may wait for the one in progress. */
 const MAX_QUEUE_LENGTH = 256;
 const RETRY_AFTER_SECONDS = 1;
 
 export const SESSION_STATUSES = ['playing', 'terminated', 'truncated', 'failed', 'busy'] as const;
 export type SessionStatus = (typeof SESSION_STATUSES)[number];
 
-/** Estimated memory of a session that begins with this episode, in bytes. */
+/** Estimated memory of a new session with this episode, in bytes. */
 export const newSessionSize = (episode: EpisodeState): number => SESSION_BYTES + wholeSize(episode);
 
-/** Settings that a session begins with besides its episode. */
+/** Settings of a new session, without its episode. */
 interface SessionSettings {
   readonly id: string;
   /** Grows with every session of the server. */
   readonly serial: number;
   readonly variant: Variant;
-  /** Name of the principal it belongs to. */
+  /** Name of the owning principal. */
   readonly owner: string;
   readonly groupId: string | null;
   readonly format: ObservationFormat;
   readonly now: () => number;
-  /** Gives a time of the server's clock by the wall clock. */
+  /** Converts a server time to the wall clock. */
   wall(time: number): number;
   /** Account of its owner. */
   readonly account: ByteAccount;
   /** Recorder of its operations. */
   readonly recorder?: Recorder<Session>;
-  /** Time by the wall clock, in milliseconds since the epoch. Absent: now. */
+  /** Wall clock time, in milliseconds since the epoch. Absent: now. */
   readonly createdAt?: number;
   readonly ttlMs: number;
-  /** Time at which it ends even if busy, in milliseconds of the server's clock. */
+  /** Server time in milliseconds at which it ends even if busy. */
   readonly deadline: number;
 }
 
-/** State of one episode after another in one environment, and the queue of the operations on them. */
+/** A session: one episode after another in one environment, and the queue of operations on them. */
 export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Ordered<Session> {
   readonly id: string;
   readonly serial: number;

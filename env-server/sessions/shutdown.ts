@@ -2,23 +2,23 @@ import { Problem } from '../problems.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 
-/** Stages of a shutdown: each refuses what the one before did, and more. */
+/** Stages of a shutdown; each rejects more than the one before. */
 const SERVING = 0;
 /** No sessions are opened. */
 const DRAINING = 1;
-/** Nothing is begun. */
+/** No operations are started. */
 const SUSPENDED = 2;
 /** Results of operations still in progress are ignored. */
 const STOPPED = 3;
 
-/** Says what may still be begun, and waits for what is in progress. */
+/** Decides what may still start, and waits for work in progress. */
 export class Shutdown {
   #stage = SERVING;
   /** No sessions are opened any more. */
   draining = false;
   /** Nothing is begun any more. */
   suspended = false;
-  /** Sessions that are being opened. */
+  /** Sessions being opened. */
   readonly #openings = new Set<Promise<unknown>>();
 
   drain(): void {
@@ -29,17 +29,17 @@ export class Shutdown {
     this.#reach(STOPPED);
   }
 
-  /** @throws Problem `draining` when no sessions are opened any more */
+  /** @throws Problem `draining` once no sessions are opened */
   requireOpen(): void {
     this.#require(SERVING);
   }
 
-  /** @throws Problem `draining` when nothing is begun any more */
+  /** @throws Problem `draining` once no operations are started */
   requireServing(): void {
     this.#require(DRAINING);
   }
 
-  /** @throws Problem `draining` when what was begun has lost its point */
+  /** @throws Problem `draining` once results are ignored */
   requireRunning(): void {
     this.#require(SUSPENDED);
   }
@@ -52,9 +52,9 @@ export class Shutdown {
   }
 
   /**
-   * From now on nothing is begun; waits for what is in progress.
-   * @param underWay what there is besides sessions that are being opened, looked up again whenever that is done
-   * @returns how much of it is still not done after so long; what is done after that counts for nothing
+   * Stops starting operations and waits for those in progress.
+   * @param underWay work other than opening sessions, looked up again whenever it is done
+   * @returns the number still unfinished when the time is over; their results are ignored
    */
   async suspend(graceMs: number, underWay: () => Promise<unknown>[]): Promise<number> {
     this.#reach(SUSPENDED);

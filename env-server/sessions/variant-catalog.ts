@@ -5,12 +5,12 @@ import type { Registry } from '../environments/registry.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
 import { EnvironmentCounters, Variant } from './episodes/variant.ts';
 
-/** Variants kept for the next session that asks for the same; sessions hold on to their own. */
+/** Variants kept for later sessions with the same settings; open sessions keep their own alive. */
 const MAX_VARIANTS = 1000;
-/** Greatest length of the description of a variant that is kept; others are only used. */
+/** Longest description of a variant that is kept; larger ones are used once. */
 const MAX_KEPT_LENGTH = 16 * 1024;
 
-/** The environments on offer, and their variants, made once each. */
+/** The registered environments and their variants, each made once. */
 export class VariantCatalog {
   readonly #registry: Registry;
   readonly #variants = new RecentMap<string, Variant>(MAX_VARIANTS);
@@ -20,12 +20,12 @@ export class VariantCatalog {
     this.#registry = registry;
   }
 
-  /** @param after only those behind this id in the order of the list */
+  /** @param after only those after this id in the order of the list */
   list(after?: string): readonly AnyEnvironment[] {
     return this.#registry.list(after);
   }
 
-  /** True if this very environment is registered under its id, not one that has replaced it. */
+  /** True if this very environment is registered under its id, and has not been replaced. */
   offers(environment: AnyEnvironment): boolean {
     return this.#registry.find(environment.spec.id) === environment;
   }
@@ -34,7 +34,7 @@ export class VariantCatalog {
     return this.#counters.values();
   }
 
-  /** Open sessions of an environment under any configuration. */
+  /** Number of open sessions of an environment, over all configurations. */
   sessionsOf(envId: string): number {
     return this.#counters.get(envId)?.sessions ?? 0;
   }

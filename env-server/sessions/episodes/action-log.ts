@@ -1,21 +1,21 @@
 import type { Json } from '../../../shared/json.ts';
 import { sizeOf } from '../limits/size.ts';
 
-/** Actions of a chunk at most. */
+/** Most actions of a chunk. */
 const MAX_ACTIONS = 64;
-/** A chunk that holds this many bytes takes no more actions. */
+/** A chunk of this many bytes takes no more actions. */
 const MAX_BYTES = 16 * 1024;
 /** Bytes of an empty chunk. */
 const CHUNK_BYTES = 160;
 
-/** A place in a log of actions: everything before it never changes. */
+/** A position in an action log: everything before it never changes. */
 export interface LogPosition {
   readonly chunk: ActionChunk;
-  /** Actions of the chunk that lie before it; at least one. */
+  /** Actions of the chunk before the position; at least one. */
   readonly count: number;
 }
 
-/** Some actions, and where those before them are. Only the log that made it appends to it. */
+/** Some actions, with the position before them. Only the log that made a chunk appends to it. */
 export class ActionChunk {
   readonly before: LogPosition | undefined;
   readonly actions: Json[] = [];
@@ -40,7 +40,7 @@ export class ActionChunk {
 }
 
 /**
- * The actions of an episode. It only grows, and its positions share all that lies before them: a snapshot or a clone
+ * The actions of an episode. The log only grows, and its positions share everything before them: a snapshot or a clone
  * holds a position, never a copy.
  */
 export class ActionLog {
@@ -56,15 +56,15 @@ export class ActionLog {
     return chunk ? { chunk, count: chunk.actions.length } : this.#before;
   }
 
-  /** From here on nothing is added to what its positions share with another session. */
+  /** From here on nothing is appended to chunks shared with another session. */
   seal(): void {
     this.#before = this.position;
     this.#open = undefined;
   }
 
   /**
-   * @param bytes estimated memory of the action
-   * @returns estimated memory that it takes in the log
+   * @param bytes estimated memory of the action, see {@link actionSize}
+   * @returns estimated memory of the action in the log
    */
   append(action: Json, bytes: number): number {
     let chunk = this.#open;
@@ -79,7 +79,7 @@ export class ActionLog {
   }
 }
 
-/** Estimated memory of an action in a log; a number takes none besides its slot. */
+/** Estimated memory of an action in a log; a number takes only its slot. */
 export const actionSize = (action: Json): number => (typeof action === 'number' ? 0 : sizeOf(action));
 
 /** Actions before a position. */
@@ -92,12 +92,12 @@ export function lastOf(position: LogPosition | undefined): Json | undefined {
   return position?.chunk.actions[position.count - 1];
 }
 
-/** Estimated memory of the chunks that a position needs, as they are now. */
+/** Estimated memory of the chunks that a position needs, at present. */
 export function bytesOf(position: LogPosition | undefined): number {
   return position ? position.chunk.bytesBefore + position.chunk.bytes : 0;
 }
 
-/** The chunks that a position needs, last first, each with how many of its actions. */
+/** The chunks that a position needs, last first, each with the number of actions it needs. */
 export function* chunksOf(position: LogPosition | undefined): Generator<LogPosition> {
   for (let at = position; at; at = at.chunk.before) yield at;
 }
@@ -111,7 +111,7 @@ export function actionsOf(position: LogPosition | undefined): Json[] {
   return actions;
 }
 
-/** A log of these actions, by its positions: the one at `count` has this many of them before it. */
+/** A log of these actions as positions: the one at index `count` has that many actions before it. */
 export function logOf(actions: readonly Json[]): (count: number) => LogPosition | undefined {
   const log = new ActionLog();
   const positions: LogPosition[] = [];

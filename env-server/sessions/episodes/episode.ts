@@ -12,39 +12,39 @@ import { sizeOf } from '../limits/size.ts';
 import { actionsOf, bytesOf, type LogPosition } from './action-log.ts';
 import { guarded, type Variant } from './variant.ts';
 
-/** Seeds drawn by the server lie below this, short enough to type. */
+/** Seeds drawn by the server are below this, short enough to type. */
 const DRAWN_SEEDS = 2 ** 32;
 
 /** Bytes of an episode without its parts. */
 const EPISODE_BYTES = 256;
 
-/** Position at which an automatic reset began an episode: what came before is forgotten. */
+/** Position where an automatic reset began an episode: everything before it is forgotten. */
 export interface EpisodeRestart {
   readonly state: Json;
   readonly random: RandomState;
-  /** Steps taken before. */
+  /** Steps before the reset. */
   readonly step: number;
 }
 
-/** A fresh stream of chance in the middle of an episode. */
+/** A new random stream in mid-episode. */
 export interface Reseed {
-  /** Steps taken before. */
+  /** Steps before the change. */
   readonly step: number;
   readonly dynamicsSeed: number;
 }
 
-/** Changes of the stream that one episode may have: each of up to thousands of clones has the list. */
+/** Most changes of the stream in one episode: each of up to thousands of clones has the list. */
 const MAX_RESEEDS = 1024;
 const RESEED_BYTES = 48;
 
-/** Everything an episode is, as data that never changes: what snapshots, clones and the store hold. */
+/** An episode as immutable data: what snapshots, clones and the store hold. */
 export interface EpisodeState {
   readonly seed: number;
-  /** Seed of all chance after the start; undefined: the generator of `seed` continues. */
+  /** Seed of all randomness after the start; undefined: the generator of `seed` continues. */
   readonly dynamicsSeed?: number;
-  /** Later changes of the stream, in the order of their steps; absent where there are none. */
+  /** Later changes of the stream, in step order; absent where there are none. */
   readonly reseeds?: readonly Reseed[];
-  /** Replies name the state. */
+  /** True if replies include the state's key. */
   readonly stateKeys?: true;
   readonly options: JsonObject;
   readonly state: Json;
@@ -85,7 +85,7 @@ export function weighed(episode: Omit<EpisodeState, 'bytes'>): EpisodeState {
 /** Estimated memory of an episode with its actions, in bytes. */
 export const wholeSize = (episode: EpisodeState): number => episode.bytes + bytesOf(episode.log);
 
-/** An observation in the form that its session has. */
+/** An observation in the session's format. */
 export type SeenObservation = string | readonly ObservationPart[] | { [key: string]: unknown };
 
 export interface StepResult {
@@ -125,24 +125,24 @@ export interface TrajectoryRecord {
 export interface ReplayView {
   /** Format of the observations. */
   readonly format: ObservationFormat;
-  /** True if records have the state as plain data, too. */
+  /** True if records also include the state as plain data. */
   readonly structured?: boolean;
 }
 
-/** Settings of an episode that begins. */
+/** Settings of a new episode. */
 export interface EpisodeRequest {
   /** Drawn at random when absent. */
   readonly seed?: number;
-  /** Seeds all chance after the start; absent: the generator of `seed` continues. */
+  /** Seed of all randomness after the start; absent: the generator of `seed` continues. */
   readonly dynamicsSeed?: number;
   readonly options?: JsonObject;
-  /** Replies name the state. */
+  /** True if replies include the state's key. */
   readonly stateKeys?: boolean;
 }
 
 /**
  * Begins an episode.
- * @throws Problem when the environment refuses a seed, `environment_fault`; InvalidOptions
+ * @throws Problem when the environment rejects a seed, `environment_fault`; InvalidOptions
  */
 export function beginEpisode(variant: Variant, request: EpisodeRequest): MaybePromise<EpisodeState> {
   const { seed, dynamicsSeed, stateKeys } = request;
@@ -179,7 +179,7 @@ export function beginEpisode(variant: Variant, request: EpisodeRequest): MaybePr
 }
 
 /**
- * An episode with another seed for what happens from here on. Of several at one step the last counts.
+ * The episode with another seed for everything after this step. The last of several at one step wins.
  * @throws Problem `invalid_request` where the episode has changed its stream too often
  */
 export function withDynamics(episode: EpisodeState, dynamicsSeed: number): EpisodeState {
@@ -196,7 +196,7 @@ export function withDynamics(episode: EpisodeState, dynamicsSeed: number): Episo
   return weighed({ ...episode, random, reseeds: [...earlier, { step, dynamicsSeed }] });
 }
 
-/** The seed of the stream that an episode draws from; undefined: that of its seed. */
+/** The seed of the episode's current random stream; undefined: that of its seed. */
 export const dynamicsSeedOf = ({ dynamicsSeed, reseeds }: EpisodeState): number | undefined =>
   reseeds?.at(-1)?.dynamicsSeed ?? dynamicsSeed;
 
@@ -214,12 +214,12 @@ function refused(pointer: string, detail: string): Problem {
   return new Problem('invalid_request', detail, { violations: [{ pointer, detail }] });
 }
 
-/** Most that a trajectory may take in memory, by estimate: there may be ten thousand large observations. */
+/** Estimated memory that a trajectory may take: it may have ten thousand large observations. */
 const MAX_TRAJECTORY_BYTES = 32 * 1024 * 1024;
 
 /**
- * Plays an episode again from its beginning and actions; others have their turn meanwhile.
- * @throws Problem `unsupported` when it comes out differently, which means that the environment does not keep to its seed
+ * Replays an episode from its beginning and actions, with pauses for other work.
+ * @throws Problem `unsupported` when the replay differs, which means that the environment is not deterministic
  */
 async function replay(
   variant: Variant,
@@ -280,7 +280,7 @@ async function replay(
 }
 
 /**
- * The same for the owner of the session that it is from.
+ * The same for the session's owner.
  * @throws Problem `unsupported`, `environment_fault`
  */
 export function replayFor(
@@ -296,7 +296,7 @@ export function replayFor(
   );
 }
 
-/** An episode as it was seen, for environments that cannot be replayed. */
+/** A recorded episode, for environments that cannot be replayed. */
 export function recorded(
   first: StepResult['observation'],
   results: readonly StepResult[],

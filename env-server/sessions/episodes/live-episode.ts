@@ -19,24 +19,24 @@ import {
 import { stateKeyOf } from './state-queries.ts';
 import { environmentFault, guarded, type Variant } from './variant.ts';
 
-/** The generator of the episode that takes a step, as it was before; unused between steps. */
+/** The generator before the step in progress; unused between steps. */
 const before = Random.fromSeed(0);
 
-/** The first state after the beginning that is measured; what the code of others returns is always measured. */
+/** Step of the first measured state; states of custom environments are always measured. */
 const FIRST_MEASURED_STEP = 8;
-/** Bytes of actions after which the state is measured again: what an environment remembers of them is in it. */
+/** Bytes of actions after which the state is measured again, because an environment may remember them. */
 const MEASURE_AFTER_BYTES = 4096;
 
-/** The session that an episode is played in. */
+/** The session of an episode. */
 export interface EpisodeSession {
   /** Session id. */
   readonly id: string;
   readonly variant: Variant;
-  /** Name of the principal it belongs to. */
+  /** Name of the owning principal. */
   readonly owner: string;
   /** Format of the observations. */
   readonly format: ObservationFormat;
-  /** It has ended. */
+  /** True once it has ended. */
   readonly closed: boolean;
   /** Bytes that it may still take. */
   readonly room: number;
@@ -44,47 +44,47 @@ export interface EpisodeSession {
   grow(bytes: number): void;
   /** @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
   requireRoomToPlay(bytes: number): void;
-  /** Journals a step; its outcome is next to it where taking it again would not give the same. */
+  /** Journals a step, with its outcome where repeating the step would not reproduce it. */
   record<K extends 'step' | 'transition' | 'fault'>(kind: K, body: RecordBody<K>): void;
-  /** An automatic reset: what the log held is needed no more, unless a snapshot needs it. */
+  /** Called on an automatic reset: the log's content is no longer needed, except by snapshots. */
   release(log: ActionLog): void;
 }
 
-/** An episode that is being played: its state, its generator, and what has been done in it. */
+/** An episode in play: its state, its generator, and its history. */
 export class LiveEpisode {
   readonly id: string;
   readonly seed: number;
   readonly dynamicsSeed: number | undefined;
   /** Changes of the stream since the beginning, or since the last automatic reset. */
   reseeds: readonly Reseed[] | undefined;
-  /** Replies name the state. */
+  /** True if replies include the state's key. */
   readonly stateKeys: true | undefined;
   readonly options: JsonObject;
-  /** It is not as it was last stored. */
+  /** True if it has changed since it was last stored. */
   changed = true;
   stepCount: number;
   totalReward: number;
   terminated: boolean;
   truncated: boolean;
-  /** An exception in the environment ended it. */
+  /** True if an exception in the environment ended it. */
   failed: boolean;
   info: JsonObject;
   readonly #session: EpisodeSession;
   readonly #random: Random;
   #state: Json;
-  /** The generator as it was before the step that is in progress. */
+  /** The generator before the step in progress. */
   #randomBefore: RandomState | undefined;
   #restart: EpisodeRestart | undefined;
   log: ActionLog;
-  /** Results as they were, for environments that cannot be replayed. */
+  /** Recorded results, for environments that cannot be replayed. */
   #results: StepResult[] | undefined;
   #resultBytes = 0;
   #firstObservation: StepResult['observation'] | undefined;
-  /** Estimated memory without its actions and results, as last measured. */
+  /** Estimated memory without actions and results, as last measured. */
   #bytes: number;
-  /** The step at which it is measured again. States of built-in environments grow with the steps and actions, if at all. */
+  /** Step of the next measurement. States of built-in environments grow with steps and actions, if at all. */
   #measureAt: number;
-  /** Bytes of actions since it was measured. */
+  /** Bytes of actions since the last measurement. */
   #unmeasured = 0;
 
   constructor(id: string, session: EpisodeSession, episode: EpisodeState) {
@@ -122,12 +122,12 @@ export class LiveEpisode {
     return this.#random.state;
   }
 
-  /** Steps after which it is cut. */
+  /** Steps after which it is truncated. */
   get maxSteps(): number {
     return this.#session.variant.stepsOf(this.#state);
   }
 
-  /** True if it takes no more steps. */
+  /** True if it accepts no more steps. */
   get isOver(): boolean {
     return this.failed || ((this.terminated || this.truncated) && !this.#session.variant.autoReset);
   }
@@ -138,7 +138,7 @@ export class LiveEpisode {
   }
 
   /**
-   * @throws Problem `episode_over`, `invalid_action`, `session_budget_exceeded` and the like, with nothing done;
+   * @throws Problem `episode_over`, `invalid_action`, `session_budget_exceeded` and the like, with no effect;
    * `environment_fault` when the environment throws, which ends the episode
    */
   step(action: Json): MaybePromise<StepResult> {
@@ -167,7 +167,7 @@ export class LiveEpisode {
     return result;
   }
 
-  /** Takes a recorded step again, regardless of present limits. */
+  /** Repeats a recorded step, ignoring present limits. */
   redo(action: Json): MaybePromise<StepResult> {
     const { environment } = this.#session.variant;
     const transition = environment.playFor
@@ -176,7 +176,7 @@ export class LiveEpisode {
     return chain(transition, value => this.#commit(action, actionSize(action), value));
   }
 
-  /** Takes over a recorded step with its outcome. */
+  /** Applies a recorded step with its outcome. */
   follow(action: Json, transition: Transition<Json>, random: RandomState): StepResult {
     this.#random.moveTo(random);
     return this.#commit(action, actionSize(action), transition);
@@ -204,10 +204,10 @@ export class LiveEpisode {
     return transition.then(
       value => {
         this.#randomBefore = undefined;
-        // Code of others: its next state may be of any size.
+        // Custom code: its next state may be of any size.
         this.#requireRoomFor(value, actionBytes, randomBefore);
         const { closed, variant } = this.#session;
-        // An automatic reset began an episode that nobody else would release.
+        // An automatic reset began an episode that only this code can release.
         if (closed && value.restarted) variant.releaseState(value.state);
         this.#measureAt = this.stepCount;
         const result = this.#commit(action, actionBytes, value);
@@ -231,7 +231,7 @@ export class LiveEpisode {
     );
   }
 
-  /** Takes back a step with too large an outcome; where that cannot be, the episode ends. */
+  /** Undoes a step with too large an outcome; where that is impossible, the episode ends. */
   #requireRoomFor(transition: Transition<Json>, actionBytes: number, randomBefore: RandomState): void {
     const { state, info, restarted } = transition;
     const { variant, room } = this.#session;
@@ -290,7 +290,7 @@ export class LiveEpisode {
     return result;
   }
 
-  /** An automatic reset has begun another episode, from which everything can be played again. */
+  /** An automatic reset has begun another episode, from which everything can be replayed. */
   #forgetPast(observation: StepResult['observation']): void {
     this.#session.release(this.log);
     this.log = new ActionLog();
@@ -304,7 +304,7 @@ export class LiveEpisode {
     this.#resultBytes = 0;
   }
 
-  /** Estimates its size again. The next time is when it has twice as many steps. */
+  /** Measures the size again. The next measurement comes at twice as many steps. */
   #measure(result: StepResult): void {
     const begun = this.#restart?.step ?? 0;
     this.#measureAt = begun + Math.max(FIRST_MEASURED_STEP, 2 * (this.stepCount - begun));
@@ -315,7 +315,7 @@ export class LiveEpisode {
     this.#session.grow(resultBytes);
   }
 
-  /** Estimates what its state takes now. */
+  /** Estimates the current size of the state. */
   weigh(): void {
     this.#unmeasured = 0;
     const bytes = episodeSize(this.capture());
@@ -332,8 +332,8 @@ export class LiveEpisode {
   }
 
   /**
-   * The error that the environment threw. It ends the episode, except for a problem which says that nothing was done and
-   * that the step may be tried again.
+   * The error that the environment threw. It ends the episode, unless it is a problem that says the step had no effect
+   * and may be tried again.
    */
   #fault(error: unknown, randomBefore?: RandomState): Error {
     if (error instanceof Problem && PROBLEMS[error.code].retryable) {
@@ -355,7 +355,7 @@ export class LiveEpisode {
     ) as Json;
   }
 
-  /** The episode as plain data; of an environment that holds more than its state this is not all. */
+  /** The episode as plain data; incomplete for an environment that holds more than its state. */
   capture(): EpisodeState {
     return {
       seed: this.seed,
@@ -377,19 +377,19 @@ export class LiveEpisode {
     };
   }
 
-  /** The same for another session: from here on the two share what is done no more. */
+  /** The same for another session: from here on the two share no further actions. */
   share(): EpisodeState {
     this.log.seal();
     return this.capture();
   }
 
-  /** The reset and every step, as far as they are the episode's own; the first record is the reset's. */
+  /** The reset and every step of the episode; the first record is the reset. */
   records(): MaybePromise<TrajectoryRecord[]> {
     const { owner, variant, format } = this.#session;
     return this.ownRecords ?? replayFor(owner, variant, this.capture(), { format });
   }
 
-  /** Records of an environment that cannot be replayed; undefined for others, as their actions are enough. */
+  /** Records of an environment that cannot be replayed; undefined for others, which need only their actions. */
   get ownRecords(): TrajectoryRecord[] | undefined {
     return this.#results && recorded(this.#firstObservation!, this.#results, this.capture());
   }

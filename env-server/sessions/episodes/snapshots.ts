@@ -4,19 +4,19 @@ import type { EpisodeState } from './episode.ts';
 
 const MAX_SNAPSHOTS = 1024;
 const RETRY_AFTER_SECONDS = 1;
-/** Bytes of a snapshot besides its episode. */
+/** Bytes of a snapshot without its episode. */
 const SNAPSHOT_BYTES = 128;
 
-/** Bytes of a snapshot of an episode without the actions, which it shares. */
+/** Bytes of a snapshot of an episode, without the shared actions. */
 export const snapshotSize = (episode: EpisodeState): number => SNAPSHOT_BYTES + episode.bytes;
 
-/** The snapshots of a session, and the actions that they keep from being forgotten. */
+/** The snapshots of a session, and the actions that they keep alive. */
 export class Snapshots {
   readonly #episodes = new Map<string, EpisodeState>();
   /** Chunks of actions that a snapshot needs. */
   readonly #needed = new Set<ActionChunk>();
 
-  /** @throws Problem `too_many_snapshots` when the session has as many as it may have */
+  /** @throws Problem `too_many_snapshots` when the session has reached its limit */
   requirePlace(sessionId: string): void {
     if (this.#episodes.size < MAX_SNAPSHOTS) return;
     throw new Problem(
@@ -33,7 +33,7 @@ export class Snapshots {
   add(snapshotId: string, episode: EpisodeState): void {
     this.#episodes.set(snapshotId, episode);
     for (const { chunk } of chunksOf(episode.log)) {
-      // What lies before it is needed, too.
+      // Everything before it is needed as well.
       if (this.#needed.has(chunk)) return;
       this.#needed.add(chunk);
     }
@@ -56,7 +56,7 @@ export class Snapshots {
 }
 
 /**
- * Visits the chunks that a position needs and no snapshot does.
+ * Visits the chunks that a position needs and no snapshot needs.
  * @returns their estimated memory, in bytes
  */
 export function unneededBytes(

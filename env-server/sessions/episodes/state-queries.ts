@@ -7,10 +7,12 @@ import { Problem } from '../../problems.ts';
 import { writtenValidActions } from '../../wrappers/layer.ts';
 import { guarded, type Variant } from './variant.ts';
 
-/** Characters of a level's name: 96 bits of a hash. */
+/** Characters of a level key: 96 bits of a hash. */
 const LEVEL_ID_LENGTH = 16;
 
-/** Names the level that an episode begins with; undefined where the environment does not say what makes levels the same. */
+/**
+ * Key of the level that an episode begins with; undefined where the environment does not define when levels are equal.
+ */
 export function levelIdOf(variant: Variant, state: Json): string | undefined {
   const { environment } = variant;
   if (!environment.levelKey) return undefined;
@@ -21,16 +23,16 @@ export function levelIdOf(variant: Variant, state: Json): string | undefined {
     .slice(0, LEVEL_ID_LENGTH);
 }
 
-/** Characters of a state's key: 132 bits of a hash. */
+/** Characters of a state key: 132 bits of a hash. */
 const STATE_KEY_LENGTH = 22;
 
-/** Names the state of the environment and its wrappers, without the generator: equal for equal states. */
+/** Key of the state of the environment and its wrappers, without the generator: equal for equal states. */
 export function stateKeyOf(variant: Variant, state: Json): string {
   const hash = createHash('sha256').update(`${variant.environment.spec.id}\n`);
   return hash.update(sortedJson(state)).digest('base64url').slice(0, STATE_KEY_LENGTH);
 }
 
-/** JSON text in which the order of keys says nothing. */
+/** JSON text with sorted keys. */
 const sortedJson = (value: Json): string =>
   JSON.stringify(value, (_key, part: Json) =>
     typeof part === 'object' && part !== null && !Array.isArray(part)
@@ -47,13 +49,13 @@ export function pictureOf(variant: Variant, state: Json, step: number): Picture 
   return picture;
 }
 
-/** An episode as far as players are helped in it. */
+/** An episode, as far as hints for players need it. */
 interface PlayedEpisode {
   readonly isOver: boolean;
   readonly state: Json;
   /** State of its generator. */
   readonly random: RandomState;
-  /** Steps of it so far. */
+  /** Number of its steps so far. */
   readonly stepCount: number;
 }
 
@@ -64,13 +66,13 @@ export interface PlanRequest {
   readonly turns?: number;
 }
 
-/** Keeps the draws of two steps apart where the environment drew nothing between them. */
+/** Keeps the draws of two steps apart when the environment drew nothing between them. */
 const STEP_STRIDE = 0x9e3779b9;
 
 /**
- * The next actions of a reference policy; none for an episode that is over. Its draws come from the step, not from the
- * episode's generator.
- * @throws Problem `unknown_reference` naming those there are, `environment_fault`
+ * The next actions of a reference policy; none for an episode that is over. Its draws are seeded by the step and do not
+ * touch the episode's generator.
+ * @throws Problem `unknown_reference` listing the valid names, `environment_fault`
  */
 export function planOf(
   variant: Variant,
@@ -97,7 +99,7 @@ export function planOf(
   );
 }
 
-/** The actions that are legal, as a player writes them; null for an environment that cannot list them. */
+/** The legal actions in written form; null for an environment that cannot list them. */
 export function validActionsOf(
   variant: Variant,
   { isOver, state }: PlayedEpisode,

@@ -20,12 +20,12 @@ import { type WrapperChoice, wrap } from '../../wrappers/wrap.ts';
 import type { ByteAccount } from '../limits/budgets.ts';
 import { sizeOf } from '../limits/size.ts';
 
-/** Bytes of a variant without its configuration: its parts and its check of actions. */
+/** Bytes of a variant without its configuration: its parts and its action check. */
 const VARIANT_BYTES = 4096;
 const MAX_MESSAGE_LENGTH = 500;
 const NO_OPTIONS: JsonObject = Object.freeze({});
 
-/** An environment under one effective configuration and wrappers: what all its sessions share. */
+/** An environment with one effective configuration and wrappers, shared by all its sessions. */
 export class Variant {
   /** The environment without wrappers. */
   readonly base: AnyEnvironment;
@@ -35,20 +35,20 @@ export class Variant {
   readonly counters: EnvironmentCounters;
   /** Steps after which a session truncates the episode. */
   readonly maxSteps: number;
-  /** The session continues after the end of an episode. */
+  /** True if the session continues after the end of an episode. */
   readonly autoReset: boolean;
   readonly formats: ObservationFormat[];
   readonly seedable: boolean;
-  /** States hold everything, so they can be remembered, copied and replayed. */
+  /** True if states are complete, so that they can be stored, copied and replayed. */
   readonly copyable: boolean;
-  /** An episode can continue with a fresh stream of chance. */
+  /** True if an episode can continue with a new random stream. */
   readonly reseedable: boolean;
   readonly checkAction: ActionCheck;
   /** Estimated memory, in bytes. */
   readonly bytes: number;
-  /** Sessions that are open under it. */
+  /** Number of its open sessions. */
   #sessions = 0;
-  /** The account that pays for its memory: that of the client who opened the first of these sessions. */
+  /** The account charged for its memory: the client that opened the first of these sessions. */
   #account: ByteAccount | undefined;
   #defaultOptions: JsonObject | undefined;
 
@@ -77,12 +77,12 @@ export class Variant {
     this.bytes = VARIANT_BYTES + sizeOf(config) + sizeOf(this.config) + sizeOf(wrappers);
   }
 
-  /** Steps after which an episode in this state is cut. */
+  /** Steps after which an episode in this state is truncated. */
   stepsOf(state: Json): number {
     return Math.min(this.maxSteps, this.environment.episodeSteps?.(state) ?? this.maxSteps);
   }
 
-  /** `truncated` and `info` of an episode's step; the session's step limit is one of the reasons why an episode ends. */
+  /** `truncated` and `info` of a step; the session's step limit is one of the reasons for an end. */
   limited(
     { terminated, truncated = false, info }: Pick<Transition<Json>, 'terminated' | 'truncated' | 'info'>,
     step: number,
@@ -91,7 +91,7 @@ export class Variant {
     return { truncated: true, info: withTimeLimit(info) };
   }
 
-  /** @throws Problem `unsupported` where states do not hold everything */
+  /** @throws Problem `unsupported` where states are incomplete */
   requireCopyable(): void {
     if (this.copyable) return;
     throw new Problem(
@@ -100,7 +100,7 @@ export class Variant {
     );
   }
 
-  /** Bytes that a session of this client would need besides itself. */
+  /** Bytes that opening a session of this client would add besides the session itself. */
   get openingBytes(): number {
     return this.#account ? 0 : this.bytes;
   }
@@ -121,8 +121,8 @@ export class Variant {
   }
 
   /**
-   * Lets the environment release what it holds outside a state. Nobody waits for it: what the environment throws, at once
-   * or later, is counted as its fault.
+   * Lets the environment release what it holds outside a state. Nobody waits for it; anything the environment throws,
+   * at once or later, is counted as its fault.
    */
   releaseState(state: Json): void {
     if (this.copyable) return;
@@ -141,9 +141,9 @@ export class Variant {
 }
 
 /**
- * What an environment threw, as its clients may see it: the first line of its message, never its stack. The cause is
- * kept for the log. Problems, and what is wrong with the client's own settings, stay what they are.
- * @param doing what it was at, e.g. `at step 3`
+ * An error of the environment as clients may see it: the first line of its message, never its stack. The cause is kept
+ * for the log. Problems, and faults of the client's settings, are returned unchanged.
+ * @param doing the operation, e.g. `at step 3`
  */
 export function environmentFault(variant: Variant, doing: string, error: unknown): Error {
   if (error instanceof Problem || error instanceof InvalidConfig || error instanceof InvalidOptions)
@@ -155,7 +155,7 @@ export function environmentFault(variant: Variant, doing: string, error: unknown
   });
 }
 
-/** Asks an environment for something that is no step, and counts its faults. */
+/** Calls an environment for anything but a step, and counts its faults. */
 export function guarded<T>(variant: Variant, doing: string, work: () => MaybePromise<T>): MaybePromise<T> {
   const refuse = (error: unknown): never => {
     const fault = environmentFault(variant, doing, error);
@@ -170,10 +170,10 @@ export function guarded<T>(variant: Variant, doing: string, work: () => MaybePro
   }
 }
 
-/** Says what is wrong with the type of an action, or undefined. Values of the right type are the environment's to judge. */
+/** The type fault of an action, or undefined. Whether a value of the right type is legal is up to the environment. */
 export type ActionCheck = (action: Json) => string | undefined;
 
-/** The check of a space, made once. */
+/** The compiled check of a space. */
 export function actionCheck(space: Space): ActionCheck {
   switch (space.type) {
     case 'Discrete':

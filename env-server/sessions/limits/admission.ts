@@ -11,9 +11,9 @@ export interface SessionLimits extends ByteLimits {
   readonly maxSessionsPerEnvironment: number;
   /** Idle time after which a session expires unless it asked for another, in seconds. */
   readonly idleTtlSeconds: number;
-  /** Time after which a session expires however busy it is, in seconds. */
+  /** Time after which even a busy session expires, in seconds. */
   readonly lifetimeSeconds: number;
-  /** Seconds for which ended ids answer 410 before they answer 404. */
+  /** Seconds for which ended ids get 410 before they get 404. */
   readonly goneSeconds: number;
 }
 
@@ -32,7 +32,7 @@ interface OpenCounts {
   readonly ofEnvironment: number;
 }
 
-/** The limit that keeps sessions from being opened, and how many of its kind are open. */
+/** The exceeded limit, and the number of open sessions it counts. */
 export interface Refusal {
   readonly open: number;
   readonly most: number;
@@ -40,7 +40,7 @@ export interface Refusal {
   readonly scope: string;
 }
 
-/** The limit at a place of the list of {@link checksOf}, which keeps sessions from being opened. */
+/** The exceeded limit, by its position in the list of {@link checksOf}. */
 export function refusalAt(
   limits: SessionLimits,
   { limit, open }: { readonly limit: number; readonly open: number },
@@ -74,7 +74,7 @@ function refusalOf(
   return undefined;
 }
 
-/** `too_many_sessions`, with its numbers for the protocols that report them. */
+/** `too_many_sessions`, with its numbers for protocols that report them. */
 export class TooManySessions extends Problem {
   readonly open: number;
   readonly most: number;
@@ -88,11 +88,11 @@ export class TooManySessions extends Problem {
   }
 }
 
-/** Counts open sessions in all, of each client and of each environment, and refuses those over a limit. */
+/** Counts open sessions in total, by client and by environment, and rejects those over a limit. */
 export class Admission {
   readonly #limits: SessionLimits;
   readonly #clients = new Map<string, ClientUsage>();
-  /** Memory of everybody. */
+  /** Memory of the whole server. */
   readonly bytes: ByteBudget;
   #sessions = 0;
 
@@ -113,7 +113,7 @@ export class Admission {
     this.count(owner, counters, count);
   }
 
-  /** Counts sessions that come unasked or, below zero, go. */
+  /** Counts sessions that open without admission or, below zero, close. */
   count(owner: string, counters: EnvironmentCounters, change: number): void {
     this.#sessions += change;
     this.bytes.sessions += change;

@@ -1,7 +1,7 @@
 import { getHeapStatistics } from 'node:v8';
 import { Problem } from '../../problems.ts';
 
-/** Greatest bytes of sessions in memory; 0 means a share of the heap. */
+/** Most bytes of sessions in memory; 0 means a share of the heap. */
 export interface ByteLimits {
   readonly maxBytes: number;
   readonly maxBytesPerClient: number;
@@ -11,11 +11,11 @@ export interface ByteLimits {
 /** Shares of the heap that limits of 0 mean; the rest is for requests, replies and garbage. */
 const HEAP_SHARES = { maxBytes: 0.4, maxBytesPerClient: 0.3, maxBytesPerSession: 1 / 64 } as const;
 /**
- * Factor by which open sessions may grow beyond the limits of their client and server, at which nothing more is opened
- * or remembered.
+ * Factor by which open sessions may exceed the limits of their client and server. At those limits nothing more is
+ * opened or kept.
  */
 const ROOM_TO_PLAY = 1.125;
-/** Share of a token's bytes for replies in all sessions, as long as each session gets no more and no less than this. */
+/** Share of a token's bytes for replies in all sessions; the next two bound each session's part. */
 const REPLY_SHARE = 1 / 8;
 const MAX_REPLY_BYTES = 64 * 1024;
 const MIN_REPLY_BYTES = 4 * 1024;
@@ -25,7 +25,7 @@ const RETRY_AFTER_SECONDS = 1;
 const BYTES_PER_KB = 1024;
 const BYTES_PER_MB = 1024 * 1024;
 
-/** The limits in force: those of 0 by the heap limit of this process. */
+/** The limits in force; a limit of 0 is derived from this process's heap limit. */
 export function resolveByteLimits(
   limits: ByteLimits,
   heapBytes = getHeapStatistics().heap_size_limit,
@@ -38,31 +38,31 @@ export function resolveByteLimits(
   };
 }
 
-/** The sums over all sessions of a process, and its limits. */
+/** Totals over all sessions of a process, and their limits. */
 export class ByteBudget {
   readonly limits: ByteLimits;
   /** Estimated memory of all sessions and remembered replies. */
   used = 0;
-  /** Open sessions. */
+  /** Number of open sessions. */
   sessions = 0;
 
   constructor(limits: ByteLimits) {
     this.limits = resolveByteLimits(limits);
   }
 
-  /** True if this many bytes more would exceed the limit of the server. */
+  /** True if this many more bytes would exceed the server's limit. */
   isShort(bytes: number): boolean {
     return this.used + bytes > this.limits.maxBytes;
   }
 
-  /** Greatest bytes of the replies that one session remembers: they are given up before sessions are. */
+  /** Most bytes of replies that one session keeps; replies are dropped before sessions. */
   get replyBytesOfSession(): number {
     const share = (this.limits.maxBytesPerClient * REPLY_SHARE) / Math.max(1, this.sessions);
     return Math.max(MIN_REPLY_BYTES, Math.min(MAX_REPLY_BYTES, share));
   }
 }
 
-/** Estimated memory of what one client holds. */
+/** Estimated memory of one client. */
 export class ByteAccount {
   readonly #budget: ByteBudget;
   readonly limits: ByteLimits;
@@ -77,7 +77,7 @@ export class ByteAccount {
     return this.#budget.replyBytesOfSession;
   }
 
-  /** Greatest bytes of the replies to a client's requests that concern no session yet. */
+  /** Most bytes of replies to a client's requests that concern no session yet. */
   get replyBytes(): number {
     return Math.max(MIN_REPLY_BYTES, this.limits.maxBytesPerClient * CLIENT_REPLY_SHARE);
   }
@@ -87,13 +87,13 @@ export class ByteAccount {
     this.#budget.used += bytes;
   }
 
-  /** The same, for what remembers replies. */
+  /** The same as an interface for reply memories. */
   grow(bytes: number): void {
     this.add(bytes);
   }
 
   /**
-   * Refuses to open or remember what has no room.
+   * Checks that there is room to open or keep something.
    * @throws Problem `token_budget_exceeded`, `server_budget_exceeded`
    */
   requireRoom(bytes: number): void {
@@ -101,7 +101,7 @@ export class ByteAccount {
   }
 
   /**
-   * The same for what open sessions need to continue: they have some more.
+   * The same for the growth of open sessions, which have some extra room.
    * @throws Problem `token_budget_exceeded`, `server_budget_exceeded`
    */
   requireRoomToPlay(bytes: number): void {
@@ -130,7 +130,7 @@ export class ByteAccount {
   }
 }
 
-/** `session_budget_exceeded`, with the numbers. */
+/** `session_budget_exceeded`, with its numbers. */
 export function sessionBudgetExceeded(id: string, used: number, bytes: number, most: number): Problem {
   return new Problem(
     'session_budget_exceeded',
@@ -138,7 +138,7 @@ export function sessionBudgetExceeded(id: string, used: number, bytes: number, m
   );
 }
 
-/** Small sums in kilobytes, as in "0.00 MB" there is nothing to see. */
+/** Small amounts in kilobytes, because "0.00 MB" says nothing. */
 export function inMb(bytes: number): string {
   return bytes < BYTES_PER_MB / 10
     ? `${(bytes / BYTES_PER_KB).toFixed(2)} KB`

@@ -1,16 +1,16 @@
-/** Milliseconds by which an item may be found late. */
+/** Longest delay in noticing an expired item, in milliseconds. */
 export const SLOT_MS = 1000;
 
-/** Something that expires; `slot` is the wheel's. */
+/** Something that expires; `slot` belongs to the wheel. */
 export interface Expiring {
-  /** Milliseconds since the epoch; may move later at any time without telling the wheel, and never to an earlier time. */
+  /** Milliseconds since the epoch. It may move later at any time without notifying the wheel, and never earlier. */
   readonly expiresAt: number;
   slot: number;
 }
 
 /**
- * Finds what has expired. Items are in slots of a second; one that was used since it was scheduled is
- * moved on only when its slot comes up, so that using an item costs nothing.
+ * A timer wheel. Slots are one second wide; an item used since it was scheduled is moved only when its slot comes up,
+ * so using an item costs nothing.
  */
 export class ExpiryWheel<T extends Expiring> {
   readonly #slots = new Map<number, Set<T>>();
@@ -34,7 +34,7 @@ export class ExpiryWheel<T extends Expiring> {
     if (items.size === 0) this.#slots.delete(item.slot);
   }
 
-  /** Takes out and returns what has expired by now. */
+  /** Removes and returns the items that have expired. */
   sweep(now: number): T[] {
     const last = Math.floor(now / SLOT_MS);
     const expired: T[] = [];

@@ -2,22 +2,22 @@ import { Problem } from '../../problems.ts';
 import { inMb } from './budgets.ts';
 import { sizeOf } from './size.ts';
 
-/** About what an operation takes that is in progress, besides its input. */
+/** Approximate memory of an operation in progress, without its input. */
 export const OPERATION_BYTES = 1000;
 const BYTES_PER_MB = 1024 * 1024;
-/** Bytes of pending inputs above which no more are taken: of one token, and of all together. */
+/** Bytes of pending inputs, for one token and in total, above which further ones are rejected. */
 export const MAX_PENDING_BYTES_PER_CLIENT = 64 * BYTES_PER_MB;
 export const MAX_PENDING_BYTES = 2 * MAX_PENDING_BYTES_PER_CLIENT;
-/** An input below is taken above the limits as well, unless it is known that it would have to wait. */
+/** Smaller inputs are accepted above the limits too, unless they would certainly have to wait. */
 const SMALL_BYTES = 4096;
 const RETRY_AFTER_SECONDS = 1;
 
 /**
- * The inputs of operations that are not done, by the name of the token that sent them. An operation may outlive its
- * request when the client went away or waits no longer: its input counts until it is done.
+ * Memory of the inputs of unfinished operations, by token name. An operation may outlive its request when the client
+ * leaves or stops waiting; its input counts until it is done.
  */
 export class PendingInputs {
-  /** True if some inputs are refused now. */
+  /** True if some inputs are rejected now. */
   isTight = false;
   #inAll = 0;
   readonly #byClient = new Map<string, number>();
@@ -28,8 +28,8 @@ export class PendingInputs {
   }
 
   /**
-   * Refuses an input where those that are pending take too much. The input is weighed only then.
-   * @param waits it is known that its operation would have to wait
+   * Rejects an input when pending inputs take too much memory. Only then is the input measured.
+   * @param waits true if its operation would certainly have to wait
    * @throws Problem `too_many_requests`
    */
   requireRoom(client: string, input: unknown, waits: boolean): void {

@@ -4,19 +4,19 @@ import { bootId } from '../../persistence/lock.ts';
 
 const MS_PER_S = 1000;
 
-/** A moment by every clock there is, in milliseconds. */
+/** A moment by every available clock, in milliseconds. */
 export interface ClockReading {
-  /** Time by the clock of the server. */
+  /** Server time. */
   readonly server: number;
-  /** Since the epoch, as somebody set it. */
+  /** Wall clock, since the epoch. */
   readonly wall: number;
-  /** Since the machine was started. */
+  /** Since the machine booted. */
   readonly uptime: number;
-  /** Differs from one start of the machine to the next; empty where that is not known. */
+  /** Id of the machine's boot; empty where unknown. */
   readonly boot: string;
 }
 
-/** Time sources of a {@link ServerClock}; tests have others. */
+/** Time sources of a {@link ServerClock}; tests replace them. */
 export interface ClockSources {
   wall(): number;
   monotonic(): number;
@@ -32,13 +32,13 @@ const SYSTEM: ClockSources = {
 };
 
 /**
- * The time by which sessions expire, in milliseconds. It agrees with the wall clock when a server starts for the first
- * time, and from then on counts what passes: setting the wall clock does not move it. After a restart it continues from
- * where it was by the machine's own count, or by the wall clock if the machine was restarted.
+ * The clock by which sessions expire, in milliseconds. It agrees with the wall clock when a server starts for the first
+ * time, and from then on counts elapsed time: setting the wall clock does not move it. After a restart it continues by
+ * the machine's own count, or by the wall clock if the machine was rebooted.
  */
 export class ServerClock {
   readonly #sources: ClockSources;
-  /** Server's time minus that of the monotonic clock. */
+  /** Server time minus monotonic time. */
   #lead: number;
 
   constructor(sources: ClockSources = SYSTEM) {
@@ -48,12 +48,12 @@ export class ServerClock {
 
   readonly now = (): number => Math.floor(this.#lead + this.#sources.monotonic());
 
-  /** Server's time at a moment of `performance.now`. */
+  /** Server time at a moment of `performance.now`. */
   at(monotonic: number): number {
     return this.#sources === SYSTEM ? Math.floor(this.#lead + monotonic) : this.now();
   }
 
-  /** One of its times by the wall clock as it is set now, in milliseconds since the epoch. */
+  /** Converts a server time to the current wall clock, in milliseconds since the epoch. */
   toWall(time: number): number {
     return time - this.now() + this.#sources.wall();
   }
@@ -72,7 +72,7 @@ export class ServerClock {
   }
 }
 
-/** The clock of a test, which moves it as it likes: it is its own wall clock, and knows nothing of earlier processes. */
+/** A clock that a test moves: it is its own wall clock, and knows no earlier processes. */
 export class FakeClock {
   readonly now: () => number;
 
@@ -93,7 +93,7 @@ export class FakeClock {
   }
 
   goOnFrom(): void {
-    // The test that moves it decides.
+    // Only the test moves it.
   }
 }
 

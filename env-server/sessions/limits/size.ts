@@ -2,20 +2,20 @@ const NUMBER_BYTES = 12;
 const STRING_BYTES = 24;
 const ARRAY_BYTES = 32;
 const OBJECT_BYTES = 48;
-/** Bytes of an element's or a property's reference. */
+/** Bytes of a reference to an element or a property. */
 const SLOT_BYTES = 8;
 const OTHER_BYTES = 16;
-/** Above this length it pays to look at what characters a string is made of. */
+/** From this length on it pays to check which characters a string has. */
 const SHORT_STRING = 128;
 
 /**
- * Estimates what plain data takes in memory, in bytes; parts that occur twice count twice. It goes through data of any
- * depth, and stops early.
- * @param most where to stop: a result of at least this says only that it is more
+ * Estimates the memory of plain data, in bytes; shared parts count each time. It handles data of any depth, and stops
+ * early.
+ * @param most where to stop: a result of at least this is a lower bound
  */
 export function sizeOf(value: unknown, most = Number.POSITIVE_INFINITY): number {
   if (typeof value !== 'object' || value === null) return leafSize(value);
-  // Most data has few objects in it: a list of those to come is made only where there are any.
+  // Most data holds few objects, so the stack is made only when there are any.
   let stack: object[] | undefined;
   let bytes = 0;
   for (let item: object | undefined = value; item !== undefined && bytes < most; item = stack?.pop()) {

@@ -5,21 +5,21 @@ import { Problem } from '../../problems.ts';
 import { sizeOf } from '../limits/size.ts';
 import type { StoredReply } from '../storage/stored-session.ts';
 
-/** Hashes that are kept at most: a table that grows delays everything else. */
+/** Most remembered hashes: growing the table delays everything else. */
 const MAX_HASHES = 2 ** 20;
 const MIN_HASHES = 16;
-/** A hash has two words of 32 bits. */
+/** A hash is two 32-bit words. */
 const WORDS = 2;
 /** Slots of the index for each hash that has room: a power of two. */
 const SLOTS_PER_HASH = 2;
 const WORD_BITS = 32;
-/** Nobody can choose keys that share a slot. */
+/** A random salt, so that nobody can choose keys that share a slot. */
 const SALTS = [randomInt(2 ** WORD_BITS), randomInt(2 ** WORD_BITS)] as const;
 
-/** Keys that were used, by hashes of 64 bits and in their order: 16 to 32 bytes per key of any length. */
+/** Used keys as 64-bit hashes in order: 16 to 32 bytes a key of any length. */
 class KeyHashes {
   #hashes = new Uint32Array(0);
-  /** Number + 1 of the hash in each slot; 0 for none. */
+  /** Index + 1 of the hash in each slot; 0 for none. */
   #slots = new Uint32Array(0);
   #size = 0;
 
@@ -27,7 +27,7 @@ class KeyHashes {
     return this.#size;
   }
 
-  /** Memory of the tables. */
+  /** Memory of the tables, in bytes. */
   get bytes(): number {
     return this.#hashes.byteLength + this.#slots.byteLength;
   }
@@ -40,12 +40,12 @@ class KeyHashes {
     this.#add(high, low);
   }
 
-  /** Adds what `since` gave. */
+  /** Adds the hashes that `since` returned. */
   addAll(hashes: Uint32Array): void {
     for (let i = 0; i + 1 < hashes.length; i += WORDS) this.#add(hashes[i], hashes[i + 1]);
   }
 
-  /** The hashes from one on, as a copy. */
+  /** A copy of the hashes from this index on. */
   since(first: number): Uint32Array {
     return this.#hashes.slice(first * WORDS, this.#size * WORDS);
   }
@@ -59,7 +59,7 @@ class KeyHashes {
     this.#slots[slot] = ++this.#size;
   }
 
-  /** Slot of a hash, or the free one where it would be. */
+  /** Slot of a hash, or the free slot where it would go. */
   #slotOf(high: number, low: number): number {
     const hashes = this.#hashes;
     const slots = this.#slots;
@@ -90,7 +90,7 @@ class KeyHashes {
 /** Two words of 32 bits. */
 type KeyHash = readonly [high: number, low: number];
 
-/** cyrb53 (bryc, public domain) with all of its 64 bits. Stored: it must stay as it is. */
+/** cyrb53 (bryc, public domain) with all of its 64 bits. Its values are stored, so it must not change. */
 function hashOf(key: string): KeyHash {
   let high = 0xdeadbeef;
   let low = 0x41c6ce57;
@@ -104,15 +104,15 @@ function hashOf(key: string): KeyHash {
   return [high >>> 0, low >>> 0];
 }
 
-/** Keys of a request that do not belong to what it asks for. */
+/** Keys of a request that are not part of its content. */
 export const ENVELOPE = new Set(['id', 'op', 'request_key', 'timeout_ms']);
-/** Bytes of an entry without what it holds. */
+/** Bytes of an entry without its content. */
 const ENTRY_BYTES = 160;
-/** Share of the bytes that replies may take, which is left when older ones are dropped. */
+/** Share of the reply bytes that remains after older replies are dropped. */
 const KEPT_SHARE = 7 / 8;
-/** Number of a reply that has not come yet. */
+/** Sequence number of a reply in flight. */
 const NO_NUMBER = -1;
-/** Number of replies that came from the store; requests are numbered from 1. */
+/** Request number of replies loaded from the store; requests are numbered from 1. */
 const NO_REQUEST = 0;
 const RETRY_AFTER_SECONDS = 60;
 
@@ -122,18 +122,18 @@ interface CachedReply {
   readonly asked: object | string;
   /** A promise while the request is in flight. */
   reply: unknown;
-  /** Counts the replies of a memory in the order in which they came. */
+  /** Order of arrival of the replies. */
   number: number;
   bytes: number;
-  /** Number of the request it came in; replies of one request are never dropped for one another. */
+  /** Number of the request it came in; replies of one request never displace each other. */
   readonly request: number;
 }
 
-/** Owner of the replies, and the bytes that they may take. */
+/** Owner of the replies, with its limit. */
 export interface ReplyCacheOwner {
-  /** Bytes of replies that are kept; older ones are dropped for newer ones. */
+  /** Most bytes of replies; older ones are dropped for newer ones. */
   readonly replyBytes: number;
-  /** The memory takes this many bytes more or, below zero, less. */
+  /** Reports that the memory has grown by this many bytes; shrunk where negative. */
   grow(bytes: number): void;
 }
 
@@ -143,7 +143,7 @@ export interface ReplyName {
   readonly key: string;
 }
 
-/** A reply that is to be stored, nothing of it text yet. */
+/** A reply to be stored, not yet turned into text. */
 export interface NewReply extends ReplyName {
   readonly operation: string;
   readonly asked: object | string;
@@ -153,32 +153,33 @@ export interface NewReply extends ReplyName {
 /** Changes since a memory was last stored. */
 export interface ReplyChanges {
   readonly added: readonly NewReply[];
-  /** Replies that were stored and are dropped. */
+  /** Replies that were stored and are dropped now. */
   readonly removed: readonly ReplyName[];
-  /** Hashes of the keys that were dropped, two words each. */
+  /** Hashes of dropped keys, two words each. */
   readonly dropped: Uint32Array;
-  /** Numbers up to which it is stored when these changes are. */
+  /** Sequence numbers up to which it is stored once these changes are. */
   readonly end: { readonly replies: number; readonly dropped: number; readonly turn: number };
 }
 
 /**
- * Replies by request key, so that a repeated request changes nothing. A request still in flight shares its reply; one
- * that failed is forgotten. Where a reply had to make room for later ones its key is remembered, and refused.
+ * Replies by request key, so that a repeated request changes nothing. A repeated request shares the reply of one in
+ * flight; a failed request is forgotten. Where a reply had to make room for later ones, its key is remembered and
+ * rejected.
  */
 export class ReplyCache {
   readonly #holder: ReplyCacheOwner;
   readonly #entries = new Map<string, CachedReply>();
-  /** Bytes of replies that are there. */
+  /** Bytes of the kept replies. */
   #kept = 0;
   /** Replies that have come. */
   #count = 0;
   /** Keys of dropped replies. */
   #dropped = new KeyHashes();
-  /** The same, of an earlier time. */
+  /** The same, of an earlier period. */
   #droppedBefore: KeyHashes | undefined;
   #turns = 0;
   #turnedAt: number | undefined;
-  /** Numbers up to which it is stored. */
+  /** Sequence numbers up to which it is stored. */
   #stored = { replies: 0, dropped: 0 };
   #removed: ReplyName[] = [];
 
@@ -186,7 +187,7 @@ export class ReplyCache {
     this.#holder = holder;
   }
 
-  /** Takes over what was stored. */
+  /** Loads stored replies. */
   recall(replies: readonly StoredReply[], dropped: readonly Uint32Array[] = []): void {
     for (const { number, key, operation, asked, reply } of replies) {
       const entry: CachedReply = { operation, asked, reply, number, bytes: 0, request: NO_REQUEST };
@@ -214,12 +215,12 @@ export class ReplyCache {
     return { added, removed: this.#removed.slice(), dropped, end };
   }
 
-  /** These were stored. */
+  /** Marks these changes as stored. */
   stored({ added, removed, end }: ReplyChanges): void {
     const { turn, ...stored } = end;
     this.#stored = turn === this.#turns ? stored : { ...stored, dropped: 0 };
     this.#removed = this.#removed.slice(removed.length);
-    // What was dropped while it was being written.
+    // Keys dropped while the changes were being written.
     for (const { key, number } of added) {
       if (this.#entries.get(key)?.number !== number) this.#removed.push({ number, key });
     }
@@ -254,7 +255,7 @@ export class ReplyCache {
     return reply;
   }
 
-  /** Remembers a recorded reply, unless it is, or was, remembered already. */
+  /** Adds a recorded reply, unless it is or was known already. */
   remember({ key, operation, asked, reply }: Omit<StoredReply, 'number'>): void {
     if (this.#entries.has(key) || this.#wasDropped(key)) return;
     const entry: CachedReply = {
@@ -269,7 +270,7 @@ export class ReplyCache {
     this.#keep(key, entry);
   }
 
-  /** Forgets dropped keys that were dropped at least so long ago, and at most twice as long. */
+  /** Forgets keys that were dropped at least this long ago, and at most twice as long. */
   turn(now: number, keepMs: number): void {
     this.#turnedAt ??= now;
     if (now - this.#turnedAt < keepMs) return;
@@ -327,7 +328,7 @@ export class ReplyCache {
     this.#holder.grow(entry.bytes);
   }
 
-  /** Drops the oldest replies when there is no room, some at a time. */
+  /** Drops the oldest replies, several at a time, when there is no room. */
   #trim(request: number): void {
     const most = this.#holder.replyBytes;
     if (this.#kept <= most) return;
@@ -345,7 +346,7 @@ export class ReplyCache {
   }
 }
 
-/** A reply as it is stored. */
+/** A reply in stored form. */
 export function storedReply({ asked, reply, ...name }: NewReply): StoredReply {
   return { ...name, asked: fingerprint(asked), reply: reply as Json };
 }
