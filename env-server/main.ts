@@ -1,7 +1,9 @@
 import { flushCompileCache } from 'node:module';
 import { setFlagsFromString } from 'node:v8';
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { Command, Option } from 'commander';
+import { listenOnPort } from '../shared/http/free-port.ts';
 import { outliveReaders } from '../shared/log-output.ts';
+import { numberOption } from '../shared/number-option.ts';
 import { printableLines } from '../shared/printable.ts';
 import { ENV_SERVER } from '../shared/program.ts';
 import { VERSION } from '../shared/version.ts';
@@ -10,7 +12,6 @@ import {
   ENVIRONMENT_SETTINGS,
   type EnvironmentSettings,
   flagOf,
-  type SettingDeclaration,
   type Settings,
   variableOf,
 } from './config/settings.ts';
@@ -58,28 +59,11 @@ function command(): Command {
       .default(declaration.default);
     if (declaration.choices) option.choices([...declaration.choices]);
     else if (typeof declaration.default === 'number') {
-      option.argParser(text => parseNumber(text, declaration));
+      option.argParser(numberOption(declaration));
     }
     program.addOption(option);
   }
   return program;
-}
-
-function parseNumber(
-  text: string,
-  { minimum = 0, maximum = Number.POSITIVE_INFINITY, integer = false }: SettingDeclaration<unknown>,
-): number {
-  const value = Number(text);
-  if (
-    text.trim() === '' ||
-    !(value >= minimum && value <= maximum) ||
-    (integer && !Number.isInteger(value))
-  ) {
-    const range =
-      maximum < Number.POSITIVE_INFINITY ? `from ${minimum} to ${maximum}` : `of at least ${minimum}`;
-    throw new InvalidArgumentError(`Expected ${integer ? 'an integer' : 'a number'} ${range}.`);
-  }
-  return value;
 }
 
 /** Reads settings from a file where neither a flag nor a variable sets them. */
@@ -166,7 +150,7 @@ async function serveAlone(settings: Settings, portChosen: boolean): Promise<Runn
   const [{ createApp }, { stopperOf }] = await Promise.all([import('./app.ts'), import('./stopping.ts')]);
   const app = await createApp(settings);
   const reusePort = process.env.RAGEN_REUSE_PORT === '1';
-  const address = await freePort(port, portChosen, port => {
+  const address = await listenOnPort(port, portChosen, port => {
     const place = { host, port, reusePort };
     return app.server.listen(place);
   });
@@ -181,21 +165,10 @@ async function serveTogether(
   const { host } = settings;
   refuseOpenServer(host, new Authenticator(settings.tokens));
   const { Replicas, reservePort } = await import('./replicas.ts');
-  const port = await freePort(settings.port, portChosen, port => reservePort(host, port, portChosen));
+  const port = await listenOnPort(settings.port, portChosen, port => reservePort(host, port, portChosen));
   const replicas = await Replicas.start(settings, port);
   const address = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   return { address, stop: reason => replicas.stop(reason) };
-}
-
-/** Takes the given port, or any free one where none was given. */
-async function freePort<T>(port: number, chosen: boolean, take: (port: number) => Promise<T>): Promise<T> {
-  try {
-    return await take(port);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || chosen) throw error;
-    console.log(`port ${port} is taken; using a free one`);
-    return take(0);
-  }
 }
 
 async function readAll(stream: NodeJS.ReadableStream): Promise<string> {

@@ -74,6 +74,13 @@ t.test('wrong settings and commands are refused with what would be right', async
     /`trainng`: unknown key, did you mean `training`/,
   );
   t.match(await refused('sft', config, 'warm_start=null'), /has no `warm_start`/);
+  for (const port of ['abc', '65536', '-1', '80.5', '']) {
+    t.match(
+      await refused('dashboard', '--port', port),
+      `'--port <port>' argument '${port}' is invalid. Expected an integer from 0 to 65535`,
+    );
+  }
+  t.match(await refused('serve', 'x', '--max-streams', '0'), /Expected an integer of at least 1/);
   const unknown = await refused('export');
   t.match(unknown, /unknown command 'export'[\s\S]*\(npm run trainer -- --help lists the commands\)/);
   t.ok(unknown.split('\n').length < 6, 'one hint, not the whole help');

@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander';
 import { LOG_LEVEL_VARIABLE, LOG_LEVELS } from '../shared/log.ts';
 import { outliveReaders } from '../shared/log-output.ts';
+import { numberOption, PORT_RANGE } from '../shared/number-option.ts';
 import { printableLines } from '../shared/printable.ts';
 import { ENV_SERVER, TRAINER } from '../shared/program.ts';
 import { VERSION } from '../shared/version.ts';
@@ -9,6 +10,8 @@ import { VERSION } from '../shared/version.ts';
 
 /** A command that failed ends at the latest so long after its message. */
 const LONGEST_EXIT_MS = 3000;
+
+const POSITIVE = numberOption({ minimum: 1, integer: true });
 
 const OVERRIDES_HELP = 'settings to change, e.g. seed=1';
 
@@ -154,7 +157,7 @@ program
     'run, checkpoint or model folder, e.g. runs/quickstart-001, or a model of a hub: organization/name',
   )
   .option('--host <address>', 'address to listen on; any but loopback needs RAGEN_SERVE_TOKEN', '127.0.0.1')
-  .option('--port <port>', 'port to listen on; 0 takes a free one', Number, 8000)
+  .option('--port <port>', 'port to listen on; 0 takes a free one', numberOption(PORT_RANGE), 8000)
   .option('--name <name>', 'name of the model in requests (default: that of the folder)')
   .option(
     '--adapter <name=folder>',
@@ -163,16 +166,16 @@ program
     [],
   )
   .option('--base <folder>', 'folder of the base where the target is an adapter')
-  .option('--context <tokens>', 'longest prompt and response together', Number)
-  .option('--workers <count>', 'threads that share the requests (default: one a core)', Number)
-  .option('--threads <count>', "threads of one worker's matrix products", Number)
+  .option('--context <tokens>', 'longest prompt and response together', POSITIVE)
+  .option('--workers <count>', 'threads that share the requests (default: one a core)', POSITIVE)
+  .option('--threads <count>', "threads of one worker's matrix products", POSITIVE)
   .option('--runtime <name>', 'auto, onnx or webgpu')
-  .option('--max-streams <count>', 'most responses at once; more are refused with 429', Number, 256)
-  .option('--max-adapters <count>', 'most adapters at once', Number, 8)
+  .option('--max-streams <count>', 'most responses at once; more are refused with 429', POSITIVE, 256)
+  .option('--max-adapters <count>', 'most adapters at once', POSITIVE, 8)
   .option('--tinker', 'also train LoRA adapters for clients of the Tinker API, at /api/v1')
-  .option('--max-models <count>', 'most adapters that are trained at once', Number, 4)
+  .option('--max-models <count>', 'most adapters that are trained at once', POSITIVE, 4)
   .option('--checkpoints <folder>', "folder of the trained adapters' checkpoints", 'runs/tinker')
-  .option('--max-checkpoint-mb <MiB>', 'disk space for the checkpoints of one key', Number, 16_384)
+  .option('--max-checkpoint-mb <MiB>', 'disk space for the checkpoints of one key', POSITIVE, 16_384)
   .option('--log-level <level>', 'silent, error, warn, info or debug', 'warn')
   .action(async (target: string, options) => {
     const { serve } = await import('./commands/serve.ts');
@@ -197,7 +200,7 @@ program
   .description('show runs in the browser: how good they are, what they do, whether they are healthy')
   .argument('[runs]', 'folder of run folders', 'runs')
   .option('--server <url>', 'environment server, for links to its pages and to continue episodes in')
-  .option('--port <port>', 'port to listen on (default: 8090, or a free one)', Number)
+  .option('--port <port>', 'port to listen on (default: 8090, or a free one)', numberOption(PORT_RANGE))
   .option('--host <address>', 'loopback address to listen on', '127.0.0.1')
   .option('--allowed-hosts <names>', 'names that requests may be for besides those of this machine', '')
   .option('--export <folder>', 'write the pages as files that any web server can serve, and stop')
@@ -215,7 +218,7 @@ program
   .command('view')
   .description('show trajectories of TRL, verl, RAGEN, verifiers or ATIF in the browser')
   .argument('<files...>', 'files or folders of them, e.g. rollouts/10.jsonl, completions, results.jsonl')
-  .option('--port <port>', 'port to listen on (default: 8090, or a free one)', Number)
+  .option('--port <port>', 'port to listen on (default: 8090, or a free one)', numberOption(PORT_RANGE))
   .action(async (files: string[], options) => {
     const { view } = await import('./commands/view.ts');
     process.exitCode = await view(files, options);

@@ -1,4 +1,5 @@
 import { LOG_LEVELS, type LogLevel } from '../../shared/log.ts';
+import { PORT_RANGE } from '../../shared/number-option.ts';
 import type { RegistrationLimits } from '../custom/registrations/custom-registry.ts';
 import type { GuardSettings } from '../custom/remote/guard.ts';
 import { DEEPCODER_DEFAULTS } from '../environments/deepcoder/variables.ts';
@@ -102,7 +103,7 @@ const seconds = (value: number, help: string): SettingDeclaration<number> => ({
 /** Every setting of the server with its default. */
 export const SETTINGS: Declarations<Settings> = {
   host: { default: '127.0.0.1', help: 'address to listen on; any but loopback needs tokens' },
-  port: { default: 8080, help: 'port to listen on; 0 takes a free one', minimum: 0, integer: true },
+  port: { default: 8080, help: 'port to listen on; 0 takes a free one', minimum: 0, ...PORT_RANGE },
   tokens: {
     default: '',
     help: 'JSON file (or the JSON itself) with tokens: [{"name", "sha256", "scopes"}]; see hash-token',

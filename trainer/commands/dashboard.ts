@@ -2,12 +2,12 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
-import type { FastifyInstance } from 'fastify';
+import { listenOnPort } from '../../shared/http/free-port.ts';
 import { createDashboard, type ReplayResult, readAuthors, TOKEN_VARIABLE } from '../dashboard/server.ts';
 import { stopRequests } from './processes/stop-signal.ts';
 
 /** Default port, above that of the environment server. */
-const DEFAULT_PORT = 8090;
+export const DEFAULT_PORT = 8090;
 
 export interface DashboardOptions {
   readonly server?: string;
@@ -62,7 +62,9 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
   });
   const stopped = Promise.withResolvers<void>();
   using _requests = stopRequests(stopped.resolve);
-  const address = await listenOn(app, host, options.port);
+  const address = await listenOnPort(options.port ?? DEFAULT_PORT, options.port !== undefined, port =>
+    app.listen({ host, port }),
+  );
   console.log(`ragen dashboard of ${runs} on ${address}/runs/ (Ctrl-C ends it)`);
   console.log(`to control trainers from there: ${address}/runs/?token=${controlToken}`);
   await stopped.promise;
@@ -77,15 +79,4 @@ export function replayOn(url: string): ReplayResult {
     const { replayResult } = await import('./verify/replay-result.ts');
     return replayResult(result, episodes, { url, ...(token ? { token } : {}) }, signal);
   };
-}
-
-/** Listens at the port; at a free one where none is named and the default port is taken. @returns the address */
-export async function listenOn(app: FastifyInstance, host: string, port?: number): Promise<string> {
-  try {
-    return await app.listen({ host, port: port ?? DEFAULT_PORT });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || port !== undefined) throw error;
-    console.log(`port ${DEFAULT_PORT} is taken; using a free one`);
-    return app.listen({ host, port: 0 });
-  }
 }

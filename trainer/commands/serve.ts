@@ -1,6 +1,7 @@
 import type { AddressInfo } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
+import { listenOnPort } from '../../shared/http/free-port.ts';
 import { baseFolder } from '../config/derived.ts';
 import { parseModelName } from '../hub/model-name.ts';
 import { playedPrecision } from '../models/blocks.ts';
@@ -87,7 +88,7 @@ export async function serve(target: string, options: ServeOptions): Promise<numb
       token: process.env[TOKEN_VARIABLE],
       adminToken: process.env[ADMIN_TOKEN_VARIABLE],
     });
-    await app.listen({ host, port });
+    await listenOnPort(port, true, port => app.listen({ host, port }));
     using requests = stopRequests(() => console.log('stopping'));
     const { signal: stop } = requests;
     const { port: bound } = app.server.address() as AddressInfo;

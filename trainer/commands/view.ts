@@ -1,9 +1,10 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { listenOnPort } from '../../shared/http/free-port.ts';
 import { importRuns } from '../dashboard/imported-runs.ts';
 import { createDashboard } from '../dashboard/server.ts';
-import { listenOn } from './dashboard.ts';
+import { DEFAULT_PORT } from './dashboard.ts';
 import { INTERRUPTED_STATUS, stopRequests } from './processes/stop-signal.ts';
 
 export interface ViewOptions {
@@ -24,7 +25,9 @@ export async function view(paths: readonly string[], { port }: ViewOptions): Pro
     const runs = await importRuns(paths, folder, requests.signal);
     const host = '127.0.0.1';
     const app = await createDashboard({ runs: folder, host, allowedHosts: '' });
-    const address = await listenOn(app, host, port);
+    const address = await listenOnPort(port ?? DEFAULT_PORT, port !== undefined, port =>
+      app.listen({ host, port }),
+    );
     for (const { id, episodes, formats, notes } of runs) {
       for (const note of notes) console.log(note);
       console.log(
