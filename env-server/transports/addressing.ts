@@ -8,20 +8,20 @@ import type { Principal } from '../sessions/principal.ts';
 import type { Dispatcher } from '../stages/dispatcher.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
 
-// How clients of other protocols name environments and sessions.
+// Maps names of environments and sessions in other protocols.
 
 const ITEMS_PER_PAGE = 1000;
 
-/** Paths with the id of an environment: as one part, with `%2F` in it, or as two. */
+/** Paths with an environment id, as one part with `%2F` in it or as two parts. */
 export const ENVIRONMENT_PATHS = ['/:name', '/:namespace/:name'];
 
-/** Id of the environment that one of these paths names. */
+/** The environment id in one of these paths. */
 export function envIdOf({ params }: FastifyRequest): string {
   const { namespace, name } = params as { namespace?: string; name: string };
   return namespace === undefined ? name : `${namespace}/${name}`;
 }
 
-/** A session with the environment that it plays, which never changes. */
+/** A session with its environment, which never changes. */
 export interface AddressedSession {
   readonly id: string;
   readonly envId: string;
@@ -29,9 +29,9 @@ export interface AddressedSession {
 }
 
 /**
- * Finds a session that was opened before over any transport.
+ * Finds a session opened over any transport.
  * @param envId environment that it must play
- * @throws Problem `unknown_session` also for one of another environment
+ * @throws Problem `unknown_session`, also for a session of another environment
  */
 export function findSession(
   dispatcher: Dispatcher,

@@ -7,7 +7,7 @@ import { addOpenEnvRoutes, type OpenEnvSettings } from './openenv/routes.ts';
 import { addOrsRoutes } from './ors/routes.ts';
 import type { ProblemHandler } from './replies/problem-handler.ts';
 
-/** The transports for clients of other servers. */
+/** Transports for clients of other servers. */
 export async function addCompatibleTransports(
   app: FastifyInstance,
   dispatcher: Dispatcher,
@@ -23,7 +23,7 @@ export async function addCompatibleTransports(
   });
 }
 
-/** A handler may run one operation before it comes to the one that the body is for: it holds the body meanwhile. */
+/** A handler may run another operation before the one that the body is for; it holds the body until then. */
 function countBodies(scope: FastifyInstance, { pendingInputs }: SessionManager): void {
   scope.addHook('onRoute', route => {
     const { handler } = route;

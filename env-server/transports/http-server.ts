@@ -23,8 +23,8 @@ interface Route {
 }
 
 /**
- * Answers requests that have no route: `method_not_allowed` with `Allow` (RFC 9110, section 15.5.6) where the path has
- * routes for other methods, else `not_found`. To be called before any routes are added.
+ * Answers requests without a route: `method_not_allowed` with `Allow` (RFC 9110, section 15.5.6) where the path has
+ * routes for other methods, otherwise `not_found`. Call it before adding routes.
  */
 function answerUnrouted(app: FastifyInstance, problemHandler: ProblemHandler): void {
   const routes: Route[] = [];
@@ -56,7 +56,7 @@ function answerUnrouted(app: FastifyInstance, problemHandler: ProblemHandler): v
   });
 }
 
-/** The path that would fit a route if one slash of an environment id in it were encoded. */
+/** The path that would fit a route if one slash of its environment id were encoded. */
 function withEncodedSlash(route: Route, method: string, path: readonly string[]): string | undefined {
   const at = route.pattern.indexOf(':env_id');
   if (at < 0 || route.method !== method || !path[at] || !path[at + 1]) return undefined;
@@ -64,7 +64,7 @@ function withEncodedSlash(route: Route, method: string, path: readonly string[])
   return fits(route, joined) ? shortened(joined.join('/')) : undefined;
 }
 
-/** `:name` matches any one segment, `:name(…)` one of that form, `*` the rest of the path. */
+/** `:name` matches any segment, `:name(…)` one that fits the pattern, `*` the rest of the path. */
 function fits({ pattern }: Route, path: readonly string[]): boolean {
   if (pattern.length !== path.length && pattern.at(-1) !== '*') return false;
   return pattern.every((part, i) => {
@@ -75,7 +75,7 @@ function fits({ pattern }: Route, path: readonly string[]): boolean {
 
 const ANY = /./;
 
-/** Pattern of the values of a parameter of a route. */
+/** Pattern of a route parameter's values. */
 function formOf(part: string): RegExp {
   const open = part.indexOf('(');
   return open < 0 ? ANY : new RegExp(part.slice(open + 1, -1));
@@ -101,15 +101,15 @@ export interface HttpServerParts {
 
 /** Milliseconds that a client may take to send a request. */
 const REQUEST_TIMEOUT_MS = 60_000;
-/** Milliseconds that the parts of a server may take to start on a busy machine; Fastify gives up after ten seconds. */
+/** Milliseconds that a server's parts may take to start on a busy machine; Fastify's default is ten seconds. */
 const START_TIMEOUT_MS = 300_000;
-/** Milliseconds between Node's checks for slower requests; its default is half a minute. */
+/** Milliseconds between Node's checks for slow requests; its default is half a minute. */
 const SLOW_REQUESTS_CHECK_MS = 1000;
 /** Routes that need no token. */
 const OPEN =
   /^\/((livez|readyz|openapi\.json|docs|assets)(\/|\?|$)|runs(\/(assets\/[^?]*|site\.json)?)?(\?|$)|(compat\/ors\/)?health(\?|$)|compat\/openenv\/[^?]+\/health$|\?|$)/;
 
-/** A server without routes, with what all of them share: access, problems, counts, logs, traces and compression. */
+/** A server without routes, with everything they share: access, problems, counts, logs, traces and compression. */
 export async function createHttpServer(parts: HttpServerParts): Promise<FastifyInstance> {
   const { problemHandler, tracing } = parts;
   const server = newServer(parts);
@@ -128,8 +128,8 @@ export async function createHttpServer(parts: HttpServerParts): Promise<FastifyI
 }
 
 /**
- * Fastify's compilers of schemas, loaded for the first route that has one: the server has none, a program that uses it as a
- * package may add some.
+ * Fastify's schema compilers, loaded for the first route that has a schema. The server's own routes have none; a
+ * program that uses the server as a package may add some.
  */
 const COMPILERS = {
   buildValidator: (...given: unknown[]) => partOfFastify('@fastify/ajv-compiler')()(...given),
@@ -151,11 +151,11 @@ function newServer({ problemHandler, counts, bodyLimitBytes }: HttpServerParts):
     requestTimeout: REQUEST_TIMEOUT_MS,
     return503OnClosing: false,
     schemaController: { compilersFactory: COMPILERS },
-    // Node would answer with nothing but a status.
+    // Node would send only a status.
     http: { requireHostHeader: false, connectionsCheckingInterval: SLOW_REQUESTS_CHECK_MS },
     clientErrorHandler: (error, socket) => problemHandler.refuse(error, socket),
     frameworkErrors(error, request, reply) {
-      // Such replies pass by the hooks.
+      // These replies bypass the hooks.
       reply.raw.once('finish', () => counted(request, reply, counts));
       problemHandler.reply(error, request, reply.headers(REPLY_HEADERS));
     },
@@ -195,12 +195,12 @@ function counted(request: FastifyRequest, reply: FastifyReply, counts: RequestCo
   counts.add(request.method, request.routeOptions?.url ?? NO_ROUTE, reply.statusCode);
 }
 
-/** A request to upgrade that was answered instead leaves a socket that nobody reads from any more. */
+/** An upgrade request that was answered instead leaves a socket that nobody reads. */
 function leaveUpgrade({ headers, socket }: IncomingMessage): void {
   if (headers.upgrade !== undefined) socket.destroySoon();
 }
 
-/** Logs every HTTP request with its reply, at the level `debug`. */
+/** Logs every HTTP request with its reply, at level `debug`. */
 function logRequests(app: FastifyInstance, log: Logger): void {
   app.addHook('onResponse', (request, reply, done) => {
     const { session_id } = (request.params ?? {}) as { session_id?: string };

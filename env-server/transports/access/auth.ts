@@ -32,7 +32,7 @@ export function hashToken(token: string): string {
 /** Number of headers with a remembered principal, so that a client's token is hashed once and not for every request. */
 const HEADERS_REMEMBERED = 1024;
 
-/** Knows tokens by their digests. */
+/** Authenticates tokens by their digests. */
 export class Authenticator {
   readonly #principals: ReadonlyMap<string, Principal>;
   readonly #byHeader = new Map<string, Principal>();
@@ -52,7 +52,7 @@ export class Authenticator {
   }
 
   /**
-   * Who a request is from.
+   * The principal of a request.
    * @throws Problem `unauthorized`
    */
   principal(authorization: string | undefined): Principal {
@@ -94,14 +94,16 @@ export function refuseOpenServer(host: string, authenticator: Authenticator): vo
 
 const COMPATIBLE_ROUTES = '/compat/';
 const BASIC = /^basic (.+)$/i;
-/** The subprotocol by which a browser, which sends no header with a WebSocket, gives its token in base64url. */
+/**
+ * Prefix of the subprotocol by which a browser, which cannot set headers on a WebSocket, passes its token in base64url.
+ */
 const TOKEN_PROTOCOL = /(?:^|,)\s*ragen\.bearer\.([\w-]+)\s*(?:,|$)/;
 const SOCKET = /^\/v1\/ws(\?|$)/;
 
 /**
- * The `Authorization` of a request. Clients that cannot send a bearer token put it into the address of these transports, as
- * the password: `http://any:token@host/compat/…`; browsers put it into a subprotocol of their WebSocket, and clients of the
- * Open Reward Standard into `X-API-Key`.
+ * The `Authorization` of a request. Clients that cannot send a bearer token pass it in the address, as the password
+ * (`http://any:token@host/compat/…`); browsers in a WebSocket subprotocol; clients of the Open Reward Standard in
+ * `X-API-Key`.
  */
 export function authorizationOf({
   url = '',
@@ -117,7 +119,7 @@ export function authorizationOf({
   return `Bearer ${pair.slice(pair.indexOf(':') + 1)}`;
 }
 
-/** `Authorization` header of a WebSocket that gives its token as a subprotocol; undefined for any other request. */
+/** `Authorization` header for a WebSocket that passes its token as a subprotocol; undefined for any other request. */
 function socketAuthorization(url: string, headers: IncomingHttpHeaders): string | undefined {
   if (headers.upgrade === undefined || !SOCKET.test(url)) return undefined;
   const token = TOKEN_PROTOCOL.exec(headers['sec-websocket-protocol'] ?? '')?.[1];

@@ -3,30 +3,32 @@ import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
 
-/** Open files that are left for everything but connections: the database, the journal, sandboxes, remote environments. */
+/**
+ * File descriptors reserved for everything but connections: the database, the journal, sandboxes, remote environments.
+ */
 const RESERVED_FILES = 256;
 const NOTE_EVERY_MS = 60_000;
 
-/** Use of a connection: no request was made on it yet, none is in progress, or it is in use. */
+/** Use of a connection: it has had no request yet, it is idle, or it is in use. */
 export type ConnectionUse = 'unused' | 'idle' | 'busy';
 
 export interface ConnectionLimitParts {
   /** Most connections of all clients. */
   readonly most: number;
-  /** Part of a socket's address that names its client. */
+  /** Part of a socket's address that identifies its client. */
   readonly networkOf: (address: string | undefined) => string;
   readonly useOf: (socket: Socket) => ConnectionUse;
   readonly log: Logger;
 }
 
 /**
- * Bounds the connections of a server, so that clients who open them without end leave others, and files, their room. A
- * connection beyond the limit takes the place of one that is not in use, of the address that has most of them; where all
- * of those are in use, the place of the oldest, unless that address is its own: then it is refused.
+ * Limits connections, so that a client who opens too many leaves room for others and for files. A connection beyond the
+ * limit replaces an unused one of the address that has the most. Where all of those are in use, it replaces the oldest
+ * of them, or is refused if that address is its own.
  */
 export class ConnectionLimit {
   readonly #parts: ConnectionLimitParts;
-  /** Sockets by the network of their address, in the order in which they came. */
+  /** Sockets by network, in the order of their arrival. */
   readonly #open = new Map<string, Set<Socket>>();
   #count = 0;
   #notedAt = Number.NEGATIVE_INFINITY;
@@ -36,7 +38,7 @@ export class ConnectionLimit {
   }
 
   watch(server: Server): void {
-    // Before any listener that would begin to read it.
+    // Must come before any listener that begins to read the socket.
     server.prependListener('connection', (socket: Socket) => this.#add(socket));
   }
 
@@ -67,7 +69,7 @@ export class ConnectionLimit {
     return '';
   }
 
-  /** Which connection to end for a newcomer; undefined where it is to be refused. */
+  /** The connection to end for a new one; undefined where the new one is refused. */
   #victim(newcomer: string): Socket | undefined {
     let largest = newcomer;
     let most = (this.#open.get(newcomer)?.size ?? 0) + 1;
@@ -98,7 +100,7 @@ export class ConnectionLimit {
   }
 }
 
-/** Most connections that leave files for everything else, by the limit of this process (Linux). */
+/** Most connections that leave descriptors for everything else, by this process's limit (Linux). */
 export function connectionsByFiles(limits = (): string => readFileSync('/proc/self/limits', 'utf8')): number {
   let text: string;
   try {

@@ -4,7 +4,7 @@ import { entriesOf } from '../../../shared/http/allowed-hosts.ts';
 import { Problem } from '../../problems.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'];
-/** Headers that clients send besides those that any page may send. */
+/** Headers that clients send in addition to those allowed on any page. */
 const REQUEST_HEADERS = [
   'Authorization',
   'Content-Type',
@@ -15,21 +15,21 @@ const REQUEST_HEADERS = [
   'tracestate',
   'X-Session-Id',
 ];
-/** Headers that a page may read of a reply besides those that it always may. */
+/** Response headers that a page may read in addition to the default ones. */
 const REPLY_HEADERS = ['Allow', 'ETag', 'Retry-After', 'WWW-Authenticate', 'X-Session-Id'];
-/** Seconds for which a browser may remember that it may ask. */
+/** Seconds for which a browser may cache a preflight. */
 const PREFLIGHT_SECONDS = 600;
-/** Methods that change nothing, with replies that other pages cannot read. */
+/** Methods that change nothing; other pages cannot read their replies. */
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS']);
 
-/** The pages that may use the server: its own, and those of the origins in a list. */
+/** Pages that may use the server: its own, and those of the listed origins. */
 export class AllowedOrigins {
   readonly #all: boolean;
   readonly #origins: ReadonlySet<string>;
 
   /**
    * @param list origins separated by commas, `*` for all
-   * @throws Error for an entry that is no origin
+   * @throws Error for an entry that is not an origin
    */
   constructor(list: string) {
     const entries = entriesOf(list);
@@ -51,8 +51,9 @@ export class AllowedOrigins {
   }
 
   /**
-   * Browsers let any page open a WebSocket, and send what needs no preflight.
-   * @throws Problem `forbidden` for an upgrade, or what may change something, from a page that may not use the server
+   * Rejects what a foreign page could do without a preflight: open a WebSocket, or send a simple request that changes
+   * something.
+   * @throws Problem `forbidden`
    */
   check({ method, headers }: Pick<FastifyRequest, 'method' | 'headers'>): void {
     const { origin, host, upgrade } = headers;
@@ -66,7 +67,10 @@ export class AllowedOrigins {
   }
 }
 
-/** Answers preflights and lets the listed pages read replies; to be called before anything that refuses requests without a token. */
+/**
+ * Answers preflights and lets the listed pages read replies. Call it before any hook that rejects requests without a
+ * token.
+ */
 export async function shareWithOrigins(app: FastifyInstance, origins: AllowedOrigins): Promise<void> {
   if (!origins.configured) return;
   await app.register(cors, {

@@ -28,7 +28,7 @@ import { floatText, sendJson, sendJsonText } from '../replies/send.ts';
 /** Value that gym-http-api writes for a missing bound. */
 const UNBOUNDED = 1e100;
 
-/** A space as gym-http-api describes it: its name and what bounds it; a `Box` with a list of bounds. */
+/** A space in gym-http-api's form: its name and bounds; a `Box` has lists of bounds. */
 function spaceInfo(space: Space): JsonObject {
   const { type, ...bounds } = withoutStart(gymnasiumSpace(space));
   if (space.type !== 'Box') return { name: type, ...bounds };
@@ -42,7 +42,7 @@ function spaceInfo(space: Space): JsonObject {
   };
 }
 
-/** True if a part of a path is a member of a space, as it is or read as JSON; ids count from 0. */
+/** True if a path part is a member of a space, as text or as JSON; ids count from 0. */
 function contains(space: Space, text: string): boolean {
   const { check } = compiled(jsonSchema(space));
   return check(text) || readings(text).some(value => check(actionFromZeroBased(space, value)));
@@ -56,7 +56,7 @@ function readings(text: string): Json[] {
   }
 }
 
-/** True if a description of a space says nothing that the space is not. */
+/** True if a space description claims nothing that is not true of the space. */
 function describes(space: Space, claims: JsonObject): boolean {
   const info = spaceInfo(space);
   return Object.entries(claims).every(
@@ -65,8 +65,8 @@ function describes(space: Space, claims: JsonObject): boolean {
 }
 
 /**
- * A random member of a space, ids counting from 0; or undefined for spaces of texts and other JSON, because most of
- * their members make no sense.
+ * A random member of a space, with ids from 0; undefined for text and JSON spaces, because most of their members make
+ * no sense.
  */
 function sample(space: Space): Json | undefined {
   if (space.type === 'Discrete') return randomInt(space.n);
@@ -80,10 +80,10 @@ function sample(space: Space): Json | undefined {
   return drawn;
 }
 
-// Discrete spaces of gym-http-api begin at 0: its clients know only `n`. Ids are translated on the way in and out; names
-// and everything else stay as they are.
+// gym-http-api's discrete spaces begin at 0, because its clients know only `n`. Ids are translated in both directions;
+// names and everything else stay the same.
 
-/** An action as the environment counts, from one that counts from 0. */
+/** The environment's action for one that counts from 0. */
 function actionFromZeroBased(space: Space, action: Json): Json {
   if (space.type === 'Discrete')
     return Number.isInteger(action) ? Number(action) + (space.start ?? 0) : action;
@@ -96,7 +96,7 @@ function actionFromZeroBased(space: Space, action: Json): Json {
   );
 }
 
-/** The Gymnasium form of a space without the `start` of its discrete ones. */
+/** The Gymnasium form of a space without the `start` of its discrete parts. */
 function withoutStart(gymnasium: JsonObject): JsonObject {
   const { start: _start, ...rest } = gymnasium;
   const { spaces, space } = rest;
@@ -113,12 +113,12 @@ const PREFIX = '/compat/gym/v1';
 const HTTP_NO_CONTENT = 204;
 const HTTP_BAD_REQUEST = 400;
 const HTTP_SERVER_ERROR = 500;
-/** Statuses that say more than 400 does. */
+/** Statuses more specific than 400. */
 const KEPT_STATUSES = new Set([401, 403, 413, 415, 429]);
-/** Errors that mean that there is no such instance. */
+/** Errors that mean the instance does not exist. */
 const NO_INSTANCE = new Set<ProblemCode>(['unknown_session', 'session_closed', 'session_expired']);
 
-/** A request that is answered with 400 and `{message}`; the messages are those of gym-http-api. */
+/** A request answered with 400 and `{message}`; the messages are gym-http-api's. */
 class InvalidUsage extends Error {}
 
 /** `/compat/gym/v1/…`: the routes of gym-http-api; an instance is a session. */
@@ -145,12 +145,12 @@ function route(scope: FastifyInstance, method: 'GET' | 'POST', url: string, hand
   for (const each of [url, `${url}/`]) scope.route({ method, url: each, handler });
 }
 
-/** Instances that are remembered; beyond, those asked about longest ago are looked up again. */
+/** Number of remembered instances; beyond it, the least recently used ones are looked up again. */
 const MAX_REMEMBERED = 10_000;
 
 function addInstances(scope: FastifyInstance, dispatcher: Dispatcher): void {
   const spaces = new RecentMap<string, Space>(MAX_REMEMBERED);
-  /** The action space of an instance. The step finds out if the client may play it. */
+  /** The action space of an instance. The step checks whether the client may play it. */
   const actionSpace = async (request: FastifyRequest, id: string): Promise<Space> => {
     const known = spaces.get(id);
     if (known) return known;
@@ -212,12 +212,12 @@ function addInstances(scope: FastifyInstance, dispatcher: Dispatcher): void {
   });
 }
 
-/** The episode that began when the instance was made, before its first step: what the first reset asks for. */
+/** The episode begun when the instance was made, while it has no steps: the first reset returns it. */
 function isFresh({ step, episode_id: id, session_id: session }: SessionDetail): boolean {
   return step === 0 && id === `${session}.1`;
 }
 
-/** Seed of the next reset, so that an instance made with a seed is the same to its end. */
+/** Seed of the next reset, so that an instance made with a seed is reproducible to its end. */
 function nextSeed(seed: number): number {
   return Random.fromSeed(seed).uint32();
 }
@@ -290,7 +290,7 @@ function instanceOf(request: FastifyRequest): string {
   return (request.params as { instance: string }).instance;
 }
 
-/** Errors in gym-http-api are `{message}`, with 400 where the request is to blame. */
+/** Errors in gym-http-api's form are `{message}`, with 400 for faults of the request. */
 function replyError(
   error: unknown,
   request: FastifyRequest,
@@ -308,7 +308,7 @@ function messageOf(code: ProblemCode, detail: string, request: FastifyRequest): 
   return code === 'bad_json' ? `Request is not a valid json: ${detail}` : detail;
 }
 
-/** @throws InvalidUsage where there is no object in JSON */
+/** @throws InvalidUsage unless the body is a JSON object */
 function readBody(body: unknown): JsonObject {
   if (!isObject(body)) throw new InvalidUsage('Request is not a valid json');
   return body;

@@ -19,7 +19,7 @@ export const RPC_CODES = {
   unsupportedVersion: -32022,
 } as const;
 
-/** An answer that is an error. */
+/** An error reply. */
 export class RpcError extends Error {
   readonly code: number;
   readonly data: JsonObject | undefined;
@@ -38,8 +38,8 @@ export interface RpcRequest {
 }
 
 /**
- * Whether a message gets no reply: a notification, which is a request without `id`, or a reply to a request of the
- * server. Anything that is not a message of JSON-RPC gets one, an error.
+ * True for a message without a reply: a notification (a request without `id`), or a reply to a request of the server.
+ * Anything that is not JSON-RPC gets an error as its reply.
  */
 export function isUnanswered(given: unknown): boolean {
   if (!isObject(given) || given.jsonrpc !== '2.0') return false;
@@ -80,12 +80,12 @@ export const rpcFailure = (id: Json, { code, message, data }: RpcError): JsonObj
   error: { code, message, ...(data && { data }) },
 });
 
-/** The id of a message that may not even be a request; null where none can be read. */
+/** The id of a possibly malformed request; null where none can be read. */
 export function rpcId(given: unknown): Json {
   return isObject(given) && given.id !== undefined && isId(given.id) ? given.id : null;
 }
 
-/** Any error as one of JSON-RPC. */
+/** Converts any error to a JSON-RPC error. */
 export function rpcErrorOf(error: unknown): RpcError {
   if (error instanceof RpcError) return error;
   const problem = problemOf(error);
@@ -96,12 +96,12 @@ export function rpcErrorOf(error: unknown): RpcError {
   return new RpcError('internalError', problem.message);
 }
 
-/** Describes the limit that kept a client from one more session. */
+/** Describes the limit that kept a client from opening one more session. */
 export function capacityOf({ open, most }: TooManySessions): JsonObject {
   return { active_sessions: open, max_sessions: most };
 }
 
-/** True if an error says that the session does not exist any more. */
+/** True if an error means that the session no longer exists. */
 export function isGone(error: unknown): boolean {
   return NO_SESSION.has(problemOf(error).code);
 }

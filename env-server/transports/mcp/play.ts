@@ -46,7 +46,7 @@ export class McpPlay {
     return { session: { id: created.session_id, envId, variant }, created };
   }
 
-  /** @throws Problem `unknown_session` also for one that plays another environment */
+  /** @throws Problem `unknown_session`, also for a session of another environment */
   async attach(id: string): Promise<AddressedSession> {
     return findSession(this.#dispatcher, this.#principal, id, this.#envId);
   }
@@ -62,9 +62,9 @@ export class McpPlay {
   }
 
   /**
-   * Calls a tool. What goes wrong in the environment server is a result that the model can read.
-   * @param session of the connection; without it every call names one
-   * @throws RpcError for a call that is wrong as a message
+   * Calls a tool. A failure inside the environment server becomes a result that the model can read.
+   * @param session the connection's session; without it every call names one
+   * @throws RpcError for a malformed call
    */
   async call(session: AddressedSession | undefined, name: string, given: JsonObject): Promise<ToolResult> {
     try {
@@ -89,8 +89,8 @@ export class McpPlay {
 
   /**
    * Calls a tool in a session.
-   * @param key under which a step is taken once, however often it is asked for
-   * @throws Problem; RpcError for a tool that there is not
+   * @param key request key: repeating the call takes the step once
+   * @throws Problem; RpcError for an unknown tool
    */
   perform(session: AddressedSession, name: string, given: JsonObject, key?: string): Promise<ToolResult> {
     const tool = toolOfCall(toolsOf(session.variant, 'connection'), name, given);
@@ -124,7 +124,7 @@ export class McpPlay {
     }
   }
 
-  /** An episode that nobody has played yet is the one that a reset without wishes asks for. */
+  /** A reset without parameters returns the unplayed episode. */
   async #reset(id: string, wishes: JsonObject): Promise<Session> {
     if (Object.keys(wishes).length === 0) {
       const now = await this.#run<SessionDetail>('get', { session_id: id });

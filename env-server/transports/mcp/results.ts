@@ -18,22 +18,22 @@ export type ToolContent =
   | { readonly type: 'text'; readonly text: string }
   | { readonly type: 'image'; readonly data: string; readonly mimeType: string };
 
-/** Result of a call of a tool. Other protocols add keys. */
+/** Result of a tool call. Other protocols add keys. */
 export type ToolResult = {
   readonly content: readonly ToolContent[];
   readonly structuredContent: JsonObject;
-  /** The model should read `content` and try something else. */
+  /** True if the model should read `content` and try something else. */
   readonly isError: boolean;
   readonly [key: string]: Json;
 };
 
-/** Tools and resources that a client of MCP is offered in one request. */
+/** Tools and resources offered to an MCP client in one request. */
 export interface McpEndpoint {
   readonly serverInfo: { readonly name: string; readonly title: string; readonly version: string };
   /** Description of the task and of how to begin. */
   readonly instructions: string;
   tools(): MaybePromise<readonly ToolDocument[]>;
-  /** @throws RpcError for a call that is wrong as a message; any other error is written by `McpHost.errorOf` */
+  /** @throws RpcError for a malformed call; `McpHost.errorOf` writes any other error */
   call(name: string, given: JsonObject): MaybePromise<ToolResult>;
 }
 
@@ -48,7 +48,7 @@ export function contentOf(observation: unknown): ToolContent[] {
   return contentOf(partsOfText(observation));
 }
 
-/** An observation with pictures that are in the content already. */
+/** An observation without the pictures that the content already has. */
 function named(observation: unknown): unknown {
   return isParts(observation) ? withoutImages(textOfParts(observation)) : observation;
 }
@@ -109,7 +109,7 @@ export function observeResult(session: SessionDetail): ToolResult {
   };
 }
 
-/** @param format how an action is written, where they cannot be listed */
+/** @param format how an action is written, where actions cannot be listed */
 export function validActionsResult({ valid_actions: actions }: ValidActions, format: string): ToolResult {
   const text =
     actions === null ? `They cannot be listed. An action is ${format}.` : actions.join('\n') || 'None.';
@@ -126,7 +126,7 @@ export const closedResult = (sessionId: string): ToolResult => ({
   isError: false,
 });
 
-/** Describes a failed call, for the model to read. */
+/** Describes a failed call for the model. */
 export function failureResult(error: unknown): ToolResult {
   const { code, message } = problemOf(error);
   const { retryable } = PROBLEMS[code];

@@ -17,7 +17,7 @@ import {
 } from './streamable-http.ts';
 import { toolsOf } from './tools.ts';
 
-/** `/mcp/{env_id}`: every environment as a server of the Model Context Protocol. */
+/** `/mcp/{env_id}`: every environment as an MCP server. */
 export async function addMcpRoutes(
   app: FastifyInstance,
   dispatcher: Dispatcher,
@@ -87,7 +87,7 @@ class EnvironmentHost implements McpHost<AddressedSession> {
   }
 }
 
-/** JSON that cannot be parsed is an error of JSON-RPC; the rest are problem documents. */
+/** Malformed JSON becomes a JSON-RPC error; other failures are problem documents. */
 function replyError(
   error: unknown,
   request: FastifyRequest,

@@ -14,8 +14,8 @@ import { isGone, isUnanswered, RpcError, rpcErrorOf, rpcFailure, rpcId } from '.
 import type { McpEndpoint } from './results.ts';
 
 /**
- * Loads the SDK when the first client of MCP comes, in parts of less than 50 ms of processor time between which the server
- * answers others: the library of its schemas before it, and what it does first after it.
+ * Loads the SDK for the first MCP client, in parts below 50 ms of processor time with other requests between them: its
+ * schema library first, its initialization last.
  */
 const loadSdk = lazy(async () => {
   await import('zod/v4/core');
@@ -30,11 +30,11 @@ const loadSdk = lazy(async () => {
 /** One POST of the streamable HTTP transport. */
 interface McpPost {
   readonly headers: IncomingHttpHeaders;
-  /** The parsed body; undefined where there is none. */
+  /** The parsed body; undefined for an empty one. */
   readonly body: unknown;
 }
 
-/** Answer to a request. */
+/** Reply to a request. */
 interface McpAnswer {
   readonly status: number;
   readonly contentType: string | undefined;
@@ -42,9 +42,9 @@ interface McpAnswer {
 }
 
 /**
- * Answers one POST with the official SDK: revisions that begin with `initialize` (2024-10-07 to 2025-11-25) and 2026-07-28,
- * in which each request is independent. The answer is one JSON document, never a stream of events.
- * @param errorOf writes what the endpoint threw as an error of JSON-RPC
+ * Answers one POST with the official SDK: revisions that begin with `initialize` (2024-10-07 to 2025-11-25) and
+ * 2026-07-28, in which each request is independent. The answer is one JSON document, never an event stream.
+ * @param errorOf converts what the endpoint threw into a JSON-RPC error
  */
 async function exchange(
   endpoint: McpEndpoint,
@@ -77,8 +77,8 @@ async function exchange(
 }
 
 /**
- * A batch without its cancellations: each POST has a separate server, so they can only mean calls of this batch, which
- * the SDK would then never answer, nor the batch. Where there is nothing else, nothing waits for an answer.
+ * A batch without its cancellations. Each POST has a separate server, so a cancellation can only mean calls of this
+ * batch; the SDK would never answer those, nor the batch. A batch of cancellations alone gets no answer.
  */
 function withoutCancels(body: unknown): unknown {
   if (!Array.isArray(body)) return body;
@@ -98,7 +98,7 @@ async function answerSessionful(
   request: Request,
   body: unknown,
 ): Promise<Response> {
-  // The session is the environment server's: every process can answer for it, and the SDK keeps nothing.
+  // The environment server holds the session, so every process can answer for it and the SDK keeps nothing.
   const transport = new sdk.WebStandardStreamableHTTPServerTransport({
     sessionIdGenerator: undefined,
     enableJsonResponse: true,
@@ -108,7 +108,7 @@ async function answerSessionful(
   return transport.handleRequest(request, { parsedBody: body as JSONRPCMessage });
 }
 
-/** A server for one request: tools come from outside, so nothing is registered or compiled. */
+/** A server for one request. Tools come from outside, so nothing is registered or compiled. */
 function serverOf(sdk: Sdk, endpoint: McpEndpoint, errorOf: (error: unknown) => RpcError): Server {
   const { serverInfo, instructions } = endpoint;
   const server = new sdk.Server(serverInfo, {
@@ -137,7 +137,7 @@ function serverOf(sdk: Sdk, endpoint: McpEndpoint, errorOf: (error: unknown) => 
   return server;
 }
 
-/** Every answer is JSON, so clients need not list what they accept. */
+/** Every answer is JSON, so clients need not list accepted types. */
 const ACCEPT = 'application/json, text/event-stream';
 
 /** The headers that the protocol knows. */
@@ -149,10 +149,10 @@ function ownHeaders(headers: IncomingHttpHeaders): [string, string][] {
   return [...own, ['accept', ACCEPT]];
 }
 
-/** Header that names the session of a client (revisions before 2026-07-28). */
+/** Header with a client's session id (revisions before 2026-07-28). */
 export const MCP_SESSION_HEADER = 'mcp-session-id';
 
-/** Messages of one JSON-RPC batch, which revisions before 2025-06-18 have. */
+/** Most messages in one JSON-RPC batch (a feature of revisions before 2025-06-18). */
 const MAX_BATCH_SIZE = 100;
 
 const HTTP_OK = 200;
@@ -160,10 +160,10 @@ const HTTP_NO_CONTENT = 204;
 const HTTP_BAD_REQUEST = 400;
 const HTTP_NOT_FOUND = 404;
 
-/** Host of the streamable HTTP transport. A session of MCP is a session of the environment server. */
+/** Host of the streamable HTTP transport. An MCP session is a session of the environment server. */
 export interface McpHost<Session> {
   /**
-   * Opens the session of a client that sends `initialize`.
+   * Opens the session for a client's `initialize`.
    * @throws Problem
    */
   open(request: FastifyRequest): MaybePromise<Session>;
@@ -174,24 +174,24 @@ export interface McpHost<Session> {
   idOf(session: Session): string;
   /** @throws Problem */
   endpoint(request: FastifyRequest, session: Session | undefined): MaybePromise<McpEndpoint>;
-  /** Any error as one of JSON-RPC, counted and logged. */
+  /** Converts any error to a JSON-RPC error, counted and logged. */
   errorOf(error: unknown): RpcError;
 }
 
-/** Bytes of a message or batch. */
+/** Most bytes of a message or batch. */
 const MAX_MESSAGE_BYTES = 1024 * 1024;
 /**
- * What a message or batch may hold: the SDK checks it key by key, which takes it seconds for hundreds of thousands of
- * keys, and no call of a tool needs as much.
+ * Most keys of a message or batch: the SDK checks keys one by one, which takes seconds for hundreds of thousands, and
+ * no tool call needs that many.
  */
 const MESSAGE_LIMITS: JsonLimits = { depth: DEEPEST_JSON, bytes: MAX_MESSAGE_BYTES, keys: 2000 };
 
-/** The limit of bodies of a route that takes messages: the server's own where that is less. */
+/** Body limit of a route for messages: the server's own limit where that is smaller. */
 export function messageLimit({ initialConfig }: FastifyInstance): { bodyLimit: number } {
   return { bodyLimit: Math.min(initialConfig.bodyLimit ?? MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES) };
 }
 
-/** Says what is wrong with the size of a message or batch. */
+/** The size fault of a message or batch. */
 export function faultOfMessage(body: unknown): string | undefined {
   if (Array.isArray(body) && (body.length === 0 || body.length > MAX_BATCH_SIZE)) {
     return `a batch has 1 to ${MAX_BATCH_SIZE} messages, not ${body.length}`;
@@ -200,13 +200,16 @@ export function faultOfMessage(body: unknown): string | undefined {
   return fault && `${fault.pointer === '' ? 'the message' : fault.pointer} ${fault.message}`;
 }
 
-/** A session that the query names belongs to the client that opened it: it is played, and never closed with the client. */
+/**
+ * A session named in the query belongs to the client that opened it: it is played, and never closed with the
+ * connection.
+ */
 const pinnedOf = ({ query }: FastifyRequest): string | undefined => {
   const { session_id: id } = query as { session_id?: unknown };
   return typeof id === 'string' ? id : undefined;
 };
 
-/** Answers POST: one message of JSON-RPC, or a batch of them. */
+/** Answers POST: one JSON-RPC message, or a batch. */
 export async function answerPost<Session>(
   host: McpHost<Session>,
   problemHandler: ProblemHandler,
@@ -239,7 +242,7 @@ export async function answerPost<Session>(
   }
 }
 
-/** Answers `initialize`, which opens a session; the session is closed again if the greeting is refused. */
+/** Answers `initialize`, which opens a session; if the SDK rejects the message, the session is closed again. */
 async function greet<Session>(
   host: McpHost<Session>,
   request: FastifyRequest,
@@ -285,7 +288,7 @@ export async function answerDelete<Session>(
   return reply.code(HTTP_NO_CONTENT).send();
 }
 
-/** Answers GET, which asks for a stream of events: there is none, since every answer is one document. */
+/** Answers GET, which asks for an event stream; there is none, because every answer is one document. */
 export function refuseStream(request: FastifyRequest, reply: FastifyReply): never {
   reply.header('allow', 'POST, DELETE');
   throw new Problem(

@@ -18,7 +18,7 @@ const isCommon = (name: string): boolean => (COMMON_TOOLS as readonly string[]).
 export interface Tool {
   readonly document: ToolDocument;
   readonly common: CommonTool | undefined;
-  /** Action that a call of a named tool means. */
+  /** Action that a call of a named tool takes. */
   readonly action: ActionTool['action'] | undefined;
   readonly check: InputCheck;
 }
@@ -39,8 +39,8 @@ export function toolsOf(variant: Variant, addressing: Addressing): Tools {
 }
 
 /**
- * The tool of a call, its arguments checked.
- * @throws RpcError for a tool that there is not; Problem `invalid_request` for wrong arguments
+ * The tool of a call, with validated arguments.
+ * @throws RpcError for an unknown tool; Problem `invalid_request` for wrong arguments
  */
 export function toolOfCall(tools: Tools, name: string, given: JsonObject): Tool {
   const tool = tools.get(name);

@@ -25,8 +25,8 @@ interface Sample {
 }
 
 /**
- * Counted in plain fields on the hot path and read only when somebody asks: prom-client's own counters
- * hash their labels on every call.
+ * Plain counters for the hot path, read only when metrics are scraped: prom-client's own counters hash their labels on
+ * every call.
  */
 function readMetric(
   name: string,
@@ -45,7 +45,7 @@ function readMetric(
   } as unknown as Metric;
 }
 
-/** Bounds of the histograms of single environments, which are many: a few of those by which is counted. */
+/** Histogram bounds of single environments. There are many environments, so they have fewer bounds. */
 const COARSE_BOUNDS_S: readonly number[] = [0.001, 0.01, 0.1, 1];
 
 /** Sources of the metrics. */
@@ -53,9 +53,9 @@ export interface MetricSources {
   readonly services: Pick<Services, 'sessions' | 'catalog' | 'shared'>;
   readonly problemHandler: ProblemHandler;
   readonly requests: Iterable<RequestCount>;
-  /** Open WebSocket connections. */
+  /** Number of open WebSocket connections. */
   readonly sockets: () => number;
-  /** Present on a server that has a data folder. */
+  /** Present on a server with a data folder. */
   readonly persistence?: PersistenceHealth;
 }
 
@@ -76,7 +76,7 @@ export function createMetrics(sources: MetricSources): Registry {
   return registry;
 }
 
-/** The version, the workers, and what this process holds at the moment. */
+/** The version, the workers, and what this process holds now. */
 function addProcessMetrics(registry: Registry, { services, sockets }: MetricSources): void {
   const { sessions } = services;
   const gauge = (name: string, help: string, value: () => number) =>
@@ -299,7 +299,7 @@ function ofAllEnvironments(allCounters: Iterable<EnvironmentCounters>): Map<stri
   return all;
 }
 
-/** @param bounds some of those by which was counted */
+/** @param bounds a subset of the counted bounds */
 function histogramSamples(
   name: string,
   labels: Labels,

@@ -4,7 +4,7 @@ import { securePages } from '../../../shared/http/page-security.ts';
 import { lazy } from '../../../shared/lazy.ts';
 import { JSON_TYPE, revalidateReplies } from '../replies/send.ts';
 
-/** Address of each page of the site from its root, as in `site/components/header.ts`. */
+/** Address of each page from the site's root, as in `site/components/header.ts`. */
 const PAGES = [
   ['Play', '#/play'],
   ['Watch', '#/watch'],
@@ -13,7 +13,7 @@ const PAGES = [
   ['Docs', 'docs/'],
 ] as const;
 
-/** Puts the header of the site above the reference, so that there is a way to the other pages. */
+/** Puts the site's header above the reference, which links to the other pages. */
 const SCRIPT = `
 const root = location.pathname.replace(/docs(\\/.*)?$/, '');
 const header = document.createElement('header');
@@ -40,7 +40,7 @@ description.name = 'description';
 description.content = 'The HTTP interface of this ragen server, with forms to try each request.';
 document.head.append(description);
 
-// What the markup of Swagger UI lacks for screen readers and the tab key.
+// Adds what Swagger UI's markup lacks for screen readers and the tab key.
 const reference = document.getElementById('swagger-ui');
 reference.setAttribute('role', 'main');
 const set = (element, name, value) => element.getAttribute(name) !== value && element.setAttribute(name, value);
@@ -49,7 +49,7 @@ const mend = () => {
   for (const title of reference.querySelectorAll('h4, h5')) set(title, 'aria-level', '3');
   const servers = reference.querySelector('#servers');
   if (servers) set(servers, 'aria-label', 'Server');
-  // A link within a button cannot be reached; the button opens the operation.
+  // A link within a button cannot be focused; the button opens the operation.
   for (const link of reference.querySelectorAll('.opblock-summary-control a, .topbar a')) {
     link.removeAttribute('href');
     set(link, 'role', 'none');
@@ -65,7 +65,7 @@ new MutationObserver(() => {
 mend();
 `;
 
-/** White letters on each can be read. */
+/** Colors on which white letters are readable. */
 const METHOD_COLORS = {
   get: '#1f5fa8',
   post: '#17705f',
@@ -120,12 +120,12 @@ const PREFIX = '/docs';
 const CLIENT_ERROR = 400;
 const NO_SUCH_RANGE = 416;
 const SERVER_ERROR = 500;
-/** Headers of a reply that are the connection's, or follow from its content. */
+/** Reply headers that belong to the connection or follow from the content. */
 const OF_CONNECTION = new Set(['connection', 'content-length', 'date', 'keep-alive', 'transfer-encoding']);
 
 type OpenApi = ReturnType<typeof import('../rest/openapi.ts').openApiDocument>;
 
-/** The OpenAPI document and the pages made from it. Both are put together when somebody asks for them. */
+/** The OpenAPI document and its pages, both made on first request. */
 export async function addReference(app: FastifyInstance): Promise<void> {
   const document = lazy(async () => (await import('../rest/openapi.ts')).openApiDocument());
   const pages = lazy(async () => swaggerPages(await document()));
@@ -158,13 +158,13 @@ export async function addReference(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** True for a path with steps upward, which would be taken on the way to the pages. */
+/** True for a path with `..` segments, which would leave the pages' folder. */
 function leadsElsewhere(url: string): boolean {
   const [path] = url.split('?', 1);
   return new URL(path, 'http://localhost').pathname !== path;
 }
 
-/** A server of the pages that listens nowhere: routes cannot be added to one that does. */
+/** A server for the pages that does not listen: routes cannot be added to a listening one. */
 async function swaggerPages(document: OpenApi): Promise<FastifyInstance> {
   const [{ default: swagger }, { default: swaggerUi }] = await Promise.all([
     import('@fastify/swagger'),
@@ -176,7 +176,7 @@ async function swaggerPages(document: OpenApi): Promise<FastifyInstance> {
   return pages;
 }
 
-/** The headers by which a client says which copy it has. */
+/** The headers by which a client names its cached copy. */
 function conditionsOf(headers: IncomingHttpHeaders): { [name: string]: string } {
   const names = ['if-none-match', 'if-modified-since', 'range', 'if-range'];
   return Object.fromEntries(

@@ -2,10 +2,10 @@ import type { FastifyInstance, preHandlerHookHandler } from 'fastify';
 
 const SWITCHING_PROTOCOLS = 101;
 const STATUSES_PER_CLASS = 100;
-/** The route of requests that no route takes, or that could not be read so far. */
+/** Route label of requests that fit no route or could not be read. */
 export const NO_ROUTE = 'none';
 
-/** Requests of one method and route that were answered with a status of one class. */
+/** Number of replies to one method and route with one status class. */
 export interface RequestCount {
   readonly method: string;
   readonly route: string;
@@ -14,12 +14,12 @@ export interface RequestCount {
   count: number;
 }
 
-/** Counts answered HTTP requests; an upgrade to a WebSocket is one with the class `1xx`. */
+/** Counts answered HTTP requests; a WebSocket upgrade has the class `1xx`. */
 export class RequestCounts {
   /** By route, then by method, then by class of status. */
   readonly #counts = new Map<string, Map<string, (RequestCount | undefined)[]>>();
 
-  /** @param route as it was declared, so that there are not more than routes */
+  /** @param route as declared, so that the number of labels is bounded */
   add(method: string, route: string, status: number): void {
     let ofRoute = this.#counts.get(route);
     if (!ofRoute) {
@@ -45,7 +45,7 @@ export class RequestCounts {
   }
 }
 
-/** Counts requests that become a WebSocket: they get no response while it is open. */
+/** Counts requests that become a WebSocket: they have no response while it is open. */
 export function countUpgrades(app: FastifyInstance, counts: RequestCounts): void {
   app.addHook('onRoute', route => {
     if (!route.websocket) return;

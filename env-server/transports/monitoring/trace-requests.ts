@@ -10,11 +10,11 @@ declare module 'fastify' {
 }
 
 const SWITCHING_PROTOCOLS = 101;
-/** W3C Trace Context, level 1: what is all zeros names nothing, and later versions may say more at the end. */
+/** W3C Trace Context, level 1: all zeros are invalid, and later versions may append fields. */
 const TRACEPARENT =
   /^(?:00(?=.{53}$)|(?!00|ff)[0-9a-f]{2}(?=.{53}(?:-|$)))-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}/;
 
-/** Gives every request a span; the frames of a WebSocket lie below the span of its upgrade. */
+/** Gives every request a span; WebSocket frames are children of the upgrade's span. */
 export function traceRequests(app: FastifyInstance, tracing: OpenTelemetry): void {
   const spans = new WeakMap<FastifyRequest, RequestSpan>();
   app.addHook('onRequest', (request, _reply, done) => {
@@ -38,12 +38,12 @@ export function traceRequests(app: FastifyInstance, tracing: OpenTelemetry): voi
   });
 }
 
-/** The trace that a request belongs to by its span or its `traceparent`, if any. */
+/** The trace of a request, by its span or its `traceparent`, if any. */
 export function traceIdOf({ trace, headers }: FastifyRequest): string | undefined {
   return trace ? trace.traceId : traceIdIn(headers);
 }
 
-/** The trace that a `traceparent` names, if there is one. */
+/** The trace that a `traceparent` names, if it is valid. */
 export function traceIdIn({ traceparent }: { readonly [name: string]: unknown }): string | undefined {
   return typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent)?.[1] : undefined;
 }

@@ -2,10 +2,10 @@ import type { JsonObject } from '../../../shared/json.ts';
 import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
 import type { ActionForm } from './messages.ts';
 
-/** Version of the protocol; its validator derives the profile `openenv-http/1.x` from it. */
+/** Protocol version; OpenEnv's validator derives the profile `openenv-http/1.x` from it. */
 const PROTOCOL_VERSION = '1.0.0';
 
-/** Answer to `GET /metadata`. */
+/** Reply to `GET /metadata`. */
 export function metadataOf(environment: EnvironmentDocument): JsonObject {
   const { env_id: id, title, description, instruction } = environment;
   return {
@@ -48,7 +48,7 @@ const STATE: JsonObject = {
   },
 };
 
-/** Answer to `GET /schema`. */
+/** Reply to `GET /schema`. */
 export function schemasOf({ schema }: ActionForm): JsonObject {
   return { action: schema, observation: OBSERVATION, state: STATE };
 }
@@ -124,7 +124,7 @@ const get = (
 
 /**
  * The OpenAPI document of one environment's routes.
- * @param path of the routes, with the environment's id encoded
+ * @param path of the routes, with the environment id encoded
  */
 export function openApiOf(
   environment: EnvironmentDocument,

@@ -5,10 +5,10 @@ import { Problem } from '../../problems.ts';
 
 const INVALID_STATUS = 422;
 
-/** A message or body that is not what it must be. */
+/** A malformed message or body. */
 export class InvalidMessage extends Error {
   readonly faults: readonly RequestFault[];
-  /** Problem of an operation, if one found the fault. */
+  /** Problem of the operation, if it found the fault. */
   override readonly cause: Problem | undefined;
 
   constructor(faults: readonly RequestFault[], cause?: Problem) {
@@ -32,10 +32,10 @@ export const notObject = (loc: FaultLocation): RequestFault => ({
   msg: 'Input should be a valid dictionary',
 });
 
-/** Unknown fields that a reply names; there may be very many. */
+/** Most unknown fields that a reply names. */
 const MAX_EXTRAS = 8;
 
-/** @returns the fields of an object that are not permitted, the first few of them */
+/** @returns the first few fields of an object that are not allowed */
 export function extras(given: object, known: readonly string[]): RequestFault[] {
   const msg = `Extra inputs are not permitted; known are ${known.join(', ')}`;
   return Object.keys(given)
@@ -48,7 +48,7 @@ export function extras(given: object, known: readonly string[]): RequestFault[] 
  * Runs work on a part of a request.
  * @param location path of that part in the request
  * @param wrapped true if an operation's `action` is a field of that part, false if it is the part itself
- * @throws InvalidMessage for any fault of the part, also one that an operation found; and other errors as they are
+ * @throws InvalidMessage for any fault of the part, including faults that an operation found; other errors unchanged
  */
 export function within<T>(
   location: FaultLocation,

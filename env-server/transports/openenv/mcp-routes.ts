@@ -27,7 +27,7 @@ interface SocketHooks {
   readonly preValidation: (request: FastifyRequest) => Promise<void>;
 }
 
-/** One client of `/mcp` over a WebSocket: each frame a message of JSON-RPC or a batch of them. */
+/** One client of `/mcp` over a WebSocket: each frame is a JSON-RPC message or a batch. */
 class McpSocket extends SessionSocket {
   protected answer(text: string, played: PlayedSession): Promise<string | undefined> {
     const { principal, envId, services } = this;
@@ -47,7 +47,7 @@ class McpSocket extends SessionSocket {
 const failure = (message: string, data?: RpcError['data']): string =>
   JSON.stringify(rpcFailure(null, new RpcError('serverError', message, data)));
 
-/** `/mcp`: OpenEnv's JSON-RPC by POST and frame by frame over a WebSocket, and MCP's streamable HTTP. */
+/** `/mcp`: OpenEnv's JSON-RPC by POST and over a WebSocket, and MCP's streamable HTTP. */
 export function addMcpRoutes(
   scope: FastifyInstance,
   services: SocketServices,
@@ -90,7 +90,7 @@ export function addMcpRoutes(
   });
 }
 
-/** True if a message comes from a client of MCP; OpenEnv's own clients send JSON-RPC without a greeting. */
+/** True if a message comes from an MCP client; OpenEnv's own clients send JSON-RPC without `initialize`. */
 function speaksMcp({ headers, body }: FastifyRequest): boolean {
   if (headers[MCP_SESSION_HEADER] !== undefined || headers['mcp-protocol-version'] !== undefined) return true;
   if (!isObject(body)) return false;

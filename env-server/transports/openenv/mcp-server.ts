@@ -23,20 +23,20 @@ import { countable, InvalidMessage } from './faults.ts';
 import type { OpenEnvPlay, PlayedSession } from './play.ts';
 import { overResult, TOOL, textOf, toolResult, toolsOf } from './tools.ts';
 
-/** Revisions of the Model Context Protocol that a WebSocket speaks, the newest first. */
+/** Revisions of the Model Context Protocol that the WebSocket supports, newest first. */
 const SOCKET_VERSIONS: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
 
 /** Client and environment of a request. */
 export interface McpCaller {
   readonly principal: Principal;
   readonly envId: string;
-  /** The session that the client plays: that of its socket, or the one its `initialize` opened. */
+  /** The client's session: its socket's, or the one its `initialize` opened. */
   readonly played?: PlayedSession;
-  /** The session is the socket's and ends with it. */
+  /** True if the session belongs to the socket and ends with it. */
   readonly isSocket?: boolean;
 }
 
-/** JSON-RPC as OpenEnv has it: an environment as a tool, sessions that outlive a request, and frames of a WebSocket. */
+/** OpenEnv's JSON-RPC: an environment as a tool, sessions that outlive a request, and WebSocket frames. */
 export class McpServer {
   readonly #play: OpenEnvPlay;
   readonly #problemHandler: ProblemHandler;
@@ -46,7 +46,7 @@ export class McpServer {
     this.#problemHandler = problemHandler;
   }
 
-  /** Answers a message or a batch of them, with errors where it must; undefined where none gets a reply. Never throws. */
+  /** Answers a message or a batch, with errors included; undefined where nothing gets a reply. Never throws. */
   async answer(given: unknown, caller: McpCaller): Promise<JsonObject | JsonObject[] | undefined> {
     const fault = faultOfMessage(given);
     if (fault !== undefined) {
@@ -61,7 +61,7 @@ export class McpServer {
     return replies.length > 0 ? replies : undefined;
   }
 
-  /** The text of a frame, answered. */
+  /** Answers the text of a frame. */
   async answerText(text: string, caller: McpCaller): Promise<string | undefined> {
     let given: Json;
     try {
@@ -74,7 +74,7 @@ export class McpServer {
     return reply && JSON.stringify(reply);
   }
 
-  /** Any error as one of JSON-RPC; counted and logged. */
+  /** Converts any error to a JSON-RPC error, counted and logged. */
   errorOf(error: unknown): RpcError {
     if (error instanceof RpcError) return error;
     this.#problemHandler.document(countable(error));
@@ -82,7 +82,7 @@ export class McpServer {
   }
 
   /**
-   * What a client is offered.
+   * Tools and resources for a client.
    * @throws Problem
    */
   async endpoint(caller: McpCaller): Promise<McpEndpoint> {
@@ -138,7 +138,7 @@ export class McpServer {
     }
   }
 
-  /** Agrees on a version; the session is the socket's. */
+  /** Agrees on a version; the session belongs to the socket. */
   async #initialize({ protocolVersion: wanted }: JsonObject, caller: McpCaller): Promise<JsonObject> {
     if (typeof wanted !== 'string') {
       throw new RpcError('invalidParams', "'protocolVersion' must be a string");
@@ -170,7 +170,7 @@ export class McpServer {
     }
   }
 
-  /** A step after the end of the episode is a result that the model reads; the tools have no reset. */
+  /** A step after the end of the episode gives a result that the model reads, because the tools have no reset. */
   async #act(principal: Principal, played: PlayedSession, fields: JsonObject): Promise<ToolResult> {
     try {
       return toolResult(await this.#play.step(principal, played, fields));
@@ -204,7 +204,7 @@ export class McpServer {
     return { session_id: played.sessionId, closed: true };
   }
 
-  /** The session that the parameters name, if they do. */
+  /** The session that the parameters name, if any. */
   async #seatOf(
     { session_id: id }: JsonObject,
     { principal, envId }: McpCaller,

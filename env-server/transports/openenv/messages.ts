@@ -7,18 +7,18 @@ import { extras, InvalidMessage, missing, notObject } from './faults.ts';
 
 /** Field of an action that is a text or a number; OpenEnv's actions are always objects. */
 const ACTION = 'action';
-/** Field that typed clients always send; it says nothing to an environment. */
+/** Field that typed clients always send; environments do not read it. */
 const METADATA = 'metadata';
 
-/** Form of the actions of an environment in OpenEnv. */
+/** An environment's actions in OpenEnv's form. */
 export interface ActionForm {
   /** JSON Schema of an action's fields. */
   readonly schema: JsonObject;
-  /** The action is one field; otherwise its fields are the fields. */
+  /** True if the action is one field; otherwise the action's fields are the fields. */
   readonly wrapped: boolean;
   /**
-   * The environment's own action.
-   * @throws InvalidMessage for a field that is missing or unknown
+   * Converts fields to the environment's action.
+   * @throws InvalidMessage for a missing or unknown field
    */
   read(fields: JsonObject): Json;
 }
@@ -26,14 +26,14 @@ export interface ActionForm {
 const forms = new WeakMap<Variant, ActionForm>();
 
 /**
- * The form of a variant's actions: an action that is an object gives its own fields, any other one is in the field
- * `action`. `metadata` is accepted and left out, unless it is a field of the action.
+ * The form of a variant's actions: an object action keeps its own fields, any other action is in the field `action`.
+ * `metadata` is accepted and dropped, unless it is a field of the action.
  */
 export function actionForm(variant: Variant): ActionForm {
   const known = forms.get(variant);
   if (known) return known;
   const schema = jsonSchema(variant.environment.spec.actionSpace);
-  // OpenEnv's clients take a schema with the title `Action` for that of a server with MCP tools alone.
+  // OpenEnv's clients take a schema titled `Action` for that of an MCP-only server.
   const title = `${variant.environment.spec.title} action`;
   const form = schema.type === 'object' ? ownFields(title, schema) : oneField(title, schema, variant);
   forms.set(variant, form);
@@ -90,10 +90,10 @@ function oneField(title: string, schema: JsonObject, { environment, config }: Va
 }
 
 const MAX_ID_LENGTH = 255;
-/** A misspelled type is repeated up to here. */
+/** Longest part of an unknown type that an error repeats. */
 const MAX_SHOWN_LENGTH = 60;
 
-/** Message of a client over the WebSocket. */
+/** WebSocket message of a client. */
 export type OpenEnvMessage =
   | { readonly type: 'reset' | 'step' | 'mcp'; readonly data: JsonObject }
   | { readonly type: 'state' | 'close' };
@@ -107,7 +107,7 @@ const DATA: { readonly [type in OpenEnvMessage['type']]: 'optional' | 'required'
   close: 'none',
 };
 
-/** The type of a message is none of those there are. */
+/** A message with an unknown type. */
 export class UnknownType extends Error {}
 
 /**
@@ -160,11 +160,11 @@ export function readReset(data: unknown): ResetRequest {
   return { input, episodeName: name };
 }
 
-/** A step as it comes over HTTP. */
+/** A step in an HTTP request. */
 export interface StepRequest {
   readonly action: JsonObject;
   readonly timeoutMs?: number;
-  /** Comes back in the metadata. */
+  /** Returned in the metadata. */
   readonly requestId?: string;
 }
 

@@ -6,13 +6,13 @@ import type { Principal } from '../../sessions/principal.ts';
 import type { ResetRequest } from './messages.ts';
 import type { OpenEnvPlay, OpenEnvStepReply, PlayedSession } from './play.ts';
 
-/** Client, environment and session of a request over HTTP. */
+/** Client, environment and session of an HTTP request. */
 export interface HttpCaller {
   readonly principal: Principal;
   readonly envId: string;
-  /** Value of `X-Session-Id`, or else of the cookie; empty where the client sends neither. */
+  /** Value of `X-Session-Id`, or of the cookie; empty where the client sends neither. */
   readonly name: string;
-  /** The client chose the name itself: what it resets has that name from then on. */
+  /** True if the client chose the name: the session of its next reset gets that name. */
   readonly chosen: boolean;
 }
 
@@ -20,29 +20,29 @@ const ENDED = new Set(['session_closed', 'session_expired']);
 
 interface NamedEntry {
   readonly played: Promise<PlayedSession>;
-  /** The name is not the session's id, which says by itself how the session ended. */
+  /** True if the name is not the session's id, which alone records how the session ended. */
   readonly chosen: boolean;
 }
 
 /**
- * The sessions that clients play over HTTP, each under a name of the client's own choice or under its id. A name lasts as
- * long as its session, so the limits on sessions bound the names, too, and no client takes the name of another.
+ * Sessions of HTTP clients, each under a name that the client chose or under its id. A name lasts as long as its
+ * session, so the limits on sessions also bound the names, and no client can take another's name.
  */
 export class NamedSessions {
   readonly #play: OpenEnvPlay;
-  /** Entries of open sessions, and of those that are being opened. */
+  /** Entries of open sessions, and of those being opened. */
   readonly #entries = new Map<string, NamedEntry>();
-  /** The same entries by the id of their session. */
+  /** The same entries by session id. */
   readonly #bySession = new Map<string, Map<string, NamedEntry>>();
-  /** Ids of the ended sessions of names that clients have chosen, in the order in which they ended. */
+  /** Ids of ended sessions by chosen name, in the order of their ends. */
   readonly #ended: RecentMap<string, string>;
 
-  /** @param mostEnded names of ended sessions that are remembered */
+  /** @param mostEnded number of remembered names of ended sessions */
   constructor(play: OpenEnvPlay, mostEnded: number) {
     this.#play = play;
     this.#ended = new RecentMap(mostEnded);
     this.#sessions.endListeners.add(({ id }) => this.#endNames(id));
-    // It may end at another server. Until then the store knows the session of a name.
+    // It may end at another server; until then the store finds the session by its name.
     this.#sessions.dropListeners.add(id => this.#endNames(id, false));
   }
 
@@ -56,14 +56,14 @@ export class NamedSessions {
   }
 
   /**
-   * Begins an episode: in the session of that name, or in a new one where there is none or it has ended. Without a name
-   * the session is always a new one, so that clients that name none never meet in one.
+   * Begins an episode in the session of that name, or in a new session where there is none or it has ended. Without a
+   * name the session is always new, so that nameless clients never share one.
    * @throws Problem
    */
   async reset(caller: HttpCaller, request: ResetRequest): Promise<OpenEnvStepReply> {
     if (caller.name === '') return this.#openUnnamed(caller, request);
     const key = keyOf(caller);
-    // Looked up again after waiting, so that of resets which come at once one opens the session for all.
+    // Looked up again after waiting, so that one of several simultaneous resets opens the session for all.
     const entry = this.#entries.get(key) ?? (await this.#revisit(caller)) ?? this.#entries.get(key);
     if (!entry) return caller.chosen ? this.#open(caller, request) : this.#openUnnamed(caller, request);
     try {
@@ -109,7 +109,7 @@ export class NamedSessions {
     }
   }
 
-  /** The name as the id of a session that was opened in another way. */
+  /** Treats the name as the id of a session opened over another transport. */
   async #attach(caller: HttpCaller, id = caller.name): Promise<NamedEntry | undefined> {
     try {
       const played = await this.#play.attach(caller.principal, caller.envId, id);
@@ -120,7 +120,7 @@ export class NamedSessions {
     }
   }
 
-  /** The session that a client gave the name at another server. */
+  /** The session that a client named at another server. */
   async #attachShared(caller: HttpCaller): Promise<NamedEntry | undefined> {
     const { shared } = this.#play.dispatcher.services;
     if (!shared || !caller.chosen) return undefined;
@@ -156,8 +156,8 @@ export class NamedSessions {
   }
 
   /**
-   * Lets other servers find the session under its name. Returns false where one of them has opened another meanwhile, which
-   * has the name then.
+   * Lets other servers find the session by its name. Returns false where one of them has meanwhile opened another
+   * session under the name.
    */
   async #share(caller: HttpCaller, { sessionId }: PlayedSession): Promise<boolean> {
     const { sessions, shared } = this.#play.dispatcher.services;
@@ -181,7 +181,7 @@ export class NamedSessions {
     return entry;
   }
 
-  /** Removes the name when the session ends, which may have happened before its client learns of it. */
+  /** Removes the name when the session ends, possibly before its client notices. */
   #follow(key: string, entry: NamedEntry, { sessionId }: PlayedSession): void {
     const names = this.#bySession.get(sessionId) ?? new Map<string, NamedEntry>();
     this.#bySession.set(sessionId, names.set(key, entry));

@@ -19,9 +19,9 @@ export interface PlayedSession {
   episodeName: string | undefined;
 }
 
-/** Answer to reset and step; `metadata` says what the protocol has no field for. */
+/** Reply to reset and step; `metadata` holds fields that the protocol lacks. */
 export interface OpenEnvStepReply extends Omit<OpenEnvReply, 'reward'> {
-  /** Null where nothing was done. */
+  /** Null when no step was taken. */
   readonly reward: number | null;
   readonly metadata: JsonObject;
 }
@@ -31,7 +31,7 @@ export function stepReplyText({ observation, reward, done, metadata }: OpenEnvSt
   return `{"observation":${JSON.stringify(observation)},"reward":${reward === null ? null : floatText(reward)},"done":${done},"metadata":${JSON.stringify(metadata)}}`;
 }
 
-/** The operations of the protocol, for one client at a time, by the operations of the server. */
+/** The protocol's operations for one client, as operations of the server. */
 export class OpenEnvPlay {
   readonly dispatcher: Dispatcher;
 
@@ -40,7 +40,7 @@ export class OpenEnvPlay {
   }
 
   /**
-   * Opens a session, which begins its first episode.
+   * Opens a session and begins its first episode.
    * @throws Problem
    */
   open(
@@ -59,8 +59,8 @@ export class OpenEnvPlay {
   }
 
   /**
-   * Takes up a session that was opened before over any transport.
-   * @throws Problem `unknown_session` also for one of another environment
+   * Continues a session opened over any transport.
+   * @throws Problem `unknown_session`, also for a session of another environment
    */
   attach(principal: Principal, envId: string, sessionId: string): MaybePromise<PlayedSession> {
     return chain(findSession(this.dispatcher, principal, sessionId, envId), ({ variant }) => ({
@@ -127,7 +127,7 @@ export class OpenEnvPlay {
   }
 
   /**
-   * What the player sees now, without doing anything.
+   * The current observation, without a step.
    * @throws Problem
    */
   look(principal: Principal, { sessionId }: PlayedSession): MaybePromise<OpenEnvStepReply> {
@@ -159,7 +159,7 @@ function afterReset({ session_id, seed, observation }: Session): OpenEnvStepRepl
   };
 }
 
-/** OpenEnv's observations are objects; text is in the field `text`, and parts are in `parts` next to it. */
+/** OpenEnv's observations are objects: text is in the field `text`, and parts are in `parts` next to it. */
 function observationObject(observation: Json): JsonObject {
   if (isParts(observation)) {
     return { text: withoutImages(textOfParts(observation)), parts: observation as unknown as Json };

@@ -122,18 +122,18 @@ const errorFrame = ({ message, code, more }: ErrorData): string => frame('error'
 
 const HTTP_INVALID = 422;
 const HTTP_UNAVAILABLE = 503;
-/** Names the session of a client that names none itself. */
+/** Cookie with the session of a client that names none. */
 const COOKIE = 'openenv_session';
-/** The state for a client that has no session. */
+/** The state for a client without a session. */
 const NOTHING_BEGUN = { episode_id: null, step_count: 0 };
-/** Longest name of a session, in characters. */
+/** Longest session name, in characters. */
 const MAX_NAME_LENGTH = 128;
 
 export interface OpenEnvSettings extends Pick<SessionLimits, 'maxSessions'> {
   readonly heartbeatSeconds: number;
 }
 
-/** `/compat/openenv/{env_id}/…`: every environment as a server of OpenEnv. */
+/** `/compat/openenv/{env_id}/…`: every environment as an OpenEnv server. */
 export async function addOpenEnvRoutes(
   app: FastifyInstance,
   dispatcher: Dispatcher,
@@ -245,7 +245,7 @@ function callerOf(request: FastifyRequest): HttpCaller {
   return { principal: request.principal, envId: envIdOf(request), name, chosen };
 }
 
-/** The session is named in the reply as the client named it, or by its id and in a cookie. */
+/** The reply names the session by the client's name, or by its id with a cookie. */
 function sendStepReply(
   reply: FastifyReply,
   { name, chosen }: HttpCaller,
@@ -257,12 +257,12 @@ function sendStepReply(
   return sendJsonText(reply, stepReplyText(stepReply));
 }
 
-/** The session that a client's cookie names; empty without one. */
+/** The session in a client's cookie; empty without one. */
 function sessionOfCookie({ headers }: FastifyRequest): string {
   return parseCookie(headers.cookie ?? '')[COOKIE] ?? '';
 }
 
-/** Gives a client a cookie with its session, which it sends back to the same environment only. */
+/** Sets a cookie with the client's session, which the browser returns to the same environment only. */
 function setSessionCookie(reply: FastifyReply, sessionId: string): void {
   const { url } = reply.request;
   const [path] = url.split('?', 1);
@@ -278,7 +278,7 @@ function setSessionCookie(reply: FastifyReply, sessionId: string): void {
   );
 }
 
-/** 422 in the form of FastAPI, JSON-RPC's own errors, and problem documents for the rest. */
+/** 422 in FastAPI's form, JSON-RPC errors, and problem documents for everything else. */
 function replyError(
   error: unknown,
   request: FastifyRequest,

@@ -14,31 +14,30 @@ export const NORMAL = 1000;
 const SERVER_FAULT = 1011;
 const TRY_AGAIN_LATER = 1013;
 
-/** Services that the sockets of this protocol share. */
+/** Services shared by the protocol's sockets. */
 export interface SocketServices {
   readonly play: OpenEnvPlay;
   readonly mcp: McpServer;
   readonly problemHandler: ProblemHandler;
-  /** Lets a reply leave when what was done before it is kept as the settings say. */
+  /** Sends a reply once everything before it is stored as the settings require. */
   readonly deliver: (reply: () => void) => void;
 }
 
 /**
- * A WebSocket with its own session for its whole life. Messages are answered in order. What is
- * said on it is its subclass's business.
+ * A WebSocket with its own session for its whole life. Messages are answered in order. Subclasses define the messages.
  */
 export abstract class SessionSocket {
   protected readonly socket: PacedWebSocket;
   protected readonly services: SocketServices;
   protected readonly principal: Principal;
   protected readonly envId: string;
-  /** A message is being answered. */
+  /** True while a message is being answered. */
   #busy = false;
   #seat: PlayedSession | undefined;
-  /** The session was opened for this socket and goes with it. */
+  /** True if the session was opened for this socket and ends with it. */
   #owner = true;
 
-  /** @param sessionId a session to take up instead of opening one */
+  /** @param sessionId a session to continue instead of opening one */
   constructor(
     socket: PacedWebSocket,
     request: FastifyRequest,
@@ -57,10 +56,10 @@ export abstract class SessionSocket {
     this.#begin(sessionId);
   }
 
-  /** The reply to a frame, or nothing where there is none. It never throws. */
+  /** The reply to a frame, or nothing. It never throws. */
   protected abstract answer(text: string, played: PlayedSession): MaybePromise<string | undefined>;
 
-  /** Message sent before the socket closes because no session can be opened or taken up. */
+  /** Message sent before the socket closes because no session can be opened or continued. */
   protected abstract refusal(error: unknown): string;
 
   /** Message sent before the socket closes because the session is lost. */
@@ -83,14 +82,14 @@ export abstract class SessionSocket {
     else this.socket.resumeMessages();
   }
 
-  /** Says why there is no session, and hangs up. */
+  /** Reports why there is no session, and closes the socket. */
   #refuse(error: unknown): void {
     this.#send(this.refusal(error));
     if (problemOf(error) instanceof TooManySessions) this.socket.close(TRY_AGAIN_LATER, 'no session is free');
     else this.socket.close(SERVER_FAULT, 'there is no session');
   }
 
-  /** Gives up the session. */
+  /** Releases the session. */
   protected leave(): void {
     const played = this.#seat;
     this.#seat = undefined;
@@ -101,13 +100,13 @@ export abstract class SessionSocket {
     try {
       await this.services.play.close(this.principal, played);
     } catch (error) {
-      // One that expired so long ago that nobody remembers it.
+      // A session that expired so long ago that it is forgotten.
       if (problemOf(error).code !== 'unknown_session') this.services.problemHandler.document(error);
     }
   }
 
   #receive(data: RawData, isBinary: boolean): void {
-    // There is no session any more, or the socket ends before it was this message's turn.
+    // The session is gone, or the socket closed before this message's turn.
     if (!this.#seat || this.#busy) return;
     if (isBinary) {
       this.lose('frames must be text');
@@ -118,7 +117,7 @@ export abstract class SessionSocket {
     else this.#reply(reply);
   }
 
-  /** @param bytes that the message takes until it is answered */
+  /** @param bytes memory of the message until it is answered */
   async #replyLater(reply: Promise<string | undefined>, bytes: number): Promise<void> {
     this.#busy = true;
     this.socket.suspendMessages();
@@ -133,7 +132,7 @@ export abstract class SessionSocket {
     if (text !== undefined) this.services.deliver(() => this.#send(text));
   }
 
-  /** Says that the session is lost, and hangs up. */
+  /** Reports that the session is lost, and closes the socket. */
   protected lose(message: string): void {
     this.#send(this.farewell(message));
     this.leave();

@@ -11,12 +11,12 @@ import { countable, InvalidMessage, missing, notObject } from './faults.ts';
 import { actionForm } from './messages.ts';
 import type { OpenEnvPlay, OpenEnvStepReply, PlayedSession } from './play.ts';
 
-/** The tool every environment offers: one action. OpenEnv reserves reset, step, state and close. */
+/** The tool of every environment, which takes one action. OpenEnv reserves reset, step, state and close. */
 export const TOOL = 'act';
 
 /**
  * The tools of an environment.
- * @param seat a session with wrappers that may take other actions
+ * @param seat a session with wrappers that may change the action space
  * @throws Problem
  */
 export async function toolsOf(
@@ -33,10 +33,7 @@ export async function toolsOf(
   return [{ name: TOOL, description: instruction, inputSchema: schema }];
 }
 
-/**
- * A step as the result of a tool: in the form of the Model Context Protocol, and with the keys that OpenEnv's own tools
- * have.
- */
+/** A step as a tool result in MCP's form, with the keys of OpenEnv's own tools. */
 export function toolResult({ observation, reward, done, metadata }: OpenEnvStepReply): ToolResult {
   const data = { observation, reward, done, metadata };
   return {
@@ -49,7 +46,7 @@ export function toolResult({ observation, reward, done, metadata }: OpenEnvStepR
   };
 }
 
-/** A step after the end of the episode as the result of a tool. No tool of OpenEnv resets. */
+/** A step after the end of the episode as a tool result. None of OpenEnv's tools resets. */
 export function overResult(problem: Problem, { sessionId }: PlayedSession): ToolResult {
   const advice = `No tool does so: send a reset over OpenEnv's /ws or POST /v1/sessions/${sessionId}/reset, or open another session.`;
   const { structuredContent: data } = failureResult(problem);
@@ -71,7 +68,7 @@ export function textOf(observation: JsonObject): string {
 const LIST = 'list_tools';
 const CALL = 'call_tool';
 
-/** Errors after which there is no session to act in. */
+/** Errors after which no session is left to act in. */
 export const SESSION_LOST = new Set<ProblemCode>([
   'unknown_session',
   'session_closed',
@@ -79,11 +76,11 @@ export const SESSION_LOST = new Set<ProblemCode>([
   'draining',
 ]);
 
-/** OpenEnv's names for what can go wrong with a tool. */
+/** OpenEnv's error types for tools. */
 type ToolErrorType = 'execution_error' | 'invalid_args' | 'tool_not_found' | 'timeout';
 
 /**
- * Takes a step: an action of the environment, or one of OpenEnv's about tools.
+ * Takes a step: an action of the environment, or one of OpenEnv's tool actions.
  * @throws InvalidMessage, Problem
  */
 export function takeStep(
@@ -98,7 +95,7 @@ export function takeStep(
     : play.step(principal, played, fields, timeoutMs);
 }
 
-/** True if a step is one of OpenEnv's actions about tools. An environment's own field `type` goes first. */
+/** True if a step is one of OpenEnv's tool actions. An environment's own field `type` takes precedence. */
 function isToolAction(played: PlayedSession, fields: JsonObject): boolean {
   if (fields.type !== LIST && fields.type !== CALL) return false;
   const { properties } = played.form.schema;
@@ -106,9 +103,9 @@ function isToolAction(played: PlayedSession, fields: JsonObject): boolean {
 }
 
 /**
- * Carries out OpenEnv's `list_tools` and `call_tool`, which its `MCPToolClient` sends as steps. What goes wrong with a
- * call is part of the observation, as there.
- * After `ListToolsAction` and `CallToolAction` in `src/openenv/core/env_server/mcp_types.py` of OpenEnv.
+ * Carries out OpenEnv's `list_tools` and `call_tool`, which its `MCPToolClient` sends as steps. As in OpenEnv, a failed
+ * call is part of the observation. After `ListToolsAction` and `CallToolAction` in
+ * `src/openenv/core/env_server/mcp_types.py` of OpenEnv.
  * @throws InvalidMessage for an action without a tool; Problem when the session is gone
  */
 async function toolAction(

@@ -18,12 +18,12 @@ import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
 import { envIdOf } from '../addressing.ts';
 
-/** Header that names the episode of a request. */
+/** Header with the episode of a request. */
 const SESSION_HEADER = 'x-session-id';
-/** Header by which clients name the environment where their paths do not. */
+/** Header with the environment, for clients with paths that lack it. */
 const DEPLOYMENT_HEADER = 'x-deployment';
 
-/** Ids of sessions are chosen here, or by the client. */
+/** Session ids are chosen by the server or by the client. */
 const SESSION_NAME = /^[\w.:-]{1,100}$/;
 const ENV_ID = /-v\d+$/;
 const BASIC = /^basic (.+)$/i;
@@ -37,7 +37,7 @@ export const isOrsPath = (url: string): boolean => ORS_PATH.test(url);
 const SplitName = Type.String({ maxLength: 128 });
 const Index = Type.Integer({ minimum: -1_000_000_000, maximum: 1_000_000_000 });
 
-/** A task: how an episode begins, in the fields of `POST /v1/sessions`. */
+/** A task: the start of an episode, in the fields of `POST /v1/sessions`. */
 const TaskSpec = closed({
   seed: Type.Optional(Seed),
   dynamics_seed: Type.Optional(DynamicsSeed),
@@ -48,7 +48,7 @@ const TaskSpec = closed({
 });
 export type TaskSpec = Static<typeof TaskSpec>;
 
-/** Clients write what they leave out as null. */
+/** Clients write omitted fields as null. */
 const orNull = <S extends Parameters<typeof Type.Optional>[0]>(schema: S) =>
   Type.Optional(Type.Union([schema, Type.Null()]));
 
@@ -101,7 +101,7 @@ export function sessionNameOf({ headers }: FastifyRequest): string {
 }
 
 /**
- * The environment that a request is about: of its path, else of `X-Deployment`, else the user name of the address.
+ * The environment of a request: from its path, then from `X-Deployment`, then from the user name of the address.
  * @throws Problem `bad_request` where none is named
  */
 export function envNameOf(request: FastifyRequest): string {
@@ -118,7 +118,7 @@ export function envNameOfPath(request: FastifyRequest): string | undefined {
   return 'name' in (request.params as object) ? envIdOf(request) : undefined;
 }
 
-/** The environment of a client with paths that name none. */
+/** The environment for clients with paths that name none. */
 export function defaultEnvName({ headers }: FastifyRequest): string | undefined {
   const deployment = headers[DEPLOYMENT_HEADER];
   if (typeof deployment === 'string') return deployment;
@@ -127,7 +127,7 @@ export function defaultEnvName({ headers }: FastifyRequest): string | undefined 
   return ENV_ID.test(user) ? decoded(user) : undefined;
 }
 
-/** Decoded part of an address; undefined if one of its `%` encodes nothing. */
+/** Decoded part of an address; undefined for an invalid `%` encoding. */
 function decoded(part: string): string | undefined {
   try {
     return decodeURIComponent(part);
@@ -136,7 +136,7 @@ function decoded(part: string): string | undefined {
   }
 }
 
-/** A task without what its client left out. */
+/** A task without the omitted fields. */
 export function plainTask(spec: TaskSpec): JsonObject {
   return Object.fromEntries(Object.entries(spec).filter(([, value]) => value !== null)) as JsonObject;
 }

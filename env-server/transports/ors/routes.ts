@@ -14,7 +14,7 @@ import { defaultEnvName, envNameOf, envNameOfPath, plainTask, readBody, sessionN
 import { type OrsSession, OrsSessions } from './sessions.ts';
 import { callTool, event, promptBlocks, sendEvents, sendResult, toolList } from './tool-calls.ts';
 
-/** Characters of a wrong name that are repeated. */
+/** Characters of a wrong name that an error repeats. */
 const MAX_SHOWN_LENGTH = 100;
 
 /** Part of the tasks of an environment. */
@@ -23,11 +23,11 @@ interface TaskSplit extends JsonObject {
   readonly type: 'train' | 'validation' | 'test';
 }
 
-/** A task, as `/create` takes it in `task_spec` and lists of tasks hold it. */
+/** A task, as in `task_spec` of `/create` and in task lists. */
 type TaskSpec = {
-  /** Absent where the environment draws nothing. */
+  /** Absent where the environment has no randomness. */
   readonly seed?: number;
-  /** Present where the environment keeps its splits apart. */
+  /** Present where the environment has splits. */
   readonly config?: { readonly split: string };
 };
 
@@ -36,7 +36,7 @@ interface SeedRange {
   readonly count: number;
 }
 
-/** The seeds of each split. They never meet, also where an environment has no splits itself. */
+/** The seeds of each split; the ranges never overlap, even for an environment without splits. */
 const SEEDS: { readonly [type in TaskSplit['type']]: SeedRange } = {
   train: { first: 0, count: 10_000 },
   validation: { first: 1_000_000, count: 1000 },
@@ -45,10 +45,7 @@ const SEEDS: { readonly [type in TaskSplit['type']]: SeedRange } = {
 
 const TYPES = Object.keys(SEEDS) as TaskSplit['type'][];
 
-/**
- * The splits of an environment: those that its configuration keeps apart, or else ranges of seeds. One that draws nothing
- * has one task.
- */
+/** The splits of an environment: its own, or ranges of seeds. An environment without randomness has one task. */
 function splitsOf(variant: Variant): readonly TaskSplit[] {
   const own = ownSplits(variant);
   const types = variant.seedable ? TYPES.filter(type => !own || own.has(type)) : TYPES.slice(0, 1);
@@ -61,10 +58,10 @@ function countTasks(variant: Variant, split: string): number {
 }
 
 /**
- * Tasks of a split: the seeds of its range, and the environment's own split where it has them.
+ * Tasks of a split: the seeds of its range, with the environment's own split where it has splits.
  * @param start first index; negative ones count from the end, as in Python
- * @param stop the index after the last
- * @throws Problem `bad_request` for a split that there is not
+ * @param stop index after the last
+ * @throws Problem `bad_request` for an unknown split
  */
 function tasksOf(variant: Variant, split: string, start = 0, stop?: number): TaskSpec[] {
   const type = typeOf(variant, split);
@@ -76,7 +73,7 @@ function tasksOf(variant: Variant, split: string, start = 0, stop?: number): Tas
   );
 }
 
-/** @throws Problem `bad_request` for an index or split that there is not */
+/** @throws Problem `bad_request` for an unknown index or split */
 function taskAt(variant: Variant, split: string, index: number): TaskSpec {
   const count = countTasks(variant, split);
   const at = index < 0 ? count + index : index;
@@ -93,7 +90,7 @@ function specOf(variant: Variant, type: TaskSplit['type'], index: number): TaskS
   };
 }
 
-/** The values of the configuration key `split`; undefined for an environment with levels that all belong together. */
+/** The values of the configuration key `split`; undefined for an environment without splits. */
 function ownSplits({ environment }: Variant): ReadonlySet<unknown> | undefined {
   const { properties } = environment.spec.configSchema as { properties?: { [key: string]: SplitSchema } };
   const { anyOf, enum: listed } = properties?.split ?? {};
@@ -119,9 +116,9 @@ function typeOf(variant: Variant, split: string): TaskSplit['type'] {
 
 /** Clients drop the path of their base URL, so the routes are also at the root. */
 const PREFIXES = ['', '/compat/ors'];
-/** The environment of a path: none, an id with `%2F` for its slash, or with the slash. */
+/** The environment in a path: none, an id with `%2F`, or an id with a slash. */
 const ENVIRONMENTS = ['', '/:name(^.+-v\\d+$)', '/:namespace/:name(^.+-v\\d+$)'];
-/** Below it, routes of one environment are those of `openenv/`. */
+/** Below it, the routes of one environment belong to `openenv/`. */
 const OPENENV = '/compat/openenv';
 const HTTP_UNAVAILABLE = 503;
 
@@ -157,7 +154,7 @@ export async function addOrsRoutes(
   });
 }
 
-/** The Python clients give a request without a body a type of content. */
+/** The Python clients send a content type even without a body. */
 function takeEmptyBodies(scope: FastifyInstance): void {
   const parseAs = 'buffer';
   scope.addContentTypeParser('application/octet-stream', { parseAs }, (_request, body, done) => {
@@ -183,7 +180,7 @@ class OrsTransport {
     this.#sessions = new OrsSessions(dispatcher, problemHandler);
   }
 
-  /** Routes that no environment belongs to: the life of an episode. */
+  /** Routes without an environment: the life of an episode. */
   addServerRoutes(add: AddRoute): void {
     add('GET', '/health', (_request, reply) => {
       const { draining } = this.#dispatcher.services.sessions;

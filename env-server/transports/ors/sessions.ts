@@ -9,10 +9,10 @@ import type { AddressedSession } from '../addressing.ts';
 import { McpPlay } from '../mcp/play.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 
-/** Names that are remembered; beyond, those used longest ago are looked up again. */
+/** Number of remembered names; beyond it, the least recently used ones are looked up again. */
 const MAX_REMEMBERED = 10_000;
 const PREFIX = 'ors.';
-/** Problems of opening a session under an id that has been used. */
+/** Problems of opening a session under a used id. */
 const USED = new Set<ProblemCode>([
   'key_reused',
   'request_key_expired',
@@ -22,14 +22,14 @@ const USED = new Set<ProblemCode>([
   'session_lost',
 ]);
 
-/** A session under the id that its client uses. */
+/** A session under its client's id. */
 export interface OrsSession extends AddressedSession {
   readonly play: McpPlay;
 }
 
 /**
- * The sessions of clients by the ids that they send. An id is kept as the session's `group_id`, so that every worker
- * process finds it, also after a restart; here it is only remembered.
+ * Sessions by the ids that clients send. An id is stored as the session's `group_id`, so that every process finds it,
+ * also after a restart; the memory here is only a cache.
  */
 export class OrsSessions {
   readonly #dispatcher: Dispatcher;
@@ -42,12 +42,12 @@ export class OrsSessions {
   }
 
   /**
-   * Begins the episode of a task. The same request again finds what it began.
-   * @throws Problem `bad_request` where the id has an episode already
+   * Begins the episode of a task. Repeating the request returns the same episode.
+   * @throws Problem `bad_request` where the id already has an episode
    */
   async open(principal: Principal, name: string, envId: string, task: JsonObject): Promise<OrsSession> {
     const play = this.#play(principal, envId);
-    // Refuses an unknown environment with what it is.
+    // Rejects an unknown environment.
     play.variant();
     const id = PREFIX + name;
     try {
@@ -96,7 +96,7 @@ export class OrsSessions {
     await this.#run(principal, 'valid_actions', { session_id: id });
   }
 
-  /** Ends the session under an id; one that there is not is fine. */
+  /** Ends the session under an id; an unknown id is accepted. */
   async close(principal: Principal, name: string): Promise<void> {
     const session = await this.find(principal, name);
     if (!session) return;

@@ -12,31 +12,31 @@ import { type Tool, toolsOf } from '../mcp/tools.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import type { OrsSession } from './sessions.ts';
 
-/** Longest data of one event, in UTF-16 units: clients read lines of a bounded length. */
+/** Longest data of one event, in UTF-16 units: clients read lines of bounded length. */
 const CHUNK_LENGTH = 4096;
-/** A result that takes longer is announced with its id before it is there. */
+/** Milliseconds after which a slow result is announced by its id. */
 const AT_ONCE_MS = 50;
-/** Clients give a silent stream up after 30 seconds. */
+/** Milliseconds between keep-alive events: clients give up on a silent stream after 30 seconds. */
 const PING_MS = 10_000;
 const PING = ': ping\n\n';
 const WHITE_SPACE = /\s/;
 const LOW_SURROGATE = /[\uDC00-\uDFFF]/;
 
-/** One event of the stream. Data has no line breaks. */
+/** One event of the stream. Its data has no line breaks. */
 export const event = (name: 'task_id' | 'chunk' | 'end' | 'error', data: string): string =>
   `event: ${name}\ndata: ${data}\n\n`;
 
-/** Lets a reply leave when its contents are kept (see `SessionManager.deliver`). */
+/** Sends a reply once everything it acknowledges is stored (see `SessionManager.deliver`). */
 type Deliver = (reply: () => void) => void;
 
-/** Sends events that are there already. */
+/** Sends events that are ready. */
 export function sendEvents(reply: FastifyReply, ...events: readonly string[]): FastifyReply {
   return streamed(reply).send(events.join(''));
 }
 
 /**
- * Answers with what a call leads to: the id of the call, then its result in parts. A result that is long in coming is
- * waited for with signs of life; a client that hangs up meanwhile asks again under the id.
+ * Answers with the call's id, then its result in parts. While a slow result is pending, keep-alive events are sent; a
+ * client that disconnected asks again with the id.
  * @throws what the call throws, where the status of the reply reports it
  */
 export async function sendResult(
@@ -79,7 +79,7 @@ async function* waiting(begun: string, text: Promise<string>, deliver: Deliver):
   yield await text;
 }
 
-/** JSON without line breaks as events: parts of it, the last one as the end. */
+/** JSON without line breaks as events: the parts of a text, the last one marked as the end. */
 export function resultEvents(json: string): string[] {
   const events: string[] = [];
   let start = 0;
@@ -93,7 +93,7 @@ export function resultEvents(json: string): string[] {
   return events;
 }
 
-/** Clients cut off white space at the beginning of data, so that is written as an escape; it only occurs in texts. */
+/** Clients strip leading white space of data, so it is written as an escape; it only occurs in strings. */
 function escapedStart(part: string): string {
   if (!WHITE_SPACE.test(part[0])) return part;
   return `\\u${part.charCodeAt(0).toString(16).padStart(4, '0')}${part.slice(1)}`;
@@ -114,26 +114,26 @@ const NO_TOOLS = new Set(['reset', 'close_session']);
 const SERVER_ERROR = 500;
 const UNPROCESSABLE = 422;
 
-/** Text or a picture; clients read `detail`, so it is always there. */
+/** Text or a picture; clients read `detail`, so it is always present. */
 export type Block =
   | { readonly type: 'text'; readonly text: string; readonly detail: null }
   | { readonly type: 'image'; readonly data: string; readonly mimeType: string; readonly detail: null };
 
-/** Result of a call of a tool: `RunToolOutput` of the standard. */
+/** Result of a tool call: `RunToolOutput` of the standard. */
 export type CallOutput =
   | { readonly ok: true; readonly output: ToolOutput }
   | { readonly ok: false; readonly error: string };
 
 interface ToolOutput {
   readonly blocks: readonly Block[];
-  /** Fields of a step at `/v1`, without those that the others hold and those that the client knows. */
+  /** Fields of a step in `/v1` that the other fields do not cover and the client does not know. */
   readonly metadata: JsonObject;
-  /** Null where nothing was done. */
+  /** Null when no step was taken. */
   readonly reward: number | null;
   readonly finished: boolean;
 }
 
-/** The tools of an environment as its players see them: those of MCP that play. */
+/** The environment's tools for players: those of MCP that play. */
 export function toolList(variant: Variant): JsonObject {
   const tools = [...toolsOf(variant, 'connection').values()].filter(isOffered);
   return {
@@ -148,7 +148,7 @@ export function toolList(variant: Variant): JsonObject {
 const isOffered = ({ common }: Tool): boolean => common === undefined || !NO_TOOLS.has(common);
 
 /**
- * First prompt of a player: the task, what the symbols mean, and the first observation.
+ * First prompt of a player: the task, the meaning of the symbols, and the first observation.
  * @param now current state of the session
  */
 export function promptBlocks({ environment, config }: Variant, now: SessionDetail): Block[] {
@@ -159,8 +159,8 @@ export function promptBlocks({ environment, config }: Variant, now: SessionDetai
 }
 
 /**
- * Calls a tool. What an agent can put right is an output with an error, as the standard has it.
- * @param key under which an action is taken once, however often it is asked for
+ * Calls a tool. As in the standard, an agent's mistake gives an output with an error.
+ * @param key request key: repeating the call takes the action once
  * @throws Problem for what the agent cannot change: no session, a limit, a fault
  */
 export async function callTool(
@@ -203,12 +203,12 @@ function block(content: ToolContent): Block {
   return { ...content, detail: null };
 }
 
-/** Errors after which nobody knows whether something was done. */
+/** Errors after which it is unknown whether the action was taken. */
 const UNSURE = new Set<ProblemCode>(['internal', 'worker_unavailable', 'step_timeout']);
 
 /**
- * True if the status of a reply reports an error, upon which the client may ask again. After a fault it must not:
- * the action may have been carried out.
+ * True if the reply's status reports an error, after which the client may ask again. After a fault it must not: the
+ * action may have been taken.
  */
 export function isReportedByStatus(error: unknown): boolean {
   const { status, code } = problemOf(error);

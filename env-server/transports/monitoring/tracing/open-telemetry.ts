@@ -32,13 +32,13 @@ import type { TracingSettings } from './settings.ts';
 const SERVICE_NAME = 'ragen-env-server';
 const propagator = new W3CTraceContextPropagator();
 
-/** A request while it is served. */
+/** A request in progress. */
 export interface RequestSpan {
   readonly context: TraceContext;
   end(status: number): void;
 }
 
-/** Makes spans and sends them by OTLP to where `OTEL_EXPORTER_OTLP_ENDPOINT` says. */
+/** Makes spans and sends them by OTLP to `OTEL_EXPORTER_OTLP_ENDPOINT`. */
 export class OpenTelemetry implements Tracing {
   readonly #provider: TracerProvider;
   readonly #tracer: Tracer;
@@ -67,8 +67,8 @@ export class OpenTelemetry implements Tracing {
   }
 
   /**
-   * Begins the span of a request, below the one its `traceparent` names.
-   * @param route with parameters by name, not by value
+   * Begins the span of a request, as a child of the one its `traceparent` names.
+   * @param route with parameter names, not values
    */
   request(method: string, route: string, headers: object): RequestSpan {
     const parent = propagator.extract(ROOT_CONTEXT, headers, defaultTextMapGetter);
@@ -115,7 +115,7 @@ export class OpenTelemetry implements Tracing {
     }
   }
 
-  /** Sends what is left, where it can be sent. */
+  /** Sends the remaining spans, if possible. */
   async close(): Promise<void> {
     try {
       await this.#provider.shutdown();
@@ -142,7 +142,7 @@ function attributesOf({ session_id, env_id }: OperationInput): { [name: string]:
   };
 }
 
-/** Clients' mistakes are no errors of the server. */
+/** Client mistakes are not server errors. */
 function endFailed(span: Span, error: unknown): void {
   const problem = error instanceof Problem ? error : undefined;
   if (problem) span.setAttribute('ragen.problem', problem.code);

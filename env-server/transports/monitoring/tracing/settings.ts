@@ -22,15 +22,15 @@ const SAMPLERS = [
 type SamplerName = (typeof SAMPLERS)[number];
 
 const EXPORTERS = ['otlp', 'none'] as const;
-/** Every collector that takes OTLP over HTTP takes this. */
+/** Every collector that supports OTLP over HTTP accepts this. */
 const PROTOCOLS = ['http/protobuf'] as const;
 
 type Variables = { readonly [name: string]: string | undefined };
 
 /**
  * Reads the variables.
- * @returns undefined where they ask for no spans; an endpoint, or `OTEL_TRACES_EXPORTER=otlp`, asks for them
- * @throws Error naming the variable and what it may be
+ * @returns undefined unless an endpoint or `OTEL_TRACES_EXPORTER=otlp` turns tracing on
+ * @throws Error naming the variable and its allowed values
  */
 export function readTracingSettings(variables: Variables): TracingSettings | undefined {
   const endpoint = variables.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT || variables.OTEL_EXPORTER_OTLP_ENDPOINT;
@@ -56,7 +56,7 @@ export function readTracingSettings(variables: Variables): TracingSettings | und
   };
 }
 
-/** The first of the choices where the variable is not set. */
+/** The first choice where the variable is not set. */
 function choice<T extends string>(variables: Variables, name: string, choices: readonly T[]): T {
   const value = variables[name] || choices[0];
   const found = choices.find(one => one === value);
