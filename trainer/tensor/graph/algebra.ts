@@ -15,14 +15,14 @@ export type Operand = Tensor | number;
 
 export interface BuilderOptions {
   /**
-   * Builds every row's arithmetic the same however many rows there are, at some cost: equal rows then give equal bits in
+   * Builds each row's arithmetic the same for any number of rows, at some cost: equal rows then give equal bits in
    * programs of different sizes.
    */
   readonly rowsAlike?: boolean;
 }
 
 export interface MatmulOptions {
-  /** Swap the last two axes of the left side first. */
+  /** Swaps the last two axes of the left side before multiplying. */
   readonly transposeA?: boolean;
   readonly transposeB?: boolean;
   /** Factor on the product. */
@@ -198,7 +198,7 @@ export class TensorAlgebra extends Program {
     return this.apply('matmul', [a, b], { transposeA, transposeB, scale });
   }
 
-  /** One extent may be −1: it takes the rest. */
+  /** At most one extent may be −1: it takes the remaining elements. */
   reshape(x: Tensor, shape: Shape): Tensor {
     const resolved = resolveShape(x.shape, shape);
     if (sameShape(x.shape, resolved)) return x;
@@ -273,7 +273,9 @@ export class TensorAlgebra extends Program {
     return sorted.length === 0 ? x : this.apply(name, [x], { axes: sorted, keepDims });
   }
 
-  /** Operands of a broadcasting operation: what was repeated only to fit the other is taken as it was. */
+  /**
+   * Operands of a broadcasting operation. An operand that was repeated only to fit the other is used as it was before.
+   */
   #pair(a: Operand, b: Operand): [Tensor, Tensor] {
     const [x, y] = this.#tensors(a, b);
     if (x.operation === 'broadcastTo' && covers(y, x)) return [x.inputs[0], y];

@@ -11,8 +11,8 @@ export interface AttentionOptions {
 }
 
 /**
- * The algebra of tensors, and what neural networks are made of besides. Each method adds a node and returns it. Gradient rules
- * know a builder as this class, which does not know the operations; {@link GraphBuilder} brings them.
+ * The algebra of tensors plus the operations of neural networks. Each method adds a node and returns it. Gradient rules
+ * see a builder as this class, which does not know the operations; {@link GraphBuilder} adds them.
  */
 export class TensorBuilder extends TensorAlgebra {
   /** Over the last axis. */
@@ -31,14 +31,14 @@ export class TensorBuilder extends TensorAlgebra {
   }
 
   /**
-   * Rows x [n, ...rest] at other places: ids [m] → [m, ...rest]. `inverse` [n] gives the index among the ids of each row, for the
-   * gradient, which no other id may have one of.
+   * Permutes rows x [n, ...rest]: ids [m] → [m, ...rest]. `inverse` [n] gives each row's index among the ids, for the
+   * gradient; no other id may have a gradient of that row.
    */
   rearrange(x: Tensor, ids: Tensor, inverse: Tensor): Tensor {
     return this.apply('gather', [x, ids, inverse]);
   }
 
-  /** updates [...ids, ...rest], ids [...] → [rows, ...rest], updates of one id added up. */
+  /** updates [...ids, ...rest], ids [...] → [rows, ...rest]; updates with the same id are added up. */
   scatterAddRows(updates: Tensor, ids: Tensor, rows: number): Tensor {
     return this.apply('scatterAddRows', [updates, ids], { rows });
   }
@@ -48,7 +48,7 @@ export class TensorBuilder extends TensorAlgebra {
     return this.apply('takeLast', [x, ids]);
   }
 
-  /** values [...], ids [...] → [..., width], zero but at the ids. */
+  /** values [...], ids [...] → [..., width], zero except at the ids. */
   putLast(values: Tensor, ids: Tensor, width: number): Tensor {
     return this.apply('putLast', [values, ids], { width });
   }

@@ -3,7 +3,7 @@ import { gradients } from './gradients.ts';
 import { type Graph, GraphBuilder } from './graph.ts';
 import { type DType, type Shape, sizeOf, type Tensor } from './tensor.ts';
 
-/** A named input of a case, with values that keep clear of kinks and poles. */
+/** A named input of a case, with values away from kinks and poles. */
 export interface CaseInput {
   readonly dtype: DType;
   readonly shape: Shape;
@@ -290,7 +290,7 @@ export const operationCases: readonly OperationCase[] = [
 
 const longInputs = { q: floats([2, 300, 4, 8]), k: floats([2, 300, 2, 8]), v: floats([2, 300, 2, 8]) };
 
-/** Cases too large for finite differences, where a runtime may take another way than for small ones. */
+/** Cases too large for finite differences, where a runtime may take a different path than for small ones. */
 export const largeCases: readonly OperationCase[] = [
   define('attention', 'of a long sequence', longInputs, (g, { q, k, v }) =>
     g.attention(q, k, v, { causal: true }),

@@ -2,17 +2,17 @@ import type { GraphBuilder } from './graph.ts';
 import { operations } from './operations/index.ts';
 import { describe, GraphError, sizeOf, type Tensor } from './tensor.ts';
 
-/** A step with what it reads, computed again. */
+/** A recomputed step with its inputs. */
 interface RecomputedNode {
   readonly inputs: readonly Tensor[];
   readonly output: Tensor;
 }
 
 /**
- * Gradient checkpointing (Chen et al., 2016) while a graph is differentiated: what a stage computed is computed again from
- * its inputs when the backward pass reaches it. So that a runtime, which is free to order steps as it likes, does
- * this neither too early nor keeps it for long, the repetition waits for the gradient that comes into the stage, and what
- * leaves the stage waits for the gradients of its parameters.
+ * Gradient checkpointing (Chen et al., 2016): when the backward pass reaches a stage, the stage is recomputed from its
+ * inputs. A runtime may order steps freely. So that it neither recomputes too early nor keeps the results too long, the
+ * recomputation waits for the gradient that enters the stage, and the gradient that leaves the stage waits for those of
+ * the stage's parameters.
  */
 class Recomputation {
   readonly #g: GraphBuilder;
@@ -20,9 +20,9 @@ class Recomputation {
   /** Parts of each tensor's gradient, as the differentiation collects them. */
   readonly #upstreams: Map<Tensor, Tensor[]>;
   #stage: number | undefined;
-  /** Steps of the present stage, and what came into it, by what they repeat. */
+  /** Steps and inputs of the present stage, by the tensors they repeat. */
   #repeated = new Map<Tensor, Tensor>();
-  /** Tensors from before the stage that have got a part of their gradient in it. */
+  /** Tensors from before the stage that received a part of their gradient in it. */
   readonly #reached = new Set<Tensor>();
   readonly #parameterGradients: Tensor[] = [];
 
@@ -30,7 +30,7 @@ class Recomputation {
 
   /**
    * @param active tensors that have a gradient
-   * @param all every stage, or only those that are always computed again
+   * @param all recomputes every stage, instead of only those that are always recomputed
    */
   constructor(g: GraphBuilder, active: ReadonlySet<Tensor>, upstreams: Map<Tensor, Tensor[]>, all: boolean) {
     this.#g = g;
@@ -39,7 +39,7 @@ class Recomputation {
     this.#upstreams = upstreams;
   }
 
-  /** Ends the stage that the backward pass has left, if it has. */
+  /** Ends the stage if the backward pass has left it. */
   arrive(node: Tensor): void {
     if (node.inputs.length === 0 || this.#stageOf(node) === this.#stage) return;
     for (const tensor of this.#reached) {
@@ -52,7 +52,7 @@ class Recomputation {
     this.#stage = this.#stageOf(node);
   }
 
-  /** A step of the present stage as its gradient is to read it; undefined outside of stages. */
+  /** A step of the present stage in the form that its gradient reads; undefined outside of stages. */
   again(node: Tensor, upstream: Tensor): RecomputedNode | undefined {
     if (this.#stage === undefined) return undefined;
     const repeat = (tensor: Tensor): Tensor => {
@@ -65,7 +65,7 @@ class Recomputation {
     return { inputs: node.inputs.map(repeat), output: repeat(node) };
   }
 
-  /** A rule of a step has given a part of the gradient of one of its inputs. */
+  /** Notes that a gradient rule gave a part of the gradient of one of its inputs. */
   note(node: Tensor, input: Tensor, part: Tensor): void {
     if (this.#stage === undefined || this.#stageOf(node) !== this.#stage) return;
     if (input.operation === 'parameter') this.#parameterGradients.push(part);
@@ -86,23 +86,22 @@ class Recomputation {
   }
 }
 
-/** The same values, there once the events are. */
+/** The same values, available only after the events. */
 function after(g: GraphBuilder, x: Tensor, events: readonly Tensor[]): Tensor {
   if (events.length === 0) return x;
   const entries = events.map(event => g.slice(g.reshape(event, [-1]), 0, 0, 1));
   const entry = g.slice(g.concat(entries, 0), 0, 0, 1);
-  // Nothing is less than itself, NaN included: zero, which no runtime knows before it has run.
+  // Nothing is less than itself, NaN included: a zero that no runtime can fold before it runs.
   return g.add(x, g.reshape(g.cast(g.less(entry, entry), 'float32'), []));
 }
 
 /**
- * Differentiates a scalar by reverse accumulation: adds the nodes that compute ∂loss/∂x for each x to the
- * builder. Nothing is added for tensors that no x reaches.
- *
+ * Differentiates a scalar by reverse accumulation: adds the nodes that compute ∂loss/∂x for each x to the builder. Adds
+ * nothing for tensors that no x reaches.
  * @param loss one float32 element
  * @param wrt float32 tensors; one the loss does not depend on gets zeros
- * @param options.recompute computes the steps of each stage again in the backward pass, from the inputs of the stage, instead
- *   of keeping all of them from the way there; so are those of stages that always are
+ * @param options.recompute recomputes the steps of each stage in the backward pass from the stage's inputs, instead of
+ * keeping them from the forward pass; stages marked `always` are recomputed in any case
  * @returns gradients in the order of `wrt`, each of its tensor's shape
  * @throws GraphError when the loss is not a float scalar
  */
@@ -137,7 +136,7 @@ export function gradients(
       if (part === undefined || !needs(index)) return;
       const input = node.inputs[index];
       const known = upstreams.get(input) ?? [];
-      // Parts of a weight's gradient are as large as the weight: where stages follow one another, none outlives its stage.
+      // Parts of a weight's gradient are as large as the weight. With stages, no part outlives its stage.
       const parts =
         input.operation === 'parameter' && known.length > 0 ? [g.add(known[0], part)] : [...known, part];
       upstreams.set(input, parts);
@@ -147,7 +146,7 @@ export function gradients(
   return wrt.map(tensor => upstreams.get(tensor)?.[0] ?? g.zeros(tensor.shape));
 }
 
-/** Tensors on a differentiable way from one of `wrt`. */
+/** Tensors on a differentiable path from one of `wrt`. */
 function findActive(nodes: readonly Tensor[], wrt: readonly Tensor[]): Set<Tensor> {
   const active = new Set<Tensor>(wrt);
   for (const node of nodes) {

@@ -15,7 +15,7 @@ import {
   type TensorType,
 } from './tensor.ts';
 
-/** An operation as a program's builder sees it: its type, and its value where its inputs are constants. */
+/** View that a program's builder has of an operation: its type, and its value where its inputs are constants. */
 interface Primitive {
   /** @throws GraphError when the inputs do not fit */
   infer(inputs: readonly TensorType[], attributes: Attributes): TensorType;
@@ -29,8 +29,8 @@ export type ParameterType = 'float32' | 'int8' | 'uint8';
 export type PrimitiveTable = ReadonlyMap<string, Primitive>;
 
 /**
- * A tensor program in the making: its values by name, and a node for each step. Shapes are concrete; equal nodes are built
- * once, and small constants are computed at once.
+ * A tensor program under construction: its values by name, and a node for each step. Shapes are concrete. Equal nodes
+ * are built once, and small constants are computed at once.
  */
 export class Program {
   readonly #operations: PrimitiveTable;
@@ -54,9 +54,9 @@ export class Program {
   }
 
   /**
-   * Steps that `build` adds belong together: gradients may compute them again instead of keeping them, which is worth it
-   * where they hold much between little, as a layer does.
-   * @param always gradients compute this stage again even where they keep others
+   * Groups the steps that `build` adds into a stage. Gradients may recompute a stage instead of keeping its values.
+   * That pays off where a stage has large values between a small input and output, as a layer does.
+   * @param always gradients recompute this stage even where they keep others
    */
   stage<T>(build: () => T, always = false): T {
     if (this.#stage !== undefined) throw new GraphError('a stage cannot begin inside another');
@@ -74,7 +74,7 @@ export class Program {
     return this.#stages.get(node);
   }
 
-  /** True if gradients compute a stage again even where they keep others. */
+  /** True if gradients recompute a stage even where they keep others. */
   isAlwaysAgain(stage: number): boolean {
     return this.#alwaysAgain.has(stage);
   }
@@ -87,7 +87,7 @@ export class Program {
     return tensor;
   }
 
-  /** A weight that the runtime keeps between runs; asking again for the name gives the same tensor. */
+  /** A weight that the runtime keeps between runs; a second call with the name returns the same tensor. */
   parameter(name: string, shape: Shape, dtype: ParameterType = 'float32'): Tensor {
     const known = this.#parameters.get(name);
     if (known !== undefined) {
@@ -119,14 +119,14 @@ export class Program {
     return known;
   }
 
-  /** Names a result; the same tensor may go out under several names. */
+  /** Names a result; one tensor may have several names. */
   output(name: string, tensor: Tensor): void {
     if (this.#outputs.has(name)) throw new GraphError(`output '${name}' is defined twice`);
     this.#own(tensor);
     this.#outputs.set(name, tensor);
   }
 
-  /** The present program: what the outputs need, and every declared input. */
+  /** The program so far: the nodes that the outputs need, and every declared input. */
   build(): Graph {
     if (this.#outputs.size === 0) throw new GraphError('a graph needs at least one output');
     const needed = new Set<Tensor>(this.#inputs.values());

@@ -23,12 +23,12 @@ export function isSmallConstant(tensor: Tensor): boolean {
   return tensor.operation === 'constant' && isSmall(tensor.shape);
 }
 
-/** A constant's elements as the interpreter has them. */
+/** A constant's elements in the interpreter's form. */
 export function toNdArray({ dtype, shape, attributes }: Tensor): NdArray {
   return { dtype, shape, data: Float64Array.from(attributes.data as TypedArray) };
 }
 
-/** True if broadcasting `other` against `x` gives the shape of `x`. */
+/** True if broadcasting `other` against `x` keeps the shape of `x`. */
 export function covers(x: Tensor, other: Tensor): boolean {
   const lead = x.shape.length - other.shape.length;
   return lead >= 0 && other.shape.every((extent, i) => extent === 1 || extent === x.shape[lead + i]);

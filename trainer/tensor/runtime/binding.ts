@@ -30,8 +30,8 @@ export function bindParameters(
 }
 
 /**
- * The arrays given for outputs, and new ones for the others.
- * @throws RuntimeError naming an output that there is not, or an array that does not fit
+ * The arrays passed for outputs, and new ones for the others.
+ * @throws RuntimeError naming an unknown output or an array that does not fit
  */
 export function bindOutputs(graph: Graph, { outputs = {}, sums = {} }: CompileOptions): Tensors {
   for (const name of [...Object.keys(outputs), ...Object.keys(sums)]) {

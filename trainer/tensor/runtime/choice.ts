@@ -7,5 +7,5 @@ export type RuntimeKind = Exclude<RuntimeChoice, 'auto'>;
 export const PRECISIONS = ['float32', 'float16'] as const;
 export type Precision = (typeof PRECISIONS)[number];
 
-/** Default bytes that the sessions of a runtime on the processor take together, values of a run aside. */
+/** Default bytes that the sessions of a runtime on the processor may take together, without values of a run. */
 export const SESSIONS_BYTES = 2 ** 28;

@@ -40,9 +40,9 @@ export function dumpFolder(): string {
 }
 
 /**
- * Writes one file where its kind is asked for. Names hold process, thread and a running number, so that files of all
- * workers lie side by side in the order they were made.
- * @param content made only where it is written
+ * Writes one file if its kind is requested. Names contain process, thread and a running number, so the files of all
+ * workers sort in the order they were made.
+ * @param content called only if the file is written
  * @throws Error of the file system, such as a full disk
  */
 export function dump(kind: DumpKind, name: string, content: () => string | Uint8Array): void {

@@ -16,9 +16,9 @@ import type { WebGpuRuntime } from './webgpu/webgpu-runtime.ts';
 const ELEMENTS = 8_000_000;
 
 /**
- * Has the heap keep blocks up to 32 MiB for their next use. glibc gives larger ones than it has seen freed back to the system,
- * which clears their pages again in each run: a tenth of an update. It is shown a block that is taken and freed, 10 ms. Other
- * allocators are not changed by it.
+ * Makes the heap keep blocks up to 32 MiB for reuse. glibc returns blocks larger than any it has seen freed to the
+ * system, which clears their pages again in each run: a tenth of an update. Allocating and freeing one block (10 ms)
+ * raises that limit. Other allocators are not affected.
  */
 async function keepBlocks(): Promise<void> {
   const g = new GraphBuilder();
@@ -83,7 +83,7 @@ function observed(runtime: Runtime): Runtime {
   });
 }
 
-/** @throws RangeError where a runtime cannot multiply so */
+/** @throws RangeError where a runtime does not support the precision */
 export function refusePrecision(kind: RuntimeKind, precision: Precision): void {
   if (kind === 'webgpu' || precision === 'float32') return;
   throw new RangeError(

@@ -43,14 +43,14 @@ export interface ParameterSource {
   storeOf(name: string): ParameterStore;
   /**
    * The parameter's own memory, row-major.
-   * @throws RuntimeError when the name is unknown or a shape is asked for that it does not have
+   * @throws RuntimeError when the name is unknown or the shape differs
    */
   array(name: string, shape?: Shape): Float32Array;
   /** The same of any element type. */
   data(name: string, shape?: Shape): ParameterArray;
 }
 
-/** Parameters of several stores side by side; no name may be in two of them. */
+/** Joins the parameters of several stores; no name may be in two of them. */
 export function joinParameters(...stores: readonly ParameterStore[]): ParameterSource {
   const homes = new Map<string, ParameterStore>();
   for (const store of stores) {
@@ -130,7 +130,7 @@ export class ParameterStore implements ParameterSource {
     return this.#layout;
   }
 
-  /** All parameters end to end, with zeros between them; two stores of one layout line up. */
+  /** All parameters end to end, with zeros between them; stores of one layout have the same offsets. */
   get flat(): Float32Array {
     return this.#flat;
   }
@@ -140,7 +140,7 @@ export class ParameterStore implements ParameterSource {
     return this.#layout.reduce((total, { shape }) => total + sizeOf(shape), 0);
   }
 
-  /** Grows with every {@link touch}, seen by all threads. */
+  /** Grows with every {@link touch}; all threads see it. */
   get version(): number {
     return Atomics.load(this.#version, 0);
   }

@@ -35,7 +35,7 @@ export function blockLayout(
   return { codes: [outputs, blocks, (block * bits) / 8], scales: [outputs, blocks] };
 }
 
-/** The matrix of these codes, row-major, in an array of float32 or float64. */
+/** Unpacks codes to a row-major matrix of float32 or float64. */
 export function unpackBlocks<T extends Float32Array | Float64Array>(
   { bits, block }: BlockStorage,
   [codes, scales, minimums]: readonly ArrayLike<number>[],
@@ -55,9 +55,9 @@ export type BlockAttributes = Readonly<BlockStorage & { outputs: number; inputs:
 export type BlockMatmulAttributes = BlockAttributes & Readonly<{ transposed: boolean }>;
 
 /**
- * x·Wᵀ, [rows, inputs] × [outputs, inputs] → [rows, outputs], with W in blocks. A runtime that keeps W packed may round each
- * block of x to 8 bits, as llama.cpp does. W is frozen: x alone has a gradient, dy·W. Inputs: x, codes, scales, and minimums
- * where there are some.
+ * x·Wᵀ, [rows, inputs] × [outputs, inputs] → [rows, outputs], with W in blocks. A runtime that keeps W packed may round
+ * each block of x to 8 bits, as llama.cpp does. W is frozen, so only x has a gradient, dy·W. Inputs: x, codes, scales,
+ * and minimums if the storage has them.
  */
 export const blockMatmul: Operation<BlockMatmulAttributes> = {
   name: 'blockMatmul',
@@ -89,7 +89,10 @@ export const blockMatmul: Operation<BlockMatmulAttributes> = {
   },
 };
 
-/** Rows of a matrix in blocks: ids [n] → [n, inputs]. No gradient. Inputs: ids, and as {@link blockMatmul}. */
+/**
+ * Rows of a matrix in blocks: ids [n] → [n, inputs]. No gradient. Inputs: ids, then those of {@link blockMatmul} after
+ * x.
+ */
 export const blockRows: Operation<BlockAttributes> = {
   name: 'blockRows',
   infer([ids, ...parts], attributes) {

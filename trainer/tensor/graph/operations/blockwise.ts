@@ -4,7 +4,7 @@ import { GraphError, type Shape, sizeOf } from '../tensor.ts';
 export const QUANTIZATIONS = ['int8', 'nf4'] as const;
 export type Quantization = (typeof QUANTIZATIONS)[number];
 
-/** Weights that share a scale, as bitsandbytes has it. */
+/** Weights that share a scale, as in bitsandbytes. */
 export const QUANTIZED_BLOCK = 64;
 
 const INT8_MOST = 127;
@@ -28,7 +28,7 @@ export const NF4_LEVELS = Float32Array.of(
   0.7229568362236023,
   1,
 );
-/** Between levels: what is above goes to the next one. */
+/** Midpoints between levels: larger values round to the next level. */
 const NF4_BORDERS = NF4_LEVELS.slice(1).map((level, i) => (level + NF4_LEVELS[i]) / 2);
 
 /** Layout of a quantized matrix [outputs, inputs]. */
@@ -38,7 +38,7 @@ export interface QuantizedLayout {
 }
 
 /**
- * Where int8 has a scale for each block of a row, nf4 has one for each block of the whole matrix, two codes a byte.
+ * int8 has a scale for each block of a row; nf4 has one for each block of the whole matrix, and two codes a byte.
  * @throws GraphError for a matrix that nf4 cannot cut into blocks
  */
 export function quantizedLayout(kind: Quantization, [outputs, inputs]: Shape): QuantizedLayout {
@@ -117,7 +117,7 @@ function nf4Block(
   }
 }
 
-/** The matrix of these codes. */
+/** Unpacks the codes to the matrix. */
 export function dequantize(
   kind: Quantization,
   codes: ArrayLike<number>,

@@ -10,8 +10,9 @@ export function putRows(g: TensorBuilder, table: Tensor, rows: Tensor, places: T
 }
 
 /**
- * table [n, ...rest], rows [m, ...rest], places [m] in 0 … n−1 → the table with row places[i] replaced by rows[i]; of rows
- * for one place any. Where the table is an input that stays on the device, it is changed there. Without gradient.
+ * table [n, ...rest], rows [m, ...rest], places [m] in 0 … n−1 → the table with row places[i] replaced by rows[i]. If
+ * several rows have one place, any of them wins. A table that is an input on the device is changed in place. No
+ * gradient.
  */
 export const putRowsOperation: Operation = {
   name: 'putRows',
@@ -38,8 +39,8 @@ export const putRowsOperation: Operation = {
 };
 
 /**
- * `blockSize` positions of a sequence lie side by side in the cache. A row sees the last `window` positions up to its own, all
- * when 0. Scores s become softcap · tanh(s / softcap), unless it is 0.
+ * `blockSize` positions of a sequence are adjacent in the cache. A row sees the last `window` positions up to its own,
+ * or all if `window` is 0. Scores s become softcap · tanh(s / softcap), unless `softcap` is 0.
  */
 export type PagedAttentionAttributes = Readonly<{
   blockSize: number;
@@ -143,12 +144,12 @@ export function pagedAttentionSizes(inputs: readonly TensorType[]): PagedAttenti
  * largest), and min-p (0: off).
  */
 export const SAMPLE_SETTINGS = 5;
-/** Numbers a row gives: the token (−1 where a number that counts is NaN), its weight, the sum of the kept weights. */
+/** Numbers a row returns: the token (−1 where a relevant logit is NaN), its weight, the sum of the kept weights. */
 export const SAMPLE_RESULTS = 3;
 
 /**
- * Adds the sample of a token of each row of logits [rows, width], for runtimes with separate memory: [rows, 3] with token,
- * weight and sum of weights.
+ * Adds a node that samples a token for each row of logits [rows, width], for runtimes with separate memory: [rows, 3]
+ * with token, weight and sum of weights.
  * @param settings [rows, {@link SAMPLE_SETTINGS}]
  */
 export function sample(g: TensorBuilder, logits: Tensor, settings: Tensor): Tensor {
@@ -156,10 +157,10 @@ export function sample(g: TensorBuilder, logits: Tensor, settings: Tensor): Tens
 }
 
 /**
- * Samples a token of each row: logits [rows, width], settings float32 [rows, 5] → [rows, 3]. Weights are
- * exp((logit − largest) · settings[0]). Top-k keeps the largest, the first of equals; top-p of those the fewest with weights
- * that add up to that share; min-p of those the ones of at least that share of the largest. The kept weights lie side by
- * side; the token is the one in which the uniform number falls. Without gradient.
+ * Samples a token for each row: logits [rows, width], settings float32 [rows, 5] → [rows, 3]. Weights are exp((logit −
+ * largest) · settings[0]). Three filters apply in turn. Top-k keeps the k largest, the first of equals. Top-p keeps the
+ * fewest weights that add up to that share. Min-p keeps weights of at least that share of the largest. The kept weights
+ * form consecutive intervals; the token is the one with the interval that contains the uniform number. No gradient.
  */
 export const sampleOperation: Operation = {
   name: 'sample',

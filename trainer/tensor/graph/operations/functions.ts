@@ -128,7 +128,7 @@ export const tanh = unary({
   gradient: ({ g, output, upstream }) => g.mul(upstream, g.sub(1, g.mul(output, output))),
 });
 
-/** The error function, 2/√π ∫₀ˣ exp(−t²) dt: what the exact Gaussian error linear unit is made of. */
+/** The error function, 2/√π ∫₀ˣ exp(−t²) dt, used by the exact GELU. */
 export const erf = unary({
   name: 'erf',
   onnx: 'Erf',
@@ -146,7 +146,7 @@ export const erf = unary({
     g.mul(upstream, g.mul(g.exp(g.neg(g.mul(x, x))), 2 / Math.sqrt(Math.PI))),
 });
 
-/** Taylor's series 2/√π exp(−x²) Σ 2ⁿ x²ⁿ⁺¹ / (2n+1)!!, with terms that all have one sign. */
+/** Taylor series 2/√π exp(−x²) Σ 2ⁿ x²ⁿ⁺¹ / (2n+1)!!; all its terms have the same sign. */
 function exactErf(x: number): number {
   if (Math.abs(x) > 6) return Math.sign(x);
   let term = x;

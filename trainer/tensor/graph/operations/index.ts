@@ -105,12 +105,12 @@ const list = [
   attentionGradient,
 ] as readonly Operation[];
 
-/** Operations on arrays that stay on a device; runtimes with separate memory lower these, too. */
+/** Operations on arrays that stay on a device; runtimes with separate memory lower these too. */
 const deviceList = [putRowsOperation, pagedAttentionOperation, sampleOperation] as readonly Operation[];
 
 /**
- * Every primitive by name. A runtime lowers each of these but those for arrays on a device, which it may lack; the contract
- * suite runs each that a runtime has.
+ * Every primitive by name. A runtime lowers all of them, except that it may lack those for arrays on a device. The
+ * contract suite runs all that a runtime has.
  */
 export const operations: ReadonlyMap<string, Operation> = new Map(
   [...list, ...deviceList].map(operation => [operation.name, operation]),

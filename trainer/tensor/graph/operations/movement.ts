@@ -199,9 +199,9 @@ export const concat: Operation<ConcatAttributes> = {
 };
 
 /**
- * Rows of axis 0: table [n, ...rest], ids [...] in 0 … n−1 → [...ids, ...rest]. The gradient is a scatter-add; where an
- * optional `inverse` [n] gives the index among the ids of each row, it is the gather by that: right for a row at several ids
- * only if no gradient comes back from the others.
+ * Rows of axis 0: table [n, ...rest], ids [...] in 0 … n−1 → [...ids, ...rest]. The gradient is a scatter-add. With the
+ * optional `inverse` [n], each row's index among the ids, it is a gather by that instead; this is right only if a row
+ * at several ids gets a gradient from that one id alone.
  */
 export const gather: Operation = {
   name: 'gather',

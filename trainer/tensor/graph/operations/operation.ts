@@ -16,7 +16,7 @@ export interface GradientContext<A extends Attributes> {
   readonly attributes: A;
   /** ∂loss/∂output, of the output's shape. */
   readonly upstream: Tensor;
-  /** True if the gradient of input i is wanted; others may be left undefined. */
+  /** True if the gradient of input i is needed; others may be left undefined. */
   needs(index: number): boolean;
 }
 
@@ -24,11 +24,11 @@ export interface GradientContext<A extends Attributes> {
 export type ScalarFunction = (...x: number[]) => number;
 
 /**
- * What an operation does to single elements, broadcast by numpy's rule. Runtimes make their kernels of it: an elementwise
- * operation needs no lowering.
+ * Arithmetic of an elementwise operation, broadcast by numpy's rule. Runtimes build their kernels from it, so an
+ * elementwise operation needs no lowering.
  */
 export interface Elementwise {
-  /** Operator of the ONNX standard that does the same; absent where the ONNX runtime has a lowering for the operation. */
+  /** ONNX operator with the same result; absent where the ONNX runtime has a lowering for the operation. */
   readonly onnx?: string;
   /** A plain typed function that gpu.js compiles for a GPU, precise in float32. */
   readonly scalar: ScalarFunction;
@@ -42,7 +42,7 @@ export interface Operation<A extends Attributes = Attributes> {
   infer(inputs: readonly TensorType[], attributes: A): TensorType;
   /** Gradient per input; absent where the operation has none (comparisons, integers). */
   gradient?(context: GradientContext<A>): readonly (Tensor | undefined)[];
-  /** The meaning, in float64: what every runtime is compared with. */
+  /** Result in float64, the reference for every runtime. */
   evaluate(inputs: readonly NdArray[], attributes: A, type: TensorType): Float64Array;
 }
 

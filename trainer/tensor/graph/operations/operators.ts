@@ -2,7 +2,7 @@ import { broadcastShapes, describe, GraphError, sizeOf } from '../tensor.ts';
 import { binary, forEachBroadcast } from './elementwise.ts';
 import type { Operation } from './operation.ts';
 
-/** Operators of two operands, element by element: arithmetic, comparison and logic; with negation and selection of flags. */
+/** Elementwise operators of two operands: arithmetic, comparison and logic; also negation and selection by flags. */
 
 export const add = binary({
   name: 'add',

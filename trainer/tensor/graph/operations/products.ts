@@ -111,8 +111,8 @@ export type QuantizedMatmulAttributes = Readonly<{
 }>;
 
 /**
- * x·Wᵀ, [rows, inputs] × [outputs, inputs] → [rows, outputs], with W as blockwise codes and scales, computed in float32.
- * W is frozen: x alone has a gradient, dy·W. Inputs: x, codes, scales.
+ * x·Wᵀ, [rows, inputs] × [outputs, inputs] → [rows, outputs], with W as blockwise codes and scales, computed in
+ * float32. W is frozen, so only x has a gradient, dy·W. Inputs: x, codes, scales.
  */
 export const quantizedMatmul: Operation<QuantizedMatmulAttributes> = {
   name: 'quantizedMatmul',
@@ -150,7 +150,7 @@ export const quantizedMatmul: Operation<QuantizedMatmulAttributes> = {
   },
 };
 
-/** Rows times a matrix [outputs, inputs] that was unpacked: by its transpose, or by itself where `transposed`. */
+/** Rows times an unpacked matrix [outputs, inputs]: by its transpose, or by the matrix itself where `transposed`. */
 export function productWith(
   data: Float64Array,
   weights: ArrayLike<number>,

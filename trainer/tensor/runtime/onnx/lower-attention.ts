@@ -8,12 +8,12 @@ import type { Tensor } from '../../graph/tensor.ts';
 import { MICROSOFT, type ModelBuilder } from './model-builder.ts';
 
 /**
- * Queries taken at once in training: this many times the head size, but no fewer than the least. A block sees only the keys
- * up to its last query; what that saves grows with the number of keys, what cutting costs with the head size.
+ * Queries in a block in training: this many times the head size, but at least the minimum. A block sees only the keys
+ * up to its last query. That saves more with more keys; the cost of cutting grows with the head size.
  */
 const BLOCK_SIZES = 2;
 const MIN_BLOCK = 56;
-/** Score of a key that is not seen; its weight underflows to 0. */
+/** Score of a hidden key; its weight underflows to 0. */
 const MASKED_SCORE = -1e9;
 
 /** Queries start … end of every head against the first `keys` keys. */
@@ -118,8 +118,8 @@ function lowerForTraining(
 }
 
 /**
- * All gradients of one attention at once. With weights P and result O the scores' gradient is
- * P ∘ (dO Vᵀ − rowsum(dO ∘ O)) (Dao et al., 2022); the subtraction rides in the product as one more column.
+ * All gradients of one attention at once. With weights P and result O, the gradient of the scores is P ∘ (dO Vᵀ −
+ * rowsum(dO ∘ O)) (Dao et al., 2022); one more column of the product does the subtraction.
  */
 export function lowerAttentionGradient(
   context: ModelBuilder,

@@ -25,7 +25,7 @@ export function lowerBlockMatmul(
   const attributes = node.attributes as BlockMatmulAttributes;
   const { bits, block, outputs, inputs, transposed } = attributes;
   if (transposed || !context.isConstant(node.inputs[1])) {
-    // Unpacking waits for x: else all matrices would be unpacked at the beginning, and kept until the backward pass.
+    // Unpacking waits for x; otherwise all matrices would be unpacked at the start and kept until the backward pass.
     const waiting = context.emit('Add', [scales, context.zeroAfter(x)]);
     const weights = unpack(context, attributes, [codes, waiting, minimums], [outputs, inputs]);
     context.emit('Gemm', [x, weights], { attributes: { transB: Number(!transposed) } }, result);
@@ -78,7 +78,7 @@ function wholeLevels(context: ModelBuilder, codes: string): string {
   return context.emit('Sub', [numbers, context.float(centerOf(8))]);
 }
 
-/** A byte is looked up in the pairs of levels that its two codes are. */
+/** Looks a byte up in a table of the pairs of levels of its two codes. */
 function pairedLevels(context: ModelBuilder, codes: string): string {
   const pairs = new Float32Array(2 * BYTE_VALUES);
   for (let byte = 0; byte < BYTE_VALUES; byte++) {

@@ -13,9 +13,9 @@ const NORMAL_FLOAT = 1;
 const BYTE_VALUES = 256;
 
 /**
- * NF4 has a kernel that unpacks and multiplies in one, with the transpose alone (ONNX Runtime 1.30 leaves `transB` out of account
- * on the processor). Everything else is unpacked to float32 before a product. Unpacking waits for x: otherwise ONNX Runtime would
- * unpack all weights at the beginning, and keep them from the forward to the backward pass.
+ * NF4 has one kernel that unpacks and multiplies, only with the transpose (ONNX Runtime 1.30 ignores `transB` on the
+ * processor). All other weights are unpacked to float32 before a product. Unpacking waits for x; otherwise ONNX Runtime
+ * would unpack all weights at the start and keep them from the forward to the backward pass.
  */
 function lowerQuantizedMatmul(
   context: ModelBuilder,
@@ -48,7 +48,7 @@ function unpackInt8(context: ModelBuilder, { codes, scales, waitFor }: Packed): 
   return context.emit('DequantizeLinear', [codes, waiting], { attributes });
 }
 
-/** A byte is looked up in the pairs of levels that its two codes are. */
+/** Looks a byte up in a table of the pairs of levels of its two codes. */
 function unpackNormalFloat(context: ModelBuilder, { codes, scales, waitFor, shape }: Packed): string {
   const pairs = new Float32Array(2 * BYTE_VALUES);
   for (let byte = 0; byte < BYTE_VALUES; byte++) {
@@ -63,7 +63,7 @@ function unpackNormalFloat(context: ModelBuilder, { codes, scales, waitFor, shap
   return context.reshape(scaled, shape);
 }
 
-/** Emits the ONNX nodes of one graph node; the last one's result bears the name given. */
+/** Emits the ONNX nodes of one graph node; the last node's result has the given name. */
 type Lowering = (context: ModelBuilder, node: Tensor, inputs: readonly string[], result: string) => void;
 
 /** Rows up to which a scatter-add on several threads is a product with a one-hot matrix. */
@@ -132,7 +132,7 @@ const matmul: Lowering = (context, node, [a, b], result) => {
   }
 };
 
-/** The addition of a bias per column, when that is all that becomes of a product of matrices. */
+/** The addition of a bias per column, if it is the only reader of a matrix product. */
 function biasedSum(context: ModelBuilder, product: Tensor): { node: Tensor; bias: string } | undefined {
   const users = context.usersOf(product);
   if (
@@ -251,7 +251,7 @@ const rmsNormalize: Lowering = (context, node, [x], result) => {
   context.emitMany('SimplifiedLayerNormalization', [x, context.filled([width], 1)], results, { attributes });
 };
 
-/** The other operand of a binary node, when it is one value per column and already there to be read. */
+/** The other operand of a binary node, if it has one value per column and is already available. */
 function columnOperand(context: ModelBuilder, node: Tensor, operand: Tensor): string | undefined {
   const other = node.inputs.find(input => input !== operand);
   const width = operand.shape[operand.shape.length - 1];

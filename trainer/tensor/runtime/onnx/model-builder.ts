@@ -58,7 +58,7 @@ export class ModelBuilder extends LoweringContext<string> {
     }
   }
 
-  /** True if the value is an output of the graph, so that it must exist separately. */
+  /** True if the value is an output of the graph, so it must exist separately. */
   isOutput(tensor: Tensor): boolean {
     return this.#outputNames.has(tensor);
   }
@@ -68,7 +68,7 @@ export class ModelBuilder extends LoweringContext<string> {
     return tensor.operation === 'parameter' && this.#constants.has(tensor.attributes.name as string);
   }
 
-  /** Name under which the result of a tensor is to be emitted: a graph output's where it is one. */
+  /** Name for a tensor's result: that of the graph output, if it is one. */
   resultName(tensor: Tensor): string {
     return this.#outputNames.get(tensor) ?? this.freshName();
   }
@@ -77,7 +77,7 @@ export class ModelBuilder extends LoweringContext<string> {
     return `t${this.#count++}`;
   }
 
-  /** Adds a node of one result; its name is `result`, or a fresh one. */
+  /** Adds a node with one result; its name is `result`, or a fresh one. */
   emit(
     opType: string,
     inputs: readonly string[],
@@ -110,13 +110,13 @@ export class ModelBuilder extends LoweringContext<string> {
     return known;
   }
 
-  /** With any rows, the first extent is left to the number of elements. */
+  /** In a model with any number of rows, the first extent follows from the number of elements. */
   reshape(x: string, shape: readonly number[], result?: string): string {
     const free = this.#anyRows && shape.length > 0 && !shape.includes(-1);
     return this.emit('Reshape', [x, this.int64(free ? shape.with(0, -1) : shape)], {}, result);
   }
 
-  /** Zero of a type, known once x is. Nothing is less than itself, NaN included. */
+  /** Zero of a type, computed only after x: nothing is less than itself, NaN included. */
   zeroAfter(x: string, type: 'float32' | 'uint8' = 'float32'): string {
     const entry = this.emit('Slice', [this.reshape(x, [-1]), this.int64([0]), this.int64([1])]);
     return this.emit('Cast', [this.emit('Less', [entry, entry])], { attributes: { to: TENSOR_TYPE[type] } });

@@ -19,7 +19,7 @@ interface ExecutableOwner {
 /** Parameters that a session holds itself, by name. */
 type Constants = ReadonlyMap<string, TypedArray>;
 
-/** A graph as a session of ONNX Runtime, created again after it had to be given up. */
+/** A graph as a session of ONNX Runtime. A session given up for memory is created again. */
 class OnnxExecutable implements Executable, SessionHolder {
   readonly graph: Graph;
   readonly #owner: ExecutableOwner;
@@ -63,7 +63,7 @@ class OnnxExecutable implements Executable, SessionHolder {
     return this.#running > 0;
   }
 
-  /** Makes sure of a session. */
+  /** Returns the session; creates it if there is none. */
   async prepare(): Promise<InferenceSession> {
     if (this.#disposed) throw new RuntimeError('the executable was disposed and cannot run');
     const session = this.#session ?? (await this.#owner.createSession(this.#constants));
@@ -116,7 +116,7 @@ class OnnxExecutable implements Executable, SessionHolder {
   }
 }
 
-/** @param rows how many of the array's rows count; all when null */
+/** @param rows number of the array's rows to use; all when null */
 function wrap(tensor: Tensor, array: TypedArray, rows: number | null = null): OnnxTensor {
   const { shape } = tensor;
   if (rows !== null) {
@@ -129,7 +129,7 @@ function wrap(tensor: Tensor, array: TypedArray, rows: number | null = null): On
   return new OnnxTensor(tensor.dtype === 'uint8' ? 'uint8' : 'bool', array, shape);
 }
 
-/** Codes and scales of products with weights in blocks, by name: these never change. */
+/** Codes and scales of products with weights in blocks, by name; they never change. */
 function packedParameters(graph: Graph, parameters: ReadonlyMap<string, TypedArray>): Constants {
   const packed = new Map<string, TypedArray>();
   for (const { operation, inputs, attributes } of graph.nodes) {
@@ -146,15 +146,15 @@ export interface OnnxRuntimeOptions {
   /** Threads a run may use, the calling one included; 1 when absent. */
   readonly threads?: number;
   /**
-   * Memory that sessions may take, about, values of a run aside; SESSIONS_BYTES when absent. Beyond it the executables
-   * that were used longest ago give their sessions up, and create them again at their next run.
+   * Approximate memory for all sessions, without values of a run; SESSIONS_BYTES when absent. Beyond it the least
+   * recently used executables give their sessions up, and create them again at their next run.
    */
   readonly sessionsBytes?: number;
 }
 
 /**
- * The CPU runtime: graphs as ONNX models in ONNX Runtime. Denormals are flushed to zero, in the thread that compiles
- * also those of JavaScript.
+ * The CPU runtime: graphs as ONNX models in ONNX Runtime. Denormals are flushed to zero; in the thread that compiles,
+ * JavaScript's too.
  */
 export class OnnxRuntime implements Runtime {
   readonly name = 'onnx';
@@ -192,11 +192,12 @@ export class OnnxRuntime implements Runtime {
     const session = InferenceSession.create(model, {
       intraOpNumThreads: threads,
       executionMode: 'sequential',
-      // A planned pattern would keep a second copy of all intermediate values and is no faster.
+      // A planned memory pattern would keep a second copy of all intermediate values and is no faster.
       enableMemPattern: false,
-      // An arena belongs to one session and keeps what it took; the heap serves all of them in turn, as fast.
+      // An arena belongs to one session and keeps its memory; the heap serves all sessions in turn and is as fast.
       enableCpuMemArena: false,
-      // What would be fused is fused in lowering; ONNX Runtime's search for it takes twice as long as all else here.
+      // Lowering already fuses what can be fused; ONNX Runtime's search for fusions takes twice as long as everything
+      // else here.
       graphOptimizationLevel: 'disabled',
       extra: { session: { set_denormal_as_zero: '1' } },
       logSeverityLevel: 3,
@@ -207,16 +208,19 @@ export class OnnxRuntime implements Runtime {
   }
 }
 
-/** Memory of a session for each node of its graph, values of a run aside: kernels, names, types. Measured on training graphs. */
+/**
+ * Memory of a session for each node of its graph (kernels, names, types), without values of a run. Measured on training
+ * graphs.
+ */
 const NODE_BYTES = 10_240;
 
-/** Something with a session that can do without it for a while. */
+/** Owner of a session that it can give up for a while. */
 interface SessionHolder {
   readonly busy: boolean;
   suspend(): Promise<void>;
 }
 
-/** Shares a budget of memory among sessions: what was used longest ago is given up first. */
+/** Shares a memory budget among sessions: the least recently used is given up first. */
 export class SessionBudget {
   readonly #budget: number;
   /** Bytes by holder, in the order of their last use. */
@@ -227,7 +231,7 @@ export class SessionBudget {
     this.#budget = budgetBytes;
   }
 
-  /** Notes a use; a session that alone exceeds the budget is kept. */
+  /** Notes a use. A session that exceeds the budget alone is kept. */
   async use(holder: SessionHolder, bytes: number): Promise<void> {
     this.leave(holder);
     this.#holders.set(holder, bytes);
@@ -247,7 +251,7 @@ export class SessionBudget {
   }
 }
 
-/** About how many bytes a session of the graph takes between runs. */
+/** Approximate bytes of a session of the graph between runs. */
 function sessionBytes({ nodes }: Pick<Graph, 'nodes'>): number {
   return NODE_BYTES * nodes.length;
 }

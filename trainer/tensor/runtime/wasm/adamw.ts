@@ -1,7 +1,7 @@
 import type { AdamwFactors } from '../optimizer-step.ts';
 import { type Kernels, openKernels, PAGE_BYTES, roundUp } from './kernels.ts';
 
-/** Elements taken at once: the four arrays of a chunk stay in the first- and second-level cache. */
+/** Elements in a chunk: its four arrays stay in the first- and second-level cache. */
 const CHUNK = 4096;
 const LANES = 4;
 const FLOAT_BYTES = 4;
@@ -19,8 +19,8 @@ export interface AdamwArrays {
 }
 
 /**
- * One step of AdamW (Loshchilov & Hutter, 2019) on elements [start, end), in float32 as torch.optim.AdamW takes it: equal
- * input gives equal bits on every machine, however the range is cut.
+ * One step of AdamW (Loshchilov & Hutter, 2019) on elements [start, end), in float32 as in torch.optim.AdamW: equal
+ * input gives equal bits on every machine, regardless of how the range is split.
  */
 export function adamwKernel(
   { weights, gradients, first, second }: AdamwArrays,

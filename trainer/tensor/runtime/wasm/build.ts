@@ -11,7 +11,7 @@ const FLAGS = [
   ...['-Wl,--max-memory=4294901760', '-Wl,-z,stack-size=0', '-Wl,--strip-all'],
 ];
 
-/** @throws Error with what the compiler wrote */
+/** @throws Error with the compiler's output */
 export function buildKernels(python: string, output: string): void {
   const source = join(import.meta.dirname, 'kernels.c');
   const command = ['-m', 'ziglang', 'cc', ...FLAGS, '-o', output, source];

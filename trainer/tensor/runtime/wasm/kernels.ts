@@ -41,8 +41,8 @@ export function packedSize(outputs: number, inputs: number): number {
 }
 
 /**
- * Rewrites a weight [outputs, inputs] in panels of eight outputs, in each the eight weights of one input side by side; what
- * is missing in the last panel is 0.
+ * Packs a weight [outputs, inputs] into panels of eight outputs, with the eight weights of one input adjacent; the last
+ * panel is padded with 0.
  */
 export function packMatrix(
   weight: Float32Array,
@@ -73,7 +73,7 @@ export interface ProductOperands {
   readonly bias: number;
   readonly result: number;
   readonly resultStride: number;
-  /** Adds to what the result holds. */
+  /** Adds to the result instead of overwriting it. */
   readonly accumulate: boolean;
 }
 

@@ -1,7 +1,7 @@
 const FLOAT_BYTES = 4;
 const CACHE_LINE_BYTES = 64;
 
-/** Hands out places in a WebAssembly memory, each from a new cache line on. */
+/** Allocates places in a WebAssembly memory, each on a new cache line. */
 export class MemoryPlan {
   #end: number;
 
@@ -9,7 +9,7 @@ export class MemoryPlan {
     this.#end = start;
   }
 
-  /** First byte after all that was placed. */
+  /** First byte after all allocated places. */
   get end(): number {
     return this.#end;
   }

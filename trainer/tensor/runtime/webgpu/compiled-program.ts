@@ -10,7 +10,7 @@ import type { DeviceValue, KernelDispatch, Workgroups } from './lowering/step.ts
 /** A free slot serves arrays of at least this share of its length. */
 const MIN_USE = 0.5;
 
-/** Which arrays of a program share memory. */
+/** Assignment of a program's arrays to shared memory. */
 interface SlotPlan {
   /** Lengths in elements. */
   readonly slots: readonly number[];
@@ -19,8 +19,8 @@ interface SlotPlan {
 }
 
 /**
- * Gives arrays that are never needed at the same time the same slot. An array lives from the first step that touches it to
- * the last; outputs live on.
+ * Assigns the same slot to arrays that are never needed at the same time. An array lives from the first step that
+ * touches it to the last; outputs live until the end.
  */
 export function planSlots(program: Program): SlotPlan {
   const fixed = new Set<DeviceValue>([
@@ -79,7 +79,7 @@ interface ReadBack {
 }
 
 interface CompiledParts {
-  /** All that belong to the program alone. */
+  /** All buffers that belong to this program alone. */
   readonly buffers: readonly GPUBuffer[];
   readonly slots: readonly GPUBuffer[];
   readonly inputs: ReadonlyMap<string, GPUBuffer>;
@@ -111,7 +111,7 @@ export class CompiledProgram {
 
   /**
    * Runs once; inputs that are not resident are uploaded first.
-   * @param outputs filled with what the program gives
+   * @param outputs receives the results
    */
   async run(inputs: Tensors, outputs: Tensors): Promise<void> {
     const { device } = this.#place;
@@ -205,7 +205,7 @@ async function build(
   });
 }
 
-/** @throws RuntimeError naming a step that takes more of an array at once than a shader can be given, and what to change */
+/** @throws RuntimeError naming a step that needs more of an array at once than a shader can bind, and what to change */
 function assertBindable({ steps, inputs, parameters }: Program, device: GpuDevice): void {
   const named = new Map([...inputs, ...parameters].map(([name, value]) => [value, name]));
   for (const { name, reads, writes } of steps) {

@@ -13,8 +13,8 @@ import type { DeviceValue } from './lowering/step.ts';
 const MAX_ARRAY = 2 ** 31;
 
 /**
- * The dispatches of the WebGPU runtime on the processor: gpu.js kernels in its `cpu` mode, and instead of our shaders the
- * operations that they compute. Slow; it tests lowering and kernels on machines without a device.
+ * Runs the dispatches of the WebGPU runtime on the processor: gpu.js kernels in its `cpu` mode, and the graph
+ * operations in place of our shaders. Slow; it tests lowering and kernels on machines without a device.
  */
 export class KernelCpuRuntime implements Runtime {
   readonly name = 'gpu.js cpu';
@@ -22,7 +22,7 @@ export class KernelCpuRuntime implements Runtime {
   readonly memory: DeviceMemory;
   readonly #most: number;
 
-  /** @param most elements of an array that a kernel is given: what is larger is cut in pieces, as on a device */
+  /** @param most elements of an array that a kernel may bind; larger arrays are cut into pieces, as on a device */
   constructor(most = Infinity) {
     this.#most = most;
     this.memory = {
@@ -53,7 +53,7 @@ class CpuArray implements DeviceArray {
   destroy(): void {}
 }
 
-/** Here the stores' arrays are the parameters, so that nothing has to come or go. */
+/** Here the stores' arrays are the parameters themselves, so nothing is uploaded or downloaded. */
 const place: Omit<LearningContext, 'most'> = {
   allocate: async (_what, length) => new CpuArray(new Float32Array(length)),
   parameter: async (store, name) => new CpuArray(store.array(name)),

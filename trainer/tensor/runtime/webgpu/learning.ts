@@ -11,7 +11,7 @@ import { inRowSlices } from './lowering/row-slices.ts';
 import { type ScratchSpace, wholeOf } from './lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from './lowering/step.ts';
 
-/** Factors that the kernels below take of a step, in the order of their array. */
+/** Factors of a step that the kernels below take, in the order of their array. */
 const ADAMW_FACTORS = [
   'scale',
   'beta1',
@@ -85,7 +85,7 @@ function adamw(values: AdamwValues, factors: DeviceValue, scratch: ScratchSpace)
   ];
 }
 
-/** A kernel that changes an array element by element, over parts that a shader can be given. */
+/** A kernel that changes an array element by element, in parts that a shader can bind. */
 function inPlace(
   scratch: ScratchSpace,
   changed: DeviceValue,
@@ -123,25 +123,25 @@ export interface RunnableProgram {
 
 /** Arrays and programs of the device that learning uses. */
 export interface LearningContext {
-  /** Elements of an array that a shader can be given. */
+  /** Elements of an array that a shader can bind. */
   readonly most: number;
   /** An array of zeros. */
   allocate(what: string, length: number): Promise<DeviceArray>;
-  /** A parameter's array there, which follows what is written into its store. */
+  /** A parameter's array on the device, which follows changes of its store. */
   parameter(store: ParameterStore, name: string): Promise<DeviceArray>;
-  /** Takes over what was written into stores since the last call. */
+  /** Uploads everything written into stores since the last call. */
   refresh(): void;
-  /** @param resident inputs that stay there, by name */
+  /** @param resident names of inputs that stay on the device */
   build(program: Program, resident: ReadonlyMap<string, DeviceArray>): Promise<RunnableProgram>;
   clear(arrays: Iterable<DeviceArray>): void;
   download(copies: readonly { readonly from: DeviceArray; readonly to: Float32Array }[]): Promise<void>;
 }
 
 /**
- * Adds outputs to arrays instead of giving them back, each as soon as it is computed, so that its memory is free again.
+ * Adds outputs to arrays instead of returning them, each as soon as it is computed, so its memory is free again.
  * @param sums by the outputs' names
- * @param most elements of an array that a shader can be given
- * @returns the program, with an input for each array; the names of those inputs
+ * @param most elements of an array that a shader can bind
+ * @returns the program with an input for each array, and the names of those inputs
  */
 export function accumulating(
   program: Program,

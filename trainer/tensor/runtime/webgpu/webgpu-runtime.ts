@@ -23,8 +23,8 @@ import { WebGpuExecutable } from './webgpu-executable.ts';
 const FLOAT_BYTES = 4;
 
 /**
- * The GPU runtime: graphs as compute dispatches on Dawn. Kernels are typed functions that gpu.js compiles to WGSL; matrix
- * products, attention and the moving of elements are WGSL of our own. Parameters stay on the device.
+ * The GPU runtime: graphs as compute dispatches on Dawn. gpu.js compiles typed functions to WGSL for most kernels;
+ * matrix products, attention and copies are hand-written WGSL. Parameters stay on the device.
  */
 export class WebGpuRuntime implements Runtime {
   readonly name = 'webgpu';
@@ -34,7 +34,7 @@ export class WebGpuRuntime implements Runtime {
   readonly #open = new Set<WebGpuExecutable>();
   readonly #resident = new Map<ParameterStore, ResidentParameters>();
 
-  /** @param device the runtime's own from now on; {@link open} finds one */
+  /** @param device owned by the runtime from now on; {@link open} finds one */
   constructor(device: GpuDevice) {
     this.#device = device;
     this.#pool = new BufferPool(device);
@@ -64,7 +64,7 @@ export class WebGpuRuntime implements Runtime {
     return `WebGPU (${this.#device.description})`;
   }
 
-  /** Method of matrix multiplication, for people. */
+  /** Readable name of the method of matrix multiplication. */
   get products(): string {
     return describeProducts(this.#device.products);
   }
@@ -74,7 +74,7 @@ export class WebGpuRuntime implements Runtime {
     return this.#device.products.kind === 'float32' ? 'float32' : 'float16';
   }
 
-  /** True if a processor plays the GPU. */
+  /** True if the GPU is a software renderer. */
   get software(): boolean {
     return this.#device.software;
   }

@@ -10,8 +10,8 @@ interface PooledBuffer {
 }
 
 /**
- * Buffers for intermediate values, shared by all programs of a device: only one runs at a time, and nothing in them outlives
- * a run. A buffer goes when its last program does.
+ * Buffers for intermediate values, shared by all programs of a device: only one program runs at a time, and no value
+ * outlives a run. A buffer is freed with its last program.
  */
 export class BufferPool {
   readonly #device: GpuDevice;
@@ -26,7 +26,7 @@ export class BufferPool {
     return this.#buffers.reduce((sum, { buffer }) => sum + buffer.size, 0);
   }
 
-  /** Buffers for arrays of these lengths in elements, each another one. */
+  /** A separate buffer for each of these lengths in elements. */
   acquire(lengths: readonly number[]): GPUBuffer[] {
     const taken = new Set<PooledBuffer>();
     const result = new Array<GPUBuffer>(lengths.length);

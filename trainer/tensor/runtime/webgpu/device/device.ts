@@ -14,9 +14,9 @@ import {
 /** Dawn's switches for float16 on NVIDIA drivers before 615.71, and for tensor cores. */
 const DAWN_OPTIONS = ['enable-dawn-features=allow_unsafe_apis,vulkan_enable_f16_on_nvidia'];
 const MEBIBYTE = 2 ** 20;
-/** Settings that lower the memory of activations, and of the cache. */
+/** Settings that lower the memory of activations and of the cache. */
 const WHAT_TO_LOWER = 'policy.micro_batch_tokens or rollout.concurrency';
-/** Within this time after a command failed, the device says that it is lost. */
+/** Longest time between a failed command and the device's report that it is lost. */
 const SETTLING_MS = 200;
 
 /** The specification's bits, which are globals in browsers only. */
@@ -34,11 +34,11 @@ export const MAP_READ = 1;
 
 /** Options of a device. */
 export interface DeviceOptions {
-  /** Bytes of an array that shaders are given at most, where that is to be less than the device allows. */
+  /** Most bytes of an array that shaders may bind, where that is less than the device allows. */
   readonly largestBinding?: number;
 }
 
-/** Limits that we ask for as high as the adapter has them. */
+/** Limits requested at the adapter's maximum. */
 const WANTED_LIMITS = [
   'maxBufferSize',
   'maxStorageBufferBindingSize',
@@ -47,23 +47,23 @@ const WANTED_LIMITS = [
 ] as const;
 
 /**
- * A GPU through Dawn: what all executables of a runtime share. Errors that nobody waits for are kept and thrown by the next
- * {@link check}.
+ * A GPU through Dawn, shared by all executables of a runtime. Errors outside of awaited calls are kept; the next {@link
+ * check} throws them.
  */
 export class GpuDevice {
   /** Vendor, name and driver. */
   readonly description: string;
   readonly device: GPUDevice;
-  /** True if a processor plays the GPU. */
+  /** True if the GPU is a software renderer. */
   readonly software: boolean;
   /** Method of matrix multiplication. */
   readonly products: MatrixMultiplication;
-  /** Bytes of an array that a shader can be given. */
+  /** Most bytes of an array that a shader can bind. */
   readonly largestBinding: number;
   /** Keeps Dawn alive as long as the device. */
   readonly #gpu: GPU;
   readonly #pipelines = new Map<string, Promise<GPUComputePipeline>>();
-  /** Bytes of arrays that stay as long as the device, by what they are. */
+  /** Bytes of arrays that live as long as the device, by purpose. */
   readonly #held = new Map<string, number>();
   #fault: string | null = null;
   #lost: string | null = null;
@@ -123,7 +123,7 @@ export class GpuDevice {
     return !this.#closed && this.#lost === null && this.#gpu !== undefined;
   }
 
-  /** @throws RuntimeError when the device is gone, or refused something since the last check */
+  /** @throws RuntimeError if the device is lost, or rejected a command since the last check */
   check(): void {
     if (this.#lost !== null) {
       throw new RuntimeError(
@@ -136,7 +136,7 @@ export class GpuDevice {
     if (fault !== null) throw new RuntimeError(`the GPU refused a command: ${fault}`);
   }
 
-  /** Waits until a loss of the device, if there was one, is known to {@link check}. */
+  /** Waits until {@link check} knows of a loss of the device, if there was one. */
   async settled(): Promise<void> {
     await Promise.race([this.device.lost, delay(SETTLING_MS)]);
   }
@@ -173,9 +173,9 @@ export class GpuDevice {
   }
 
   /**
-   * Runs what allocates memory, and waits for the device's word on it.
-   * @param what needs the memory, for the error
-   * @param lasting what it is among arrays that stay, for the errors of others; absent for those that come and go
+   * Runs an allocation and waits for the device's result.
+   * @param what purpose of the memory, for the error
+   * @param lasting purpose among arrays that stay, for other errors; absent for temporary arrays
    * @throws RuntimeError that names the sizes when they do not fit
    */
   async allocating<T>(what: string, bytes: number, allocate: () => T, lasting?: string): Promise<T> {
@@ -199,7 +199,7 @@ export class GpuDevice {
     return list.length === 0 ? '' : ` next to ${list.join(', ')}`;
   }
 
-  /** @throws RuntimeError when so much of an array is more than a shader can be given */
+  /** @throws RuntimeError when a shader cannot bind that much of an array */
   assertBindable(what: string, bytes: number): void {
     const most = this.largestBinding;
     if (bytes <= most) return;
@@ -208,7 +208,7 @@ export class GpuDevice {
     );
   }
 
-  /** @throws RuntimeError when an array is larger than the device has any */
+  /** @throws RuntimeError when the array is larger than any that the device can have */
   assertAllocatable(what: string, bytes: number): void {
     const most = this.device.limits.maxBufferSize;
     if (bytes <= most) return;

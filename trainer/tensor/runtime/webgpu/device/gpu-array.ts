@@ -18,7 +18,7 @@ export class GpuArray implements DeviceArray {
 
   /**
    * An array of zeros.
-   * @param lasting what it is among the arrays that stay
+   * @param lasting purpose among the arrays that stay
    * @throws RuntimeError when the device has no room for it
    */
   static async allocate(device: GpuDevice, what: string, length: number, lasting: string): Promise<GpuArray> {
@@ -67,8 +67,8 @@ export async function download(
 }
 
 /**
- * Gives the first bytes of a mapped buffer to a reader.
- * @throws RuntimeError when the device does not give them
+ * Passes the first bytes of a mapped buffer to a reader.
+ * @throws RuntimeError when the device does not return them
  */
 export async function readMapped(
   device: GpuDevice,

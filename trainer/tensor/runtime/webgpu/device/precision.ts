@@ -54,13 +54,13 @@ export function chooseProducts(precision: Precision, adapter: AdapterTraits): Ma
 
 export const SUBGROUP_MATRIX = 'chromium-experimental-subgroup-matrix';
 
-/** Features of a device that multiplies so. */
+/** Device features that the method of multiplication needs. */
 export function featuresOf({ kind }: MatrixMultiplication): string[] {
   if (kind === 'float32') return [];
   return kind === 'float16' ? ['shader-f16'] : ['shader-f16', 'subgroups', SUBGROUP_MATRIX];
 }
 
-/** For people. */
+/** Readable name of a method of multiplication. */
 export function describeProducts(products: MatrixMultiplication): string {
   switch (products.kind) {
     case 'float32':

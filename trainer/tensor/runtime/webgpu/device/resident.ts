@@ -9,7 +9,7 @@ export interface DeviceParameters {
   refresh(): void;
 }
 
-/** The parameters of a store as they lie on the device; uploaded when somebody uses them, and again when they changed. */
+/** Copies of a store's parameters on the device; each is uploaded at its first use, and again after a change. */
 export class ResidentParameters implements DeviceParameters {
   readonly #device: GpuDevice;
   readonly #store: ParameterStore;

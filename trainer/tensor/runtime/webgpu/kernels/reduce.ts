@@ -6,8 +6,8 @@ import { type ScratchSpace, sliceOf } from '../lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 
 /**
- * Elements that one thread folds. Longer axes are folded in rounds, so that there are enough threads and rounding errors
- * do not pile up.
+ * Elements that one thread folds. Longer axes are folded in rounds, so there are enough threads and rounding errors
+ * stay small.
  */
 const BLOCK = 64;
 
@@ -84,7 +84,9 @@ const rowSumOfWeights = new Kernel(
 
 export type Reduction = 'sum' | 'max';
 
-/** Folds the middle of x [outer, middle, inner] into `result` [outer, inner]; `room` is for what lies between rounds. */
+/**
+ * Folds the middle of x [outer, middle, inner] into `result` [outer, inner]; `room` holds the values between rounds.
+ */
 export function reduceMiddle(
   how: Reduction,
   x: DeviceValue,

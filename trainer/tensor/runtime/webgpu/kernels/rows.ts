@@ -35,7 +35,7 @@ const gather = new Kernel(
   ['Array', 'Array'],
 );
 
-/** Takes from a part of a table, with first row `from`, the rows that are in it, and leaves the others. */
+/** Takes the rows that are in a part of a table, which starts at row `from`, and leaves the others. */
 const gatherPart = new Kernel(
   function gatherPart(
     this: KernelThread,
@@ -54,7 +54,7 @@ const gatherPart = new Kernel(
   { inPlace: 0 },
 );
 
-/** Rows of a table [rows, width] by their ids. A table that a shader cannot be given whole is gone through part by part. */
+/** Rows of a table [rows, width] by their ids. A table too large for a shader is read in parts. */
 export function gatherRows(
   table: DeviceValue,
   ids: DeviceValue,
@@ -79,7 +79,7 @@ export function gatherRows(
   });
 }
 
-/** Parts of rows [from, to) that a shader can be given, each beginning where a binding may. */
+/** Parts of rows [from, to) that a shader can bind, each beginning where a binding may. */
 function partsOfTable(table: DeviceValue, rows: number, width: number, { most }: ScratchSpace) {
   const fitting = Math.floor(most / width / ALIGNMENT) * ALIGNMENT;
   const size = fitting === 0 ? rows : fitting;
@@ -131,8 +131,8 @@ const sumUses = new Kernel(
 );
 
 /**
- * Adds updates [count, width] up by their ids into `result` [rows, width], always in the order of the updates: rows find
- * their first update and follow the chain of those with the same id.
+ * Adds up updates [count, width] by their ids into `result` [rows, width], always in the order of the updates: each row
+ * finds its first update and follows the chain of updates with the same id.
  */
 export function scatterAdd(
   updates: DeviceValue,
@@ -194,7 +194,7 @@ const put = new Kernel(
   ['Array', 'Array'],
 );
 
-/** Rows of zeros but for each one's value at its id. */
+/** Rows of zeros, except for each row's value at its id. */
 export function putLast(
   values: DeviceValue,
   ids: DeviceValue,

@@ -14,7 +14,7 @@ export interface KernelSource {
   readonly argumentTypes: readonly ArgumentType[];
 }
 
-/** WGSL of a kernel, and where its uniform buffer wants what. Offsets in bytes. */
+/** WGSL of a kernel, and the layout of its uniform buffer. Offsets in bytes. */
 export interface CompiledKernel {
   readonly code: string;
   readonly uniformBytes: number;
@@ -54,10 +54,10 @@ interface GpuJs {
 
 const gpujs = createRequire(import.meta.url)('gpu.js') as GpuJs;
 
-/** Loops that gpu.js cannot see the end of run up to this bound. */
+/** Bound for loops with an end that gpu.js cannot determine. */
 const LOOP_BOUND = 2 ** 30;
 
-/** Takes the WGSL of a kernel and stops there: buffers, pipelines and dispatches are ours. */
+/** Takes the WGSL of a kernel and stops there: ragen makes the buffers, pipelines and dispatches. */
 class SourceKernel extends gpujs.WebGPUKernel {
   protected _buildAsync(): Promise<void> {
     return Promise.resolve();

@@ -162,7 +162,9 @@ function extentsOf({ value, extents = [value.length] }: ArrayView): [number, num
   return [x, y, z];
 }
 
-/** Workgroups of a kernel; `flat` where its axes do not fit those of a dispatch, so that threads are numbered through. */
+/**
+ * Workgroups of a kernel; `flat` where its axes do not fit those of a dispatch, so threads have consecutive numbers.
+ */
 function gridOf(extents: readonly number[]): {
   readonly groups: Workgroups;
   readonly width: number;
@@ -175,7 +177,7 @@ function gridOf(extents: readonly number[]): {
   return { ...workgroupGrid(x * y * z), flat: true };
 }
 
-/** The text of a kernel of two or three dimensions for a grid of threads that are numbered through. */
+/** Source of a two- or three-dimensional kernel for a grid of consecutively numbered threads. */
 function flattened(code: string): string {
   return code.replace(
     'fn main(@builtin(global_invocation_id) gid : vec3<u32>) {',

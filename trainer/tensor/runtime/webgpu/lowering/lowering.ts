@@ -25,7 +25,7 @@ import type { DeviceValue, KernelDispatch } from './step.ts';
 
 type Matrix = { readonly rows: number; readonly columns: number };
 
-/** A product; rows of a batch that share one right side are taken as the rows of one matrix. */
+/** A product; a batch with one shared right side becomes the rows of one matrix. */
 function lowerMatmul(builder: ProgramBuilder, node: Tensor): void {
   const attributes = node.attributes as MatmulAttributes;
   const { transposeA, transposeB } = attributes;
@@ -96,7 +96,7 @@ function lowerAttention(builder: ProgramBuilder, node: Tensor): void {
   builder.add(attend(operands, attributes, builder.place(node), logSums));
 }
 
-/** All wanted gradients of one attention at once. */
+/** All needed gradients of one attention at once. */
 function lowerAttentionGradient(builder: ProgramBuilder, node: Tensor): void {
   const [q, k, v, forward, upstream, bias] = node.inputs;
   const { causal, scale } = node.attributes as AttentionGradientAttributes;
@@ -160,8 +160,8 @@ type Lowering = (builder: ProgramBuilder, node: Tensor) => void;
 
 /**
  * Writes a graph as dispatches.
- * @param products how the device multiplies matrices
- * @param most elements of an array that a shader can be given: steps over larger ones are cut in pieces
+ * @param products the device's method of matrix multiplication
+ * @param most elements of an array that a shader can bind; steps over larger arrays are cut into pieces
  */
 export function lowerToSteps(
   graph: Graph,
@@ -257,7 +257,7 @@ const reduction =
     }
   };
 
-/** A fold along the last axis of a tensor, computed once for all who need it. */
+/** A reduction along the last axis of a tensor, computed once for all its readers. */
 function rowFold(builder: ProgramBuilder, x: Tensor, key: string, how: RowReduction): DeviceValue {
   const { rows, width } = rowsOf(x);
   return builder.share(`${key} of rows of ${width} in ${builder.valueOf(x).id}`, () => {
@@ -356,7 +356,7 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
   },
   putRows: (builder, node) => {
     const [table, rows, places] = node.inputs;
-    // An input that nobody else reads is changed where it is.
+    // An input with no other reader is changed in place.
     const own = table.operation === 'input' && builder.usersOf(table).length === 1;
     const given = builder.valueOf(table);
     const value = own ? given : builder.allocate(given.length);

@@ -15,7 +15,7 @@ export interface Program {
   readonly constants: ReadonlyMap<DeviceValue, Float32Array>;
 }
 
-/** Collects the program while a graph is lowered. Tensors that only look at another's elements share its array. */
+/** Collects the program while a graph is lowered. Tensors that are views of another tensor share its array. */
 export class ProgramBuilder extends LoweringContext<DeviceValue> implements ScratchSpace {
   /** The device's method of matrix multiplication. */
   readonly products: MatrixMultiplication;
@@ -43,7 +43,7 @@ export class ProgramBuilder extends LoweringContext<DeviceValue> implements Scra
     return value;
   }
 
-  /** The array under a key, made the first time it is asked for: what several nodes need computed once. */
+  /** The array under a key, made at the first request: for values that several nodes share. */
   share(key: string, make: () => DeviceValue): DeviceValue {
     const value = this.#shared.get(key) ?? make();
     this.#shared.set(key, value);

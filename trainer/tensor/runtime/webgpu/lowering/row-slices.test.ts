@@ -8,11 +8,11 @@ import { runContractSuite } from '../../contract-suite.test-data.ts';
 import { KernelCpuRuntime } from '../cpu-runtime.test-data.ts';
 import { WebGpuRuntime } from '../webgpu-runtime.ts';
 
-/** Bytes of an array that a shader is given: less than the embeddings, the weights and the logits of the golden models take. */
+/** Bytes of an array that a shader may bind: less than the embeddings, weights or logits of the golden models. */
 const FEW = 20 * 1024;
 const MODEL = 'qwen2-tiny';
 
-/** Elements that kernels in JavaScript are given at most: the least that a binding can be aligned to. */
+/** Elements that kernels in JavaScript may bind: the smallest alignment of a binding. */
 const LEAST = 64;
 /** Elements for the larger operands below. */
 const SOME = 192;

@@ -9,9 +9,8 @@ export interface ArrayRows {
 }
 
 /**
- * A kernel with rows that do not depend on each other, over as many of them at a time as a shader can be given. Where that is all
- * of them, it runs once over the arrays as they are.
- *
+ * A kernel over independent rows, on as many rows at a time as a shader can bind. If that is all of them, it runs once
+ * over the unchanged arrays.
  * @param operands each `rows` rows
  * @param make steps for some of the rows: their number, operands and result
  */
@@ -44,7 +43,9 @@ export function inRowSlices(
   return steps;
 }
 
-/** A part that a shader can be given: itself, or a copy where it begins between places at which a binding may. */
+/**
+ * A part that a shader can bind: the part itself, or a copy where it begins at an offset at which no binding may begin.
+ */
 export function bindable(scratch: ScratchSpace, part: DeviceValue, steps: KernelDispatch[]): DeviceValue {
   if (isBindable(part, scratch) || part.length > scratch.most) return part;
   const copy = scratch.allocate(part.length);
@@ -52,7 +53,9 @@ export function bindable(scratch: ScratchSpace, part: DeviceValue, steps: Kernel
   return copy;
 }
 
-/** Steps that write a part, through a separate array where it begins between offsets at which a binding may begin. */
+/**
+ * Steps that write a part; through a separate array where the part begins at an offset at which no binding may begin.
+ */
 export function writeBindable(
   scratch: ScratchSpace,
   part: DeviceValue,

@@ -3,11 +3,11 @@ import type { DeviceValue } from './step.ts';
 /** A binding begins at a multiple of this many elements (256 bytes, the most that a device may ask for). */
 export const ALIGNMENT = 64;
 
-/** Limit of what a shader can be given of an array, and the source of further arrays. */
+/** Largest binding of a shader, and the source of new arrays. */
 export interface ScratchSpace {
-  /** Most elements that a shader can be given of one array. */
+  /** Most elements of one array that a shader can bind. */
   readonly most: number;
-  /** An array that nobody has yet. */
+  /** A new array. */
   allocate(length: number): DeviceValue;
 }
 
@@ -17,7 +17,7 @@ export function sliceOf(value: DeviceValue, start: number, length: number): Devi
   return { id: value.id, length, part: { of: wholeOf(value), start: startOf(value) + start } };
 }
 
-/** The array that lies on the device. */
+/** The array on the device that contains a value. */
 export function wholeOf(value: DeviceValue): DeviceValue {
   return value.part?.of ?? value;
 }
@@ -27,14 +27,14 @@ export function startOf(value: DeviceValue): number {
   return value.part?.start ?? 0;
 }
 
-/** True if a shader can be given the value as it lies. */
+/** True if a shader can bind the value where it is. */
 export function isBindable(value: DeviceValue, { most }: ScratchSpace): boolean {
   return value.length <= most && startOf(value) % ALIGNMENT === 0;
 }
 
 /**
- * The least that a shader can be given to see `length` elements from `start` on.
- * @returns that part, and where in it they begin
+ * The smallest binding that contains `length` elements from `start` on.
+ * @returns that part, and where in it the elements begin
  */
 export function windowOf(
   value: DeviceValue,
@@ -58,8 +58,8 @@ export interface BoxSlice {
 }
 
 /**
- * Cuts a box until of every operand at most `most` elements lie between the first and the last that a piece touches, or it
- * is one element wide. Where that can be, pieces begin at multiples of {@link ALIGNMENT}.
+ * Cuts a box until, for every operand, at most `most` elements lie between the first and the last that a piece touches,
+ * or the piece is one element wide. Where possible, pieces begin at multiples of {@link ALIGNMENT}.
  */
 export function cutBox(
   extents: readonly number[],

@@ -2,7 +2,7 @@
 export interface DeviceValue {
   readonly id: number;
   readonly length: number;
-  /** Set for a stretch of another array: that array, and the element it begins at. */
+  /** Set for a part of another array: that array, and the element where the part begins. */
   readonly part?: { readonly of: DeviceValue; readonly start: number };
 }
 

@@ -6,7 +6,7 @@ export const VECTOR = 4;
 export const GRID = 8;
 const THREADS = GRID * GRID;
 
-/** Head sizes that share a text: up to the first that is enough. */
+/** Head sizes with one shader text each: a head uses the first that is large enough. */
 const SIZES = [32, 64, 128];
 
 /** Tile sizes of a shader's text: three tiles of rows and one of scores fit into 32 KiB of shared memory. */
@@ -14,7 +14,10 @@ export interface TileForm {
   /** Rows of a tile, and its rows and columns that one thread computes. */
   readonly tile: number;
   readonly own: number;
-  /** Vectors of the largest head that shares the text, and of a row in shared memory: rows begin in other banks. */
+  /**
+   * Vectors of the largest head that uses the text, and of a row in shared memory, so that rows begin in different
+   * banks.
+   */
   readonly vectors: number;
   readonly stride: number;
   /** Vectors of a row that one thread sums up. */
@@ -33,8 +36,8 @@ export function tileMemory({ tile, stride }: TileForm, ...names: readonly string
 }
 
 /**
- * Fills a tile with rows of an array, all loads in progress at once. Rows and vectors past the end hold what is in memory
- * before it: they have no weight.
+ * Fills a tile with rows of an array, with all loads in flight at once. Rows and vectors past the end hold earlier
+ * contents; they have no weight.
  */
 export function load(
   { tile, vectors, stride }: TileForm,
@@ -87,7 +90,7 @@ ${over(own, r => over(parts, at => `      ${name}${r}_${at} = fma(vec4<f32>(${pa
     }`;
 }
 
-/** Writes the sums of the thread's rows where `place` says, as far as there are rows. */
+/** Writes the sums of the thread's existing rows where `place` says. */
 export function store(
   { own, parts }: TileForm,
   name: string,

@@ -25,7 +25,7 @@ import {
 } from './attention-tiles.ts';
 import { list, over, type TensorValue, toNdArray } from './shader-text.ts';
 
-/** Operands of an attention: queries, keys, values, and what is added to the scores (one 0 when nothing is). */
+/** Operands of an attention: queries, keys, values, and the bias of the scores (a single 0 when there is none). */
 export interface AttentionOperands {
   readonly q: TensorValue;
   readonly k: TensorValue;
@@ -179,7 +179,6 @@ function gradientsOnCpu(
   });
 }
 
-/** Which of an attention's three passes. */
 type AttentionPass = 'forward' | 'query' | 'keyValue';
 
 const READS: Readonly<Record<AttentionPass, readonly string[]>> = {
@@ -199,11 +198,10 @@ const SCALARS = new Set(['logSums', 'dots', 'bias']);
 const attentionTile = (size: number): number => formOf(size).tile;
 
 /**
- * WGSL of one pass. A workgroup owns a tile of queries (or keys) of one head and streams tiles of the others through shared
- * memory; scores of a tile exist only there (Dao et al., 2022). Of a tile of scores each thread computes a square in
- * registers, rows side by side and columns 8 apart, and of a tile of results its rows at every eighth vector. Inner loops
- * run to uniforms, so that no compiler unrolls them all.
- *
+ * WGSL of one pass. A workgroup owns a tile of queries (or keys) of one head and streams tiles of the others through
+ * shared memory; scores of a tile exist only there (Dao et al., 2022). Each thread computes a square of a tile's scores
+ * in registers, in adjacent rows and every eighth column. In a tile of results it computes its rows at every eighth
+ * vector. Inner loops run up to uniforms, so no compiler unrolls all of them.
  * @param size of a head
  */
 function attentionCode(pass: AttentionPass, size: number): string {
@@ -286,7 +284,7 @@ fn main(
   let other = local.x;
 `;
 
-/** Numbers of the thread's own queries, as far as there are some. */
+/** Indices of the thread's own queries that exist. */
 const ofRows = ({ own }: TileForm, array: string): string =>
   `Rows(${list(own, r => `${array}[row_at(batch, min(first + own + ${r}u, u.queries - 1u), head)]`)})`;
 

@@ -49,11 +49,10 @@ fn main(@builtin(global_invocation_id) id : vec3<u32>) {
 `;
 
 /**
- * Copies a box of one array to a box of another of the same extents: transposed, repeated, cut out or put in, as the strides
- * say. What else the result holds stays.
- *
+ * Copies a box of one array to a box of another with the same extents; the strides transpose, repeat, cut out or
+ * insert. The rest of the result keeps its contents.
  * @param extents innermost first; at most six
- * @returns a step for each piece that a shader can be given
+ * @returns a step for each piece that a shader can bind
  */
 export function copyBox(
   extents: readonly number[],
@@ -63,7 +62,7 @@ export function copyBox(
 ): KernelDispatch[] {
   const whole = ({ value }: CopyBox) => value.length <= most && value.part === undefined;
   if (whole(source) && whole(result)) return [copyPiece(extents, source, result)];
-  // Windows begin up to an alignment before what is wanted.
+  // Windows begin up to an alignment before the first element.
   return cutBox(extents, [source.strides, result.strides], most - ALIGNMENT + 1).map(piece => {
     const window = ({ value, start, strides }: CopyBox): CopyBox => ({
       ...windowOf(value, start + offsetOf(piece, strides), spanOf(piece.extents, strides)),

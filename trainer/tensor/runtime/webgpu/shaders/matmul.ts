@@ -11,7 +11,7 @@ const THREADS = 16;
 /** Rows and columns that one thread computes in registers, for large and for small products. */
 const LARGE = 4;
 const SMALL = 1;
-/** Rows and columns from which the large tile pays. */
+/** Smallest number of rows and columns for which the large tile is faster. */
 const LARGE_EXTENT = 48;
 /** Parts of the inner axis at most: one thread sums them up. */
 const MAX_PARTS = 64;
@@ -36,11 +36,10 @@ export interface ProductSizes {
 }
 
 /**
- * A register-tiled product: a workgroup computes a square of 16 · tile rows and columns. It takes strips of 16 inner entries
- * of both sides into shared memory, each thread `tile` rows and columns of them in one vector, and multiplies tile × tile
- * results in registers. Which way the sides lie is in their strides; of the two places that a thread can have in a
- * strip, it takes the one where neighbors read neighbors.
- *
+ * A register-tiled product: a workgroup computes a square of 16 · tile rows and columns. It reads strips of 16 inner
+ * entries of both sides into shared memory. Each thread reads `tile` rows and columns of them in one vector and
+ * multiplies tile × tile results in registers. Strides say how the sides are laid out; of a thread's two possible
+ * places in a strip, it takes the one where neighbors read neighbors.
  * @param half rounds the factors to float16; sums are float32
  */
 function productCode(tile: number, half: boolean): string {
@@ -117,10 +116,9 @@ interface ProductPart {
 }
 
 /**
- * A product of two tensors, as the graph's operation has it; of pieces of rows, columns and inner entries where a shader
- * cannot be given the whole arrays. Products of inner pieces are added up in their order.
- *
- * @param products how the device multiplies
+ * A product of two tensors, as the graph's operation defines it. Where a shader cannot bind the whole arrays, it is
+ * made of products of pieces of rows, columns and inner entries; those of inner pieces are added up in order.
+ * @param products the device's method of matrix multiplication
  */
 export function product(
   {
@@ -149,7 +147,7 @@ export function product(
     adding: false,
   };
   if ([left, right, result].every(({ length }) => length <= most)) return inParts(whole, products, scratch);
-  // Along rows, columns, inner entries; windows begin up to an alignment before what is wanted.
+  // Along rows, columns, inner entries; windows begin up to an alignment before the first element.
   const reach = [
     [strides.left.stride, 0, strides.left.inner],
     [0, strides.right.stride, strides.right.inner],

@@ -29,20 +29,18 @@ export interface SideForm {
   readonly aligned: boolean;
 }
 
-/** The extent of a workgroup's results: as large as leaves work for all of a GPU. */
+/** Extent of a workgroup's results: the largest that still keeps all of a GPU busy. */
 export function extentFor(rows: number, columns: number, matrices: number): number {
   const large = Math.ceil(rows / LARGE) * Math.ceil(columns / LARGE) * matrices;
   return large >= BUSY ? LARGE : SMALL;
 }
 
 /**
- * A product on tensor cores: a workgroup of four subgroups computes a square of results, each subgroup a quarter of it in
- * matrices that its threads hold together. Strips of both sides are rounded to float16 in shared memory as they lie in
- * memory, and the next strips are on their way while a strip is multiplied; sums are float32. Takes the same arrays and
- * uniforms as the product in registers.
- *
- * Elements past the inner extent are zeros. Rows and columns past the result's hold anything: nothing of them is
- * kept.
+ * A product on tensor cores: a workgroup of four subgroups computes a square of results. Each subgroup computes a
+ * quarter of it, in matrices that its threads hold together. Strips of both sides are rounded to float16 in shared
+ * memory, in their memory order; the next strips load while a strip is multiplied. Sums are float32. Takes the same
+ * arrays and uniforms as the product in registers. Elements past the inner extent are zeros. Rows and columns past the
+ * result's extent hold garbage that is not written.
  */
 export function matrixProductCode(
   { rows, columns, inner, threads }: SubgroupShape,

@@ -11,10 +11,10 @@ import { toNdArray } from './shader-text.ts';
 
 /** Positions of a page: a workgroup has a thread for each of its query heads and each position. */
 const TILE = 16;
-/** Head sizes that share a text: up to the first that is enough. */
+/** Head sizes with one shader text each: a head uses the first that is large enough. */
 const SIZES = [64, 128];
 
-/** Vectors of the largest head that shares a text with heads of `size`. */
+/** Vectors of the largest head that uses the same text as heads of `size`. */
 function mostVectors(size: number): number {
   return (SIZES.find(each => each >= size) ?? Math.ceil(size / TILE) * TILE) / VECTOR;
 }

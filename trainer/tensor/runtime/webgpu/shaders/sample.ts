@@ -5,12 +5,13 @@ import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 import { toNdArray } from './shader-text.ts';
 
 const THREADS = 256;
-/** Bits of a float32 that tell weights apart: all but the sign. */
+/** Bits of a float32 that distinguish weights: all but the sign. */
 const BITS = 31;
 
 /**
- * A workgroup samples for one row. Weights are ordered as their bits are; the edge of top-k and top-p is found bit by bit, each
- * time over the whole row. The sample goes down in parts of a 256th, summed in their order: equal runs give equal bits.
+ * A workgroup samples for one row. Weights are ordered by their bits. The threshold of top-k and top-p is found bit by
+ * bit, each time over the whole row. The sample is narrowed down to one of 256 parts at a time, which are summed in
+ * order: equal runs give equal bits.
  */
 const code = `
 struct Uniforms {
@@ -68,7 +69,7 @@ fn measure(thread : u32, start : u32, least : u32) -> Measure {
   return workgroupUniformLoad(&measured);
 }
 
-// The token of the largest logit, the first of equals; the row's width where one is NaN.
+// The token of the largest logit, the first of equals; the row's width if one is NaN.
 fn largest(thread : u32, start : u32) -> u32 {
   var token = u.width;
   var most = -3.4e38;
