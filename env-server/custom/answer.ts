@@ -2,14 +2,14 @@ import type { Json, JsonObject } from '../../shared/json.ts';
 import type { StepInfo } from '../environments/core/environment.ts';
 import { REWARD } from './definitions/definition-parts.ts';
 
-/** Observation of a state, as third-party code answered it. */
+/** Observation of a state, as custom code returned it. */
 export interface AnsweredObservation {
   readonly text: string;
   readonly structured?: JsonObject;
   readonly valid?: readonly Json[];
 }
 
-/** Result of a step, as third-party code answered it. */
+/** Result of a step, as custom code returned it. */
 export interface AnsweredStep {
   readonly reward: number;
   readonly terminated: boolean;
@@ -19,13 +19,13 @@ export interface AnsweredStep {
 
 const FLAGS = ['success', 'action_is_valid', 'action_is_effective'];
 
-/** An answer is not what it should be; the message says how. */
+/** A malformed answer; the message says what would be right. */
 export class InvalidAnswer extends Error {}
 
 /**
- * Reads an observation: text, or `{text, structured}`, or any other object, which is shown as JSON.
- * @param observation as it came
- * @param validActions actions that are legal now, where the answer lists them
+ * Reads an observation: text, `{text, structured}`, or any other object, which is shown as JSON.
+ * @param observation as received
+ * @param validActions legal actions, where the answer lists them
  * @throws BadAnswer
  */
 export function readSeen(observation: unknown, validActions?: unknown): AnsweredObservation {
@@ -52,7 +52,7 @@ function readValid(given: unknown): { valid?: readonly Json[] } {
 }
 
 /**
- * Reads the result of a step; absent parts mean that nothing happened.
+ * Reads the result of a step; missing parts get neutral values.
  * @param effective `action_is_effective` where the answer omits it
  * @throws BadAnswer
  */

@@ -1,11 +1,11 @@
-/** Failures in a row that open it. */
+/** Consecutive failures that open it. */
 const TRIP_AFTER = 5;
 const FIRST_PAUSE_MS = 1000;
 const MAX_PAUSE_MS = 60_000;
 
 /**
- * A circuit breaker: after some failures in a row nothing is tried for a while, then one attempt decides. Each
- * pause is twice as long as the one before, until an attempt succeeds.
+ * A circuit breaker: after some failures nothing is tried for a while, then a single attempt decides. Each pause is
+ * twice as long as the one before, until an attempt succeeds.
  */
 export class CircuitBreaker {
   readonly #now: () => number;
@@ -15,13 +15,13 @@ export class CircuitBreaker {
   #closedUntil = 0;
   #probing = false;
 
-  /** @param now milliseconds of any clock that only goes forward */
+  /** @param now milliseconds of any monotonic clock */
   constructor(now: () => number, tripAfter = TRIP_AFTER) {
     this.#now = now;
     this.#tripAfter = tripAfter;
   }
 
-  /** Milliseconds until something may be tried; 0 lets the caller try, who then must report how it went. */
+  /** Milliseconds until the next attempt; 0 permits one, and the caller must then report its outcome. */
   enter(): number {
     if (this.#failures < this.#tripAfter) return 0;
     const wait = this.#closedUntil - this.#now();

@@ -21,13 +21,13 @@ import type { ScriptPool, ScriptSource } from './script/pool.ts';
 import { type ScriptFacts, scriptEnvironment } from './script/script.ts';
 import { tabularEnvironment } from './tabular/tabular.ts';
 
-/** Wrappers and environments around an environment that is not composed; each is a call within a call and a level of the state. */
+/** Most layers of wrappers and composed environments: each is a nested call and a level of the state. */
 const MAX_LAYERS = 32;
 const layers = new WeakMap<AnyEnvironment, number>();
 
 /**
- * An existing environment under a new id, with other configuration defaults and wrappers. Sessions may still
- * configure it and wrap it further.
+ * An existing environment under a new id, with other configuration defaults and wrappers. Sessions may still configure
+ * it and wrap it further.
  * @throws Problem `invalid_request` for an unknown environment, or configuration and wrappers that do not fit it
  */
 export function composedEnvironment(
@@ -82,7 +82,7 @@ function configuring<T>(work: () => T): T {
   }
 }
 
-/** `wrap` points at `/wrappers/…` of a request. */
+/** `wrap` refers to `/wrappers/…` of a request. */
 function wrapping<T>(work: () => T): T {
   try {
     return work();
@@ -93,7 +93,7 @@ function wrapping<T>(work: () => T): T {
   }
 }
 
-/** The schema of an object with other defaults for its properties. */
+/** An object schema with other defaults for its properties. */
 function withDefaults(schema: TSchema, defaults: JsonObject): TSchema {
   const { properties } = schema as TSchema & { properties?: { readonly [name: string]: TSchema } };
   if (!properties) return schema;
@@ -107,7 +107,7 @@ function withDefault(property: TSchema, value: unknown): TSchema {
   return likewise(property, { default: value });
 }
 
-/** A copy of a schema, its hidden members included, with some keys changed. */
+/** A copy of a schema, hidden properties included, with some keys changed. */
 function likewise(schema: TSchema, changes: object): TSchema {
   const copy = Object.create(Object.getPrototypeOf(schema), Object.getOwnPropertyDescriptors(schema));
   for (const [key, value] of Object.entries(changes)) {
@@ -123,7 +123,7 @@ export interface BuildContext {
   readonly network: RemoteNetwork;
 }
 
-/** A definition, with the owner that its scripts and requests take turns as. */
+/** A definition, with the owner charged for its scripts and requests. */
 export interface OwnedDefinition {
   readonly envId: string;
   readonly definition: Definition;
@@ -131,7 +131,7 @@ export interface OwnedDefinition {
 }
 
 /**
- * Learns what an environment needs besides its definition; asked once, at registration, and stored.
+ * Asks the service for facts that the definition lacks; done once, at registration, and stored.
  * @throws Problem
  */
 export async function learnFacts(
@@ -181,13 +181,13 @@ async function learnRemote(
   }
 }
 
-/** An environment made from its definition, and what is odd about that but may be meant so. */
+/** An environment made from its definition, with warnings about what may be unintended. */
 export interface BuiltEnvironment {
   readonly environment: AnyEnvironment;
   readonly warnings: readonly string[];
 }
 
-/** @throws Problem `invalid_request` with JSON pointers to what is wrong with the definition */
+/** @throws Problem `invalid_request` with JSON pointers to the definition's faults */
 export function buildEnvironment(...parts: Parameters<typeof building>): AnyEnvironment {
   return atOnce(building(...parts)).environment;
 }

@@ -30,7 +30,7 @@ function observe(state) {
   return state.last < state.secret ? 'Too low.' : 'Too high.';
 }`;
 
-/** One complete registration of every kind, for the reference and for newcomers; the remote ones need their service. */
+/** One complete registration of every kind, for the reference and the docs; the remote ones need their service. */
 export const EXAMPLES: { readonly [kind: string]: Example } = {
   tabular: {
     summary: 'tabular: a whole MDP in JSON',

@@ -3,23 +3,23 @@ import { escapePointer } from './definitions/fault.ts';
 
 /** Limits on one JSON value from outside. */
 export interface JsonLimits {
-  /** Levels of objects and lists in one another. */
+  /** Nesting depth of objects and lists. */
   readonly depth: number;
   /** Size of its JSON text, in UTF-8 and without escapes. */
   readonly bytes: number;
-  /** Keys of all its objects together. */
+  /** Number of keys of all its objects. */
   readonly keys: number;
 }
 
-/** Levels that any value may have, in requests and in answers: Python's parsers and recursive code get through them. */
+/** Nesting depth of any value in requests and answers: Python's parsers and recursive code can handle it. */
 export const DEEPEST_JSON = 64;
 const MAX_KEYS = 10_000;
 const MAX_POINTER_LENGTH = 200;
-/** Brackets, quotes, commas and colons: what a value costs beyond its own characters. */
+/** Brackets, quotes, commas and colons: the size of a value beyond its own characters. */
 const MARK_BYTES = 2;
 const LITERAL_BYTES = 5;
 
-/** The limits of values of which only the size can be configured. */
+/** Limits of values with only a configurable size. */
 export function jsonLimits(bytes: number): JsonLimits {
   return { depth: DEEPEST_JSON, bytes, keys: MAX_KEYS };
 }
@@ -43,9 +43,9 @@ interface Frame {
 }
 
 /**
- * Looks through a value for what is not plain, finite JSON within the limits. It does not recurse, so that a deep value
- * cannot exhaust the stack, and it ends at the first fault.
- * @param mend puts U+FFFD in place of each lone surrogate, as UTF-8 has none; without it they are faults
+ * Checks that a value is plain, finite JSON within the limits. It does not recurse, so a deep value cannot exhaust the
+ * stack, and it ends at the first fault.
+ * @param mend replaces each lone surrogate by U+FFFD, because UTF-8 has none; without it they are faults
  */
 export function faultOf(value: unknown, limits: JsonLimits, mend = false): JsonFault | undefined {
   const open: Frame[] = [];
@@ -90,7 +90,7 @@ export function faultOf(value: unknown, limits: JsonLimits, mend = false): JsonF
       return;
     }
     const length = names ? names.length : (member as readonly unknown[]).length;
-    // Members cost at least a comma each, which ends a huge list before it is walked.
+    // Each member costs at least a comma, so a huge list is rejected before it is walked.
     bytes += length;
     open.push({ holder: member as JsonContainer, keys: names, length, next: 0 });
   };
@@ -130,7 +130,7 @@ function pointerTo(open: readonly Frame[]): string {
   return `${pointer.slice(0, MAX_POINTER_LENGTH / 2)}…${pointer.slice(-MAX_POINTER_LENGTH / 2)}`;
 }
 
-/** A value of JSON text from elsewhere is not within its limits; the message says where and how. */
+/** A received JSON value exceeds its limits; the message says where and how. */
 export class JsonOutOfBounds extends Error {
   constructor(pointer: string, { pointer: inner, message }: JsonFault) {
     super(`${pointer}${inner} ${message}`);
@@ -139,9 +139,9 @@ export class JsonOutOfBounds extends Error {
 }
 
 /**
- * Reads text that a script or service wrote as one value.
- * @param pointer where the value stands, for messages
- * @throws JsonOutOfBounds; SyntaxError for what is not JSON
+ * Parses text from a script or service as one value.
+ * @param pointer position of the value, for messages
+ * @throws JsonOutOfBounds; SyntaxError for malformed JSON
  */
 export function readValue(text: string, pointer: string, limits: JsonLimits): Json {
   const holder = { value: JSON.parse(text) as Json };
@@ -149,8 +149,8 @@ export function readValue(text: string, pointer: string, limits: JsonLimits): Js
 }
 
 /**
- * Reads text that a script or service wrote as an answer: the limits hold for each member of the object.
- * @throws JsonOutOfBounds; SyntaxError for what is not JSON
+ * Parses text from a script or service as an answer: the limits hold for each member of the object.
+ * @throws JsonOutOfBounds; SyntaxError for malformed JSON
  */
 export function readAnswer(text: string, limits: JsonLimits): Json {
   const holder = { value: JSON.parse(text) as Json };

@@ -21,11 +21,13 @@ import { compileLists } from './word-lists.ts';
 const DEFAULT_OBSERVATION_LENGTH = 10_000;
 const DEFAULT_ACTION_LENGTH = 2000;
 
-/** Compiled definition of an environment by script or webhook. */
+/** Compiled definition of a script or webhook environment. */
 export interface Behavior {
   readonly spec: EnvironmentSpec;
   describe(): Description;
-  /** The action as the environment wants it: a name for a discrete space; undefined for one outside the space. */
+  /**
+   * The action as the environment expects it: a name for a discrete space; undefined for an action outside the space.
+   */
   accept(action: Json): Json | undefined;
   readonly references?: { readonly [name: string]: ReferencePolicy<unknown> };
 }

@@ -14,7 +14,7 @@ interface About {
   readonly ends?: Ends;
 }
 
-/** The parts of a specification that every kind of custom environment has. */
+/** Parts that every kind of custom environment has. */
 export function aboutSpec(
   envId: string,
   kind: string,
@@ -32,7 +32,7 @@ export function aboutSpec(
   };
 }
 
-/** Common parts of definitions of several kinds. */
+/** Common parts of several kinds of definitions. */
 
 /** Longest id and name, in characters. */
 export const NAME_LENGTH = 128;
@@ -41,7 +41,7 @@ export const MAX_TEXT_LENGTH = 20_000;
 export const MAX_STEPS = 100_000;
 /** Most actions of a discrete space. */
 export const MAX_ACTIONS = 10_000;
-/** Steps of an episode where the definition names none. */
+/** Default for the most steps of an episode. */
 export const DEFAULT_MAX_STEPS = 100;
 
 export const closed = <P extends TProperties>(
@@ -63,7 +63,7 @@ const MAX_KEYS = 1000;
 export const bag = (description: string) =>
   Type.Record(Type.String(), Type.Unsafe<Json>({}), { maxProperties: MAX_KEYS, description });
 
-/** Descriptive fields of environments of any kind. */
+/** Descriptive fields of every kind of environment. */
 export const about = {
   title: Type.String({ minLength: 1, maxLength: 200 }),
   description: Type.Optional(
@@ -74,7 +74,7 @@ export const about = {
 
 export const EndName = (description: string) => Type.String({ pattern: END_NAME, description });
 
-/** Fields of environments with a task that the definition itself sets. */
+/** Fields of environments that define their task themselves. */
 export const task = {
   ...about,
   instruction: Type.String({

@@ -11,11 +11,11 @@ const MAX_VIOLATIONS = 20;
 const MAX_POINTER_LENGTH = 512;
 const MAX_DETAIL_LENGTH = 1000;
 
-/** Collects what is wrong with a definition; pointers are relative to it. */
+/** Collects the faults of a definition; pointers are relative to it. */
 export class DefinitionFaults {
   readonly #violations: Violation[] = [];
 
-  /** @param detail a function for what takes long to say, as only the first faults are kept */
+  /** @param detail a function where the text is slow to make, because only the first faults are kept */
   add(pointer: string, detail: string | (() => string)): void {
     if (this.full) return;
     const said = typeof detail === 'string' ? detail : detail();
@@ -25,12 +25,12 @@ export class DefinitionFaults {
     });
   }
 
-  /** Nothing is wrong. */
+  /** True if there are no faults. */
   get none(): boolean {
     return this.#violations.length === 0;
   }
 
-  /** Further faults are not kept. */
+  /** True if further faults are dropped. */
   get full(): boolean {
     return this.#violations.length >= MAX_VIOLATIONS;
   }

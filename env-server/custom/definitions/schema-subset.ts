@@ -5,7 +5,7 @@ import { fillDefaults } from '../../../shared/schema/defaults.ts';
 import { Type } from '../../../shared/schema/type.ts';
 import { type DefinitionFaults, escapePointer } from './fault.ts';
 
-/** Property names: nothing that means something to JavaScript. */
+/** Property names without special meaning in JavaScript. */
 const PROPERTY_NAME = /^(?!(?:__proto__|constructor|prototype)$)[A-Za-z_][A-Za-z0-9_-]{0,63}$/;
 const DEEPEST = 8;
 const MAX_NODES = 500;
@@ -14,7 +14,7 @@ const MAX_CHOICES = 1000;
 const NOTES = ['title', 'description', 'default'];
 const ANY = Type.Unknown();
 
-/** Keywords by type. Those that a hostile schema could make slow or circular (`pattern`, `$ref`…) are left out. */
+/** Keywords by type. Those that a hostile schema could make slow or circular (`pattern`, `$ref`…) are excluded. */
 const KEYWORDS: { readonly [type: string]: readonly string[] } = {
   object: ['properties', 'required', 'additionalProperties'],
   array: ['items', 'minItems', 'maxItems'],
@@ -32,9 +32,9 @@ const SUBSET = Object.entries(KEYWORDS)
   .join('; ');
 
 /**
- * The schema of a custom environment's configuration, options or actions: a subset of JSON Schema that is quick to
- * check regardless of content. Objects take only the properties they name.
- * @param pointer its position in the definition; faults are reported there
+ * Schema of a custom environment's configuration, options or actions: a subset of JSON Schema that is quick to check
+ * for any content. Objects allow only the properties they name.
+ * @param pointer its position in the definition, for faults
  */
 export function compileSubset(schema: Json, pointer: string, faults: DefinitionFaults): TSchema {
   return new SubsetCompiler(faults).compile(schema, pointer, 0);

@@ -5,11 +5,11 @@ import type { Description, ReferencePolicy } from '../../environments/core/envir
 import { MAX_ACTIONS, NAME_LENGTH } from './definition-parts.ts';
 import { DefinitionFaults } from './fault.ts';
 
-/** Most that a definition's vocabulary or example actions may take, as JSON. */
+/** Most bytes of JSON of a definition's vocabulary or example actions. */
 const MAX_LIST_BYTES = 64 * 1024;
 const MAX_WORDS = 10_000;
 
-/** Lists that small policies and the random player learn and draw from. */
+/** Words for small policies and sample actions for the random player. */
 export const wordLists = {
   vocabulary: Type.Optional(
     Type.Array(Type.String({ minLength: 1, maxLength: NAME_LENGTH }), {
@@ -34,15 +34,15 @@ interface WordLists {
   readonly actions?: readonly Json[];
 }
 
-/** The lists as an environment has them. */
+/** The lists in an environment's form. */
 export interface CompiledLists {
   readonly description: Pick<Description, 'vocabulary' | 'exampleActions'>;
   readonly references?: { readonly random: ReferencePolicy<unknown> };
 }
 
 /**
- * @param isAction whether an action lies in the action space
- * @param faults gets what is wrong, with JSON pointers
+ * @param isAction true for a member of the action space
+ * @param faults receives the faults, with JSON pointers
  */
 export function compileLists(
   { vocabulary, actions }: WordLists,
@@ -65,7 +65,7 @@ export function compileLists(
 }
 
 /**
- * {@link compileLists} for a definition that is checked in no other way.
+ * {@link compileLists} for a definition that gets no other check.
  * @throws Problem `invalid_request` with JSON pointers
  */
 export function listsOf(definition: WordLists, isAction: (action: Json) => boolean): CompiledLists {

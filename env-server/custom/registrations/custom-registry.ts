@@ -7,22 +7,22 @@ import { type BuildContext, buildEnvironment, type OwnedDefinition } from '../bu
 import type { Definition } from '../definitions/definition.ts';
 import { Endpoint } from '../remote/endpoint.ts';
 
-/** Default share of all custom environments that one token may own, as for the bytes of sessions. */
+/** Default share of all custom environments that one token may own, as for session memory. */
 const CLIENT_SHARE = 3 / 4;
-/** Seconds after which a retry may find a free place. */
+/** Seconds after which a retry may succeed. */
 const RETRY_AFTER_SECONDS = 60;
 
 export interface RegistrationLimits {
   readonly maxCustomEnvironments: number;
   /** Limit of one token; 0 sets it to a share of all. */
   readonly maxCustomEnvironmentsPerClient: number;
-  /** Empty where everybody is the same client, who then may have all. */
+  /** Empty where all clients are the same, who then may own all. */
   readonly tokens: string;
 }
 
 /**
- * Refuses one environment more.
- * @param owners of the environments there are, one for each
+ * Checks that one more environment is allowed.
+ * @param owners the owner of each existing environment
  * @param owner of the new environment
  * @throws Problem `too_many_environments`
  */
@@ -51,10 +51,10 @@ function tooMany(detail: string): Problem {
   return new Problem('too_many_environments', detail, { retryAfterSeconds: RETRY_AFTER_SECONDS });
 }
 
-/** Custom environments by id: some are composed from others. */
+/** Custom environments by id; some are composed from others. */
 type StoredEnvironments = ReadonlyMap<string, StoredEnvironment>;
 
-/** Name of an id's present definition and of all that it is composed from; it changes with every one of them. */
+/** Name of an id's current definition with everything it is composed from; it changes with any of them. */
 export function editionOf(all: StoredEnvironments, envId: string): string {
   const stored = all.get(envId);
   if (!stored) return '';
@@ -62,7 +62,7 @@ export function editionOf(all: StoredEnvironments, envId: string): string {
   return isComposed(stored.definition) ? `${own}/${editionOf(all, stored.definition.env_id)}` : own;
 }
 
-/** Environments composed from another one, directly or not; each after the one that it is composed from. */
+/** Environments composed from another one, directly or not; each after its base. */
 export function dependentsOf(all: StoredEnvironments, envId: string): StoredEnvironment[] {
   const composed = [...all.values()].filter(({ kind }) => kind === 'composed');
   const directOf = (base: string) => composed.filter(({ definition }) => definition.env_id === base);
@@ -71,15 +71,14 @@ export function dependentsOf(all: StoredEnvironments, envId: string): StoredEnvi
   return found;
 }
 
-/** Whom the environment belongs to that a definition is composed from, as facts that are stored with it. */
+/** Owner of the environment that a definition is composed from, stored with its facts. */
 export function baseFacts(definition: Definition, all: StoredEnvironments): JsonObject {
   const base = isComposed(definition) ? all.get(definition.env_id) : undefined;
   return base ? { base_owner: base.owner } : {};
 }
 
 /**
- * An id that was freed may be registered by anybody: nobody else may take the place of the environment that another one
- * is composed from.
+ * A freed id may be registered by anyone, but nobody else may replace the base of another environment.
  * @throws Error
  */
 function requireBaseOwner({ definition, facts }: StoredEnvironment, all: StoredEnvironments): void {
@@ -89,8 +88,8 @@ function requireBaseOwner({ definition, facts }: StoredEnvironment, all: StoredE
 }
 
 /**
- * Looks whether what its owner has composed from an environment still fits it as changed. What others have composed does
- * not count: it would let them hold on to it.
+ * Checks that the owner's compositions still fit a changed environment. Other owners' compositions do not count,
+ * because they would let others block the change.
  * @throws Problem `environment_in_use`
  */
 export function refuseMisfits(
@@ -139,7 +138,7 @@ function isComposed(definition: unknown): definition is { env_id: string } {
   return (definition as { kind?: unknown } | undefined)?.kind === 'composed';
 }
 
-/** The custom environments that a process knows of, offered in its registry as far as they can be made. */
+/** The custom environments known to a process, added to its registry where they can be built. */
 export class CustomRegistry {
   readonly #context: BuildContext;
   readonly #log: Logger;
@@ -150,12 +149,15 @@ export class CustomRegistry {
     this.#log = log;
   }
 
-  /** By id, those that could not be made as well. */
+  /** By id, including those that could not be built. */
   get all(): StoredEnvironments {
     return this.#stored;
   }
 
-  /** Offers the environments that a store holds now: adds new and changed ones, drops removed ones, and rebuilds those composed from either. */
+  /**
+   * Synchronizes with a store: adds new and changed environments, drops removed ones, and rebuilds everything composed
+   * from either.
+   */
   follow(rows: readonly StoredEnvironment[]): void {
     const { registry } = this.#context;
     const present = new Set(rows.map(({ envId }) => envId));
@@ -177,12 +179,12 @@ export class CustomRegistry {
   }
 
   /**
-   * Builds and offers environments. One that cannot be built is logged and left out, not removed from the store; requests
-   * for it get an error that says so.
+   * Builds and adds environments. One that cannot be built is logged and left out, not removed from the store; requests
+   * for it get an error with the reason.
    */
   #offer(all: readonly StoredEnvironment[]): void {
     const { registry } = this.#context;
-    // None may be made from what another one was before.
+    // None may be built from another one's earlier version.
     for (const { envId } of all) if (!registry.isBuiltIn(envId)) registry.disable(envId);
     const failures = new Map<StoredEnvironment, unknown>();
     // One may be composed from another that comes later.
@@ -216,7 +218,7 @@ export class CustomRegistry {
     return buildEnvironment({ envId, definition, owner }, stored.facts, this.#context);
   }
 
-  /** Logs headers that cannot be decrypted. The environment is still offered, and its episodes report the fault. */
+  /** Logs headers that cannot be decrypted. The environment is still added, and its episodes report the fault. */
   #warnOfHeaders({ envId, definition, owner }: OwnedDefinition): void {
     if (definition.kind !== 'remote') return;
     try {
@@ -228,8 +230,8 @@ export class CustomRegistry {
   }
 
   /**
-   * Offers an environment that is already built, and rebuilds those composed from it.
-   * @param environment undefined where it cannot be made
+   * Adds a built environment, and rebuilds those composed from it.
+   * @param environment undefined where it cannot be built
    */
   put(stored: StoredEnvironment, environment: AnyEnvironment | undefined): void {
     const { envId } = stored;
@@ -239,7 +241,7 @@ export class CustomRegistry {
     this.#offer(dependentsOf(this.#stored, envId));
   }
 
-  /** From now on neither it nor what is composed from it is offered. */
+  /** Removes it and everything composed from it. */
   take(envId: string): void {
     if (!this.#stored.delete(envId)) return;
     this.#context.registry.remove(envId);

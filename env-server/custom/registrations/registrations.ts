@@ -30,18 +30,18 @@ import {
 } from './custom-registry.ts';
 import { Trials } from './trials.ts';
 
-/** Outcome of what was not refused. */
+/** Outcome of a permitted attempt. */
 const ACCEPTED = 'accepted';
-/** Characters that are kept of what was sent as a kind and as an environment's id. */
+/** Characters kept of a requested kind and environment id. */
 const MAX_KIND_LENGTH = 32;
 const MAX_ID_LENGTH = 128;
 
-/** Attempt of a client to change an environment. */
+/** A client's attempt to change an environment. */
 interface AuditedAttempt {
   readonly principal: Principal;
   readonly action: AuditAction;
   readonly envId: string;
-  /** As it was sent, of any type. */
+  /** As received, of any type. */
   readonly definition: unknown;
 }
 
@@ -52,7 +52,7 @@ interface AuditParts {
   readonly now: () => number;
 }
 
-/** The record of who registered, replaced and removed what, or tried to: in the store and in the log. */
+/** The audit record of registrations, replacements, removals and refused attempts, in the store and in the log. */
 class AuditTrail {
   readonly #parts: AuditParts;
 
@@ -65,19 +65,19 @@ class AuditTrail {
     return this.#parts.store.audit(limit, before);
   }
 
-  /** The entry of an attempt that succeeds, to be stored together with what it does. */
+  /** The entry of a successful attempt, to be stored in one transaction with its change. */
   accepted(attempt: AuditedAttempt): AuditEntry {
     return this.#entry(attempt, ACCEPTED);
   }
 
-  /** Notes an attempt that was refused. */
+  /** Records a refused attempt. */
   refused(attempt: AuditedAttempt, error: unknown): void {
     const entry = this.#entry(attempt, outcomeOf(error));
     this.#parts.store.note(entry);
     this.#log(entry);
   }
 
-  /** Does the work and notes its outcome; what succeeds has stored its entry itself. */
+  /** Runs the work and records its outcome; successful work has stored its entry itself. */
   async follow<T>(attempt: AuditedAttempt, work: () => Promise<T>): Promise<T> {
     try {
       const result = await work();
@@ -120,27 +120,27 @@ export interface RegistrationParts {
   readonly store: Store;
   readonly log: Logger;
   readonly limits: RegistrationLimits;
-  /** Open sessions of an environment. */
+  /** Number of open sessions of an environment. */
   readonly sessionsOf: (envId: string) => MaybePromise<number>;
-  /** Lets the other processes of this server know that something has changed, where there are any. */
+  /** Notifies the server's other processes of a change, where there are any. */
   readonly announce?: () => Promise<void>;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 }
 
-/** A registration that was accepted. */
+/** An accepted registration. */
 export interface Registered {
   readonly stored: StoredEnvironment;
   readonly report: CheckReport;
 }
 
-/** The custom environments of a server: who may register, replace and remove them, and what is needed for it. */
+/** Registers, replaces and removes a server's custom environments, and checks who may do so. */
 export class Registrations {
   readonly #parts: RegistrationParts;
   readonly audit: AuditTrail;
   readonly #trials: Trials;
   readonly #customRegistry: CustomRegistry;
-  /** Ids that clients are registering, replacing or removing now, with the owner of each. */
+  /** Ids being registered, replaced or removed now, with their owners. */
   readonly #underWay = new Map<string, string>();
   #warned = false;
 
@@ -151,13 +151,13 @@ export class Registrations {
     this.#customRegistry = new CustomRegistry(parts.context, parts.log);
   }
 
-  /** Offers what the store holds. */
+  /** Loads the stored environments. */
   start(): void {
     this.#sealOldHeaders();
     this.#customRegistry.follow(this.#parts.store.environments());
   }
 
-  /** Headers that an earlier version stored in clear are encrypted. */
+  /** Encrypts headers that an earlier version stored as plain text. */
   #sealOldHeaders(): void {
     const { store, context, log } = this.#parts;
     const old = store.environments().filter(({ definition }) => hasLiteralHeaders(definition));
@@ -170,7 +170,7 @@ export class Registrations {
     log.info(`the headers of ${old.map(({ envId }) => envId).join(', ')} are encrypted from now on`);
   }
 
-  /** Takes over what other servers of the store have registered, replaced and removed. */
+  /** Applies what other servers of the store have registered, replaced and removed. */
   refresh(): void {
     const { store, log } = this.#parts;
     try {
@@ -181,7 +181,7 @@ export class Registrations {
     }
   }
 
-  /** Name of an id's present definition; it changes with the definition. */
+  /** Name of an id's current definition; it changes with the definition. */
   edition(envId: string): string {
     return editionOf(this.#customRegistry.all, envId);
   }
@@ -216,9 +216,9 @@ export class Registrations {
   }
 
   /**
-   * Gives an id another definition. Open sessions keep the old one.
+   * Replaces the definition of an id. Open sessions keep the old one.
    * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`, `invalid_request`, `check_failed`,
-   * `environment_in_use` where what its owner has composed from it would no longer fit
+   * `environment_in_use` where its owner's compositions would no longer fit
    */
   replace(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
     return this.#audited({ principal, action: 'replace', envId, definition }, () =>
@@ -235,7 +235,7 @@ export class Registrations {
   }
 
   /**
-   * Withdraws an environment. What others have composed from it can no longer be played.
+   * Removes an environment. Other owners' compositions of it can no longer be played.
    * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`, `environment_in_use`
    */
   remove(principal: Principal, envId: string): Promise<void> {
@@ -277,7 +277,7 @@ export class Registrations {
     try {
       const entry = this.audit.accepted({ principal, action: 'remove', envId, definition });
       await store.removeEnvironment(envId, entry);
-      // What was registered elsewhere meanwhile may have brought it back.
+      // A registration elsewhere may have restored it.
       this.#customRegistry.take(envId);
     } catch (error) {
       this.#customRegistry.put(known, environment);
@@ -288,7 +288,7 @@ export class Registrations {
   }
 
   /**
-   * A definition as it was registered, for its owner.
+   * A definition as registered, for its owner.
    * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`
    */
   definition(principal: Principal, envId: string): StoredEnvironment {
@@ -369,7 +369,7 @@ export class Registrations {
     return stored;
   }
 
-  /** Does the work, lets the other processes know, and notes its outcome. */
+  /** Runs the work, notifies the other processes, and records its outcome. */
   async #audited<T>(attempt: AuditedAttempt, work: () => Promise<T>): Promise<T> {
     const result = await this.audit.follow(attempt, async () => {
       const done = await work();

@@ -6,20 +6,20 @@ import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import { Problem } from '../../problems.ts';
 import { type BuildContext, buildInSlices, learnFacts, type OwnedDefinition } from '../builder.ts';
 
-/** Trials are work for the whole server, so only some run at a time, and one principal leaves room for others. */
+/** Trials load the whole server, so few run at a time, and one principal leaves room for others. */
 const MAX_TRIALS = 8;
 const MAX_TRIALS_PER_PRINCIPAL = 4;
 const RETRY_AFTER_SECONDS = 1;
 const MS_PER_S = 1000;
 
-/** Extent of a trial: the episodes it plays, and its time limit from the first request to the last. */
+/** Extent of a trial: its episodes, and its time limit from the first request to the last. */
 interface TrialExtent {
   readonly check: CheckOptions;
   readonly totalMs: number;
 }
 
 const EXTENT: TrialExtent = { check: { budgetMs: 5000 }, totalMs: 30_000 };
-/** A service that may be far away is spared. */
+/** Fewer episodes for a service, which may be far away. */
 const REMOTE_EXTENT: TrialExtent = { check: { episodes: 2, steps: 10, budgetMs: 20_000 }, totalMs: 60_000 };
 
 /** An environment that passed. */
@@ -29,14 +29,14 @@ export interface PassedTrial {
   readonly report: CheckReport;
 }
 
-/** Makes and plays environments before anybody else does. */
+/** Builds and plays environments before they are offered. */
 export class Trials {
   readonly #context: BuildContext;
-  /** By principal. */
+  /** Number of trials by principal. */
   readonly #running = new Map<string, number>();
   readonly #totalMs: number;
 
-  /** @param totalMs what no trial may take, however long its kind may */
+  /** @param totalMs time limit of every trial, even where its kind allows more */
   constructor(context: BuildContext, totalMs = Number.POSITIVE_INFINITY) {
     this.#context = context;
     this.#totalMs = totalMs;
@@ -65,8 +65,8 @@ export class Trials {
   }
 
   /**
-   * Plays an environment that is there already.
-   * @param kind of a custom environment; undefined for one that is built in
+   * Plays an existing environment.
+   * @param kind kind of a custom environment; undefined for a built-in one
    * @throws Problem `check_failed` when it takes too long, `too_many_requests`
    */
   check(principal: string, environment: AnyEnvironment, kind: string | undefined): Promise<CheckReport> {
@@ -76,7 +76,7 @@ export class Trials {
     );
   }
 
-  /** A trial that takes too long is given up, and counts until what it has begun is done. */
+  /** A trial that takes too long is abandoned, and counts until everything it has begun is done. */
   async #inTurn<T>(
     principal: string,
     envId: string,

@@ -14,13 +14,13 @@ const ATTEMPTS = 3;
 const BACKOFF: Backoff = { firstMs: 50, factor: 5 };
 const DEFAULT_TIMEOUT_MS = 10_000;
 export const DEFAULT_CONNECTIONS = 128;
-/** Requests of one environment that may wait for a connection, and how long each may. */
+/** Requests of one environment that may wait for a connection, and for how long each. */
 const MAX_WAITING = 10_000;
 const MAX_WAIT_MS = 30_000;
 const MS_PER_S = 1000;
 const MAX_DETAIL_LENGTH = 300;
 
-/** Nothing was sent: trying again cannot do anything twice. */
+/** Nothing was sent, so a retry cannot act twice. */
 const NOT_CONNECTED = new Set([
   'ECONNREFUSED',
   'ENOTFOUND',
@@ -30,7 +30,7 @@ const NOT_CONNECTED = new Set([
   'EADDRNOTAVAIL',
   'UND_ERR_CONNECT_TIMEOUT',
 ]);
-/** The connection broke: only what may be repeated is tried again. */
+/** The connection broke: only repeatable requests are retried. */
 const DISCONNECTED = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
 
 const HEADER_NAME = /^[a-z0-9!#$%&'*+.^_`|~-]+$/;
@@ -50,7 +50,7 @@ const OWN_HEADERS = new Set([
   'trailer',
 ]);
 
-/** Address, headers and limits with which a definition reaches its service. */
+/** Address, headers and limits by which a definition reaches its service. */
 export interface EndpointAccess {
   readonly url: string;
   readonly headers?: Headers;
@@ -64,8 +64,9 @@ export interface EndpointReply {
 }
 
 /**
- * The service of one environment: bounded connections, time-outs, a few retries where nothing can have happened, a
- * circuit breaker. Its problems are `remote_unavailable` where nothing was done and `remote_failed` where nobody knows.
+ * The service of one environment: bounded connections, timeouts, a few retries of requests that had no effect, a
+ * circuit breaker. Its problems are `remote_unavailable` where nothing was done and `remote_failed` where that is
+ * unknown.
  */
 export class Endpoint {
   readonly name: string;
@@ -80,7 +81,7 @@ export class Endpoint {
 
   /**
    * @param name of the environment, for messages
-   * @throws Problem `invalid_request` for an address or headers that cannot be used
+   * @throws Problem `invalid_request` for an unusable address or unusable headers
    */
   constructor(
     name: string,
@@ -104,8 +105,8 @@ export class Endpoint {
   }
 
   /**
-   * What its owner wants to be sent with every request.
-   * @throws Problem `environment_fault` where the value of a header cannot be had any more
+   * Headers that the owner adds to every request.
+   * @throws Problem `environment_fault` where the value of a header is no longer available
    */
   get headers(): { readonly [name: string]: string } {
     try {
@@ -129,7 +130,10 @@ export class Endpoint {
     return Object.fromEntries(opened);
   }
 
-  /** @throws Problem `invalid_request` where the guard forbids the address, it has none, or a header has no value */
+  /**
+   * @throws Problem `invalid_request` where the guard forbids the address, it does not resolve, or a header has no
+   * value
+   */
   async checkAddress(): Promise<void> {
     try {
       this.#headers = this.#openHeaders();
@@ -146,8 +150,8 @@ export class Endpoint {
 
   /**
    * Sends JSON and reads JSON.
-   * @param repeatable the service does nothing twice when it gets the request twice
-   * @returns also replies that are no success, up to status 499
+   * @param repeatable true if the service acts once even when the request arrives twice
+   * @returns replies with a status up to 499
    * @throws Problem `remote_unavailable`, `remote_failed`
    */
   ask(
@@ -166,9 +170,9 @@ export class Endpoint {
   }
 
   /**
-   * Sends JSON and gives the reply as it came, for other forms of replies.
-   * @param accept the form that is requested
-   * @throws Problem `remote_unavailable`, `remote_failed`, also for a reply that is no success
+   * Sends JSON and returns the reply unparsed, for other reply formats.
+   * @param accept the requested content type
+   * @throws Problem `remote_unavailable`, `remote_failed`, also for a reply with an error status
    */
   askText(
     method: 'GET' | 'POST',
@@ -233,8 +237,8 @@ export class Endpoint {
   }
 
   /**
-   * Does something with the service when a connection is free, under its time-out, retries and breaker. The clock of the
-   * time-out starts with the connection.
+   * Runs a request when a connection is free, with its timeout, retries and breaker. The timeout starts with the
+   * connection.
    * @throws Problem `remote_unavailable`, `remote_failed`
    */
   async attempt<T>(repeatable: boolean, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -281,8 +285,8 @@ export class Endpoint {
   }
 
   /**
-   * Reads JSON of a reply.
-   * @param what the request that it answers, for messages
+   * Parses a reply as JSON.
+   * @param what the request, for messages
    * @throws Problem `remote_failed`
    */
   readJson(text: string, what: string): Json {

@@ -44,7 +44,7 @@ const SPECIAL = SPECIAL_NETWORKS.map(([network, prefix, what]) => ({
 
 /** IPv6 range of public services (RFC 4291, section 2.4); every address outside it is refused. */
 const GLOBAL_UNICAST = networkList([['2000::', 3]]);
-/** IPv4 written as IPv6, which is judged as IPv4. */
+/** IPv4 written as IPv6, which is checked as IPv4. */
 const MAPPED = networkList([['::ffff:0:0', 96]]);
 
 const MAX_PINNED = 1000;
@@ -54,20 +54,20 @@ interface Address {
   readonly family: number;
 }
 
-/** Looks up all addresses of a host name. */
+/** Resolves all addresses of a host name. */
 export type Resolve = (hostname: string) => Promise<readonly Address[]>;
 
 export interface GuardSettings {
-  /** Host names that may be reached, separated by commas; `*.example.org` allows all below it, `*` all. */
+  /** Allowed host names, separated by commas; `*.example.org` allows all below it, `*` all. */
   readonly remoteHosts: string;
   /** Networks inside the special ranges that stay reachable, e.g. `127.0.0.1/32`, separated by commas. */
   readonly remoteNetworks: string;
 }
 
-/** Called with a name that was refused and its address, which clients do not learn. */
+/** Called with a rejected name and its address, which clients do not learn. */
 export type OnRefusal = (refusal: { host: string; address: string; network: string }) => void;
 
-/** An address that remote environments may not have. */
+/** An address that remote environments may not use. */
 export class ForbiddenAddress extends Error {
   constructor(message: string) {
     super(message);
@@ -76,8 +76,8 @@ export class ForbiddenAddress extends Error {
 }
 
 /**
- * A name has no address, or one that may not be reached. Both give the same message, so that refusals do not reveal the
- * addresses of names inside this server's network.
+ * A name that does not resolve, or resolves to a forbidden address. Both give the same message, so that refusals do not
+ * reveal addresses inside this server's network.
  */
 export class UnresolvedHost extends Error {
   readonly code = 'ENOTFOUND';
@@ -89,8 +89,8 @@ export class UnresolvedHost extends Error {
 
 /**
  * Keeps remote environments from reaching what only this machine can reach. Every connection, retries included, goes
- * through `lookup`: the address that was judged is the one that is connected to, and a name keeps the address it had
- * first, so that its owner cannot point it elsewhere later.
+ * through `lookup`: it connects to the very address that was checked, and a name keeps its first address, so that its
+ * owner cannot redirect it later.
  */
 export class NetworkGuard {
   readonly #hosts: readonly string[];
@@ -112,7 +112,7 @@ export class NetworkGuard {
   }
 
   /**
-   * Judges what can be judged without asking anybody: scheme, credentials, host name, a literal address.
+   * Checks everything that needs no lookup: scheme, credentials, host name, a literal address.
    * @throws ForbiddenAddress
    */
   checkUrl(url: URL): void {
@@ -138,7 +138,7 @@ export class NetworkGuard {
   }
 
   /**
-   * Judges an address by all it resolves to.
+   * Checks every address that a name resolves to.
    * @throws ForbiddenAddress, UnresolvedHost
    */
   async check(url: URL): Promise<void> {
@@ -147,12 +147,12 @@ export class NetworkGuard {
     if (!isIP(host)) await this.#addresses(host);
   }
 
-  /** Lets a name be resolved again, after its address could not be reached. */
+  /** Allows a new lookup of a name after its address could not be reached. */
   unpin(url: URL): void {
     this.#pinned.delete(hostOf(url));
   }
 
-  /** For sockets, instead of the system's. */
+  /** The `lookup` function for sockets, in place of the system's. */
   readonly lookup: LookupFunction = (hostname, options, callback) => {
     this.#addresses(hostname).then(
       addresses => {
@@ -191,7 +191,7 @@ export class NetworkGuard {
     return found;
   }
 
-  /** @throws UnresolvedHost when there is no address, or one of them may not be reached */
+  /** @throws UnresolvedHost when there is no address, or a forbidden one */
   #judge(addresses: readonly Address[], host: string): void {
     for (const { address } of addresses) {
       const network = this.#specialNetwork(address);
@@ -202,7 +202,7 @@ export class NetworkGuard {
     if (addresses.length === 0) throw new UnresolvedHost(host);
   }
 
-  /** The network that makes an address special; undefined for one that may be reached. */
+  /** The special network that contains an address; undefined for an allowed address. */
   #specialNetwork(written: string): string | undefined {
     // A zone names an interface of this machine.
     const [address] = written.split('%', 1);

@@ -5,22 +5,25 @@ import type { NetworkGuard } from './guard.ts';
 import { HeaderSecrets } from './secrets.ts';
 
 const CONNECT_TIMEOUT_MS = 5000;
-/** Shorter than what services usually allow, so that a connection is not closed under a request. */
+/** Shorter than services usually allow, so that a connection is not closed under a request. */
 const KEEP_ALIVE_MS = 2000;
-/** Bytes of a state, observation, info or list of valid actions where nothing else is configured. */
+/** Default limit of a state, observation, info or list of valid actions, in bytes. */
 const DEFAULT_VALUE_BYTES = 256 * 1024;
-/** Values that a reply has at most: those four. */
+/** Most values of a reply: those four. */
 const VALUES_PER_REPLY = 4;
-/** Requests in progress to all services. */
+/** Most requests in progress to all services. */
 export const MAX_REQUESTS = 2048;
-/** With several owners, one gets another request while it has fewer than this many times what is free: 3/4 if it is alone. */
+/**
+ * With several owners, one gets another request while it has fewer than this many times the free ones; alone it can
+ * have 3/4.
+ */
 const OWNER_SHARE = 3;
 
 type Undici = typeof import('undici');
 /** Options of undici's `request`. */
 type RequestOptions = Parameters<Undici['request']>[1];
 
-/** The network as the environments of one owner use it. */
+/** The network for the environments of one owner. */
 export interface OwnedNetwork {
   readonly network: RemoteNetwork;
   /** The token that registered them. */
@@ -39,8 +42,8 @@ export class RemoteNetwork {
   #client: Promise<{ readonly agent: Agent; readonly request: Undici['request'] }> | undefined;
 
   /**
-   * @param valueBytes of the largest member of a reply
-   * @param maxRequests in progress at a time
+   * @param valueBytes largest member of a reply
+   * @param maxRequests requests in progress at a time
    */
   constructor(
     guard: NetworkGuard,
@@ -74,7 +77,7 @@ export class RemoteNetwork {
     return request(url, { ...options, dispatcher: agent });
   }
 
-  /** A request has its connection at once: `slots` are what bounds them, before the clock of a request starts. */
+  /** Connections are unlimited here: `slots` limits requests before their timeout starts. */
   async #open() {
     const { Agent, request } = await import('undici');
     const agent = new Agent({
@@ -85,7 +88,7 @@ export class RemoteNetwork {
     return { agent, request };
   }
 
-  /** Ends all connections, and requests in progress. */
+  /** Ends all connections and requests in progress. */
   async close(): Promise<void> {
     await (await this.#client)?.agent.destroy();
   }

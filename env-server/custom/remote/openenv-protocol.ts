@@ -1,8 +1,8 @@
 import type { JsonObject } from '../../../shared/json.ts';
 
 /**
- * What both sides of OpenEnv's protocol agree on: the client of remote environments here and the transport in `transports/openenv`.
- * After `src/openenv/core/env_server` (`types.py`, `http_server.py`) of OpenEnv.
+ * OpenEnv's protocol, shared by the client of remote environments and the transport in `transports/openenv`. After
+ * `src/openenv/core/env_server` (`types.py`, `http_server.py`) of OpenEnv.
  */
 
 /** Code of an error frame. */
@@ -15,17 +15,17 @@ export type OpenEnvCode =
   | 'FACTORY_ERROR'
   | 'SESSION_ERROR';
 
-/** Header that tells sessions apart over HTTP. */
+/** Header that identifies a session over HTTP. */
 export const SESSION_HEADER = 'x-session-id';
 
-/** Answer to reset and step. */
+/** Reply to reset and step. */
 export interface OpenEnvReply {
   readonly observation: JsonObject;
   readonly reward: number;
   readonly done: boolean;
 }
 
-/** One fault of a request, in the form of Pydantic: in `errors` of an error frame and in `detail` of a 422. */
+/** One fault of a request in Pydantic's form: in `errors` of an error frame and in `detail` of a 422. */
 export type RequestFault = {
   readonly type: string;
   /** Path in the request: keys and indices from the outside in. */

@@ -9,7 +9,7 @@ import { reading } from './reading.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 
-/** Transport of an episode's resets and steps to the service. */
+/** Sends an episode's resets and steps to the service. */
 export interface OpenEnvTransport {
   /** @throws Problem */
   reset(session: string, request: JsonObject): Promise<OpenEnvReply>;
@@ -59,7 +59,10 @@ export class HttpTransport implements OpenEnvTransport {
     return reading(this.#endpoint, () => readReply(body));
   }
 
-  /** Steps that the service has counted in its state of a session; undefined where it shows none. @throws Problem */
+  /**
+   * Number of steps in the service's state of a session; undefined where it shows none.
+   * @throws Problem
+   */
   async stepCount(session: string): Promise<number | undefined> {
     const { body } = await this.#endpoint.ask('GET', 'state', undefined, {
       headers: { [SESSION_HEADER]: session },
@@ -67,11 +70,11 @@ export class HttpTransport implements OpenEnvTransport {
     return isObject(body) && typeof body.step_count === 'number' ? body.step_count : undefined;
   }
 
-  /** The protocol has no message for it over HTTP; the service forgets the session by itself. */
+  /** The protocol has no such message over HTTP; the service forgets the session by itself. */
   async close(): Promise<void> {}
 }
 
-/** One WebSocket for each episode; replies come in the order of the requests. */
+/** One WebSocket for each episode; replies come in request order. */
 export class WebSocketTransport implements OpenEnvTransport {
   readonly #endpoint: Endpoint;
   readonly #lines = new Map<string, Line>();
@@ -128,12 +131,12 @@ export class WebSocketTransport implements OpenEnvTransport {
   }
 }
 
-/** A connection with at most one request in progress, as the session sends one at a time. */
+/** A connection with at most one request in progress, because the session sends one at a time. */
 class Line {
   readonly #endpoint: Endpoint;
   readonly #socket: WebSocket;
   #waiting: { resolve: (reply: JsonObject) => void; reject: (error: Error) => void } | undefined;
-  /** Error that the service sent before the first request, when it takes no episode. */
+  /** Error that the service sent before the first request, when it accepts no episode. */
   #unasked: JsonObject | undefined;
   onClose: () => void = () => undefined;
 
@@ -169,7 +172,7 @@ class Line {
     });
   }
 
-  /** After a time-out the connection is closed: a late reply would be taken for the next one. */
+  /** After a timeout the connection is closed: a late reply would be taken for the next one. */
   async ask(message: JsonObject): Promise<JsonObject> {
     if (this.#unasked) return this.#unasked;
     return new Promise((resolve, reject) => {

@@ -25,11 +25,11 @@ import { refused, seedOf } from './webhook.ts';
 const MAX_TEXT_LENGTH = 1_000_000;
 const MAX_ACTION_LENGTH = 100_000;
 
-/** The service's description of itself when it was registered. */
+/** The service's description of itself at registration. */
 export interface OpenEnvFacts extends JsonObject {
   readonly name: string;
   readonly description: string;
-  /** Tools that actions call; null where actions are no tool calls. */
+  /** Tools that actions call; null where actions are not tool calls. */
   readonly tools: readonly ServiceTool[] | null;
 }
 
@@ -41,7 +41,7 @@ interface State {
 }
 
 /**
- * Asks the service for its metadata; services without have their definition only.
+ * Asks the service for its metadata; a service without metadata has only its definition.
  * @throws Problem `invalid_request`, `remote_unavailable`, `remote_failed`
  */
 export async function learnOpenEnv(
@@ -70,9 +70,9 @@ export async function learnOpenEnv(
 }
 
 /**
- * Servers of OpenEnv make a new environment for each HTTP request unless they were written to keep sessions: a step then
- * continues nothing. Plays two steps and looks whether the service counts them; where it shows no count, whether a
- * session that was never reset gets the same reply.
+ * OpenEnv servers make a new environment for each HTTP request unless they were written to keep sessions; a step then
+ * continues nothing. This plays two steps and checks that the service counts them. Where it shows no count, it checks
+ * whether a session without a reset gets the same reply.
  * @throws Problem `invalid_request`, `remote_unavailable`, `remote_failed`
  */
 async function requireState(
@@ -104,12 +104,12 @@ async function requireState(
       refuse('a step gets the same reply in a session that was never reset');
     }
   } catch (error) {
-    // The check that follows shows what is wrong with the example.
+    // The later check reports faults of the example.
     if (!(error instanceof InvalidAction)) throw error;
   }
 }
 
-/** Nothing where the service refuses the step. */
+/** The service refused the step, which shows nothing. */
 async function stepOrNothing(
   transport: HttpTransport,
   session: string,
@@ -133,8 +133,8 @@ async function listTools(endpoint: Endpoint): Promise<ServiceTool[]> {
 }
 
 /**
- * A service that speaks the protocol of OpenEnv, over a separate WebSocket for each episode or over HTTP. Its `done`
- * is our `terminated`; an episode is a success when it is done with a reward above 0.
+ * A service that speaks OpenEnv's protocol, over one WebSocket an episode or over HTTP. Its `done` becomes
+ * `terminated`; an episode succeeds when it is done with a reward above 0.
  * @throws Problem `invalid_request`
  */
 export function openEnvEnvironment(
@@ -223,7 +223,7 @@ function specOf(
   };
 }
 
-/** Translation of actions into messages to the service. */
+/** Translates actions into messages to the service. */
 interface ServiceActions {
   readonly space: Space;
   /** Syntax of an action, for players. */
@@ -267,7 +267,10 @@ function actionsOf(
   };
 }
 
-/** The player's view of an observation. @throws InvalidAnswer */
+/**
+ * The player's view of an observation.
+ * @throws InvalidAnswer
+ */
 function seen(
   observation: JsonObject,
   { tooled, field }: { readonly tooled: boolean; readonly field: string | undefined },
@@ -275,7 +278,7 @@ function seen(
   if (!tooled || !('tool_name' in observation)) {
     return { text: textOf(observation, field), structured: observation };
   }
-  // The result of a tool may name sessions and times, which differ from episode to episode.
+  // A tool's result may contain session names and times, which differ between episodes.
   const text = textOfCall(observation);
   return { text, structured: { tool_name: observation.tool_name, text } };
 }

@@ -11,7 +11,7 @@ const SESSION_HEADER = 'x-session-id';
 const TOO_MANY = 429;
 const RETRY_AFTER_SECONDS = 1;
 const IMAGE_TYPE = /^image\/[a-z0-9.+-]{1,40}$/;
-/** Each split is counted by one request. */
+/** Most splits, because each needs one request to count. */
 const MAX_SPLITS = 64;
 const MAX_SPLIT_NAME_LENGTH = 128;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
@@ -25,7 +25,7 @@ export interface OrsOutput {
   readonly metadata: JsonObject | undefined;
 }
 
-/** The service does not take the call; nothing was done. */
+/** The service rejects the call; nothing was done. */
 export class RefusedCall extends Error {}
 
 /**
@@ -34,7 +34,7 @@ export class RefusedCall extends Error {}
  */
 export class OrsService {
   readonly #endpoint: Endpoint;
-  /** Path of the environment, with the slash at its end; empty for a service with paths that name no environment. */
+  /** Path of the environment, with its final slash; empty for a service with paths that name no environment. */
   readonly #path: string;
   readonly #envName: string | undefined;
 
@@ -50,7 +50,10 @@ export class OrsService {
     return reading(this.#endpoint, () => readTools(answer.tools));
   }
 
-  /** Names of the splits with their numbers of tasks. @throws Problem */
+  /**
+   * Names of the splits with their numbers of tasks.
+   * @throws Problem
+   */
   async splits(): Promise<{ [name: string]: number }> {
     const { status, body } = await this.#endpoint.ask('GET', `${this.#path}splits`);
     if (status >= 400) throw this.#endpoint.failed(`answered GET ${this.#path}splits with ${status}`);
@@ -139,7 +142,7 @@ function readCount(given: unknown): number {
   throw new InvalidAnswer('num_tasks must be a whole number, 0 or more');
 }
 
-/** The id of a session: the data of `task_id`, or `sid` of the result. */
+/** The session id: the data of `task_id`, or `sid` of the result. */
 function readSession(text: string, endpoint: Endpoint): string {
   const { taskId, result } = readEvents(text);
   const reply = result === '' ? undefined : endpoint.readJson(result, 'POST create_session');
@@ -186,7 +189,7 @@ function partOf(block: Json, i: number): ObservationPart {
   throw new InvalidAnswer(`blocks/${i} must be a text or an image`);
 }
 
-/** Longest that is repeated of what a service says. */
+/** Longest part of a service's message that is repeated. */
 const MAX_SHOWN_LENGTH = 300;
 
 /** Result of an event stream of the Open Reward Standard. */
@@ -198,7 +201,7 @@ interface StreamedResult {
 }
 
 /**
- * Reads server-sent events that have all come.
+ * Parses a complete text of server-sent events.
  * @throws InvalidAnswer for the event `error`, and where the end is missing
  */
 function readEvents(text: string): StreamedResult {

@@ -23,7 +23,7 @@ const MAX_TEXT_LENGTH = 2_000_000;
 const MAX_ACTION_LENGTH = 100_000;
 const DEFAULT_SPLIT = 'train';
 
-/** The service's description of itself when it was registered. */
+/** The service's description of itself at registration. */
 export interface OrsFacts extends JsonObject {
   readonly tools: readonly ServiceTool[];
   /** Number of tasks by split. */
@@ -65,8 +65,8 @@ export async function learnOrs(
 }
 
 /**
- * A service that speaks the Open Reward Standard: a call of a tool is an action, its blocks are the observation, and a
- * seed chooses the task. `finished` is our `terminated`; an episode is a success when it is finished with a reward above 0.
+ * A service that speaks the Open Reward Standard: a tool call is an action, its blocks are the observation, and a seed
+ * selects the task. `finished` becomes `terminated`; an episode succeeds when it is finished with a reward above 0.
  * @throws Problem `invalid_request`
  */
 export function orsEnvironment(
@@ -113,7 +113,7 @@ export function orsEnvironment(
         return { state: { ...state, text, success }, reward, terminated: finished, info };
       } catch (error) {
         if (!(error instanceof RefusedCall)) throw error;
-        // What the service says of a call is what the player can learn from.
+        // The player can learn from the service's message about the call.
         const transition = refused({ ...state, text: error.message });
         return { ...transition, info: { ...transition.info, message: error.message } };
       }

@@ -19,7 +19,7 @@ import type { OwnedNetwork } from './network.ts';
 import { reading } from './reading.ts';
 import { seedOf } from './webhook.ts';
 
-/** The other server's description of its environment when it was registered. */
+/** The other server's description of its environment at registration. */
 export interface RagenFacts extends JsonObject {
   readonly document: JsonObject;
 }
@@ -58,8 +58,8 @@ export async function learnRagen(
 }
 
 /**
- * An environment of another server of this kind. It plays under the configuration it was registered with, for which
- * the other server has described it. A session there lives as long as the episode here.
+ * An environment of another ragen server. It plays under the configuration it was registered with, which the other
+ * server has described. A session there lives as long as the episode here.
  * @throws Problem `invalid_request`
  */
 export function ragenEnvironment(
@@ -139,7 +139,7 @@ function specOf(envId: string, definition: RagenDefinition, about: Document): En
   };
 }
 
-/** Problem for a request that the other server refused; retryable where that server says that nothing was done. */
+/** Problem for a request that the other server rejected; retryable where that server says that nothing was done. */
 function rejected(endpoint: Endpoint, status: number, body: Json): Problem {
   const { detail, retryable, retry_after_s } = isObject(body) ? body : {};
   const what = `answered a step with ${status}${typeof detail === 'string' ? `: ${detail}` : ''}`;
@@ -167,7 +167,7 @@ const DEFAULT_MAX_TEXT_LENGTH = 1_000_000;
 const ACTION_SPACE = 'action_space.gymnasium';
 const MAX_LEGEND_ENTRIES = 1000;
 const MAX_ENDS = 100;
-/** Far beyond what any text has, and sums of them stay exact. */
+/** Far beyond any text, and sums of such lengths stay exact. */
 const MAX_NUMBER = 2 ** 40;
 
 /** @throws InvalidAnswer */
@@ -223,7 +223,7 @@ function actionSpaceOf(space: Json | undefined, names: readonly string[] | undef
     return { type: 'Discrete', n, start, ...(names?.length === n && { names }) };
   }
   if (type === 'Text') return { type: 'Text', maxLength: longestTextOf(space, 'action_space') };
-  // The other server judges the rest by its own schema.
+  // The other server checks the rest by its own schema.
   return { type: 'Json', schema: {} };
 }
 
@@ -237,7 +237,7 @@ function gymnasiumOf(space: Json | undefined): JsonObject {
   return isObject(space) && isObject(space.gymnasium) ? space.gymnasium : {};
 }
 
-/** @throws InvalidAnswer for anything but nothing and a whole number within the bounds */
+/** @throws InvalidAnswer unless the value is absent or a whole number within the bounds */
 function readInteger(
   value: Json | undefined,
   field: string,

@@ -3,7 +3,7 @@ import type { Endpoint } from './endpoint.ts';
 
 /**
  * Reads a service's answer.
- * @throws Problem `remote_failed` when it is not what it should be
+ * @throws Problem `remote_failed` when it is malformed
  */
 export function reading<T>(endpoint: Endpoint, read: () => T): T {
   try {

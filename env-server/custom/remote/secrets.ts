@@ -5,7 +5,7 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { temporaryName } from '../../../shared/replace-file.ts';
 import { isObject } from '../answer.ts';
 
-/** AES-256-GCM (NIST SP 800-38D) with the nonce and the tag of usual length. */
+/** AES-256-GCM (NIST SP 800-38D) with the usual sizes of nonce and tag. */
 const CIPHER = 'aes-256-gcm';
 const KEY_BYTES = 32;
 const NONCE_BYTES = 12;
@@ -15,7 +15,7 @@ const FORM = 'v1';
 const KEY_ID_LENGTH = 8;
 const OWNER_ONLY = 0o600;
 
-/** Replacement for the value of a header where definitions are shown. */
+/** Shown in place of a header's value. */
 export const NOT_SHOWN = '(not shown)';
 
 /** A header in a definition: its text, the name of a variable that holds it, or its encrypted text in the database. */
@@ -23,13 +23,15 @@ export type HeaderValue = string | { readonly $env: string } | { readonly $seale
 export type Headers = { readonly [name: string]: HeaderValue };
 
 export interface SecretSettings {
-  /** File of the key; undefined for a key that ends with the process. */
+  /** File of the key; undefined for a key that lasts as long as the process. */
   readonly keyFile: string | undefined;
-  /** Variables that definitions may name, separated by commas: `NAME`, `PREFIX*`, each with `@host` for that host only. */
+  /**
+   * Variables that definitions may name, separated by commas: `NAME`, `PREFIX*`, each with `@host` for that host only.
+   */
   readonly allowedSecretVariables: string;
 }
 
-/** The value of a header cannot be had; the message says why and what to do. */
+/** The value of a header is not available; the message gives the reason and the remedy. */
 export class UnknownSecret extends Error {
   constructor(message: string) {
     super(message);
@@ -42,7 +44,7 @@ interface SecretAllowance {
   readonly host: string | undefined;
 }
 
-/** Values of headers: encrypts them for the database, and finds them when a service is asked. */
+/** Header values: encrypts them for the database, and decrypts them for requests. */
 export class HeaderSecrets {
   readonly #keyFile: string | undefined;
   readonly #allowed: readonly SecretAllowance[];
@@ -78,7 +80,7 @@ export class HeaderSecrets {
 
   /**
    * The text of a header.
-   * @param host that it will be sent to
+   * @param host its destination
    * @throws UnknownSecret
    */
   open(envId: string, name: string, value: HeaderValue, host: string): string {
@@ -137,12 +139,12 @@ export class HeaderSecrets {
   }
 }
 
-/** True if a definition holds headers that only its service should see. */
+/** True if a definition holds headers that only its service may see. */
 export function hasLiteralHeaders({ headers }: JsonObject): boolean {
   return isObject(headers) && Object.values(headers).some(value => typeof value === 'string');
 }
 
-/** A definition of any form without the values of its headers; references to variables stay. */
+/** A definition of any form without its header values; references to variables stay. */
 export function withoutSecrets<T>(definition: T): T {
   if (!isObject(definition) || !isObject(definition.headers)) return definition;
   const headers = Object.entries(definition.headers).map(([name, value]) => [
@@ -161,7 +163,7 @@ function purpose(envId: string, name: string): Buffer {
   return Buffer.from(JSON.stringify([envId, name.toLowerCase()]));
 }
 
-/** Tells keys apart without telling them. */
+/** Identifies a key without revealing it. */
 function keyId(key: Buffer): string {
   return hash('sha256', key, 'hex').slice(0, KEY_ID_LENGTH);
 }

@@ -27,7 +27,7 @@ export interface ToolActions {
   readonly space: Space;
   /** Syntax of an action. */
   readonly format: string;
-  /** The call of an action; undefined for one that is none. */
+  /** The call of an action; undefined where it is not a call. */
   read(action: Json): ToolCall | undefined;
 }
 
@@ -69,7 +69,7 @@ export function toolActions(tools: readonly ServiceTool[]): ToolActions {
   };
 }
 
-/** Instruction for players where the definition has none: a list of the tools. */
+/** Default instruction for players: a list of the tools. */
 export function instructionOf(tools: readonly ServiceTool[]): string {
   const lines = tools.map(({ name, description, input_schema: schema }) => {
     const properties = isObject(schema?.properties) ? Object.keys(schema.properties) : [];
@@ -78,7 +78,7 @@ export function instructionOf(tools: readonly ServiceTool[]): string {
   return `Do what the task asks by calling tools.\n${lines.join('\n')}`.slice(0, MAX_TOLD_LENGTH);
 }
 
-/** Tools through which players of this server call those of the service; invalid tool names need plain calls. */
+/** Tools by which players of this server call the service's tools; invalid tool names need plain calls. */
 export function namedTools(tools: readonly ServiceTool[]): ActionTool[] {
   return tools.filter(({ name }) => TOOL_NAME.test(name)).map(actionTool);
 }
@@ -92,7 +92,7 @@ function actionTool({ name, description, input_schema: schema }: ServiceTool): A
   };
 }
 
-/** The arguments of a tool. What a schema says that is not of the subset is left to the service to check. */
+/** Schema of a tool's arguments. The service checks what the schema subset cannot express. */
 function parametersOf(schema: JsonObject | null): TObject {
   const given = isObject(schema?.properties) ? schema.properties : {};
   const required = new Set(Array.isArray(schema?.required) ? schema.required : []);

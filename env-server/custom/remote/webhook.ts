@@ -10,18 +10,18 @@ import type { OwnedNetwork } from './network.ts';
 import { reading } from './reading.ts';
 
 interface State extends AnsweredObservation {
-  /** Our name for the episode, where the service keeps its state. */
+  /** The server's session id, where the service keeps the state. */
   readonly session?: string;
-  /** The service's state, where it keeps nothing. */
+  /** The service's state, where the service is stateless. */
   readonly remote?: Json;
   readonly step: number;
   readonly success: boolean;
 }
 
 /**
- * A service that answers `POST {url}/reset`, `/step` and `/close`; docs/how-to/remote-environments.md has the messages.
- * Without the capability `snapshot` the service keeps the state under our session id; with it the state travels, each
- * step brings its own seed, and every request may be repeated.
+ * A service that answers `POST {url}/reset`, `/step` and `/close`; docs/how-to/remote-environments.md describes the
+ * messages. Without the capability `snapshot` the service keeps the state under our session id. With it each request
+ * carries the state and each step its own seed, so every request may be repeated.
  * @throws Problem `invalid_request`
  */
 export function webhookEnvironment(
@@ -93,7 +93,7 @@ export function webhookEnvironment(
   return environment as unknown as AnyEnvironment;
 }
 
-/** The session's own seed where it is known, so that a service sees the numbers that its users give. */
+/** The session's own seed where it is known, so that a service sees the seeds that its users give. */
 export function seedOf(rng: Random): number {
   return rng.seed ?? rng.uint32();
 }

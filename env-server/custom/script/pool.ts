@@ -13,18 +13,18 @@ import {
 } from './protocol.ts';
 
 const WORKER = new URL('./worker.ts', import.meta.url);
-/** Scripts that one worker keeps ready. */
+/** Scripts that one worker keeps loaded. */
 const MAX_SCRIPTS_PER_WORKER = 16;
 /** Calls of one script that may wait. */
 const MAX_QUEUE_LENGTH = 10_000;
-/** Calls in a row that reached a limit or lost their worker, after which a script is paused. */
+/** Consecutive calls that hit a limit or lost their worker, after which a script is paused. */
 const TRIP_AFTER = 5;
 const BYTES_PER_MB = 1024 * 1024;
 const MS_PER_S = 1000;
 const MICROSECONDS_PER_MS = 1000;
 /** Heap of a worker's own JavaScript, in MiB; scripts live in the engine's memory and have separate limits. */
 const WORKER_HEAP_MB = 128;
-/** Folder of Node's compile cache, if set: the only variable of the process that workers see. */
+/** Folder of Node's compile cache, if set: the only process variable that workers see. */
 const { NODE_COMPILE_CACHE } = process.env;
 const WORKER_ENVIRONMENT = NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE };
 
@@ -59,7 +59,7 @@ class PooledScript {
 }
 
 export interface ScriptSource {
-  /** Id of the environment, for messages. */
+  /** Environment id, for messages. */
   readonly name: string;
   readonly source: string;
   /** The token that registered it. */
@@ -73,13 +73,13 @@ interface Member {
   call: ScriptCall | undefined;
   watch: NodeJS.Timeout | undefined;
   ready: boolean;
-  /** It was ended because its call did not stop. */
+  /** True if it was ended because its call did not stop. */
   killed: boolean;
 }
 
 /**
- * Runs scripts in worker threads, one call at a time in each. Owners take turns, then the scripts of an owner. No script
- * may occupy every worker, nor may an owner where others have scripts, too: one that loops delays only itself. A call
+ * Runs scripts in worker threads, one call at a time in each. Owners take turns, then the scripts of an owner. No
+ * script may occupy every worker, nor may an owner where others have scripts: one that loops delays only itself. A call
  * that does not stop at its limit is ended together with its worker, and only that call fails.
  */
 export class ScriptPool {
@@ -93,7 +93,7 @@ export class ScriptPool {
   readonly #owners = new Set<string>();
   #scripts = 0;
   #closed = false;
-  /** Workers that had to be ended. */
+  /** Number of workers that had to be ended. */
   kills = 0;
 
   constructor(settings: PoolSettings, now: () => number = performance.now.bind(performance)) {
@@ -107,7 +107,7 @@ export class ScriptPool {
     });
   }
 
-  /** Names a script; nothing runs until it is called. */
+  /** Adds a script; nothing runs until it is called. */
   script(source: ScriptSource): PooledScript {
     const { owner } = source;
     this.#owners.add(owner);
@@ -115,7 +115,7 @@ export class ScriptPool {
   }
 
   /**
-   * Loads a script and returns what it declares.
+   * Loads a script and returns its declarations.
    * @throws Problem `environment_fault`, `script_limit`, `too_many_requests`
    */
   async load(script: PooledScript): Promise<{ valid_actions: boolean }> {
@@ -131,7 +131,7 @@ export class ScriptPool {
     return this.#run(script, request);
   }
 
-  /** Ends the workers, and thereby what runs and waits. */
+  /** Ends the workers with all running and waiting calls. */
   async close(): Promise<void> {
     this.#closed = true;
     await Promise.all([...this.#members].map(({ worker }) => worker.terminate()));
@@ -155,7 +155,7 @@ export class ScriptPool {
         { retryAfterSeconds: 1 },
       );
     }
-    // A worker is started after this pause, so that a trace of what an environment reads does not include its clock.
+    // A worker starts after this pause, so that a trace of what an environment reads does not include its clock.
     await slots.take();
     if (this.#closed) {
       slots.release();
@@ -219,8 +219,8 @@ export class ScriptPool {
   }
 
   /**
-   * Ends the worker when its call neither answers nor stops. It is judged by the processor time that it continues to
-   * use, not by the clock: on a busy machine an innocent call may wait for long.
+   * Ends the worker when its call neither answers nor stops. It is judged by the processor time it uses, not by the
+   * clock: on a busy machine an innocent call may wait for long.
    */
   #watch(member: Member, used?: number): void {
     const { call } = member;
@@ -257,7 +257,7 @@ export class ScriptPool {
     else reject(new Problem('environment_fault', `${script.name}: ${reply.fault}`));
   }
 
-  /** A worker is gone; so is the call it had. */
+  /** A worker ended, and its call failed. */
   #lose(member: Member, error: Error): void {
     if (!this.#members.delete(member)) return;
     const index = this.#idle.indexOf(member);
@@ -269,7 +269,7 @@ export class ScriptPool {
       if (limit) this.#settle(call, { ok: false, limit });
       else {
         const { script, reject } = call;
-        // The sandboxes of other scripts went with the worker, so a script that does this again and again is paused.
+        // The worker's other scripts lost their sandboxes too, so a script that does this repeatedly is paused.
         script.breaker.failed();
         reject(new Problem('environment_fault', `${script.name}: the sandbox failed: ${error.message}`));
       }
@@ -299,7 +299,7 @@ export class ScriptPool {
   }
 }
 
-/** Processor time of a worker, also of one that does nothing but compute; undefined when it has ended. */
+/** Processor time of a worker, even of one that only computes; undefined when it has ended. */
 async function cpuMilliseconds(worker: Worker): Promise<number | undefined> {
   try {
     const { user, system } = await worker.cpuUsage();

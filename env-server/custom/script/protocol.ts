@@ -7,7 +7,7 @@ import {
   type QuickJSWASMModule,
 } from 'quickjs-emscripten-core';
 
-/** The engine's code. Workers share it: what V8 has compiled and optimized for one runs in all. */
+/** The engine's code. Workers share it, so V8 compiles and optimizes it once for all. */
 export function compileEngine(): WebAssembly.Module {
   const { resolve } = createRequire(import.meta.url);
   return new WebAssembly.Module(readFileSync(resolve('@jitl/quickjs-ng-wasmfile-release-sync/wasm')));
@@ -15,7 +15,7 @@ export function compileEngine(): WebAssembly.Module {
 
 /** The engine that all scripts of a worker run in, each in a separate runtime. */
 export async function loadEngine(wasmModule: WebAssembly.Module): Promise<QuickJSWASMModule> {
-  // Its types are those of its CommonJS form, where `default` has another one inside.
+  // The types describe its CommonJS form, in which `default` holds another `default`.
   const imported: unknown = await import('@jitl/quickjs-ng-wasmfile-release-sync');
   const { default: variant } = imported as { default: QuickJSSyncVariant };
   return newQuickJSWASMModuleFromVariant(newVariant(variant, { wasmModule }));
@@ -47,7 +47,7 @@ export interface WorkerRequest {
   readonly script: number;
   /** Sent with the first request for a script. */
   readonly source?: string;
-  /** A script that the worker may forget. */
+  /** A script that the worker may unload. */
   readonly forget?: number;
   /** Request of the bridge; absent to load the script only. */
   readonly request?: string;
@@ -58,6 +58,6 @@ export type ScriptLimit = 'time' | 'memory' | 'recursion' | 'output';
 /** Reply of a worker. */
 export type WorkerReply =
   | { readonly ok: true; readonly text: string }
-  /** The script threw, or is no environment. */
+  /** The script threw, or is not an environment. */
   | { readonly ok: false; readonly fault: string }
   | { readonly ok: false; readonly limit: ScriptLimit };

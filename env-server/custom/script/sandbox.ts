@@ -9,16 +9,15 @@ import { Random } from '../../../shared/random.ts';
 import { type ScriptLimit, type ScriptLimits, STACK_BYTES } from './protocol.ts';
 
 /**
- * Source text that runs inside the sandbox. `Random` is the very class of the server, so a script draws what any
- * other environment would draw from the same state. Functions that are given as text here must not use anything
- * from this module.
+ * Source text that runs inside the sandbox. `Random` is the server's own class, so a script draws the same numbers as
+ * any other environment in the same state. Functions given as text here must not use anything from this module.
  */
 const PRELUDE = `'use strict';
 const TWO_POW_32 = ${2 ** 32};
 ${Random.toString()}
 (${bridge.toString()})(Random);`;
 
-/** Gives the functions that a script has declared, so that `const step = …` counts as well as `function step`. */
+/** Returns the script's declarations, so that `const step = …` works like `function step`. */
 const EXPORTS = `({
   reset: typeof reset === 'function' ? reset : undefined,
   step: typeof step === 'function' ? step : undefined,
@@ -38,7 +37,7 @@ interface Script {
 
 /**
  * Makes the function that the host calls with a request as JSON. It answers with the script's state as JSON, a line
- * break, and the rest as JSON: the state is handed back as it is, so the host need not look into it.
+ * break, and the rest as JSON: the host passes the state on without parsing it.
  */
 function bridge(random: typeof Random): unknown {
   const { parse, stringify } = JSON;
@@ -53,7 +52,7 @@ function bridge(random: typeof Random): unknown {
     'Date',
     'an episode must not depend on the clock',
   ) as unknown as DateConstructor;
-  // Clocks, and objects that show when memory is collected or when the engine runs its queue.
+  // Clocks, and objects that reveal garbage collection or the engine's queue.
   for (const name of ['performance', 'queueMicrotask', 'WeakRef', 'FinalizationRegistry', 'Atomics']) {
     Reflect.deleteProperty(globalThis, name);
   }
@@ -83,7 +82,7 @@ function bridge(random: typeof Random): unknown {
       result = { reward, terminated, truncated, info };
     }
     const json = text(`the state that ${op} gives`, after);
-    // The script sees what a restored state would show it: JSON may have left something out.
+    // The script sees the state as a restored one would look: JSON may have left something out.
     const plain = parse(json);
     result.seen = script.observe(plain);
     if (script.validActions) result.valid = script.validActions(parse(json));
@@ -97,7 +96,7 @@ const MICROSECONDS_PER_MS = 1000;
 const MAX_MESSAGE_LENGTH = 500;
 /** Frame of the script in the engine's stack. */
 const PLACE = /at (?:(\S+) \()?script\.js:(\d+):(\d+)/;
-/** A line that begins with a call, which the engine has the place of. */
+/** A line that begins with a call, for which the engine knows the position. */
 const CALL = /^(?!function\b|async\b)[\w$]+\(/;
 
 const THROWS_NULL = /\bthrow\s*(?:\(\s*)?null\b/;
@@ -112,7 +111,7 @@ export class LimitReached extends Error {
   }
 }
 
-/** The script threw, or is no environment; the message is for its author. */
+/** The script threw, or is not an environment; the message is for its author. */
 export class ScriptFault extends Error {
   constructor(message: string) {
     super(message.length > MAX_MESSAGE_LENGTH ? `${message.slice(0, MAX_MESSAGE_LENGTH)}…` : message);
@@ -121,8 +120,8 @@ export class ScriptFault extends Error {
 }
 
 /**
- * One script in a separate runtime: a JavaScript engine with no way out. It has no host objects, no modules, no
- * clock and no randomness but what each call brings.
+ * One script in a separate runtime: a JavaScript engine with no way out. It has no host objects, no modules, and no
+ * clock or randomness beyond what each call provides.
  */
 export class Sandbox {
   readonly #limits: ScriptLimits;
@@ -162,7 +161,7 @@ export class Sandbox {
   }
 
   /**
-   * Hands a request to the script; see {@link PRELUDE}.
+   * Sends a request to the script; see {@link PRELUDE}.
    * @throws ScriptFault, LimitReached
    */
   call(request: string): string {
@@ -222,7 +221,7 @@ export class Sandbox {
     } finally {
       handle.dispose();
     }
-    // The engine throws null where its memory is too full for an error.
+    // The engine throws null when its memory is too full for an error.
     if (error === null && !THROWS_NULL.test(this.#source)) return new LimitReached('memory');
     if (typeof error !== 'object' || error === null)
       return new ScriptFault(`the script threw ${String(error)}`);
@@ -235,7 +234,7 @@ export class Sandbox {
     return new ScriptFault(`${title}: ${text}${placeOf(stack, this.#source)}`);
   }
 
-  /** Promises cannot be dumped: `dump` disposes of their handle, and fails for those that are settled. */
+  /** Promises cannot be dumped: `dump` disposes of their handle, and fails for settled ones. */
   #isPromise(handle: QuickJSHandle): boolean {
     const state = this.#context.getPromiseState(handle);
     if (state.type === 'pending') return true;
@@ -250,15 +249,15 @@ export class Sandbox {
 }
 
 /**
- * The innermost place of the script. Of errors that no call and no `throw` raises, such as the property of undefined, the
- * engine gives the line on which the function begins and column 1; the message then says so.
+ * The innermost position in the script. For errors that neither a call nor a `throw` raises, such as a property of
+ * undefined, the engine reports the first line of the function and column 1; the message then says so.
  */
 function placeOf(stack: unknown, source: string): string {
   const match = typeof stack === 'string' ? PLACE.exec(stack) : null;
   if (!match) return '';
   const [, name, line, column] = match;
   const inside = name === '<eval>' ? '' : `in ${name}, `;
-  // The parser knows the line only; a column that it gives is made up.
+  // The parser knows the line only; its column is meaningless.
   if (name === undefined) return ` (line ${line})`;
   if (inside === '' || column !== '1') return ` (${inside}line ${line}, column ${column})`;
   const text = source.split('\n', Number(line))[Number(line) - 1] ?? '';

@@ -8,7 +8,7 @@ import { type ScriptDefinition, sourceOf } from './definition.ts';
 import type { ScriptPool } from './pool.ts';
 
 interface State extends AnsweredObservation {
-  /** The script's own state as JSON text: only the script looks into it. */
+  /** The script's own state as JSON text, which only the script reads. */
   readonly script: string;
   readonly success: boolean;
 }
@@ -19,8 +19,8 @@ export interface ScriptFacts extends JsonObject {
 }
 
 /**
- * Third-party JavaScript in a sandbox. Every call carries the whole state and the generator's, so that seeds,
- * snapshots and clones need nothing of the script.
+ * Custom JavaScript in a sandbox. Every call carries the whole state and the generator's, so that seeds, snapshots and
+ * clones need no support from the script.
  * @throws Problem `invalid_request`
  */
 export function scriptEnvironment(
@@ -90,7 +90,7 @@ interface Answer {
   readonly rng: RandomState;
 }
 
-/** Structured observation from `observe`, or else the script's own state. */
+/** Structured observation from `observe`, or the script's own state. */
 function structured(state: State): Json {
   if (state.structured) return state.structured;
   const own = JSON.parse(state.script) as Json;

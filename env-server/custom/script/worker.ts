@@ -3,7 +3,7 @@ import { JsonOutOfBounds, jsonLimits, readAnswer, readValue } from '../json-limi
 import { loadEngine, type WorkerReply, type WorkerRequest, type WorkerSetup } from './protocol.ts';
 import { LimitReached, Sandbox, ScriptFault } from './sandbox.ts';
 
-/** Runs scripts for the pool, one request at a time. Anything unforeseen ends the worker; the pool starts another. */
+/** Runs scripts for the pool, one request at a time. Any unforeseen error ends the worker; the pool starts another. */
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker of the pool');
 const { limits, engineCode } = workerData as WorkerSetup;
@@ -36,14 +36,14 @@ function answer({ script, source, forget, request }: WorkerRequest): WorkerReply
     if (error instanceof ScriptFault || error instanceof JsonOutOfBounds)
       return { ok: false, fault: error.message };
     if (!(error instanceof LimitReached)) throw error;
-    // What it left behind may be in any shape.
+    // The script may have left the sandbox in any shape.
     discard(script);
     return { ok: false, limit: error.limit };
   }
 }
 
 /**
- * The state and the result of a call as JSON text that is within the limits.
+ * The state and the result of a call as JSON text within the limits.
  * @throws JsonOutOfBounds
  */
 function plain(text: string): string {

@@ -2,11 +2,11 @@ import type { Sliced } from '../../../shared/slices.ts';
 import { DefinitionFaults, escapePointer } from '../definitions/fault.ts';
 import { MAX_STATE_NAME_LENGTH, type TabularDefinition } from './definition.ts';
 
-/** Largest accepted difference of a sum of probabilities from 1. */
+/** Largest accepted deviation of a sum of probabilities from 1. */
 const SUM_TOLERANCE = 1e-6;
 const MAX_OUTCOMES = 400_000;
 const MAX_NAMED = 8;
-/** Characters of an unknown name that are repeated. */
+/** Characters of an unknown name that an error repeats. */
 const MAX_SHOWN_LENGTH = 100;
 /** States compiled between two yields. */
 const SLICE = 64;
@@ -15,17 +15,17 @@ export interface TableState {
   readonly name: string;
   readonly text: string;
   readonly success: boolean;
-  /** Name of the end of an episode that ends here. */
+  /** Name of the end of an episode that ends in this state. */
   readonly end?: string;
-  /** Ids of the actions that are valid here, ascending; none where the episode ends. */
+  /** Ids of the valid actions, ascending; none where the episode ends. */
   readonly valid: readonly number[];
-  /** Number of the branch of the first valid action; those of the others follow. */
+  /** Index of the first valid action's branch; those of the others follow. */
   readonly firstBranch: number;
 }
 
 /**
  * A Markov decision process with states, actions and branches as numbers. A branch is one action in one state; its
- * outcomes are `from[branch]` to `from[branch + 1]` of the arrays of outcomes.
+ * outcomes are `from[branch]` to `from[branch + 1]` of the outcome arrays.
  */
 export interface Tables {
   readonly actions: readonly string[];
@@ -53,8 +53,8 @@ export function branchOf({ valid, firstBranch }: TableState, action: number): nu
 
 /**
  * Compiles a definition that fits its schema.
- * @throws Problem `invalid_request` with a JSON pointer to every fault: unknown states and actions, probabilities
- * that do not sum to 1, names that occur twice, a start where nothing can be done
+ * @throws Problem `invalid_request` with a JSON pointer to every fault: unknown states and actions, probabilities that
+ * do not sum to 1, repeated names, a start without actions
  */
 export function* compileTables(definition: TabularDefinition): Sliced<Tables> {
   const faults = new DefinitionFaults();
@@ -123,7 +123,7 @@ export function* compileTables(definition: TabularDefinition): Sliced<Tables> {
   return { actions: definition.actions, states, indexOf, start, ...tables, rewardRange: [least, most] };
 }
 
-/** Number of branches and outcomes; refuses tables that are too large before memory is allocated for them. */
+/** Number of branches and outcomes; rejects tables that are too large before memory is allocated for them. */
 function* measured(
   entries: readonly (readonly [string, TabularDefinition['states'][string]])[],
   faults: DefinitionFaults,
@@ -198,10 +198,7 @@ function cumulative(probability: Float64Array, pointer: string, faults: Definiti
   return upTo;
 }
 
-/**
- * What is odd about a process and may be meant so: episodes that nothing but the step limit ends, and states that no
- * episode comes to.
- */
+/** Warnings about a process: episodes that only the step limit ends, and unreachable states. */
 export function* warningsOf(tables: Tables): Sliced<string[]> {
   const { states, start, from, to } = tables;
   const reached = new Uint8Array(states.length);

@@ -18,28 +18,28 @@ import { aboutSpec, closed, DEFAULT_MAX_STEPS, stepsSetting } from '../definitio
 import type { TabularDefinition } from './definition.ts';
 import { branchOf, compileTables, type TableState, type Tables, warningsOf } from './tables.ts';
 
-/** Just under 1, so that of two equally good ways the shorter one wins. */
+/** Just under 1, so that the shorter of two equally good ways wins. */
 const DISCOUNT = 1 - 1e-9;
-/** States and outcomes that value iteration may look at in all: some ten milliseconds. */
+/** States and outcomes that value iteration may visit in total: about ten milliseconds. */
 const WORK = 4_000_000;
 /** Actions that a plan may hold: 2 MB. */
 const MAX_PLAN = 1_000_000;
 const SETTLED = 1e-12;
 const NOTHING_TO_DO = -1;
-/** States looked at between two yields. */
+/** States visited between two yields. */
 const SLICE = 1000;
 
 /** Plan with the highest expected return in the remaining steps. */
 interface TabularPlan {
-  /** The best action; −1 where nothing can be done. */
+  /** The best action; −1 where there is none. */
   best(state: number, stepsToGo: number): number;
-  /** Chance that an episode of this many steps ends in a success when it is followed. */
+  /** Probability that an episode of this many steps succeeds under the plan. */
   readonly success: number;
 }
 
 /**
- * Value iteration over a finite horizon. Stops early where the values settle or the work becomes too much; with
- * more steps to go than stages the last stage decides.
+ * Value iteration over a finite horizon. Stops early where the values settle or the work becomes too much; with more
+ * steps left than stages the last stage decides.
  */
 function* planFor(tables: Tables, horizon: number): Sliced<TabularPlan> {
   const { states, start } = tables;
@@ -122,8 +122,8 @@ type Config = { readonly max_steps: number };
 type State = { readonly at: string; readonly steps: number; readonly max_steps: number };
 
 /**
- * A Markov decision process from its definition. Episodes end in states without transitions. Its reference
- * `optimal` comes from value iteration over the steps that are left.
+ * A Markov decision process from its definition. Episodes end in states without transitions. Its reference `optimal`
+ * comes from value iteration over the remaining steps.
  * @throws Problem `invalid_request` with a JSON pointer to every fault
  */
 export function* tabularEnvironment(
@@ -230,7 +230,7 @@ function specOf(
   };
 }
 
-/** Ends that states name, in the words of the definition or else their own. */
+/** Ends named by states, with the definition's descriptions or default ones. */
 function endsIn({ states }: Tables, { ends }: TabularDefinition): Ends {
   const named = states.flatMap(({ end }) => (end === undefined ? [] : [[end, end.replaceAll('_', ' ')]]));
   return { ...Object.fromEntries(named), ...ends };
@@ -263,7 +263,7 @@ function planAhead(
   };
 }
 
-/** The position from `first` to before `end` that a draw takes; where there is only one nothing is drawn. */
+/** The position in [`first`, `end`) that a draw selects; a single position needs no draw. */
 function drawn(upTo: Float64Array, first: number, end: number, rng: Random): number {
   if (end - first === 1) return first;
   const draw = rng.float();
@@ -296,7 +296,7 @@ function startOf(tables: Tables, rng: Random, { start }: Options): string {
   return start;
 }
 
-/** Every word of texts and actions; undefined where they are too many for a word-level tokenizer. */
+/** Every word of texts and actions; undefined where there are too many for a word-level tokenizer. */
 function vocabularyOf({ states, actions }: Tables): string[] | undefined {
   const words = new Set(actions);
   for (const { text } of states) {
