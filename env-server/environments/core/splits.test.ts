@@ -16,10 +16,16 @@ t.test('levels fall into the parts in the proportion 8 : 1 : 1', async t => {
 });
 
 t.test('a level is in one part, and in any', async t => {
+  const unneeded = () => {
+    throw new Error('its text is needed only where there is a choice');
+  };
+  t.ok(isInSplit(unneeded, 'any'));
   for (let i = 0; i < 100; i++) {
     const level = `level ${i}`;
-    t.ok(isInSplit(level, 'any'));
-    t.equal((['train', 'validation', 'test'] as const).filter(split => isInSplit(level, split)).length, 1);
+    t.equal(
+      (['train', 'validation', 'test'] as const).filter(split => isInSplit(() => level, split)).length,
+      1,
+    );
   }
   t.equal(splitOf('#P_XO#'), 'train', 'the same on every machine');
 });

@@ -23,12 +23,32 @@ export function boardImages(rows: number, cols: number): number[][] {
  */
 export function symmetricKey(rows: number, cols: number, symbols: ArrayLike<string>): string {
   const sides = [`${rows}x${cols} `, `${cols}x${rows} `];
-  const texts = boardImages(rows, cols).map((image, i) => {
+  let first: string | undefined;
+  for (const [i, image] of imagesOf(rows, cols).entries()) {
     let text = sides[i % 2];
-    for (const cell of image) text += symbols[cell];
-    return text;
-  });
-  return texts.sort()[0];
+    for (let at = 0; at < image.length; at++) text += symbols[image[at]];
+    if (first === undefined || text < first) first = text;
+  }
+  return first!;
+}
+
+/** Images of boards with more cells are not remembered. */
+const MAX_REMEMBERED_CELLS = 400;
+/** Sizes with remembered images. */
+const MAX_REMEMBERED = 32;
+const remembered = new Map<string, readonly number[][]>();
+
+/** The images of small boards, which are drawn often, are made once. */
+function imagesOf(rows: number, cols: number): readonly number[][] {
+  if (rows * cols > MAX_REMEMBERED_CELLS) return boardImages(rows, cols);
+  const size = `${rows} ${cols}`;
+  let images = remembered.get(size);
+  if (!images) {
+    images = boardImages(rows, cols);
+    if (remembered.size >= MAX_REMEMBERED) remembered.clear();
+    remembered.set(size, images);
+  }
+  return images;
 }
 
 export const SPLITS = ['any', 'train', 'validation', 'test'] as const;
@@ -62,9 +82,12 @@ export function splitOf(level: string): Exclude<Split, 'any'> {
   return bucket === TEST_BUCKET ? 'test' : 'train';
 }
 
-/** True if a level may be drawn for a split. */
-export function isInSplit(level: string, split: Split): boolean {
-  return split === 'any' || splitOf(level) === split;
+/**
+ * True if a level may be drawn for a split.
+ * @param level makes its text, which is needed only where there is a choice
+ */
+export function isInSplit(level: () => string, split: Split): boolean {
+  return split === 'any' || splitOf(level()) === split;
 }
 
 /** FNV-1a over UTF-16 units with a final mix, 32 bits. */

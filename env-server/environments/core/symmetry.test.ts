@@ -22,6 +22,35 @@ t.test('a key is the same for all eight images of a board, and for no other boar
   t.not(key('abcd'), key('ab', 'cd'));
 });
 
+t.test('the key of a board of any size is the first of its images, again and again', async t => {
+  const turned = (rows: readonly string[]) =>
+    Array.from(rows[0], (_, col) =>
+      rows
+        .map(row => row[col])
+        .reverse()
+        .join(''),
+    );
+  const mirrored = (rows: readonly string[]) => rows.map(row => Array.from(row).reverse().join(''));
+  const first = (board: readonly string[]) => {
+    const images: string[] = [];
+    for (let rows = board, i = 0; i < 4; i++, rows = turned(rows))
+      for (const image of [rows, mirrored(rows)])
+        images.push(`${image.length}x${image[0].length} ${image.join('')}`);
+    return images.sort()[0];
+  };
+  const random = Random.fromSeed(1);
+  for (const round of [1, 2]) {
+    for (let rows = 1; rows <= 21; rows += 2) {
+      for (let cols = 1; cols <= 21; cols += 4) {
+        const board = Array.from({ length: rows }, () =>
+          Array.from({ length: cols }, () => random.choice(['a', 'b'])).join(''),
+        );
+        t.equal(key(...board), first(board), `${rows} × ${cols}, round ${round}`);
+      }
+    }
+  }
+});
+
 t.test('levels of a seed have one name, and levels of different seeds mostly others', async t => {
   for (const environment of createRegistry().list()) {
     if (!environment.levelKey) continue;

@@ -181,7 +181,7 @@ function drawPuzzle(config: CountdownConfig, rng: Random): Puzzle {
     const target = joinAll(nums, operators, rng);
     if (target === undefined || target < 1 || target > max_target) continue;
     const puzzle = { nums, target };
-    if (isInSplit(puzzleKey(puzzle), config.split)) return puzzle;
+    if (isInSplit(() => puzzleKey(puzzle), config.split)) return puzzle;
   }
   throw new InvalidConfig('/max_target', `found no puzzle in ${MAX_TRIES} tries; allow larger targets`);
 }
@@ -388,7 +388,7 @@ async function puzzlesOf(config: CountdownConfig, path: string): Promise<readonl
   if (!rows) {
     rows = all.filter(
       puzzle =>
-        isInSplit(puzzleKey(puzzle), config.split) &&
+        isInSplit(() => puzzleKey(puzzle), config.split) &&
         (config.operators === 'all' || solveBySigns(puzzle.nums, puzzle.target) !== undefined),
     );
     choices.set(key, rows);

@@ -98,10 +98,9 @@ function emptyLake(lake: Lake): Backdrop {
   let known = backdropOf.get(lake);
   if (!known) {
     const { symbols } = lake;
-    const cells = Array.from(lake.cells, (ground, cell) => {
-      if (cell === lake.goal) return symbols.goal;
-      return ground === HOLE ? symbols.hole : symbols.frozen;
-    });
+    const cells: string[] = [];
+    for (const ground of lake.cells) cells.push(ground === HOLE ? symbols.hole : symbols.frozen);
+    cells[lake.goal] = symbols.goal;
     known = backdrop(cells, lake.cols);
     backdropOf.set(lake, known);
   }

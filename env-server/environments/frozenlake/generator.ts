@@ -97,7 +97,8 @@ function randomGround(config: FrozenLakeConfig, rng: Random, options: FrozenLake
     throw new InvalidOptions('/goal', 'start and goal are the same cell');
   }
   for (let attempt = 0; attempt < MAX_TRIES; attempt++) {
-    const drawn = Array.from({ length: area }, () => (rng.chance(config.p_frozen) ? FROZEN : HOLE));
+    const drawn: string[] = [];
+    while (drawn.length < area) drawn.push(rng.chance(config.p_frozen) ? FROZEN : HOLE);
     let start = pinnedStart ?? rng.integer(area);
     let goal = pinnedGoal ?? rng.integer(area);
     while (start === goal) {
@@ -107,7 +108,7 @@ function randomGround(config: FrozenLakeConfig, rng: Random, options: FrozenLake
     drawn[start] = FROZEN;
     drawn[goal] = FROZEN;
     const ground = { rows: size, cols: size, cells: drawn.join(''), start, goal };
-    if (isReachable(ground) && isInSplit(groundKey(ground), config.split)) return ground;
+    if (isReachable(ground) && isInSplit(() => groundKey(ground), config.split)) return ground;
   }
   throw new InvalidConfig(
     '/p_frozen',
@@ -117,7 +118,7 @@ function randomGround(config: FrozenLakeConfig, rng: Random, options: FrozenLake
 
 /** Level identity of a lake: holes and goal up to the symmetries of the board; the start does not matter. */
 export function groundKey({ rows, cols, cells, goal }: Omit<LakeGround, 'start'>): string {
-  const symbols = Array.from(cells);
+  const symbols = cells.split('');
   symbols[goal] = GOAL;
   return symmetricKey(rows, cols, symbols);
 }

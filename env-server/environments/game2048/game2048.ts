@@ -312,7 +312,7 @@ function startTiles(size: number, pTwo: number, split: Split, rng: Random): Tile
   for (;;) {
     let tiles: Tiles = new Array<number>(size * size).fill(0);
     for (let count = 0; count < START_TILES; count++) tiles = spawn(tiles, pTwo, rng);
-    if (isInSplit(boardKey(tiles), split)) return tiles;
+    if (isInSplit(() => boardKey(tiles), split)) return tiles;
   }
 }
 

@@ -83,7 +83,7 @@ export function drawTheorem(topic: Topic, split: Split, rng: Random): Theorem {
   for (;;) {
     const kind = topic === 'mixed' ? rng.choice(TOPICS.slice(0, 2)) : topic;
     const theorem = kind === 'logic' ? drawLogic(rng) : drawArithmetic(rng);
-    if (isInSplit(theorem.statement, split)) return theorem;
+    if (isInSplit(() => theorem.statement, split)) return theorem;
   }
 }
 

@@ -342,7 +342,7 @@ function scramble(length: number, split: Split, rng: Random): Cube {
   for (;;) {
     let cube = SOLVED;
     for (let count = 0; count < length; count++) cube = turn(cube, rng.integer(ACTIONS.names.length));
-    if (!isSolved(cube) && isInSplit(cube, split)) return cube;
+    if (!isSolved(cube) && isInSplit(() => cube, split)) return cube;
   }
 }
 

@@ -191,7 +191,7 @@ function* randomLevel(config: SokobanConfig, rng: Random): Sliced<Level> {
   for (let attempt = 0; attempt < MAX_ATTEMPTS && budget.states > 0; attempt++) {
     const level = yield* drawLevel(size, rng, budget);
     if (attempt % ATTEMPTS_AT_A_TIME === ATTEMPTS_AT_A_TIME - 1) yield;
-    if (!level || !isInSplit(levelKey(level), config.split)) continue;
+    if (!level || !isInSplit(() => levelKey(level), config.split)) continue;
     if (shortest === 0 && longest === undefined) return level;
     const solution = yield* solutionWithin(level, longest, budget);
     if (solution && solution.length >= shortest) return level;
@@ -225,7 +225,7 @@ function* solutionWithin(
 
 /** Level identity of a room: walls, targets and boxes up to the symmetries of the board; the player does not matter. */
 export function levelKey({ rows, cols, cells, boxes }: Omit<Level, 'player'>): string {
-  const symbols = Array.from(cells);
+  const symbols = cells.split('');
   for (const box of boxes) symbols[box] = symbols[box] === TARGET ? BOX_ON_TARGET : BOX;
   return symmetricKey(rows, cols, symbols);
 }

@@ -123,7 +123,7 @@ function createLevel(config: SpatialConfig, rng: Random, options: SpatialOptions
     const question = options.question
       ? pinnedQuestion(room, options.question)
       : drawQuestion(config.questions, room, rng);
-    if (question && (options.things || isInSplit(levelKey({ room, question }), config.split))) {
+    if (question && (options.things || isInSplit(() => levelKey({ room, question }), config.split))) {
       return { room, position, facing, question };
     }
     if (!question && options.things) {

@@ -100,7 +100,7 @@ export function drawItem(kind: QuestionKind, split: Split, rng: Random): Item {
     const { question, right, wrong } = rng.choice(DRAFTS)(rng);
     const others = [...new Set(wrong)].filter(choice => choice !== right);
     const choices = rng.shuffle([right, ...rng.shuffle(others).slice(0, CHOICES - 1)]);
-    if (choices.length === CHOICES && isInSplit(question, split)) {
+    if (choices.length === CHOICES && isInSplit(() => question, split)) {
       return { question, choices, answer: LETTERS[choices.indexOf(right)] };
     }
   }

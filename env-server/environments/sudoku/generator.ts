@@ -31,7 +31,7 @@ export function* generatePuzzle(
 ): Sliced<Puzzle> {
   for (;;) {
     const drawn = yield* drawPuzzle(size, blanks, rng);
-    if (isInSplit(puzzleKey(size, drawn.puzzle), split)) return drawn;
+    if (isInSplit(() => puzzleKey(size, drawn.puzzle), split)) return drawn;
   }
 }
 

@@ -29,7 +29,7 @@ export function generateHousehold(types: readonly TaskType[], split: Split, rng:
     const task = drawTask(type, room, receptacles, rng);
     const { things, places } = fill(room, receptacles, task, rng);
     const household: Household = { room, receptacles, things, task };
-    if (isInSplit(householdKey(household, places), split)) return begin(household, places);
+    if (isInSplit(() => householdKey(household, places), split)) return begin(household, places);
   }
 }
 

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { Json } from '../../../shared/json.ts';
 import { Random, type RandomState } from '../../../shared/random.ts';
 import type { Picture } from '../../environments/core/environment.ts';
@@ -17,10 +17,7 @@ export function levelIdOf(variant: Variant, state: Json): string | undefined {
   const { environment } = variant;
   if (!environment.levelKey) return undefined;
   const key = guarded(variant, 'to name its level', () => environment.levelKey!(state)) as string;
-  return createHash('sha256')
-    .update(`${environment.spec.id}\n${key}`)
-    .digest('base64url')
-    .slice(0, LEVEL_ID_LENGTH);
+  return hash('sha256', `${environment.spec.id}\n${key}`, 'base64url').slice(0, LEVEL_ID_LENGTH);
 }
 
 /** Characters of a state key: 132 bits of a hash. */
@@ -28,8 +25,8 @@ const STATE_KEY_LENGTH = 22;
 
 /** Key of the state of the environment and its wrappers, without the generator: equal for equal states. */
 export function stateKeyOf(variant: Variant, state: Json): string {
-  const hash = createHash('sha256').update(`${variant.environment.spec.id}\n`);
-  return hash.update(sortedJson(state)).digest('base64url').slice(0, STATE_KEY_LENGTH);
+  const text = `${variant.environment.spec.id}\n${sortedJson(state)}`;
+  return hash('sha256', text, 'base64url').slice(0, STATE_KEY_LENGTH);
 }
 
 /** JSON text with sorted keys. */

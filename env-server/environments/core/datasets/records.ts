@@ -42,7 +42,7 @@ export function partOf<T>(records: readonly T[], split: Split, key: (record: T) 
   }
   let part = known.get(split) as readonly T[] | undefined;
   if (!part) {
-    part = records.filter(record => isInSplit(key(record), split));
+    part = records.filter(record => isInSplit(() => key(record), split));
     known.set(split, part);
   }
   if (part.length === 0) throw new InvalidConfig('/split', `none of the records belongs to ${split}`);

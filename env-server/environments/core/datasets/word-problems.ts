@@ -49,7 +49,7 @@ const KINDS: readonly ((rng: Random) => WordProblem)[] = [
 export function drawWordProblem(rng: Random, split: Split): WordProblem {
   for (;;) {
     const problem = rng.choice(KINDS)(rng);
-    if (isInSplit(problem.question, split)) return problem;
+    if (isInSplit(() => problem.question, split)) return problem;
   }
 }
 
