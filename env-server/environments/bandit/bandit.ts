@@ -45,7 +45,7 @@ export const TEST_PAIRS: readonly NamePair[] = [
 
 const MAX_NAME_LENGTH = 64;
 const JOIN = 'or';
-/** Steps before truncation: a name that is no arm pulls nothing and may be followed by one that is. */
+/** Steps before truncation: a name that is not an arm pulls nothing and may be followed by a valid one. */
 const MAX_ATTEMPTS = 10;
 
 const configSchema = Type.Object(
@@ -239,7 +239,7 @@ function armOf(state: BanditState, action: Json): Arm | undefined {
   return state.order.find(arm => fold(state.names[arm]) === wanted);
 }
 
-/** @param pulled arm that was pulled in this episode, if any */
+/** @param pulled arm pulled in this episode, if any */
 function stepInfo(pulled: Arm | undefined, valid: boolean, effective: boolean): StepInfo {
   return {
     success: pulled === 'high',

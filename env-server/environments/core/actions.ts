@@ -29,7 +29,7 @@ export function textTool<Name extends string>(
 export interface NamedActions {
   readonly names: readonly string[];
   readonly space: Extract<Space, { type: 'Discrete' }>;
-  /** Position in `names` (from 0) of an action given as id or as name in any case; −1 when there is no such action. */
+  /** Index in `names` (from 0) of an action given as an id or as a name in any case; −1 for an unknown action. */
   indexOf(action: Json): number;
 }
 

@@ -20,19 +20,19 @@ export interface Environment<Config = JsonObject, State = Json> {
   readonly spec: EnvironmentSpec;
 
   /**
-   * Instruction, legend and actions that players read under this configuration. Built from the effective
+   * Instruction, legend and actions that players read under this configuration. It is made from the effective
    * configuration, so a custom symbol vocabulary reaches the prompt.
    */
   describe(config: Config): Description;
 
   /**
-   * What observations are made of under this configuration; without it, `spec.observationSpace` and any object. A level
-   * pinned by reset options may have another size.
+   * The observation space under this configuration; by default `spec.observationSpace` and any object. A level pinned
+   * by reset options may have another size.
    */
   observationSpaces?(config: Config): ObservationSpaces;
 
   /**
-   * Rules between keys of the configuration that its schema cannot say. `resolveConfig` calls it.
+   * Checks rules between configuration keys that the schema cannot express. `resolveConfig` calls it.
    * @throws InvalidConfig
    */
   checkConfig?(config: Config): void;
@@ -45,9 +45,9 @@ export interface Environment<Config = JsonObject, State = Json> {
   reset(config: Config, rng: Random, options: JsonObject): State | Promise<State>;
 
   /**
-   * Identity of a level: one text for all first states that count as one level, such as a board and its mirror images.
-   * Splits depend on it where the environment has them, and clients see a hash of it as `level_id`. Absent where the
-   * first observation identifies the level.
+   * Identity of a level: the same text for all first states that count as one level, such as a board and its mirror
+   * images. Splits depend on it where the environment has them, and clients see a hash of it as `level_id`. Absent
+   * where the first observation identifies the level.
    */
   levelKey?(state: State): string;
 
@@ -56,27 +56,30 @@ export interface Environment<Config = JsonObject, State = Json> {
   /** The state as its player sees it. `structured` gives plain JSON, every other format text. */
   observe(state: State, format: ObservationFormat): Json;
 
-  /** The actions that are legal now, for environments where that depends on the state. */
+  /** The legal actions, for environments where they depend on the state. */
   validActions?(state: State): readonly Json[];
 
-  /** Kinds of actions as tools with named arguments, for players that call tools; `step` takes each of them as an action too. */
+  /**
+   * Kinds of actions as tools with named arguments, for players that call tools; `step` accepts each of them as an
+   * action too.
+   */
   readonly tools?: readonly ActionTool[];
 
-  /** Steps after which an episode in this state is cut, where it depends on the level. */
+  /** Steps after which an episode in this state is truncated, where that depends on the level. */
   episodeSteps?(state: State): number;
 
   /** The state as a picture. */
   render?(state: State): Picture;
 
-  /** Ready-made policies, by name; `optimal` or `oracle` where the field has one. */
+  /** Ready-made policies by name; `optimal` or `oracle` where the field has one. */
   readonly references?: { readonly [name: string]: ReferencePolicy<State> };
 
-  /** State of the programs and data outside the server that it needs; logged at startup and shown with its description. */
+  /** State of the external programs and data it needs; logged at startup and shown with its description. */
   condition?(): Promise<Condition>;
 
   /**
-   * Runs a reset or step, and what follows from it, for the owner of a session; for an environment that shares something
-   * scarce out among owners.
+   * Runs a reset or step, with everything that follows from it, for the owner of a session; for an environment that
+   * divides a scarce resource among owners.
    */
   playFor?<T>(owner: string, play: () => T): T;
 
@@ -84,7 +87,7 @@ export interface Environment<Config = JsonObject, State = Json> {
   dispose?(state: State): void | Promise<void>;
 }
 
-/** Environment with its own types erased, as the registry, sessions and wrappers hold it. */
+/** Environment with its types erased, as the registry, sessions and wrappers hold it. */
 export type AnyEnvironment = Environment<JsonObject, Json>;
 
 /** The spaces of observations under a configuration. */
@@ -105,31 +108,33 @@ export interface Condition extends JsonObject {
 export interface Transition<State> {
   readonly state: State;
   readonly reward: number;
-  /** The episode reached an end by the rules of the environment. */
+  /** True if the episode ended by the environment's rules. */
   readonly terminated: boolean;
-  /** The environment itself cut the episode short; `max_episode_steps` is the session's business. */
+  /** True if the environment itself truncated the episode; the session handles `max_episode_steps`. */
   readonly truncated?: boolean;
   readonly info: StepInfo;
-  /** The step ended an episode and this is the first state of the next one; earlier states are no longer needed. */
+  /**
+   * True if the step ended an episode and this is the first state of the next one; earlier states are no longer needed.
+   */
   readonly restarted?: true;
 }
 
 /**
- * `info` of every step; environments add further keys. `rewards`, where it is there, is an object of finite numbers: named parts of
- * what the step is worth, next to its one reward, each at every step (0 where nothing was earned). `ended_by`, in steps that end the
- * episode and in no others, is one of the names in `spec.ends`, or `time_limit`.
+ * `info` of every step; environments add further keys. `rewards`, if present, is an object of finite numbers: named
+ * parts of the step's value next to its one reward, each present at every step (0 where nothing was earned).
+ * `ended_by`, only in steps that end the episode, is one of the names in `spec.ends`, or `time_limit`.
  */
 export interface StepInfo extends JsonObject {
   readonly success: boolean;
   readonly action_is_valid: boolean;
-  /** The state changed. */
+  /** True if the state changed. */
   readonly action_is_effective: boolean;
 }
 
 /**
  * `text` is the environment's default text form; the others only where `spec.observationFormats` lists them. An `image`
- * is text too: a PNG as `data:` URL. Every session has `parts`, text and pictures for vision models; it is made of the
- * others (see `parts.ts`), so environments need not know it.
+ * is text too: a PNG as `data:` URL. Every session has `parts`, text and pictures for vision models; it is made from
+ * the others (see `parts.ts`), so environments need not know it.
  */
 export type ObservationFormat = 'text' | 'grid' | 'coord' | 'grid_coord' | 'image' | 'structured' | 'parts';
 
@@ -140,9 +145,9 @@ export const isPainted = (format: ObservationFormat): boolean => format === 'ima
 export const ENVIRONMENT_ID = /^(?:[A-Za-z0-9_.-]+\/)?[A-Za-z0-9_.-]+-v\d+$/;
 
 export interface EnvironmentSpec {
-  /** `[namespace/]Name-vN`; changed behavior means a new version. */
+  /** `[namespace/]Name-vN`; changed behavior requires a new version. */
   readonly id: string;
-  /** Other ids that it answers under; the list of environments leaves them out. */
+  /** Aliases, which the list of environments leaves out. */
   readonly aliases?: readonly string[];
   readonly title: string;
   /** Markdown: the rules, in our own words. */
@@ -160,9 +165,9 @@ export interface EnvironmentSpec {
   readonly rewardRange: readonly [number, number];
   /** Mean return at which the environment counts as solved. */
   readonly rewardThreshold?: number;
-  /** Best mean success known under the default configuration, with how it was found. */
+  /** Best known mean success under the default configuration, with its source. */
   readonly knownOptimum?: { readonly success: number; readonly source: string };
-  /** Steps after which the session truncates, from the effective config where it has `max_steps`. */
+  /** Steps after which the session truncates; `max_steps` of the effective configuration where it has that key. */
   readonly maxEpisodeSteps: number;
   /** Ends of an episode by the environment's rules, for `info.ended_by`. */
   readonly ends?: Ends;
@@ -170,35 +175,38 @@ export interface EnvironmentSpec {
   readonly timeLimit?: number;
   readonly exampleAction: Json;
   readonly history: readonly { readonly version: number; readonly change: string }[];
-  /** A step that ends an episode has begun the next one, so the session continues; it counts its steps itself. */
+  /**
+   * True if a step that ends an episode also begins the next one, so the session continues; the environment counts its
+   * steps itself.
+   */
   readonly autoReset?: boolean;
-  /** False for an environment that draws nothing and refuses a seed. */
+  /** False for an environment without randomness, which rejects a seed. */
   readonly seedable?: boolean;
 }
 
 export interface Description {
   /** The task and how to win, in one short paragraph. */
   readonly instruction: string;
-  /** Symbol → meaning, where the observation is made of symbols. */
+  /** Symbol → meaning, where the observation consists of symbols. */
   readonly legend?: readonly { readonly symbol: string; readonly meaning: string }[];
   /** Names of the actions in id order for a discrete action space. */
   readonly actions?: readonly string[];
   /** Syntax of an action where the space is free text, e.g. `search[query]`. */
   readonly actionFormat?: string;
-  /** Actions that show how one is written where the space is text or JSON; there are others. */
+  /** Example actions where the space is text or JSON; there are others. */
   readonly exampleActions?: readonly Json[];
-  /** The words that observations and actions are made of, for word-level tokenizers; absent for free text. */
+  /** All words of observations and actions, for word-level tokenizers; absent for free text. */
   readonly vocabulary?: readonly string[];
 }
 
 /** One kind of action as a tool. */
 export interface ActionTool {
-  /** Lower case with `_`; not one that every environment has (see `transports/mcp/tools.ts`). */
+  /** Lower case with `_`; not a name that every environment has (see `transports/mcp/tools.ts`). */
   readonly name: string;
   readonly description: string;
   /** JSON Schema of the arguments, a closed object. */
   readonly parameters: TObject;
-  /** Action of a call; the environment decides whether it is valid now. */
+  /** Action of a call; the environment decides whether it is currently valid. */
   action(given: { readonly [name: string]: string }): Json;
 }
 
@@ -221,7 +229,9 @@ export interface Picture {
   readonly data: Uint8Array;
 }
 
-/** A configuration that fits the schema but cannot be played; answered with 422. `pointer` is a JSON pointer into it. */
+/**
+ * A configuration that fits the schema but cannot be played; answered with 422. `pointer` is a JSON pointer into it.
+ */
 export class InvalidConfig extends Error {
   readonly pointer: string;
   constructor(pointer: string, message: string) {

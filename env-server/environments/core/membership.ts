@@ -5,9 +5,9 @@ import type { Space } from './spaces.ts';
 type SpaceOfType<T extends Space['type']> = Extract<Space, { type: T }>;
 
 /**
- * Says why a value is not in a space, as Gymnasium would see it, or undefined where it is. Members of a discrete space
- * may be written by their names.
- * @param also characters that may occur in texts besides those of their charset
+ * The reason why a value is not in a space, as Gymnasium defines it; undefined for a member. Members of a discrete
+ * space may be written by name.
+ * @param also characters allowed in texts in addition to their charset
  */
 export function whyOutside(space: Space, value: Json, also = ''): string | undefined {
   switch (space.type) {

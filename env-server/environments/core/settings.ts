@@ -6,14 +6,14 @@ import { fillDefaults } from '../../../shared/schema/defaults.ts';
 import { suggestion } from '../../../shared/suggestion.ts';
 import { type AnyEnvironment, type EnvironmentSpec, InvalidConfig, InvalidOptions } from './environment.ts';
 
-/** The key of a configuration that names one of the environment's presets. */
+/** The configuration key that names one of the environment's presets. */
 const PRESET_KEY = 'preset';
-/** Characters of an unknown key that are repeated. */
+/** Characters of an unknown key that an error repeats. */
 const MAX_KEY_LENGTH = 100;
 
 /**
- * The effective configuration: schema defaults, over them the preset that `given.preset` names, over
- * them what was given.
+ * The effective configuration: the schema's defaults, overridden by the preset in `given.preset`, overridden by the
+ * given keys.
  * @throws InvalidConfig with a JSON pointer to the first fault
  */
 export function resolveConfig(environment: AnyEnvironment, given: JsonObject = {}): JsonObject {
@@ -43,7 +43,7 @@ export function resolveConfig(environment: AnyEnvironment, given: JsonObject = {
 }
 
 /**
- * Reset options as the environment's schema wants them, defaults filled in.
+ * Reset options with the schema's defaults.
  * @throws InvalidOptions with a JSON pointer to the first fault
  */
 export function resolveOptions(environment: AnyEnvironment, given: JsonObject = {}): JsonObject {
@@ -54,8 +54,8 @@ export function resolveOptions(environment: AnyEnvironment, given: JsonObject = 
 }
 
 /**
- * Steps after which an episode is truncated: `max_steps` of the configuration where it has it, else the spec's; a time
- * limit around the environment may end it earlier.
+ * Steps after which an episode is truncated: the configuration's `max_steps` where it has it, otherwise the spec's. A
+ * time limit around the environment may end it earlier.
  */
 export function stepLimit(spec: EnvironmentSpec, config: JsonObject): number {
   const own = typeof config.max_steps === 'number' ? config.max_steps : spec.maxEpisodeSteps;
@@ -63,8 +63,8 @@ export function stepLimit(spec: EnvironmentSpec, config: JsonObject): number {
 }
 
 /**
- * A copy of a value with the schema's defaults filled in, and the first thing that is wrong with it.
- * @param besides keys that could have been meant and are not the schema's
+ * A copy of a value with the schema's defaults, and its first fault.
+ * @param besides valid keys outside the schema, for suggestions
  */
 export function resolveAgainst(
   schema: TSchema,

@@ -2,12 +2,12 @@ import { background, type Lane, now, SLICE_MS, scheduler } from '../../schedulin
 import type { MaybePromise } from './maybe-promise.ts';
 
 /**
- * Work that takes long, in parts of a millisecond or less: a generator that yields where others may have their turn on
- * the event loop. Parts are counted in what is done, never by a clock, so that the result is the same either way.
+ * Long work in parts of a millisecond or less: a generator that yields where other work may get a turn on the event
+ * loop. Parts are measured in work done, never by a clock, so that the result is always the same.
  */
 export type Sliced<T> = Generator<undefined, T, undefined>;
 
-/** The result, with nothing in between. */
+/** The result, without interruption. */
 export function atOnce<T>(parts: Sliced<T>): T {
   for (;;) {
     const part = parts.next();
@@ -16,8 +16,8 @@ export function atOnce<T>(parts: Sliced<T>): T {
 }
 
 /**
- * The result: at once where one slice is enough, else later, with others having their turn between slices. The slices
- * count as time of the connection that the work is for: the current one, unless another is given.
+ * The result: at once where one slice is enough; otherwise later, with other work between slices. The slices count as
+ * time of the connection that the work is for: the current one, unless another is given.
  */
 export function inScheduledSlices<T>(
   parts: Sliced<T>,
@@ -41,7 +41,7 @@ export function inScheduledSlices<T>(
   });
 }
 
-/** Carries out parts for the length of a slice. */
+/** Runs parts for the length of a slice. */
 function slice<T>(parts: Sliced<T>): IteratorResult<undefined, T> {
   const end = now() + SLICE_MS;
   for (;;) {

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Space } from './spaces.ts';
 
-/** JSON Schema of the values of a space. */
+/** JSON Schema of a space's values. */
 export function jsonSchema(space: Space): JsonObject {
   switch (space.type) {
     case 'Discrete': {
@@ -52,7 +52,7 @@ export function jsonSchema(space: Space): JsonObject {
   }
 }
 
-/** Lists in lists, `shape` elements long from the outside in. */
+/** Nested lists of the dimensions in `shape`, from the outside in. */
 function arrays(shape: readonly number[], element: JsonObject): JsonObject {
   return shape.reduceRight<JsonObject>(
     (items, length) => ({ type: 'array', items, minItems: length, maxItems: length }),
@@ -66,8 +66,8 @@ function fixedList(prefixItems: readonly JsonObject[]): JsonObject {
 }
 
 /**
- * Type and parameters of the Gymnasium space; `Json` has no counterpart there and keeps its own name. A null bound means
- * that there is none, and a null charset means any character.
+ * Type and parameters of the Gymnasium space; `Json` has no counterpart there and keeps its name. A null bound means
+ * unbounded, and a null charset means any character.
  */
 export function gymnasiumSpace(space: Space): JsonObject {
   switch (space.type) {

@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../../shared/json.ts';
 
-/** Types of the elements of a `Box` that are whole numbers, and of one that holds fractions. */
+/** Element types of a `Box`: those for whole numbers, and one for fractions. */
 type BoxType = 'uint8' | 'int64' | 'float64';
 
 /**
@@ -40,7 +40,7 @@ export type Space =
     }
   | {
       readonly type: 'MultiDiscrete';
-      /** For every element, how many values it has, from 0. */
+      /** The number of values of every element, from 0. */
       readonly nvec: readonly number[];
     }
   | { readonly type: 'MultiBinary'; readonly shape: readonly number[] }
@@ -53,13 +53,13 @@ export type Space =
 
 /** Spaces of an environment's observations. */
 export interface ObservationSpaces {
-  /** Space of the format `text` and of the other formats that are text. */
+  /** Space of the format `text` and of the other text formats. */
   readonly text: Space;
   /** Space of the format `structured`. */
   readonly structured: Space;
 }
 
-/** Short ways to write spaces down. */
+/** Short constructors of spaces. */
 
 const FIRST_PRINTABLE = 0x20;
 const LAST_PRINTABLE = 0x7e;
@@ -85,9 +85,9 @@ export function anyText(maxLength: number): Space {
 }
 
 /**
- * Texts with more before or behind them.
- * @param more most characters that come on top
- * @param charset of those besides the ones of English text; undefined where any may occur
+ * Texts with additional text before or after them.
+ * @param more most additional characters
+ * @param charset characters of the addition that English text lacks; undefined where any may occur
  */
 export function longerText(space: Extract<Space, { type: 'Text' }>, more: number, charset?: string): Space {
   const maxLength = space.maxLength + more;
@@ -95,7 +95,7 @@ export function longerText(space: Extract<Space, { type: 'Text' }>, more: number
   return text(maxLength, charactersOf(LINES, space.charset, charset));
 }
 
-/** One of some texts. */
+/** One of several texts. */
 export function choice(...values: readonly string[]): Space {
   const lengths = values.map(value => value.length);
   return {
@@ -115,7 +115,7 @@ export function integers(low: number, high: number, ...shape: readonly number[])
 /** A count. */
 export const COUNT: Space = integers(0, Number.MAX_SAFE_INTEGER);
 
-/** A number; without bounds unless they are given. */
+/** A number; unbounded by default. */
 export function number(low: number | null = null, high: number | null = null): Space {
   return { type: 'Box', low, high, shape: [], dtype: 'float64' };
 }
@@ -134,8 +134,8 @@ export const dict = (spaces: { readonly [key: string]: Space }): Space => ({ typ
 /** Null, or a value of a space. */
 export const orNull = (space: Space): Space => ({ type: 'Nullable', space });
 
-/** Any object: of what nothing more is known. */
+/** Any object, where nothing more is known. */
 export const ANY_OBJECT: Space = { type: 'Json', schema: { type: 'object' } };
 
-/** A piece of an observation: text, or a picture. */
+/** A part of an observation: text, or a picture. */
 export const PART: Space = { type: 'Json', schema: { type: 'object', required: ['type'] } };

@@ -1,8 +1,8 @@
 import { Type } from '../../../shared/schema/type.ts';
 
 /**
- * The eight rotations and mirror images of a board: for each the cells of the board in the order in which the image shows
- * them, row by row. Boards that are not square have images with their sides exchanged.
+ * The eight rotations and mirror images of a board: for each the cells of the board in the order in which the image
+ * shows them, row by row. Images of boards that are not square may have width and height exchanged.
  */
 export function boardImages(rows: number, cols: number): number[][] {
   const flips = [
@@ -17,9 +17,9 @@ export function boardImages(rows: number, cols: number): number[][] {
 }
 
 /**
- * A name of a board that its rotations and mirror images share.
+ * A key that a board shares with its rotations and mirror images.
  * @param symbols of the cells, row by row
- * @returns the first of the eight images in the order of their texts
+ * @returns the first of the eight images in text order
  */
 export function symmetricKey(rows: number, cols: number, symbols: ArrayLike<string>): string {
   const sides = [`${rows}x${cols} `, `${cols}x${rows} `];
@@ -75,7 +75,7 @@ export const SPLIT_PRESETS = {
   test: { split: 'test' },
 } as const;
 
-/** The part a level belongs to, by its text: the same on every machine. */
+/** The split of a level by its text: the same on every machine. */
 export function splitOf(level: string): Exclude<Split, 'any'> {
   const bucket = fnv1a(level) % BUCKETS;
   if (bucket === VALIDATION_BUCKET) return 'validation';

@@ -74,7 +74,7 @@ const RIGHT = 1;
 const RIGHT_NUMBERS = 0.1;
 const WRONG = 0;
 
-/** Values this close to the target count as equal. */
+/** Largest difference between equal values. */
 const TOLERANCE = 1e-5;
 
 interface Score {
@@ -106,7 +106,7 @@ function sameNumbers(a: readonly number[], b: readonly number[]): boolean {
   return a.toSorted((x, y) => x - y).every((value, i) => value === wanted[i]);
 }
 
-/** Depth of brackets and signs that is still read. */
+/** Deepest nesting of parentheses and signs that is parsed. */
 const DEEPEST = 64;
 
 interface Evaluation {
@@ -117,8 +117,8 @@ interface Evaluation {
 }
 
 /**
- * Reads an arithmetic expression of integers, + − * /, brackets and signs. Nothing is ever evaluated as
- * code, and nothing else is an expression: no powers, no remainders, no decimals, no hexadecimals.
+ * Parses an arithmetic expression of integers, + − * /, parentheses and signs. Nothing is ever evaluated as code, and
+ * nothing else is an expression: no powers, no remainders, no decimals, no hexadecimals.
  * @returns undefined when the text is not an expression
  */
 export function evaluate(text: string): Evaluation | undefined {
@@ -169,7 +169,7 @@ class NotAnExpression extends Error {}
 const MAX_TRIES = 100_000;
 
 /**
- * Numbers and a target that joining them in a random way has come to, so that there is a solution.
+ * Numbers, and a target made by joining them at random, so that there is a solution.
  * @throws InvalidConfig when the limits leave no puzzle
  */
 function drawPuzzle(config: CountdownConfig, rng: Random): Puzzle {
@@ -186,7 +186,7 @@ function drawPuzzle(config: CountdownConfig, rng: Random): Puzzle {
   throw new InvalidConfig('/max_target', `found no puzzle in ${MAX_TRIES} tries; allow larger targets`);
 }
 
-/** Joins random pairs until one value is left; undefined as soon as one is no integer from 0. */
+/** Joins random pairs until one value is left; undefined as soon as a value is negative or not an integer. */
 function joinAll(nums: readonly number[], operators: readonly string[], rng: Random): number | undefined {
   const left = nums.slice();
   while (left.length > 1) {
@@ -256,7 +256,7 @@ const spec: EnvironmentSpec = {
   history: [{ version: 0, change: 'First version.' }],
 };
 
-/** Numbers are written by digits, so that every puzzle has a word for each of its parts. */
+/** Numbers are written digit by digit, so that a closed vocabulary covers every puzzle. */
 const VOCABULARY = [
   ...Array.from({ length: 10 }, (_, digit) => String(digit)),
   ...['Numbers: ', 'Target: ', 'Answer: ', 'Value: ', 'none'],
@@ -375,7 +375,7 @@ async function choosePuzzle(
 
 const chosenRows = new WeakMap<readonly Puzzle[], Map<string, readonly Puzzle[]>>();
 
-/** The rows of the file that the configuration admits, kept for as long as the file is. */
+/** The rows of the file that fit the configuration, kept as long as the file. */
 async function puzzlesOf(config: CountdownConfig, path: string): Promise<readonly Puzzle[]> {
   const all = await readRecords('/data', path, readPuzzle);
   const key = `${config.operators} ${config.split}`;

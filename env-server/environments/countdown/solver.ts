@@ -6,13 +6,13 @@ const MAX_TABULATED = 3;
 interface SolverTerm {
   readonly value: number;
   readonly text: string;
-  /** Binds as tightly as: 2 a number or brackets, 1 a product, 0 a sum. */
+  /** Binding strength: 2 for a number or parentheses, 1 for a product, 0 for a sum. */
   readonly rank: number;
 }
 
 /**
- * An expression that makes the target from all the numbers: sets of up to three numbers are tabulated, larger ones
- * are split in two, and for every value of the smaller part the other part must make what is missing.
+ * An expression that makes the target from all the numbers. Sets of up to three numbers are tabulated; larger ones are
+ * split in two, and for every value of the smaller part the other part must make the complement.
  * @param nums at most six
  * @returns undefined when there is none
  */
@@ -61,7 +61,7 @@ export function solve(nums: readonly number[], target: number): string | undefin
   return make(2 ** nums.length - 1, target)?.text;
 }
 
-/** Values that combine with a part to make `wanted`, each with the operation that joins the two. */
+/** Values that combine with a part to make `wanted`, each with the joining operation. */
 function waysTo(
   wanted: number,
   part: SolverTerm,
@@ -104,12 +104,12 @@ function quotient(a: SolverTerm, b: SolverTerm): SolverTerm {
   return { value: a.value / b.value, text: `${bracket(a, 1)} / ${bracket(b, 2)}`, rank: 1 };
 }
 
-/** The text of a term where something that binds less tightly than `rank` needs brackets. */
+/** The text of a term in a place that requires parentheses below binding strength `rank`. */
 function bracket(term: SolverTerm, rank: number): string {
   return term.rank < rank ? `(${term.text})` : term.text;
 }
 
-/** All ways to part a set, a bit a number, in two; the smaller part first. */
+/** All ways to split a set (one bit a number) in two; the smaller part first. */
 function* splits(set: number): Generator<[smaller: number, larger: number]> {
   for (let part = (set - 1) & set; part > 0; part = (part - 1) & set) {
     const rest = set ^ part;

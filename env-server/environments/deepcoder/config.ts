@@ -28,7 +28,7 @@ export function ceilings(): { readonly [limit in Limit | 'tests']: number } {
   return { ...(limits as { [limit in Limit]: number }), tests: readVariable(MAX_TESTS) };
 }
 
-/** @throws InvalidConfig naming the first ceiling that is exceeded; a default is cut down instead */
+/** @throws InvalidConfig naming the first exceeded ceiling; a default above a ceiling is lowered to it */
 export function checkCeilings(config: DeepCoderConfig): void {
   for (const limit of LIMITS) {
     const [value, most] = [config[limit], readVariable(CEILINGS[limit])];
@@ -56,7 +56,7 @@ export function limitsOf(config: DeepCoderConfig): { readonly [limit in Limit]: 
   return limits as { [limit in Limit]: number };
 }
 
-/** Limits of the queue in which programs wait for this machine. */
+/** Limits of the queue of programs that wait for this machine. */
 export function queueLimits(): QueueLimits {
   return {
     slots: readVariable('RAGEN_DEEPCODER_SLOTS') || availableParallelism(),

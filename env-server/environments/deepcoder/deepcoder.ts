@@ -67,7 +67,7 @@ export function stopSandboxes(): void {
   pool = undefined;
 }
 
-/** The sandboxes' own failures as problems: nothing was done, and no program is to blame. */
+/** Converts sandbox failures to problems: nothing was done, and no program is at fault. */
 async function isolated<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
@@ -141,7 +141,7 @@ export const deepCoder = {
     return { task, limits: limitsOf(config), outcome: null };
   },
 
-  /** @throws Problem `isolation_unavailable`, `environment_busy`, `too_many_requests`: the state stands */
+  /** @throws Problem `isolation_unavailable`, `environment_busy`, `too_many_requests`, with the state unchanged */
   async step(state: DeepCoderState, action: Json): Promise<Transition<DeepCoderState>> {
     const program =
       typeof action === 'string' && action.length <= MAX_PROGRAM_LENGTH ? programOf(action) : '';
@@ -249,7 +249,7 @@ export function programOf(answer: string): string {
   return blocks.at(-1)?.[1] ?? answer;
 }
 
-/** A compiler's text, which quotes a program, in printable ASCII and line breaks. */
+/** A compiler message, which quotes a program, in printable ASCII and line breaks. */
 function escaped(text: string): string {
   return text.replaceAll(/[^\n\x20-\x7e]/gu, odd => `\\u{${odd.codePointAt(0)!.toString(16)}}`);
 }
@@ -271,7 +271,7 @@ function failureOf(test: Test, { status, output, error }: RunResult): string {
 }
 
 /**
- * The task of an episode: pinned, named, from a data file, or one of the shipped.
+ * The task of an episode: pinned, named, from a data file, or a shipped one.
  * @throws InvalidOptions, InvalidConfig
  */
 async function chooseTask(
@@ -317,14 +317,14 @@ function requireShallow(pointer: string, value: Json): void {
   throw new InvalidOptions(pointer, `is nested deeper than ${DEEPEST_VALUE} levels`);
 }
 
-/** Numbers with a fraction may differ by this share. */
+/** Relative tolerance between fractions. */
 const TOLERANCE = 1e-6;
-/** Characters of a number; what is longer is compared as a text. */
+/** Longest text compared as a number. */
 const MAX_NUMBER_LENGTH = 1000;
 
-/** Bytes of a printed text that are decoded at a time, or more within a longer word. */
+/** Bytes of printed text decoded at a time; more within a longer word. */
 const PIECE = 65_536;
-/** A word that is longer than the whole wanted text by this many characters is wrong, even if it is the same number. */
+/** A word longer than the whole expected text by this many characters is wrong, even if it is the same number. */
 const LONGER = 4096;
 
 /**
@@ -342,14 +342,16 @@ export function isSameOutput(printed: Buffer, wanted: string): boolean {
   return right.next().done === true;
 }
 
-/** Words with their indices; one that is longer than `longest` characters may come in parts, the first of them longer as well. */
+/**
+ * Words with their indices; a word longer than `longest` characters may come in parts, of which the first is also long.
+ */
 function* wordsOf(bytes: Buffer, longest: number): Generator<{ word: string; index: number }> {
   const decoder = new StringDecoder('utf8');
   let before = 0;
   /** Last word of the previous piece, which may continue in the next one. */
   let begun = '';
   for (let at = 0, end: number; at < bytes.length; at = end) {
-    // A long word is looked at again with each piece: pieces as long as it keep that to twice.
+    // A long word is scanned again with each piece; pieces as long as the word limit that to twice.
     end = at + Math.max(PIECE, begun.length);
     const isLast = end >= bytes.length;
     const piece = decoder.write(bytes.subarray(at, end)) + (isLast ? decoder.end() : '');
@@ -377,7 +379,7 @@ function isClose(a: number, b: number): boolean {
   return Math.abs(a - b) <= TOLERANCE * Math.max(1, Math.abs(b));
 }
 
-/** A returned value is right: equal as JSON, fractions nearly. */
+/** True if a returned value is right: equal as JSON, with tolerance for fractions. */
 export function isSameValue(found: Json, wanted: Json): boolean {
   if (typeof found === 'number' && typeof wanted === 'number') {
     return found === wanted || (!Number.isInteger(wanted) && isClose(found, wanted));

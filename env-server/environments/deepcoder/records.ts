@@ -75,7 +75,7 @@ function pairedTests({ inputs, outputs, fn_name }: JsonObject, field: string): R
   return { entry, list };
 }
 
-/** The public data wrap results in a list of one. */
+/** The public data wraps results in a list of one. */
 function unwrapped(output: Json): Json {
   return Array.isArray(output) && output.length === 1 ? output[0] : output;
 }

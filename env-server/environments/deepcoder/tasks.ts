@@ -9,7 +9,7 @@ export type Test =
 export type Task = {
   readonly name: string;
   readonly statement: string;
-  /** Code that a program may start from; empty where there is none. */
+  /** Starter code; empty where there is none. */
   readonly starter: string;
   /** The function that tests call, perhaps a method of a class `Solution`; null where programs read and print. */
   readonly entry: string | null;
@@ -18,7 +18,7 @@ export type Task = {
   readonly solution: string;
 };
 
-/** Levels of lists and objects that arguments and results may have. */
+/** Nesting depth of arguments and results. */
 export const DEEPEST_VALUE = 64;
 
 /** True if lists and objects are nested more than `levels` deep. */

@@ -1,4 +1,4 @@
-/** Variables in which an operator bounds what programs take of the machine, with their defaults. Flags: settings.ts. */
+/** Variables by which an operator limits programs, with their defaults. Flags: settings.ts. */
 export const DEEPCODER_DEFAULTS = {
   RAGEN_DEEPCODER_MAX_CPU_SECONDS: 30,
   RAGEN_DEEPCODER_MAX_WALL_SECONDS: 60,
@@ -15,7 +15,7 @@ export const DEEPCODER_DEFAULTS = {
 
 export type DeepCoderVariable = keyof typeof DEEPCODER_DEFAULTS;
 
-/** @throws Error where the variable holds no number */
+/** @throws Error where the variable is not a number */
 export function readVariable(variable: DeepCoderVariable): number {
   const text = process.env[variable];
   if (text === undefined || text === '') return DEEPCODER_DEFAULTS[variable];

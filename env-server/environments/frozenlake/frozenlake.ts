@@ -268,7 +268,7 @@ function step(state: FrozenLakeState, action: Json, rng: Random): Transition<Fro
   return { state: moved, reward: 0, terminated: false, info: next === position ? STAYED : MOVED };
 }
 
-/** Pixels of a cell's side in which the figures below are drawn. */
+/** Pixels of a cell's side for which the figures below are drawn. */
 const CELL = 48;
 const ICE: Color = 0xdcecf6;
 const CRACK: Color = 0xb7cfdf;

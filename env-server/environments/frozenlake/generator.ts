@@ -14,17 +14,17 @@ import {
   neighbor,
 } from './rules.ts';
 
-/** Random lakes are redrawn until the goal can be reached; a denser lake than this many tries can find is refused. */
+/** Random lakes are redrawn until the goal can be reached; a configuration that needs more tries is rejected. */
 const MAX_TRIES = 10_000;
 
-/** The goal in the key of a level. */
+/** Symbol of the goal in a level's key. */
 const GOAL = 'G';
 
 type LakeGround = Pick<Lake, 'rows' | 'cols' | 'cells' | 'start' | 'goal'>;
 
 /**
  * The lake of an episode and the player's cell.
- * @throws InvalidOptions when the pinned level is no lake
+ * @throws InvalidOptions when the pinned level is not a lake
  */
 export function createLake(
   config: FrozenLakeConfig,

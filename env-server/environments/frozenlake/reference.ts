@@ -4,14 +4,14 @@ import type { ReferencePolicy } from '../core/environment.ts';
 import { inScheduledSlices, type Sliced } from '../core/slices.ts';
 import { ACTIONS, DIRECTIONS, type FrozenLakeState, isOver, type Lake, neighbor, slipRate } from './rules.ts';
 
-/** Just under 1, so that of two equally safe ways the shorter one wins. */
+/** Just under 1, so that the shorter of two equally safe ways wins. */
 const DISCOUNT = 1 - 1e-6;
-/** Values that change less than this with one more step have settled. */
+/** Values that change by less in one more step have converged. */
 const SETTLED = 1e-12;
 
 const reachedOf = new WeakMap<Lake, Int32Array>();
 
-/** Cell that each direction leads to from each cell where the episode continues, four numbers a cell. */
+/** Destination of each direction from each cell where the episode continues, four numbers a cell. */
 function reached(lake: Lake): Int32Array {
   const known = reachedOf.get(lake);
   if (known) return known;
@@ -24,7 +24,7 @@ function reached(lake: Lake): Int32Array {
 }
 
 /**
- * The value of one move in a direction from every cell.
+ * The value of a move in one direction from every cell.
  * @param after the value of every cell after the move
  */
 function backedUp(lake: Lake, after: Float64Array, direction: number): Float64Array {
@@ -43,26 +43,26 @@ function backedUp(lake: Lake, after: Float64Array, direction: number): Float64Ar
   return before;
 }
 
-/** Longer sequences add next to nothing: after three unseen moves the player hardly knows where it stands. */
+/** Longer sequences add almost nothing: after three unseen moves the position is very uncertain. */
 const MAX_SEQUENCE_LENGTH = 3;
 
-/** Turns computed before others have their turn on the event loop: some milliseconds on a large lake. */
+/** Turns computed before other work gets its turn on the event loop: a few milliseconds on a large lake. */
 const TURNS_AT_A_TIME = 4;
 
 interface Turn {
-  /** Chance to reach the goal from every cell. */
+  /** Probability of reaching the goal from every cell. */
   readonly values: Float64Array;
-  /** The directions of the best turn from every cell; none where the episode is over. */
+  /** Directions of the best turn from every cell; none where the episode is over. */
   readonly choices: readonly (readonly number[])[];
-  /** One more turn makes no difference. */
+  /** True if one more turn makes no difference. */
   readonly settled: boolean;
 }
 
-/** Turns of a lake by most actions a turn, from the last one on. */
+/** Turns of a lake by maximum actions a turn, from the last turn backwards. */
 const turnsOf = new WeakMap<Lake, Map<number, Turn[]>>();
 
 /**
- * The best actions of a turn that are carried out without looking in between, when `turns` turns of at most `count`
+ * The best actions for one turn, carried out without observations in between, when `turns` turns of at most `count`
  * actions are left: value iteration over whole turns, exact for up to three actions.
  * @returns action names, empty on the goal; undefined where no turns of up to three actions reach the goal
  */
@@ -129,15 +129,15 @@ function turnBefore(lake: Lake, after: Float64Array, longest: number): Turn {
   return { values: best, choices, settled: change < SETTLED };
 }
 
-/** Steps to go beyond which more make no difference worth the time. */
+/** Horizon beyond which more steps make no difference worth the time. */
 const MAX_STAGES = 1000;
-/** Stages computed before others have their turn on the event loop: some milliseconds on a large lake. */
+/** Stages computed before other work gets its turn on the event loop: a few milliseconds on a large lake. */
 const STAGES_AT_A_TIME = 20;
 
 const DIRECTION_IDS = [0, 1, 2, 3];
 
 interface Stages {
-  /** The value of every cell with 0, 1, 2… steps to go, as far as they have been needed. */
+  /** The value of every cell with 0, 1, 2… steps to go, extended as needed. */
   readonly values: Float64Array[];
   settled: boolean;
 }
@@ -145,8 +145,8 @@ interface Stages {
 const stagesOf = new WeakMap<Lake, Stages>();
 
 /**
- * The chance to reach the goal from every cell when `stepsToGo` steps are left and each is the best one:
- * value iteration over a finite horizon, until the values have settled.
+ * The probability of reaching the goal from every cell in `stepsToGo` optimal steps: value iteration over a finite
+ * horizon, until the values converge.
  */
 function* values(lake: Lake, stepsToGo: number): Sliced<Float64Array> {
   let stages = stagesOf.get(lake);
@@ -173,7 +173,7 @@ function* values(lake: Lake, stepsToGo: number): Sliced<Float64Array> {
   return stages.values[Math.min(stepsToGo, stages.values.length - 1)];
 }
 
-/** The best direction with `stepsToGo` ≥ 1 steps left; the lowest id among equals. */
+/** The best direction with `stepsToGo` ≥ 1 steps left; the lowest id on a tie. */
 function* bestDirection(lake: Lake, position: number, stepsToGo: number): Sliced<number> {
   const after = yield* values(lake, stepsToGo - 1);
   const slip = slipRate(lake);
@@ -194,8 +194,8 @@ export const optimal = {
 } satisfies ReferencePolicy<FrozenLakeState>;
 
 /**
- * The best turn where few turns are left. Where turns of three moves are too short for the way to the goal it continues as if no
- * move slipped: exact on lakes where none does.
+ * The best turn when few turns are left. Where turns of three moves are too short to reach the goal it continues as if
+ * no move slipped: exact on lakes without slipping.
  */
 function* bestPlan(state: FrozenLakeState, count: number, turns?: number): Sliced<string[]> {
   const { lake, position, steps } = state;

@@ -115,7 +115,7 @@ export type Lake = {
 export type FrozenLakeState = {
   readonly lake: Lake;
   readonly position: number;
-  /** Known actions taken. */
+  /** Number of known actions taken. */
   readonly steps: number;
 };
 
@@ -131,7 +131,7 @@ export const ACTIONS = namedActions(['Left', 'Down', 'Right', 'Up'], 1);
 /** Number of directions, in circular order: those perpendicular to d are d ± 1 modulo 4. */
 export const DIRECTIONS = 4;
 
-/** The cell that lies in a direction (0 Left, 1 Down, 2 Right, 3 Up), or the same one at the edge. */
+/** The neighboring cell in a direction (0 Left, 1 Down, 2 Right, 3 Up), or the same cell at the edge. */
 export function neighbor(lake: Pick<Lake, 'rows' | 'cols'>, position: number, direction: number): number {
   const { cols } = lake;
   const col = position % cols;
@@ -155,14 +155,14 @@ export function isOver(lake: Lake, position: number): boolean {
   return position === lake.goal || lake.cells[position] === HOLE;
 }
 
-/** Chance of each of the two perpendicular directions. */
+/** Probability of each of the two perpendicular directions. */
 export function slipRate(lake: Lake): number {
   return (1 - lake.success_rate) / 2;
 }
 
 /**
- * Where an action may lead: Gymnasium's `P[s][a]`, in its order (direction − 1, direction, direction + 1).
- * One outcome when nothing slips or the episode is over.
+ * Possible outcomes of an action: Gymnasium's `P[s][a]`, in its order (direction − 1, direction, direction + 1). One
+ * outcome when nothing slips or the episode is over.
  */
 export function outcomes(lake: Lake, position: number, direction: number): readonly Outcome[] {
   if (isOver(lake, position)) return [{ probability: 1, position, reward: 0, terminated: true }];
@@ -180,7 +180,7 @@ export function outcomes(lake: Lake, position: number, direction: number): reado
   return [towards(3, slip), towards(0, lake.success_rate), towards(1, slip)];
 }
 
-/** The direction really taken, given a uniform draw from [0, 1). */
+/** The actual direction, given a uniform draw from [0, 1). */
 export function slippedDirection(lake: Lake, direction: number, uniform: number): number {
   const slip = slipRate(lake);
   if (uniform < slip) return (direction + 3) % DIRECTIONS;
@@ -209,7 +209,7 @@ export const STAYED = info(false, true, false);
 export const MOVED = info(false, true, true);
 export const FELL = info(false, true, true, 'hole');
 export const REACHED_GOAL = info(true, true, true, 'goal');
-/** Infos of steps after the end, by whether the action is known. */
+/** Infos of steps after the end, for known and unknown actions. */
 export const AFTER_END = {
   goal: { known: info(true, true, false, 'goal'), unknown: info(false, false, false, 'goal') },
   hole: { known: info(false, true, false, 'hole'), unknown: info(false, false, false, 'hole') },

@@ -13,7 +13,7 @@ import {
 import { COUNT, choice, dict, integers, list, text } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
 
-/** Ids follow the clock: 0 Up, 1 Right, 2 Down, 3 Left. */
+/** Ids are clockwise: 0 Up, 1 Right, 2 Down, 3 Left. */
 export const ACTIONS = namedActions(['Up', 'Right', 'Down', 'Left'], 0);
 
 /** Row-major tile values; 0 is empty. */
@@ -22,7 +22,7 @@ type Tiles = readonly number[];
 type Game2048State = {
   readonly size: number;
   readonly tiles: Tiles;
-  /** Sum of all tiles that merging has made. */
+  /** Sum of all merged tiles. */
   readonly score: number;
   readonly p_two: number;
   readonly win_tile: number;
@@ -30,7 +30,7 @@ type Game2048State = {
 
 interface SlideResult {
   readonly tiles: Tiles;
-  /** Sum of the tiles that merging made. */
+  /** Sum of the tiles merged by the move. */
   readonly merged: number;
   readonly moved: boolean;
 }
@@ -80,7 +80,7 @@ export function slide(size: number, tiles: Tiles, direction: number): SlideResul
   return { tiles: next, merged, moved };
 }
 
-/** Directions, as indices, in which something moves. */
+/** Indices of the directions in which something moves. */
 export function openDirections(size: number, tiles: Tiles): number[] {
   return [0, 1, 2, 3].filter(direction => slide(size, tiles, direction).moved);
 }
@@ -90,11 +90,11 @@ export function rewardOf(merged: number): number {
   return merged > 0 ? 0.1 * Math.log2(merged + 1) : 0;
 }
 
-/** Moves looked ahead when few tiles can appear; one less on an open board. */
+/** Search depth when few tiles can appear; one less on an open board. */
 const DEPTH = 2;
-/** Empty cells above which the last move is not looked ahead. */
+/** Number of empty cells above which the last move is not searched. */
 const OPEN_BOARD = 6;
-/** Falling weights along a snake from a corner keep large tiles in order there. */
+/** Falling weights along a snake from a corner, which keep large tiles in order. */
 const WEIGHT_RATIO = 0.5;
 
 const random: ReferencePolicy<Game2048State> = randomPolicy(ACTIONS);
@@ -117,7 +117,7 @@ const heuristic: ReferencePolicy<Game2048State> = {
   },
 };
 
-/** Mean over the cells where a 2 can appear of the best move's value. */
+/** The best move's value, averaged over the cells where a 2 can appear. */
 function expectation(size: number, tiles: Tiles, depth: number, snake: Tiles): number {
   if (depth === 0) return evaluate(tiles, snake);
   let sum = 0;
@@ -155,7 +155,7 @@ function snakeWeights(size: number): number[] {
 
 const START_TILES = 2;
 const MAX_TILE = 2 ** 17;
-/** Most characters of a board with what is said below it. */
+/** Most characters of a board with the lines below it. */
 const MAX_OBSERVATION_LENGTH = 1024;
 
 const configSchema = Type.Object(
@@ -194,7 +194,7 @@ const optionsSchema = Type.Object(
 type Game2048Config = Static<typeof configSchema>;
 type Game2048Options = Static<typeof optionsSchema>;
 
-/** Every tile is a word, and the score is written by digits. */
+/** Every tile is a word, and the score is written digit by digit. */
 const VOCABULARY = [
   ...ACTIONS.names,
   ...Array.from({ length: Math.log2(MAX_TILE) }, (_, i) => String(2 ** (i + 1))),
@@ -306,8 +306,8 @@ function transition(state: Game2048State, merged: number, moved: boolean): Trans
   };
 }
 
-/** A new tile on a random empty cell; there is one after every move. */
-/** For every size there are boards of each part, of tiles of either kind. */
+/** A new tile on a random empty cell; after a move there always is one. */
+/** Every size has boards of each split, with tiles of either kind. */
 function startTiles(size: number, pTwo: number, split: Split, rng: Random): Tiles {
   for (;;) {
     let tiles: Tiles = new Array<number>(size * size).fill(0);
@@ -353,7 +353,7 @@ const TILES: readonly Color[] = [
   0xe6eef8, 0xcfe2f5, 0xa5cdef, 0x76b4e6, 0x4a98d9, 0x2f7fc4, 0x5fae6a, 0x3d9350, 0xe0a63a, 0xd67f2c,
   0xc4462f,
 ];
-/** Tiles from this one on are dark enough for light digits. */
+/** Tiles from this value on are dark enough for light digits. */
 const FIRST_DARK = 32;
 
 function renderTiles(size: number, tiles: Tiles): Picture {

@@ -6,7 +6,7 @@ import { checkEpisode } from './episode-rules.ts';
 import { isPlainJson, shown } from './play.ts';
 import { type CheckReport, Findings } from './report.ts';
 
-/** Checks what can be read off the specification. */
+/** Checks the specification alone. */
 function checkSpec(environment: AnyEnvironment, findings: Findings): void {
   const { spec } = environment;
   const wrong = (message: string) => findings.add('spec', message);
@@ -76,7 +76,7 @@ export interface CheckOptions {
   readonly episodes?: number;
   /** Most steps of an episode. */
   readonly steps?: number;
-  /** Milliseconds after which nothing more is played; the report says how much was. Default: no limit. */
+  /** Milliseconds after which playing stops; the report says how much was played. Default: no limit. */
   readonly budgetMs?: number;
 }
 
@@ -84,8 +84,8 @@ const DEFAULT_EPISODES = 4;
 const DEFAULT_STEPS = 40;
 
 /**
- * Plays an environment with sensible and senseless actions and reports what it owes its callers and does not
- * keep; see `RULES` in `report.ts`. Never throws for what the environment does.
+ * Plays an environment with valid and nonsensical actions and reports violations of its contract; see `RULES` in
+ * `report.ts`. Never throws, no matter what the environment does.
  */
 export async function checkEnvironment(
   environment: AnyEnvironment,

@@ -15,7 +15,7 @@ import { charactersOf, type ObservationSpaces, type Space } from '../spaces.ts';
 import { deepFreeze, isPlainJson, junkAction, sameJson, sensibleAction, shown, throughJson } from './play.ts';
 import type { Findings, Rule } from './report.ts';
 
-/** Clocks and random sources that an environment must not read, each as owner and name of a method. */
+/** Clocks and random sources that an environment must not read, each as owner and method name. */
 const FORBIDDEN: readonly (readonly [owner: object, name: string, title: string])[] = [
   [Math, 'random', 'Math.random'],
   [Date, 'now', 'Date.now'],
@@ -26,7 +26,7 @@ const FORBIDDEN: readonly (readonly [owner: object, name: string, title: string]
 
 /**
  * Runs a function and returns the clocks and random sources it read. Reads after an asynchronous function's first wait
- * are not seen, because other code also runs then.
+ * are not detected, because other code also runs then.
  */
 function trapping<T>(run: () => T, onRead: (title: string) => void): T {
   const originals = FORBIDDEN.map(([owner, name]) => Object.getOwnPropertyDescriptor(owner, name));
@@ -60,7 +60,7 @@ function trapping<T>(run: () => T, onRead: (title: string) => void): T {
   }
 }
 
-/** Shares of the actions played: the rest come from the environment's own lists. */
+/** Shares of the actions played; the remaining ones come from the environment's own lists. */
 const JUNK_SHARE = 0.15;
 const REWARD_TOLERANCE = 1e-9;
 const PLANNED_ACTIONS = 4;
@@ -71,11 +71,11 @@ export interface EpisodeSettings {
   readonly options: JsonObject;
   readonly seed: number;
   readonly steps: number;
-  /** Time on the clock of `performance.now` after which no step begins. Default: no limit. */
+  /** Time by `performance.now` after which no step begins. Default: no limit. */
   readonly until?: number;
 }
 
-/** One episode under watch, then again from its seed. Returns the steps played. */
+/** Plays one episode under observation, then replays it from its seed. Returns the number of steps. */
 export async function checkEpisode(
   environment: AnyEnvironment,
   settings: EpisodeSettings,
@@ -133,7 +133,7 @@ export async function checkEpisode(
   return actions.length;
 }
 
-/** Warns of an end that nobody can count: environments of Gymnasium name none. */
+/** Warns about an unnamed end, which nobody can count: Gymnasium environments name none. */
 function checkEnd({ spec }: AnyEnvironment, { ended_by: end }: StepInfo, findings: Findings): void {
   const known = endsOf(spec);
   if (end === undefined) {
@@ -145,12 +145,15 @@ function checkEnd({ spec }: AnyEnvironment, { ended_by: end }: StepInfo, finding
   }
 }
 
-/** True if states hold everything, so a state can be stepped from twice. */
+/** True if states are complete, so a state can be stepped from twice. */
 function isCopyable(environment: AnyEnvironment): boolean {
   return environment.dispose === undefined;
 }
 
-/** Part of a state that two plays of an episode must share: all of it, or the observation where it names something outside. */
+/**
+ * Part of a state that two plays of an episode must share: the whole state, or the observation where the state names
+ * something outside.
+ */
 function shownState(environment: AnyEnvironment, state: Json): Json {
   return isCopyable(environment)
     ? state
@@ -163,7 +166,7 @@ interface PlayedEpisode {
   readonly results: readonly Transition<Json>[];
 }
 
-/** Plays the same actions again from the seed. */
+/** Repeats the actions from the seed. */
 async function checkReplay(
   environment: AnyEnvironment,
   { config, options, seed, until = Number.POSITIVE_INFINITY }: EpisodeSettings,
@@ -204,17 +207,17 @@ async function checkReplay(
   }
 }
 
-/** An action as an environment may repeat it. */
+/** An action as an environment may quote it. */
 function echoes(action: Json): string {
   const written = typeof action === 'string' ? action : JSON.stringify(action);
   return written + written.toLowerCase() + written.toUpperCase();
 }
 
-/** Calls an environment and writes down what is wrong with its answers. */
+/** Calls an environment and records the faults of its answers. */
 class Watch {
   readonly #environment: AnyEnvironment;
   readonly #spaces: ObservationSpaces;
-  /** Characters of the actions so far, which an environment may repeat. */
+  /** Characters of the actions so far, which an environment may quote. */
   #given = '';
   readonly #findings: Findings;
 
@@ -243,7 +246,7 @@ class Watch {
     return trapping(run, title => this.#findings.add('global_randomness', `${what} read ${title}`));
   }
 
-  /** A step from a frozen state, compared with one from a copy. */
+  /** Compares a step from a frozen state with one from a copy. */
   async step(state: Json, action: Json, rng: Random): Promise<Transition<Json> | undefined> {
     const copy = throughJson(state);
     const twin = Random.fromState(rng.state);
@@ -298,8 +301,8 @@ class Watch {
   }
 
   /**
-   * Every observation and the picture of a state.
-   * @param packed whether the picture packed as an observation is looked at, too, which takes longest
+   * Checks every observation and the picture of a state.
+   * @param packed true to check the picture inside an observation too, which takes longest
    */
   looks(state: Json, packed: boolean): void {
     const { spec, render } = this.#environment;
@@ -335,14 +338,14 @@ class Watch {
     }
   }
 
-  /** A wrapper may make the form `text` an object, and leave the others as they are. */
+  /** A wrapper may make the form `text` an object, and keep the other forms. */
   #spaceOf(format: ObservationFormat): Space {
     const { text, structured } = this.#spaces;
     if (format === 'structured') return structured;
     return format === 'text' || text.type === 'Text' ? text : this.#environment.spec.observationSpace;
   }
 
-  /** Some of the actions listed as valid are tried, each from the same state. */
+  /** Tries some of the actions listed as valid, each from the same state. */
   async listedActions(state: Json, pick: Random): Promise<void> {
     const listed = this.#environment.validActions?.(state);
     if (!listed) return;
@@ -378,7 +381,10 @@ class Watch {
     return this.#environment.observe(state, 'structured');
   }
 
-  /** Steps that reference policies plan from the start must be valid; random policies may try moves that are not allowed now. */
+  /**
+   * Steps that reference policies plan from the start must be valid; random policies may try moves that are not
+   * allowed.
+   */
   async references(state: Json, pick: Random): Promise<void> {
     for (const [name, policy] of Object.entries(this.#environment.references ?? {})) {
       const planned = await this.call(

@@ -3,7 +3,7 @@ import type { Json } from '../../../../shared/json.ts';
 import type { Random } from '../../../../shared/random.ts';
 import type { AnyEnvironment } from '../environment.ts';
 
-/** True if a value is the same after a trip through JSON. */
+/** True if a value survives a round trip through JSON. */
 export function isPlainJson(value: unknown): boolean {
   const text = JSON.stringify(value);
   return text !== undefined && isDeepStrictEqual(unsigned(JSON.parse(text)), unsigned(value));
@@ -23,7 +23,7 @@ export function throughJson<T>(value: T): T {
   return JSON.parse(JSON.stringify(value)) as T;
 }
 
-/** Makes a value and all its parts unalterable. */
+/** Freezes a value and all its parts. */
 export function deepFreeze<T>(value: T): T {
   if (typeof value === 'object' && value !== null && !Object.isFrozen(value)) {
     Object.freeze(value);
@@ -40,7 +40,7 @@ export function shown(value: unknown): string {
 
 const MAX_SHOWN_LENGTH = 120;
 
-/** −0 as 0, which JSON does not tell apart. */
+/** −0 as 0, because JSON has only one zero. */
 function unsigned(value: unknown): unknown {
   if (typeof value === 'number') return value === 0 ? 0 : value;
   if (Array.isArray(value)) return value.map(unsigned);
@@ -49,11 +49,11 @@ function unsigned(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, unsigned(part)]));
 }
 
-/** Share of actions taken from reference policies, which may think for long. */
+/** Share of actions taken from reference policies, which may be slow. */
 const POLICY_SHARE = 0.1;
 const LONG_TEXT = 'x'.repeat(3000);
 
-/** Things that are no action anywhere, and things that nearly are one. */
+/** Values that are never actions, or nearly are. */
 const JUNK: readonly Json[] = [
   '',
   ' ',
@@ -91,7 +91,7 @@ function randomText(rng: Random): string {
   );
 }
 
-/** An action that the environment probably takes: a listed one, one of the space, or a reference policy's. */
+/** A probably valid action: a listed one, one of the space, or a reference policy's. */
 export async function sensibleAction(environment: AnyEnvironment, state: Json, rng: Random): Promise<Json> {
   const { spec, references = {} } = environment;
   const policies = Object.values(references);

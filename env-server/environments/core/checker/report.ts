@@ -1,4 +1,4 @@
-/** Rules of the checker, in the order of its report. */
+/** Rules of the checker, in report order. */
 export const RULES = {
   spec: 'the specification is complete and its defaults, presets and example action are valid',
   description: 'the description says what to do and how to act, under every configuration',
@@ -22,7 +22,7 @@ export type Rule = keyof typeof RULES;
 export interface Finding {
   readonly rule: Rule;
   readonly message: string;
-  /** Configuration, seed and step that show it, as far as they matter. */
+  /** Configuration, seed and step of the finding, where they matter. */
   readonly where?: string;
 }
 
@@ -33,23 +33,23 @@ export interface CheckReport {
   readonly configurations: number;
   readonly episodes: number;
   readonly steps: number;
-  /** At most a few for each rule. */
+  /** A few for each rule. */
   readonly findings: readonly Finding[];
   /** Oddities that may be intended; they fail no rule. */
   readonly warnings?: readonly string[];
 }
 
-/** Findings of each rule that are kept: the first ones say enough. */
+/** Most findings kept for each rule. */
 const MAX_FINDINGS_PER_RULE = 3;
 const MAX_WARNINGS = 3;
 
-/** Findings as they come in. */
+/** Findings in order of arrival. */
 export class Findings {
   readonly list: Finding[] = [];
   readonly #warnings = new Set<string>();
   #where = '';
 
-  /** Says where the findings from now on are made. */
+  /** Sets the place of the following findings. */
   at(where: string): void {
     this.#where = where;
   }
@@ -58,7 +58,7 @@ export class Findings {
     return [...this.#warnings];
   }
 
-  /** Notes what may be intended and fails no rule. */
+  /** Records an oddity that may be intended and fails no rule. */
   warn(message: string): void {
     if (this.#warnings.size < MAX_WARNINGS) this.#warnings.add(message);
   }
@@ -70,7 +70,7 @@ export class Findings {
   }
 }
 
-/** The report for people: one line a rule, what was found below it. */
+/** The report for people: one line a rule, with its findings below. */
 export function formatReport(report: CheckReport): string {
   const lines = [
     `${report.env_id}: ${report.passed ? 'passed' : 'FAILED'} (${report.configurations} configurations, ${report.episodes} episodes, ${report.steps} steps)`,

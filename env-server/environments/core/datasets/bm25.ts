@@ -1,10 +1,10 @@
-/** Saturation and normalization by length as Lucene's users set them (Pyserini). */
+/** Saturation and length normalization, with the defaults of Lucene's users (Pyserini). */
 const K1 = 0.9;
 const B = 0.4;
-/** Digits of a word's weight after the point: those that differ by rounding alone are equal. */
+/** Decimal digits of a word's weight, so that weights that differ by rounding are equal. */
 const PRECISION = 9;
 
-/** Words too common to tell documents apart. */
+/** Words too common to distinguish documents. */
 const STOP_WORDS = new Set(
   'a an and are as at be but by for from has have he her his i if in into is it its me my of on or she that the their then there these they this to was we were what when where which who whom whose will with you'.split(
     ' ',
@@ -12,14 +12,17 @@ const STOP_WORDS = new Set(
 );
 
 export interface SearchHit {
-  /** Position of the document in the list that was indexed. */
+  /** Position of the document in the indexed list. */
   readonly document: number;
   readonly score: number;
 }
 
-/** Searches a fixed list of texts by BM25 (Robertson & Zaragoza 2009), with Lucene's rarity of a word, which is never negative. */
+/**
+ * Searches a fixed list of texts by BM25 (Robertson & Zaragoza 2009), with Lucene's inverse document frequency, which
+ * is never negative.
+ */
 export class Bm25Index {
-  /** Documents that have a word, by word, each with the word's weight there. */
+  /** The documents that contain each word, with the word's weight there. */
   readonly #hits = new Map<string, SearchHit[]>();
 
   constructor(texts: readonly string[]) {
@@ -44,7 +47,7 @@ export class Bm25Index {
     }
   }
 
-  /** The best documents that share a word with the query, best first; equals in the order of the list. */
+  /** The best documents that share a word with the query, best first; ties in list order. */
   search(query: string, limit: number): SearchHit[] {
     const scores = new Map<number, number>();
     for (const word of tokenize(query)) {
@@ -58,7 +61,7 @@ export class Bm25Index {
   }
 }
 
-/** Lower-case words and numbers without stop words, plurals cut to their stem (Harman's S-stemmer). */
+/** Lower-case words and numbers without stop words, with plurals stemmed (Harman's S-stemmer). */
 export function tokenize(text: string): string[] {
   const words =
     text

@@ -1,6 +1,6 @@
 /**
- * Reads large JSON files a piece at a time, so that files beyond the longest string can be read and others have their
- * turn meanwhile.
+ * Reads large JSON files piece by piece, so that files beyond the longest string can be read while other work gets its
+ * turn.
  */
 import { createReadStream } from 'node:fs';
 
@@ -9,7 +9,7 @@ const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x
 const BYTE_ORDER_MARK = '\uFEFF';
 
 /**
- * The lines of a text file. Only line feeds end one: `readline` splits at U+2028 as well, which JSON leaves bare in
+ * The lines of a text file. Only line feeds end one: `readline` also splits at U+2028, which JSON allows inside
  * strings.
  */
 export async function* textLines(file: string): AsyncGenerator<string> {
@@ -39,7 +39,7 @@ export interface JsonChunk {
   readonly text: string;
 }
 
-/** The file is not one array or object; its message says how. */
+/** The file is not one array or object; the message says why. */
 export class NotJson extends Error {
   constructor(message: string) {
     super(message);
@@ -48,9 +48,9 @@ export class NotJson extends Error {
 }
 
 /**
- * The elements of a file that is one array or one object. Only brackets, commas and quotation marks are looked at; what
- * an element is worth, `JSON.parse` says. (Streaming parsers were tried; they take four to seven times as long.)
- * @throws NotJson where the file ends early, has content after its end, or is no array or object
+ * The elements of a file that is one array or one object. Only brackets, commas and quotation marks are examined;
+ * `JSON.parse` then checks each element. (The streaming parsers that were tried take four to seven times as long.)
+ * @throws NotJson where the file ends early, has content after its end, or is not an array or object
  */
 export async function* jsonParts(file: string): AsyncGenerator<JsonChunk> {
   const cutter = new JsonSplitter();
@@ -58,7 +58,7 @@ export async function* jsonParts(file: string): AsyncGenerator<JsonChunk> {
   cutter.end();
 }
 
-/** Text that may lie in several chunks. */
+/** Text that may span several chunks. */
 class Piece {
   #chunks: Buffer[] = [];
 
@@ -66,7 +66,7 @@ class Piece {
     if (start < chunk.length) this.#chunks.push(chunk.subarray(start));
   }
 
-  /** Text added so far, with a last part. */
+  /** The text so far, with a last part. */
   end(chunk: Buffer = Buffer.alloc(0), start = 0, end = chunk.length): string {
     if (this.#chunks.length === 0) return chunk.toString('utf8', start, end);
     const text = Buffer.concat([...this.#chunks, chunk.subarray(start, end)]).toString('utf8');
@@ -75,7 +75,7 @@ class Piece {
   }
 }
 
-/** Cuts at the commas of the outermost array or object. */
+/** Splits at the commas of the outermost array or object. */
 class JsonSplitter {
   readonly #piece = new Piece();
   #of: JsonChunk['of'] | undefined;

@@ -5,14 +5,14 @@ import { anyText, LINES, type Space, text } from '../spaces.ts';
 export const MAX_QUESTION_LENGTH = 20_000;
 export const MAX_ANSWER_LENGTH = 2000;
 
-/** Common fields of text environments that pay 1 for the best outcome. */
+/** Common fields of text environments with a best return of 1. */
 export const MARKED_WORDS = {
   observationFormats: ['text', 'structured'],
   rewardRange: [0, 1],
   rewardThreshold: 1,
 } as const satisfies Partial<EnvironmentSpec>;
 
-/** The same for a question that is shown whole and answered in a few words. */
+/** The same for a question that is shown at once and answered in a few words. */
 export const MARKED_QUESTION = {
   ...MARKED_WORDS,
   observationSpace: { type: 'Text', maxLength: MAX_QUESTION_LENGTH + MAX_ANSWER_LENGTH },
@@ -21,7 +21,7 @@ export const MARKED_QUESTION = {
 } as const satisfies Partial<EnvironmentSpec>;
 
 /**
- * The space of texts that come from the environment itself or from a file.
+ * The space of texts from the environment itself or from a file.
  * @param files the configuration's files, which may hold any characters
  */
 export function words(files: readonly (string | undefined)[], charset = LINES): (maxLength: number) => Space {
@@ -42,7 +42,7 @@ export const questionOptions = (answer: string) => ({
   index: indexOption('Record of the data file within the split, from 0.'),
 });
 
-/** A reset option that pins a record by its place. */
+/** A reset option that pins a record by its index. */
 export const indexOption = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
 
 const MAX_PATH_LENGTH = 4096;

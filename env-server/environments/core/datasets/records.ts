@@ -7,7 +7,7 @@ import { InvalidConfig, InvalidOptions } from '../environment.ts';
 import { isInSplit, type Split } from '../splits.ts';
 import { jsonParts, NotJson, textLines } from './json-stream.ts';
 
-/** Records of each split, kept for as long as the records are. */
+/** Records of each split, kept as long as the records. */
 const parts = new WeakMap<readonly unknown[], Map<Split, readonly unknown[]>>();
 
 interface ChosenRecord<T> {
@@ -15,9 +15,9 @@ interface ChosenRecord<T> {
   readonly path: string;
   readonly read: RecordReader<T>;
   readonly split: Split;
-  /** The text that decides which split a record belongs to. */
+  /** The text that decides a record's split. */
   key(record: T): string;
-  /** A certain record of the split, from 0, instead of a random one; `/index` in the options. */
+  /** The record at this index of the split, from 0, instead of a random one; `/index` in the options. */
   readonly index?: number;
 }
 
@@ -61,9 +61,9 @@ export function pick<T>(records: readonly T[], index: number | undefined, rng: R
   return records[index];
 }
 
-/** When set, data files must lie under this folder, and relative paths start there. */
+/** When set, data files must be in this folder, and relative paths start there. */
 export const DATA_FOLDER_VARIABLE = 'RAGEN_DATA_DIR';
-/** Its value where no file may be read. */
+/** The value that forbids all files. */
 export const NO_DATA = 'none';
 
 /** Fault in one field of a record; `readRecords` adds file and row. */
@@ -77,7 +77,7 @@ export class InvalidField extends Error {
 }
 
 /**
- * Makes what an environment keeps of one record; undefined leaves the record out.
+ * Reduces a record to what an environment keeps; undefined drops the record.
  * @throws InvalidField
  */
 export type RecordReader<T> = (record: JsonObject) => T | undefined;
@@ -87,12 +87,12 @@ interface CachedRecords {
   readonly rows: Promise<readonly unknown[]>;
 }
 
-/** Files already read, by reader and path; a changed file is read again. */
+/** Cached files by reader and path; a changed file is read again. */
 const kept = new WeakMap<RecordReader<unknown>, Map<string, CachedRecords>>();
 
 /**
- * The records of a `.jsonl`, `.json` (one array) or `.parquet` file, streamed and cut down by `read`, which must
- * be the same function every time: files are kept by it.
+ * The records of a `.jsonl`, `.json` (one array) or `.parquet` file, streamed and reduced by `read`, which must be the
+ * same function every time: it is part of the cache key.
  * @param pointer JSON pointer to the path in the configuration, e.g. `/data`
  * @throws InvalidConfig naming file, row (from 1) and field
  */
@@ -115,7 +115,10 @@ export async function readRecords<T>(
   return rows;
 }
 
-/** The file that a path in a configuration names, and a text that changes when the file does. @throws InvalidConfig */
+/**
+ * The file at a configured path, and a text that changes when the file does.
+ * @throws InvalidConfig
+ */
 export async function findFile(pointer: string, path: string): Promise<{ file: string; version: string }> {
   const file = locate(pointer, path);
   const found = await stat(file).catch(() => undefined);
@@ -126,7 +129,10 @@ export async function findFile(pointer: string, path: string): Promise<{ file: s
   return { file, version: `${found.mtimeMs} ${found.size}` };
 }
 
-/** The file that a path in a configuration names. @throws InvalidConfig when it lies where data may not be */
+/**
+ * The file at a configured path.
+ * @throws InvalidConfig outside the permitted folder
+ */
 function locate(pointer: string, path: string): string {
   const folder = process.env[DATA_FOLDER_VARIABLE];
   if (!folder) return resolve(path);
@@ -169,7 +175,7 @@ async function collect<T>(
   return rows;
 }
 
-/** Records one by one; a string says why one could not be read. */
+/** Records one by one; a string is the reason why one could not be read. */
 async function* records(pointer: string, path: string, file: string): AsyncGenerator<JsonObject | string> {
   switch (extname(file).toLowerCase()) {
     case '.jsonl':
@@ -233,13 +239,13 @@ async function* parquet(pointer: string, path: string, name: string): AsyncGener
   }
 }
 
-/** A row without its empty columns: every row of Parquet has all of them. */
+/** A row without empty columns: a Parquet row always has every column. */
 function present(row: object): JsonObject {
   const entries = Object.entries(row).filter(([, value]) => value !== null && value !== undefined);
   return Object.fromEntries(entries.map(([name, value]) => [name, toJson(value)]));
 }
 
-/** Parquet's 64-bit integers, typed arrays and dates as plain JSON. */
+/** Converts Parquet's 64-bit integers, typed arrays and dates to plain JSON. */
 function toJson(value: unknown): Json {
   if (typeof value === 'bigint') return Number(value);
   if (Array.isArray(value) || ArrayBuffer.isView(value))

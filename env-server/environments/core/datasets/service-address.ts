@@ -3,8 +3,8 @@ import { InvalidConfig } from '../environment.ts';
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
 
 /**
- * The address of a service that a configuration names, without a slash at its end. Configurations come from clients, so
- * only this machine and the hosts that the operator lists are allowed.
+ * The address of a service in a configuration, without its final slash. Configurations come from clients, so only this
+ * machine and the hosts that the operator lists are allowed.
  * @param variable environment variable with further hosts (`host` or `host:port`), separated by commas
  * @throws InvalidConfig
  */

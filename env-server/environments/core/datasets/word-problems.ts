@@ -45,7 +45,7 @@ const KINDS: readonly ((rng: Random) => WordProblem)[] = [
   puzzle,
 ];
 
-/** A word problem of the split; the split is decided by the question's text. */
+/** A word problem of the split; the question's text decides the split. */
 export function drawWordProblem(rng: Random, split: Split): WordProblem {
   for (;;) {
     const problem = rng.choice(KINDS)(rng);

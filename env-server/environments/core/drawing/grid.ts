@@ -36,7 +36,7 @@ export interface Layout {
 }
 
 /**
- * Reads a level drawn as rows of symbols, one character a cell, or one string with line breaks.
+ * Parses a level: rows of symbols, one character a cell, or one string with line breaks.
  * @throws InvalidOptions under `/layout` when the rows differ in length or there are none
  */
 export function readLayout(layout: string | readonly string[]): Layout {
@@ -57,7 +57,7 @@ export function readLayout(layout: string | readonly string[]): Layout {
 
 /**
  * A cell given as [row, col].
- * @throws InvalidOptions when it lies outside
+ * @throws InvalidOptions when it is outside the board
  */
 export function cellAt(pointer: string, [row, col]: readonly number[], rows: number, cols: number): number {
   if (row >= rows || col >= cols) {
@@ -81,14 +81,14 @@ export function checkSymbols(symbols: { readonly [name: string]: string }): void
   }
 }
 
-/** Text of a board that stays as it is while a few cells on it change: where each cell's symbol starts and ends. */
+/** Text of a board with a few changing cells: where each cell's symbol starts and ends. */
 export interface Backdrop {
   readonly text: string;
   readonly starts: readonly number[];
   readonly ends: readonly number[];
 }
 
-/** Lays out one symbol a cell, row-major, as lines. */
+/** Arranges symbols, one a cell, row-major, as lines. */
 export function backdrop(symbols: readonly string[], cols: number): Backdrop {
   const starts: number[] = [];
   const ends: number[] = [];
@@ -102,7 +102,7 @@ export function backdrop(symbols: readonly string[], cols: number): Backdrop {
   return { text, starts, ends };
 }
 
-/** The forms that the configuration of a grid may choose for its text observation. */
+/** Text forms that a grid's configuration can choose. */
 const TEXT_FORMS = ['grid', 'coord', 'grid_coord', 'image'] as const;
 
 export const textFormSchema = Type.Union(
@@ -144,7 +144,7 @@ export const layoutSchema = (description: string) =>
     ),
   );
 
-/** A state as a map in symbols, as coordinates in words, as data, and painted. */
+/** A state as a map in symbols, as coordinates in words, as data, and as a picture. */
 interface GridForms<State> {
   readonly grid: (state: State) => string;
   readonly coord: (state: State) => string;
@@ -169,8 +169,8 @@ export function inForm<State>(state: State, form: ObservationFormat, forms: Grid
 }
 
 /**
- * What belongs into the description of a grid shown in `form`: coordinates need no legend, a picture one of what is
- * painted, and only a bare grid is made of a closed vocabulary.
+ * Parts of the description that depend on a grid's form: coordinates need no legend, a picture gets a legend of its
+ * figures, and only a bare grid has a closed vocabulary.
  */
 export function describeInForm(
   form: ObservationFormat,

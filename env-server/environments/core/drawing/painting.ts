@@ -1,6 +1,9 @@
 import type { Picture } from '../environment.ts';
 
-/** Glyphs of printable ASCII, 5 wide and 8 high: for each character from space to `~` five columns from the left, a byte each, top pixel in the lowest bit. */
+/**
+ * Glyphs of printable ASCII, 5 wide and 8 high: for each character from space to `~` five columns from the left, one
+ * byte each, top pixel in the lowest bit.
+ */
 const GLYPHS = [
   '0000000000 00005f0000 0007000700 147f147f14 242a7f2a12 2313086462 3649562050 0008070300',
   '001c224100 0041221c00 2a1c7f1c2a 08083e0808 0080703000 0808080808 0000606000 2010080402',
@@ -33,15 +36,15 @@ export type Color = number;
 /** One glyph column of space between characters, in font pixels. */
 const ADVANCE = GLYPH_WIDTH + 1;
 
-/** Pixels from which on a call of `fill` costs less than a loop. */
+/** Width in pixels from which `fill` is faster than a loop. */
 const LONG_LINE = 32;
 
-/** A picture in the making. What lies outside it is not painted. */
+/** A picture being painted. Anything outside its bounds is clipped. */
 export class Canvas implements Picture {
   readonly width: number;
   readonly height: number;
   readonly data: Uint8Array;
-  /** The same bytes, a pixel each. */
+  /** The same bytes, one element a pixel. */
   readonly #pixels: Uint32Array;
 
   constructor(width: number, height: number, background: Color) {
@@ -81,7 +84,7 @@ export class Canvas implements Picture {
     }
   }
 
-  /** Text around a point, as large as fits a square of `room` pixels. */
+  /** Text centered on a point, as large as fits a square of `room` pixels. */
   label(text: string, centerX: number, centerY: number, room: number, color: Color): void {
     const scale = Math.max(1, Math.floor(room / Math.max(textWidth(text, 1), GLYPH_HEIGHT)));
     const x = Math.round(centerX - textWidth(text, scale) / 2);
@@ -103,7 +106,7 @@ export class Canvas implements Picture {
 const bytes = new Uint8Array(4);
 const word = new Uint32Array(bytes.buffer);
 
-/** Opaque, in this machine's order of bytes. */
+/** Opaque, in this machine's byte order. */
 function pixelOf(color: Color): number {
   bytes[0] = color >> 16;
   bytes[1] = color >> 8;
@@ -112,7 +115,7 @@ function pixelOf(color: Color): number {
   return word[0];
 }
 
-/** A part of a canvas with its own origin and scale; rectangles that meet there meet in pixels, too. */
+/** A part of a canvas with its own origin and scale; adjacent rectangles share pixel edges. */
 export class CanvasRegion {
   readonly #canvas: Canvas;
   readonly #x: number;
@@ -140,7 +143,7 @@ export class CanvasRegion {
   }
 }
 
-/** Pixels that a line of text takes. */
+/** Width of a line of text in pixels. */
 export function textWidth(text: string, scale: number): number {
   return Math.max(text.length * ADVANCE - 1, 0) * scale;
 }
@@ -154,7 +157,7 @@ export function cellSize(rows: number, cols: number, usual: number): number {
   return Math.max(MIN_CELL, Math.min(usual, Math.floor(MAX_SIDE / Math.max(rows, cols))));
 }
 
-/** Punctuation that ASCII writes otherwise. */
+/** Punctuation with an ASCII equivalent. */
 const PLAIN: { readonly [character: string]: string } = {
   '‘': "'",
   '’': "'",
@@ -168,7 +171,7 @@ const PLAIN: { readonly [character: string]: string } = {
   '·': '*',
 };
 
-/** Text in the characters that can be painted, as far as they have a likeness: accents go, quotation marks become plain. */
+/** Text in paintable characters, where there is a likeness: accents are dropped, quotation marks become plain. */
 export function printable(text: string): string {
   return text
     .normalize('NFKD')
@@ -176,11 +179,11 @@ export function printable(text: string): string {
     .replaceAll(/[^ -~\n]/g, character => PLAIN[character] ?? character);
 }
 
-/** Lines of a page; buttons that follow each other share rows unless one stands apart. */
+/** Lines of a page; consecutive buttons share rows, unless one is set apart. */
 export interface PagePart {
   readonly text: string;
   readonly look: 'heading' | 'text' | 'button' | 'pressed';
-  /** Begins a row. */
+  /** Begins a new row. */
   readonly apart?: boolean;
 }
 
@@ -202,7 +205,7 @@ interface PlacedText {
   readonly y: number;
 }
 
-/** A page of text, its long lines wrapped between words, with buttons. */
+/** A page of wrapped text with buttons. */
 export function paintPage(parts: readonly PagePart[]): Picture {
   const { placed, height } = layOut(parts);
   const page = new Canvas(PAGE_WIDTH, height, PAPER);
@@ -259,7 +262,7 @@ function paintButton(page: Canvas, text: string, x: number, y: number, pressed: 
   page.text(text, x + BUTTON_PADDING, y + BUTTON_PADDING + 1, PAGE_SCALE, pressed ? PAPER : ACCENT);
 }
 
-/** Lines of at most `columns` characters; a word longer than that is cut. */
+/** Lines of at most `columns` characters; longer words are cut. */
 export function wrap(line: string, columns: number): string[] {
   const lines: string[] = [];
   let rest = line;

@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import { crc32, deflateSync } from 'node:zlib';
 import type { Picture } from '../environment.ts';
 
-/** Unfiltered rows of flat colors pack smallest, and four times as fast as filtered ones. */
+/** Unfiltered rows of flat colors compress best, and four times as fast as filtered ones. */
 const PACKING = { filterType: 0, deflateLevel: 6, deflateStrategy: 0 } as const;
 const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
 const BYTES_A_PIXEL = 4;
@@ -16,9 +16,9 @@ const RGB_BYTES = 3;
 const WORD_BYTES = 4;
 
 /**
- * A picture as a PNG file. Pictures are painted in a few flat colors: with a palette a pixel takes a byte, which packs
- * several times as fast and half as large. One of many colors, or with transparency, goes without (by pngjs, which
- * writes none).
+ * A picture as a PNG file. Pictures painted here have a few flat colors: with a palette a pixel takes one byte, which
+ * compresses several times as fast to half the size. A picture with many colors, or with transparency, is written
+ * without a palette (by pngjs, which supports none).
  */
 export function encodePng(picture: Picture): Buffer {
   const { width, height, data } = picture;
@@ -30,12 +30,12 @@ export function encodePng(picture: Picture): Buffer {
   return PNG.sync.write(png, PACKING);
 }
 
-/** The library for pictures that are unlike those painted here, loaded when the first one comes. */
+/** The library for other pictures, loaded for the first one. */
 export function pngjs(): typeof import('pngjs') {
   return createRequire(import.meta.url)('pngjs');
 }
 
-/** A picture as text: a `data:` URL, which browsers show and vision models take as an image. */
+/** A picture as a `data:` URL, which browsers show and vision models accept. */
 export function pictureUrl(picture: Picture): string {
   return `data:image/png;base64,${encodePng(picture).toString('base64')}`;
 }
@@ -43,11 +43,11 @@ export function pictureUrl(picture: Picture): string {
 interface Indexed {
   /** Three bytes a color. */
   readonly palette: Buffer;
-  /** Rows of a byte a pixel, each after the number of its filter: a row that is the same as the one above is all zeros. */
+  /** Rows of one byte a pixel, each after its filter number: a row equal to the one above is all zeros. */
   readonly rows: Buffer;
 }
 
-/** Undefined for a picture with more colors than a palette has, or with transparent ones. */
+/** Undefined for a picture with too many colors for a palette, or with transparent ones. */
 function indexedRows({ width, height, data }: Picture): Indexed | undefined {
   const numbers = new Map<number, number>();
   const palette = Buffer.alloc(RGB_BYTES * MAX_COLORS);

@@ -11,7 +11,7 @@ import { encodePng, pngjs } from './png.ts';
 /**
  * A state as parts: its text, and its picture where the environment paints one. Pictures inside the text, as in the
  * format `image`, become parts at that point, and no other picture is added.
- * @param size of pictures' longer side, in pixels; as they are painted without it
+ * @param size of pictures' longer side, in pixels; the painted size by default
  */
 export function observedParts(environment: AnyEnvironment, state: Json, size?: number): ObservationPart[] {
   const seen = environment.observe(state, 'text');
@@ -27,7 +27,7 @@ export function observedParts(environment: AnyEnvironment, state: Json, size?: n
   return [...parts, imagePart(size === undefined ? picture : scaled(picture, size))];
 }
 
-/** An environment that has the form `parts`, too. Its other members are those of the environment. */
+/** An environment extended by the form `parts`; its other members are unchanged. */
 export function withParts(environment: AnyEnvironment): AnyEnvironment {
   const observe: AnyEnvironment['observe'] = (state, format) =>
     format === 'parts'
@@ -36,14 +36,14 @@ export function withParts(environment: AnyEnvironment): AnyEnvironment {
   return Object.assign(Object.create(environment) as AnyEnvironment, { observe });
 }
 
-/** Longest side that callers may ask for, in pixels: a picture of this many takes milliseconds. */
+/** Longest side that callers may request, in pixels: such a picture takes milliseconds. */
 export const MAX_PICTURE_SIZE = 1024;
 export const MIN_PICTURE_SIZE = 16;
 const BYTES_A_PIXEL = 4;
 
 /**
- * A picture at another size, its sides in proportion. Each pixel is the nearest one of the original, so that flat colors
- * stay flat.
+ * A picture at another size, with its proportions. Each pixel is the nearest one of the original, so flat colors stay
+ * flat.
  * @param size of the longer side, in pixels
  */
 export function scaled(picture: Picture, size: number): Picture {
@@ -70,11 +70,11 @@ export function imagePart(picture: Picture): ImagePart {
   return { type: 'image', mime: 'image/png', data: encodePng(picture).toString('base64'), width, height };
 }
 
-/** The part at another size; one that is no PNG stays as it is. */
+/** The part at another size; a part that is not a PNG is returned unchanged. */
 export function scaledPart(part: ImagePart, size: number): ImagePart {
   if (part.width === undefined || part.height === undefined) return part;
   if (Math.max(part.width, part.height) === size) return part;
   const { width, height, data } = pngjs().PNG.sync.read(Buffer.from(part.data, 'base64'));
-  // Read into memory that begins where a pixel does.
+  // Copied to memory aligned to a pixel.
   return imagePart(scaled({ width, height, data: Uint8Array.from(data) }, size));
 }

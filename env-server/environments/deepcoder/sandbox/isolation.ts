@@ -3,9 +3,9 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { asText, type Job, Sandbox, SandboxFailed } from './sandbox.ts';
 
-/** Interpreter for untrusted programs; `python3` where it is not set. */
+/** Interpreter for untrusted programs; `python3` by default. */
 export const PYTHON_VARIABLE = 'RAGEN_DEEPCODER_PYTHON';
-/** Set to 1 by an operator who runs programs without isolation. */
+/** An operator who runs programs without isolation sets this to 1. */
 export const UNISOLATED_VARIABLE = 'RAGEN_DEEPCODER_UNISOLATED';
 
 const HARNESS = fileURLToPath(new URL('./harness.py', import.meta.url));
@@ -13,17 +13,17 @@ const PYTHON_MS = 10_000;
 /** Milliseconds until a machine without isolation is tested again. */
 const RETRY_MS = 10_000;
 /**
- * Users that programs run as where root runs the server, one for each sandbox: between the ranges of systemd-homed and
- * DynamicUser, in no distribution's range for people or services.
+ * Users for programs where root runs the server, one for each sandbox: between the ranges of systemd-homed and
+ * DynamicUser, outside every distribution's ranges for people and services.
  */
 const FIRST_UID = 60_600;
 const UIDS = 480;
-/** Keeps the users of servers on one machine apart, as far as there are any left. */
+/** Gives servers on one machine different users, as far as the range allows. */
 const UID_STRIDE = 16;
 
 /** New namespaces for a sandbox. */
 const NAMESPACES = ['--mount', '--pid', '--net', '--ipc', '--uts', '--fork', '--kill-child'];
-/** Ways to start the harness, strongest first: in namespaces made by root or by a user, or in none. */
+/** Ways to start the harness, strongest first: in namespaces made by root, by a user, or in none. */
 export const WAYS = {
   root: ['unshare', ...NAMESPACES],
   user: ['unshare', '--user', '--map-root-user', ...NAMESPACES],
@@ -31,13 +31,13 @@ export const WAYS = {
 } as const satisfies { [spaces: string]: readonly string[] };
 export type Namespaces = keyof typeof WAYS;
 
-/** Command that starts sandboxes on this machine, and the walls it gives them. */
+/** Command that starts sandboxes on this machine, and the walls it provides. */
 export interface Isolation {
   readonly python: string;
   readonly spaces: Namespaces;
   /** See README.md. */
   readonly walls: readonly string[];
-  /** A hostile program was contained. */
+  /** True if a hostile test program was contained. */
   readonly proven: boolean;
 }
 
@@ -59,8 +59,8 @@ interface Search {
 let search: Search | undefined;
 
 /**
- * The strongest isolation that works here, found by running programs, once for the settings that the variables give.
- * @throws SandboxFailed where there is no Python, or no isolation and the operator has not allowed to do without
+ * The strongest isolation that works here, found by running test programs, once for the variables' settings.
+ * @throws SandboxFailed where there is no Python, or no isolation and the operator has not allowed to run without
  */
 export function findIsolation(): Promise<Isolation> {
   const settings = JSON.stringify([process.env[PYTHON_VARIABLE], process.env[UNISOLATED_VARIABLE]]);
@@ -100,7 +100,7 @@ function nameOf(spaces: Namespaces): string {
   return { root: 'namespaces of root', user: 'a user namespace', none: 'without namespaces' }[spaces];
 }
 
-/** @throws SandboxFailed where not even correct programs run so */
+/** @throws SandboxFailed where even correct programs do not run */
 async function tryWay(python: string, spaces: Namespaces): Promise<{ isolation: Isolation; fault?: string }> {
   const sandbox = await Sandbox.start(sandboxCommand({ python, spaces }, 0));
   try {
@@ -114,13 +114,16 @@ async function tryWay(python: string, spaces: Namespaces): Promise<{ isolation: 
   }
 }
 
-/** First required wall that is missing, or undefined. */
+/** First missing required wall, or undefined. */
 function missingWall(walls: readonly string[]): string | undefined {
   if (walls.includes('seccomp') && (walls.includes('mount') || walls.includes('landlock'))) return undefined;
   return `only ${walls.join(', ')}`;
 }
 
-/** The interpreter itself, not a script that starts it. @throws SandboxFailed */
+/**
+ * The interpreter itself, not a script that starts it.
+ * @throws SandboxFailed
+ */
 export async function findPython(): Promise<string> {
   const python = process.env[PYTHON_VARIABLE] || 'python3';
   let path: string;
@@ -143,7 +146,7 @@ export async function findPython(): Promise<string> {
 
 /** Generous: what is tested is whether programs run and are kept in, however busy the machine is. */
 const LIMITS = { cpu_s: 20, wall_s: 60, total_s: 120, memory_mb: 256, output_bytes: 10_000 };
-/** Something of the server that no program may read. */
+/** A file of the server that no program may read. */
 const OWN_FILE = fileURLToPath(import.meta.url);
 
 /** Reads, imports from disk, starts a thread, prints. */
@@ -161,7 +164,7 @@ const CORRECT: Job = {
 };
 const CALLED: Job = { ...LIMITS, program: 'def twice(n): return 2 * n', function: 'twice', inputs: [[21]] };
 
-/** Prints the name of everything that it gets done, and a last line. */
+/** Prints the name of each hostile act that succeeds, and a last line. */
 const HOSTILE: Job = {
   ...LIMITS,
   program: `
@@ -196,8 +199,8 @@ print('contained')
 };
 
 /**
- * Whether correct programs get what they should.
- * @returns what is wrong, or undefined
+ * Checks that correct programs can run.
+ * @returns the fault, or undefined
  * @throws SandboxFailed
  */
 export async function faultOfService(sandbox: Sandbox): Promise<string | undefined> {
@@ -214,8 +217,8 @@ export async function faultOfService(sandbox: Sandbox): Promise<string | undefin
 }
 
 /**
- * Whether a hostile program is contained.
- * @returns what it got done, or undefined
+ * Checks that a hostile program is contained.
+ * @returns the act that succeeded, or undefined
  * @throws SandboxFailed
  */
 export async function faultOfContainment(sandbox: Sandbox): Promise<string | undefined> {

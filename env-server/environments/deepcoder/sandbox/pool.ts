@@ -8,26 +8,26 @@ const RETRY_AFTER_SECONDS = 2;
 const MS_PER_S = 1000;
 
 export interface QueueLimits {
-  /** Slots that anybody may take. */
+  /** Slots that anyone may take. */
   readonly slots: number;
   /** Slots for owners who have none. */
   readonly guestSlots: number;
-  /** Most that may wait of one owner. */
+  /** Most waiting requests of one owner. */
   readonly queueLength: number;
-  /** Longest that anything may wait. */
+  /** Longest wait in milliseconds. */
   readonly queueSeconds: number;
 }
 
 /**
- * Shares slots out among owners. One owner alone may hold all of the common slots, but an owner who holds none finds a guest
- * slot even then; so nobody waits for what another owner runs unless very many owners run something. Owners take turns.
+ * Divides slots among owners. One owner alone may hold all common slots, but an owner who holds none finds a guest slot
+ * even then; so nobody waits for another owner's programs unless very many owners run some. Owners take turns.
  */
 export class FairQueue {
   readonly #limits: QueueLimits;
   readonly #slots: Slots;
   /** Groups of the owners who hold slots or wait. */
   readonly #groups = new Map<string, SlotGroup>();
-  /** Slots that are free; the last is taken first. */
+  /** Free slots; the last is taken first. */
   readonly #free: number[];
   readonly #most: number;
 
@@ -39,13 +39,13 @@ export class FairQueue {
     this.#free = Array.from({ length: this.#most }, (_, slot) => slot).reverse();
   }
 
-  /** Slots that are taken. */
+  /** Number of taken slots. */
   get held(): number {
     return this.#most - this.#free.length;
   }
 
   /**
-   * A slot for this owner, at once or when its turn comes.
+   * A slot for this owner, at once or in its turn.
    * @throws Problem `too_many_requests`, `environment_busy`
    */
   async acquire(name: string): Promise<number> {
@@ -63,7 +63,7 @@ export class FairQueue {
     throw new Problem('environment_busy', detail, { retryAfterSeconds });
   }
 
-  /** Gives a slot back, and hands out what is free now. */
+  /** Returns a slot, and hands out the free ones. */
   release(name: string, slot: number): void {
     const group = this.#groups.get(name)!;
     this.#free.push(slot);
@@ -72,9 +72,9 @@ export class FairQueue {
   }
 }
 
-/** Programs that one sandbox runs before another takes its place. */
+/** Programs that one sandbox runs before it is replaced. */
 const JOBS_PER_SANDBOX = 100;
-/** Tries to run a program when sandboxes break under it. */
+/** Attempts to run a program when sandboxes break under it. */
 const MAX_TRIES = 2;
 
 interface Worker {
@@ -82,13 +82,13 @@ interface Worker {
   jobs: number;
 }
 
-/** Sandboxes that wait for programs, at most one for each slot; further programs queue up, fairly for their owners. */
+/** Ready sandboxes, at most one for each slot; further programs queue up, with owners taking turns. */
 export class SandboxPool {
   readonly #slots: number;
   readonly #queue: FairQueue;
-  /** Idle sandboxes by slot, or their starting. */
+  /** Idle sandboxes by slot, or their startup. */
   readonly #idle = new Map<number, Promise<Worker>>();
-  /** Slots that programs run in, and their sandboxes as soon as they are there. */
+  /** Slots in use, and their sandboxes once they have started. */
   readonly #busy = new Map<number, Sandbox | undefined>();
   #stopped = false;
 
@@ -97,7 +97,10 @@ export class SandboxPool {
     this.#queue = new FairQueue(limits);
   }
 
-  /** Starts sandboxes for the common slots ahead of their use. @throws SandboxFailed where there is no isolation */
+  /**
+   * Starts sandboxes for the common slots in advance.
+   * @throws SandboxFailed where there is no isolation
+   */
   async warm(): Promise<Isolation> {
     const isolation = await findIsolation();
     for (let slot = 0; slot < this.#slots && !this.#stopped; slot++) {
@@ -107,8 +110,8 @@ export class SandboxPool {
   }
 
   /**
-   * Runs a program when its owner's turn comes and gives what the judge made of each result.
-   * @throws SandboxFailed when sandboxes break or there is no isolation, never for what a program does; Problem
+   * Runs a program in its owner's turn and returns the judge's result for each input.
+   * @throws SandboxFailed when sandboxes break or there is no isolation, never for the program's own actions; Problem
    * `too_many_requests` or `environment_busy`
    */
   async run<T>(job: Job, owner: string, judge: Judge<T>): Promise<T[]> {
@@ -129,7 +132,7 @@ export class SandboxPool {
     }
   }
 
-  /** Ends all sandboxes, those that run programs too. */
+  /** Ends all sandboxes, including busy ones. */
   stop(): void {
     this.#stopped = true;
     for (const starting of this.#idle.values()) {

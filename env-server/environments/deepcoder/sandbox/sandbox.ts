@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Json } from '../../../../shared/json.ts';
 
-/** All that programs see of the environment variables. */
+/** The only environment variables that programs see. */
 const ENVIRONMENT = { PATH: '/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C.UTF-8' };
 const START_MS = 30_000;
 /** Milliseconds that a test may take beyond its time limit. */
@@ -28,20 +28,20 @@ export interface JobLimits {
 export interface Job extends JobLimits {
   readonly program: string;
   readonly function: string | null;
-  /** Text for programs that read, a list of arguments for functions. */
+  /** Text for programs that read input, a list of arguments for functions. */
   readonly inputs: readonly Json[];
 }
 
 export interface RunResult {
   /** `invalid`: the text is no program, and its other tests are skipped. */
   readonly status: 'ok' | 'error' | 'invalid' | 'timeout' | 'output';
-  /** In UTF-8, or not; overwritten when the judge has returned. */
+  /** UTF-8 or arbitrary bytes; overwritten when the judge has returned. */
   readonly output: Buffer;
-  /** Text of the program's own, which may quote the input; with `invalid`, of Python's compiler. */
+  /** The program's own text, which may quote the input; with `invalid`, the Python compiler's. */
   readonly error: string;
 }
 
-/** Judges each result as it arrives, so at most one output is held. */
+/** Judges each result as it arrives, so that at most one output is in memory. */
 export type Judge<T> = (result: RunResult, index: number) => T;
 
 /** A judge that keeps the output, as text. */
@@ -51,7 +51,7 @@ export const asText = ({ status, error, output }: RunResult) => ({
   output: output.toString(),
 });
 
-/** There is no sandbox on this machine, or it broke: nothing that a program did. */
+/** There is no sandbox on this machine, or it broke; not caused by a program. */
 export class SandboxFailed extends Error {
   constructor(message: string) {
     super(message);
@@ -100,7 +100,7 @@ export class Sandbox {
     return sandbox;
   }
 
-  /** The walls that stand around every program, e.g. rlimits, seccomp, mount; see README.md. */
+  /** The walls around every program, e.g. rlimits, seccomp, mount; see README.md. */
   get walls(): readonly string[] {
     return this.#walls;
   }
@@ -110,8 +110,9 @@ export class Sandbox {
   }
 
   /**
-   * Runs a program on its inputs and gives what the judge made of each result.
-   * @throws SandboxFailed when the sandbox itself breaks, never for what a program does; and what the judge throws
+   * Runs a program on its inputs and returns the judge's result for each.
+   * @throws SandboxFailed when the sandbox itself breaks, never for the program's own actions; anything the judge
+   * throws
    */
   async run<T>(job: Job, judge: Judge<T>): Promise<T[]> {
     const { inputs, program, function: called, ...limits } = job;
@@ -141,7 +142,7 @@ export class Sandbox {
     }
   }
 
-  /** Kills the process and all that it started. */
+  /** Kills the process with everything it started. */
   stop(): void {
     this.#fail('was stopped');
     const { pid } = this.#child;
@@ -205,7 +206,7 @@ export class Sandbox {
     this.#waiting?.(this.#broken);
   }
 
-  /** A waiting sandbox does not keep the program alive, a working one does. */
+  /** An idle sandbox does not keep the process alive, a busy one does. */
   #ref(): void {
     this.#child.ref();
     for (const pipe of this.#pipes()) pipe.ref();
@@ -234,12 +235,12 @@ interface Answer {
   readonly data: Buffer;
 }
 
-/** Takes apart what the harness writes: lines of JSON, each followed by as many bytes as its `bytes` says. */
+/** Parses the harness's output: lines of JSON, each followed by as many bytes as its `bytes` says. */
 class AnswerReader {
   readonly #take: (answer: Answer) => void;
   #line: Buffer = NOTHING;
   #header: object | undefined;
-  /** Holds the bytes of one answer after the other. */
+  /** Holds the bytes of one answer at a time. */
   #room: Buffer = NOTHING;
   #data: Buffer = NOTHING;
   #filled = 0;
@@ -249,14 +250,14 @@ class AnswerReader {
     this.#take = take;
   }
 
-  /** Most bytes that a line may announce; what was held is let go of. */
+  /** Most bytes that a line may announce; earlier bytes are released. */
   allow(bytes: number): void {
     this.#mostBytes = bytes;
     this.#room = NOTHING;
     this.#data = NOTHING;
   }
 
-  /** @throws Error when a line is no JSON, is too long or announces too much */
+  /** @throws Error when a line is not JSON, is too long or announces too much */
   push(chunk: Buffer): void {
     for (let rest = chunk; rest.length > 0; ) {
       rest = this.#header ? this.#readData(rest) : this.#readLine(rest);
