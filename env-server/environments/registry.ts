@@ -17,7 +17,7 @@ import { sudoku } from './sudoku/sudoku.ts';
 import { textHousehold } from './texthousehold/texthousehold.ts';
 import { textShop } from './textshop/textshop.ts';
 
-/** The environments that come with the server, in the order of their listing; of several versions the newest first. */
+/** The built-in environments in listing order; of several versions the newest first. */
 export const BUILT_IN: readonly AnyEnvironment[] = [
   sokoban,
   frozenLake,
@@ -41,11 +41,11 @@ const MAX_SUGGESTIONS = 3;
 
 export interface Registry {
   /**
-   * Built-in ones first, in their order, then the others by id: the same order in every process, and at any time.
-   * @param after only those behind this id, whether it is still there or not
+   * Built-in ones first, in their order, then the others by id: the same order in every process, at any time.
+   * @param after only those after this id, even where it has been removed
    */
   list(after?: string): readonly AnyEnvironment[];
-  /** @throws UnknownEnvironment naming close matches */
+  /** @throws UnknownEnvironment naming similar ids */
   get(id: string): AnyEnvironment;
   find(id: string): AnyEnvironment | undefined;
   isBuiltIn(id: string): boolean;
@@ -56,14 +56,17 @@ export interface Registry {
   register(environment: AnyEnvironment): void;
   /** Returns whether there was one. @throws Error for a built-in */
   remove(id: string): boolean;
-  /** Like {@link remove}, for an environment that stays registered: requests for it get an error that says so. @throws Error for a built-in */
+  /**
+   * Like {@link remove}, for an environment that stays registered: requests for it get an error with the reason.
+   * @throws Error for a built-in
+   */
   disable(id: string): void;
 }
 
 export class UnknownEnvironment extends Error {
   readonly id: string;
   readonly suggestions: readonly string[];
-  /** @param isDisabled it is registered, but cannot be made */
+  /** @param isDisabled it is registered, but cannot be built */
   constructor(id: string, suggestions: readonly string[], isDisabled = false) {
     const hint =
       suggestions.length > 0
@@ -128,7 +131,7 @@ export function createRegistry(builtIn: readonly AnyEnvironment[] = BUILT_IN): R
   };
 }
 
-/** The environment under each of its other ids, so that sessions and documents bear the id that was requested. */
+/** The environment under each of its other ids, so that sessions and documents show the requested id. */
 function aliasesOf(environment: AnyEnvironment): [string, AnyEnvironment][] {
   const { aliases = [], ...spec } = environment.spec;
   return aliases.map(id => [id, { ...environment, spec: { ...spec, id } }]);

@@ -1,6 +1,6 @@
 /** The axioms of Lean's own logic. */
 const AXIOMS = new Set(['propext', 'Classical.choice', 'Quot.sound']);
-/** The name that an `example` is given. */
+/** The name given to an `example`. */
 const NAMELESS = 'the_example';
 
 /** Result of checking a statement with the tactics so far. */
@@ -12,22 +12,22 @@ export type Verdict = {
 
 export interface Theorem {
   readonly name: string;
-  /** In words; empty where there are none. */
+  /** The remaining goals in words; empty where there are none. */
   readonly informal: string;
-  /** Imports and openings in front of the statement. */
+  /** Imports and `open` commands before the statement. */
   readonly header: string;
   /** `theorem … : … := by`. */
   readonly statement: string;
-  /** Tactics that prove it, where they are known. */
+  /** Tactics that prove it, where known. */
   readonly proof: readonly string[];
 }
 
-/** Checks the whole proof, so that nothing has to be kept between steps. */
+/** Checks the whole proof, so that nothing is kept between steps. */
 export interface Backend {
   check(theorem: Theorem, tactics: readonly string[]): Verdict | Promise<Verdict>;
 }
 
-/** The back-end cannot be reached or does not keep to its protocol: a fault, not a verdict. */
+/** The back-end cannot be reached or breaks its protocol: a fault, not a verdict. */
 export class BackendFailed extends Error {
   constructor(message: string) {
     super(message);
@@ -35,7 +35,7 @@ export class BackendFailed extends Error {
   }
 }
 
-/** A statement without the `:=`, `by` and `sorry` at its end. */
+/** A statement without `:=`, `by` and `sorry` at its end. */
 export function withoutProof(statement: string): string {
   const text = statement.trim();
   const end = text.lastIndexOf(':=');
@@ -50,7 +50,7 @@ export function sourceOf({ header, statement }: Theorem, tactics: readonly strin
   return `${[...(header === '' ? [] : [header, '']), named(statement), ...lines].join('\n')}\n`;
 }
 
-/** The name by which Lean knows the theorem; an `example` is given one. */
+/** The theorem's name in Lean; an `example` is given one. */
 function nameOf(statement: string): string {
   return /^(?:theorem|lemma)\s+([^\s:({[⦃]+)/m.exec(named(statement))?.[1] ?? '';
 }
@@ -59,12 +59,12 @@ function named(statement: string): string {
   return statement.replace(/^example\b/m, `theorem ${NAMELESS}`);
 }
 
-/** The command that makes Lean say on which axioms a theorem rests. */
+/** The command by which Lean reports the axioms of a theorem. */
 export function axiomsCommand(statement: string): string {
   return `#print axioms ${nameOf(statement)}`;
 }
 
-/** The verdict on a proof that was found in order, once Lean has said on which axioms it rests. */
+/** The verdict on an accepted proof, once Lean has reported its axioms. */
 export function verdictOnAxioms(proved: Verdict, messages: readonly LeanMessage[]): Verdict {
   const texts = messages.map(({ data, message }) => data ?? message ?? '');
   if (texts.some(text => text.includes('does not depend on any axioms'))) return proved;
@@ -80,7 +80,7 @@ export function verdictOnAxioms(proved: Verdict, messages: readonly LeanMessage[
     : { status: 'rejected', messages: [`the proof rests on ${others.join(', ')}`] };
 }
 
-/** A message of Lean's, as its REPL, Kimina's server and `lean --json` give it. */
+/** A message of Lean, as its REPL, Kimina's server and `lean --json` return it. */
 export interface LeanMessage {
   readonly severity?: string;
   readonly data?: string;
@@ -90,8 +90,8 @@ export interface LeanMessage {
 }
 
 /**
- * The verdict that Lean's messages about the source of a theorem with tactics amount to. Goals of the theorem itself may
- * be left over: Lean says so at the statement's own `by`. Those of a proof within a tactic may not.
+ * The verdict from Lean's messages about the source of a theorem with tactics. Goals of the theorem itself may remain:
+ * Lean reports them at the statement's own `by`. Those of a proof inside a tactic may not.
  */
 export function verdictOf(
   theorem: Theorem,
@@ -110,7 +110,7 @@ export function verdictOf(
   return { status: errors.length > 0 ? 'accepted' : 'proved', messages: texts };
 }
 
-/** The verdict on a text that ends with {@link axiomsCommand}: what Lean says after the tactics is about the axioms. */
+/** The verdict on a text that ends with {@link axiomsCommand}: messages after the tactics are about the axioms. */
 export function verdictOfText(
   theorem: Theorem,
   tactics: readonly string[],

@@ -10,7 +10,7 @@ import {
   verdictOnAxioms,
 } from './backend.ts';
 
-/** Hosts next to the loopback ones that Lean servers may run on, separated by commas. */
+/** Hosts of Lean servers besides the loopback ones, separated by commas. */
 const LEAN_HOSTS_VARIABLE = 'RAGEN_LEAN_HOSTS';
 /** Key of the Lean server, sent as a bearer token. */
 const LEAN_KEY_VARIABLE = 'RAGEN_LEAN_API_KEY';
@@ -18,7 +18,10 @@ const LEAN_KEY_VARIABLE = 'RAGEN_LEAN_API_KEY';
 const REPLY_GRACE_MS = 5000;
 const MAX_REPLY_LENGTH = 16 * 1024 * 1024;
 
-/** A Kimina Lean server (`POST /api/check`). @throws InvalidConfig for an address that is not allowed */
+/**
+ * A Kimina Lean server (`POST /api/check`).
+ * @throws InvalidConfig for a forbidden address
+ */
 export function kiminaBackend(url: string, timeoutMs: number): Backend {
   const address = checkServiceAddress('/server_url', url, LEAN_HOSTS_VARIABLE);
   return {
@@ -50,7 +53,7 @@ interface CheckResult {
   readonly response?: Response | null;
 }
 
-/** Lean's messages about a text, or a verdict where it gave none. */
+/** Lean's messages about a text, or a verdict where it returned none. */
 async function ask(
   address: string,
   timeoutMs: number,
@@ -72,7 +75,7 @@ async function ask(
       method: 'POST',
       headers: { 'content-type': 'application/json', ...(key && { authorization: `Bearer ${key}` }) },
       body: JSON.stringify(payload),
-      // A new connection: an idle one may just be closed by the server, and a check takes long anyway.
+      // A new connection: the server may just be closing an idle one, and a check takes long anyway.
       reset: true,
       signal: AbortSignal.timeout(timeoutMs + REPLY_GRACE_MS),
     });

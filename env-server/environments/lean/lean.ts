@@ -28,17 +28,18 @@ const CHARSET = charactersOf(LINES, 'ℕℤ∀∃∧∨¬→↔⊢≤≥≠×∣
 
 type Version = 0 | 1;
 
-/** Rewards that add up for a step: for the step itself, for the tactic's verdict, and for the end of the episode. */
+/** Rewards of a step, which add up: for the step itself, for the tactic's verdict, and for the end of the episode. */
 interface Rewards extends Readonly<Record<Verdict['status'], number>> {
   readonly step: number;
   readonly proof: number;
-  /** `max_steps` ends the episode. */
+  /** For an end by `max_steps`. */
   readonly cap: number;
 }
 
 /**
- * By version. RAGEN pays for accepted tactics, so that one that does nothing, repeated, returns more than a proof. Since
- * version 1 every tactic costs the same: of two episodes the one with a proof returns more, of two proofs the shorter one.
+ * By version. RAGEN pays for accepted tactics, so repeating one that does nothing returns more than a proof. Since
+ * version 1 every tactic has the same cost: an episode with a proof returns more than one without, and a shorter proof
+ * more than a longer one.
  */
 const REWARDS: { readonly [version in Version]: Rewards } = {
   0: { step: -0.1, accepted: 1, proved: 1, rejected: -1, timeout: -1, proof: 10, cap: -2 },
@@ -92,7 +93,7 @@ const HISTORY = [
 const MAX_TACTICS = 200;
 const SHOWN_CHARS = 1500;
 
-/** Checker of proofs; `imitation` in sessions that an earlier version stored. */
+/** Checker of proofs; `imitation` in sessions stored by an earlier version. */
 type Checker = 'lean' | 'kimina' | 'repl' | 'builtin';
 
 export type LeanState = {
@@ -114,8 +115,8 @@ export type LeanState = {
   readonly max_steps: number;
   readonly feedback: { readonly status: Verdict['status'] | 'start'; readonly messages: readonly string[] };
   /**
-   * What is left to prove, as it was said last; empty where it was not said. Absent in sessions that an earlier version
-   * stored: `goalsOf` knows them.
+   * The remaining goals, as last reported; empty where none were reported. Absent in sessions stored by an earlier
+   * version; `goalsOf` handles them.
    */
   readonly goals?: readonly string[];
 };
@@ -277,7 +278,10 @@ function isBuiltin(backend: LeanConfig['backend']): boolean {
 const nameOf = ({ checker }: LeanState): Checker =>
   checker.backend === 'imitation' ? 'builtin' : checker.backend;
 
-/** Checker of an episode's proofs. @throws InvalidConfig where the theorems need Lean, and there is none */
+/**
+ * Checker of an episode's proofs.
+ * @throws InvalidConfig where the theorems need Lean, and there is none
+ */
 async function checkerOf({ backend, topic, data }: LeanConfig): Promise<Checker> {
   if (isBuiltin(backend)) return 'builtin';
   if (backend === 'kimina' || backend === 'repl') return backend;
@@ -292,7 +296,7 @@ function needsLean(why: string): InvalidConfig {
   return new InvalidConfig('/topic', `theorems about arithmetic need Lean: ${why}`);
 }
 
-/** Reason to refuse a tactic untried, or undefined. */
+/** Reason to reject a tactic untried, or undefined. */
 function refusal(tactic: string, { tactics, checker }: LeanState): string | undefined {
   if (tactic === '') return 'an empty tactic is not allowed';
   if (tactic.length > MAX_TACTIC_LENGTH) return `a tactic has at most ${MAX_TACTIC_LENGTH} characters`;
@@ -331,7 +335,7 @@ function backendOf({ checker }: LeanState): Backend {
   }
 }
 
-/** Goals left to prove. A state without goals lists them in its feedback, unless that complains about a tactic. */
+/** The remaining goals. A state without goals lists them in its feedback, unless that reports a tactic's fault. */
 function goalsOf({ goals, feedback }: Pick<LeanState, 'goals' | 'feedback'>): readonly string[] {
   if (goals) return goals;
   return feedback.status === 'start' || feedback.status === 'accepted' ? feedback.messages : [];

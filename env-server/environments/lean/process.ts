@@ -23,20 +23,20 @@ const CONFINE = fileURLToPath(new URL('./confine.py', import.meta.url));
 /** Exit status of `confine.py` on a machine that lacks a wall. */
 const NO_WALLS = 97;
 const MAX_REPLY_LENGTH = 16 * 1024 * 1024;
-/** Address space that Lean takes at its start and does not write to. */
+/** Address space that Lean reserves at its start and does not write to. */
 const RESERVED_MB = 1280;
 const STACK_KB = 65_536;
-/** KiB that mimalloc takes at a time, instead of a GiB. */
+/** KiB that mimalloc reserves at a time, instead of a GiB. */
 const ALLOCATOR = { MIMALLOC_ARENA_RESERVE: '65536' };
 const PREFIX_MS = 10_000;
 const SELF_TEST_MS = 60_000;
 const MS_PER_S = 1000;
-/** Milliseconds until a machine without Lean is asked again. */
+/** Milliseconds until Lean is looked for again on a machine without it. */
 const RETRY_MS = 60_000;
 
 /** Lean on this machine, and the walls around it. */
 export interface LeanProgram {
-  /** Namespaces, then confine.py, up to its limits. */
+  /** Command prefix: namespaces, then confine.py, up to its limits. */
   readonly command: readonly string[];
   readonly program: string;
   /** Folders that Lean may read: its own library and those of LEAN_PATH. */
@@ -45,7 +45,10 @@ export interface LeanProgram {
 
 const running = new Slots({ most: availableParallelism() });
 
-/** Checks each proof in a separate process, several at once. @throws BackendFailed where there is no Lean */
+/**
+ * Checks each proof in a separate process, several at once.
+ * @throws BackendFailed where there is no Lean
+ */
 export function processBackend(timeoutMs: number): Backend {
   return {
     async check(theorem, tactics) {
@@ -56,7 +59,10 @@ export function processBackend(timeoutMs: number): Backend {
   };
 }
 
-/** Verdict of a separate Lean process; clients take turns. @throws BackendFailed */
+/**
+ * Verdict of a separate Lean process; clients take turns.
+ * @throws BackendFailed
+ */
 export async function checkWith(
   lean: LeanProgram,
   theorem: Theorem,
@@ -137,7 +143,7 @@ function runLean(
   });
 }
 
-/** Lines that are no messages are what a proof printed. */
+/** Lines other than messages are a proof's output. */
 function messagesIn(text: string): LeanMessage[] {
   return text.split('\n').flatMap(line => {
     try {
@@ -155,7 +161,10 @@ let search:
   | { readonly settings: string; readonly found: Promise<LeanProgram | string>; staleAt: number }
   | undefined;
 
-/** Lean where it proves and is contained, else why it is not used; looked for once for each setting of the variables. */
+/**
+ * Lean where it proves and is contained, or the reason why it is not used; looked up once for each setting of the
+ * variables.
+ */
 export function findLean(): Promise<LeanProgram | string> {
   const { PATH, HOME, LEAN_PATH } = process.env;
   const settings = JSON.stringify([process.env[LEAN_VARIABLE], PATH, HOME, LEAN_PATH]);
@@ -206,7 +215,7 @@ function isExecutable(path: string): boolean {
 export async function confinedLean(path: string): Promise<LeanProgram[]> {
   const python = await findPython();
   const prefix = await prefixOf(path);
-  // What elan puts on PATH chooses a toolchain and starts it; the toolchain's own program needs less.
+  // elan's `lean` on PATH selects and starts a toolchain; the toolchain's own program needs fewer permissions.
   const own = join(prefix, 'bin/lean');
   const program = realpathSync(existsSync(own) ? own : path);
   const listed = (process.env.LEAN_PATH ?? '').split(delimiter).filter(existsSync);

@@ -13,11 +13,11 @@ import {
 } from './backend.ts';
 
 /**
- * The command that starts Lean's REPL (https://github.com/leanprover-community/repl), e.g. `lake env repl` in the folder
- * of a project; set by the operator, never by a configuration. Words are separated by spaces.
+ * The command that starts Lean's REPL (https://github.com/leanprover-community/repl), e.g. `lake env repl` in a
+ * project's folder; set by the operator, never by a configuration. Words are separated by spaces.
  */
 export const REPL_COMMAND_VARIABLE = 'RAGEN_LEAN_REPL';
-/** Folder in which the REPL is started. */
+/** Working folder of the REPL. */
 const REPL_FOLDER_VARIABLE = 'RAGEN_LEAN_REPL_DIR';
 const MAX_REPLY_LENGTH = 16 * 1024 * 1024;
 
@@ -28,7 +28,10 @@ interface Reply {
   readonly sorries?: readonly unknown[];
 }
 
-/** One process for the whole server, started when first needed. @throws InvalidConfig where none is set up */
+/**
+ * One process for the whole server, started on first use.
+ * @throws InvalidConfig where no command is set
+ */
 export function replBackend(timeoutMs: number): Backend {
   const command = process.env[REPL_COMMAND_VARIABLE]?.trim();
   if (!command) {
@@ -59,14 +62,14 @@ export function stopRepls(): void {
   processes.clear();
 }
 
-/** A REPL process that answers one command after the other; killed and restarted when it is too slow. */
+/** A REPL process that answers one command after another; killed and restarted when it is too slow. */
 export class ReplProcess {
   readonly #command: readonly string[];
   readonly #folder: string | undefined;
   #child: ChildProcess | undefined;
   #buffer = '';
   #waiting: ((reply: Reply | Error) => void) | undefined;
-  /** Environments of headers that this process has read. */
+  /** Environments of the headers that this process has loaded. */
   readonly #headers = new Map<string, number>();
   #queue: Promise<unknown> = Promise.resolve();
 
@@ -75,7 +78,7 @@ export class ReplProcess {
     this.#folder = folder;
   }
 
-  /** Checks queue up; the time runs from the turn of each. */
+  /** Checks queue up; the time limit of each starts with its turn. */
   check(theorem: Theorem, tactics: readonly string[], timeoutMs: number): Promise<Verdict> {
     const turn = this.#queue.then(() => this.#check(theorem, tactics, timeoutMs));
     this.#queue = turn.catch(() => undefined);
@@ -175,7 +178,7 @@ export class ReplProcess {
     }
   }
 
-  /** Kills the process with its children; who waits gets the fault. */
+  /** Kills the process with its children; waiting checks get the fault. */
   #end(fault?: Error): void {
     const child = this.#child;
     this.#child = undefined;

@@ -6,8 +6,8 @@ import { isInSplit, type Split } from '../core/splits.ts';
 import { type Theorem, withoutProof } from './backend.ts';
 
 /**
- * Theorems made from schemes; each comes with a proof. Statements and proofs keep to what core Lean has, so that one text
- * checks in Lean alone, with Mathlib and in the REPL.
+ * Theorems made from schemes, each with a proof. Statements and proofs use core Lean only, so that the same text checks
+ * in Lean alone, with Mathlib and in the REPL.
  */
 
 export const TOPICS = ['logic', 'arithmetic', 'mixed'] as const;
@@ -34,7 +34,7 @@ const LOGIC: readonly Scheme[] = readFileSync(new URL('./schemes.jsonl', import.
   .split('\n')
   .map(line => JSON.parse(line) as Scheme);
 
-/** Theorems with the numbers m, n, k in binders and goals. Only Lean itself checks these. */
+/** Theorems with the numbers m, n, k in binders and goals. Only Lean itself can check these. */
 const ARITHMETIC: readonly ((m: number, n: number, k: number) => Scheme)[] = [
   (m, n) => scheme('sum', '', `${m} + ${n} = ${m + n}`, 'decide'),
   (m, n, k) => scheme('product', '', `${m} * ${n} + ${k} = ${m * n + k}`, 'decide'),
@@ -78,7 +78,7 @@ const ARITHMETIC: readonly ((m: number, n: number, k: number) => Scheme)[] = [
 const NAMES = ['p', 'q', 'r', 's', 't', 'u'];
 const MAX_NUMBER = 20;
 
-/** A theorem of the split, by its statement. */
+/** A theorem of the split, which its statement decides. */
 export function drawTheorem(topic: Topic, split: Split, rng: Random): Theorem {
   for (;;) {
     const kind = topic === 'mixed' ? rng.choice(TOPICS.slice(0, 2)) : topic;
@@ -116,7 +116,10 @@ function makeTheorem(name: string, binders: string, goal: string, proof: readonl
   return { name, informal: '', header: '', statement: text, proof };
 }
 
-/** A record in the form of miniF2F. @throws InvalidField */
+/**
+ * A record in miniF2F's form.
+ * @throws InvalidField
+ */
 export function readTheorem(record: JsonObject): Theorem {
   const optional = (...fields: string[]): string => {
     const field = fields.find(name => typeof record[name] === 'string');

@@ -150,12 +150,12 @@ export const mathWordProblems: Environment<MathWordProblemsConfig, MathWordProbl
   },
 };
 
-/** Lower case without white space: answers that fold alike count as equal. */
+/** Lower case without white space: answers with the same folded text are equal. */
 function fold(answer: string): string {
   return answer.toLowerCase().replaceAll(/\s+/g, '');
 }
 
-/** The label of a MetaMathQA response: what follows the first "The answer is:", to the end. */
+/** The label of a MetaMathQA response: everything after the first "The answer is:". */
 export function labelOf(response: string): string | undefined {
   return /The answer is:(.*)$/s.exec(response)?.[1].trim();
 }

@@ -1,8 +1,8 @@
 import { namedActions } from '../core/actions.ts';
 
 /**
- * 24 stickers, four a face in the order U L F R B D, each face read row by row as in an unfolded net
- * (L F R B side by side, U above F, D below F). A cube is the string of its sticker colors.
+ * 24 stickers, four a face in the order U L F R B D, each face read row by row as in an unfolded net (L F R B side by
+ * side, U above F, D below F). A cube is the string of its sticker colors.
  */
 export type Cube = string;
 
@@ -15,8 +15,8 @@ const FACE_STICKERS = 4;
 export const SOLVED: Cube = Array.from(COLORS, color => color.repeat(FACE_STICKERS)).join('');
 
 /**
- * Clockwise quarter turns: the sticker at `turn[i]` moves to i. They are RAGEN's: its B carries stickers 22 and 23 to
- * the R face in the opposite order of a plastic cube.
+ * Clockwise quarter turns: the sticker at `turn[i]` moves to i. They are RAGEN's: its B moves stickers 22 and 23 to the
+ * R face in the opposite order of a physical cube.
  */
 const CLOCKWISE: readonly (readonly [string, readonly number[]])[] = [
   ['U', [2, 0, 3, 1, 8, 9, 6, 7, 12, 13, 10, 11, 16, 17, 14, 15, 4, 5, 18, 19, 20, 21, 22, 23]],
@@ -49,7 +49,7 @@ export function turn(cube: Cube, index: number): Cube {
   return turned;
 }
 
-/** Every face has one color; how the cube is held does not matter. */
+/** True if every face has one color; the cube's orientation does not matter. */
 export function isSolved(cube: Cube): boolean {
   for (let at = 0; at < STICKERS; at += FACE_STICKERS) {
     for (let next = at + 1; next < at + FACE_STICKERS; next++) if (cube[next] !== cube[at]) return false;

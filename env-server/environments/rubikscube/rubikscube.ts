@@ -26,26 +26,26 @@ import {
  * solved cube become one.
  */
 
-/** A cube up to its colors' names: five stickers a character, three bits each. */
+/** A cube up to the names of its colors: five stickers a character, three bits each. */
 type Key = string;
 
-/** Quarter turns around the solved cube that are tabulated once: 16,149 cubes, each layer some eight times the last. */
+/** Radius in quarter turns of the table around the solved cube: 16,149 cubes, each layer about eight times the last. */
 const TABLE_DEPTH = 5;
 /**
- * Cubes looked at before the search is given up: what lies within five turns, so that ten are undone. RAGEN's B breaks
- * corners apart, so what is known of cubes of plastic (14 turns, 3,674,160 cubes) does not bound this search.
+ * Cubes searched before the search gives up: five turns from either end, so that ten are undone. RAGEN's B breaks
+ * corners apart, so the known bounds of physical cubes (14 turns, 3,674,160 cubes) do not limit this search.
  */
 const MAX_CUBES = 250_000;
-/** Cubes turned every way before others have their turn on the event loop: some milliseconds. */
+/** Cubes expanded before other work gets its turn on the event loop: a few milliseconds. */
 const CUBES_AT_A_TIME = 200;
 const STICKERS_PER_UNIT = 5;
 const BITS = 3;
-/** Instead of a turn: the search began here. */
+/** Marks the start of the search in place of a turn. */
 const START = -1;
 
 let table: ReadonlyMap<Key, number> | undefined;
 
-/** Turns to the solved cube for all cubes near it. */
+/** Distance to the solved cube of all cubes near it. */
 function* tabulate(): Sliced<ReadonlyMap<Key, number>> {
   const start = keyOf(SOLVED);
   const distances = new Map([[start, 0]]);
@@ -130,7 +130,7 @@ function pack(from: readonly number[]): Key {
   return String.fromCharCode(unit(0), unit(5), unit(10), unit(15), unit(20));
 }
 
-/** The turns by which the search came to a cube: undone one by one, they lead back to the start. */
+/** The turns by which the search reached a cube: undone one by one, they lead back to the start. */
 function wayTo(key: Key, cameBy: ReadonlyMap<Key, number>): number[] {
   const turns: number[] = [];
   let at = key;
@@ -141,7 +141,7 @@ function wayTo(key: Key, cameBy: ReadonlyMap<Key, number>): number[] {
   return turns.reverse();
 }
 
-/** A turn and its inverse stand next to each other in {@link TURNS}. */
+/** A turn and its inverse are neighbors in {@link TURNS}. */
 function inverseOf(index: number): number {
   return index ^ 1;
 }
@@ -283,7 +283,7 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
     };
   },
 
-  // RAGEN's turns are not all those of a solid cube, so that a cube held otherwise is another one.
+  // RAGEN's turns are not all those of a physical cube, so a cube in another orientation is a different cube.
   levelKey: ({ cube }) => cube,
 
   observe({ cube }, format) {
@@ -315,7 +315,7 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
   },
 };
 
-/** @param known the action is a turn */
+/** @param known true if the action is a turn */
 function stepInfo(solved: boolean, known: boolean): StepInfo {
   return {
     success: solved,
@@ -337,7 +337,7 @@ function net(faces: readonly string[]): string {
   return [...above(up), ...middle, ...above(down)].join('\n');
 }
 
-/** For every length there are cubes of each part. */
+/** Every length has cubes of each split. */
 function scramble(length: number, split: Split, rng: Random): Cube {
   for (;;) {
     let cube = SOLVED;

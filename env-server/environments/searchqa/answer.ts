@@ -1,11 +1,11 @@
 /**
- * Marking of answers as in HotpotQA and SQuAD, and the reading of an answer out of free text, as in rLLM's and
- * RAGEN's search environments.
+ * Scores answers as in HotpotQA and SQuAD, and extracts an answer from free text, as in rLLM's and RAGEN's search
+ * environments.
  */
 
-/** An F1 below this pays 0. */
+/** A lower F1 scores 0. */
 const MIN_F1 = 0.3;
-/** Answers that are right as a whole or not at all. */
+/** Answers without partial credit. */
 const WHOLE_ANSWERS = new Set(['yes', 'no', 'noanswer']);
 const PUNCTUATION = /[!-/:-@[-`{-~]/g;
 const ARTICLES = /(?<![\p{L}\p{N}_])(?:a|an|the)(?![\p{L}\p{N}_])/gu;
@@ -21,12 +21,12 @@ export interface AnswerMark {
 
 const NO_MATCH = { f1: 0, precision: 0, recall: 0 };
 
-/** Lower case without ASCII punctuation, articles and surplus white space. */
+/** Lower case without ASCII punctuation, articles and extra white space. */
 export function normalizeAnswer(answer: string): string {
   return words(answer.toLowerCase().replaceAll(PUNCTUATION, '').replaceAll(ARTICLES, ' ')).join(' ');
 }
 
-/** The best mark over all right answers. */
+/** The best score over all right answers. */
 export function markAnswer(answer: string, right: readonly string[]): AnswerMark {
   let best = NO_MATCH;
   for (const candidate of right) {
@@ -70,8 +70,8 @@ const SHORTEST_SENTENCE = 6;
 const MAX_REST_LENGTH = 100;
 
 /**
- * The answer in a free text, by the first of these that is found: `\boxed{}`, emphasis with asterisks, "the
- * answer is" or "therefore", the first sentence of some length, the beginning.
+ * The answer in a free text, by the first of these that is found: `\boxed{}`, emphasis with asterisks, "the answer is"
+ * or "therefore", the first sentence of some length, the beginning.
  */
 export function extractAnswer(text: string): string {
   const response = text

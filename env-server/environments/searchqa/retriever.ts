@@ -16,7 +16,7 @@ export interface Retriever {
   search(query: string, topK: number): readonly RetrievedDocument[] | Promise<readonly RetrievedDocument[]>;
 }
 
-/** The retriever did not answer, or not as agreed. */
+/** The retriever did not answer, or broke its protocol. */
 export class RetrievalFailed extends Error {
   constructor(message: string) {
     super(message);
@@ -26,7 +26,7 @@ export class RetrievalFailed extends Error {
 
 const indexes = new WeakMap<readonly Document[], Retriever>();
 
-/** BM25 over a corpus held in memory; the index is built once for each list of documents. */
+/** BM25 over a corpus in memory; the index is built once for each list of documents. */
 export function indexRetriever(documents: readonly Document[]): Retriever {
   let retriever = indexes.get(documents);
   if (!retriever) {
@@ -43,7 +43,7 @@ export function indexRetriever(documents: readonly Document[]): Retriever {
   return retriever;
 }
 
-/** Hosts next to the loopback ones that retrievers may run on, separated by commas. */
+/** Hosts of retrievers besides the loopback ones, separated by commas. */
 const RETRIEVER_HOSTS_VARIABLE = 'RAGEN_RETRIEVER_HOSTS';
 /** Milliseconds for which a retriever that answered `GET /health` counts as healthy. */
 const HEALTHY_MS = 60_000;
@@ -53,9 +53,9 @@ const MAX_REPLY_LENGTH = 4 * 1024 * 1024;
 const retrievers = new Map<string, HttpRetriever>();
 
 /**
- * The client of a retriever on another machine or process: `POST /retrieve {query, top_k}`. One for each address,
- * so that all sessions share its cache.
- * @throws InvalidConfig when the address is not allowed
+ * The client of an external retriever: `POST /retrieve {query, top_k}`. One for each address, so that all sessions
+ * share its cache.
+ * @throws InvalidConfig for a forbidden address
  */
 export function httpRetriever(url: string): HttpRetriever {
   let retriever = retrievers.get(url);
@@ -76,7 +76,7 @@ class HttpRetriever {
     this.#url = url;
   }
 
-  /** @throws InvalidConfig when `GET /health` is not answered by 200 in time */
+  /** @throws InvalidConfig unless `GET /health` answers 200 in time */
   async checkHealth(timeoutMs: number): Promise<void> {
     if (performance.now() < this.#healthyUntil) return;
     try {

@@ -114,12 +114,12 @@ type SearchQaOptions = Static<typeof optionsSchema>;
 export type SearchQaState = {
   readonly question: string;
   readonly answers: readonly string[];
-  /** Settings that searches need. */
+  /** Settings of a search. */
   readonly source: Pick<
     SearchQaConfig,
     'corpus' | 'retriever' | 'max_documents' | 'max_document_chars' | 'max_result_chars'
   >;
-  /** Queries so far. */
+  /** Number of queries so far. */
   readonly queries: readonly string[];
   /** Text that the last action showed. */
   readonly report: string;
@@ -318,7 +318,10 @@ async function chooseQuestion(
 
 const ANSWER_FIELDS = ['ground_truth', 'answer', 'answers', 'golden_answers'];
 
-/** A record of HotpotQA, or of RAGEN's preparation of it: a question and one or more answers. @throws InvalidField */
+/**
+ * A record of HotpotQA, or of RAGEN's version of it: a question and one or more answers.
+ * @throws InvalidField
+ */
 export function readQuestion(record: JsonObject): QuestionRecord {
   const field = ANSWER_FIELDS.find(name => record[name] !== undefined && record[name] !== null);
   if (!field) throw new InvalidField('answer', `expected one of the fields ${ANSWER_FIELDS.join(', ')}`);
@@ -329,7 +332,10 @@ export function readQuestion(record: JsonObject): QuestionRecord {
   return { question: textField(record, 'question'), answers: answers as string[] };
 }
 
-/** A document of a corpus: `text` or `contents`, with `title` and `id` if there are any. @throws InvalidField */
+/**
+ * A document of a corpus: `text` or `contents`, with an optional `title` and `id`.
+ * @throws InvalidField
+ */
 export function readDocument(record: JsonObject): Document {
   const text = textField(
     record,

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { Random } from '../../../shared/random.ts';
 
 /**
- * The corpus that ships with SearchQA: an invented country, written by rule from a fixed seed, so that nothing in it
- * can be known from anywhere but a search. Questions join facts of two or three documents.
+ * SearchQA's own corpus: an invented country, generated from a fixed seed, so that only a search can find its facts.
+ * Questions join facts of two or three documents.
  */
 
 export interface Document {
@@ -31,7 +31,7 @@ const COMPANIES = 16;
 const MUSEUMS = 12;
 const COMPARISONS = 80;
 
-/** Parts of names. Their order matters: another order is another world. */
+/** Parts of names. Their order matters: another order makes another world. */
 const WORDS: Readonly<
   Record<
     | 'onsets'
@@ -77,7 +77,7 @@ export function shippedWorld(): World {
   return world;
 }
 
-/** Writes the documents and questions. Each method draws in a fixed order: another order is another world. */
+/** Writes the documents and questions. Each method draws in a fixed order: another order makes another world. */
 class WorldBuilder {
   readonly #rng: Random;
   readonly #names = new Set<string>();
@@ -110,7 +110,7 @@ class WorldBuilder {
     return { documents: this.#documents, questions: this.#questions };
   }
 
-  /** A name that nothing has yet. */
+  /** An unused name. */
   #fresh(make: () => string): string {
     for (;;) {
       const name = make();
@@ -157,7 +157,7 @@ class WorldBuilder {
     }
   }
 
-  /** Somebody who made a work, and the work. */
+  /** The author of a work, and the work. */
   #writePerson(index: number): Person {
     const rng = this.#rng;
     const { trade, work, made, by } = TRADES[index % TRADES.length];

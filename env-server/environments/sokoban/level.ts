@@ -11,7 +11,7 @@ import { SearchTooLarge, solve } from './solver.ts';
 /** Length of the walk that digs the room, in steps for each row and column. */
 const WALK_STEPS_PER_SIDE = 1.7;
 const TURN_PROBABILITY = 0.35;
-/** Cells dug around each place of the walk, as (row, col) offsets: bars, corners and a square. */
+/** Cells dug around each position of the walk, as (row, col) offsets: bars, corners and a square. */
 const MASKS: readonly (readonly (readonly [number, number])[])[] = [
   [
     [0, -1],
@@ -49,7 +49,7 @@ const WALK_DIRECTIONS = [
 
 const EXTRA_WALK = { probability: 0.5, probabilityIfClose: 0.8, mostSteps: 3, goOnProbability: 0.5 };
 
-/** A room to play: `cells` as in the rules, player and boxes apart. */
+/** A room to play: `cells` as in the rules, with player and boxes separate. */
 interface Level {
   readonly rows: number;
   readonly cols: number;
@@ -58,7 +58,7 @@ interface Level {
   readonly boxes: readonly number[];
 }
 
-/** Size of a room, and the search that pulls boxes from their targets. */
+/** Size of a room, and limits of the search that pulls boxes from their targets. */
 interface LevelSize {
   readonly rows: number;
   readonly cols: number;
@@ -67,10 +67,10 @@ interface LevelSize {
 }
 
 /**
- * One attempt at a room after gym-sokoban and RAGEN: dig, place player and targets, pull the boxes off
- * their targets as far as a search finds, walk the player away.
- * @param budget is charged with the states that the search visits
- * @returns undefined when the dug room is too small or no pull leaves every target free
+ * One attempt at a room after gym-sokoban and RAGEN: dig, place player and targets, pull the boxes as far off their
+ * targets as a search finds, walk the player away.
+ * @param budget charged with the states that the search visits
+ * @returns undefined when the dug room is too small or no pull frees every target
  */
 function* drawLevel(
   { rows, cols, boxes, searchDepth }: LevelSize,
@@ -143,21 +143,21 @@ function walkAway(level: Level, displacement: number, rng: Random): number {
   return player;
 }
 
-/** Attempts before others have their turn on the event loop: about a millisecond. */
+/** Attempts before other work gets its turn on the event loop: about a millisecond. */
 const ATTEMPTS_AT_A_TIME = 10;
-/** Attempts before a configuration counts as one that makes no rooms. */
+/** Attempts after which a configuration counts as unable to make rooms. */
 const MAX_ATTEMPTS = 20_000;
 /** Boxes in the key of a level. */
 const BOX = '$';
 const BOX_ON_TARGET = '*';
 /** States that all searches for one room may visit: four tries at the greatest search, about a second. */
 const MAX_SEARCH_STATES = 1_200_000;
-/** Memory of the search for a solution, in which that many states of eight boxes fit. */
+/** Memory of the search for a solution, enough for that many states of eight boxes. */
 const MAX_SOLUTION_BYTES = 48 * 2 ** 20;
 
 /**
- * @throws InvalidOptions when the layout is no room
- * @throws InvalidConfig when no room of that kind is found
+ * @throws InvalidOptions when the layout is not a room
+ * @throws InvalidConfig when no such room is found
  */
 export function createState(
   config: SokobanConfig,
@@ -170,7 +170,7 @@ export function createState(
 
 /**
  * Draws a room.
- * @throws InvalidConfig when no room of that kind is found
+ * @throws InvalidConfig when no such room is found
  */
 export function* drawState(config: SokobanConfig, rng: Random): Sliced<SokobanState> {
   return begin(config, yield* randomLevel(config, rng));
@@ -235,7 +235,7 @@ interface Cell {
   readonly holds?: 'player' | 'box';
 }
 
-/** Symbols of the configuration first, then those of common level files. */
+/** The configuration's symbols first, then those of common level files. */
 function alphabet(symbols: Symbols): Map<string, Cell> {
   const floor: Cell = { ground: FLOOR };
   const target: Cell = { ground: TARGET };

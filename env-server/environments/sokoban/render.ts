@@ -2,7 +2,7 @@ import { Canvas, CanvasRegion, type Color, cellSize } from '../core/drawing/pain
 import type { Picture } from '../core/environment.ts';
 import { type SokobanState, TARGET, WALL } from './rules.ts';
 
-/** Pixels of a cell's side in which the figures below are drawn. */
+/** Pixels of a cell's side for which the figures below are drawn. */
 const CELL = 40;
 const FLOOR: Color = 0xe9e2d3;
 const JOINT: Color = 0xd8cfbb;

@@ -1,15 +1,15 @@
 import type { Sliced } from '../core/slices.ts';
 
-/** States the search visits at most. */
+/** Most states that the search visits. */
 const MAX_STATES = 300_000;
-/** Moves looked at before others have their turn on the event loop: about a millisecond. */
+/** Moves examined before other work gets its turn on the event loop: about a millisecond. */
 const MOVES_AT_A_TIME = 5000;
 
-/** States that may still be visited, by all searches for one room together. */
+/** Remaining states that all searches for one room may visit. */
 export interface SearchBudget {
   states: number;
 }
-/** State spaces up to this size get a bitmap as large as they are, in bits; larger ones number what they meet. */
+/** State spaces up to this size get a bitmap of that many bits; larger ones number the states they meet. */
 const MAX_BITMAP_STATES = 1 << 22;
 
 /** Contents of a cell: free ones first, boxes last. */
@@ -28,7 +28,7 @@ export interface SolvedRoom {
   /** 1 on floor, targets included; the outermost ring is wall. */
   readonly floor: Uint8Array;
   readonly player: number;
-  /** Each holds a box. */
+  /** Cells of the targets, each with a box. */
   readonly targets: readonly number[];
   readonly searchDepth: number;
 }
@@ -41,10 +41,10 @@ export interface PulledRoom {
 }
 
 /**
- * Plays a solved room backwards: a depth-first search over moves and pulls for the room of the highest
- * score, box swaps × Σ Manhattan distance, or 0 while a box or the player is on a target
- * (gym-sokoban, `room_utils.py`). A swap is a pull of another box than the last one pulled.
- * @param budget is charged with the states visited
+ * Plays a solved room backwards: a depth-first search over moves and pulls for the room with the highest score, box
+ * swaps × Σ Manhattan distance, or 0 while a box or the player is on a target (gym-sokoban, `room_utils.py`). A swap is
+ * a pull of another box than the last one pulled.
+ * @param budget charged with the states visited
  * @returns undefined when no room scores above 0
  */
 export function* pullApart(room: SolvedRoom, budget: SearchBudget): Sliced<PulledRoom | undefined> {
@@ -54,17 +54,20 @@ export function* pullApart(room: SolvedRoom, budget: SearchBudget): Sliced<Pulle
   return search.best;
 }
 
-/** A state on the way from the solved room to where the search stands, `FRAME` numbers each. */
+/** The states on the path from the solved room to the current one, `FRAME` numbers each. */
 const PLAYER = 0;
-/** Moves looked at so far: the four directions, pulling where there is a box; then again where there was one, not pulling. */
+/**
+ * Number of moves examined: the four directions, pulling where there is a box; then again where there was one, without
+ * pulling.
+ */
 const TRIED = 1;
 const SWAPS = 2;
 const LAST_PULLED = 3;
-/** The first bit of the boxes as they stand. */
+/** First bit of the current box arrangement. */
 const BOXES = 4;
 /** 1 if a box can be pulled from here. */
 const PULLS = 5;
-/** The box pulled on the way here, and what it was before; `NONE` after a move without. */
+/** The box pulled on the way here, and its former state; `NONE` after a move without a pull. */
 const PULLED = 6;
 const PULLED_WAS = 7;
 const FRAME = 8;
@@ -88,7 +91,7 @@ class ReverseSearch {
   /** End of the frames. */
   readonly #limit: number;
   #top: number;
-  /** A bit for each number of the boxes and cell of the player. */
+  /** One bit for each pair of box arrangement and player cell. */
   #seen: Uint32Array;
   #bestScore = 0;
   /** Targets under a box. */
@@ -123,7 +126,7 @@ class ReverseSearch {
     this.#enter(player, 0, NONE, this.#numberOfBoxes());
   }
 
-  /** Looks at this many moves more; true when there is none left. */
+  /** Examines this many more moves; true when none is left. */
   advance(moves: number): boolean {
     const frames = this.#frames;
     const cells = this.#cells;
@@ -151,7 +154,7 @@ class ReverseSearch {
     return true;
   }
 
-  /** Continues from a state unless that was done before; false when it was, or the search is too deep or too long. */
+  /** Continues from a state; false when it was visited before, or the search is too deep or too long. */
   #enter(player: number, swaps: number, lastPulled: number, boxes: number): boolean {
     const top = this.#top + FRAME;
     if (top >= this.#limit || this.explored >= MAX_STATES) return false;
@@ -191,7 +194,7 @@ class ReverseSearch {
     }
   }
 
-  /** Back to the state before, its box put back. */
+  /** Returns to the previous state, with its box put back. */
   #leave(): void {
     const frames = this.#frames;
     const top = this.#top;
@@ -210,7 +213,7 @@ class ReverseSearch {
     this.#boxOf[to] = box;
   }
 
-  /** The first bit of the boxes as they stand. */
+  /** First bit of the current box arrangement. */
   #numberOfBoxes(): number {
     return this.#numbers.of(this.#boxes, this.#cells, this.#rank) * this.#area;
   }
@@ -238,16 +241,16 @@ function distance(boxes: readonly number[], targets: readonly number[], cols: nu
   return sum;
 }
 
-/** A number for each way in which the boxes stand: the cell of each, and whether it was ever pulled. */
+/** A number for each box arrangement: the cell of each box, and whether it was ever pulled. */
 interface BoxNumbers {
-  /** Number of arrangements worth reserving bits for at once. */
+  /** Most arrangements for which bits are reserved in advance. */
   readonly count: number;
   of(boxes: readonly number[], cells: Uint8Array, rank: Uint16Array): number;
 }
 
 /**
- * Boxes are alike, so the codes of all of them, two for each floor cell, are a set; sets of a size are numbered by the
- * combinatorial number system where that is small, in the order of their appearance where it is not.
+ * Boxes are interchangeable, so their codes (two for each floor cell) form a set. Sets of one size are numbered by the
+ * combinatorial number system where that is small, and in order of appearance where it is not.
  */
 function numberBoxes(area: number, boxes: number): BoxNumbers {
   const codes = new Uint16Array(boxes);

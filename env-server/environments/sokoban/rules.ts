@@ -34,7 +34,7 @@ export const STEP_REWARD = -0.1;
 export const BOX_REWARD = 1;
 export const SOLVED_REWARD = 10;
 
-/** The cell in a direction (0 Up, 1 Down, 2 Left, 3 Right), or −1 where the board ends. */
+/** The cell in a direction (0 Up, 1 Down, 2 Left, 3 Right), or −1 at the board's edge. */
 export function neighbor(room: Pick<Room, 'rows' | 'cols'>, cell: number, direction: number): number {
   const { cols } = room;
   switch (direction) {
@@ -73,7 +73,7 @@ function withBoxMoved(boxes: readonly number[], from: number, to: number): numbe
   return moved;
 }
 
-/** State after a move: the same state when something is in the way. */
+/** State after a move: the same state when the way is blocked. */
 export function move(state: SokobanState, direction: number): SokobanState {
   const { room, player, boxes } = state;
   const next = neighbor(room, player, direction);

@@ -52,18 +52,18 @@ import {
 } from './rules.ts';
 import { SearchTooLarge, solve } from './solver.ts';
 
-/** Number of states with a kept answer per room; the map is cleared when a room needs more. */
+/** States with a cached answer for each room; the map is cleared when a room needs more. */
 const MAX_CACHED_STATES = 4096;
 const DEAD = -1;
 const TOO_LARGE = -2;
-/** Memory of a search that nothing waits for. */
+/** Memory of a search that runs at once. */
 const SMALL_BYTES = 2 ** 20;
-/** Memory of a search that is larger: a million states of twenty boxes. */
+/** Memory of a large search: a million states of twenty boxes. */
 const LARGE_BYTES = 64 * 2 ** 20;
-/** Large searches in progress, of all clients together; clients take turns with those that wait. */
+/** Large searches in progress, over all clients; waiting clients take turns. */
 const largeSearches = new Slots({ most: 2 });
 
-/** Best direction in the states met so far, by room. */
+/** Best direction in the known states, by room. */
 const directionsOf = new WeakMap<Room, Map<string, number>>();
 
 /**
@@ -97,7 +97,10 @@ async function bestDirection(state: SokobanState): Promise<number | undefined> {
   return known.get(keyOf(state));
 }
 
-/** Searches that turn out large begin again when their turn has come. @throws SearchTooLarge */
+/**
+ * A search that turns out large starts again when its turn has come.
+ * @throws SearchTooLarge
+ */
 async function solutionOf({ room, player, boxes }: SokobanState): Promise<number[] | undefined> {
   const lane = scheduler.current ?? background;
   try {

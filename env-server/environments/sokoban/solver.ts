@@ -2,32 +2,32 @@ import type { Sliced } from '../core/slices.ts';
 import type { SearchBudget } from './reverse.ts';
 import { DIRECTIONS, isWall, neighbor, type Room, TARGET } from './rules.ts';
 
-/** Bytes of states that are allocated at a time, or one state where it is larger. */
+/** Bytes of states allocated at a time, or one state where it is larger. */
 const CHUNK_BYTES = 32_768;
 const MAX_CHUNK_STATES_LOG2 = 12;
 const FIRST_SLOTS = 2048;
-/** Cells that two bytes number. */
+/** Number of cells that fit two bytes. */
 const SHORT_CELLS = 2 ** 16;
 
 type Numbers = Uint16Array | Uint32Array;
 
 /**
- * The states that a search has met, in the order of their meeting, each once. They lie in typed arrays of a bounded
- * size: the player's cell and the cells of the boxes, ascending, and the number of the state each came from.
+ * The states found by a search, each once, in order of discovery. They are stored in typed arrays of bounded size: the
+ * player's cell, the boxes' cells in ascending order, and the index of the parent state.
  */
 export class KnownStates {
-  /** A state to be added, or that was read. */
+  /** The state to be added, or the one just read. */
   readonly scratch: Numbers;
   readonly #width: number;
   readonly #shift: number;
   readonly #states: Numbers[] = [];
   readonly #parents: Int32Array[] = [];
-  /** Numbers of states by hash, from 1; 0 is free. At most half of it is taken. */
+  /** Hash table of state indices, from 1; 0 is free. At most half of it is used. */
   #slots = new Int32Array(FIRST_SLOTS);
   #count = 0;
   #bytesLeft: number;
 
-  /** @param bytes what all arrays may take together */
+  /** @param bytes limit of all arrays together */
   constructor(cells: number, boxes: number, bytes: number) {
     this.#width = boxes + 1;
     this.scratch = cells <= SHORT_CELLS ? new Uint16Array(this.#width) : new Uint32Array(this.#width);
@@ -42,8 +42,8 @@ export class KnownStates {
 
   /**
    * Adds the state in `scratch`, unless it is known.
-   * @param parent number of the state that it came from, −1 for the first one
-   * @returns false where there is no memory for it
+   * @param parent index of the previous state, −1 for the first one
+   * @returns false where memory is used up
    */
   add(parent: number): boolean {
     const slot = this.#slotOf(this.scratch);
@@ -57,7 +57,7 @@ export class KnownStates {
     return 2 * this.#count <= this.#slots.length || this.#spread();
   }
 
-  /** Puts a state into `scratch`. */
+  /** Copies a state into `scratch`. */
   read(number: number): void {
     const begin = (number & this.#mask) * this.#width;
     const chunk = this.#states[number >> this.#shift];
@@ -76,7 +76,7 @@ export class KnownStates {
     return (1 << this.#shift) - 1;
   }
 
-  /** Takes memory for another chunk. */
+  /** Allocates another chunk. */
   #grow(): boolean {
     const states = 1 << this.#shift;
     this.#bytesLeft -= states * (this.scratch.byteLength + Int32Array.BYTES_PER_ELEMENT);
@@ -87,7 +87,7 @@ export class KnownStates {
     return true;
   }
 
-  /** Takes twice as many slots; the former ones are given back first. */
+  /** Doubles the table; the old one is released first. */
   #spread(): boolean {
     this.#bytesLeft -= this.#slots.byteLength;
     if (this.#bytesLeft < 0) return false;
@@ -105,7 +105,7 @@ export class KnownStates {
     return true;
   }
 
-  /** The slot that holds a state, or would. */
+  /** The slot of a state, or the free slot for it. */
   #slotOf(state: Numbers): number {
     const last = this.#slots.length - 1;
     let slot = hash(state) & last;
@@ -124,7 +124,7 @@ export class KnownStates {
   }
 }
 
-/** FNV-1a over the numbers, with its bits mixed (the end of MurmurHash3). */
+/** FNV-1a over the numbers, with MurmurHash3's final mix. */
 function hash(state: Numbers): number {
   let value = 0x811c9dc5;
   for (let i = 0; i < state.length; i++) value = Math.imul(value ^ state[i], 0x01000193);
@@ -133,21 +133,21 @@ function hash(state: Numbers): number {
   return (value ^ (value >>> 16)) >>> 0;
 }
 
-/** States looked at before others have their turn on the event loop: some milliseconds. */
+/** States expanded before other work gets its turn on the event loop: a few milliseconds. */
 const STATES_AT_A_TIME = 500;
 
 type RoomGround = Pick<Room, 'rows' | 'cols' | 'cells' | 'targets'>;
 
 export interface SearchLimits {
-  /** Longest solution that is looked for. */
+  /** Longest solution to look for. */
   readonly moves?: number;
-  /** Charged with the states visited; the search ends without a solution where none are left. */
+  /** Charged with the visited states; the search ends without a solution when it is used up. */
   readonly budget?: SearchBudget;
-  /** Memory of the states visited. */
+  /** Memory of the visited states. */
   readonly bytes: number;
 }
 
-/** The search would take more memory than it may: whether there is a solution is not known. */
+/** The search exceeded its memory: whether there is a solution is unknown. */
 export class SearchTooLarge extends Error {
   constructor(bytes: number) {
     super(`the search for a shortest solution needs more than ${bytes / 2 ** 20} MiB`);
@@ -212,7 +212,7 @@ export function* solve(
   return undefined;
 }
 
-/** Puts a box elsewhere in a state: the player, then the boxes, ascending. */
+/** Moves a box in a state: the player, then the boxes, ascending. */
 function moveBox(state: Uint16Array | Uint32Array, from: number, to: number): void {
   let at = state.indexOf(from, 1);
   for (; at > 1 && state[at - 1] > to; at--) state[at] = state[at - 1];
@@ -220,7 +220,7 @@ function moveBox(state: Uint16Array | Uint32Array, from: number, to: number): vo
   state[at] = to;
 }
 
-/** The directions that lead to the state added last. */
+/** The directions that lead to the last added state. */
 function path(known: KnownStates, neighbors: Int32Array): number[] {
   const directions: number[] = [];
   let at = known.count - 1;
@@ -234,7 +234,7 @@ function path(known: KnownStates, neighbors: Int32Array): number[] {
 }
 
 interface Ground {
-  /** By cell and direction: the next cell, or −1 where there is a wall or the board ends. */
+  /** By cell and direction: the next cell, or −1 at a wall or the board's edge. */
   readonly next: Int32Array;
   readonly isTarget: Uint8Array;
   /** 1 where a box alone in the room could still be pushed to some target. */

@@ -14,8 +14,8 @@ import {
 export type SpatialState = {
   readonly room: Room;
   /**
-   * Names of the things that the player has seen, in the order of the room's things. Absent in sessions that an earlier
-   * version stored: they begin with nothing seen.
+   * Names of the things that the player has seen, in the room's order. Absent in sessions stored by an earlier version,
+   * which begin with nothing seen.
    */
   readonly seen?: readonly string[];
   readonly position: Cell;

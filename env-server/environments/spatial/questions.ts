@@ -94,7 +94,7 @@ export type Question = {
 
 const SIDES = ['ahead', 'right', 'behind', 'left'] as const;
 
-/** All questions of a kind that the room answers without doubt. */
+/** All questions of a kind that have a definite answer in the room. */
 export function questionsOf(kind: QuestionKind, room: Room): Question[] {
   const { things } = room;
   switch (kind) {
@@ -143,7 +143,7 @@ export function questionsOf(kind: QuestionKind, room: Room): Question[] {
   }
 }
 
-/** A random question, kinds being equally likely; null when the room has none of them. */
+/** A random question, with each kind equally likely; null when the room allows none. */
 export function drawQuestion(kinds: readonly QuestionKind[], room: Room, rng: Random): Question | null {
   for (const kind of rng.shuffle(kinds)) {
     const questions = questionsOf(kind, room);
@@ -156,7 +156,7 @@ function pairs(things: readonly RoomThing[]): [RoomThing, RoomThing][] {
   return things.flatMap(a => things.flatMap(b => (a === b ? [] : [[a, b] as [RoomThing, RoomThing]])));
 }
 
-/** Quarter in which c lies for a player at a who faces b; none on the border between two. */
+/** Quarter in which c is for a player at a who faces b; none on the border between two. */
 function sideOf(a: RoomThing, b: RoomThing, c: RoomThing): (typeof SIDES)[number] | undefined {
   const face = offset(a, b);
   const look = offset(a, c);

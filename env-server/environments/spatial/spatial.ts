@@ -110,7 +110,7 @@ interface Level {
 }
 
 /**
- * The room, the player's place and the question of an episode.
+ * The room, the player's position and the question of an episode.
  * @throws InvalidOptions when the options make no such room
  */
 function createLevel(config: SpatialConfig, rng: Random, options: SpatialOptions): Level {
@@ -136,8 +136,8 @@ function createLevel(config: SpatialConfig, rng: Random, options: SpatialOptions
 }
 
 /**
- * What makes a level the same: things, their cells and the question, wherever the player stands. Questions name directions of
- * the compass, so that a turned room is another level.
+ * Level identity: things, their cells and the question; the player's position does not matter. Questions name compass
+ * directions, so a rotated room is another level.
  */
 function levelKey({ room, question }: Pick<Level, 'room' | 'question'>): string {
   return `${describeRoom(room)} ${question.text}`;
@@ -209,7 +209,7 @@ const REWARD_WRONG = 0;
 
 const TURNS = { 'turn right': 1, 'turn around': 2, 'turn left': 3 } as const;
 
-/** Phrases that observations and actions are made of, for word-level tokenizers; rooms with custom names need further words. */
+/** Phrases of observations and actions, for word-level tokenizers; rooms with custom names need further words. */
 const VOCABULARY: readonly string[] = [
   ...NAMES,
   ...COMPASS,
@@ -370,7 +370,9 @@ function result(
   };
 }
 
-/** Names of the things seen before and now, in the order of the room, so that the order does not reveal the time. */
+/**
+ * Names of the things seen before and now, in the room's order, so that the order does not reveal when they were seen.
+ */
 function withSeen(
   { room, seen = [] }: SpatialState,
   things: readonly (RoomThing | undefined)[],

@@ -29,7 +29,10 @@ interface Item {
 const LETTERS = 'ABCDEFGHIJ';
 const GSM8K_MARK = '####';
 
-/** Reads a record of MetaMathQA, GSM8K or MMLU, which it recognizes by the fields. @throws InvalidField */
+/**
+ * Parses a record of MetaMathQA, GSM8K or MMLU, which it recognizes by its fields.
+ * @throws InvalidField
+ */
 export function readItem(record: JsonObject): Item {
   if ('choices' in record) return readMmlu(record);
   if ('response' in record) return { ...readQuestion(record), choices: [] };
@@ -75,7 +78,7 @@ const WORDS = [
 interface QuestionDraft {
   readonly question: string;
   readonly right: string;
-  /** Wrong choices, more than enough and none equal to the right one. */
+  /** Wrong choices, more than enough and all different from the right one. */
   readonly wrong: readonly string[];
 }
 
@@ -89,7 +92,7 @@ const DRAFTS: readonly ((rng: Random) => QuestionDraft)[] = [
   product,
 ];
 
-/** A question of the split; the split is decided by the question's text. */
+/** A question of the split, which its text decides. */
 export function drawItem(kind: QuestionKind, split: Split, rng: Random): Item {
   const chosen = kind === 'mixed' ? rng.choice(KINDS.slice(0, 2)) : kind;
   if (chosen === 'word_problem') {
@@ -333,7 +336,9 @@ async function chooseItem(config: StaticQaConfig, rng: Random, options: StaticQa
   return drawItem(kind, split, rng);
 }
 
-/** True if an answer is right: a choice by letter or text; other answers by text, or by value where both are numbers. */
+/**
+ * True if an answer is right: a choice by letter or text; other answers by text, or by value where both are numbers.
+ */
 export function isRight(item: Item, answer: string): boolean {
   const given = strip(answer);
   if (item.choices.length > 0) return choiceOf(item.choices, given) === LETTERS.indexOf(item.answer);
@@ -343,7 +348,7 @@ export function isRight(item: Item, answer: string): boolean {
   return a !== null && a === b;
 }
 
-/** Without "the answer is" in front and a full stop behind. */
+/** The answer without a leading "the answer is" and a final period. */
 function strip(answer: string): string {
   return answer
     .trim()

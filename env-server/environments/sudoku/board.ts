@@ -9,7 +9,7 @@ export type SudokuState = {
   readonly feedback: string;
 };
 
-/** Sizes the environment plays: the side of the grid; boxes have the side √size. */
+/** Supported sizes: the side of the grid; boxes have the side √size. */
 export const SIZES = [4, 9, 16] as const;
 
 /** A grid row by row: 0 is empty, else a number from 1 to size. */
@@ -51,18 +51,18 @@ export function geometryOf(size: number): Geometry {
   return geometry;
 }
 
-/** No other cell of the row, column or box of `cell` holds `number`. */
+/** True if no other cell of the row, column or box of `cell` holds `number`. */
 export function isLegal(size: number, cells: Cells, cell: number, number: number): boolean {
   for (const peer of geometryOf(size).peers[cell]) if (cells[peer] === number) return false;
   return true;
 }
 
-/** The cell holds a number that a cell of its row, column or box holds too. */
+/** True if another cell of the row, column or box holds the cell's number. */
 export function isConflicting(size: number, cells: Cells, cell: number): boolean {
   return cells[cell] !== 0 && !isLegal(size, cells, cell, cells[cell]);
 }
 
-/** Every cell is filled and no number repeats in a row, column or box. */
+/** True if every cell is filled and no number repeats in a row, column or box. */
 export function isSolved(size: number, cells: Cells): boolean {
   for (let cell = 0; cell < cells.length; cell++) {
     if (cells[cell] === 0 || !isLegal(size, cells, cell, cells[cell])) return false;

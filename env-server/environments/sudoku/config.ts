@@ -3,9 +3,9 @@ import { Type } from '../../../shared/schema/type.ts';
 import { splitSchema } from '../core/splits.ts';
 import { SIZES } from './board.ts';
 
-/** Share of the cells that is emptied, rounded down. */
+/** Share of emptied cells, rounded down. */
 export const BLANK_SHARES = { easy: 0.4, medium: 0.5, hard: 0.6 } as const;
-/** Placements allowed for each empty cell of the start. */
+/** Placements allowed for each cell that is empty at the start. */
 export const STEPS_PER_BLANK = 2;
 
 export const configSchema = Type.Object(

@@ -12,16 +12,16 @@ export interface Puzzle {
 
 /** Placements tried before a full board is started over. */
 const MAX_FILL_NODES = 200;
-/** Boards begun before the generator takes a shuffled pattern instead. */
+/** Boards started before the generator uses a shuffled pattern instead. */
 const MAX_FILLS = 20;
-/** Cells looked at before others have their turn on the event loop: some milliseconds on a board of 16. */
+/** Cells examined before other work gets its turn on the event loop: a few milliseconds on a board of 16. */
 const CELLS_AT_A_TIME = 16;
-/** Placements tried to show that a blank leaves the puzzle unique; past it the given stays. */
+/** Placements tried to show that a blank keeps the puzzle unique; beyond it the given stays. */
 const MAX_PROOF_NODES = 20;
 
 /**
  * A puzzle of the split with exactly one solution.
- * @param blanks cells to empty; fewer are emptied when no further given can go without a second solution
+ * @param blanks cells to empty; fewer are emptied when every further blank would allow a second solution
  */
 export function* generatePuzzle(
   size: number,
@@ -36,8 +36,8 @@ export function* generatePuzzle(
 }
 
 /**
- * What makes a puzzle the same: its givens up to the symmetries of the board and other names for the numbers, which are
- * taken in the order in which an image shows them.
+ * Level identity of a puzzle: its givens up to the symmetries of the board and the naming of the numbers, which are
+ * renumbered in the order in which an image shows them.
  */
 export function puzzleKey(size: number, puzzle: Cells): string {
   const images = boardImages(size, size).map(image => {
@@ -102,7 +102,7 @@ function isForced(size: number, cells: Cells, cell: number, number: number): boo
   );
 }
 
-/** A solution with another number in the cell exists, or could not be ruled out. */
+/** True if a solution with another number in the cell exists, or could not be ruled out. */
 function hasOther(size: number, cells: Cells, cell: number, number: number): boolean {
   const result = solve(size, cells, { limit: 1, maxNodes: MAX_PROOF_NODES, forbid: { cell, number } });
   return result.solutions.length > 0 || !result.complete;

@@ -9,7 +9,7 @@ import { type Cells, geometryOf } from './board.ts';
 export interface SolveOptions {
   /** Stop after this many solutions; 2 is enough to see that a puzzle is not unique. */
   readonly limit: number;
-  /** Give up after this many placements tried. */
+  /** Give up after trying this many placements. */
   readonly maxNodes: number;
   /** Tries numbers and equally good cells in random order, for making full boards. */
   readonly rng?: Random;
@@ -83,7 +83,7 @@ function place(size: number, candidates: Int32Array, cell: number, bit: number):
   return candidates[cell] === bit || remove(size, candidates, cell, candidates[cell] & ~bit);
 }
 
-/** Removes candidates and follows the naked singles that result; false on a contradiction. */
+/** Removes candidates and follows the resulting naked singles; false on a contradiction. */
 function remove(size: number, candidates: Int32Array, cell: number, bits: number): boolean {
   if ((candidates[cell] & bits) === 0) return true;
   const { peers } = geometryOf(size);

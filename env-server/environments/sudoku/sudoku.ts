@@ -56,7 +56,7 @@ function spell(size: number, cell: number, number: number): string {
   return spellPlacement({ row: Math.floor(cell / size) + 1, col: (cell % size) + 1, number });
 }
 
-/** Numbers other than its own that the cell can take. */
+/** Other numbers that the cell can hold. */
 function legalNumbers(size: number, grid: Cells, cell: number): number[] {
   const numbers: number[] = [];
   for (let number = 1; number <= size; number++) {
@@ -73,7 +73,7 @@ function planSolution({ size, grid, solution }: SudokuState): string[] {
     board[cell] = number;
     plan.push(spell(size, cell, number));
   };
-  /** Two wrong numbers can block each other; one of them then makes room. */
+  /** Two wrong numbers can block each other; removing one makes room. */
   const makeRoom = (): boolean => {
     for (const cell of waiting) {
       const [other] = board[cell] === 0 ? [] : legalNumbers(size, board, cell);
@@ -95,13 +95,13 @@ function planSolution({ size, grid, solution }: SudokuState): string[] {
   return plan;
 }
 
-/** Search effort spent on a puzzle that comes by options. */
+/** Search effort for a puzzle given in the options. */
 const MAX_SOLVE_NODES = 5_000;
 
 interface Level {
   readonly puzzle: Cells;
   readonly solution: Cells;
-  /** The board in play: the givens, perhaps more. */
+  /** The current board: the givens, perhaps with more numbers. */
   readonly grid: Cells;
 }
 
@@ -175,7 +175,7 @@ const REWARD_RIGHT = 1;
 const REWARD_LEGAL = 0.5;
 const REWARD_SOLVED = 10;
 const REWARD_INVALID = -0.1;
-/** Between a wrong number and the right one of a cell: a cell earns the same on every way to what it holds. */
+/** Reward of replacing a wrong number by the right one: a cell earns the same on every path to its content. */
 const REWARD_CORRECTED = REWARD_RIGHT - REWARD_LEGAL;
 
 export const sudoku: Environment<SudokuConfig, SudokuState> = {
@@ -301,7 +301,7 @@ function begin(config: SudokuConfig, level: Puzzle | Level): SudokuState {
   return { size: config.size, puzzle, solution, grid, steps: 0, maxSteps, feedback: '' };
 }
 
-/** Cells, rulers, placements and what is said of refused ones; numbers of several digits are words, too. */
+/** Cells, rulers, placements and error texts; numbers of several digits are words, too. */
 function vocabularyOf(size: number): string[] {
   const numbers = Array.from({ length: size }, (_, i) => String(i + 1));
   return [
@@ -322,7 +322,7 @@ function worth(old: number, number: number, right: number): number {
   return old === right ? -REWARD_CORRECTED : 0;
 }
 
-/** A solved board stays as it is. */
+/** A solved board does not change. */
 function stay(state: SudokuState): Transition<SudokuState> {
   const info = {
     success: true,
@@ -376,7 +376,7 @@ const SPELLINGS = [
   ),
 ];
 
-/** The placement that a text spells, or null. Whether it lies on the board is not looked at. */
+/** The placement in a text, or null. Bounds are not checked. */
 export function parsePlacement(text: string): Placement | null {
   const trimmed = text.trim();
   for (const spelling of SPELLINGS) {

@@ -10,7 +10,7 @@ import {
   visibleThings,
 } from './household.ts';
 
-/** Everything that can be done now, in the words that `act` understands. */
+/** All possible actions, in the words that `act` understands. */
 export function admissible(state: HouseholdState): string[] {
   if (state.won) return [];
   const { receptacles, things } = state.household;
@@ -35,7 +35,10 @@ export function admissible(state: HouseholdState): string[] {
   return [...actions, 'inventory', 'look'];
 }
 
-/** The admissible spelling of an action: other case and spacing, `move … to …`, `put … in …` and `put … on …` are understood. */
+/**
+ * The canonical spelling of an action: other case and spacing, `move … to …`, `put … in …` and `put … on …` are
+ * understood.
+ */
 export function canonical(action: string): string {
   return action
     .trim()

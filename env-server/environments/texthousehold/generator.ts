@@ -16,11 +16,11 @@ import {
   taskText,
 } from './household.ts';
 
-/** Things next to those of the task, as a share of the receptacles. */
+/** Additional things beyond the task's, as a share of the receptacles. */
 const CLUTTER = 0.9;
 const LAMP = 'desklamp';
 
-/** A household with a task that can be done and is not done yet. */
+/** A household with a possible and unfinished task. */
 export function generateHousehold(types: readonly TaskType[], split: Split, rng: Random): HouseholdState {
   for (;;) {
     const type = rng.choice(types);
@@ -33,12 +33,12 @@ export function generateHousehold(types: readonly TaskType[], split: Split, rng:
   }
 }
 
-/** Level identity of a household: the task, the furniture, and the place of each thing at the start. */
+/** Level identity of a household: the task, the furniture, and the initial place of each thing. */
 export function householdKey({ task, receptacles, things }: Household, places: readonly number[]): string {
   return `${taskText(task)} ${receptacles} ${things} ${places}`;
 }
 
-/** The state in which an episode starts: everything closed, off and untreated. */
+/** The first state of an episode: everything closed, off and untreated. */
 export function begin(household: Household, places: readonly number[]): HouseholdState {
   const { receptacles, things } = household;
   const state: HouseholdState = {

@@ -3,11 +3,11 @@ import { readFileSync } from 'node:fs';
 /** Furniture and things of a household. Names follow ALFWorld, so policies trained there know the words. */
 
 interface ReceptacleKind {
-  /** Its content is hidden, and nothing can be put in, while it is closed. */
+  /** While it is closed, its content is hidden and nothing can be put in. */
   readonly openable?: boolean;
-  /** Things lie in it rather than on it. */
+  /** Things are in it rather than on it. */
   readonly inside?: boolean;
-  /** Treatment it gives a thing held in front of it. */
+  /** The treatment it gives to a thing. */
   readonly appliance?: Treatment;
 }
 
@@ -16,7 +16,7 @@ export type Treatment = 'clean' | 'heat' | 'cool';
 interface ThingKind {
   /** Treatments it allows. */
   readonly treatments?: readonly Treatment[];
-  /** Stays where it is and gives light when used. */
+  /** It stays in place and gives light when used. */
   readonly lamp?: boolean;
 }
 
@@ -32,11 +32,11 @@ interface Catalog {
   readonly rooms: { readonly [room: string]: RoomKind };
   /** Furniture that may hold a desk lamp. */
   readonly lampPlaces: readonly string[];
-  /** Places that things are neither found on at the start nor asked to be put on. */
+  /** Receptacles that are empty at the start and never a task's destination. */
   readonly bare: readonly string[];
 }
 
-/** The order of its lists matters: another order is another household. */
+/** The order of its lists matters: another order makes another household. */
 export const {
   receptacles: RECEPTACLES,
   things: THINGS,
@@ -67,14 +67,14 @@ export type TaskType = (typeof TASK_TYPES)[number];
 /** `thing` and `receptacle` are kinds; for `examine_in_light` the receptacle is the kind of lamp. */
 export type Task = { readonly type: TaskType; readonly thing: string; readonly receptacle: string };
 
-/** Index used in place of a receptacle's: the player carries the thing, or is in the middle of the room. */
+/** Index in place of a receptacle's when the player carries the thing, or is in the middle of the room. */
 export const NOWHERE = -1;
 
 export type HouseholdState = {
   readonly household: Household;
   /** For every thing, the index of its receptacle, or NOWHERE while it is carried. */
   readonly places: readonly number[];
-  /** For every thing, what was last done to it with heat or cold, and whether it was cleaned. */
+  /** For every thing, its last heating or cooling, and whether it was cleaned. */
   readonly clean: readonly boolean[];
   readonly warmth: readonly ('heat' | 'cool' | 'none')[];
   /** For every receptacle that can be opened, whether it is open; true for others. */
@@ -133,7 +133,7 @@ export function isTreated(state: HouseholdState, thing: number, treatment: Treat
   return treatment === 'clean' ? state.clean[thing] : state.warmth[thing] === treatment;
 }
 
-/** Things that are where and as the task wants them. */
+/** Things that are in the state and place that the task asks for. */
 export function doneThings(state: HouseholdState): number[] {
   const { task, things, receptacles } = state.household;
   const treatment = treatmentOf(task);

@@ -81,7 +81,7 @@ function nextAction(state: HouseholdState): string {
   return reach(state, goal) ?? `put ${things[held]} in/on ${receptacles[goal]}`;
 }
 
-/** The action that brings the player nearer to an open receptacle; undefined when the player stands before it. */
+/** The action that brings the player nearer to an open receptacle; undefined when the player is at it. */
 function reach(state: HouseholdState, receptacle: number): string | undefined {
   const name = state.household.receptacles[receptacle];
   if (state.at !== receptacle) return `go to ${name}`;
@@ -160,7 +160,7 @@ const TOOLS: readonly ActionTool[] = [
 
 const REWARD_WON = 10;
 const MAX_STEPS = 50;
-/** Most characters of a report with what can be done next. */
+/** Most characters of a report with the possible actions. */
 const MAX_OBSERVATION_LENGTH = 8192;
 
 const configSchema = Type.Object(
@@ -322,7 +322,7 @@ function transition(
   };
 }
 
-/** Everything the player knows or could learn by looking; the contents of closed furniture are left out. */
+/** Everything the player knows or could see; the contents of closed furniture are left out. */
 function structured(state: HouseholdState): Json {
   const { household, at, open } = state;
   const held = carried(state);
@@ -360,7 +360,7 @@ function pinnedHousehold(options: TextHouseholdOptions): HouseholdState | null {
   return state;
 }
 
-/** Reason a pinned task is impossible, or null. */
+/** Reason why a pinned task is impossible, or null. */
 function faultOf({ task, things, receptacles }: Household): string | null {
   const needed = task.type === 'pick_two_and_place' ? 2 : 1;
   const ofKind = things.filter(thing => kindOf(thing) === task.thing);

@@ -6,7 +6,7 @@ export interface Product {
   readonly asin: string;
   readonly title: string;
   readonly category: string;
-  /** The search that the product was collected under. */
+  /** The search term that the product was collected under. */
   readonly query: string;
   /** `Clothing › Shoes › Athletic`. */
   readonly productCategory: string;
@@ -15,7 +15,7 @@ export interface Product {
   readonly attributes: readonly string[];
   /** Values of each option, both in lower case. */
   readonly options: { readonly [name: string]: readonly string[] };
-  /** One price, or the ends of a range. */
+  /** One price, or both ends of a range. */
   readonly prices: readonly number[];
   readonly rating: string;
   readonly reviews: readonly string[];
@@ -27,7 +27,7 @@ export type Goal = {
   readonly instruction: string;
   readonly attributes: readonly string[];
   readonly options: readonly string[];
-  /** The price must not be higher. */
+  /** Upper price limit. */
   readonly price_upper: number;
 };
 
@@ -40,12 +40,12 @@ export function priceTag({ prices }: Product): string {
   return prices.map(price => `$${price.toFixed(2)}`).join(' to ');
 }
 
-/** The shop that ships with WebShop: products by rule from a fixed seed, and what customers want of them. */
+/** The shop that ships with TextShop: products made by rule from a fixed seed, and customers' goals. */
 
 const SEED = 19_990_401;
 const PRODUCTS = 1008;
 const GOALS_PER_PRODUCT = 2;
-/** Upper prices requested, in dollars. */
+/** Upper prices of goals, in dollars. */
 const PRICE_STEP = 10;
 const PRICE_STEPS = 4;
 
@@ -59,7 +59,7 @@ interface ProductKind {
   readonly attributes: readonly string[];
 }
 
-/** Kinds of products, and words for their titles and options. Their order matters: another order is another shop. */
+/** Kinds of products, and words for their titles and options. Their order matters: another order makes another shop. */
 const CATALOG: Readonly<
   Record<'brands' | 'adjectives' | 'audiences' | 'colors' | 'flavors', readonly string[]>
 > & { readonly kinds: readonly ProductKind[] } = JSON.parse(
@@ -122,7 +122,7 @@ const REVIEWS = [
   'My second one, still happy with it.',
 ];
 
-/** Ten characters as the public data's, from the product's number. */
+/** A ten-character id like the public data's, from the product's number. */
 function asinOf(index: number): string {
   return `B0${(index * 7_919 + 104_729).toString(36).toUpperCase().padStart(8, '0')}`;
 }

@@ -12,7 +12,7 @@ export const BACK = 'Back to Search';
 export const NEXT = 'Next >';
 export const PREVIOUS = '< Prev';
 export const BUY = 'Buy Now';
-/** Behind an option value that was clicked. */
+/** Suffix of a selected option value. */
 const CHOSEN = ' (chosen)';
 
 export const PAGES = ['search', 'results', 'item', 'detail', 'bought'] as const;
@@ -38,13 +38,13 @@ export const ENTRANCE: PageAddress = {
   chosen: {},
 };
 
-/** A page as it is read: segments of text, and what can be clicked on it. */
+/** A page: segments of text, and the items that can be clicked. */
 export type ShopPage = {
   readonly segments: readonly string[];
   readonly clickables: readonly string[];
 };
 
-/** The page at a place, whole, so that it can be read later without the shop. */
+/** The page at a location, complete, so that it can be read later without the shop. */
 export function showPage(shop: Shop, where: PageAddress, goal: Goal): ShopPage {
   const head = ['Instruction:', goal.instruction];
   const product = where.asin === null ? undefined : shop.find(where.asin);
@@ -64,7 +64,10 @@ export function showPage(shop: Shop, where: PageAddress, goal: Goal): ShopPage {
 
 const TURNS: readonly string[] = [BACK, NEXT, PREVIOUS];
 
-/** The page as it is painted: what can be clicked as buttons, a chosen option's pressed; the first product apart from the turns before it. */
+/**
+ * The page as a picture: items that can be clicked as buttons, a selected option's pressed; the first product set apart
+ * from the navigation before it.
+ */
 export function paintedParts({ segments, clickables }: ShopPage): PagePart[] {
   return segments.map((text, place) => {
     const chosen = text.endsWith(CHOSEN) ? text.slice(0, -CHOSEN.length) : undefined;

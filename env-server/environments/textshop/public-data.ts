@@ -12,12 +12,15 @@ export interface PublicFiles {
   readonly instructions?: string;
 }
 
-/** A product's price when the data names none. */
+/** A product's price when the data has none. */
 const USUAL_PRICE = 100;
 /** Goals made for each product from its option values. */
 const MAX_COMBINATIONS = 64;
 
-/** A record of `items_shuffle.json`; attributes come from another file. @throws InvalidField */
+/**
+ * A record of `items_shuffle.json`; its attributes come from another file.
+ * @throws InvalidField
+ */
 export function readProduct(record: JsonObject): Product {
   const optional = (field: string): string =>
     typeof record[field] === 'string' ? (record[field] as string) : '';
@@ -99,7 +102,10 @@ function parsedEntry(text: string): JsonObject {
   }
 }
 
-/** Products with their attributes, and the goals of the people or of the attribute file. @throws InvalidConfig */
+/**
+ * Products with their attributes, and the goals of people or of the attribute file.
+ * @throws InvalidConfig
+ */
 export async function readPublicShop(files: PublicFiles): Promise<{ products: Product[]; goals: Goal[] }> {
   const plain = await readRecords('/products', files.products, readProduct);
   const attributes =
@@ -129,7 +135,10 @@ function texts(value: Json | undefined): string[] {
   return Array.isArray(value) ? value.map(String) : [];
 }
 
-/** People's goals for a product; an instruction without attributes is skipped. @throws InvalidConfig */
+/**
+ * People's goals for a product; an instruction without attributes is skipped.
+ * @throws InvalidConfig
+ */
 function peopleGoals(product: Product, entry: Json | undefined, path: string): Goal[] {
   if (entry === undefined) return [];
   const fault = (field: string, wanted: string) =>
@@ -175,7 +184,7 @@ function combinations(options: readonly (readonly [string, readonly string[]])[]
   return all;
 }
 
-/** The upper price is drawn by the product and the goal's number, so that it is the same in every process. */
+/** Product and goal number determine the upper price, so that it is the same in every process. */
 function makeGoal(
   product: Product,
   text: string,

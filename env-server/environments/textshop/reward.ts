@@ -1,8 +1,8 @@
 import { type Goal, type Product, priceOf } from './catalog.ts';
 
 /**
- * The reward of WebShop (Yao et al. 2022, `engine/goal.py`). Where WebShop takes the nouns of a title by a tagger, all
- * words but stop words and numbers are taken here.
+ * The reward of WebShop (Yao et al. 2022, `engine/goal.py`). WebShop takes the nouns of a title by a part-of-speech
+ * tagger; here all words except stop words and numbers are taken.
  */
 export type Verdict = {
   /** r_type · (attribute hits + option hits + price hit) / (attributes + options + 1). */
@@ -30,7 +30,7 @@ const STOP_WORDS = new Set('a an and by for from in of on or pack set the to wit
 
 /**
  * @param wanted the product that the goal was made for; the bought one should be of its kind
- * @param chosen value of each option as bought
+ * @param chosen selected value of each option
  */
 export function judge(
   bought: Product,
@@ -61,7 +61,7 @@ function split(category: string): string[] {
   return category.split('›').map(name => name.trim());
 }
 
-/** Share of the wanted title's words that the bought one's has; 0.2 for a title without words. */
+/** Share of the wanted title's words that the bought product's title has; 0.2 for a title without words. */
 function titleScore(bought: string, wanted: string): number {
   const words = (title: string) =>
     new Set(
@@ -98,7 +98,7 @@ function countOptionHits(
   }).length;
 }
 
-/** The plain colour that a value names, or the value itself. */
+/** The plain color in a value, or the value itself. */
 function plainColor(value: string): string {
   const text = value.toLowerCase();
   return COLORS.find(color => new RegExp(`\\b${color}\\b`).test(text)) ?? text;
@@ -106,7 +106,7 @@ function plainColor(value: string): string {
 
 /**
  * Similarity of two texts as sets of words, from 0 to 100, as in rapidfuzz's `token_set_ratio`, which WebShop's reward
- * uses. 100 when the words of one are all among the other's.
+ * uses. 100 when all words of one are among the other's.
  */
 export function tokenSetRatio(a: string, b: string): number {
   const [first, second] = [words(a), words(b)];

@@ -8,11 +8,11 @@ const RESULTS = 50;
 /** Goals of the test and validation parts of the full public data. */
 const TEST_GOALS = 500;
 const VALIDATION_GOALS = 1000;
-/** Largest shares that they take of a smaller set of goals. */
+/** Largest shares of a smaller set of goals for these splits. */
 const TEST_SHARE = 1 / 12;
 const VALIDATION_SHARE = 1 / 6;
 
-/** Products, their index and what customers want. */
+/** Products, their index and the customers' goals. */
 export class Shop {
   readonly goals: readonly Goal[];
   readonly #products: readonly Product[];

@@ -68,7 +68,7 @@ const oracle: ReferencePolicy<TextShopState> = {
   },
 };
 
-/** The values of the product's options that the goal asks for, one an option at most. */
+/** The product's option values that the goal asks for, at most one an option. */
 function wantedValues(
   options: { readonly [name: string]: readonly string[] },
   wanted: readonly string[],
@@ -349,7 +349,7 @@ function transition(
   };
 }
 
-/** The first thing that is wrong with a purchase. */
+/** The first fault of a purchase. */
 function faultOf({ r_type, price_hit, option_hits }: Verdict, { options }: Goal): string {
   if (r_type < 1) return 'wrong_product';
   if (!price_hit) return 'too_expensive';

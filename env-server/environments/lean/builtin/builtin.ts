@@ -28,7 +28,7 @@ function contextOf(goal: Goal): Context {
   return { goal, hypotheses: goal.hypotheses };
 }
 
-/** The hypothesis takes the place of one of the same name. */
+/** The hypothesis replaces one of the same name. */
 function withHypothesis(goal: Goal, name: string, formula: Formula): Goal {
   if (goal.atoms.has(name)) throw new LeanError(`the name ${name} is taken`);
   const others = goal.hypotheses.filter(hypothesis => hypothesis.name !== name);
@@ -57,9 +57,9 @@ function disjunction(formula: Formula): { left: Formula; right: Formula } {
   return formula;
 }
 
-/** Tactics that take a hypothesis apart: rcases, obtain and cases. */
+/** Tactics that split a hypothesis: rcases, obtain and cases. */
 
-/** A way to take a hypothesis apart: a name, ⟨both parts⟩, or one case | the other. */
+/** A pattern of rcases: a name, ⟨both parts⟩, or one case | the other. */
 type Pattern =
   | { readonly kind: 'name'; readonly name: string }
   | { readonly kind: 'both' | 'either'; readonly patterns: readonly Pattern[] };
@@ -83,7 +83,7 @@ function readSinglePattern(reader: Reader): Pattern {
   return { kind: 'both', patterns };
 }
 
-/** The goals in which what proves `formula` is taken apart. */
+/** The goals in which a proof of `formula` is split. */
 function takeApart(goal: Goal, formula: Formula, pattern: Pattern): Goal[] {
   if (pattern.kind === 'name') return [withHypothesis(goal, pattern.name, formula)];
   const [first, ...rest] = pattern.patterns;
@@ -301,8 +301,8 @@ function isTrivial(goal: Goal): boolean {
 const SHOWN_GOALS = 5;
 
 /**
- * A checker of proofs in propositional logic, in the syntax of Lean 4, for use where no Lean is installed. It accepts less
- * than Lean does and nothing that is false.
+ * A checker of proofs in propositional logic, in Lean 4 syntax, for machines without Lean. It accepts less than Lean
+ * and nothing that is false.
  */
 export const builtinBackend: Backend = {
   check: (theorem, tactics) => inScheduledSlices(checkProof(theorem, tactics)),

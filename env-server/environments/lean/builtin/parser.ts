@@ -23,7 +23,7 @@ const LEVELS = { iff: 20, implies: 25, or: 30, and: 35 } as const;
 const SIGNS = { iff: '↔', implies: '→', or: '∨', and: '∧' } as const;
 const NOT_LEVEL = 40;
 
-/** The formula in Lean's notation, which is the same for the same formulas only. */
+/** The formula in Lean's notation; different formulas have different texts. */
 export function show(formula: Formula, level = 0): string {
   const wrap = (text: string, own: number) => (own < level ? `(${text})` : text);
   switch (formula.kind) {
@@ -65,8 +65,8 @@ export interface Goal {
 const BRACKETS: { readonly [open: string]: string } = { '(': ')', '{': '}', '[': ']' };
 
 /**
- * Reads `theorem name (p q : Prop) (h : p → q) : target := by`.
- * @throws LeanError for what the checker does not understand
+ * Parses `theorem name (p q : Prop) (h : p → q) : target := by`.
+ * @throws LeanError for anything outside propositional logic
  */
 export function readStatement(text: string): Goal {
   const reader = new Reader(tokenize(withoutProof(text)));
@@ -128,7 +128,10 @@ const SPELLINGS: { readonly [token: string]: string } = {
 
 const TOKEN = /\s+|(<->|->|=>|:=|\/\\|\\\/|\?_|[\p{L}_][\p{L}\p{N}_'₀-₉]*|\d+|[→↔∧∨¬~()⟨⟩[\]{},:.|])/uy;
 
-/** Splits a text into tokens, ASCII spellings replaced by their signs. @throws LeanError */
+/**
+ * Splits a text into tokens, with ASCII spellings replaced by their symbols.
+ * @throws LeanError
+ */
 export function tokenize(text: string): string[] {
   if (text.length > MAX_TEXT_LENGTH) throw new LeanError(`at most ${MAX_TEXT_LENGTH} characters are read`);
   const tokens: string[] = [];
@@ -203,7 +206,7 @@ export function isName(token: string | undefined): token is string {
 /** The names of propositions. */
 export type Atoms = ReadonlySet<string>;
 
-/** Binding strength and whether the right side may bind equally strongly. */
+/** Binding strength, and whether the right side may have the same strength. */
 const INFIX = {
   '↔': { kind: 'iff', level: 20, rightFirst: false },
   '→': { kind: 'implies', level: 25, rightFirst: true },
@@ -211,7 +214,10 @@ const INFIX = {
   '∧': { kind: 'and', level: 35, rightFirst: true },
 } as const;
 
-/** The formula that the next tokens spell. @throws LeanError for unknown names and what is no propositional logic */
+/**
+ * Parses a formula from the next tokens.
+ * @throws LeanError for unknown names and anything outside propositional logic
+ */
 export function readFormula(reader: Reader, atoms: Atoms, level = 0, depth = 0): Formula {
   if (depth > DEEPEST) throw new LeanError('the formula is nested too deeply');
   let left = readOperand(reader, atoms, depth);

@@ -24,7 +24,10 @@ export type Proof =
 const PARTS = new Set(['1', '2', 'left', 'right', 'mp', 'mpr']);
 const DEEPEST = 100;
 
-/** Reads a term; application binds to the left. @throws LeanError */
+/**
+ * Parses a term; application is left-associative.
+ * @throws LeanError
+ */
 export function readProof(reader: Reader, depth = 0): Proof {
   if (depth > DEEPEST) throw new LeanError('the term is nested too deeply');
   if (reader.skip('fun')) {
@@ -76,11 +79,11 @@ function readAtom(reader: Reader, depth: number): Proof {
   return proof;
 }
 
-/** Context for checking a term: the hypotheses in scope, and the list that collects goals of holes. */
+/** Context for checking a term: the hypotheses in scope, and the list that collects the goals of holes. */
 export interface Context {
   readonly goal: Goal;
   readonly hypotheses: readonly Hypothesis[];
-  /** Takes the goal of a `?_`; absent where holes are not allowed. */
+  /** Receives the goal of a `?_`; absent where holes are not allowed. */
   readonly hole?: (goal: Goal) => void;
 }
 
@@ -123,7 +126,7 @@ function checkPair(parts: readonly Proof[], wanted: Formula, context: Context): 
   else checkPair(parts.slice(1), right, context);
 }
 
-/** The two things that prove a conjunction or an equivalence. */
+/** The two parts that prove a conjunction or an equivalence. */
 export function sides(formula: Formula & { kind: 'and' | 'iff' | 'or' | 'implies' }): [Formula, Formula] {
   const { kind, left, right } = formula;
   if (kind !== 'iff') return [left, right];
@@ -133,7 +136,7 @@ export function sides(formula: Formula & { kind: 'and' | 'iff' | 'or' | 'implies
   ];
 }
 
-/** Checks constants with a type that depends on the wanted formula. Returns true if the term was one of them. */
+/** Checks constants with a type that depends on the expected formula. Returns true if the term was one of them. */
 function checkConstructor(proof: Proof, wanted: Formula, context: Context): boolean {
   const { head, parts } = spine(proof);
   if (head.kind !== 'name' || isHypothesis(head.name, context)) return false;
